@@ -1,0 +1,68 @@
+// One context-parallel attention problem: what is computed, how it is split over ranks, and by which backend.
+// The JSON form, with defaults and strict parsing, is in case_json.h; the name is in case_id.h.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cp_pool {
+
+enum class Backend { math, flash, cudnn };
+enum class CommType { p2p, all_gather, a2a, a2a_p2p };
+enum class Layout { bshd, sbhd, thd };
+enum class DType { fp32, bf16, fp16 };
+enum class SoftmaxType { vanilla, off_by_one, learnable };
+// The letters are the extents of (batch, heads, seqlen_q, seqlen_kv); 1 is a broadcast dimension.
+enum class BiasShape { shape_1hss, shape_bhss, shape_b1ss, shape_11ss, shape_111s };
+
+// The names used in JSON, IDs and filters, e.g. CommType::a2a_p2p <-> "a2a+p2p". Parsing gives nullopt for any other.
+std::string_view to_string(Backend value);
+std::string_view to_string(CommType value);
+std::string_view to_string(Layout value);
+std::string_view to_string(DType value);
+std::string_view to_string(SoftmaxType value);
+std::string_view to_string(BiasShape value);
+
+inline constexpr std::int64_t kInfiniteWindow = -1;
+
+struct Case {
+  std::string suite;
+  std::string model;
+  Backend backend = Backend::math;
+  CommType comm = CommType::p2p;
+  int cp_size = 2;  // ranks, and the world size of the pool that runs it
+  Layout layout = Layout::bshd;
+  DType dtype = DType::bf16;
+
+  std::int64_t batch = 2;  // sequences; with thd too
+  std::int64_t seqlen_q = 0;  // tokens a sequence; with thd the largest valid length
+  std::int64_t seqlen_kv = 0;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;  // heads % kv_heads == 0
+  std::int64_t head_dim_qk = 0;
+  std::int64_t head_dim_v = 0;
+
+  bool causal = false;
+  std::array<std::int64_t, 2> window{kInfiniteWindow, kInfiniteWindow};  // keys to the left and right of the diagonal
+  std::int64_t chunk = 0;  // chunked attention: positions a chunk; 0 = none
+  SoftmaxType softmax = SoftmaxType::vanilla;
+  std::optional<BiasShape> bias;
+  bool max_logit = false;  // also return the largest score of each head
+
+  // thd only: the valid length of each sequence; nullopt = drawn from the seed (lengths.h).
+  std::optional<std::vector<std::int64_t>> seqlens;
+  std::optional<std::vector<std::int64_t>> seqlens_kv;  // nullopt = as seqlens
+  bool pad_between_seqs = false;  // thd only: valid lengths may be shorter than the padded ones
+
+  bool training = true;  // forward and backward; false = forward only
+  bool deterministic = false;
+  std::uint64_t seed = 1234;
+
+  bool operator==(const Case&) const = default;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,29 @@
+# Language level, warnings, sanitizers and output folders of every target.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_RUNTIME_OUTPUT_DIRECTORY "${CMAKE_BINARY_DIR}/bin")
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+set(CP_POOL_SANITIZE "" CACHE STRING "Value of -fsanitize= for every target, e.g. address,undefined; empty for none")
+
+add_library(cp_options INTERFACE)
+target_include_directories(cp_options INTERFACE "${PROJECT_SOURCE_DIR}")
+target_compile_definitions(cp_options INTERFACE CP_POOL_VERSION="${PROJECT_VERSION}")
+target_compile_options(cp_options INTERFACE -Wall -Wextra -Wpedantic -Werror)
+if(CP_POOL_SANITIZE)
+  # vptr checks need RTTI of libraries that are not instrumented.
+  target_compile_options(cp_options INTERFACE -fsanitize=${CP_POOL_SANITIZE} -fno-sanitize=vptr
+                                              -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_link_options(cp_options INTERFACE -fsanitize=${CP_POOL_SANITIZE} -fno-sanitize=vptr)
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE)
+  set(CMAKE_CXX_COMPILER_LAUNCHER "${CCACHE}")
+endif()

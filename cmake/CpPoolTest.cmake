@@ -1,0 +1,19 @@
+# cp_pool_test(<name> LABEL unit|integration|gpu SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER])
+# One GoogleTest executable in ctest. DISCOVER registers each of its tests by itself: only for executables that start
+# in milliseconds (none that links LibTorch).
+include(GoogleTest)
+
+function(cp_pool_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
+  if(arg_DISCOVER)
+    gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+  else()
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
+  endif()
+endfunction()

@@ -1,0 +1,12 @@
+# Backward::dw: backward-cpp stack traces, resolved through libdw.
+find_path(Backward_INCLUDE_DIR backward.hpp)
+find_library(Backward_DW_LIBRARY dw)
+mark_as_advanced(Backward_INCLUDE_DIR Backward_DW_LIBRARY)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Backward REQUIRED_VARS Backward_INCLUDE_DIR Backward_DW_LIBRARY)
+if(Backward_FOUND AND NOT TARGET Backward::dw)
+  add_library(Backward::dw INTERFACE IMPORTED)
+  target_include_directories(Backward::dw SYSTEM INTERFACE "${Backward_INCLUDE_DIR}")
+  target_compile_definitions(Backward::dw INTERFACE BACKWARD_HAS_DW=1)
+  target_link_libraries(Backward::dw INTERFACE "${Backward_DW_LIBRARY}" ${CMAKE_DL_LIBS})
+endif()

@@ -1,0 +1,22 @@
+# LibTorch::cpu: ATen and c10d of the PyTorch wheel, from the site-packages of .venv (or CP_POOL_SITE_PACKAGES).
+# PyTorch's own find_package(Torch) asks for nvcc; this module needs no CUDA.
+if(NOT CP_POOL_SITE_PACKAGES)
+  file(GLOB _site_packages "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages")
+  set(CP_POOL_SITE_PACKAGES "${_site_packages}" CACHE PATH "site-packages folder that holds the torch wheel" FORCE)
+endif()
+find_path(LibTorch_INCLUDE_DIR ATen/ATen.h PATHS "${CP_POOL_SITE_PACKAGES}/torch/include" NO_DEFAULT_PATH)
+find_library(LibTorch_CPU_LIBRARY torch_cpu PATHS "${CP_POOL_SITE_PACKAGES}/torch/lib" NO_DEFAULT_PATH)
+find_library(LibTorch_C10_LIBRARY c10 PATHS "${CP_POOL_SITE_PACKAGES}/torch/lib" NO_DEFAULT_PATH)
+mark_as_advanced(LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_INCLUDE_DIR LibTorch_CPU_LIBRARY
+                                                         LibTorch_C10_LIBRARY)
+if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
+  add_library(LibTorch::cpu INTERFACE IMPORTED)
+  target_include_directories(LibTorch::cpu SYSTEM INTERFACE "${LibTorch_INCLUDE_DIR}"
+                                                            "${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
+  target_compile_definitions(LibTorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  # The libraries register kernels in static constructors: keep them even where no symbol seems used.
+  target_link_libraries(LibTorch::cpu INTERFACE -Wl,--no-as-needed "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}"
+                                                -Wl,--as-needed)
+endif()

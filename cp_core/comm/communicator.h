@@ -1,0 +1,87 @@
+// What context parallelism asks of a communication library. Ranks are those of the group. Every operation is
+// asynchronous: it starts at once and is complete when its Work has been waited for; until then its tensors must not be
+// touched. Tensors are contiguous, of one dtype, on the communicator's device; zero elements are allowed.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace cp_pool {
+
+// A communication that failed, timed out or was aborted. The text names rank, operation, peer and step.
+class CommError : public std::runtime_error {
+ public:
+  enum class Kind { failed, timeout, aborted };
+  CommError(Kind kind, const std::string& what) : std::runtime_error(what), kind_(kind) {}
+  [[nodiscard]] Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+class Work {
+ public:
+  Work() = default;
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+  // Destroying a Work that was not waited for is allowed (an exception passes through); its result is then undefined.
+  virtual ~Work() = default;
+  // Blocks (CPU) or makes the current stream wait (CUDA) until complete, at most until the communicator's deadline.
+  // Throws CommError.
+  virtual void wait() = 0;
+};
+
+enum class ReduceOp { sum, max };
+
+class Communicator {
+ public:
+  using Clock = std::chrono::steady_clock;
+  using WorkPtr = std::unique_ptr<Work>;
+
+  Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  virtual ~Communicator() = default;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+
+  // Every later wait ends by then with CommError::Kind::timeout. Set for each case.
+  virtual void set_deadline(Clock::time_point deadline) = 0;
+
+  // `what` says the step in errors, e.g. "p2p forward step 2".
+  // Sends `send` to rank `to` while receiving `recv` from rank `from`. Sizes may differ.
+  [[nodiscard]] virtual WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
+                                         std::string_view what) = 0;
+  // out: size() times the elements of in, in rank order.
+  [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
+  // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.
+  [[nodiscard]] virtual WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
+  // in: size() times the elements of out; out is the sum over ranks of part rank().
+  [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
+  [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;
+
+  // Bounded by `limit`. Carries `tag` and this communicator's operation count: throws CommError naming the rank whose
+  // values differ from rank 0's, or that did not arrive. Proof after a case that all ranks are at the same place.
+  virtual void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) = 0;
+
+  // Makes every operation in flight and every later one fail with CommError::Kind::aborted, on this rank and, through
+  // the lost connection, on its peers. Callable from any thread, more than once. A fresh communicator must be made.
+  virtual void abort() = 0;
+};
+
+// The communicators of one context-parallel group, made once when a worker starts and again after an abort.
+struct CpGroups {
+  std::shared_ptr<Communicator> cp;     // all ranks
+  std::shared_ptr<Communicator> inner;  // a2a+p2p: the pair of ranks (2k, 2k+1); null unless size is even and >= 4
+  std::shared_ptr<Communicator> outer;  // a2a+p2p: the ring of ranks of equal parity; null likewise
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,57 @@
+// Runs one case on this rank and verifies what this rank got. The door from worker/ into cp_core/.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/case.h"
+#include "cp_core/comm/communicator.h"
+
+namespace cp_pool {
+
+// One tensor of one rank held against the reference (DESIGN: error <= 2 * baseline error + c * u * A for every row).
+// The figures are those of the worst row: the one with the largest error / bound.
+struct Check {
+  std::string tensor;             // out, dq, dk, dv, lse, ...
+  double max_abs = 0;             // largest absolute error of the tensor
+  double rms = 0;                 // root mean square error of the tensor
+  double error = 0;               // error of the worst row
+  double bound = 0;               // what that row is allowed
+  double baseline = 0;            // baseline error of that row
+  std::vector<std::int64_t> worst_index;  // [sequence, position, head] of the worst row
+  bool ok = true;
+  std::string message;            // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
+};
+
+struct RankReport {
+  enum class Outcome { pass, fail, skip };
+  Outcome outcome = Outcome::pass;
+  std::string reason;  // of a fail or skip, one sentence
+  std::vector<Check> checks;
+  std::map<std::string, double> timings_ms;  // inputs, forward, backward, reference, compare
+  std::string output_hash;  // of the bits of this rank's outputs and gradients; equal inputs give equal hashes
+};
+
+struct RunOptions {
+  std::optional<std::filesystem::path> dump_dir;
+  // Called when a phase starts: inputs, forward, backward, reference, compare.
+  std::function<void(std::string_view)> on_phase;
+};
+
+// Why this build cannot run the case, as a sentence; empty if it can. The same on every rank.
+std::string skip_reason(const Case& c);
+
+// Collective over groups.cp. Throws CommError, or whatever a library throws; then other ranks may still sit in a
+// collective.
+RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options);
+
+// Seeds every generator with 1234, restores deterministic flags and drops scratch state: before every case.
+void reset_numeric_state();
+
+}  // namespace cp_pool

@@ -1,0 +1,142 @@
+// Everything that happens in a run, in one ordered stream. The JSONL file is this stream; terminal, JUnit and summary
+// are views of it: none of them sees anything else.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "cases/case.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+// What became of a case. Every expanded case ends in exactly one of these.
+enum class CaseOutcome { pass, fail, skip, error, timeout, crash, infra, cancelled, not_run };
+inline constexpr std::size_t kCaseOutcomes = 9;
+std::string_view to_string(CaseOutcome outcome);  // "not-run" for not_run
+bool is_failure(CaseOutcome outcome);             // fail, error, timeout, crash
+
+// Which pool: one per world size and device.
+struct PoolId {
+  std::string key;     // "cpu/2": device and world size
+  int generation = 0;  // counts the pools started under this key, from 1
+};
+
+struct RunStarted {
+  std::string title;  // of the matrices
+  std::string size;   // full | small
+  std::string device;
+  std::size_t cases = 0;  // expanded and selected: what the ledger must add up to
+  std::string version;
+};
+
+struct PoolSpawned {
+  PoolId pool;
+  int world_size = 0;
+  std::vector<int> pids;  // by rank
+};
+
+struct PoolReady {
+  PoolId pool;
+  double spawn_to_ready_ms = 0;
+  protocol::ReadyEvent ready;
+};
+
+// Why a pool was given up.
+enum class RetireReason {
+  finished,            // nothing left for it to do
+  start_failed,        // never ready: exit, timeout or a bad first line
+  timeout,             // a case ran into the driver's deadline
+  crash,               // died during a case, or idle
+  died_after_result,   // died after its result was in
+  unhealthy,           // a result with healthy:false
+  protocol_break,      // a sentinel line that is not a valid message
+  stdin_broken,        // its stdin pipe broke or stayed full
+  max_cases,           // --pool-max-cases
+  interrupted,         // Ctrl-C
+};
+std::string_view to_string(RetireReason reason);
+
+struct RankExit {
+  int rank = 0;
+  int pid = 0;
+  std::string status;  // "exit 3", "signal 11 (SIGSEGV)", "signal 9 (SIGKILL), by the driver"
+};
+
+struct Leftover {  // a process that could not be killed
+  int pid = 0;
+  std::string state;  // /proc/PID/stat
+  std::string wchan;
+};
+
+struct PoolRetired {
+  PoolId pool;
+  RetireReason reason = RetireReason::finished;
+  std::string detail;  // one sentence
+  int cases = 0;       // it ran
+  std::vector<RankExit> exits;
+  std::vector<Leftover> leftovers;
+};
+
+struct CaseStarted {
+  std::size_t index = 0;  // in the expanded list
+  std::string id;
+  std::int64_t seq = 0;
+  PoolId pool;
+  int attempt = 1;
+};
+
+struct StderrTail {
+  int rank = 0;
+  std::string text;  // the last 4 KiB of this case, cleaned
+  bool fenced = true;  // false: the fence was missing, so lines of this case may be missing or foreign
+};
+
+struct CaseFinished {
+  std::size_t index = 0;
+  std::string id;
+  Case c;
+  std::int64_t seq = 0;           // 0 if it was never sent
+  std::optional<PoolId> pool;     // none if it was never sent
+  int attempts = 0;
+  CaseOutcome outcome = CaseOutcome::not_run;
+  std::string reason;             // empty for a pass
+  double duration_ms = 0;         // line sent to outcome known
+  std::vector<protocol::RankResult> ranks;
+  std::vector<protocol::TensorCheck> checks;
+  std::map<std::string, double> timings_ms;
+  std::vector<protocol::Hygiene> hygiene;
+  std::string backend;
+  std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
+  std::string rerun;                     // the exact command that reruns this case alone
+};
+
+struct RunFinished {
+  std::array<std::size_t, kCaseOutcomes> counts{};  // by CaseOutcome; the ledger
+  std::size_t expanded = 0;
+  double duration_ms = 0;
+  bool interrupted = false;
+  bool ledger_exact = true;  // expanded == sum of counts
+  int exit_code = 0;
+};
+
+using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseFinished, RunFinished>;
+
+// A view of the stream. Called on one thread, in order.
+class EventSink {
+ public:
+  EventSink() = default;
+  EventSink(const EventSink&) = delete;
+  EventSink& operator=(const EventSink&) = delete;
+  virtual ~EventSink() = default;
+  virtual void on_event(const Event& event) = 0;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,138 @@
+// The messages between driver and worker, protocol version 1 (docs/protocol.md). A request is one JSON object a line on
+// rank 0's stdin; a response is one line on rank 0's stdout: kResponsePrefix, then one JSON object.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace cp_pool::protocol {
+
+inline constexpr int kVersion = 1;
+inline constexpr std::string_view kResponsePrefix = "[CP_POOL_RESP] ";
+inline constexpr std::string_view kFencePrefix = "[CP_POOL_FENCE] ";
+inline constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
+inline constexpr std::size_t kMaxErrorBytes = std::size_t{16} << 10U;  // of one rank's error text
+inline constexpr int kExitNoCommonVersion = 78;
+
+// --- Requests --------------------------------------------------------------------------------------------------------
+struct RunRequest {
+  std::int64_t seq = 0;
+  std::string id;
+  nlohmann::json case_json;
+  std::int64_t timeout_ms = 90000;
+  std::optional<std::string> dump_dir;
+};
+struct PrepareRequest {
+  std::int64_t seq = 0;
+  nlohmann::json case_json;
+};
+struct CancelRequest {
+  std::int64_t seq = 0;
+};
+struct PingRequest {
+  std::int64_t seq = 0;
+  bool all = false;
+};
+struct ShutdownRequest {};
+using Request = std::variant<RunRequest, PrepareRequest, CancelRequest, PingRequest, ShutdownRequest>;
+
+// --- Events ----------------------------------------------------------------------------------------------------------
+enum class Outcome { pass, fail, skip, error, timeout, cancelled };  // what a worker may say of a case
+
+struct RankInfo {
+  int rank = 0;
+  std::string host;
+  int pid = 0;
+};
+struct RankResult {
+  int rank = 0;
+  bool ok = true;
+  std::string error;        // with stack trace; empty if ok
+  std::string output_hash;  // empty if the case did not finish on this rank
+};
+struct TensorCheck {
+  std::string tensor;
+  int rank = 0;
+  double max_abs = 0;
+  double rms = 0;
+  double error = 0;
+  double bound = 0;
+  double baseline = 0;
+  std::vector<std::int64_t> worst_index;
+  bool ok = true;
+  std::string message;
+};
+struct Hygiene {  // of one rank, after a case
+  int rank = 0;
+  std::int64_t rss_kib = 0;
+  std::int64_t fds = 0;
+  std::int64_t threads = 0;
+};
+
+struct ReadyEvent {
+  int protocol = kVersion;
+  std::string worker;  // name and version
+  int world_size = 1;
+  std::string device;
+  std::vector<RankInfo> ranks;
+  nlohmann::json capabilities = nlohmann::json::object();
+  nlohmann::json versions = nlohmann::json::object();
+  std::map<std::string, double> startup_ms;
+};
+struct StartedEvent {
+  std::int64_t seq = 0;
+};
+struct ProgressEvent {
+  std::int64_t seq = 0;
+  std::string phase;
+};
+struct ResultEvent {
+  std::int64_t seq = 0;
+  Outcome outcome = Outcome::error;
+  std::string reason;
+  bool healthy = true;
+  std::vector<RankResult> ranks;
+  std::vector<TensorCheck> checks;
+  std::map<std::string, double> timings_ms;
+  std::vector<Hygiene> hygiene;
+  std::string backend;  // that ran it; "math" on CPU whatever the case asked for
+};
+struct PongEvent {
+  std::int64_t seq = 0;
+};
+struct ProtocolErrorEvent {
+  std::optional<std::int64_t> seq;
+  std::string message;
+};
+struct UnknownEvent {  // a newer worker's: logged, never fatal
+  std::string event;
+};
+using Event = std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, PongEvent, ProtocolErrorEvent,
+                           UnknownEvent>;
+
+std::string_view to_string(Outcome outcome);
+std::optional<Outcome> parse_outcome(std::string_view text);
+
+// The JSON of a message on one line, without prefix and newline. Invalid UTF-8 becomes U+FFFD; non-finite numbers
+// become the strings "nan", "inf", "-inf".
+std::string encode(const Request& request);
+std::string encode(const Event& event);
+
+// Throw ProtocolError for text that is not such a message. Unknown fields are ignored.
+class ProtocolError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  std::optional<std::int64_t> seq;  // if the text had one
+};
+Request parse_request(std::string_view json);
+Event parse_event(std::string_view json);
+
+}  // namespace cp_pool::protocol

@@ -1,0 +1,71 @@
+// Context-parallel attention: the sequence is split over the ranks of a group, each rank gives its shard and gets back
+// its shard of the output and of the gradients. Semantics: docs/numerics.md.
+//
+// Shards, for n ranks (dual-chunk partition, partition.h: rank r owns chunks r and 2n-1-r of every sequence):
+//   bshd [batch, S/n, heads, dim]     sbhd [S/n, batch, heads, dim]     thd [T_padded/n, heads, dim]
+// Token order ("packed order") of a shard: sequence by sequence, in each chunk r then chunk 2n-1-r. lse uses packed
+// order in every layout.
+#pragma once
+
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+#include "cases/case.h"
+#include "cases/lengths.h"
+#include "cp_core/comm/communicator.h"
+#include "cp_core/mask.h"
+
+namespace cp_pool {
+
+// What is computed, the same on every rank.
+struct AttentionProblem {
+  CommType comm = CommType::p2p;
+  Backend backend = Backend::math;
+  Layout layout = Layout::bshd;
+  SequenceLengths lengths;  // of the whole sequences
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim_qk = 0;
+  std::int64_t head_dim_v = 0;
+  Mask mask;
+  double scale = 1.0;  // 1 / sqrt(head_dim_qk)
+  SoftmaxType softmax = SoftmaxType::vanilla;
+  bool max_logit = false;
+  bool deterministic = false;
+};
+
+AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths);
+
+// This rank's shards, in the dtype of the case. Values at padding positions are never read into a result.
+struct AttentionInputs {
+  at::Tensor q;     // heads x head_dim_qk
+  at::Tensor k;     // kv_heads x head_dim_qk
+  at::Tensor v;     // kv_heads x head_dim_v
+  at::Tensor bias;  // undefined if none
+  at::Tensor sink;  // fp32 [heads], undefined unless softmax is learnable
+};
+
+struct AttentionForward {
+  at::Tensor out;        // shard, heads x head_dim_v, dtype of q; 0 at padding
+  at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
+  at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
+};
+
+struct AttentionGradients {
+  at::Tensor dq;  // shaped and typed like the inputs; 0 at padding
+  at::Tensor dk;
+  at::Tensor dv;
+  at::Tensor dbias;  // undefined if there is none
+  at::Tensor dsink;  // fp32 [heads], summed over ranks
+};
+
+// Collective over the groups. Throw CommError.
+AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
+                                          const AttentionInputs& inputs);
+// dout: like out. forward: what context_parallel_forward returned.
+AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
+                                             const AttentionInputs& inputs, const AttentionForward& forward,
+                                             const at::Tensor& dout);
+
+}  // namespace cp_pool

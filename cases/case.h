@@ -38,7 +38,7 @@ struct Case {
   Layout layout = Layout::bshd;
   DType dtype = DType::bf16;
 
-  std::int64_t batch = 2;  // sequences; with thd too
+  std::int64_t batch = 2;     // sequences; with thd too
   std::int64_t seqlen_q = 0;  // tokens a sequence; with thd the largest valid length
   std::int64_t seqlen_kv = 0;
   std::int64_t heads = 0;
@@ -56,7 +56,7 @@ struct Case {
   // thd only: the valid length of each sequence; nullopt = drawn from the seed (lengths.h).
   std::optional<std::vector<std::int64_t>> seqlens;
   std::optional<std::vector<std::int64_t>> seqlens_kv;  // nullopt = as seqlens
-  bool pad_between_seqs = false;  // thd only: valid lengths may be shorter than the padded ones
+  bool pad_between_seqs = false;                        // thd only: valid lengths may be shorter than the padded ones
 
   bool training = true;  // forward and backward; false = forward only
   bool deterministic = false;

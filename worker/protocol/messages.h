@@ -115,8 +115,8 @@ struct ProtocolErrorEvent {
 struct UnknownEvent {  // a newer worker's: logged, never fatal
   std::string event;
 };
-using Event = std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, PongEvent, ProtocolErrorEvent,
-                           UnknownEvent>;
+using Event =
+    std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, PongEvent, ProtocolErrorEvent, UnknownEvent>;
 
 std::string_view to_string(Outcome outcome);
 std::optional<Outcome> parse_outcome(std::string_view text);

@@ -1,0 +1,1 @@
+# The event stream's views (reporters/) and the command line (cli/).

@@ -29,9 +29,9 @@ struct Attempt {
   CaseOutcome outcome = CaseOutcome::crash;
   std::string reason;
   double duration_ms = 0;
-  protocol::ResultEvent result;            // of the worker; empty if it never came
-  std::vector<StderrTail> stderr_tails;    // of outcomes other than pass and skip
-  std::optional<Retirement> retirement;    // the pool must not be used again
+  protocol::ResultEvent result;          // of the worker; empty if it never came
+  std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
+  std::optional<Retirement> retirement;  // the pool must not be used again
 };
 
 class Pool {

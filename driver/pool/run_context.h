@@ -1,11 +1,10 @@
 // What the pools of one run share.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <functional>
 #include <set>
+#include <sys/types.h>
 
 #include <asio/io_context.hpp>
 

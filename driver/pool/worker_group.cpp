@@ -30,7 +30,9 @@ void append(std::ofstream& log, std::string_view bytes) {
   log.flush();
 }
 
-std::string excerpt(std::string_view text) { return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200); }
+std::string excerpt(std::string_view text) {
+  return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200);
+}
 
 }  // namespace
 
@@ -156,7 +158,9 @@ void WorkerGroup::on_line(protocol::Line line) {
   }
 }
 
-void WorkerGroup::send(const protocol::Request& request) { stdin_->write(protocol::encode(request) + '\n'); }
+void WorkerGroup::send(const protocol::Request& request) {
+  stdin_->write(protocol::encode(request) + '\n');
+}
 
 void WorkerGroup::close_stdin_when_written() {
   if (stdin_) stdin_->close_when_written();

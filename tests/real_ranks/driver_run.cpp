@@ -1,17 +1,16 @@
 #include "tests/real_ranks/driver_run.h"
 
+#include <cerrno>
 #include <fcntl.h>
+#include <fstream>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <fstream>
 #include <sstream>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 
 namespace cp_pool::testing {
 namespace {
@@ -105,7 +104,9 @@ void DriverRun::close_stdin() {
   stdin_fd_ = -1;
 }
 
-std::vector<nlohmann::json> DriverRun::events() const { return read_events(folder_ / "events.jsonl"); }
+std::vector<nlohmann::json> DriverRun::events() const {
+  return read_events(folder_ / "events.jsonl");
+}
 
 std::string DriverRun::output() const {
   std::ifstream in(folder_ / "output.txt");
@@ -122,6 +123,8 @@ std::vector<nlohmann::json> of_type(const std::vector<nlohmann::json>& events, c
   return found;
 }
 
-bool process_exists(pid_t pid) { return kill(pid, 0) == 0 || errno != ESRCH; }
+bool process_exists(pid_t pid) {
+  return kill(pid, 0) == 0 || errno != ESRCH;
+}
 
 }  // namespace cp_pool::testing

@@ -1,12 +1,11 @@
 // A run of the real cp-pool with real ranks, seen from outside: its exit code and its event stream.
 #pragma once
 
-#include <sys/types.h>
-
 #include <chrono>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include <nlohmann/json.hpp>

@@ -1,9 +1,8 @@
 // The pool of real ranks under faults: what the user of `cp-pool run` sees when a rank dies or throws.
-#include <signal.h>
-
 #include <chrono>
 #include <map>
 #include <set>
+#include <signal.h>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -27,7 +26,9 @@ std::vector<std::string> operator+(std::vector<std::string> left, const std::vec
   return left;
 }
 
-bool is(const json& event, const std::string& type) { return event.at("type") == type; }
+bool is(const json& event, const std::string& type) {
+  return event.at("type") == type;
+}
 
 std::map<std::string, int> outcome_counts(const std::vector<json>& events) {
   std::map<std::string, int> counts;

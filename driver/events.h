@@ -51,16 +51,16 @@ struct PoolReady {
 
 // Why a pool was given up.
 enum class RetireReason {
-  finished,            // nothing left for it to do
-  start_failed,        // never ready: exit, timeout or a bad first line
-  timeout,             // a case ran into the driver's deadline
-  crash,               // died during a case, or idle
-  died_after_result,   // died after its result was in
-  unhealthy,           // a result with healthy:false
-  protocol_break,      // a sentinel line that is not a valid message
-  stdin_broken,        // its stdin pipe broke or stayed full
-  max_cases,           // --pool-max-cases
-  interrupted,         // Ctrl-C
+  finished,           // nothing left for it to do
+  start_failed,       // never ready: exit, timeout or a bad first line
+  timeout,            // a case ran into the driver's deadline
+  crash,              // died during a case, or idle
+  died_after_result,  // died after its result was in
+  unhealthy,          // a result with healthy:false
+  protocol_break,     // a sentinel line that is not a valid message
+  stdin_broken,       // its stdin pipe broke or stayed full
+  max_cases,          // --pool-max-cases
+  interrupted,        // Ctrl-C
 };
 std::string_view to_string(RetireReason reason);
 
@@ -95,7 +95,7 @@ struct CaseStarted {
 
 struct StderrTail {
   int rank = 0;
-  std::string text;  // the last 4 KiB of this case, cleaned
+  std::string text;    // the last 4 KiB of this case, cleaned
   bool fenced = true;  // false: the fence was missing, so lines of this case may be missing or foreign
 };
 
@@ -103,12 +103,12 @@ struct CaseFinished {
   std::size_t index = 0;
   std::string id;
   Case c;
-  std::int64_t seq = 0;           // 0 if it was never sent
-  std::optional<PoolId> pool;     // none if it was never sent
+  std::int64_t seq = 0;        // 0 if it was never sent
+  std::optional<PoolId> pool;  // none if it was never sent
   int attempts = 0;
   CaseOutcome outcome = CaseOutcome::not_run;
-  std::string reason;             // empty for a pass
-  double duration_ms = 0;         // line sent to outcome known
+  std::string reason;      // empty for a pass
+  double duration_ms = 0;  // line sent to outcome known
   std::vector<protocol::RankResult> ranks;
   std::vector<protocol::TensorCheck> checks;
   std::map<std::string, double> timings_ms;

@@ -18,15 +18,15 @@ namespace cp_pool {
 // One tensor of one rank held against the reference (DESIGN: error <= 2 * baseline error + c * u * A for every row).
 // The figures are those of the worst row: the one with the largest error / bound.
 struct Check {
-  std::string tensor;             // out, dq, dk, dv, lse, ...
-  double max_abs = 0;             // largest absolute error of the tensor
-  double rms = 0;                 // root mean square error of the tensor
-  double error = 0;               // error of the worst row
-  double bound = 0;               // what that row is allowed
-  double baseline = 0;            // baseline error of that row
+  std::string tensor;                     // out, dq, dk, dv, lse, ...
+  double max_abs = 0;                     // largest absolute error of the tensor
+  double rms = 0;                         // root mean square error of the tensor
+  double error = 0;                       // error of the worst row
+  double bound = 0;                       // what that row is allowed
+  double baseline = 0;                    // baseline error of that row
   std::vector<std::int64_t> worst_index;  // [sequence, position, head] of the worst row
   bool ok = true;
-  std::string message;            // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
+  std::string message;  // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
 };
 
 struct RankReport {

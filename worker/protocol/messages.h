@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -55,6 +56,7 @@ struct RankInfo {
 struct RankResult {
   int rank = 0;
   bool ok = true;
+  bool aborted = false;     // only freed from a collective because another rank failed; error says of which
   std::string error;        // with stack trace; empty if ok
   std::string output_hash;  // empty if the case did not finish on this rank
 };
@@ -107,6 +109,7 @@ struct ResultEvent {
 };
 struct PongEvent {
   std::int64_t seq = 0;
+  std::vector<int> ranks{0};  // that answered: all of a healthy pool for a ping with all, else rank 0
 };
 struct ProtocolErrorEvent {
   std::optional<std::int64_t> seq;
@@ -115,8 +118,8 @@ struct ProtocolErrorEvent {
 struct UnknownEvent {  // a newer worker's: logged, never fatal
   std::string event;
 };
-using Event = std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, PongEvent, ProtocolErrorEvent,
-                           UnknownEvent>;
+using Event =
+    std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, PongEvent, ProtocolErrorEvent, UnknownEvent>;
 
 std::string_view to_string(Outcome outcome);
 std::optional<Outcome> parse_outcome(std::string_view text);
@@ -125,8 +128,11 @@ std::optional<Outcome> parse_outcome(std::string_view text);
 // become the strings "nan", "inf", "-inf".
 std::string encode(const Request& request);
 std::string encode(const Event& event);
+// A response as it is written: newline, prefix, encode(event), newline.
+std::string format_response(const Event& event);
 
-// Throw ProtocolError for text that is not such a message. Unknown fields are ignored.
+// Throw ProtocolError for text that is not such a message. Unknown fields are ignored; fields with a default may be
+// missing; invalid UTF-8 is read as U+FFFD.
 class ProtocolError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

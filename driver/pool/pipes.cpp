@@ -1,0 +1,88 @@
+#include "driver/pool/pipes.h"
+
+#include <utility>
+
+#include <asio/buffer.hpp>
+#include <asio/write.hpp>
+
+namespace cp_pool {
+
+PipeReader::PipeReader(asio::io_context& io, UniqueFd fd, Functions functions)
+    : pipe_(io, fd.release()), functions_(std::move(functions)) {}
+
+void PipeReader::start() {
+  read_next();
+}
+
+void PipeReader::close() {
+  functions_ = {};
+  asio::error_code ignored;  // there is nothing to lose in a pipe that is only read
+  pipe_.close(ignored);
+}
+
+void PipeReader::read_next() {
+  pipe_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](asio::error_code error, std::size_t size) {
+    if (!self->pipe_.is_open()) return;
+    if (error) {
+      if (self->functions_.on_end) self->functions_.on_end();
+      return;
+    }
+    if (self->functions_.on_data) self->functions_.on_data({self->buffer_.data(), size});
+    if (self->pipe_.is_open()) self->read_next();
+  });
+}
+
+PipeWriter::PipeWriter(asio::io_context& io, UniqueFd fd, std::function<void()> on_change)
+    : pipe_(io, fd.release()), on_change_(std::move(on_change)) {}
+
+void PipeWriter::write(std::string bytes) {
+  if (broken_ || closing_) return;
+  queue_.push_back(std::move(bytes));
+  if (queue_.size() == 1) write_next();
+}
+
+void PipeWriter::close_when_written() {
+  closing_ = true;
+  if (queue_.empty()) close();
+}
+
+void PipeWriter::close() {
+  on_change_ = {};
+  asio::error_code ignored;  // an unwritten request of a pool that is given up
+  pipe_.close(ignored);
+}
+
+void PipeWriter::write_next() {
+  asio::async_write(pipe_, asio::buffer(queue_.front()),
+                    [self = shared_from_this()](asio::error_code error, std::size_t /*size*/) {
+                      if (!self->pipe_.is_open()) return;
+                      self->queue_.pop_front();
+                      if (error) {
+                        self->broken_ = true;
+                        self->queue_.clear();
+                      }
+                      if (self->on_change_) self->on_change_();
+                      if (!self->queue_.empty()) {
+                        self->write_next();
+                      } else if (self->closing_) {
+                        self->close();
+                      }
+                    });
+}
+
+ExitWatcher::ExitWatcher(asio::io_context& io, UniqueFd pidfd, std::function<void()> on_exit)
+    : pidfd_(io, pidfd.release()), on_exit_(std::move(on_exit)) {}
+
+void ExitWatcher::start() {
+  pidfd_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](asio::error_code error) {
+    if (!error && self->on_exit_) self->on_exit_();
+  });
+}
+
+void ExitWatcher::close() {
+  on_exit_ = {};
+  asio::error_code ignored;  // nothing was written
+  pidfd_.close(ignored);
+}
+
+}  // namespace cp_pool

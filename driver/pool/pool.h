@@ -1,0 +1,106 @@
+// One worker group from spawn to retirement. What a case's end means for the pool is decided here, what comes after it
+// (respawn, giving up a key) in lane.h.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/events.h"
+#include "driver/pool/run_context.h"
+#include "driver/pool/wakeup.h"
+#include "driver/pool/worker_group.h"
+#include "driver/process/process_tree.h"
+#include "driver/run.h"
+
+namespace cp_pool {
+
+struct Retirement {
+  RetireReason reason = RetireReason::finished;
+  std::string detail;
+};
+
+// What came of sending one case to the pool.
+struct Attempt {
+  bool charged = true;  // false: the pool was lost before the case had started; outcome and the rest say how
+  CaseOutcome outcome = CaseOutcome::crash;
+  std::string reason;
+  double duration_ms = 0;
+  protocol::ResultEvent result;          // of the worker; empty if it never came
+  std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
+  std::optional<Retirement> retirement;  // the pool must not be used again
+};
+
+class Pool {
+ public:
+  // wakeup is notified of every change, and waited on by start, run_case and retire.
+  Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup);
+
+  // Spawns the ranks and waits until they are ready. nullopt: ready. Otherwise the pool has still to be retired, with
+  // what is returned.
+  struct StartFailure {
+    Retirement retirement;
+    bool permanent = false;  // another try cannot help
+    std::vector<StderrTail> stderr_tails;
+  };
+  asio::awaitable<std::optional<StartFailure>> start();
+
+  // Sends the case and waits for its end.
+  asio::awaitable<Attempt> run_case(const NamedCase& named, std::int64_t seq);
+
+  // Between cases: why the pool cannot be used any more; nullopt: it can.
+  std::optional<Retirement> check_idle();
+
+  // Ends every process of the pool and emits pool_retired. Graceful reasons ask the worker to shut down first.
+  asio::awaitable<void> retire(Retirement retirement);
+
+  [[nodiscard]] const PoolId& id() const { return id_; }
+  [[nodiscard]] int cases_run() const { return cases_; }
+
+ private:
+  struct Outstanding {  // the case that has been sent
+    std::int64_t seq = 0;
+    bool started = false;
+    std::string phase;  // the last one reported
+    std::optional<protocol::ResultEvent> result;
+    std::optional<std::string> protocol_break;
+    Clock::time_point sent;
+    Clock::time_point deadline;
+  };
+
+  void spawn();
+  std::optional<StartFailure> check_ready();
+  void take_messages(Outstanding& current);
+  void take_event(Outstanding& current, protocol::Event event);
+  asio::awaitable<void> wait_for_end(Outstanding& current);
+  asio::awaitable<void> drain(Outstanding& current);
+  asio::awaitable<Attempt> conclude(Outstanding& current);
+  asio::awaitable<Attempt> conclude_with_result(Outstanding& current);
+  asio::awaitable<Attempt> conclude_without_result(Outstanding& current);
+  std::optional<Retirement> verdict_on_pool(const protocol::ResultEvent& result);
+  std::optional<std::string> growth_past_limit(const protocol::ResultEvent& result);
+
+  asio::awaitable<void> ask_to_shut_down();
+  asio::awaitable<void> terminate();
+  asio::awaitable<void> kill();
+  asio::awaitable<void> wait_for_exits(Clock::duration limit);
+  std::vector<RankExit> exits() const;
+  std::string describe_deaths();
+
+  RunContext& run_;
+  PoolId id_;
+  int world_size_;
+  Wakeup& wakeup_;
+  std::string tag_;
+  PoolProcesses processes_;
+  std::unique_ptr<WorkerGroup> group_;
+  Clock::time_point spawned_;
+  int cases_ = 0;
+  Clock::time_point last_result_;
+  std::map<int, protocol::Hygiene> first_hygiene_;  // by rank, after the pool's first case
+};
+
+}  // namespace cp_pool

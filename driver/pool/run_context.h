@@ -1,0 +1,42 @@
+// What the pools of one run share.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <sys/types.h>
+
+#include <asio/io_context.hpp>
+
+#include "driver/events.h"
+#include "driver/run.h"
+
+namespace cp_pool {
+
+// Why no further case may start. Each is a fact that stays true.
+struct StopState {
+  bool interrupted = false;      // SIGINT or SIGTERM: the running cases end as cancelled
+  bool kill_at_once = false;     // a second one: no grace for anybody
+  bool global_timeout = false;   // the running cases end as timeout
+  bool enough_failures = false;  // --fail-fast: the running cases go on
+  bool internal_error = false;   // an exception in the driver: as interrupted
+
+  [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures; }
+  [[nodiscard]] bool abandon_running() const { return interrupted || global_timeout || internal_error; }
+};
+
+struct RunContext {
+  RunContext(asio::io_context& io_context, const RunConfig& run_config, EventSink& event_sink)
+      : io(io_context), config(run_config), sink(event_sink) {}
+
+  asio::io_context& io;
+  const RunConfig& config;
+  EventSink& sink;
+  StopState stop;
+  std::int64_t last_seq = 0;  // never repeats in a run
+  std::set<pid_t> ranks;      // of living pools: children that only their pool may reap
+
+  void emit(const Event& event) { sink.on_event(event); }
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,81 @@
+#include "driver/pool/stderr_ring.h"
+
+#include <utility>
+
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+// The last max_bytes, not starting in the middle of a UTF-8 sequence.
+std::string_view last_bytes(std::string_view text, std::size_t max_bytes) {
+  if (text.size() <= max_bytes) return text;
+  text.remove_prefix(text.size() - max_bytes);
+  for (int i = 0; i < 3 && !text.empty() && (static_cast<unsigned char>(text.front()) & 0xC0U) == 0x80U; ++i) {
+    text.remove_prefix(1);
+  }
+  return text;
+}
+
+}  // namespace
+
+void StderrRing::feed(std::string_view bytes) {
+  framer_.feed(bytes);
+  while (const auto line = framer_.next()) {
+    if (const auto seq = protocol::parse_fence(line->text)) {
+      take_fence(*seq);
+    } else {
+      take_line(line->text);
+    }
+  }
+}
+
+void StderrRing::close() {
+  take_partial_line();
+  closed_ = true;
+}
+
+void StderrRing::begin_case(std::int64_t seq) {
+  foreign_ = seq_ != 0 && !fence_seen_;
+  if (!foreign_) lines_.clear();
+  seq_ = seq;
+  fence_seen_ = false;
+}
+
+void StderrRing::take_fence(std::int64_t seq) {
+  if (seq == seq_) {
+    fence_seen_ = true;
+  } else if (seq < seq_) {
+    lines_.clear();
+    foreign_ = false;
+  }
+}
+
+void StderrRing::take_line(std::string_view line) {
+  last_line_ = last_bytes(line, kTailBytes);
+  if (fence_seen_) return;
+  lines_.push_back(last_line_);
+  if (lines_.size() > kTailLines) lines_.pop_front();
+}
+
+void StderrRing::take_partial_line() {
+  if (const auto line = framer_.rest()) take_line(line->text);
+}
+
+StderrTail StderrRing::tail() {
+  take_partial_line();
+  std::string text;
+  for (const std::string& line : lines_) {
+    text += line;
+    text += '\n';
+  }
+  return {rank_, protocol::clean_text(last_bytes(text, kTailBytes)), complete() && !foreign_};
+}
+
+std::string StderrRing::last_line() {
+  take_partial_line();
+  return protocol::clean_text(last_line_);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,53 @@
+// The last lines that one rank wrote to stderr, told apart by case through the fences that the rank writes after each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include "driver/events.h"
+#include "worker/protocol/line_framer.h"
+
+namespace cp_pool {
+
+inline constexpr std::size_t kTailLines = 200;
+inline constexpr std::size_t kTailBytes = 4096;
+
+class StderrRing {
+ public:
+  explicit StderrRing(int rank) : rank_(rank) {}
+
+  void feed(std::string_view bytes);
+  void close();  // end of file: nothing will follow
+  [[nodiscard]] bool closed() const { return closed_; }
+
+  // From now on lines belong to this case.
+  void begin_case(std::int64_t seq);
+
+  // All lines of the case are in: its fence was read, or the stream has ended.
+  [[nodiscard]] bool complete() const { return fence_seen_ || closed_; }
+
+  // Of the current case; before the first one, of the start. A line without its newline is taken as a line.
+  StderrTail tail();
+
+  // The last line written at all, cleaned; empty if there is none.
+  std::string last_line();
+
+ private:
+  void take_line(std::string_view line);
+  void take_fence(std::int64_t seq);
+  void take_partial_line();
+
+  int rank_;
+  protocol::LineFramer framer_{protocol::LineFramer::Stream::log};
+  std::deque<std::string> lines_;  // of the current case, kTailLines at most, each kTailBytes at most
+  std::string last_line_;
+  std::int64_t seq_ = 0;     // of the current case
+  bool fence_seen_ = false;  // what follows belongs to no case
+  bool foreign_ = false;     // lines_ may start with some of an earlier case, whose fence has not come
+  bool closed_ = false;
+};
+
+}  // namespace cp_pool

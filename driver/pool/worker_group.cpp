@@ -1,0 +1,230 @@
+#include "driver/pool/worker_group.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/protocol/environment.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::ofstream open_log(const std::filesystem::path& path) {
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) throw std::system_error(errno, std::generic_category(), fmt::format("cannot write {}", path.string()));
+  return out;
+}
+
+// Logs are for people: a full disk must not end the run, and the stream keeps its error state.
+void append(std::ofstream& log, std::string_view bytes) {
+  if (!log.is_open()) return;
+  log.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  log.flush();
+}
+
+std::string excerpt(std::string_view text) {
+  return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200);
+}
+
+}  // namespace
+
+WorkerGroup::WorkerGroup(asio::io_context& io, Config config, std::function<void()> on_change)
+    : io_(io), config_(std::move(config)), on_change_(std::move(on_change)) {
+  ranks_.reserve(static_cast<std::size_t>(config_.world_size));
+}
+
+WorkerGroup::~WorkerGroup() {
+  signal_groups(SIGKILL);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (Rank& rank : ranks_) {
+    // Reached with living ranks only when the run ends by an exception.
+    while (rank.pid > 0 && !reap_if_exited(rank.pid) && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    if (rank.stderr_pipe) rank.stderr_pipe->close();
+    if (rank.watcher) rank.watcher->close();
+  }
+  if (stdin_) stdin_->close();
+  if (stdout_) stdout_->close();
+}
+
+void WorkerGroup::spawn() {
+  open_logs();
+  const ListeningSocket master = listen_on_loopback();
+  for (int rank = 0; rank < config_.world_size; ++rank) {
+    try {
+      spawn_rank(ranks_.emplace_back(rank), master);
+    } catch (...) {
+      if (ranks_.back().pid < 0) ranks_.pop_back();
+      throw;
+    }
+  }
+}
+
+void WorkerGroup::open_logs() {
+  if (config_.log_dir) stdout_log_ = open_log(*config_.log_dir / "rank0.stdout.log");
+}
+
+void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
+  const int index = static_cast<int>(&rank - ranks_.data());
+  const bool first = index == 0;
+  if (config_.log_dir) rank.log = open_log(*config_.log_dir / fmt::format("rank{}.stderr.log", index));
+
+  protocol::RankEnvironment environment;
+  environment.rank = index;
+  environment.world_size = config_.world_size;
+  environment.local_rank = index;
+  environment.master_port = master.port;
+  environment.tag = config_.tag;
+  environment.device = config_.device;
+  if (first) environment.master_fd = master.fd.get();
+
+  Pipe in = first ? make_pipe() : Pipe{};
+  Pipe out = first ? make_pipe() : Pipe{};
+  Pipe err = make_pipe();
+  SpawnedProcess process = cp_pool::spawn({config_.command, protocol::to_variables(environment), in.read.get(),
+                                           out.write.get(), err.write.get(), first ? master.fd.get() : -1});
+  rank.pid = process.pid;
+  watch(rank, std::move(err.read), std::move(process.pidfd));
+  if (first) watch_stdio(std::move(in.write), std::move(out.read));
+}
+
+void WorkerGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
+  rank.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end),
+                                                  PipeReader::Functions{[this, &rank](std::string_view bytes) {
+                                                                          append(rank.log, bytes);
+                                                                          rank.tail.feed(bytes);
+                                                                          on_change_();
+                                                                        },
+                                                                        [this, &rank] {
+                                                                          rank.tail.close();
+                                                                          on_change_();
+                                                                        }});
+  rank.stderr_pipe->start();
+  rank.watcher = std::make_shared<ExitWatcher>(io_, std::move(pidfd), [this, &rank] { on_exit(rank); });
+  rank.watcher->start();
+}
+
+void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
+  stdin_ = std::make_shared<PipeWriter>(io_, std::move(stdin_end), on_change_);
+  stdout_closed_ = false;
+  stdout_ = std::make_shared<PipeReader>(io_, std::move(stdout_end),
+                                         PipeReader::Functions{[this](std::string_view bytes) { on_stdout(bytes); },
+                                                               [this] {
+                                                                 stdout_closed_ = true;
+                                                                 on_change_();
+                                                               }});
+  stdout_->start();
+}
+
+void WorkerGroup::on_exit(Rank& rank) {
+  rank.exit = peek_exit(rank.pid);
+  if (!rank.exit) rank.exit = ExitStatus{false, -1};  // somebody else has reaped it, so nobody can say how it ended
+  rank.killed_by_driver = rank.exit->signaled && std::ranges::count(rank.signals_sent, rank.exit->code) > 0;
+  exit_order_.push_back(static_cast<int>(&rank - ranks_.data()));
+  on_change_();
+}
+
+void WorkerGroup::on_stdout(std::string_view bytes) {
+  append(stdout_log_, bytes);
+  framer_.feed(bytes);
+  bool message = false;
+  while (auto line = framer_.next()) {
+    if (line->kind == protocol::Line::Kind::chatter) continue;
+    message = true;
+    on_line(*std::move(line));
+  }
+  if (message) on_change_();
+}
+
+void WorkerGroup::on_line(protocol::Line line) {
+  if (line.kind == protocol::Line::Kind::over_long) {
+    inbox_.emplace_back(ProtocolBreak{fmt::format("a line of more than {} MiB", protocol::kMaxLineBytes >> 20U)});
+    return;
+  }
+  try {
+    inbox_.emplace_back(protocol::parse_event(line.text));
+  } catch (const protocol::ProtocolError& error) {
+    inbox_.emplace_back(
+        ProtocolBreak{fmt::format("a line that is no message: {}: {}", error.what(), excerpt(line.text))});
+  }
+}
+
+void WorkerGroup::send(const protocol::Request& request) {
+  stdin_->write(protocol::encode(request) + '\n');
+}
+
+void WorkerGroup::close_stdin_when_written() {
+  if (stdin_) stdin_->close_when_written();
+}
+
+std::optional<Incoming> WorkerGroup::take() {
+  if (inbox_.empty()) return std::nullopt;
+  Incoming out = std::move(inbox_.front());
+  inbox_.pop_front();
+  return out;
+}
+
+std::vector<int> WorkerGroup::pids() const {
+  std::vector<int> out;
+  for (const Rank& rank : ranks_) {
+    if (rank.pid > 0) out.push_back(rank.pid);
+  }
+  return out;
+}
+
+bool WorkerGroup::drained() const {
+  const bool stdout_done = stdout_closed_ || ranks_.empty() || !ranks_.front().exit;
+  return stdout_done && std::ranges::all_of(ranks_, [](const Rank& r) { return !r.exit || r.tail.closed(); });
+}
+
+void WorkerGroup::begin_case(std::int64_t seq) {
+  for (Rank& rank : ranks_) rank.tail.begin_case(seq);
+}
+
+bool WorkerGroup::tails_complete() const {
+  return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.tail.complete(); });
+}
+
+std::vector<StderrTail> WorkerGroup::tails() {
+  std::vector<StderrTail> out;
+  out.reserve(ranks_.size());
+  for (Rank& rank : ranks_) out.push_back(rank.tail.tail());
+  return out;
+}
+
+void WorkerGroup::signal_ranks(int signal) {
+  for (Rank& rank : ranks_) {
+    if (rank.pid <= 0 || rank.exit) continue;
+    rank.signals_sent.push_back(signal);
+    ::kill(rank.pid, signal);
+  }
+}
+
+void WorkerGroup::signal_groups(int signal) {
+  for (Rank& rank : ranks_) {
+    if (rank.pid <= 0) continue;
+    if (!rank.exit) rank.signals_sent.push_back(signal);
+    ::kill(-rank.pid, signal);
+  }
+}
+
+void WorkerGroup::reap() {
+  for (Rank& rank : ranks_) {
+    if (rank.stderr_pipe) rank.stderr_pipe->close();
+    if (rank.watcher) rank.watcher->close();
+    if (rank.pid > 0 && reap_if_exited(rank.pid)) rank.pid = -1;
+  }
+  if (stdin_) stdin_->close();
+  if (stdout_) stdout_->close();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,115 @@
+// The processes of one pool and the pipes to them, as facts: what has been read, who has exited. It decides nothing;
+// the pool's coroutine looks at it after each on_change.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/types.h>
+#include <variant>
+#include <vector>
+
+#include <asio/io_context.hpp>
+
+#include "driver/pool/pipes.h"
+#include "driver/pool/stderr_ring.h"
+#include "driver/process/exit_status.h"
+#include "driver/process/spawn.h"
+#include "worker/protocol/line_framer.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+// A sentinel line of rank 0 that is not a message.
+struct ProtocolBreak {
+  std::string detail;
+};
+using Incoming = std::variant<protocol::Event, ProtocolBreak>;
+
+class WorkerGroup {
+ public:
+  struct Config {
+    std::vector<std::string> command;
+    std::string device;
+    int world_size = 1;
+    std::string tag;                               // CP_POOL_TAG
+    std::optional<std::filesystem::path> log_dir;  // full stdout and stderr, a file a rank; the folder exists
+  };
+
+  struct Rank {
+    explicit Rank(int rank) : tail(rank) {}
+    pid_t pid = -1;
+    std::optional<ExitStatus> exit;
+    bool killed_by_driver = false;  // it died of a signal that the driver had sent it
+    StderrRing tail;
+    std::vector<int> signals_sent;
+    std::shared_ptr<PipeReader> stderr_pipe;
+    std::shared_ptr<ExitWatcher> watcher;
+    std::ofstream log;
+  };
+
+  WorkerGroup(asio::io_context& io, Config config, std::function<void()> on_change);
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+  ~WorkerGroup();  // kills and reaps what is left, waiting a second at most
+
+  // Starts the ranks, on the main thread. Throws SpawnError or std::system_error; ranks started until then stay.
+  void spawn();
+
+  void send(const protocol::Request& request);
+  void close_stdin_when_written();
+  [[nodiscard]] bool stdin_broken() const { return stdin_ && stdin_->broken(); }
+  [[nodiscard]] bool stdin_pending() const { return stdin_ && stdin_->pending(); }
+
+  // What rank 0 said, oldest first; nullopt: nothing more so far.
+  std::optional<Incoming> take();
+  [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
+
+  [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
+  [[nodiscard]] std::vector<int> pids() const;
+  [[nodiscard]] bool any_exited() const { return !exit_order_.empty(); }
+  [[nodiscard]] bool all_exited() const { return exit_order_.size() == ranks_.size(); }
+  [[nodiscard]] const std::vector<int>& exit_order() const { return exit_order_; }  // ranks, first to exit first
+  // Nothing more can come from those that have exited: their pipes are at their end.
+  [[nodiscard]] bool drained() const;
+
+  void begin_case(std::int64_t seq);
+  [[nodiscard]] bool tails_complete() const;
+  std::vector<StderrTail> tails();
+  std::string last_stderr_line(int rank) { return ranks_[static_cast<std::size_t>(rank)].tail.last_line(); }
+
+  void signal_ranks(int signal);   // the processes themselves
+  void signal_groups(int signal);  // their process groups; those of ranks that have exited too
+
+  // Takes away the ranks that have exited, and closes the pipes. Until then no pid of theirs can be reused.
+  void reap();
+
+ private:
+  void spawn_rank(Rank& rank, const ListeningSocket& master);
+  void watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd);
+  void watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end);
+  void on_stdout(std::string_view bytes);
+  void on_line(protocol::Line line);
+  void on_exit(Rank& rank);
+  void open_logs();
+
+  asio::io_context& io_;
+  Config config_;
+  std::function<void()> on_change_;
+  std::vector<Rank> ranks_;
+  std::vector<int> exit_order_;
+  std::shared_ptr<PipeWriter> stdin_;
+  std::shared_ptr<PipeReader> stdout_;
+  bool stdout_closed_ = true;
+  protocol::LineFramer framer_{protocol::LineFramer::Stream::responses};
+  std::deque<Incoming> inbox_;
+  std::ofstream stdout_log_;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,203 @@
+#include "driver/process/spawn.h"
+
+#include <arpa/inet.h>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <string_view>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+// What the child tells the parent through the close-on-exec pipe when it cannot become the worker.
+struct ChildError {
+  enum class Step : int { parent_died, descriptors, exec };
+  Step step = Step::exec;
+  int error = 0;
+};
+
+// Everything that the child needs, made before the fork: after it only async-signal-safe calls are allowed.
+struct ChildPlan {
+  std::vector<const char*> argv;
+  std::vector<const char*> envp;
+  std::array<int, 3> stdio{-1, -1, -1};
+  int inherited_fd = -1;
+  int error_fd = -1;
+  pid_t parent = -1;
+};
+
+[[noreturn]] void fail_child(int error_fd, ChildError::Step step, int error) {
+  const ChildError report{step, error};
+  [[maybe_unused]] const auto written = ::write(error_fd, &report, sizeof report);
+  _exit(127);
+}
+
+void reset_signals() {
+  struct sigaction action{};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);  // SIGKILL, SIGSTOP: refused
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+// The sources are first moved above 2, so that no dup2 overwrites one that is still needed.
+bool set_stdio(const std::array<int, 3>& stdio) {
+  std::array<int, 3> sources{};
+  for (std::size_t i = 0; i < 3; ++i) {
+    const int fd = stdio[i] >= 0 ? stdio[i] : ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    sources[i] = fd < 0 ? -1 : ::fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    if (sources[i] < 0) return false;
+  }
+  for (int i = 0; i < 3; ++i) {
+    if (::dup2(sources[static_cast<std::size_t>(i)], i) < 0) return false;
+  }
+  return true;
+}
+
+[[noreturn]] void become_worker(const ChildPlan& plan) {
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The parent may have died before prctl: then nobody would send the signal.
+  if (::getppid() != plan.parent) fail_child(plan.error_fd, ChildError::Step::parent_died, 0);
+  if (!set_stdio(plan.stdio)) fail_child(plan.error_fd, ChildError::Step::descriptors, errno);
+  // Descriptors that the driver itself inherited without close-on-exec must not reach the ranks either.
+  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  if (plan.inherited_fd >= 0 && ::fcntl(plan.inherited_fd, F_SETFD, 0) < 0) {
+    fail_child(plan.error_fd, ChildError::Step::descriptors, errno);
+  }
+  reset_signals();
+  ::execvpe(plan.argv.front(), const_cast<char* const*>(plan.argv.data()), const_cast<char* const*>(plan.envp.data()));
+  fail_child(plan.error_fd, ChildError::Step::exec, errno);
+}
+
+std::vector<std::string> merged_environment(const SpawnRequest& request) {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text{*entry};
+    const std::string_view name = text.substr(0, text.find('='));
+    bool replaced = false;
+    for (const auto& [key, value] : request.env) replaced = replaced || key == name;
+    if (!replaced) out.emplace_back(text);
+  }
+  for (const auto& [key, value] : request.env) out.push_back(fmt::format("{}={}", key, value));
+  return out;
+}
+
+std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
+  std::vector<const char*> out;
+  out.reserve(strings.size() + 1);
+  for (const std::string& s : strings) out.push_back(s.c_str());
+  out.push_back(nullptr);
+  return out;
+}
+
+// No handler of the driver may run in the child between fork and exec.
+class BlockAllSignals {
+ public:
+  BlockAllSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  BlockAllSignals(const BlockAllSignals&) = delete;
+  BlockAllSignals& operator=(const BlockAllSignals&) = delete;
+  ~BlockAllSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+pid_t fork_worker(const ChildPlan& plan) {
+  const BlockAllSignals blocked;
+  const pid_t pid = ::fork();
+  if (pid == 0) become_worker(plan);
+  return pid;
+}
+
+void reap(pid_t pid) {
+  while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+// Blocks until the child has exec'ed (the pipe closes) or given up. Throws SpawnError.
+void await_exec(int error_fd, pid_t pid, const std::string& program) {
+  ChildError report;
+  ssize_t n = 0;
+  do {
+    n = ::read(error_fd, &report, sizeof report);
+  } while (n < 0 && errno == EINTR);
+  if (n == 0) return;
+  reap(pid);
+  if (report.step == ChildError::Step::exec) {
+    throw SpawnError(fmt::format("cannot run \"{}\": {}", program, std::strerror(report.error)), report.error);
+  }
+  throw SpawnError(fmt::format("cannot start \"{}\": its descriptors: {}", program, std::strerror(report.error)),
+                   report.error);
+}
+
+}  // namespace
+
+bool SpawnError::permanent() const {
+  return error == ENOENT || error == EACCES || error == ENOEXEC || error == ENOTDIR || error == EISDIR ||
+         error == ELOOP || error == ENAMETOOLONG || error == E2BIG;
+}
+
+SpawnedProcess spawn(const SpawnRequest& request) {
+  if (request.argv.empty()) throw SpawnError("the worker command is empty", EINVAL);
+  const std::vector<std::string> environment = merged_environment(request);
+  Pipe error_pipe = make_pipe();
+  ChildPlan plan{
+      c_strings(request.argv), c_strings(environment), {request.stdin_fd, request.stdout_fd, request.stderr_fd},
+      request.inherited_fd,    error_pipe.write.get(), ::getpid()};
+
+  const pid_t pid = fork_worker(plan);
+  if (pid < 0) throw SpawnError(fmt::format("cannot fork: {}", std::strerror(errno)), errno);
+  ::setpgid(pid, pid);  // here too: whichever of the two runs first
+  error_pipe.write.reset();
+  await_exec(error_pipe.read.get(), pid, request.argv.front());
+
+  SpawnedProcess out{pid, UniqueFd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))}};
+  if (!out.pidfd) {
+    const int error = errno;
+    ::kill(-pid, SIGKILL);
+    reap(pid);
+    throw SpawnError(fmt::format("cannot watch process {}: pidfd_open: {}", pid, std::strerror(error)), error);
+  }
+  return out;
+}
+
+Pipe make_pipe() {
+  std::array<int, 2> fds{};
+  if (::pipe2(fds.data(), O_CLOEXEC) < 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  return {UniqueFd{fds[0]}, UniqueFd{fds[1]}};
+}
+
+ListeningSocket listen_on_loopback() {
+  ListeningSocket out{UniqueFd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)}};
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof address;
+  auto* const generic = reinterpret_cast<sockaddr*>(&address);
+  if (!out.fd || ::bind(out.fd.get(), generic, size) < 0 || ::listen(out.fd.get(), SOMAXCONN) < 0 ||
+      ::getsockname(out.fd.get(), generic, &size) < 0) {
+    throw std::system_error(errno, std::generic_category(), "cannot listen on 127.0.0.1");
+  }
+  out.port = ntohs(address.sin_port);
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,132 @@
+#include "worker/protocol/environment.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <limits>
+
+#include <fmt/format.h>
+
+namespace cp_pool::protocol {
+
+namespace {
+
+struct RankVariables {
+  const char* launcher;
+  const char* rank;
+  const char* world_size;
+  const char* local_rank;
+};
+
+// In this order: mpirun inside a Slurm job sets the variables of both.
+constexpr RankVariables kLaunchers[] = {
+    {"the driver or torchrun", kEnvRank, kEnvWorldSize, kEnvLocalRank},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+};
+
+int parse_int(std::string_view name, std::string_view text, int min, int max) {
+  int value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || stop != text.data() + text.size() || value < min || value > max) {
+    throw EnvironmentError(fmt::format("{}=\"{}\": expected an integer in {}..{}", name, text, min, max));
+  }
+  return value;
+}
+
+std::optional<int> find_int(const Lookup& lookup, const char* name, int min, int max) {
+  const std::optional<std::string> text = lookup(name);
+  if (!text) return std::nullopt;
+  return parse_int(name, *text, min, max);
+}
+
+constexpr int kMaxInt = std::numeric_limits<int>::max();
+
+int require_int(const Lookup& lookup, const char* name, int min, int max, std::string_view why) {
+  const std::optional<int> value = find_int(lookup, name, min, max);
+  if (!value) throw EnvironmentError(fmt::format("{} is not set: {}", name, why));
+  return *value;
+}
+
+VersionRange parse_versions(std::string_view text) {
+  const std::size_t dots = text.find("..");
+  if (dots == std::string_view::npos) {
+    throw EnvironmentError(fmt::format("{}=\"{}\": expected MIN..MAX", kEnvProtocol, text));
+  }
+  const VersionRange range{parse_int(kEnvProtocol, text.substr(0, dots), 0, kMaxInt),
+                           parse_int(kEnvProtocol, text.substr(dots + 2), 0, kMaxInt)};
+  if (range.min > range.max) {
+    throw EnvironmentError(fmt::format("{}=\"{}\": the minimum is above the maximum", kEnvProtocol, text));
+  }
+  return range;
+}
+
+void read_rank(const Lookup& lookup, RankEnvironment& out) {
+  const auto* const used =
+      std::ranges::find_if(kLaunchers, [&](const RankVariables& v) { return lookup(v.rank).has_value(); });
+  if (used == std::end(kLaunchers)) {
+    throw EnvironmentError(
+        fmt::format("{} is not set: a worker is started by cp-pool or by a launcher (torchrun, "
+                    "mpirun, srun) that sets its rank variables; --case FILE runs without them",
+                    kEnvRank));
+  }
+  const std::string why = fmt::format("{} is, so {} should set it too", used->rank, used->launcher);
+  out.world_size = require_int(lookup, used->world_size, 1, kMaxInt, why);
+  out.rank = require_int(lookup, used->rank, 0, out.world_size - 1, why);
+  out.local_rank = require_int(lookup, used->local_rank, 0, kMaxInt, why);
+}
+
+void read_master(const Lookup& lookup, RankEnvironment& out) {
+  if (const auto address = lookup(kEnvMasterAddr)) {
+    out.master_addr = *address;
+  } else if (const auto launch_node = lookup("SLURM_LAUNCH_NODE_IPADDR")) {
+    out.master_addr = *launch_node;
+  } else {
+    throw EnvironmentError(fmt::format("{} is not set: the address at which rank 0 is reached", kEnvMasterAddr));
+  }
+  out.master_port = static_cast<std::uint16_t>(
+      require_int(lookup, kEnvMasterPort, 1, 65535, "the port on which rank 0 serves the control plane"));
+}
+
+}  // namespace
+
+RankEnvironment read_environment(const Lookup& lookup) {
+  RankEnvironment out;
+  read_rank(lookup, out);
+  read_master(lookup, out);
+  if (const auto versions = lookup(kEnvProtocol)) out.protocol = parse_versions(*versions);
+  out.master_fd = find_int(lookup, kEnvMasterFd, 0, kMaxInt);
+  out.tag = lookup(kEnvTag).value_or("");
+  out.device = lookup(kEnvDevice).value_or("cpu");
+  return out;
+}
+
+RankEnvironment read_environment() {
+  return read_environment([](const char* name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name);
+    return value == nullptr ? std::nullopt : std::optional<std::string>{value};
+  });
+}
+
+std::vector<std::pair<std::string, std::string>> to_variables(const RankEnvironment& environment) {
+  std::vector<std::pair<std::string, std::string>> out{
+      {kEnvRank, std::to_string(environment.rank)},
+      {kEnvWorldSize, std::to_string(environment.world_size)},
+      {kEnvLocalRank, std::to_string(environment.local_rank)},
+      {kEnvMasterAddr, environment.master_addr},
+      {kEnvMasterPort, std::to_string(environment.master_port)},
+      {kEnvProtocol, fmt::format("{}..{}", environment.protocol.min, environment.protocol.max)},
+      {kEnvTag, environment.tag},
+      {kEnvDevice, environment.device},
+  };
+  if (environment.master_fd) out.emplace_back(kEnvMasterFd, std::to_string(*environment.master_fd));
+  return out;
+}
+
+std::optional<int> common_version(VersionRange ours, VersionRange theirs) {
+  const int version = std::min(ours.max, theirs.max);
+  if (version < std::max(ours.min, theirs.min)) return std::nullopt;
+  return version;
+}
+
+}  // namespace cp_pool::protocol

@@ -1,0 +1,81 @@
+#include "worker/protocol/line_framer.h"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/protocol/messages.h"
+
+namespace cp_pool::protocol {
+
+// While it is shorter than the prefix, a line of responses may still become a message.
+bool LineFramer::may_be_message() const {
+  if (stream_ == Stream::requests) return true;
+  if (stream_ == Stream::log) return false;
+  const std::size_t n = std::min(line_.size(), kResponsePrefix.size());
+  return std::string_view{line_}.substr(0, n) == kResponsePrefix.substr(0, n);
+}
+
+std::optional<Line> LineFramer::take_overflow() {
+  const bool message = may_be_message();
+  const std::size_t prefix = stream_ == Stream::responses ? kResponsePrefix.size() : 0;
+  if (line_.size() <= (message ? kMaxLineBytes + prefix : kMaxChatterBytes)) return std::nullopt;
+  skipping_ = true;
+  Line line{message ? Line::Kind::over_long : Line::Kind::chatter, std::exchange(line_, {}), !message};
+  if (message) line.text.erase(0, prefix);
+  line.text.resize(kMaxChatterBytes);
+  return line;
+}
+
+Line LineFramer::take_line() {
+  Line line{Line::Kind::chatter, std::exchange(line_, {}), false};
+  if (stream_ == Stream::requests) line.kind = Line::Kind::message;
+  if (stream_ == Stream::responses && line.text.starts_with(kResponsePrefix)) {
+    line.kind = Line::Kind::message;
+    line.text.erase(0, kResponsePrefix.size());
+  }
+  return line;
+}
+
+std::vector<Line> LineFramer::feed(std::string_view bytes) {
+  std::vector<Line> lines;
+  while (!bytes.empty()) {
+    const std::size_t newline = bytes.find('\n');
+    // Append in steps, so that a line that turns out to be chatter is not collected beyond its cut.
+    const std::size_t step = std::min({newline, bytes.size(), kMaxChatterBytes});
+    if (!skipping_) {
+      line_.append(bytes.substr(0, step));
+      if (std::optional<Line> overflow = take_overflow()) lines.push_back(*std::move(overflow));
+    }
+    bytes.remove_prefix(step);
+    if (step != newline) continue;
+    bytes.remove_prefix(1);
+    if (!std::exchange(skipping_, false) && !line_.empty()) lines.push_back(take_line());
+  }
+  return lines;
+}
+
+std::optional<Line> LineFramer::rest() {
+  if (line_.empty()) return std::nullopt;
+  Line line{Line::Kind::chatter, std::exchange(line_, {}), false};
+  line.cut = line.text.size() > kMaxChatterBytes;
+  if (line.cut) line.text.resize(kMaxChatterBytes);
+  return line;
+}
+
+std::optional<long long> parse_fence(std::string_view line) {
+  if (!line.starts_with(kFencePrefix)) return std::nullopt;
+  line.remove_prefix(kFencePrefix.size());
+  long long seq = 0;
+  const auto [stop, error] = std::from_chars(line.data(), line.data() + line.size(), seq);
+  if (error != std::errc{} || stop != line.data() + line.size()) return std::nullopt;
+  return seq;
+}
+
+std::string format_fence(long long seq) {
+  return fmt::format("\n{}{}\n", kFencePrefix, seq);
+}
+
+}  // namespace cp_pool::protocol

@@ -1,0 +1,55 @@
+// Bytes from a pipe in, complete lines out. Incremental: never waits, holds at most one line.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cp_pool::protocol {
+
+inline constexpr std::size_t kMaxChatterBytes = std::size_t{64} << 10U;
+
+struct Line {
+  enum class Kind {
+    message,    // a request, or what follows kResponsePrefix: one JSON object, if the peer keeps to the protocol
+    chatter,    // any other line; text is its first kMaxChatterBytes
+    over_long,  // a message line longer than kMaxLineBytes; text is its first kMaxChatterBytes. Reported as soon as
+                // the limit is passed; the rest of the line is dropped
+  };
+  Kind kind = Kind::chatter;
+  std::string text;  // without prefix and newline; arbitrary bytes
+  bool cut = false;  // chatter only: the line was longer
+};
+
+class LineFramer {
+ public:
+  enum class Stream {
+    requests,   // every line is a message
+    responses,  // a line that starts with kResponsePrefix is a message, any other chatter
+    log,        // every line is chatter (stderr)
+  };
+  explicit LineFramer(Stream stream) : stream_(stream) {}
+
+  // The lines that are complete with these bytes. Empty lines are skipped.
+  [[nodiscard]] std::vector<Line> feed(std::string_view bytes);
+  // At end of file: the line that never got its newline, always as chatter; nullopt if there is none.
+  [[nodiscard]] std::optional<Line> rest();
+
+ private:
+  [[nodiscard]] bool may_be_message() const;
+  [[nodiscard]] std::optional<Line> take_overflow();
+  [[nodiscard]] Line take_line();
+
+  Stream stream_;
+  std::string line_;       // the start of the current line
+  bool skipping_ = false;  // the current line has been reported; drop the rest of it
+};
+
+// The seq of a fence line of stderr ("[CP_POOL_FENCE] 12"); nullopt for any other line.
+std::optional<long long> parse_fence(std::string_view line);
+// What a rank writes to stderr, in one write.
+std::string format_fence(long long seq);
+
+}  // namespace cp_pool::protocol

@@ -1,0 +1,262 @@
+#include "worker/protocol/messages.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/protocol/json_fields.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool::protocol {
+
+namespace {
+
+using nlohmann::json;
+
+constexpr std::array<std::pair<Outcome, std::string_view>, 6> kOutcomes{{
+    {Outcome::pass, "pass"},
+    {Outcome::fail, "fail"},
+    {Outcome::skip, "skip"},
+    {Outcome::error, "error"},
+    {Outcome::timeout, "timeout"},
+    {Outcome::cancelled, "cancelled"},
+}};
+
+// --- To JSON ---------------------------------------------------------------------------------------------------------
+json to_json(const RunRequest& m) {
+  return {{"op", "run"},
+          {"seq", m.seq},
+          {"id", m.id},
+          {"case", m.case_json},
+          {"timeout_ms", m.timeout_ms},
+          {"options", {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}}}};
+}
+json to_json(const PrepareRequest& m) {
+  return {{"op", "prepare"}, {"seq", m.seq}, {"case", m.case_json}};
+}
+json to_json(const CancelRequest& m) {
+  return {{"op", "cancel"}, {"seq", m.seq}};
+}
+json to_json(const PingRequest& m) {
+  json out{{"op", "ping"}, {"seq", m.seq}};
+  if (m.all) out["all"] = true;
+  return out;
+}
+json to_json(const ShutdownRequest&) {
+  return {{"op", "shutdown"}};
+}
+
+json to_json(const RankInfo& m) {
+  return {{"rank", m.rank}, {"host", m.host}, {"pid", m.pid}};
+}
+json to_json(const RankResult& m) {
+  return {{"rank", m.rank},
+          {"ok", m.ok},
+          {"aborted", m.aborted},
+          {"error", cut_text(m.error, kMaxErrorBytes)},
+          {"output_hash", m.output_hash}};
+}
+json to_json(const TensorCheck& m) {
+  return {{"tensor", m.tensor},     {"rank", m.rank},   {"max_abs", m.max_abs},
+          {"rms", m.rms},           {"error", m.error}, {"bound", m.bound},
+          {"baseline", m.baseline}, {"ok", m.ok},       {"worst_index", m.worst_index},
+          {"message", m.message}};
+}
+json to_json(const Hygiene& m) {
+  return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}};
+}
+template <typename T>
+json to_json(const std::vector<T>& items) {
+  json out = json::array();
+  for (const T& item : items) out.push_back(to_json(item));
+  return out;
+}
+
+json to_json(const ReadyEvent& m) {
+  return {{"event", "ready"},          {"protocol", m.protocol},
+          {"worker", m.worker},        {"world_size", m.world_size},
+          {"device", m.device},        {"ranks", to_json(m.ranks)},
+          {"versions", m.versions},    {"capabilities", m.capabilities},
+          {"startup_ms", m.startup_ms}};
+}
+json to_json(const StartedEvent& m) {
+  return {{"event", "started"}, {"seq", m.seq}};
+}
+json to_json(const ProgressEvent& m) {
+  return {{"event", "progress"}, {"seq", m.seq}, {"phase", m.phase}};
+}
+json to_json(const ResultEvent& m) {
+  return {{"event", "result"},
+          {"seq", m.seq},
+          {"outcome", to_string(m.outcome)},
+          {"reason", m.reason},
+          {"healthy", m.healthy},
+          {"ranks", to_json(m.ranks)},
+          {"checks", to_json(m.checks)},
+          {"timings_ms", m.timings_ms},
+          {"hygiene", to_json(m.hygiene)},
+          {"backend", m.backend}};
+}
+json to_json(const PongEvent& m) {
+  return {{"event", "pong"}, {"seq", m.seq}, {"ranks", m.ranks}};
+}
+json to_json(const ProtocolErrorEvent& m) {
+  return {{"event", "protocol_error"}, {"seq", m.seq ? json(*m.seq) : json(nullptr)}, {"message", m.message}};
+}
+json to_json(const UnknownEvent& m) {
+  return {{"event", m.event}};
+}
+
+std::string dump(json message) {
+  make_numbers_finite(message);
+  return message.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// --- From JSON -------------------------------------------------------------------------------------------------------
+RankInfo read_rank_info(const Fields& f) {
+  return {f.get_int("rank"), f.get_string("host", ""), f.get_int("pid", 0)};
+}
+RankResult read_rank_result(const Fields& f) {
+  return {f.get_int("rank"), f.get_bool("ok"), f.get_bool("aborted", false), f.get_string("error", ""),
+          f.get_string("output_hash", "")};
+}
+TensorCheck read_check(const Fields& f) {
+  return {.tensor = f.get_string("tensor"),
+          .rank = f.get_int("rank"),
+          .max_abs = f.get_double("max_abs", 0),
+          .rms = f.get_double("rms", 0),
+          .error = f.get_double("error", 0),
+          .bound = f.get_double("bound", 0),
+          .baseline = f.get_double("baseline", 0),
+          .worst_index = f.get_int64s("worst_index"),
+          .ok = f.get_bool("ok"),
+          .message = f.get_string("message", "")};
+}
+Hygiene read_hygiene(const Fields& f) {
+  return {f.get_int("rank"), f.get_int64("rss_kib", 0), f.get_int64("fds", 0), f.get_int64("threads", 0)};
+}
+template <typename Read>
+auto read_list(const Fields& f, const char* name, Read read) {
+  std::vector<std::invoke_result_t<Read, const Fields&>> out;
+  for (const json& item : f.get_array(name)) out.push_back(read(Fields(item, name)));
+  return out;
+}
+
+ReadyEvent read_ready(const Fields& f) {
+  return {.protocol = f.get_int("protocol"),
+          .worker = f.get_string("worker", ""),
+          .world_size = f.get_int("world_size"),
+          .device = f.get_string("device", ""),
+          .ranks = read_list(f, "ranks", read_rank_info),
+          .capabilities = f.get_object("capabilities"),
+          .versions = f.get_object("versions"),
+          .startup_ms = f.get_numbers("startup_ms")};
+}
+ResultEvent read_result(const Fields& f) {
+  const std::string name = f.get_string("outcome");
+  const std::optional<Outcome> outcome = parse_outcome(name);
+  if (!outcome) throw ProtocolError(fmt::format("result: unknown outcome \"{}\"", name));
+  return {.seq = f.get_int64("seq"),
+          .outcome = *outcome,
+          .reason = f.get_string("reason", ""),
+          .healthy = f.get_bool("healthy", true),
+          .ranks = read_list(f, "ranks", read_rank_result),
+          .checks = read_list(f, "checks", read_check),
+          .timings_ms = f.get_numbers("timings_ms"),
+          .hygiene = read_list(f, "hygiene", read_hygiene),
+          .backend = f.get_string("backend", "")};
+}
+PongEvent read_pong(const Fields& f) {
+  PongEvent out{.seq = f.get_int64("seq"), .ranks = {}};
+  for (const std::int64_t rank : f.get_int64s("ranks", {0})) out.ranks.push_back(static_cast<int>(rank));
+  return out;
+}
+ProtocolErrorEvent read_protocol_error(const Fields& f) {
+  return {f.find_int64("seq"), f.get_string("message", "")};
+}
+
+RunRequest read_run(const Fields& f) {
+  RunRequest out{.seq = f.get_int64("seq"),
+                 .id = f.get_string("id", ""),
+                 .case_json = f.require_object("case"),
+                 .timeout_ms = f.get_int64("timeout_ms", RunRequest{}.timeout_ms),
+                 .dump_dir = std::nullopt};
+  if (out.timeout_ms <= 0) throw ProtocolError(fmt::format("run: timeout_ms {} is not positive", out.timeout_ms));
+  const json options = f.get_object("options");
+  out.dump_dir = Fields(options, "run: options").find_string("dump_dir");
+  return out;
+}
+
+Event read_event(const std::string& name, const Fields& f) {
+  if (name == "ready") return read_ready(f);
+  if (name == "started") return StartedEvent{f.get_int64("seq")};
+  if (name == "progress") return ProgressEvent{f.get_int64("seq"), f.get_string("phase", "")};
+  if (name == "result") return read_result(f);
+  if (name == "pong") return read_pong(f);
+  if (name == "protocol_error") return read_protocol_error(f);
+  return UnknownEvent{name};
+}
+
+Request read_request(const std::string& name, const Fields& f) {
+  if (name == "run") return read_run(f);
+  if (name == "prepare") return PrepareRequest{f.get_int64("seq", 0), f.require_object("case")};
+  if (name == "cancel") return CancelRequest{f.get_int64("seq")};
+  if (name == "ping") return PingRequest{f.get_int64("seq"), f.get_bool("all", false)};
+  if (name == "shutdown") return ShutdownRequest{};
+  throw ProtocolError(fmt::format("unknown op \"{}\"", name));
+}
+
+// Reads one message; a ProtocolError leaves with the seq of the text, if it has one.
+template <typename Message>
+Message parse_message(std::string_view text, const char* key, Message (*read)(const std::string&, const Fields&)) {
+  std::optional<std::int64_t> seq;
+  try {
+    const json message = json::parse(to_valid_utf8(text));
+    const Fields top(message, key);
+    seq = top.peek_int64("seq");
+    const std::string name = top.get_string(key);
+    return read(name, Fields(message, name));
+  } catch (const json::exception& e) {
+    throw ProtocolError(fmt::format("not JSON: {}", e.what()));
+  } catch (ProtocolError& e) {
+    e.seq = seq;
+    throw;
+  }
+}
+
+}  // namespace
+
+std::string_view to_string(Outcome outcome) {
+  const auto* const found = std::ranges::find(kOutcomes, outcome, &std::pair<Outcome, std::string_view>::first);
+  return found->second;
+}
+
+std::optional<Outcome> parse_outcome(std::string_view text) {
+  const auto* const found = std::ranges::find(kOutcomes, text, &std::pair<Outcome, std::string_view>::second);
+  if (found == kOutcomes.end()) return std::nullopt;
+  return found->first;
+}
+
+std::string encode(const Request& request) {
+  return dump(std::visit([](const auto& m) { return to_json(m); }, request));
+}
+std::string encode(const Event& event) {
+  return dump(std::visit([](const auto& m) { return to_json(m); }, event));
+}
+std::string format_response(const Event& event) {
+  return fmt::format("\n{}{}\n", kResponsePrefix, encode(event));
+}
+
+Request parse_request(std::string_view json) {
+  return parse_message<Request>(json, "op", read_request);
+}
+Event parse_event(std::string_view json) {
+  return parse_message<Event>(json, "event", read_event);
+}
+
+}  // namespace cp_pool::protocol

@@ -1,0 +1,242 @@
+#include "worker/protocol/messages.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool::protocol {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+
+template <typename T>
+T request_round_trip(const T& message) {
+  return std::get<T>(parse_request(encode(Request{message})));
+}
+template <typename T>
+T event_round_trip(const T& message) {
+  return std::get<T>(parse_event(encode(Event{message})));
+}
+
+ResultEvent result_event() {
+  ResultEvent event;
+  event.seq = 1;
+  return event;
+}
+
+std::string request_error(const std::string& text) {
+  try {
+    parse_request(text);
+  } catch (const ProtocolError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+std::string event_error(const std::string& text) {
+  try {
+    parse_event(text);
+  } catch (const ProtocolError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Requests, RunRoundTrips) {
+  RunRequest sent{.seq = 12, .id = "a/b", .case_json = {{"cp_size", 2}}, .timeout_ms = 5000, .dump_dir = "/tmp/x"};
+  RunRequest got = request_round_trip(sent);
+  EXPECT_EQ(got.seq, 12);
+  EXPECT_EQ(got.id, "a/b");
+  EXPECT_EQ(got.case_json, sent.case_json);
+  EXPECT_EQ(got.timeout_ms, 5000);
+  EXPECT_EQ(got.dump_dir, "/tmp/x");
+  sent.dump_dir.reset();
+  EXPECT_EQ(request_round_trip(sent).dump_dir, std::nullopt);
+}
+
+TEST(Requests, OthersRoundTrip) {
+  EXPECT_EQ(request_round_trip(PrepareRequest{13, {{"cp_size", 2}}}).case_json, (json{{"cp_size", 2}}));
+  EXPECT_EQ(request_round_trip(CancelRequest{14}).seq, 14);
+  EXPECT_EQ(request_round_trip(PingRequest{15, true}).seq, 15);
+  EXPECT_TRUE(request_round_trip(PingRequest{15, true}).all);
+  EXPECT_FALSE(request_round_trip(PingRequest{15, false}).all);
+  request_round_trip(ShutdownRequest{});
+}
+
+TEST(Requests, TakeDefaultsAndIgnoreUnknownFields) {
+  const auto run = std::get<RunRequest>(parse_request(R"({"op":"run","seq":1,"case":{},"future":[1]})"));
+  EXPECT_EQ(run.timeout_ms, 90000);
+  EXPECT_EQ(run.dump_dir, std::nullopt);
+}
+
+TEST(Requests, ErrorsNameTheFieldAndWhatCame) {
+  EXPECT_THAT(request_error("{"), HasSubstr("not JSON"));
+  EXPECT_THAT(request_error("[]"), HasSubstr("expected an object, got []"));
+  EXPECT_EQ(request_error("{}"), R"(op: "op" is missing)");
+  EXPECT_EQ(request_error(R"({"op":"jump"})"), R"(unknown op "jump")");
+  EXPECT_EQ(request_error(R"({"op":"run","case":{}})"), R"(run: "seq" is missing)");
+  EXPECT_EQ(request_error(R"({"op":"run","seq":1.5,"case":{}})"), R"(run: "seq": expected a 64-bit integer, got 1.5)");
+  EXPECT_THAT(request_error(R"({"op":"run","seq":9223372036854775808,"case":{}})"), HasSubstr("64-bit integer"));
+  EXPECT_EQ(request_error(R"({"op":"run","seq":1})"), R"(run: "case" is missing)");
+  EXPECT_EQ(request_error(R"({"op":"run","seq":1,"case":3})"), R"(run: "case": expected an object, got 3)");
+  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"timeout_ms":0})"), HasSubstr("timeout_ms 0"));
+  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"options":{"dump_dir":3}})"), HasSubstr("dump_dir"));
+}
+
+TEST(Requests, ErrorsCarryTheSeqOfTheText) {
+  const auto seq_of = [](const char* text) {
+    try {
+      parse_request(text);
+    } catch (const ProtocolError& e) {
+      return e.seq;
+    }
+    return std::optional<std::int64_t>{-1};
+  };
+  EXPECT_EQ(seq_of(R"({"op":"jump","seq":7})"), 7);
+  EXPECT_EQ(seq_of(R"({"op":"run","seq":7})"), 7);
+  EXPECT_EQ(seq_of(R"({"op":"run","seq":"7"})"), std::nullopt);
+  EXPECT_EQ(seq_of("nonsense"), std::nullopt);
+}
+
+TEST(Events, ReadyRoundTrips) {
+  const ReadyEvent got = event_round_trip(ReadyEvent{.protocol = 1,
+                                                     .worker = "w 1",
+                                                     .world_size = 2,
+                                                     .device = "cpu",
+                                                     .ranks = {{0, "a", 7}, {1, "b", 8}},
+                                                     .capabilities = {{"comm", {"p2p"}}},
+                                                     .versions = {{"torch", "2"}},
+                                                     .startup_ms = {{"load", 1.5}}});
+  EXPECT_EQ(got.worker, "w 1");
+  EXPECT_EQ(got.world_size, 2);
+  EXPECT_EQ(got.device, "cpu");
+  ASSERT_EQ(got.ranks.size(), 2U);
+  EXPECT_EQ(got.ranks[1].host, "b");
+  EXPECT_EQ(got.ranks[1].pid, 8);
+  EXPECT_EQ(got.capabilities, (json{{"comm", {"p2p"}}}));
+  EXPECT_EQ(got.versions, (json{{"torch", "2"}}));
+  EXPECT_EQ(got.startup_ms.at("load"), 1.5);
+}
+
+TEST(Events, ResultRoundTrips) {
+  const ResultEvent got =
+      event_round_trip(ResultEvent{.seq = 3,
+                                   .outcome = Outcome::fail,
+                                   .reason = "why",
+                                   .healthy = false,
+                                   .ranks = {{0, true, false, "", "abc"}, {1, false, true, "boom", ""}},
+                                   .checks = {{"dq", 1, 1.0, 0.5, 0.25, 0.125, 0.1, {0, 3, 1}, false, "bad"}},
+                                   .timings_ms = {{"forward", 2.5}},
+                                   .hygiene = {{1, 100, 20, 4}},
+                                   .backend = "math"});
+  EXPECT_EQ(got.seq, 3);
+  EXPECT_EQ(got.outcome, Outcome::fail);
+  EXPECT_EQ(got.reason, "why");
+  EXPECT_FALSE(got.healthy);
+  ASSERT_EQ(got.ranks.size(), 2U);
+  EXPECT_EQ(got.ranks[0].output_hash, "abc");
+  EXPECT_TRUE(got.ranks[1].aborted);
+  EXPECT_EQ(got.ranks[1].error, "boom");
+  ASSERT_EQ(got.checks.size(), 1U);
+  EXPECT_EQ(got.checks[0].tensor, "dq");
+  EXPECT_EQ(got.checks[0].rank, 1);
+  EXPECT_EQ(got.checks[0].error, 0.25);
+  EXPECT_EQ(got.checks[0].worst_index, (std::vector<std::int64_t>{0, 3, 1}));
+  EXPECT_FALSE(got.checks[0].ok);
+  EXPECT_EQ(got.timings_ms.at("forward"), 2.5);
+  ASSERT_EQ(got.hygiene.size(), 1U);
+  EXPECT_EQ(got.hygiene[0].rss_kib, 100);
+  EXPECT_EQ(got.hygiene[0].threads, 4);
+  EXPECT_EQ(got.backend, "math");
+}
+
+TEST(Events, OthersRoundTrip) {
+  EXPECT_EQ(event_round_trip(StartedEvent{5}).seq, 5);
+  EXPECT_EQ(event_round_trip(ProgressEvent{5, "forward"}).phase, "forward");
+  EXPECT_EQ(event_round_trip(PongEvent{6, {0, 1}}).ranks, (std::vector<int>{0, 1}));
+  EXPECT_EQ(event_round_trip(ProtocolErrorEvent{std::nullopt, "m"}).seq, std::nullopt);
+  EXPECT_EQ(event_round_trip(ProtocolErrorEvent{8, "m"}).seq, 8);
+}
+
+TEST(Events, EveryOutcomeHasAName) {
+  for (const Outcome outcome :
+       {Outcome::pass, Outcome::fail, Outcome::skip, Outcome::error, Outcome::timeout, Outcome::cancelled}) {
+    EXPECT_EQ(parse_outcome(to_string(outcome)), outcome);
+  }
+  EXPECT_EQ(parse_outcome("maybe"), std::nullopt);
+}
+
+TEST(Events, NonFiniteNumbersAreStrings) {
+  ResultEvent event = result_event();
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  TensorCheck check;
+  check.max_abs = std::nan("");
+  check.rms = kInf;
+  check.error = -kInf;
+  event.checks.push_back(check);
+  event.timings_ms["x"] = kInf;
+  const json text = json::parse(encode(event));
+  EXPECT_EQ(text["checks"][0]["max_abs"], "nan");
+  EXPECT_EQ(text["checks"][0]["rms"], "inf");
+  EXPECT_EQ(text["checks"][0]["error"], "-inf");
+  const ResultEvent got = event_round_trip(event);
+  EXPECT_TRUE(std::isnan(got.checks[0].max_abs));
+  EXPECT_EQ(got.checks[0].rms, kInf);
+  EXPECT_EQ(got.checks[0].error, -kInf);
+  EXPECT_EQ(got.timings_ms.at("x"), kInf);
+}
+
+TEST(Events, NumbersKeepEveryBit) {
+  ResultEvent event = result_event();
+  event.timings_ms["x"] = 0.1 + 0.2;
+  EXPECT_EQ(event_round_trip(event).timings_ms.at("x"), 0.1 + 0.2);
+}
+
+TEST(Events, AreOneLineOfValidUtf8) {
+  ResultEvent event = result_event();
+  event.reason = "bad \xff byte\nnext line";
+  const std::string text = format_response(event);
+  EXPECT_TRUE(text.starts_with("\n[CP_POOL_RESP] {"));
+  EXPECT_EQ(text.find('\n', 1), text.size() - 1);
+  EXPECT_THAT(text, HasSubstr("bad \xef\xbf\xbd byte\\nnext line"));
+}
+
+TEST(Events, InvalidUtf8IsReadAsReplacement) {
+  const auto event = std::get<ProgressEvent>(parse_event("{\"event\":\"progress\",\"seq\":1,\"phase\":\"\xe9\"}"));
+  EXPECT_EQ(event.phase, "\xef\xbf\xbd");
+}
+
+TEST(Events, ErrorTextIsCut) {
+  ResultEvent event = result_event();
+  event.ranks.push_back({0, false, false, std::string(100000, 'x'), ""});
+  EXPECT_EQ(event_round_trip(event).ranks[0].error.size(), kMaxErrorBytes);
+}
+
+TEST(Events, AMinimalWorkerMayLeaveOutEveryDefault) {
+  const auto ready = std::get<ReadyEvent>(parse_event(R"({"event":"ready","protocol":1,"world_size":2})"));
+  EXPECT_EQ(ready.world_size, 2);
+  const auto result = std::get<ResultEvent>(parse_event(R"({"event":"result","seq":1,"outcome":"pass"})"));
+  EXPECT_TRUE(result.healthy);
+  EXPECT_TRUE(result.ranks.empty());
+}
+
+TEST(Events, UnknownOnesKeepTheirName) {
+  EXPECT_EQ(std::get<UnknownEvent>(parse_event(R"({"event":"new","x":1})")).event, "new");
+}
+
+TEST(Events, ErrorsNameTheFieldAndWhatCame) {
+  EXPECT_THAT(event_error("oops"), HasSubstr("not JSON"));
+  EXPECT_EQ(event_error(R"({"seq":1})"), R"(event: "event" is missing)");
+  EXPECT_EQ(event_error(R"({"event":"result","seq":1})"), R"(result: "outcome" is missing)");
+  EXPECT_EQ(event_error(R"({"event":"result","seq":1,"outcome":"maybe"})"), R"(result: unknown outcome "maybe")");
+  EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","healthy":"yes"})"), HasSubstr("healthy"));
+  EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","checks":{}})"), HasSubstr("an array"));
+  EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","ranks":[3]})"), HasSubstr("ranks"));
+  EXPECT_THAT(event_error(R"({"event":"ready","protocol":"1","world_size":2})"), HasSubstr("32-bit integer"));
+}
+
+}  // namespace
+}  // namespace cp_pool::protocol

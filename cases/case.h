@@ -19,7 +19,7 @@ enum class SoftmaxType { vanilla, off_by_one, learnable };
 // The letters are the extents of (batch, heads, seqlen_q, seqlen_kv); 1 is a broadcast dimension.
 enum class BiasShape { shape_1hss, shape_bhss, shape_b1ss, shape_11ss, shape_111s };
 
-// The names used in JSON, IDs and filters, e.g. CommType::a2a_p2p <-> "a2a+p2p". Parsing gives nullopt for any other.
+// The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. parse_name (case_names.h) reads them.
 std::string_view to_string(Backend value);
 std::string_view to_string(CommType value);
 std::string_view to_string(Layout value);
@@ -30,8 +30,8 @@ std::string_view to_string(BiasShape value);
 inline constexpr std::int64_t kInfiniteWindow = -1;
 
 struct Case {
-  std::string suite;
-  std::string model;
+  std::string suite = "adhoc";  // both names: letters, digits, '_', '-', '.'
+  std::string model = "case";
   Backend backend = Backend::math;
   CommType comm = CommType::p2p;
   int cp_size = 2;  // ranks, and the world size of the pool that runs it
@@ -55,7 +55,7 @@ struct Case {
 
   // thd only: the valid length of each sequence; nullopt = drawn from the seed (lengths.h).
   std::optional<std::vector<std::int64_t>> seqlens;
-  std::optional<std::vector<std::int64_t>> seqlens_kv;  // nullopt = as seqlens
+  std::optional<std::vector<std::int64_t>> seqlens_kv;  // nullopt = as q if seqlen_kv == seqlen_q, else drawn
   bool pad_between_seqs = false;                        // thd only: valid lengths may be shorter than the padded ones
 
   bool training = true;  // forward and backward; false = forward only

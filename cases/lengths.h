@@ -20,7 +20,9 @@ struct SequenceLengths {
 };
 
 // The case must be valid (validate in case_json.h). With thd and no explicit seqlens each length is uniform in
-// 0..seqlen, from the seed alone (the same on every machine), then padded up to a multiple of 2 * cp_size.
+// 0..seqlen_q, from the seed alone (the same on every machine), then padded up to a multiple of 2 * cp_size; without
+// pad_between_seqs the padded length is the valid one. With seqlens_kv null the kv lengths are the q lengths if
+// seqlen_kv == seqlen_q, else they are drawn in 0..seqlen_kv, after those of q.
 SequenceLengths resolve_lengths(const Case& c);
 
 }  // namespace cp_pool

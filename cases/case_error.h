@@ -1,0 +1,14 @@
+// The one exception of cases/: a matrix, case or filter that is not right.
+#pragma once
+
+#include <stdexcept>
+
+namespace cp_pool {
+
+// The text stands alone: it names the file, the place in it and the offending value, and says what was expected.
+class CaseError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+}  // namespace cp_pool

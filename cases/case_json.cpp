@@ -1,0 +1,163 @@
+#include "cases/case_json.h"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <type_traits>
+
+#include <fmt/format.h>
+
+#include "cases/case_names.h"
+#include "cases/did_you_mean.h"
+#include "cases/json_text.h"
+
+namespace cp_pool {
+namespace {
+
+void read_value(const Json& json, const JsonPlace& place, std::string& out) {
+  out = expect_string(json, place);
+}
+void read_value(const Json& json, const JsonPlace& place, bool& out) {
+  out = expect_bool(json, place);
+}
+void read_value(const Json& json, const JsonPlace& place, std::int64_t& out) {
+  out = expect_int64(json, place);
+}
+void read_value(const Json& json, const JsonPlace& place, std::uint64_t& out) {
+  out = expect_uint64(json, place);
+}
+
+void read_value(const Json& json, const JsonPlace& place, int& out) {
+  const std::int64_t value = expect_int64(json, place);
+  if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
+    place.fail(fmt::format("{} is too large", value));
+  }
+  out = static_cast<int>(value);
+}
+
+template <typename Enum>
+  requires std::is_enum_v<Enum>
+void read_value(const Json& json, const JsonPlace& place, Enum& out) {
+  const std::string& name = expect_string(json, place);
+  const std::optional<Enum> value = parse_name<Enum>(name);
+  if (!value) place.fail(fmt::format("{} is not {}", describe(json), list_names<Enum>()));
+  out = *value;
+}
+
+void read_value(const Json& json, const JsonPlace& place, std::array<std::int64_t, 2>& out) {
+  if (expect_array(json, place).size() != out.size()) {
+    place.fail(fmt::format("{} is not an array of 2: left, right", describe(json)));
+  }
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = expect_int64(json[i], place.index(i));
+}
+
+void read_value(const Json& json, const JsonPlace& place, std::vector<std::int64_t>& out) {
+  out.clear();
+  for (const Json& element : expect_array(json, place)) out.push_back(expect_int64(element, place.index(out.size())));
+}
+
+template <typename T>
+void read_value(const Json& json, const JsonPlace& place, std::optional<T>& out) {
+  out.reset();
+  if (!json.is_null()) read_value(json, place, out.emplace());
+}
+
+template <typename T>
+Json write_value(const T& value) {
+  if constexpr (std::is_enum_v<T>) {
+    return to_string(value);
+  } else {
+    return value;
+  }
+}
+
+template <typename T>
+Json write_value(const std::optional<T>& value) {
+  return value ? write_value(*value) : Json(nullptr);
+}
+
+template <auto Member>
+constexpr CaseField field(std::string_view name, bool required = false) {
+  return {.name = name,
+          .required = required,
+          .read = [](const Json& json, const JsonPlace& place, Case& c) { read_value(json, place, c.*Member); },
+          .write = [](const Case& c) { return write_value(c.*Member); }};
+}
+
+constexpr std::array kFields{
+    field<&Case::suite>("suite"),
+    field<&Case::model>("model"),
+    field<&Case::backend>("backend"),
+    field<&Case::comm>("comm"),
+    field<&Case::cp_size>("cp_size"),
+    field<&Case::layout>("layout"),
+    field<&Case::dtype>("dtype"),
+    field<&Case::batch>("batch"),
+    field<&Case::seqlen_q>("seqlen_q", true),
+    field<&Case::seqlen_kv>("seqlen_kv", true),
+    field<&Case::heads>("heads", true),
+    field<&Case::kv_heads>("kv_heads", true),
+    field<&Case::head_dim_qk>("head_dim_qk", true),
+    field<&Case::head_dim_v>("head_dim_v", true),
+    field<&Case::causal>("causal"),
+    field<&Case::window>("window"),
+    field<&Case::chunk>("chunk"),
+    field<&Case::softmax>("softmax"),
+    field<&Case::bias>("bias"),
+    field<&Case::max_logit>("max_logit"),
+    field<&Case::seqlens>("seqlens"),
+    field<&Case::seqlens_kv>("seqlens_kv"),
+    field<&Case::pad_between_seqs>("pad_between_seqs"),
+    field<&Case::training>("training"),
+    field<&Case::deterministic>("deterministic"),
+    field<&Case::seed>("seed"),
+};
+
+}  // namespace
+
+std::span<const CaseField> case_fields() {
+  return kFields;
+}
+
+const CaseField* find_case_field(std::string_view name) {
+  const auto* const found = std::ranges::find(kFields, name, &CaseField::name);
+  return found == kFields.end() ? nullptr : found;
+}
+
+std::vector<std::string> case_field_names() {
+  std::vector<std::string> names;
+  for (const CaseField& field : kFields) names.emplace_back(field.name);
+  return names;
+}
+
+Case parse_case(const Json& json, std::string_view source) {
+  const JsonPlace root(source);
+  Case c;
+  for (const auto& [key, value] : expect_object(json, root).items()) {
+    const CaseField* field = find_case_field(key);
+    if (field == nullptr) fail_unknown_key(root, key, case_field_names());
+    field->read(value, root.key(key), c);
+  }
+  for (const CaseField& field : kFields) {
+    if (field.required && !json.contains(field.name))
+      root.key(field.name).fail("this size is missing; it has no default");
+  }
+  validate(c, source);
+  return c;
+}
+
+Case parse_case_text(std::string_view text, std::string_view source) {
+  return parse_case(parse_json_text(text, source), source);
+}
+
+Json to_json(const Case& c) {
+  Json json = Json::object();
+  for (const CaseField& field : kFields) json[std::string(field.name)] = field.write(c);
+  return json;
+}
+
+void validate(const Case& c, std::string_view source) {
+  if (const auto problem = find_problem(c)) JsonPlace(source, "$." + problem->field).fail(problem->message);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,46 @@
+// The JSON form of a case: strict parsing, defaults, validity.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cases/case.h"
+#include "cases/json_place.h"
+
+namespace cp_pool {
+
+// One key of the JSON form. Everything that handles cases by key (parsing, IDs, matrices, filters) goes through these.
+struct CaseField {
+  std::string_view name;
+  bool required;  // the sizes; every other key has the default of Case
+  // Sets the field; throws CaseError for a value of the wrong type or name. Does not look at other fields.
+  void (*read)(const Json& value, const JsonPlace& place, Case& c);
+  Json (*write)(const Case& c);
+};
+std::span<const CaseField> case_fields();                 // in the order of the JSON form
+const CaseField* find_case_field(std::string_view name);  // null if there is none
+std::vector<std::string> case_field_names();
+
+// Parses and validates. Unknown keys, wrong types, missing sizes and impossible combinations throw CaseError, which
+// names `source` (a file, "<stdin>", ..) and the JSON path. A nlohmann::json converts implicitly.
+Case parse_case(const Json& json, std::string_view source);
+Case parse_case_text(std::string_view text, std::string_view source);
+
+// All keys, in the order of the protocol's description; parse_case gives the same case back.
+Json to_json(const Case& c);
+
+// Why the case is impossible, and the field to blame; nullopt if it is valid. A case that is valid but that some worker
+// cannot run (e.g. a2a with heads that do not divide by cp_size) is that worker's skip.
+struct CaseProblem {
+  std::string field;
+  std::string message;
+};
+std::optional<CaseProblem> find_problem(const Case& c);
+
+// Throws CaseError naming `source` for a case with a problem.
+void validate(const Case& c, std::string_view source);
+
+}  // namespace cp_pool

@@ -1,0 +1,154 @@
+#include "cases/case_json.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cases/case_error.h"
+#include "cases/json_text.h"
+
+namespace cp_pool {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+// Every size, and nothing else.
+constexpr std::string_view kSizes =
+    R"("seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8)";
+
+std::string with_sizes(std::string_view more) {
+  return "{" + std::string(kSizes) + (more.empty() ? "" : ",") + std::string(more) + "}";
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_case_text(text, "a.json");
+  } catch (const CaseError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(CaseJson, ParsesEveryKey) {
+  const Case c = parse_case_text(R"({"suite":"te-fused","model":"cp_2_2","backend":"cudnn","comm":"a2a+p2p","cp_size":4,
+    "layout":"thd","dtype":"fp16","batch":3,"seqlen_q":96,"seqlen_kv":128,"heads":12,"kv_heads":2,"head_dim_qk":192,
+    "head_dim_v":128,"causal":true,"window":[7,-1],"chunk":5,"softmax":"off_by_one","bias":"b1ss","max_logit":true,
+    "seqlens":[0,8,96],"seqlens_kv":[1,2,128],"pad_between_seqs":true,"training":false,"deterministic":true,
+    "seed":18446744073709551615})",
+                                 "a.json");
+  Case expected;
+  expected.suite = "te-fused";
+  expected.model = "cp_2_2";
+  expected.backend = Backend::cudnn;
+  expected.comm = CommType::a2a_p2p;
+  expected.cp_size = 4;
+  expected.layout = Layout::thd;
+  expected.dtype = DType::fp16;
+  expected.batch = 3;
+  expected.seqlen_q = 96;
+  expected.seqlen_kv = 128;
+  expected.heads = 12;
+  expected.kv_heads = 2;
+  expected.head_dim_qk = 192;
+  expected.head_dim_v = 128;
+  expected.causal = true;
+  expected.window = {7, -1};
+  expected.chunk = 5;
+  expected.softmax = SoftmaxType::off_by_one;
+  expected.bias = BiasShape::shape_b1ss;
+  expected.max_logit = true;
+  expected.seqlens = {0, 8, 96};
+  expected.seqlens_kv = {1, 2, 128};
+  expected.pad_between_seqs = true;
+  expected.training = false;
+  expected.deterministic = true;
+  expected.seed = 18446744073709551615U;
+  EXPECT_EQ(c, expected);
+  EXPECT_EQ(parse_case(to_json(c), "again"), c);
+}
+
+TEST(CaseJson, EveryKeyButTheSizesHasADefault) {
+  Case expected;
+  expected.seqlen_q = expected.seqlen_kv = 64;
+  expected.heads = 4;
+  expected.kv_heads = 2;
+  expected.head_dim_qk = 16;
+  expected.head_dim_v = 8;
+  EXPECT_EQ(parse_case_text(with_sizes(""), "a.json"), expected);
+  EXPECT_EQ(parse_case(to_json(expected), "again"), expected);
+}
+
+TEST(CaseJson, WritesAllKeysInProtocolOrder) {
+  const Case c = parse_case_text(with_sizes(""), "a.json");
+  EXPECT_EQ(
+      to_json(c).dump(),
+      R"({"suite":"adhoc","model":"case","backend":"math","comm":"p2p","cp_size":2,"layout":"bshd","dtype":"bf16",)"
+      R"("batch":2,"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8,)"
+      R"("causal":false,"window":[-1,-1],"chunk":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
+      R"("seqlens":null,"seqlens_kv":null,"pad_between_seqs":false,"training":true,"deterministic":false,)"
+      R"("seed":1234})");
+}
+
+TEST(CaseJson, AcceptsJsonWithSortedKeys) {
+  const Case c = parse_case_text(with_sizes(R"("causal":true,"model":"m")"), "a.json");
+  const nlohmann::json sorted = nlohmann::json::parse(to_json(c).dump());
+  EXPECT_EQ(parse_case(sorted, "protocol"), c);
+}
+
+TEST(CaseJson, EverySizeIsRequired) {
+  for (const char* size : {"seqlen_q", "seqlen_kv", "heads", "kv_heads", "head_dim_qk", "head_dim_v"}) {
+    Json json = parse_json_text(with_sizes(""), "a.json");
+    json.erase(size);
+    EXPECT_THAT(error_of(json.dump()), StartsWith("a.json: $." + std::string(size) + ": this size is missing"));
+  }
+}
+
+TEST(CaseJson, UnknownKeyIsAnErrorWithASuggestion) {
+  EXPECT_THAT(error_of(with_sizes(R"("casual":true)")),
+              AllOf(StartsWith("a.json: $.casual: unknown key \"casual\"; did you mean 'causal'?"),
+                    HasSubstr("known: suite, model")));
+  EXPECT_THAT(error_of(with_sizes(R"("zzzzzzzz":true)")), Not(HasSubstr("did you mean")));
+  EXPECT_THAT(error_of(with_sizes(R"("a b\n":1)")), StartsWith(R"(a.json: $["a b\n"]: unknown key "a b\n")"));
+}
+
+TEST(CaseJson, WrongTypesNameTheValue) {
+  const auto error = [](std::string_view member) { return error_of(with_sizes(member)); };
+  EXPECT_EQ(error(R"("batch":"2")"), R"(a.json: $.batch: "2" is not an integer)");
+  EXPECT_EQ(error(R"("batch":2.0)"), "a.json: $.batch: 2.0 is not an integer");
+  EXPECT_EQ(error(R"("batch":null)"), "a.json: $.batch: null is not an integer");
+  EXPECT_EQ(error(R"("batch":true)"), "a.json: $.batch: true is not an integer");
+  EXPECT_EQ(error(R"("batch":9223372036854775808)"), "a.json: $.batch: 9223372036854775808 is too large");
+  EXPECT_EQ(error(R"("cp_size":4294967298)"), "a.json: $.cp_size: 4294967298 is too large");
+  EXPECT_EQ(error(R"("seed":-1)"), "a.json: $.seed: -1 is negative");
+  EXPECT_EQ(error(R"("seed":18446744073709551616)"), "a.json: $.seed: 1.8446744073709552e+19 is not an integer");
+  EXPECT_EQ(error(R"("causal":1)"), "a.json: $.causal: 1 is not true or false");
+  EXPECT_EQ(error(R"("model":7)"), "a.json: $.model: 7 is not a string");
+  EXPECT_EQ(error(R"("comm":"ring")"), R"(a.json: $.comm: "ring" is not p2p, all_gather, a2a or a2a+p2p)");
+  EXPECT_EQ(error(R"("bias":"hss")"), R"(a.json: $.bias: "hss" is not 1hss, bhss, b1ss, 11ss or 111s)");
+  EXPECT_EQ(error(R"("window":[1])"), "a.json: $.window: an array of 1 is not an array of 2: left, right");
+  EXPECT_EQ(error(R"("window":[1,2.5])"), "a.json: $.window[1]: 2.5 is not an integer");
+  EXPECT_EQ(error(R"("window":{})"), "a.json: $.window: an object with 0 keys is not an array");
+  EXPECT_EQ(error(R"("seqlens":[1,"2"])"), R"(a.json: $.seqlens[1]: "2" is not an integer)");
+  EXPECT_EQ(error_of("[1]"), "a.json: $: an array of 1 is not an object");
+}
+
+TEST(CaseJson, ImpossibleCombinationNamesTheField) {
+  EXPECT_EQ(
+      error_of(with_sizes(R"("comm":"a2a+p2p")")),
+      "a.json: $.cp_size: 2 does not fit comm a2a+p2p, which needs an even size of at least 4 (pairs of ranks, in "
+      "a ring)");
+}
+
+TEST(CaseJson, FieldsAreFoundByName) {
+  ASSERT_NE(find_case_field("kv_heads"), nullptr);
+  EXPECT_EQ(find_case_field("kv_heads")->name, "kv_heads");
+  EXPECT_EQ(find_case_field("kvheads"), nullptr);
+  EXPECT_EQ(case_field_names().size(), case_fields().size());
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,155 @@
+// find_problem: which combinations of a case's fields make sense.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cases/case_json.h"
+
+namespace cp_pool {
+namespace {
+
+using Problem = std::optional<CaseProblem>;
+
+// Token offsets (cu_seqlens) are int32, and tokens * heads * head_dim has to fit into int64.
+constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kMaxHeads = 1 << 16;
+constexpr std::int64_t kMaxHeadDim = 1 << 15;
+constexpr int kMaxCpSize = 64;
+
+Problem problem(std::string_view field, std::string message) {
+  return CaseProblem{.field = std::string(field), .message = std::move(message)};
+}
+
+Problem check_range(std::string_view field, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value >= low && value <= high) return std::nullopt;
+  return problem(field, fmt::format("{} is not within {}..{}", value, low, high));
+}
+
+// Names become parts of IDs, which filters have to be able to spell.
+Problem check_name(std::string_view field, const std::string& name) {
+  constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
+  const bool good =
+      !name.empty() && kLetters.find(name.front()) != std::string_view::npos &&
+      std::ranges::all_of(name, [&](char letter) {
+        return kLetters.find(letter) != std::string_view::npos || letter == '_' || letter == '-' || letter == '.';
+      });
+  if (good) return std::nullopt;
+  return problem(field, fmt::format("{} is not a name: letters, digits, '_', '-' and '.', the first a letter or digit",
+                                    describe(name)));
+}
+
+Problem check_sizes(const Case& c) {
+  struct Size {
+    std::string_view field;
+    std::int64_t value;
+    std::int64_t high;
+  };
+  const Size sizes[] = {{"cp_size", c.cp_size, kMaxCpSize},
+                        {"batch", c.batch, kMaxTokens},
+                        {"seqlen_q", c.seqlen_q, kMaxTokens},
+                        {"seqlen_kv", c.seqlen_kv, kMaxTokens},
+                        {"heads", c.heads, kMaxHeads},
+                        {"kv_heads", c.kv_heads, kMaxHeads},
+                        {"head_dim_qk", c.head_dim_qk, kMaxHeadDim},
+                        {"head_dim_v", c.head_dim_v, kMaxHeadDim}};
+  for (const Size& size : sizes) {
+    if (auto found = check_range(size.field, size.value, 1, size.high)) return found;
+  }
+  if (c.heads % c.kv_heads != 0) {
+    return problem("kv_heads", fmt::format("heads ({}) is not a multiple of kv_heads ({})", c.heads, c.kv_heads));
+  }
+  return std::nullopt;
+}
+
+Problem check_mask(const Case& c) {
+  for (std::size_t i = 0; i < c.window.size(); ++i) {
+    if (auto found = check_range(fmt::format("window[{}]", i), c.window[i], kInfiniteWindow, kMaxTokens)) return found;
+  }
+  return check_range("chunk", c.chunk, 0, kMaxTokens);
+}
+
+Problem check_comm(const Case& c) {
+  if (c.comm != CommType::a2a_p2p || (c.cp_size >= 4 && c.cp_size % 2 == 0)) return std::nullopt;
+  return problem("cp_size",
+                 fmt::format("{} does not fit comm a2a+p2p, which needs an even size of at least 4 (pairs of "
+                             "ranks, in a ring)",
+                             c.cp_size));
+}
+
+Problem check_explicit_lengths(const Case& c, std::string_view field, const std::vector<std::int64_t>& lengths,
+                               std::string_view largest_field, std::int64_t largest) {
+  if (static_cast<std::int64_t>(lengths.size()) != c.batch) {
+    return problem(field, fmt::format("{} lengths for a batch of {}", lengths.size(), c.batch));
+  }
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  for (std::size_t b = 0; b < lengths.size(); ++b) {
+    const std::string element = fmt::format("{}[{}]", field, b);
+    if (lengths[b] < 0) return problem(element, fmt::format("the length {} is negative", lengths[b]));
+    if (lengths[b] > largest) {
+      return problem(element, fmt::format("the length {} is larger than {} ({})", lengths[b], largest_field, largest));
+    }
+    if (!c.pad_between_seqs && lengths[b] % multiple != 0) {
+      return problem(element, fmt::format("the length {} of sequence {} is not a multiple of 2 * cp_size ({}), and "
+                                          "without pad_between_seqs it cannot be padded",
+                                          lengths[b], b, multiple));
+    }
+  }
+  return std::nullopt;
+}
+
+Problem check_divisible(const Case& c, std::string_view field, std::int64_t length) {
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  if (length % multiple == 0) return std::nullopt;
+  return problem(
+      field, fmt::format("the length {} of every sequence is not a multiple of 2 * cp_size ({})", length, multiple));
+}
+
+Problem check_tokens(const Case& c, std::string_view field, std::int64_t length) {
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  const std::int64_t padded = (length + multiple - 1) / multiple * multiple;
+  if (padded <= kMaxTokens / c.batch) return std::nullopt;
+  return problem(field, fmt::format("{} sequences of {} tokens are more than {} tokens", c.batch, padded, kMaxTokens));
+}
+
+Problem check_lengths(const Case& c) {
+  if (auto found = check_tokens(c, "seqlen_q", c.seqlen_q)) return found;
+  if (auto found = check_tokens(c, "seqlen_kv", c.seqlen_kv)) return found;
+  if (c.layout != Layout::thd) {
+    const auto only_thd = [&c](std::string_view field) {
+      return problem(field, fmt::format("only layout thd has this, not {}", to_string(c.layout)));
+    };
+    if (c.seqlens) return only_thd("seqlens");
+    if (c.seqlens_kv) return only_thd("seqlens_kv");
+    if (c.pad_between_seqs) return only_thd("pad_between_seqs");
+  }
+  if (c.seqlens) {
+    if (auto found = check_explicit_lengths(c, "seqlens", *c.seqlens, "seqlen_q", c.seqlen_q)) return found;
+  }
+  if (c.seqlens_kv) {
+    if (auto found = check_explicit_lengths(c, "seqlens_kv", *c.seqlens_kv, "seqlen_kv", c.seqlen_kv)) return found;
+  }
+  // Lengths that are drawn are rounded up to the multiple, so the largest they can be has to be one.
+  if (c.pad_between_seqs) return std::nullopt;
+  const bool kv_is_explicit = c.seqlens_kv || (c.seqlens && c.seqlen_kv == c.seqlen_q);
+  if (!c.seqlens) {
+    if (auto found = check_divisible(c, "seqlen_q", c.seqlen_q)) return found;
+  }
+  return kv_is_explicit ? std::nullopt : check_divisible(c, "seqlen_kv", c.seqlen_kv);
+}
+
+}  // namespace
+
+std::optional<CaseProblem> find_problem(const Case& c) {
+  if (auto found = check_name("suite", c.suite)) return found;
+  if (auto found = check_name("model", c.model)) return found;
+  if (auto found = check_sizes(c)) return found;
+  if (auto found = check_mask(c)) return found;
+  if (auto found = check_comm(c)) return found;
+  return check_lengths(c);
+}
+
+}  // namespace cp_pool

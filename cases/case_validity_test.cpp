@@ -1,0 +1,212 @@
+#include <functional>
+#include <limits>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+
+namespace cp_pool {
+namespace {
+
+using testing::HasSubstr;
+
+Case valid_case() {
+  Case c;
+  c.seqlen_q = c.seqlen_kv = 64;
+  c.heads = 8;
+  c.kv_heads = 2;
+  c.head_dim_qk = c.head_dim_v = 16;
+  return c;
+}
+
+Case valid_thd_case() {
+  Case c = valid_case();
+  c.layout = Layout::thd;
+  return c;
+}
+
+// "field: message" of what is wrong with the case after `change`; empty if nothing is.
+std::string problem_of(Case c, const std::function<void(Case&)>& change) {
+  change(c);
+  const auto problem = find_problem(c);
+  return problem ? problem->field + ": " + problem->message : "";
+}
+std::string problem_of(const std::function<void(Case&)>& change) {
+  return problem_of(valid_case(), change);
+}
+std::string thd_problem_of(const std::function<void(Case&)>& change) {
+  return problem_of(valid_thd_case(), change);
+}
+
+TEST(CaseValidity, AcceptsOrdinaryCases) {
+  EXPECT_EQ(problem_of([](Case&) {}), "");
+  EXPECT_EQ(thd_problem_of([](Case&) {}), "");
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.pad_between_seqs = true; }), "");
+}
+
+TEST(CaseValidity, NamesAreWhatIdsAndFiltersCanSpell) {
+  EXPECT_EQ(problem_of([](Case& c) { c.model = "cp_1.0-b"; }), "");
+  EXPECT_THAT(problem_of([](Case& c) { c.suite = ""; }), HasSubstr("suite: \"\" is not a name"));
+  for (const char* name : {"a/b", "a b", "a*", "-a", "a&b", "ä", "a=b", "a+b"}) {
+    EXPECT_THAT(problem_of([name](Case& c) { c.model = name; }), HasSubstr("is not a name")) << name;
+  }
+}
+
+TEST(CaseValidity, SizesArePositiveAndBounded) {
+  EXPECT_EQ(problem_of([](Case& c) { c.batch = 0; }), "batch: 0 is not within 1..2147483647");
+  EXPECT_EQ(problem_of([](Case& c) { c.seqlen_q = -4; }), "seqlen_q: -4 is not within 1..2147483647");
+  EXPECT_EQ(problem_of([](Case& c) { c.seqlen_kv = 0; }), "seqlen_kv: 0 is not within 1..2147483647");
+  EXPECT_EQ(problem_of([](Case& c) { c.heads = 65537; }), "heads: 65537 is not within 1..65536");
+  EXPECT_EQ(problem_of([](Case& c) { c.kv_heads = 0; }), "kv_heads: 0 is not within 1..65536");
+  EXPECT_EQ(problem_of([](Case& c) { c.head_dim_qk = 0; }), "head_dim_qk: 0 is not within 1..32768");
+  EXPECT_EQ(problem_of([](Case& c) { c.head_dim_v = 32769; }), "head_dim_v: 32769 is not within 1..32768");
+  EXPECT_EQ(problem_of([](Case& c) { c.seqlen_q = std::numeric_limits<std::int64_t>::max(); }),
+            "seqlen_q: 9223372036854775807 is not within 1..2147483647");
+}
+
+TEST(CaseValidity, TokenOffsetsFitIntoInt32) {
+  EXPECT_EQ(problem_of([](Case& c) { c.batch = 33554431; }), "");  // 64 * 33554431 = 2^31 - 64
+  EXPECT_EQ(problem_of([](Case& c) { c.batch = 33554432; }),
+            "seqlen_q: 33554432 sequences of 64 tokens are more than 2147483647 tokens");
+  EXPECT_THAT(thd_problem_of([](Case& c) {
+                c.pad_between_seqs = true;
+                c.batch = 1;
+                c.seqlen_kv = std::numeric_limits<std::int32_t>::max();
+              }),
+              HasSubstr("seqlen_kv: 1 sequences of 2147483648 tokens"));
+}
+
+TEST(CaseValidity, CpSizeIsFrom1To64) {
+  EXPECT_EQ(problem_of([](Case& c) { c.cp_size = 1; }), "");
+  EXPECT_EQ(problem_of([](Case& c) {
+              c.cp_size = 64;
+              c.seqlen_q = c.seqlen_kv = 128;
+            }),
+            "");
+  EXPECT_EQ(problem_of([](Case& c) { c.cp_size = 0; }), "cp_size: 0 is not within 1..64");
+  EXPECT_EQ(problem_of([](Case& c) { c.cp_size = 65; }), "cp_size: 65 is not within 1..64");
+}
+
+TEST(CaseValidity, HeadsAreAMultipleOfKvHeads) {
+  EXPECT_EQ(problem_of([](Case& c) { c.kv_heads = 3; }), "kv_heads: heads (8) is not a multiple of kv_heads (3)");
+}
+
+TEST(CaseValidity, HeadsNeedNotDivideByCpSizeForA2a) {
+  EXPECT_EQ(problem_of([](Case& c) {
+              c.comm = CommType::a2a;
+              c.heads = c.kv_heads = 3;
+            }),
+            "");
+}
+
+TEST(CaseValidity, PairsNeedAnEvenWorldOfAtLeast4) {
+  const auto with_size = [](int cp_size) {
+    return problem_of([cp_size](Case& c) {
+      c.comm = CommType::a2a_p2p;
+      c.cp_size = cp_size;
+      c.seqlen_q = c.seqlen_kv = std::int64_t{2} * cp_size;
+    });
+  };
+  for (const int good : {4, 6, 8, 64}) EXPECT_EQ(with_size(good), "") << good;
+  for (const int bad : {1, 2, 3, 5, 63}) EXPECT_THAT(with_size(bad), HasSubstr("cp_size: ")) << bad;
+}
+
+TEST(CaseValidity, WindowsAreInfiniteOrLengths) {
+  EXPECT_EQ(problem_of([](Case& c) { c.window = {0, 0}; }), "");
+  EXPECT_EQ(problem_of([](Case& c) {
+              c.window = {512, 512};
+              c.causal = true;
+            }),
+            "");
+  EXPECT_EQ(problem_of([](Case& c) { c.window = {-2, 0}; }), "window[0]: -2 is not within -1..2147483647");
+  EXPECT_EQ(problem_of([](Case& c) { c.window = {0, -2}; }), "window[1]: -2 is not within -1..2147483647");
+  EXPECT_EQ(problem_of([](Case& c) { c.chunk = -1; }), "chunk: -1 is not within 0..2147483647");
+}
+
+TEST(CaseValidity, SequencesOfBshdAndSbhdDivideByTwiceTheRanks) {
+  EXPECT_EQ(problem_of([](Case& c) { c.seqlen_q = 66; }),
+            "seqlen_q: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
+  EXPECT_EQ(problem_of([](Case& c) {
+              c.layout = Layout::sbhd;
+              c.seqlen_kv = 66;
+            }),
+            "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
+}
+
+TEST(CaseValidity, OnlyThdHasLengthsAndPadding) {
+  for (const Layout layout : {Layout::bshd, Layout::sbhd}) {
+    const auto problem_with = [layout](const std::function<void(Case&)>& change) {
+      Case c = valid_case();
+      c.layout = layout;
+      return problem_of(c, change);
+    };
+    const std::string tail = ": only layout thd has this, not " + std::string(to_string(layout));
+    EXPECT_EQ(problem_with([](Case& c) { c.seqlens = {4, 4}; }), "seqlens" + tail);
+    EXPECT_EQ(problem_with([](Case& c) { c.seqlens_kv = {4, 4}; }), "seqlens_kv" + tail);
+    EXPECT_EQ(problem_with([](Case& c) { c.pad_between_seqs = true; }), "pad_between_seqs" + tail);
+  }
+}
+
+TEST(CaseValidity, ThereIsOneExplicitLengthPerSequence) {
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlens = {0, 64}; }), "");
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlens = {4}; }), "seqlens: 1 lengths for a batch of 2");
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlens_kv = {4, 4, 4}; }), "seqlens_kv: 3 lengths for a batch of 2");
+}
+
+TEST(CaseValidity, ExplicitLengthsLieBetween0AndTheLargest) {
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlens = {4, -4}; }), "seqlens[1]: the length -4 is negative");
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlens = {68, 4}; }),
+            "seqlens[0]: the length 68 is larger than seqlen_q (64)");
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlens_kv = {4, 68}; }),
+            "seqlens_kv[1]: the length 68 is larger than seqlen_kv (64)");
+}
+
+TEST(CaseValidity, WithoutPaddingExplicitLengthsDivideByTwiceTheRanks) {
+  const auto odd_length = [](Case& c) { c.seqlens = {4, 5}; };
+  EXPECT_EQ(thd_problem_of(odd_length),
+            "seqlens[1]: the length 5 of sequence 1 is not a multiple of 2 * cp_size (4), and without pad_between_seqs "
+            "it cannot be padded");
+  EXPECT_EQ(thd_problem_of([&](Case& c) {
+              odd_length(c);
+              c.pad_between_seqs = true;
+            }),
+            "");
+}
+
+TEST(CaseValidity, WithoutPaddingTheLargestDrawnLengthDividesByTwiceTheRanks) {
+  EXPECT_EQ(thd_problem_of([](Case& c) { c.seqlen_q = c.seqlen_kv = 66; }),
+            "seqlen_q: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
+  EXPECT_EQ(thd_problem_of([](Case& c) {
+              c.seqlen_q = c.seqlen_kv = 66;
+              c.seqlens = {4, 8};
+            }),
+            "");
+  EXPECT_EQ(thd_problem_of([](Case& c) {
+              c.seqlen_kv = 66;  // its lengths are drawn
+              c.seqlens = {4, 8};
+            }),
+            "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
+  EXPECT_EQ(thd_problem_of([](Case& c) {
+              c.seqlen_q = c.seqlen_kv = 66;
+              c.pad_between_seqs = true;
+            }),
+            "");
+}
+
+TEST(CaseValidity, ValidateThrowsWithSourceAndPath) {
+  Case c = valid_case();
+  EXPECT_NO_THROW(validate(c, "here"));
+  c.window[0] = -7;
+  try {
+    validate(c, "here");
+    FAIL();
+  } catch (const CaseError& e) {
+    EXPECT_STREQ(e.what(), "here: $.window[0]: -7 is not within -1..2147483647");
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,120 @@
+#include "cases/json_text.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <fstream>
+#include <set>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+
+namespace cp_pool {
+namespace {
+
+// A first pass over the text that finds what the parser itself lets pass (a key given twice: the last would win; any
+// depth) or reports without a position (a number out of range).
+class JsonChecker : public nlohmann::json_sax<Json> {
+ public:
+  JsonChecker(std::string_view text, std::string_view source) : text_(text), source_(source) {}
+
+  bool null() override { return value(); }
+  bool boolean(bool /*unused*/) override { return value(); }
+  bool number_integer(number_integer_t /*unused*/) override { return value(); }
+  bool number_unsigned(number_unsigned_t /*unused*/) override { return value(); }
+  bool number_float(number_float_t /*unused*/, const string_t& /*unused*/) override { return value(); }
+  bool string(string_t& /*unused*/) override { return value(); }
+  bool binary(binary_t& /*unused*/) override { return value(); }
+  bool start_object(std::size_t /*unused*/) override { return enter(); }
+  bool start_array(std::size_t /*unused*/) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool end_array() override { return leave(); }
+
+  bool key(string_t& name) override {
+    Level& level = levels_.back();
+    level.place = level.container.key(name);
+    if (!level.keys.insert(name).second) level.place.fail("this key is given twice");
+    return true;
+  }
+
+  bool parse_error(std::size_t position, const std::string& /*unused*/, const nlohmann::detail::exception& e) override {
+    // The text of the library begins with its exception's name in brackets.
+    std::string_view what = e.what();
+    if (const auto end = what.find("] "); end != std::string_view::npos) what.remove_prefix(end + 2);
+    if (const auto end = what.find(": "); what.starts_with("parse error at") && end != std::string_view::npos) {
+      what.remove_prefix(end + 2);
+    }
+    // `position` counts the bytes read, the offending one among them.
+    fail_at(position - std::min<std::size_t>(position, 1), what);
+  }
+
+ private:
+  struct Level {
+    JsonPlace container;
+    JsonPlace place;  // of the value that comes next
+    std::size_t index = 0;
+    std::set<std::string> keys;
+  };
+
+  [[noreturn]] void fail_at(std::size_t offset, std::string_view what) const {
+    const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
+    const auto line = 1 + std::ranges::count(before, '\n');
+    const std::size_t newline = before.rfind('\n');
+    const std::size_t column = before.size() - (newline == std::string_view::npos ? 0 : newline + 1) + 1;
+    throw CaseError(fmt::format("{}:{}:{}: not JSON: {}", source_, line, column, what));
+  }
+
+  [[nodiscard]] JsonPlace here() const { return levels_.empty() ? JsonPlace(source_) : levels_.back().place; }
+
+  bool value() {
+    if (!levels_.empty()) {
+      Level& level = levels_.back();
+      level.place = level.container.index(++level.index);
+    }
+    return true;
+  }
+
+  bool enter() {
+    constexpr std::size_t kDeepest = 64;
+    if (levels_.size() == kDeepest) here().fail("nested more than 64 deep");
+    const JsonPlace place = here();
+    levels_.push_back({.container = place, .place = place.index(0), .index = 0, .keys = {}});
+    return true;
+  }
+
+  bool leave() {
+    levels_.pop_back();
+    return value();
+  }
+
+  std::string_view text_;
+  std::string_view source_;
+  std::vector<Level> levels_;
+};
+
+}  // namespace
+
+Json parse_json_text(std::string_view text, std::string_view source) {
+  JsonChecker checker(text, source);
+  Json::sax_parse(text, &checker);
+  return Json::parse(text);
+}
+
+Json read_json_file(const std::string& path) {
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  std::array<char, 4096> block{};
+  while (file) {
+    file.read(block.data(), block.size());
+    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+  }
+  if (!file.eof()) throw CaseError(fmt::format("{}: cannot be read: {}", path, std::generic_category().message(errno)));
+  return parse_json_text(text, path);
+}
+
+}  // namespace cp_pool

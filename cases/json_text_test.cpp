@@ -1,0 +1,76 @@
+#include "cases/json_text.h"
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_error.h"
+
+namespace cp_pool {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+
+std::string error_of(const std::string& text) {
+  try {
+    parse_json_text(text, "a.json");
+  } catch (const CaseError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(JsonText, KeepsTheOrderOfKeys) {
+  EXPECT_EQ(parse_json_text(R"({"b":1,"a":[2,{"z":null,"c":"x"}]})", "a.json").dump(),
+            R"({"b":1,"a":[2,{"z":null,"c":"x"}]})");
+}
+
+TEST(JsonText, SyntaxErrorsNameLineAndColumn) {
+  EXPECT_THAT(error_of("{\n  \"a\": 1,\n  \"b\": nope\n}"), StartsWith("a.json:3:9: not JSON: "));
+  EXPECT_THAT(error_of("{\"a\" 1}"), StartsWith("a.json:1:6: not JSON: "));
+  EXPECT_THAT(error_of("{\"a\": 1}\n}"), StartsWith("a.json:2:1: not JSON: "));
+  EXPECT_THAT(error_of("[1,\n 2"), StartsWith("a.json:2:3: not JSON: "));
+  EXPECT_THAT(error_of(""), StartsWith("a.json:1:1: not JSON: "));
+  EXPECT_THAT(error_of("[1e999]"), StartsWith("a.json:1:6: not JSON: "));
+  EXPECT_THAT(error_of("[\"\xff\"]"), StartsWith("a.json:1:"));
+}
+
+TEST(JsonText, AKeyGivenTwiceIsAnError) {
+  EXPECT_EQ(error_of(R"({"a":{"x":1},"b":[{}, {"c":1,"d":[1],"c":2}]})"), "a.json: $.b[1].c: this key is given twice");
+  EXPECT_EQ(error_of(R"([{"a":1},{"a":1}])"), "no error");
+}
+
+TEST(JsonText, NestingIsBounded) {
+  EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "no error");
+  EXPECT_THAT(error_of(std::string(65, '[') + std::string(65, ']')), HasSubstr("nested more than 64 deep"));
+  EXPECT_THAT(error_of(std::string(100000, '[')), HasSubstr("nested more than 64 deep"));
+}
+
+TEST(JsonText, ReadsFiles) {
+  const std::string path = testing::TempDir() + "cases_json_text_test.json";
+  std::ofstream(path) << "{\"a\": 1}";
+  EXPECT_EQ(read_json_file(path).dump(), "{\"a\":1}");
+  std::ofstream(path) << "{\"a\": ";
+  EXPECT_THROW(read_json_file(path), CaseError);
+  std::remove(path.c_str());
+}
+
+TEST(JsonText, UnreadableFilesAreNamedWithTheReason) {
+  const auto error = [](const std::string& path) -> std::string {
+    try {
+      read_json_file(path);
+    } catch (const CaseError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_EQ(error("/no/such.json"), "/no/such.json: cannot be read: No such file or directory");
+  EXPECT_EQ(error("/"), "/: cannot be read: Is a directory");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,59 @@
+#include "cases/lengths.h"
+
+#include <limits>
+#include <random>
+
+namespace cp_pool {
+namespace {
+
+// Uniform in 0..largest. Not std::uniform_int_distribution, whose results differ between standard libraries, while
+// those of std::mt19937_64 are the same everywhere.
+std::int64_t draw(std::mt19937_64& generator, std::int64_t largest) {
+  const std::uint64_t values = static_cast<std::uint64_t>(largest) + 1;
+  // Numbers past the last whole multiple of `values` would favour the small results.
+  const std::uint64_t accepted = std::numeric_limits<std::uint64_t>::max() / values * values;
+  std::uint64_t number = generator();
+  while (number >= accepted) number = generator();
+  return static_cast<std::int64_t>(number % values);
+}
+
+std::vector<std::int64_t> draw_lengths(std::mt19937_64& generator, std::int64_t batch, std::int64_t largest) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t b = 0; b < batch; ++b) lengths.push_back(draw(generator, largest));
+  return lengths;
+}
+
+std::vector<std::int64_t> pad(std::vector<std::int64_t> lengths, std::int64_t multiple) {
+  for (std::int64_t& length : lengths) length = (length + multiple - 1) / multiple * multiple;
+  return lengths;
+}
+
+}  // namespace
+
+SequenceLengths resolve_lengths(const Case& c) {
+  SequenceLengths lengths;
+  if (c.layout == Layout::thd) {
+    std::mt19937_64 generator(c.seed);
+    lengths.valid_q = c.seqlens ? *c.seqlens : draw_lengths(generator, c.batch, c.seqlen_q);
+    if (c.seqlens_kv) {
+      lengths.valid_kv = *c.seqlens_kv;
+    } else if (c.seqlen_kv == c.seqlen_q) {
+      lengths.valid_kv = lengths.valid_q;
+    } else {
+      lengths.valid_kv = draw_lengths(generator, c.batch, c.seqlen_kv);
+    }
+  } else {
+    lengths.valid_q.assign(static_cast<std::size_t>(c.batch), c.seqlen_q);
+    lengths.valid_kv.assign(static_cast<std::size_t>(c.batch), c.seqlen_kv);
+  }
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  lengths.padded_q = pad(lengths.valid_q, multiple);
+  lengths.padded_kv = pad(lengths.valid_kv, multiple);
+  if (!c.pad_between_seqs) {
+    lengths.valid_q = lengths.padded_q;
+    lengths.valid_kv = lengths.padded_kv;
+  }
+  return lengths;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,133 @@
+#include "cases/lengths.h"
+
+#include <algorithm>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+
+Case thd_case() {
+  Case c;
+  c.layout = Layout::thd;
+  c.seqlen_q = c.seqlen_kv = 4096;
+  c.heads = c.kv_heads = 4;
+  c.head_dim_qk = c.head_dim_v = 16;
+  return c;
+}
+
+TEST(Lengths, BshdAndSbhdAreFull) {
+  for (const Layout layout : {Layout::bshd, Layout::sbhd}) {
+    Case c = thd_case();
+    c.layout = layout;
+    c.batch = 3;
+    c.seqlen_kv = 128;
+    const SequenceLengths lengths = resolve_lengths(c);
+    EXPECT_THAT(lengths.valid_q, ElementsAre(4096, 4096, 4096));
+    EXPECT_EQ(lengths.padded_q, lengths.valid_q);
+    EXPECT_THAT(lengths.valid_kv, ElementsAre(128, 128, 128));
+    EXPECT_EQ(lengths.padded_kv, lengths.valid_kv);
+  }
+}
+
+TEST(Lengths, ExplicitLengthsArePaddedToTwiceTheRanks) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.cp_size = 4;
+  c.batch = 4;
+  c.seqlens = {0, 1, 8, 9};
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_THAT(lengths.valid_q, ElementsAre(0, 1, 8, 9));
+  EXPECT_THAT(lengths.padded_q, ElementsAre(0, 8, 8, 16));
+  EXPECT_EQ(lengths.valid_kv, lengths.valid_q);
+  EXPECT_EQ(lengths.padded_kv, lengths.padded_q);
+}
+
+TEST(Lengths, ExplicitKvLengthsStandApart) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.seqlens_kv = {3, 5};
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_THAT(lengths.valid_kv, ElementsAre(3, 5));
+  EXPECT_THAT(lengths.padded_kv, ElementsAre(4, 8));
+}
+
+// The draws are part of what a case is: figures from a run are comparable only if they never change.
+TEST(Lengths, DrawsAreTheSameOnEveryMachine) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_THAT(lengths.valid_q, ElementsAre(1245, 1759));
+  EXPECT_EQ(lengths.valid_kv, lengths.valid_q);
+  c.seed = 1235;
+  EXPECT_NE(resolve_lengths(c).valid_q, lengths.valid_q);
+}
+
+TEST(Lengths, WithoutPaddingTheDrawIsRoundedUp) {
+  Case padded = thd_case();
+  padded.pad_between_seqs = true;
+  Case packed = thd_case();
+  const SequenceLengths packed_lengths = resolve_lengths(packed);
+  EXPECT_EQ(packed_lengths.valid_q, resolve_lengths(padded).padded_q);
+  EXPECT_EQ(packed_lengths.padded_q, packed_lengths.valid_q);
+  EXPECT_EQ(packed_lengths.padded_kv, packed_lengths.valid_kv);
+}
+
+TEST(Lengths, DrawsDependOnTheSeedAlone) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  Case other = c;
+  other.cp_size = 8;
+  other.comm = CommType::a2a;
+  other.model = "other";
+  other.heads = 64;
+  EXPECT_EQ(resolve_lengths(other).valid_q, resolve_lengths(c).valid_q);
+}
+
+TEST(Lengths, UnequalKvLengthsAreDrawnApart) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.batch = 64;
+  const SequenceLengths equal = resolve_lengths(c);
+  c.seqlen_kv = 128;
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_EQ(lengths.valid_q, equal.valid_q);
+  EXPECT_THAT(lengths.valid_kv, Each(testing::Le(128)));
+  EXPECT_GT(std::set<std::int64_t>(lengths.valid_kv.begin(), lengths.valid_kv.end()).size(), 10U);
+}
+
+TEST(Lengths, DrawsReachBothEndsEvenly) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.seqlen_q = c.seqlen_kv = 3;
+  c.batch = 4000;
+  const SequenceLengths lengths = resolve_lengths(c);
+  for (std::int64_t value = 0; value <= 3; ++value) {
+    EXPECT_NEAR(static_cast<double>(std::ranges::count(lengths.valid_q, value)), 1000, 150) << value;
+  }
+}
+
+TEST(Lengths, PaddedLengthsDivideByTwiceTheRanks) {
+  Case c = thd_case();
+  c.batch = 100;
+  for (const int cp_size : {1, 2, 4, 8}) {
+    c.cp_size = cp_size;
+    for (const bool pad : {false, true}) {
+      c.pad_between_seqs = pad;
+      const SequenceLengths lengths = resolve_lengths(c);
+      for (std::size_t b = 0; b < lengths.padded_q.size(); ++b) {
+        EXPECT_EQ(lengths.padded_q[b] % (2 * cp_size), 0);
+        EXPECT_LE(lengths.valid_q[b], lengths.padded_q[b]);
+        EXPECT_LT(lengths.padded_q[b] - lengths.valid_q[b], 2 * cp_size);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool

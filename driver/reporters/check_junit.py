@@ -1,0 +1,101 @@
+#!/usr/bin/env python3
+"""check_junit.py FILE: holds a JUnit report against the structure that CI systems read, with a parser that is not the
+one that wrote it, and prints what it holds as one JSON object. Exit 1 and one line on stderr for a report that is wrong.
+
+The structure is that of Jenkins' junit-10.xsd plus <properties> in <testcase>, which pytest, GitLab and others use.
+"""
+import json
+import re
+import sys
+import xml.etree.ElementTree
+
+CHILDREN = {
+    "testsuites": {"testsuite"},
+    "testsuite": {"properties", "testcase", "system-out", "system-err"},
+    "testcase": {"properties", "skipped", "error", "failure", "system-out", "system-err"},
+    "properties": {"property"},
+}
+REQUIRED = {
+    "testsuite": {"name", "tests", "failures", "errors"},
+    "testcase": {"name"},
+    "property": {"name", "value"},
+}
+ALLOWED = {
+    "testsuites": {"name", "time", "tests", "failures", "errors"},
+    "testsuite": {"name", "tests", "failures", "errors", "time", "skipped", "timestamp", "hostname", "id", "package"},
+    "testcase": {"name", "time", "classname"},
+    "property": {"name", "value"},
+    "failure": {"type", "message"},
+    "error": {"type", "message"},
+    "skipped": {"type", "message"},
+}
+RESULTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
+
+
+def fail(message):
+    sys.exit(f"{sys.argv[1]}: {message}")
+
+
+def check_element(element):
+    names = set(element.attrib)
+    if missing := REQUIRED.get(element.tag, set()) - names:
+        fail(f"<{element.tag}> lacks {missing}")
+    if extra := names - ALLOWED.get(element.tag, set()):
+        fail(f"<{element.tag}> has {extra}")
+    if "time" in names and not re.fullmatch(r"[0-9]+\.[0-9]{3}", element.get("time")):
+        fail(f"<{element.tag}> has time {element.get('time')!r}")
+    for child in element:
+        if child.tag not in CHILDREN.get(element.tag, set()):
+            fail(f"<{child.tag}> in <{element.tag}>")
+        check_element(child)
+
+
+def properties(element):
+    return {p.get("name"): p.get("value") for p in element.findall("properties/property")}
+
+
+def read_case(case):
+    results = [child for child in case if child.tag in RESULTS]
+    if len(results) > 1:
+        fail(f"{case.get('name')} has {len(results)} results")
+    result = results[0] if results else None
+    return {
+        "name": case.get("name"),
+        "classname": case.get("classname"),
+        "time": case.get("time"),
+        "result": result.tag if results else "passed",
+        "type": result.get("type") if results else None,
+        "message": result.get("message") if results else None,
+        "text": result.text if results else None,
+        "stderr": case.findtext("system-err"),
+        "properties": properties(case),
+    }
+
+
+def check_counts(element, cases):
+    counted = {"tests": len(cases)}
+    for tag, attribute in RESULTS.items():
+        counted[attribute] = sum(case["result"] == tag for case in cases)
+    for attribute, count in counted.items():
+        if element.get(attribute, str(count)) != str(count):
+            fail(f"<{element.tag}> says {attribute}={element.get(attribute)}, it holds {count}")
+
+
+def main():
+    root = xml.etree.ElementTree.parse(sys.argv[1]).getroot()
+    if root.tag != "testsuites":
+        fail(f"the root is <{root.tag}>")
+    check_element(root)
+    suites = []
+    for suite in root:
+        cases = [read_case(case) for case in suite.findall("testcase")]
+        check_counts(suite, cases)
+        if not re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d", suite.get("timestamp", "")):
+            fail(f"timestamp {suite.get('timestamp')!r}")
+        suites.append({"name": suite.get("name"), "time": suite.get("time"), "properties": properties(suite),
+                       "cases": cases})
+    check_counts(root, [case for suite in suites for case in suite["cases"]])
+    print(json.dumps({"name": root.get("name"), "time": root.get("time"), "suites": suites}))
+
+
+main()

@@ -1,0 +1,162 @@
+#include "driver/reporters/events_json.h"
+
+#include <cmath>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "cases/case_json.h"
+
+namespace cp_pool {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) {
+  if (std::isfinite(value)) return value;
+  if (std::isnan(value)) return "nan";
+  return value > 0 ? "inf" : "-inf";
+}
+
+// JSON has nlohmann's two object types here: free-form parts keep the order of their keys.
+Json ordered(const nlohmann::json& json) {
+  return Json::parse(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+Json milliseconds(const std::map<std::string, double>& values) {
+  Json json = Json::object();
+  for (const auto& [name, value] : values) json[name] = number(value);
+  return json;
+}
+
+Json part(const PoolId& pool) {
+  return {{"key", pool.key}, {"generation", pool.generation}};
+}
+
+Json part(const protocol::RankInfo& info) {
+  return {{"rank", info.rank}, {"host", info.host}, {"pid", info.pid}};
+}
+
+Json part(const protocol::RankResult& result) {
+  return {{"rank", result.rank}, {"ok", result.ok}, {"error", result.error}, {"output_hash", result.output_hash}};
+}
+
+Json part(const protocol::TensorCheck& check) {
+  return {{"tensor", check.tensor},           {"rank", check.rank},           {"ok", check.ok},
+          {"error", number(check.error)},     {"bound", number(check.bound)}, {"baseline", number(check.baseline)},
+          {"max_abs", number(check.max_abs)}, {"rms", number(check.rms)},     {"worst_index", check.worst_index},
+          {"message", check.message}};
+}
+
+Json part(const protocol::Hygiene& hygiene) {
+  return {{"rank", hygiene.rank}, {"rss_kib", hygiene.rss_kib}, {"fds", hygiene.fds}, {"threads", hygiene.threads}};
+}
+
+Json part(const StderrTail& tail) {
+  return {{"rank", tail.rank}, {"fenced", tail.fenced}, {"text", tail.text}};
+}
+
+Json part(const RankExit& exit) {
+  return {{"rank", exit.rank}, {"pid", exit.pid}, {"status", exit.status}};
+}
+
+Json part(const Leftover& leftover) {
+  return {{"pid", leftover.pid}, {"state", leftover.state}, {"wchan", leftover.wchan}};
+}
+
+template <typename Item>
+Json list(const std::vector<Item>& items) {
+  Json json = Json::array();
+  for (const Item& item : items) json.push_back(part(item));
+  return json;
+}
+
+Json body(const RunStarted& event) {
+  return {{"type", "run_started"},  {"title", event.title}, {"size", event.size},
+          {"device", event.device}, {"cases", event.cases}, {"version", event.version}};
+}
+
+Json body(const PoolSpawned& event) {
+  return {{"type", "pool_spawned"}, {"pool", part(event.pool)}, {"world_size", event.world_size}, {"pids", event.pids}};
+}
+
+Json body(const PoolReady& event) {
+  return {{"type", "pool_ready"},
+          {"pool", part(event.pool)},
+          {"spawn_to_ready_ms", number(event.spawn_to_ready_ms)},
+          {"worker", event.ready.worker},
+          {"protocol", event.ready.protocol},
+          {"world_size", event.ready.world_size},
+          {"device", event.ready.device},
+          {"ranks", list(event.ready.ranks)},
+          {"capabilities", ordered(event.ready.capabilities)},
+          {"versions", ordered(event.ready.versions)},
+          {"startup_ms", milliseconds(event.ready.startup_ms)}};
+}
+
+Json body(const PoolRetired& event) {
+  return {{"type", "pool_retired"},
+          {"pool", part(event.pool)},
+          {"reason", to_string(event.reason)},
+          {"detail", event.detail},
+          {"cases", event.cases},
+          {"exits", list(event.exits)},
+          {"leftovers", list(event.leftovers)}};
+}
+
+Json body(const CaseStarted& event) {
+  return {{"type", "case_started"}, {"index", event.index},     {"id", event.id},
+          {"seq", event.seq},       {"pool", part(event.pool)}, {"attempt", event.attempt}};
+}
+
+Json body(const CaseFinished& event) {
+  Json json = {{"type", "case_finished"}};
+  json.update(case_result_json(event));
+  return json;
+}
+
+Json body(const RunFinished& event) {
+  Json counts = Json::object();
+  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
+    counts[std::string{to_string(static_cast<CaseOutcome>(i))}] = event.counts.at(i);
+  }
+  return {{"type", "run_finished"},
+          {"expanded", event.expanded},
+          {"counts", counts},
+          {"ledger_exact", event.ledger_exact},
+          {"interrupted", event.interrupted},
+          {"duration_ms", number(event.duration_ms)},
+          {"exit_code", event.exit_code}};
+}
+
+}  // namespace
+
+Json case_result_json(const CaseFinished& event) {
+  return {{"index", event.index},
+          {"id", event.id},
+          {"outcome", to_string(event.outcome)},
+          {"reason", event.reason},
+          {"duration_ms", number(event.duration_ms)},
+          {"seq", event.seq},
+          {"pool", event.pool ? part(*event.pool) : Json(nullptr)},
+          {"attempts", event.attempts},
+          {"backend", event.backend},
+          {"ranks", list(event.ranks)},
+          {"checks", list(event.checks)},
+          {"timings_ms", milliseconds(event.timings_ms)},
+          {"hygiene", list(event.hygiene)},
+          {"stderr", list(event.stderr_tails)},
+          {"case", to_json(event.c)},
+          {"rerun", event.rerun}};
+}
+
+Json event_json(const Event& event) {
+  return std::visit([](const auto& e) { return body(e); }, event);
+}
+
+std::string to_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace cp_pool

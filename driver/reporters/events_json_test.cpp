@@ -1,0 +1,97 @@
+#include "driver/reporters/events_json.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using Keys = std::vector<std::string>;
+
+Keys keys(const nlohmann::ordered_json& object) {
+  Keys names;
+  for (const auto& [name, value] : object.items()) names.push_back(name);
+  return names;
+}
+
+// docs/events.md promises these names: a change here is a change of the format.
+TEST(EventJson, EveryTypeHasItsDocumentedFields) {
+  EXPECT_EQ(keys(event_json(testing::run_started(3))), (Keys{"type", "title", "size", "device", "cases", "version"}));
+  EXPECT_EQ(keys(event_json(PoolSpawned{})), (Keys{"type", "pool", "world_size", "pids"}));
+  EXPECT_EQ(keys(event_json(testing::pool_ready())),
+            (Keys{"type", "pool", "spawn_to_ready_ms", "worker", "protocol", "world_size", "device", "ranks",
+                  "capabilities", "versions", "startup_ms"}));
+  EXPECT_EQ(keys(event_json(testing::pool_retired(RetireReason::crash))),
+            (Keys{"type", "pool", "reason", "detail", "cases", "exits", "leftovers"}));
+  EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
+  EXPECT_EQ(keys(event_json(testing::failed_case(0, "id"))),
+            (Keys{"type", "index", "id", "outcome", "reason", "duration_ms", "seq", "pool", "attempts", "backend",
+                  "ranks", "checks", "timings_ms", "hygiene", "stderr", "case", "rerun"}));
+  EXPECT_EQ(keys(event_json(RunFinished{})),
+            (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted", "duration_ms", "exit_code"}));
+}
+
+TEST(EventJson, TypesAreNamedAsDocumented) {
+  EXPECT_EQ(event_json(RunStarted{})["type"], "run_started");
+  EXPECT_EQ(event_json(PoolSpawned{})["type"], "pool_spawned");
+  EXPECT_EQ(event_json(PoolReady{})["type"], "pool_ready");
+  EXPECT_EQ(event_json(PoolRetired{})["type"], "pool_retired");
+  EXPECT_EQ(event_json(CaseStarted{})["type"], "case_started");
+  EXPECT_EQ(event_json(testing::failed_case(0, "id"))["type"], "case_finished");
+  EXPECT_EQ(event_json(RunFinished{})["type"], "run_finished");
+}
+
+TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
+  const nlohmann::ordered_json json = case_result_json(testing::failed_case(4, "the/id"));
+  EXPECT_EQ(json["index"], 4);
+  EXPECT_EQ(json["outcome"], "fail");
+  EXPECT_EQ(json["pool"].dump(), R"({"key":"cpu/2","generation":1})");
+  EXPECT_EQ(json["checks"][1].dump(),
+            R"({"tensor":"dq","rank":1,"ok":false,"error":0.031,"bound":0.012,"baseline":0.005,"max_abs":0.04,)"
+            R"("rms":0.001,"worst_index":[0,17,3],"message":""})");
+  EXPECT_EQ(json["ranks"][0].dump(), R"({"rank":0,"ok":false,"error":"first line\nsecond line","output_hash":"00ff"})");
+  EXPECT_EQ(json["stderr"][1].dump(), R"({"rank":1,"fenced":false,"text":"one\ntwo\n"})");
+  EXPECT_EQ(json["case"]["suite"], "te-flash");
+  EXPECT_EQ(json["case"]["cp_size"], 2);
+}
+
+TEST(EventJson, ACaseThatWasNeverSentHasNoPool) {
+  CaseFinished event = testing::finished(0, "id", CaseOutcome::not_run);
+  event.pool.reset();
+  EXPECT_TRUE(case_result_json(event)["pool"].is_null());
+}
+
+TEST(EventJson, CountsAreNamedByOutcome) {
+  const nlohmann::ordered_json json = event_json(testing::run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  EXPECT_EQ(json["counts"].dump(),
+            R"({"pass":1,"fail":2,"skip":3,"error":4,"timeout":5,"crash":6,"infra":7,"cancelled":8,"not-run":9})");
+  EXPECT_EQ(json["expanded"], 45);
+}
+
+TEST(EventJson, NonFiniteNumbersAreStrings) {
+  CaseFinished event = testing::finished(0, "id", CaseOutcome::fail);
+  event.checks.resize(1);
+  event.checks[0].error = std::numeric_limits<double>::quiet_NaN();
+  event.checks[0].bound = std::numeric_limits<double>::infinity();
+  event.checks[0].rms = -std::numeric_limits<double>::infinity();
+  const nlohmann::ordered_json check = case_result_json(event)["checks"][0];
+  EXPECT_EQ(check["error"], "nan");
+  EXPECT_EQ(check["bound"], "inf");
+  EXPECT_EQ(check["rms"], "-inf");
+}
+
+TEST(ToLine, IsOneLineOfValidUtf8WhateverTheTextHolds) {
+  const CaseFinished event = testing::finished(0, "id", CaseOutcome::crash, "line\nbad \xff byte\x01");
+  const std::string line = to_line(case_result_json(event));
+  EXPECT_EQ(line.find('\n'), std::string::npos);
+  EXPECT_EQ(nlohmann::json::parse(line)["reason"], "line\nbad \xef\xbf\xbd byte\x01");
+}
+
+}  // namespace
+}  // namespace cp_pool

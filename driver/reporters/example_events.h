@@ -1,0 +1,103 @@
+// Events for the tests of the views: a small run with one case of every kind that the views treat differently.
+#pragma once
+
+#include <string>
+
+#include "driver/events.h"
+
+namespace cp_pool::testing {
+
+inline Case example_case(const std::string& suite = "te-flash", const std::string& model = "cp_2_0") {
+  Case c;
+  c.suite = suite;
+  c.model = model;
+  c.batch = 2;
+  c.seqlen_q = 128;
+  c.seqlen_kv = 128;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.head_dim_qk = 64;
+  c.head_dim_v = 64;
+  return c;
+}
+
+inline CaseFinished finished(std::size_t index, const std::string& id, CaseOutcome outcome, std::string reason = "") {
+  CaseFinished event;
+  event.index = index;
+  event.id = id;
+  event.c = example_case();
+  event.seq = static_cast<std::int64_t>(index) + 1;
+  event.pool = PoolId{"cpu/2", 1};
+  event.attempts = 1;
+  event.outcome = outcome;
+  event.reason = std::move(reason);
+  event.duration_ms = 100.0 * static_cast<double>(index + 1);
+  event.backend = "math";
+  event.rerun = "cp-pool run --matrix te-flash --size small --filter " + id;
+  return event;
+}
+
+// Wrong on rank 1, with a stack trace on rank 0 and both ranks' stderr.
+inline CaseFinished failed_case(std::size_t index, const std::string& id) {
+  CaseFinished event = finished(index, id, CaseOutcome::fail, "dq is wrong on rank 1");
+  event.checks = {{.tensor = "out",
+                   .rank = 0,
+                   .max_abs = 1e-3,
+                   .rms = 1e-4,
+                   .error = 1e-3,
+                   .bound = 2e-3,
+                   .baseline = 1e-3,
+                   .worst_index = {0, 1, 2},
+                   .ok = true,
+                   .message = ""},
+                  {.tensor = "dq",
+                   .rank = 1,
+                   .max_abs = 0.04,
+                   .rms = 0.001,
+                   .error = 0.031,
+                   .bound = 0.012,
+                   .baseline = 0.005,
+                   .worst_index = {0, 17, 3},
+                   .ok = false,
+                   .message = ""}};
+  event.ranks = {{.rank = 0, .ok = false, .error = "first line\nsecond line", .output_hash = "00ff"},
+                 {.rank = 1, .ok = true, .error = "", .output_hash = "11ff"}};
+  event.stderr_tails = {{.rank = 0, .text = "hello from rank 0\n", .fenced = true},
+                        {.rank = 1, .text = "one\ntwo\n", .fenced = false}};
+  return event;
+}
+
+inline RunStarted run_started(std::size_t cases) {
+  return {.title = "te-flash", .size = "small", .device = "cpu", .cases = cases, .version = "0.1.0"};
+}
+
+inline PoolReady pool_ready(int generation = 1) {
+  PoolReady event;
+  event.pool = {"cpu/2", generation};
+  event.spawn_to_ready_ms = 812;
+  event.ready.worker = "cp-pool-worker 0.1.0";
+  event.ready.world_size = 2;
+  event.ready.device = "cpu";
+  event.ready.ranks = {{0, "host", 70}, {1, "host", 71}};
+  return event;
+}
+
+inline PoolRetired pool_retired(RetireReason reason, std::string detail = "") {
+  PoolRetired event;
+  event.pool = {"cpu/2", 1};
+  event.reason = reason;
+  event.detail = std::move(detail);
+  event.cases = 3;
+  return event;
+}
+
+// counts in the order of CaseOutcome.
+inline RunFinished run_finished(std::array<std::size_t, kCaseOutcomes> counts, double duration_ms = 41200) {
+  RunFinished event;
+  event.counts = counts;
+  for (const std::size_t count : counts) event.expanded += count;
+  event.duration_ms = duration_ms;
+  return event;
+}
+
+}  // namespace cp_pool::testing

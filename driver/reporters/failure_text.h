@@ -1,0 +1,22 @@
+// What a case that did not pass says of itself: the same text in the terminal and in JUnit. Plain ASCII structure
+// around foreign text, which passes clean_text with the given treatment of escape sequences.
+#pragma once
+
+#include <string>
+
+#include "driver/events.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+// "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)", with the check's
+// message if it has one.
+std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi);
+
+// The reason, then the failed checks by rank and tensor, then every rank's error text. Lines, each ended by a newline.
+std::string failure_details(const CaseFinished& event, protocol::Ansi ansi);
+
+// Every rank's stderr tail under a line that names the rank. Empty if there is none.
+std::string stderr_details(const CaseFinished& event, protocol::Ansi ansi);
+
+}  // namespace cp_pool

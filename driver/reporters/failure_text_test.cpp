@@ -1,0 +1,51 @@
+#include "driver/reporters/failure_text.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using protocol::Ansi;
+
+TEST(FailureDetails, NameReasonRankTensorFiguresAndErrorText) {
+  EXPECT_EQ(failure_details(testing::failed_case(0, "id"), Ansi::escape),
+            "dq is wrong on rank 1\n"
+            "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)\n"
+            "rank 0 error:\n"
+            "  first line\n"
+            "  second line\n");
+}
+
+TEST(StderrDetails, ShowEveryRanksTailAndSayWhichIsUnfenced) {
+  EXPECT_EQ(stderr_details(testing::failed_case(0, "id"), Ansi::escape),
+            "rank 0 stderr:\n"
+            "  | hello from rank 0\n"
+            "rank 1 stderr (unfenced):\n"
+            "  | one\n"
+            "  | two\n");
+}
+
+TEST(CheckText, DoesNotClaimAnExcessWhereTheMessageIsTheFault) {
+  protocol::TensorCheck check;
+  check.tensor = "out";
+  check.rank = 3;
+  check.error = std::numeric_limits<double>::quiet_NaN();
+  check.bound = 1;
+  check.ok = false;
+  check.message = "NaN in 3 rows";
+  EXPECT_EQ(check_text(check, Ansi::escape),
+            "rank 3: out: NaN in 3 rows; error nan against bound 1 at [] (baseline 0, max_abs 0, rms 0)");
+}
+
+TEST(FailureDetails, ForeignTextCannotReachTheTerminalRaw) {
+  CaseFinished event = testing::finished(0, "id", CaseOutcome::crash, "\x1b[2Jreason \xff");
+  EXPECT_EQ(failure_details(event, Ansi::escape), "\\x1b[2Jreason \xef\xbf\xbd\n");
+  EXPECT_EQ(failure_details(event, Ansi::strip), "reason \xef\xbf\xbd\n");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,31 @@
+#include "driver/reporters/fan_out.h"
+
+#include <exception>
+#include <utility>
+
+namespace cp_pool {
+
+FanOut::FanOut(std::function<void(const std::string&)> on_error) : on_error_{std::move(on_error)} {}
+
+void FanOut::add(EventSink& sink) {
+  sinks_.push_back(&sink);
+}
+
+void FanOut::on_event(const Event& event) {
+  std::vector<std::string> errors;
+  std::erase_if(sinks_, [&](EventSink* sink) {
+    try {
+      sink->on_event(event);
+      return false;
+    } catch (const std::exception& e) {
+      errors.emplace_back(e.what());
+      return true;
+    }
+  });
+  for (const std::string& error : errors) {
+    failed_ = true;
+    on_error_(error);
+  }
+}
+
+}  // namespace cp_pool

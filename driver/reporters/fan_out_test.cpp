@@ -1,0 +1,57 @@
+#include "driver/reporters/fan_out.h"
+
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+class Recorder : public EventSink {
+ public:
+  void on_event(const Event& event) override { types.push_back(event.index()); }
+  std::vector<std::size_t> types;
+};
+
+class Broken : public EventSink {
+ public:
+  void on_event(const Event&) override {
+    ++calls;
+    throw std::runtime_error("disk full");
+  }
+  int calls = 0;
+};
+
+TEST(FanOut, EveryViewGetsEveryEventInOrder) {
+  Recorder a;
+  Recorder b;
+  FanOut fan_out{[](const std::string&) {}};
+  fan_out.add(a);
+  fan_out.add(b);
+  fan_out.on_event(testing::run_started(1));
+  fan_out.on_event(testing::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_THAT(a.types, ::testing::ElementsAre(0U, 6U));
+  EXPECT_EQ(a.types, b.types);
+  EXPECT_FALSE(fan_out.failed());
+}
+
+TEST(FanOut, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
+  Broken broken;
+  Recorder other;
+  std::vector<std::string> errors;
+  FanOut fan_out{[&](const std::string& error) { errors.push_back(error); }};
+  fan_out.add(broken);
+  fan_out.add(other);
+  fan_out.on_event(testing::run_started(1));
+  fan_out.on_event(testing::run_started(1));
+  EXPECT_THAT(errors, ::testing::ElementsAre("disk full"));
+  EXPECT_EQ(broken.calls, 1);
+  EXPECT_EQ(other.types.size(), 2U);
+  EXPECT_TRUE(fan_out.failed());
+}
+
+}  // namespace
+}  // namespace cp_pool

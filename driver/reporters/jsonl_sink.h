@@ -1,0 +1,28 @@
+// The events file: the whole run, one JSON object a line (docs/events.md).
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+
+#include "driver/events.h"
+#include "driver/reporters/output_file.h"
+
+namespace cp_pool {
+
+class JsonlSink : public EventSink {
+ public:
+  // Creates or truncates the file. Throws OutputError.
+  explicit JsonlSink(const std::filesystem::path& path);
+
+  // Each line is written before this returns, so the file ends with a whole line even after SIGKILL. Throws
+  // OutputError.
+  void on_event(const Event& event) override;
+
+ private:
+  OutputFile file_;
+};
+
+// ISO 8601 in UTC with milliseconds: "2026-01-31T07:08:09.123Z".
+std::string utc_timestamp(std::chrono::system_clock::time_point time);
+
+}  // namespace cp_pool

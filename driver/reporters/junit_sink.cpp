@@ -1,0 +1,203 @@
+#include "driver/reporters/junit_sink.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <sstream>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <pugixml.hpp>
+
+#include "driver/reporters/failure_text.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+// What JUnit knows: failure (the answer is wrong), error (the test could not be completed), skipped (it was not run).
+enum class Verdict { passed, failure, error, skipped };
+
+Verdict verdict(CaseOutcome outcome) {
+  switch (outcome) {
+    case CaseOutcome::pass:
+      return Verdict::passed;
+    case CaseOutcome::fail:
+      return Verdict::failure;
+    case CaseOutcome::error:
+    case CaseOutcome::timeout:
+    case CaseOutcome::crash:
+    case CaseOutcome::infra:
+      return Verdict::error;
+    case CaseOutcome::skip:
+    case CaseOutcome::cancelled:
+    case CaseOutcome::not_run:
+      return Verdict::skipped;
+  }
+  return Verdict::error;
+}
+
+// Colours mean nothing in XML, and XML parsers reject most control characters even when they are escaped.
+std::string clean(std::string_view text) {
+  return protocol::clean_text(text, protocol::Ansi::strip);
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+std::string seconds(double value) {
+  return fmt::format("{:.3f}", value);
+}
+
+void set(pugi::xml_node node, const char* name, const std::string& value) {
+  node.append_attribute(name).set_value(clean(value).c_str());
+}
+
+void append_text(pugi::xml_node parent, const char* name, const std::string& text) {
+  if (!text.empty()) parent.append_child(name).append_child(pugi::node_pcdata).set_value(text.c_str());
+}
+
+void append_properties(pugi::xml_node parent, const std::vector<std::pair<std::string, std::string>>& properties) {
+  pugi::xml_node list = parent.append_child("properties");
+  for (const auto& [name, value] : properties) {
+    pugi::xml_node property = list.append_child("property");
+    set(property, "name", name);
+    set(property, "value", value);
+  }
+}
+
+void append_case(pugi::xml_node suite, const JunitCase& test) {
+  pugi::xml_node node = suite.append_child("testcase");
+  set(node, "name", test.name);
+  set(node, "classname", test.class_name);
+  set(node, "time", seconds(test.seconds));
+  append_properties(node, test.properties);
+  const Verdict result = verdict(test.outcome);
+  if (result != Verdict::passed) {
+    const char* element = result == Verdict::failure ? "failure" : result == Verdict::error ? "error" : "skipped";
+    pugi::xml_node why = node.append_child(element);
+    set(why, "type", std::string{to_string(test.outcome)});
+    set(why, "message", test.message);
+    why.append_child(pugi::node_pcdata).set_value(test.details.c_str());
+  }
+  append_text(node, "system-err", test.stderr_text);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+struct Counts {
+  std::size_t tests = 0;
+  std::size_t failures = 0;
+  std::size_t errors = 0;
+  std::size_t skipped = 0;
+  double seconds = 0;
+
+  void add(Verdict verdict, double case_seconds) {
+    ++tests;
+    failures += verdict == Verdict::failure ? 1 : 0;
+    errors += verdict == Verdict::error ? 1 : 0;
+    skipped += verdict == Verdict::skipped ? 1 : 0;
+    seconds += case_seconds;
+  }
+};
+
+void set_counts(pugi::xml_node node, const Counts& counts) {
+  set(node, "tests", std::to_string(counts.tests));
+  set(node, "failures", std::to_string(counts.failures));
+  set(node, "errors", std::to_string(counts.errors));
+}
+
+}  // namespace
+
+JunitSink::JunitSink(std::filesystem::path path) : file_{std::move(path)} {}
+
+void JunitSink::on_event(const Event& event) {
+  if (const auto* started = std::get_if<RunStarted>(&event)) {
+    run_ = *started;
+    started_ = std::chrono::system_clock::now();
+  } else if (const auto* finished_case = std::get_if<CaseFinished>(&event)) {
+    cases_.push_back(describe(*finished_case));
+  } else if (const auto* finished = std::get_if<RunFinished>(&event)) {
+    run_seconds_ = finished->duration_ms / 1000;
+    file_.commit(document());
+  }
+}
+
+JunitCase JunitSink::describe(const CaseFinished& event) {
+  JunitCase out;
+  out.index = event.index;
+  out.suite = event.c.suite.empty() ? "cases" : event.c.suite;
+  out.class_name = event.c.model.empty() ? out.suite : out.suite + "." + event.c.model;
+  out.name = event.id;
+  out.outcome = event.outcome;
+  out.seconds = event.duration_ms / 1000;
+  out.properties = {{"outcome", std::string{to_string(event.outcome)}},
+                    {"world_size", std::to_string(event.c.cp_size)},
+                    {"pool", event.pool ? event.pool->key : ""},
+                    {"pool_generation", event.pool ? std::to_string(event.pool->generation) : ""},
+                    {"attempts", std::to_string(event.attempts)},
+                    {"backend", event.backend.empty() ? std::string{to_string(event.c.backend)} : event.backend},
+                    {"seed", std::to_string(event.c.seed)},
+                    {"rerun", event.rerun}};
+  if (event.outcome == CaseOutcome::pass) return out;
+  const std::string reason = clean(event.reason);
+  out.message =
+      fmt::format("{}: {}", to_string(event.outcome), reason.empty() ? "no reason given" : first_line(reason));
+  out.details = failure_details(event, protocol::Ansi::strip);
+  if (verdict(event.outcome) != Verdict::skipped) out.details += fmt::format("rerun: {}\n", clean(event.rerun));
+  out.stderr_text = stderr_details(event, protocol::Ansi::strip);
+  return out;
+}
+
+std::string JunitSink::document() const {
+  std::vector<const JunitCase*> ordered;
+  ordered.reserve(cases_.size());
+  for (const JunitCase& test : cases_) ordered.push_back(&test);
+  std::ranges::sort(ordered, {}, &JunitCase::index);
+
+  pugi::xml_document document;
+  pugi::xml_node declaration = document.append_child(pugi::node_declaration);
+  declaration.append_attribute("version") = "1.0";
+  declaration.append_attribute("encoding") = "UTF-8";
+  pugi::xml_node root = document.append_child("testsuites");
+  set(root, "name", "cp-pool " + run_.title);
+  Counts all;
+  std::vector<std::pair<std::string, Counts>> suites;  // in the order of their first case
+  for (const JunitCase* test : ordered) {
+    auto suite = std::ranges::find(suites, test->suite, &std::pair<std::string, Counts>::first);
+    if (suite == suites.end()) suite = suites.insert(suites.end(), {test->suite, {}});
+    suite->second.add(verdict(test->outcome), test->seconds);
+    all.add(verdict(test->outcome), test->seconds);
+  }
+  set_counts(root, all);
+  set(root, "time", seconds(run_seconds_));
+
+  for (const auto& [name, counts] : suites) {
+    pugi::xml_node suite = root.append_child("testsuite");
+    set(suite, "name", name);
+    set_counts(suite, counts);
+    set(suite, "skipped", std::to_string(counts.skipped));
+    set(suite, "time", seconds(counts.seconds));
+    const auto start = std::chrono::system_clock::to_time_t(started_);
+    set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
+    set(suite, "hostname", host_name());
+    append_properties(
+        suite,
+        {{"matrix", run_.title}, {"size", run_.size}, {"device", run_.device}, {"cp_pool_version", run_.version}});
+    for (const JunitCase* test : ordered) {
+      if (test->suite == name) append_case(suite, *test);
+    }
+  }
+  std::ostringstream text;
+  document.save(text, "  ", pugi::format_indent, pugi::encoding_utf8);
+  return text.str();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,49 @@
+// JUnit XML for CI systems: a <testsuite> for each suite of the cases, a <testcase> for each case (docs/command_line.md
+// has the mapping of outcomes).
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/events.h"
+#include "driver/reporters/output_file.h"
+
+namespace cp_pool {
+
+// A case as the report shows it. Texts are cleaned.
+struct JunitCase {
+  std::size_t index = 0;
+  std::string suite;
+  std::string class_name;
+  std::string name;
+  CaseOutcome outcome = CaseOutcome::not_run;
+  std::string message;  // one line
+  std::string details;
+  std::string stderr_text;
+  double seconds = 0;
+  std::vector<std::pair<std::string, std::string>> properties;
+};
+
+class JunitSink : public EventSink {
+ public:
+  // Proves that the file can be written. Throws OutputError.
+  explicit JunitSink(std::filesystem::path path);
+
+  // Writes the file on run_finished, interrupted or not. Throws OutputError.
+  void on_event(const Event& event) override;
+
+ private:
+  static JunitCase describe(const CaseFinished& event);
+  std::string document() const;
+
+  AtomicFile file_;
+  RunStarted run_;
+  std::chrono::system_clock::time_point started_;
+  double run_seconds_ = 0;
+  std::vector<JunitCase> cases_;
+};
+
+}  // namespace cp_pool

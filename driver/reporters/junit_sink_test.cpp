@@ -1,0 +1,138 @@
+#include "driver/reporters/junit_sink.h"
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/reporters/example_events.h"
+#include "driver/reporters/temporary_folder.h"
+
+namespace cp_pool {
+namespace {
+
+using testing::failed_case;
+using testing::finished;
+using ::testing::HasSubstr;
+using testing::run_finished;
+using testing::run_started;
+using ::testing::StartsWith;
+using testing::TemporaryFolder;
+
+// The report as Python's XML parser reads it, after check_junit.py held it against the structure CI systems expect.
+nlohmann::json read_back(const std::filesystem::path& path) {
+  const std::string command = std::string{"python3 "} + CP_POOL_CHECK_JUNIT + " " + path.string();
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+  EXPECT_EQ(::pclose(pipe), 0) << testing::read_file(path);
+  return nlohmann::json::parse(text);
+}
+
+nlohmann::json report_of(const std::vector<Event>& events) {
+  const TemporaryFolder folder;
+  JunitSink sink{folder / "junit.xml"};
+  for (const Event& event : events) sink.on_event(event);
+  return read_back(folder / "junit.xml");
+}
+
+std::size_t index_of(CaseOutcome outcome) {
+  return static_cast<std::size_t>(outcome);
+}
+
+TEST(Junit, CasesAreGroupedBySuiteInListedOrderWithTheirTimes) {
+  CaseFinished other = finished(1, "te-fused/x", CaseOutcome::pass);
+  other.c.suite = "te-fused";
+  const nlohmann::json report =
+      report_of({run_started(3), finished(2, "te-flash/b", CaseOutcome::pass), other,
+                 finished(0, "te-flash/a", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(report["time"], "41.200");
+  ASSERT_EQ(report["suites"].size(), 2U);
+  const nlohmann::json& flash = report["suites"][0];
+  EXPECT_EQ(flash["name"], "te-flash");
+  EXPECT_EQ(flash["time"], "0.400");
+  EXPECT_EQ(flash["cases"][0]["name"], "te-flash/a");
+  EXPECT_EQ(flash["cases"][1]["name"], "te-flash/b");
+  EXPECT_EQ(flash["cases"][1]["time"], "0.300");
+  EXPECT_EQ(flash["cases"][1]["classname"], "te-flash.cp_2_0");
+  EXPECT_EQ(report["suites"][1]["name"], "te-fused");
+}
+
+TEST(Junit, AFailureHoldsItsTextTheTailsAndTheRerunCommand) {
+  const nlohmann::json report =
+      report_of({run_started(1), failed_case(0, "id"), run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
+  const nlohmann::json& test = report["suites"][0]["cases"][0];
+  EXPECT_EQ(test["result"], "failure");
+  EXPECT_EQ(test["type"], "fail");
+  EXPECT_EQ(test["message"], "fail: dq is wrong on rank 1");
+  EXPECT_THAT(test["text"].get<std::string>(), HasSubstr("rank 1: dq: error 0.031 > bound 0.012"));
+  EXPECT_THAT(test["text"].get<std::string>(), HasSubstr("rerun: cp-pool run --matrix te-flash"));
+  EXPECT_THAT(test["stderr"].get<std::string>(), HasSubstr("rank 1 stderr (unfenced):\n  | one"));
+}
+
+TEST(Junit, EveryCaseHasTheFactsThatReproduceIt) {
+  const nlohmann::json report =
+      report_of({run_started(1), finished(0, "id", CaseOutcome::pass), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(report["suites"][0]["properties"].dump(),
+            R"({"cp_pool_version":"0.1.0","device":"cpu","matrix":"te-flash","size":"small"})");
+  EXPECT_EQ(report["suites"][0]["cases"][0]["properties"].dump(),
+            R"({"attempts":"1","backend":"math","outcome":"pass","pool":"cpu/2","pool_generation":"1",)"
+            R"("rerun":"cp-pool run --matrix te-flash --size small --filter id","seed":"1234","world_size":"2"})");
+}
+
+TEST(Junit, EveryOutcomeHasItsElement) {
+  const std::vector<std::pair<CaseOutcome, std::string>> expected = {
+      {CaseOutcome::pass, "passed"}, {CaseOutcome::fail, "failure"},      {CaseOutcome::skip, "skipped"},
+      {CaseOutcome::error, "error"}, {CaseOutcome::timeout, "error"},     {CaseOutcome::crash, "error"},
+      {CaseOutcome::infra, "error"}, {CaseOutcome::cancelled, "skipped"}, {CaseOutcome::not_run, "skipped"}};
+  ASSERT_EQ(expected.size(), kCaseOutcomes);
+  for (const auto& [outcome, element] : expected) {
+    RunFinished end;
+    end.counts.at(index_of(outcome)) = end.expanded = 1;
+    const nlohmann::json report = report_of({run_started(1), finished(0, "id", outcome, "because"), end});
+    const nlohmann::json& test = report["suites"][0]["cases"][0];
+    EXPECT_EQ(test["result"], element) << to_string(outcome);
+    if (outcome != CaseOutcome::pass) EXPECT_THAT(test["message"].get<std::string>(), HasSubstr(": because"));
+  }
+}
+
+TEST(Junit, TextsThatXmlForbidsAreCleanedNotDropped) {
+  CaseFinished event = finished(0, "id<&>\"", CaseOutcome::crash,
+                                "a\x01"
+                                "b \x1b[31mred\x1b[0m \xff <tag> ]]>");
+  event.stderr_tails = {{.rank = 0, .text = std::string("nul \0 bell \a", 12) + "\xef\xbf\xbf", .fenced = true}};
+  const nlohmann::json report = report_of({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
+  const nlohmann::json& test = report["suites"][0]["cases"][0];
+  EXPECT_EQ(test["name"], "id<&>\"");
+  EXPECT_EQ(test["message"], "crash: a\\x01b red \xef\xbf\xbd <tag> ]]>");
+  EXPECT_THAT(test["text"].get<std::string>(), StartsWith("a\\x01b red \xef\xbf\xbd <tag> ]]>\n"));
+  EXPECT_EQ(test["stderr"], "rank 0 stderr:\n  | nul \\x00 bell \\x07\xef\xbf\xbd\n");
+}
+
+TEST(Junit, IsWrittenOnlyAtTheEndAndForAnInterruptedRunToo) {
+  const TemporaryFolder folder;
+  JunitSink sink{folder / "junit.xml"};
+  sink.on_event(run_started(2));
+  sink.on_event(finished(0, "a", CaseOutcome::pass));
+  EXPECT_FALSE(std::filesystem::exists(folder / "junit.xml"));
+  sink.on_event(finished(1, "b", CaseOutcome::cancelled, "interrupted"));
+  RunFinished end = run_finished({1, 0, 0, 0, 0, 0, 0, 1, 0});
+  end.interrupted = true;
+  sink.on_event(end);
+  EXPECT_EQ(read_back(folder / "junit.xml")["suites"][0]["cases"].size(), 2U);
+}
+
+TEST(Junit, ARunWithoutCasesIsStillAReport) {
+  EXPECT_EQ(report_of({run_started(0), run_finished({})})["suites"].size(), 0U);
+}
+
+TEST(Junit, AnUnwritablePathIsFoundBeforeTheRun) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(JunitSink{folder / "missing/junit.xml"}, OutputError);
+}
+
+}  // namespace
+}  // namespace cp_pool

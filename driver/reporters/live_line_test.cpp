@@ -1,0 +1,47 @@
+#include "driver/reporters/live_line.h"
+
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+LiveState some_state() {
+  LiveState state;
+  state.expanded = 80;
+  state.counts = {30, 1, 9, 0, 0, 0, 0, 0, 0};
+  state.elapsed_s = 10;
+  state.running = "te-flash/cp_2_0/p2p";
+  return state;
+}
+
+TEST(LiveLine, ShowsCountsRateEtaAndTheRunningCase) {
+  EXPECT_EQ(live_line(some_state(), 200),
+            "[==========          ] 40/80 30 pass 1 fail 9 skip | 4.0/s ETA 0:10 | te-flash/cp_2_0/p2p");
+}
+
+TEST(LiveLine, IsCutAtTheWidthByColumnsNotBytes) {
+  LiveState state = some_state();
+  EXPECT_EQ(live_line(state, 30), "[==========          ] 40/80 3");
+  state.running =
+      "m\xc3\xb6"
+      "del";  // 5 columns, 6 bytes
+  const std::string whole = live_line(state, 200);
+  EXPECT_EQ(live_line(state, whole.size() - 2), whole.substr(0, whole.size() - 1));
+  EXPECT_EQ(live_line(state, 0), "");
+}
+
+TEST(LiveLine, PromisesNothingBeforeTheFirstResult) {
+  LiveState state;
+  state.expanded = 80;
+  state.elapsed_s = 5;
+  EXPECT_EQ(live_line(state, 200), "[                    ] 0/80");
+}
+
+TEST(LiveLine, HoldsNoControlCharacters) {
+  LiveState state = some_state();
+  state.running = "a\x1b[2Jb";
+  EXPECT_EQ(live_line(state, 200).find('\x1b'), std::string::npos);
+}
+
+}  // namespace
+}  // namespace cp_pool

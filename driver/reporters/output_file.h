@@ -1,0 +1,54 @@
+// Where reports are written: a file that loses nothing silently, and a file that appears whole or not at all.
+#pragma once
+
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace cp_pool {
+
+// A report cannot be written; what() is one line that names the path and the cause.
+class OutputError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Writes every byte or throws OutputError, which names the output as `name`.
+void write_all(int fd, std::string_view text, const std::string& name);
+
+// A file that is written as the run goes. Owns its descriptor.
+class OutputFile {
+ public:
+  // Creates the file, or truncates one that exists. Throws OutputError.
+  explicit OutputFile(const std::filesystem::path& path);
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+  ~OutputFile();
+
+  // Hands the bytes to the kernel before it returns: they survive the death of this process. Throws OutputError.
+  void write(std::string_view text);
+
+ private:
+  std::string name_;
+  int fd_ = -1;
+};
+
+// A file that is written once, at the end.
+class AtomicFile {
+ public:
+  // Proves that the file can be written, and leaves what is there untouched. Throws OutputError.
+  explicit AtomicFile(std::filesystem::path path);
+
+  // The path holds `text` in full afterwards, or what it held before. A path that is no regular file (a pipe, a
+  // device) is written in place. Throws OutputError.
+  void commit(std::string_view text) const;
+
+ private:
+  std::filesystem::path temporary() const;  // in the same folder, so that it can be renamed
+
+  std::filesystem::path path_;
+  bool in_place_ = false;
+};
+
+}  // namespace cp_pool

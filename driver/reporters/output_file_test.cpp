@@ -1,0 +1,91 @@
+#include "driver/reporters/output_file.h"
+
+#include <string>
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/reporters/temporary_folder.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::read_file;
+using testing::TemporaryFolder;
+using testing::write_file;
+
+template <typename Action>
+std::string output_error(Action action) {
+  try {
+    action();
+  } catch (const OutputError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+std::size_t files_in(const TemporaryFolder& folder) {
+  return static_cast<std::size_t>(
+      std::distance(std::filesystem::directory_iterator{folder.path()}, std::filesystem::directory_iterator{}));
+}
+
+TEST(OutputFile, WritesAtOnceAndReplacesWhatWasThere) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "old content");
+  OutputFile file{folder / "f"};
+  file.write("new\n");
+  EXPECT_EQ(read_file(folder / "f"), "new\n");
+}
+
+TEST(OutputFile, NamesPathAndCauseWhenItCannotBeCreated) {
+  const TemporaryFolder folder;
+  const std::string error = output_error([&] { OutputFile{folder / "missing/f"}; });
+  EXPECT_THAT(error, AllOf(HasSubstr("missing/f"), HasSubstr("No such file or directory")));
+}
+
+TEST(OutputFile, AFullDiskIsAnError) {
+  OutputFile file{"/dev/full"};
+  EXPECT_THAT(output_error([&] { file.write("x"); }), AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
+}
+
+TEST(AtomicFile, TheProofLeavesWhatIsThereAndNothingElse) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "old");
+  const AtomicFile file{folder / "f"};
+  EXPECT_EQ(read_file(folder / "f"), "old");
+  EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(AtomicFile, CommitReplacesTheFileByRenaming) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "old");
+  const AtomicFile file{folder / "f"};
+  struct stat before{};
+  struct stat after{};
+  ASSERT_EQ(::stat((folder / "f").c_str(), &before), 0);
+  file.commit("new");
+  ASSERT_EQ(::stat((folder / "f").c_str(), &after), 0);
+  EXPECT_EQ(read_file(folder / "f"), "new");
+  EXPECT_NE(before.st_ino, after.st_ino);  // whoever has the old file open still reads it whole
+  EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(AtomicFile, RefusesWhatCannotBeWrittenBeforeTheRun) {
+  const TemporaryFolder folder;
+  write_file(folder / "file", "");
+  EXPECT_THAT(output_error([&] { AtomicFile{folder / "missing/f"}; }), HasSubstr("No such file or directory"));
+  EXPECT_THAT(output_error([&] { AtomicFile{folder / "file/f"}; }), HasSubstr("Not a directory"));
+  EXPECT_THAT(output_error([&] { AtomicFile{folder.path()}; }), HasSubstr("Is a directory"));
+}
+
+TEST(AtomicFile, ADeviceIsWrittenInPlaceAndItsErrorsAreErrors) {
+  const AtomicFile file{"/dev/full"};
+  EXPECT_THAT(output_error([&] { file.commit("text"); }), HasSubstr("No space left"));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
+}
+
+}  // namespace
+}  // namespace cp_pool

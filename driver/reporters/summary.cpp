@@ -1,0 +1,72 @@
+#include "driver/reporters/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+std::string ledger_line(const RunFinished& run) {
+  std::string terms;
+  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
+    const auto outcome = static_cast<CaseOutcome>(i);
+    const bool always = outcome == CaseOutcome::pass || outcome == CaseOutcome::fail;
+    if (run.counts.at(i) == 0 && !always) continue;
+    terms += fmt::format("{}{} {}", terms.empty() ? "" : " + ", run.counts.at(i), to_string(outcome));
+  }
+  const std::size_t sum = std::accumulate(run.counts.begin(), run.counts.end(), std::size_t{0});
+  const bool exact = run.ledger_exact && sum == run.expanded;
+  return fmt::format("{} expanded {} {}, {}{}", run.expanded, exact ? "=" : "!=", terms,
+                     format_duration(run.duration_ms), exact ? "" : " (internal error: the ledger does not add up)");
+}
+
+double quantile(std::vector<double> values, double q) {
+  const auto rank = static_cast<std::size_t>(std::ceil(q * static_cast<double>(values.size())));
+  const auto nth = values.begin() + static_cast<std::ptrdiff_t>(std::max<std::size_t>(rank, 1) - 1);
+  std::nth_element(values.begin(), nth, values.end());
+  return *nth;
+}
+
+void Summary::add(const CaseFinished& event) {
+  switch (event.outcome) {
+    case CaseOutcome::skip:
+    case CaseOutcome::infra:
+    case CaseOutcome::cancelled:
+    case CaseOutcome::not_run:
+      ++reasons_[{event.outcome, protocol::clean_text(event.reason)}];
+      return;
+    case CaseOutcome::pass:
+    case CaseOutcome::fail:
+    case CaseOutcome::error:
+    case CaseOutcome::timeout:
+    case CaseOutcome::crash:
+      durations_ms_.push_back(event.duration_ms);
+      return;
+  }
+}
+
+std::string Summary::text() const {
+  std::string out;
+  if (!durations_ms_.empty()) {
+    out += fmt::format("{} ran: p50 {}, p95 {}, max {} a case\n", durations_ms_.size(),
+                       format_duration(quantile(durations_ms_, 0.5)), format_duration(quantile(durations_ms_, 0.95)),
+                       format_duration(quantile(durations_ms_, 1)));
+  }
+  std::vector<std::pair<std::pair<CaseOutcome, std::string>, std::size_t>> groups(reasons_.begin(), reasons_.end());
+  std::ranges::stable_sort(groups, [](const auto& a, const auto& b) {
+    if (a.first.first != b.first.first) return a.first.first < b.first.first;
+    return a.second > b.second;
+  });
+  for (const auto& [group, count] : groups) {
+    const auto& [outcome, reason] = group;
+    out += fmt::format("{} {}: {}\n", count, to_string(outcome), reason.empty() ? "no reason given" : reason);
+  }
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,33 @@
+// What the end of a run says: reasons grouped, durations, and the ledger.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/events.h"
+
+namespace cp_pool {
+
+// "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, pass and fail always. A ledger
+// that does not add up says so.
+std::string ledger_line(const RunFinished& run);
+
+// The q-quantile (0 < q <= 1) by nearest rank; values must not be empty.
+double quantile(std::vector<double> values, double q);
+
+class Summary {
+ public:
+  void add(const CaseFinished& event);
+
+  // Lines, each ended by a newline, without the ledger: durations of the cases that ran, then why the others did not
+  // (outcome, count, reason; the most frequent first).
+  std::string text() const;
+
+ private:
+  std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
+  std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,202 @@
+#include "driver/reporters/terminal_sink.h"
+
+#include <cstdlib>
+#include <numeric>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/failure_text.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::string_view kRed = "\x1b[1;31m";
+constexpr std::string_view kGreen = "\x1b[32m";
+constexpr std::string_view kYellow = "\x1b[33m";
+constexpr std::string_view kBold = "\x1b[1m";
+constexpr std::string_view kNormal = "\x1b[0m";
+
+constexpr std::string_view kClearLine = "\r\x1b[K";
+constexpr std::string_view kNoWrap = "\x1b[?7l";  // a line that is too wide after all is clipped, not wrapped
+constexpr std::string_view kWrap = "\x1b[?7h";
+
+constexpr std::size_t kDefaultColumns = 80;
+
+std::size_t columns_of(int fd) {
+  winsize size{};
+  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kDefaultColumns;
+}
+
+std::string_view color_of(CaseOutcome outcome) {
+  if (outcome == CaseOutcome::pass) return kGreen;
+  return is_failure(outcome) || outcome == CaseOutcome::infra ? kRed : kYellow;
+}
+
+std::string clean(std::string_view text) {
+  return protocol::clean_text(text);
+}
+
+std::string name(const PoolId& pool) {
+  return fmt::format("pool {} #{}", pool.key, pool.generation);
+}
+
+std::string one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n' || c == '\t') c = ' ';
+  }
+  return text;
+}
+
+}  // namespace
+
+TerminalStyle detect_style(int fd, bool progress) {
+  const char* term = std::getenv("TERM");
+  const bool capable = ::isatty(fd) == 1 && term != nullptr && std::string_view{term} != "dumb";
+  const char* no_color = std::getenv("NO_COLOR");
+  const bool color = capable && (no_color == nullptr || *no_color == '\0');
+  return {.live = capable && progress, .color = color, .progress = progress};
+}
+
+TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
+
+TerminalSink::~TerminalSink() {
+  try {
+    clear_live();
+  } catch (const OutputError&) {
+    // The terminal is gone, and the live line with it.
+    live_shown_ = false;
+  }
+}
+
+void TerminalSink::on_event(const Event& event) {
+  std::visit([this](const auto& e) { on(e); }, event);
+}
+
+void TerminalSink::on(const RunStarted& event) {
+  state_.expanded = event.cases;
+  if (!style_.progress) return;
+  print(fmt::format("cp-pool {}: {} cases of {} ({}) on {}\n", event.version, event.cases, clean(event.title),
+                    event.size, event.device));
+}
+
+void TerminalSink::on(const PoolSpawned&) {
+  draw_live();
+}
+
+void TerminalSink::on(const PoolReady& event) {
+  if (!style_.progress) return;
+  const auto why = replaced_.find(event.pool.key);
+  print(fmt::format("{} ready in {}: {}, {} ranks{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
+                    one_line(clean(event.ready.worker)), event.ready.world_size,
+                    why == replaced_.end() ? "" : fmt::format(" (replaces #{})", why->second)));
+}
+
+void TerminalSink::on(const PoolRetired& event) {
+  const std::string why = one_line(clean(event.detail));
+  replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
+  std::string lines;
+  const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
+                        event.reason == RetireReason::max_cases;
+  if (!expected || (style_.progress && event.reason == RetireReason::max_cases)) {
+    lines += fmt::format("{} given up after {} cases: {}{}\n", name(event.pool), event.cases, to_string(event.reason),
+                         why.empty() ? "" : ": " + why);
+  }
+  for (const Leftover& leftover : event.leftovers) {
+    lines += fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
+                         clean(leftover.state), clean(leftover.wchan));
+  }
+  if (!lines.empty()) print(lines);
+}
+
+void TerminalSink::on(const CaseStarted& event) {
+  if (first_case_ == std::chrono::steady_clock::time_point{}) first_case_ = std::chrono::steady_clock::now();
+  state_.running = event.id;
+  draw_live();
+}
+
+void TerminalSink::on(const CaseFinished& event) {
+  ++state_.counts.at(static_cast<std::size_t>(event.outcome));
+  summary_.add(event);
+  if (is_failure(event.outcome)) {
+    print(failure_block(event));
+  } else if (style_.progress && !style_.live) {
+    print(case_line(event));
+  } else {
+    draw_live();
+  }
+}
+
+void TerminalSink::on(const RunFinished& event) {
+  clear_live();
+  style_.live = false;
+  std::string lines = summary_.text();
+  if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
+  std::size_t bad = 0;
+  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
+    const auto outcome = static_cast<CaseOutcome>(i);
+    if (is_failure(outcome) || outcome == CaseOutcome::infra) bad += event.counts.at(i);
+  }
+  lines += paint(ledger_line(event), bad > 0 || !event.ledger_exact ? kRed : kGreen) + '\n';
+  print(lines);
+}
+
+std::string TerminalSink::case_line(const CaseFinished& event) const {
+  const std::size_t done = std::accumulate(state_.counts.begin(), state_.counts.end(), std::size_t{0});
+  const std::string total = std::to_string(state_.expanded);
+  std::string line = fmt::format("{} {:>{}}/{} {:>8}  {}",
+                                 paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)), done,
+                                 total.size(), total, format_duration(event.duration_ms), clean(event.id));
+  if (!event.reason.empty()) line += ": " + one_line(clean(event.reason));
+  return line + '\n';
+}
+
+std::string TerminalSink::failure_block(const CaseFinished& event) const {
+  std::string head = fmt::format("{}  {} after {}", paint(to_string(event.outcome), kRed),
+                                 paint(clean(event.id), kBold), format_duration(event.duration_ms));
+  if (event.pool) head += fmt::format(" on {}", name(*event.pool));
+  if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
+  std::string block = head + '\n';
+  block += prefix_lines(failure_details(event, protocol::Ansi::escape), "    ");
+  block += prefix_lines(stderr_details(event, protocol::Ansi::escape), "    ");
+  block += fmt::format("    rerun: {}\n", clean(event.rerun));
+  return block;
+}
+
+std::string TerminalSink::paint(std::string_view text, std::string_view code) const {
+  if (!style_.color) return std::string{text};
+  return fmt::format("{}{}{}", code, text, kNormal);
+}
+
+void TerminalSink::print(std::string_view lines) {
+  std::string out;
+  if (live_shown_) out += kClearLine;
+  live_shown_ = false;
+  out += lines;
+  write_all(fd_, out, "the terminal");
+  draw_live();
+}
+
+void TerminalSink::draw_live() {
+  if (!style_.live || state_.expanded == 0) return;
+  if (first_case_ != std::chrono::steady_clock::time_point{}) {
+    state_.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - first_case_).count();
+  }
+  const std::size_t columns = columns_of(fd_);
+  // The last column stays free: writing it makes some terminals wrap.
+  write_all(fd_, fmt::format("{}{}{}{}", kClearLine, kNoWrap, live_line(state_, columns - 1), kWrap), "the terminal");
+  live_shown_ = true;
+}
+
+void TerminalSink::clear_live() {
+  if (!live_shown_) return;
+  live_shown_ = false;
+  write_all(fd_, kClearLine, "the terminal");
+}
+
+}  // namespace cp_pool

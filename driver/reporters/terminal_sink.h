@@ -1,0 +1,66 @@
+// What a person sees of a run. On a terminal a live line; elsewhere (a file, CI) a plain line for each case. Failures
+// in full as they happen, the summary at the end, the ledger as the last line.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "driver/events.h"
+#include "driver/reporters/live_line.h"
+#include "driver/reporters/summary.h"
+
+namespace cp_pool {
+
+struct TerminalStyle {
+  bool live = false;  // redraw a live line in place
+  bool color = false;
+  bool progress = true;  // false: no live line, and no lines for what went well
+};
+
+// What fits the descriptor: live and colour only on a terminal that can (TERM is not dumb), colour only without
+// NO_COLOR (https://no-color.org).
+TerminalStyle detect_style(int fd, bool progress);
+
+class TerminalSink : public EventSink {
+ public:
+  // fd is not owned.
+  TerminalSink(int fd, TerminalStyle style);
+  TerminalSink(const TerminalSink&) = delete;
+  TerminalSink& operator=(const TerminalSink&) = delete;
+  ~TerminalSink() override;  // clears the live line
+
+  // Throws OutputError.
+  void on_event(const Event& event) override;
+
+  // Takes the live line away, for output that does not come through here (stderr on the same terminal). The next
+  // event draws it again.
+  void clear_live();
+
+ private:
+  void on(const RunStarted& event);
+  void on(const PoolSpawned& event);
+  void on(const PoolReady& event);
+  void on(const PoolRetired& event);
+  void on(const CaseStarted& event);
+  void on(const CaseFinished& event);
+  void on(const RunFinished& event);
+
+  std::string case_line(const CaseFinished& event) const;
+  std::string failure_block(const CaseFinished& event) const;
+  std::string paint(std::string_view text, std::string_view code) const;
+  void print(std::string_view lines);  // above the live line
+  void draw_live();
+
+  int fd_;
+  TerminalStyle style_;
+  LiveState state_;
+  Summary summary_;
+  std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
+  std::chrono::steady_clock::time_point first_case_;
+  bool live_shown_ = false;
+};
+
+}  // namespace cp_pool

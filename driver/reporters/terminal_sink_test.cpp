@@ -1,0 +1,278 @@
+#include "driver/reporters/terminal_sink.h"
+
+#include <array>
+#include <cstdlib>
+#include <fcntl.h>
+#include <functional>
+#include <pty.h>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/reporters/example_events.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/temporary_folder.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::failed_case;
+using testing::finished;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::pool_ready;
+using testing::pool_retired;
+using testing::run_finished;
+using testing::run_started;
+using ::testing::SizeIs;
+
+// What the sink writes to a file.
+std::string captured(TerminalStyle style, const std::vector<Event>& events) {
+  const testing::TemporaryFolder folder;
+  const int fd = ::open((folder / "out").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  {
+    TerminalSink sink{fd, style};
+    for (const Event& event : events) sink.on_event(event);
+  }
+  ::close(fd);
+  return testing::read_file(folder / "out");
+}
+
+std::vector<Event> small_run() {
+  CaseStarted started;
+  started.id = "a";
+  return {run_started(3),
+          pool_ready(),
+          started,
+          finished(0, "a", CaseOutcome::pass),
+          failed_case(1, "b"),
+          finished(2, "c", CaseOutcome::skip, "no bias yet"),
+          pool_retired(RetireReason::finished),
+          run_finished({1, 1, 1, 0, 0, 0, 0, 0, 0})};
+}
+
+TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
+  EXPECT_EQ(captured({}, small_run()),
+            "cp-pool 0.1.0: 3 cases of te-flash (small) on cpu\n"
+            "pool cpu/2 #1 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks\n"
+            "pass      1/3   100 ms  a\n"
+            "fail  b after 200 ms on pool cpu/2 #1\n"
+            "    dq is wrong on rank 1\n"
+            "    rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)\n"
+            "    rank 0 error:\n"
+            "      first line\n"
+            "      second line\n"
+            "    rank 0 stderr:\n"
+            "      | hello from rank 0\n"
+            "    rank 1 stderr (unfenced):\n"
+            "      | one\n"
+            "      | two\n"
+            "    rerun: cp-pool run --matrix te-flash --size small --filter b\n"
+            "skip      3/3   300 ms  c: no bias yet\n"
+            "2 ran: p50 100 ms, p95 200 ms, max 200 ms a case\n"
+            "1 skip: no bias yet\n"
+            "3 expanded = 1 pass + 1 fail + 1 skip, 41.2 s\n");
+}
+
+TEST(PlainTerminal, WithoutProgressOnlyFailuresAndTheSummaryRemain) {
+  const std::string text = captured({.progress = false}, small_run());
+  EXPECT_EQ(text.find("fail  b"), 0U);
+  EXPECT_THAT(text, Not(HasSubstr("pass      1/3")));
+  EXPECT_THAT(text, HasSubstr("\n3 expanded ="));
+}
+
+TEST(PlainTerminal, AReplacedPoolSaysWhyInOneLine) {
+  const std::string text =
+      captured({}, {pool_retired(RetireReason::crash, "rank 1 died:\nsignal 11 (SIGSEGV)"), pool_ready(2)});
+  EXPECT_EQ(text,
+            "pool cpu/2 #1 given up after 3 cases: crash: rank 1 died: signal 11 (SIGSEGV)\n"
+            "pool cpu/2 #2 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks (replaces #1: crash)\n");
+}
+
+TEST(PlainTerminal, AProcessLeftBehindIsNamedWhateverTheReason) {
+  PoolRetired event = pool_retired(RetireReason::finished);
+  event.leftovers = {{.pid = 123, .state = "D", .wchan = "nfs_wait"}};
+  EXPECT_EQ(captured({.progress = false}, {event}),
+            "pool cpu/2 #1 left process 123 behind (state D, wchan nfs_wait)\n");
+}
+
+TEST(PlainTerminal, AnInterruptedRunSaysSo) {
+  RunFinished event = run_finished({1, 0, 0, 0, 0, 0, 0, 1, 2});
+  event.interrupted = true;
+  EXPECT_THAT(captured({}, {event}), HasSubstr("interrupted: the run was stopped before its end\n4 expanded ="));
+}
+
+TEST(PlainTerminal, WritesNoEscapeSequences) {
+  EXPECT_THAT(captured({}, small_run()), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(captured({.color = true}, small_run()), HasSubstr("\x1b[1;31mfail\x1b[0m"));
+}
+
+TEST(TerminalSink, AClosedTerminalIsAnError) {
+  TerminalSink sink{::open("/dev/full", O_WRONLY | O_CLOEXEC), {}};
+  EXPECT_THROW(sink.on_event(run_started(1)), OutputError);
+}
+
+// --- On a terminal ---------------------------------------------------------------------------------------------------
+
+constexpr unsigned short kColumns = 60;
+
+struct Screen {
+  std::vector<std::string> lines{""};
+  std::vector<std::string> live;  // the last line each time a live line was complete
+  bool overflowed = false;        // a line ran past the last column
+};
+
+// Just enough of a terminal: carriage return, newline, erase to end of line, auto-wrap off and on.
+Screen replay(const std::string& output) {
+  Screen screen;
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    if (output.compare(i, 3, "\x1b[K") == 0) {
+      screen.lines.back().resize(std::min(column, screen.lines.back().size()));
+      i += 2;
+    } else if (output.compare(i, 5, "\x1b[?7l") == 0) {
+      i += 4;
+    } else if (output.compare(i, 5, "\x1b[?7h") == 0) {
+      screen.live.push_back(screen.lines.back());
+      i += 4;
+    } else if (output[i] == '\r') {
+      column = 0;
+    } else if (output[i] == '\n') {
+      screen.lines.emplace_back();
+      column = 0;
+    } else {
+      std::string& line = screen.lines.back();
+      if (line.size() <= column) line.resize(column + 1, ' ');
+      line[column++] = output[i];
+      screen.overflowed |= column > kColumns;
+    }
+  }
+  return screen;
+}
+
+// Runs the action against a pseudo terminal and gives all that came out of it.
+std::string on_pty(const std::function<void(int)>& action) {
+  int master = -1;
+  int slave = -1;
+  winsize size{.ws_row = 24, .ws_col = kColumns, .ws_xpixel = 0, .ws_ypixel = 0};
+  EXPECT_EQ(::openpty(&master, &slave, nullptr, nullptr, &size), 0);
+  action(slave);
+  ::close(slave);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  for (ssize_t n = 0; (n = ::read(master, buffer.data(), buffer.size())) > 0;) {  // ends with EIO
+    output.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  ::close(master);
+  return output;
+}
+
+std::string on_pty(const std::vector<Event>& events) {
+  return on_pty([&](int fd) {
+    TerminalSink sink{fd, {.live = true}};
+    for (const Event& event : events) sink.on_event(event);
+  });
+}
+
+TEST(LiveTerminal, TheLiveLineIsRedrawnInPlaceAndLeavesNothingBehind) {
+  const Screen screen = replay(
+      on_pty({run_started(3), pool_ready(), finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass),
+              finished(2, "c", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})}));
+  EXPECT_THAT(screen.lines, ElementsAre("cp-pool 0.1.0: 3 cases of te-flash (small) on cpu",
+                                        "pool cpu/2 #1 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks",
+                                        "3 ran: p50 200 ms, p95 300 ms, max 300 ms a case",
+                                        "3 expanded = 3 pass + 0 fail, 41.2 s", ""));
+  ASSERT_THAT(screen.live, Not(SizeIs(0)));
+  EXPECT_THAT(screen.live.back(), HasSubstr("3/3 3 pass"));
+}
+
+TEST(LiveTerminal, FailuresStandAboveTheLiveLine) {
+  const Screen screen = replay(on_pty({run_started(2), failed_case(0, "b"), finished(1, "c", CaseOutcome::pass)}));
+  EXPECT_THAT(screen.lines[1], HasSubstr("fail  b after"));
+  EXPECT_THAT(screen.lines[screen.lines.size() - 2], HasSubstr("rerun: cp-pool run"));
+  EXPECT_EQ(screen.lines.back(), "");  // the destructor took the live line away
+  EXPECT_THAT(screen.live.back(), HasSubstr("2/2 1 pass 1 fail"));
+}
+
+TEST(LiveTerminal, ALongIdNeverMakesTheLiveLineWiderThanTheTerminal) {
+  CaseStarted started;
+  started.id = std::string(500, 'x');
+  const Screen screen = replay(on_pty({run_started(2), started, started}));
+  EXPECT_FALSE(screen.overflowed);
+  EXPECT_THAT(screen.live.back(), SizeIs(kColumns - 1));
+}
+
+TEST(LiveTerminal, IsClearedForOtherOutputAndComesBack) {
+  const Screen screen = replay(on_pty([](int fd) {
+    TerminalSink sink{fd, {.live = true}};
+    sink.on_event(run_started(2));
+    sink.clear_live();
+    write_all(fd, "cp-pool: error: disk full\n", "the pty");
+    sink.on_event(finished(0, "a", CaseOutcome::pass));
+    sink.on_event(finished(1, "b", CaseOutcome::pass));
+  }));
+  EXPECT_THAT(screen.lines, ElementsAre(HasSubstr("2 cases"), "cp-pool: error: disk full", ""));
+  EXPECT_THAT(screen.live.back(), HasSubstr("2/2"));
+}
+
+// --- Detection -------------------------------------------------------------------------------------------------------
+
+class Environment {  // sets a variable for a scope; null unsets it
+ public:
+  Environment(const char* name, const char* value) : name_{name} {
+    if (const char* old = std::getenv(name)) old_ = old;
+    set(value);
+  }
+  Environment(const Environment&) = delete;
+  Environment& operator=(const Environment&) = delete;
+  ~Environment() { set(old_ ? old_->c_str() : nullptr); }
+
+ private:
+  void set(const char* value) {
+    if (value != nullptr) {
+      ::setenv(name_, value, 1);
+    } else {
+      ::unsetenv(name_);
+    }
+  }
+  const char* name_;
+  std::optional<std::string> old_;
+};
+
+TEST(DetectStyle, AFileGetsPlainLines) {
+  const testing::TemporaryFolder folder;
+  const OutputFile file{folder / "f"};
+  const int fd = ::open((folder / "f").c_str(), O_WRONLY | O_CLOEXEC);
+  const TerminalStyle style = detect_style(fd, true);
+  ::close(fd);
+  EXPECT_FALSE(style.live);
+  EXPECT_FALSE(style.color);
+  EXPECT_TRUE(style.progress);
+}
+
+TEST(DetectStyle, ATerminalGetsALiveLineAndColorUnlessTheUserSaysNo) {
+  const Environment term{"TERM", "xterm"};
+  const Environment color{"NO_COLOR", nullptr};
+  on_pty([](int fd) {
+    EXPECT_TRUE(detect_style(fd, true).live);
+    EXPECT_TRUE(detect_style(fd, true).color);
+    EXPECT_FALSE(detect_style(fd, false).live);
+    {
+      const Environment no_color{"NO_COLOR", "1"};
+      EXPECT_FALSE(detect_style(fd, true).color);
+      EXPECT_TRUE(detect_style(fd, true).live);
+    }
+    {
+      const Environment dumb{"TERM", "dumb"};
+      EXPECT_FALSE(detect_style(fd, true).live);
+      EXPECT_FALSE(detect_style(fd, true).color);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cp_pool

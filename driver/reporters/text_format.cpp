@@ -1,0 +1,55 @@
+#include "driver/reporters/text_format.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::int64_t kMinute = 60;
+constexpr std::int64_t kHour = 3600;
+
+}  // namespace
+
+std::string format_duration(double milliseconds) {
+  if (milliseconds < 9.95) return fmt::format("{:.1f} ms", milliseconds);
+  if (milliseconds < 999.5) return fmt::format("{:.0f} ms", milliseconds);
+  const double seconds = milliseconds / 1000;
+  if (seconds < 9.995) return fmt::format("{:.2f} s", seconds);
+  if (seconds < 59.95) return fmt::format("{:.1f} s", seconds);
+  const auto whole = static_cast<std::int64_t>(std::llround(seconds));
+  if (whole < kHour) return fmt::format("{} m {:02} s", whole / kMinute, whole % kMinute);
+  return fmt::format("{} h {:02} m", whole / kHour, whole % kHour / kMinute);
+}
+
+std::string format_clock(double seconds) {
+  const auto whole = static_cast<std::int64_t>(std::ceil(seconds));
+  if (whole < kHour) return fmt::format("{}:{:02}", whole / kMinute, whole % kMinute);
+  return fmt::format("{}:{:02}:{:02}", whole / kHour, whole % kHour / kMinute, whole % kMinute);
+}
+
+std::string format_figure(double value) {
+  return fmt::format("{:.3g}", value);
+}
+
+std::string format_index(const std::vector<std::int64_t>& index) {
+  return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+std::string prefix_lines(std::string_view text, std::string_view prefix) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t end = text.find('\n');
+    out += prefix;
+    out += text.substr(0, end);
+    out += '\n';
+    if (end == std::string_view::npos) break;
+    text.remove_prefix(end + 1);
+  }
+  return out;
+}
+
+}  // namespace cp_pool

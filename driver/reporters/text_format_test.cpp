@@ -1,0 +1,46 @@
+#include "driver/reporters/text_format.h"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+TEST(FormatDuration, PicksTheUnitAndKeepsThreeDigits) {
+  EXPECT_EQ(format_duration(0.44), "0.4 ms");
+  EXPECT_EQ(format_duration(9.96), "10 ms");
+  EXPECT_EQ(format_duration(312.4), "312 ms");
+  EXPECT_EQ(format_duration(999.6), "1.00 s");
+  EXPECT_EQ(format_duration(41234), "41.2 s");
+  EXPECT_EQ(format_duration(59960), "1 m 00 s");
+  EXPECT_EQ(format_duration(123000), "2 m 03 s");
+  EXPECT_EQ(format_duration(3725000), "1 h 02 m");
+}
+
+TEST(FormatClock, RoundsUpSoThatItEndsAtZero) {
+  EXPECT_EQ(format_clock(0), "0:00");
+  EXPECT_EQ(format_clock(6.1), "0:07");
+  EXPECT_EQ(format_clock(3723), "1:02:03");
+}
+
+TEST(FormatFigure, KeepsThreeDigitsAndNamesNonFiniteNumbers) {
+  EXPECT_EQ(format_figure(0.0312345), "0.0312");
+  EXPECT_EQ(format_figure(1.5e-9), "1.5e-09");
+  EXPECT_EQ(format_figure(std::numeric_limits<double>::quiet_NaN()), "nan");
+  EXPECT_EQ(format_figure(-std::numeric_limits<double>::infinity()), "-inf");
+}
+
+TEST(FormatIndex, IsAListInBrackets) {
+  EXPECT_EQ(format_index({0, 17, 3}), "[0, 17, 3]");
+  EXPECT_EQ(format_index({}), "[]");
+}
+
+TEST(PrefixLines, PrefixesEveryLineAndEndsEachWithANewline) {
+  EXPECT_EQ(prefix_lines("a\nb", "> "), "> a\n> b\n");
+  EXPECT_EQ(prefix_lines("a\n\nb\n", "> "), "> a\n> \n> b\n");
+  EXPECT_EQ(prefix_lines("", "> "), "");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/case_names.h"
 #include "cases/did_you_mean.h"
@@ -76,12 +77,57 @@ Json write_value(const std::optional<T>& value) {
   return value ? write_value(*value) : Json(nullptr);
 }
 
+constexpr std::string_view kNull = "none";
+
+template <typename T>
+struct IsOptional : std::false_type {};
+template <typename T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+
+template <typename T>
+constexpr CaseField::Kind kind_of() {
+  using Kind = CaseField::Kind;
+  if constexpr (IsOptional<T>::value) {
+    return kind_of<typename T::value_type>();
+  } else if constexpr (std::is_enum_v<T>) {
+    return Kind::name;
+  } else if constexpr (std::is_same_v<T, bool>) {
+    return Kind::boolean;
+  } else if constexpr (std::is_integral_v<T>) {
+    return Kind::number;
+  } else {
+    return std::is_same_v<T, std::string> ? Kind::text : Kind::list;
+  }
+}
+
+template <typename T>
+std::vector<std::string> names_of_type() {
+  std::vector<std::string> names;
+  if constexpr (IsOptional<T>::value) {
+    names = names_of_type<typename T::value_type>();
+    if (!names.empty()) names.emplace_back(kNull);
+  } else if constexpr (std::is_enum_v<T>) {
+    for (const auto& [value, name] : kNames<T>) names.emplace_back(name);
+  }
+  return names;
+}
+
+template <typename Member>
+struct MemberType;
+template <typename T>
+struct MemberType<T Case::*> {
+  using type = T;
+};
+
 template <auto Member>
 constexpr CaseField field(std::string_view name, bool required = false) {
+  using Type = typename MemberType<decltype(Member)>::type;
   return {.name = name,
+          .kind = kind_of<Type>(),
           .required = required,
           .read = [](const Json& json, const JsonPlace& place, Case& c) { read_value(json, place, c.*Member); },
-          .write = [](const Case& c) { return write_value(c.*Member); }};
+          .write = [](const Case& c) { return write_value(c.*Member); },
+          .names = names_of_type<Type>};
 }
 
 constexpr std::array kFields{
@@ -128,6 +174,14 @@ std::vector<std::string> case_field_names() {
   std::vector<std::string> names;
   for (const CaseField& field : kFields) names.emplace_back(field.name);
   return names;
+}
+
+std::string field_text(const CaseField& field, const Case& c) {
+  const Json value = field.write(c);
+  if (value.is_null()) return std::string(kNull);
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  return fmt::format("{}", fmt::join(value.get<std::vector<std::int64_t>>(), ","));
 }
 
 Case parse_case(const Json& json, std::string_view source) {

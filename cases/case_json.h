@@ -14,15 +14,22 @@ namespace cp_pool {
 
 // One key of the JSON form. Everything that handles cases by key (parsing, IDs, matrices, filters) goes through these.
 struct CaseField {
+  enum class Kind { text, number, boolean, name, list };
+
   std::string_view name;
+  Kind kind;
   bool required;  // the sizes; every other key has the default of Case
   // Sets the field; throws CaseError for a value of the wrong type or name. Does not look at other fields.
   void (*read)(const Json& value, const JsonPlace& place, Case& c);
   Json (*write)(const Case& c);
+  std::vector<std::string> (*names)();  // kind name: every text that field_text can give; else empty
 };
 std::span<const CaseField> case_fields();                 // in the order of the JSON form
 const CaseField* find_case_field(std::string_view name);  // null if there is none
 std::vector<std::string> case_field_names();
+
+// The field's value as IDs and filters spell it: "p2p", "128", "true", "none" for null, "512,0" for a list.
+std::string field_text(const CaseField& field, const Case& c);
 
 // Parses and validates. Unknown keys, wrong types, missing sizes and impossible combinations throw CaseError, which
 // names `source` (a file, "<stdin>", ..) and the JSON path. A nlohmann::json converts implicitly.

@@ -150,5 +150,35 @@ TEST(CaseJson, FieldsAreFoundByName) {
   EXPECT_EQ(case_field_names().size(), case_fields().size());
 }
 
+TEST(CaseJson, FieldsHaveATextForIdsAndFilters) {
+  Case c;
+  const auto text = [&c](std::string_view name) { return field_text(*find_case_field(name), c); };
+  c.comm = CommType::a2a_p2p;
+  c.window = {512, 0};
+  EXPECT_EQ(text("comm"), "a2a+p2p");
+  EXPECT_EQ(text("window"), "512,0");
+  EXPECT_EQ(text("cp_size"), "2");
+  EXPECT_EQ(text("training"), "true");
+  EXPECT_EQ(text("bias"), "none");
+  EXPECT_EQ(text("seqlens"), "none");
+  c.bias = BiasShape::shape_1hss;
+  c.seqlens = {0, 8};
+  EXPECT_EQ(text("bias"), "1hss");
+  EXPECT_EQ(text("seqlens"), "0,8");
+}
+
+TEST(CaseJson, FieldsSayWhatTheyHold) {
+  using Kind = CaseField::Kind;
+  const auto kind = [](std::string_view name) { return find_case_field(name)->kind; };
+  EXPECT_EQ(kind("model"), Kind::text);
+  EXPECT_EQ(kind("seed"), Kind::number);
+  EXPECT_EQ(kind("causal"), Kind::boolean);
+  EXPECT_EQ(kind("bias"), Kind::name);
+  EXPECT_EQ(kind("window"), Kind::list);
+  EXPECT_EQ(kind("seqlens"), Kind::list);
+  EXPECT_THAT(find_case_field("bias")->names(), testing::ElementsAre("1hss", "bhss", "b1ss", "11ss", "111s", "none"));
+  EXPECT_THAT(find_case_field("seed")->names(), testing::IsEmpty());
+}
+
 }  // namespace
 }  // namespace cp_pool

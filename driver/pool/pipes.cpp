@@ -10,7 +10,9 @@ namespace cp_pool {
 PipeReader::PipeReader(asio::io_context& io, UniqueFd fd, Functions functions)
     : pipe_(io, fd.release()), functions_(std::move(functions)) {}
 
-void PipeReader::start() { read_next(); }
+void PipeReader::start() {
+  read_next();
+}
 
 void PipeReader::close() {
   functions_ = {};

@@ -30,7 +30,9 @@ void append(std::ofstream& log, std::string_view bytes) {
   log.flush();
 }
 
-std::string excerpt(std::string_view text) { return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200); }
+std::string excerpt(std::string_view text) {
+  return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200);
+}
 
 }  // namespace
 
@@ -133,17 +135,16 @@ void WorkerGroup::on_exit(Rank& rank) {
 
 void WorkerGroup::on_stdout(std::string_view bytes) {
   append(stdout_log_, bytes);
-  framer_.feed(bytes);
   bool message = false;
-  while (auto line = framer_.next()) {
-    if (line->kind == protocol::Line::Kind::chatter) continue;
+  for (const protocol::Line& line : framer_.feed(bytes)) {
+    if (line.kind == protocol::Line::Kind::chatter) continue;
     message = true;
-    on_line(*std::move(line));
+    on_line(line);
   }
   if (message) on_change_();
 }
 
-void WorkerGroup::on_line(protocol::Line line) {
+void WorkerGroup::on_line(const protocol::Line& line) {
   if (line.kind == protocol::Line::Kind::over_long) {
     inbox_.emplace_back(ProtocolBreak{fmt::format("a line of more than {} MiB", protocol::kMaxLineBytes >> 20U)});
     return;
@@ -156,7 +157,9 @@ void WorkerGroup::on_line(protocol::Line line) {
   }
 }
 
-void WorkerGroup::send(const protocol::Request& request) { stdin_->write(protocol::encode(request) + '\n'); }
+void WorkerGroup::send(const protocol::Request& request) {
+  stdin_->write(protocol::encode(request) + '\n');
+}
 
 void WorkerGroup::close_stdin_when_written() {
   if (stdin_) stdin_->close_when_written();

@@ -2,8 +2,6 @@
 // the pool's coroutine looks at it after each on_change.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <deque>
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <sys/types.h>
 #include <variant>
 #include <vector>
 
@@ -96,7 +95,7 @@ class WorkerGroup {
   void watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd);
   void watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end);
   void on_stdout(std::string_view bytes);
-  void on_line(protocol::Line line);
+  void on_line(const protocol::Line& line);
   void on_exit(Rank& rank);
   void open_logs();
 

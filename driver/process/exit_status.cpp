@@ -1,10 +1,9 @@
 #include "driver/process/exit_status.h"
 
-#include <sys/wait.h>
-
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <sys/wait.h>
 
 #include <fmt/format.h>
 

@@ -2,10 +2,9 @@
 // given to a stranger, until the driver has killed the whole group.
 #pragma once
 
-#include <sys/types.h>
-
 #include <optional>
 #include <string>
+#include <sys/types.h>
 
 namespace cp_pool {
 

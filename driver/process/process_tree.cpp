@@ -1,21 +1,20 @@
 #include "driver/process/process_tree.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <csignal>
 #include <cstdio>
+#include <dirent.h>
+#include <fcntl.h>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string_view>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <system_error>
+#include <unistd.h>
 
 #include <fmt/format.h>
 

@@ -2,13 +2,12 @@
 // (setsid, double fork). The driver is a child subreaper, so they stay its descendants when their parents die.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 #include "driver/events.h"

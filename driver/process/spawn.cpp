@@ -1,20 +1,19 @@
 #include "driver/process/spawn.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
+#include <fcntl.h>
+#include <netinet/in.h>
 #include <string_view>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <system_error>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -46,7 +45,7 @@ struct ChildPlan {
 }
 
 void reset_signals() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = SIG_DFL;
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &action, nullptr);  // SIGKILL, SIGSTOP: refused
   sigset_t none;
@@ -160,8 +159,9 @@ SpawnedProcess spawn(const SpawnRequest& request) {
   if (request.argv.empty()) throw SpawnError("the worker command is empty", EINVAL);
   const std::vector<std::string> environment = merged_environment(request);
   Pipe error_pipe = make_pipe();
-  ChildPlan plan{c_strings(request.argv), c_strings(environment), {request.stdin_fd, request.stdout_fd,
-                 request.stderr_fd}, request.inherited_fd, error_pipe.write.get(), ::getpid()};
+  ChildPlan plan{
+      c_strings(request.argv), c_strings(environment), {request.stdin_fd, request.stdout_fd, request.stderr_fd},
+      request.inherited_fd,    error_pipe.write.get(), ::getpid()};
 
   const pid_t pid = fork_worker(plan);
   if (pid < 0) throw SpawnError(fmt::format("cannot fork: {}", std::strerror(errno)), errno);

@@ -2,11 +2,10 @@
 // by the kernel when the driver dies.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <sys/types.h>
 #include <utility>
 #include <vector>
 

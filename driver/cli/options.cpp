@@ -35,7 +35,8 @@ void add_duration(CLI::App& command, const std::string& name, std::chrono::milli
 
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
               const char* type, const std::string& description) {
-  command.add_option_function<std::string>(name, [&target](const std::string& text) { target = text; }, description)
+  command.add_option_function<std::string>(
+             name, [&target](const std::string& text) { target = text; }, description)
       ->type_name(type);
 }
 
@@ -135,8 +136,7 @@ struct Parser {
         ->add_option("CASE", submit.case_argument,
                      "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line")
         ->required();
-    add_selection(*submit_command, submit.selection, false,
-                  "Where an ID is looked up (default: every shipped matrix)");
+    add_selection(*submit_command, submit.selection, false, "Where an ID is looked up (default: every shipped matrix)");
     submit_command->add_flag("--json", submit.json, "Print one JSON object a case, in order, and nothing else");
     add_execution(*submit_command, submit.execution);
   }
@@ -177,7 +177,8 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     return PrintText{std::string{e.what()} + '\n'};
   } catch (const CLI::ParseError& e) {
     const auto commands = parser->app.get_subcommands();
-    const std::string help = commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";
+    const std::string help =
+        commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";
     throw CommandError(ExitCode::usage, fmt::format("{} (see {})", e.what(), help));
   }
   return parser->result();

@@ -11,15 +11,13 @@
 #include <gtest/gtest.h>
 
 #include "cases/lengths.h"
-#include "cases/matrix_find.h"
+#include "cases/matrix.h"
 
 namespace cp_pool {
 namespace {
 
 std::vector<MatrixCase> quick() {
-  const std::vector<std::string> names{"quick"};
-  const std::vector<std::string> folders{source_matrix_folder()};
-  return load_cases(names, "small", folders);
+  return expand(std::vector{load_matrix(CP_POOL_MATRICES "/quick.json")}, "small");
 }
 
 bool holds_for_one(const std::function<bool(const Case&)>& predicate) {

@@ -18,7 +18,9 @@ std::int64_t CanonicalProblem::tokens_kv() const {
   return std::accumulate(seqlens_kv.begin(), seqlens_kv.end(), std::int64_t{0});
 }
 
-double CanonicalProblem::scale() const { return 1.0 / std::sqrt(static_cast<double>(head_dim_qk)); }
+double CanonicalProblem::scale() const {
+  return 1.0 / std::sqrt(static_cast<double>(head_dim_qk));
+}
 
 CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths) {
   return {.seqlens_q = lengths.valid_q,

@@ -20,7 +20,9 @@ void fail(Check& check, const std::string& message) {
 }
 
 // rows_at_fault: bool [rows, heads]. Gives the number of rows and, in the check, the first of them.
-std::int64_t count_rows(const at::Tensor& rows_at_fault) { return rows_at_fault.sum().item<std::int64_t>(); }
+std::int64_t count_rows(const at::Tensor& rows_at_fault) {
+  return rows_at_fault.sum().item<std::int64_t>();
+}
 
 class TensorCheck {
  public:
@@ -125,10 +127,15 @@ class TensorCheck {
 Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual) {
   const std::vector<std::int64_t> wanted{rows.count(), expected.value.size(1), expected.value.size(2)};
   if (actual.sizes() == wanted) return TensorCheck(expected, rows, actual).run();
+  return failed_check(expected.name, fmt::format("shape [{}] instead of [{}]", fmt::join(actual.sizes(), ", "),
+                                                 fmt::join(wanted, ", ")));
+}
+
+Check failed_check(std::string_view tensor, const std::string& message) {
   Check check;
-  check.tensor = expected.name;
+  check.tensor = tensor;
   check.max_abs = check.rms = check.error = check.bound = check.baseline = kNaN;
-  fail(check, fmt::format("shape [{}] instead of [{}]", fmt::join(actual.sizes(), ", "), fmt::join(wanted, ", ")));
+  fail(check, message);
   return check;
 }
 

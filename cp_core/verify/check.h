@@ -1,6 +1,9 @@
 // Holds what a rank computed against what is expected of its rows.
 #pragma once
 
+#include <string>
+#include <string_view>
+
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/verify/expected.h"
@@ -15,5 +18,8 @@ namespace cp_pool::verify {
 //   has, -inf); every row's error within its bound; every element within the fixed tolerance.
 // The figures are filled in whatever the outcome; they are NaN if values are.
 Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual);
+
+// What check_tensor gives for a result that cannot even be measured: figures NaN.
+Check failed_check(std::string_view tensor, const std::string& message);
 
 }  // namespace cp_pool::verify

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cp_core/verify/baseline.h"
+#include "cp_core/verify/reference.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -31,10 +32,12 @@ double fixed_tolerance(const CanonicalProblem& problem) {
   throw std::logic_error("unknown dtype");
 }
 
-at::Tensor row_rms(const at::Tensor& elements) { return elements.square().mean(-1).sqrt_(); }
+at::Tensor row_rms(const at::Tensor& elements) {
+  return elements.square().mean(-1).sqrt_();
+}
 
-ExpectedTensor make_tensor(std::string_view name, bool query_side, const at::Tensor& value,
-                           const at::Tensor& baseline, const at::Tensor& magnitude, double floor, double ceiling) {
+ExpectedTensor make_tensor(std::string_view name, bool query_side, const at::Tensor& value, const at::Tensor& baseline,
+                           const at::Tensor& magnitude, double floor, double ceiling) {
   // The lse of a row that sees no key is -inf, exactly: nothing to allow.
   const at::Tensor exact = value.isinf();
   const at::Tensor error = baseline.to(at::kDouble).sub_(value).masked_fill_(exact, 0.0);
@@ -53,22 +56,22 @@ ExpectedTensor make_tensor(std::string_view name, bool query_side, const at::Ten
 
 }  // namespace
 
-Expected compute_expected(const CanonicalProblem& problem) {
-  Expected expected{.inputs = make_inputs(problem), .tensors = {}};
-  const Reference reference = compute_reference(problem, expected.inputs);
-  const Results baseline = compute_baseline(problem, expected.inputs);
+Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs& inputs) {
+  Expected expected;
+  const Reference reference = compute_reference(problem, inputs);
+  const Results baseline = compute_baseline(problem, inputs);
   const Results& value = reference.value;
   const Results& magnitude = reference.magnitude;
   const double floor = floor_factor(problem.dtype);
   const double ceiling = fixed_tolerance(problem);
 
-  const auto add = [&](std::string_view name, bool query_side, at::Tensor Results::*member) {
-    expected.tensors.push_back(make_tensor(name, query_side, value.*member, baseline.*member, magnitude.*member, floor,
-                                           ceiling));
+  const auto add = [&](std::string_view name, bool query_side, at::Tensor Results::* member) {
+    expected.tensors.push_back(
+        make_tensor(name, query_side, value.*member, baseline.*member, magnitude.*member, floor, ceiling));
   };
   add("out", true, &Results::out);
-  expected.tensors.push_back(make_tensor("lse", true, value.lse, baseline.lse, magnitude.lse,
-                                         kFloorFp32 * kUnitRoundoffFp32, /*ceiling=*/0));
+  expected.tensors.push_back(
+      make_tensor("lse", true, value.lse, baseline.lse, magnitude.lse, kFloorFp32 * kUnitRoundoffFp32, /*ceiling=*/0));
   if (problem.training) {
     add("dq", true, &Results::dq);
     add("dk", false, &Results::dk);
@@ -88,7 +91,6 @@ std::size_t Expected::bytes() const {
   const auto add = [&total](const at::Tensor& tensor) {
     if (tensor.defined()) total += tensor.nbytes();
   };
-  for (const auto& input : {inputs.q, inputs.k, inputs.v, inputs.dout}) add(input);
   for (const auto& tensor : tensors) {
     for (const auto& part : {tensor.value, tensor.baseline_error, tensor.bound, tensor.ceiling_holds}) add(part);
   }

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <exception>
+#include <utility>
 
 namespace cp_pool::verify {
 
 ExpectedCache::ExpectedCache(std::size_t capacity, Compute compute)
     : capacity_(capacity), compute_(std::move(compute)) {}
 
-std::shared_ptr<const Expected> ExpectedCache::get(const CanonicalProblem& problem) {
+std::shared_ptr<const Expected> ExpectedCache::get(const CanonicalProblem& problem, const CanonicalInputs& inputs) {
   std::promise<std::shared_ptr<const Expected>> promise;
   std::list<Entry>::iterator mine;
   {
@@ -24,7 +25,7 @@ std::shared_ptr<const Expected> ExpectedCache::get(const CanonicalProblem& probl
     mine = entries_.begin();
   }
   try {
-    auto expected = std::make_shared<const Expected>(compute_(problem));
+    auto expected = std::make_shared<const Expected>(compute_(problem, inputs));
     promise.set_value(expected);
     const std::lock_guard lock(mutex_);
     mine->bytes = std::max<std::size_t>(expected->bytes(), 1);

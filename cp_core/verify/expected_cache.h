@@ -8,7 +8,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <utility>
 
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/expected.h"
@@ -17,13 +16,14 @@ namespace cp_pool::verify {
 
 class ExpectedCache {
  public:
-  using Compute = std::function<Expected(const CanonicalProblem&)>;
+  using Compute = std::function<Expected(const CanonicalProblem&, const CanonicalInputs&)>;
 
   // Keeps the least recently used out once the rest exceeds `capacity` bytes. A single larger one is not kept.
   explicit ExpectedCache(std::size_t capacity, Compute compute = compute_expected);
 
-  // Rethrows what the computation throws, to everyone who waits for it; the next to ask computes again.
-  std::shared_ptr<const Expected> get(const CanonicalProblem& problem);
+  // inputs: those of the problem. Rethrows what the computation throws, to everyone who waits for it; the next to ask
+  // computes again.
+  std::shared_ptr<const Expected> get(const CanonicalProblem& problem, const CanonicalInputs& inputs);
 
   [[nodiscard]] std::size_t bytes() const;
 

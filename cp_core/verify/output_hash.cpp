@@ -33,6 +33,8 @@ void OutputHash::add(const at::Tensor& tensor) {
   }
 }
 
-std::string OutputHash::hex() const { return fmt::format("{:016x}", avalanche(state_)); }
+std::string OutputHash::hex() const {
+  return fmt::format("{:016x}", avalanche(state_));
+}
 
 }  // namespace cp_pool::verify

@@ -14,7 +14,9 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-at::Tensor transposed(const at::Tensor& matrices) { return matrices.transpose(1, 2); }
+at::Tensor transposed(const at::Tensor& matrices) {
+  return matrices.transpose(1, 2);
+}
 
 Results empty_results(const CanonicalProblem& problem, at::ScalarType dtype) {
   const auto zeros = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim) {

@@ -1,7 +1,6 @@
 #include "cp_core/verify/rows.h"
 
 #include <limits>
-#include <stdexcept>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
@@ -11,7 +10,9 @@
 namespace cp_pool::verify {
 namespace {
 
-at::Tensor index_tensor(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
+at::Tensor index_tensor(const std::vector<std::int64_t>& values) {
+  return at::tensor(values, at::kLong);
+}
 
 }  // namespace
 
@@ -61,8 +62,8 @@ at::Tensor RankRows::packed(const at::Tensor& shard) const {
       return by_sequence.contiguous().view({count(), shard.size(2), shard.size(3)});
     }
   }
-  throw std::runtime_error(fmt::format("a tensor of shape [{}] is no {} shard of {} rows in {} sequences",
-                                       fmt::join(shard.sizes(), ", "), to_string(layout_), count(), batch_));
+  throw ShapeError(fmt::format("a tensor of shape [{}] is no {} shard of {} rows in {} sequences",
+                               fmt::join(shard.sizes(), ", "), to_string(layout_), count(), batch_));
 }
 
 }  // namespace cp_pool::verify

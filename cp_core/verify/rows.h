@@ -2,11 +2,12 @@
 // from docs/numerics.md alone; it must not use partition.h or layout.h, whose faults would otherwise cancel out.
 //
 // A sequence of padded length P is cut in 2n chunks of P / 2n positions; rank r holds chunk r, then chunk 2n-1-r.
-// Packed order of a rank: sequence by sequence, its positions in that order. The shard of layout thd is in packed order;
-// bshd is the same as [batch, S/n]; sbhd is that transposed.
+// Packed order of a rank: sequence by sequence, its positions in that order. The shard of layout thd is in packed
+// order; bshd is the same as [batch, S/n]; sbhd is that transposed.
 #pragma once
 
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +15,11 @@
 #include "cases/case.h"
 
 namespace cp_pool::verify {
+
+class ShapeError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 struct LocalRow {
   std::int64_t sequence;
@@ -37,7 +43,7 @@ class RankRows {
 
   // The rank's shard of a canonical tensor [tokens, heads, dim], in the case's layout; padding is NaN.
   [[nodiscard]] at::Tensor shard(const at::Tensor& canonical) const;
-  // A shard back in packed order: [count(), heads, dim]. Throws std::runtime_error if its shape is not a shard's.
+  // A shard back in packed order: [count(), heads, dim]. Throws ShapeError if it is no shard.
   [[nodiscard]] at::Tensor packed(const at::Tensor& shard) const;
 
  private:

@@ -77,9 +77,9 @@ std::vector<Run> whole_runs(const std::vector<std::int64_t>& padded) {
   return runs;
 }
 
-std::vector<Run> gathered_runs(const std::vector<std::int64_t>& padded, int ranks) {
+std::vector<Run> gathered_runs(const std::vector<std::int64_t>& padded, int ranks, int first, int count) {
   std::vector<Run> runs;
-  for (int rank = 0; rank < ranks; ++rank) append_local(runs, total_rows(runs), padded, ranks, rank);
+  for (int rank = first; rank < first + count; ++rank) append_local(runs, total_rows(runs), padded, ranks, rank);
   return runs;
 }
 

@@ -30,8 +30,8 @@ std::vector<Run> local_half_runs(const std::vector<std::int64_t>& padded, int ra
 // Whole sequences, one after the other.
 std::vector<Run> whole_runs(const std::vector<std::int64_t>& padded);
 
-// Every rank's local_runs, as they lie in the concatenation of all ranks' tensors: rank 0's rows first.
-std::vector<Run> gathered_runs(const std::vector<std::int64_t>& padded, int ranks);
+// The local_runs of ranks first, ..., first + count - 1 of `ranks`, as they lie in the concatenation of their tensors.
+std::vector<Run> gathered_runs(const std::vector<std::int64_t>& padded, int ranks, int first, int count);
 
 std::int64_t total_rows(const std::vector<Run>& runs);
 

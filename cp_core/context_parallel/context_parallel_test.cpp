@@ -54,7 +54,7 @@ std::string name_of(const Axis& axis) {
 
 std::vector<Axis> all_axes() {
   std::vector<Axis> axes;
-  for (const CommType comm : {CommType::p2p}) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
     for (const Layout layout : {Layout::bshd, Layout::sbhd, Layout::thd}) {
       for (const int ranks : {1, 2, 4, 8}) {
         if (comm == CommType::a2a_p2p && ranks == 2) continue;
@@ -101,6 +101,68 @@ TEST_P(ContextParallel, RoundsOnceInLowPrecision) {
   causal.mask.right = 0;
   expect_dense_results(causal, at::kBFloat16, 2e-2);
   expect_dense_results(causal, at::kHalf, 4e-3);
+}
+
+TEST_P(ContextParallel, CutsAttentionIntoChunks) {
+  for (const std::int64_t chunk : {1, 3, 8, 16, 32, 200}) {
+    for (const Mask& mask :
+         {Mask{.chunk = chunk}, Mask{.right = 0, .chunk = chunk}, Mask{.left = 5, .right = 2, .chunk = chunk}}) {
+      SCOPED_TRACE(fmt::format("chunk {} window {},{}", chunk, mask.left, mask.right));
+      AttentionProblem chunked = problem();
+      chunked.mask = mask;
+      expect_dense_results(chunked);
+    }
+  }
+}
+
+TEST_P(ContextParallel, AlignsUnequalLengthsAtTheBottomRight) {
+  for (const bool longer_keys : {true, false}) {
+    for (const Mask& mask :
+         {Mask{}, Mask{.right = 0}, Mask{.left = 7, .right = 3}, Mask{.left = 7, .right = 0, .chunk = 9}}) {
+      SCOPED_TRACE(
+          fmt::format("longer {} window {},{} chunk {}", longer_keys ? "kv" : "q", mask.left, mask.right, mask.chunk));
+      AttentionProblem unequal = problem();
+      unequal.mask = mask;
+      SequenceLengths& lengths = unequal.lengths;
+      lengths.valid_kv =
+          unequal.layout == Layout::thd ? std::vector<std::int64_t>{70, 5, 0, 21} : std::vector<std::int64_t>{112, 112};
+      lengths.padded_kv = padded(lengths.valid_kv, GetParam().ranks);
+      if (!longer_keys) {
+        std::swap(lengths.valid_q, lengths.valid_kv);
+        std::swap(lengths.padded_q, lengths.padded_kv);
+      }
+      expect_dense_results(unequal);
+    }
+  }
+}
+
+TEST_P(ContextParallel, JoinsASinkOnce) {
+  for (const SoftmaxType softmax : {SoftmaxType::off_by_one, SoftmaxType::learnable}) {
+    AttentionProblem with_sink = problem();
+    with_sink.mask = {.left = 9, .right = 0};
+    with_sink.softmax = softmax;
+    expect_dense_results(with_sink);
+  }
+}
+
+TEST_P(ContextParallel, ReportsTheLargestLogitOfEachHead) {
+  AttentionProblem with_max_logit = problem();
+  with_max_logit.mask.right = 0;
+  with_max_logit.max_logit = true;
+  expect_dense_results(with_max_logit);
+}
+
+TEST_P(ContextParallel, AddsABiasOfEveryShape) {
+  for (const BiasShape bias : {BiasShape::shape_1hss, BiasShape::shape_bhss, BiasShape::shape_b1ss,
+                               BiasShape::shape_11ss, BiasShape::shape_111s}) {
+    SCOPED_TRACE(to_string(bias));
+    AttentionProblem biased = problem();
+    biased.bias = bias;
+    biased.max_logit = true;
+    expect_dense_results(biased);
+    biased.mask = {.left = 20, .right = 0};
+    expect_dense_results(biased);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(, ContextParallel, testing::ValuesIn(all_axes()),

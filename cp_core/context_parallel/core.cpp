@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "cp_core/layout.h"
+#include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
 
 namespace cp_pool {
@@ -19,7 +20,11 @@ bool has_dbias(const AttentionProblem& problem) {
 
 PackedForward finish_forward(const AttentionProblem& problem, const std::vector<Run>& q_runs, const at::Tensor& sink,
                              at::ScalarType dtype, AttentionSums sums) {
-  if (sink.defined()) merge_sink(sums.out, sums.lse, sink, valid_rows(q_runs, problem.lengths.valid_q));
+  if (sink.defined()) {
+    const std::vector<RowRange> rows = valid_rows(q_runs, problem.lengths.valid_q);
+    merge_sink(sums.out, sums.lse, sink, rows);
+    if (CP_MUTATE(sink_merged_twice, false, true)) merge_sink(sums.out, sums.lse, sink, rows);
+  }
   return {.out = sums.out.to(dtype), .lse = std::move(sums.lse), .max_logit = std::move(sums.max_logit)};
 }
 

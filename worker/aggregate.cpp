@@ -43,9 +43,9 @@ void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
   if (skip == nullptr) return set_outcome(result, Outcome::pass, "");
   const RankOutcome* const pass = find_verdict(summary.outcomes, Verdict::pass);
   if (pass == nullptr) return set_outcome(result, Outcome::skip, skip->reason);
-  set_outcome(result, Outcome::error,
-              fmt::format("the ranks disagree: rank {} ran the case, rank {} says: {}", pass->rank, skip->rank,
-                          skip->reason));
+  set_outcome(
+      result, Outcome::error,
+      fmt::format("the ranks disagree: rank {} ran the case, rank {} says: {}", pass->rank, skip->rank, skip->reason));
 }
 
 void decide(const CaseSummary& summary, ResultEvent& result) {
@@ -88,9 +88,8 @@ void add_ranks(const CaseSummary& summary, ResultEvent& result) {
     result.ranks.push_back(stuck);
   }
   const int first = cause == nullptr ? -1 : cause->rank;
-  std::ranges::sort(result.ranks, {}, [first](const RankResult& r) {
-    return std::tuple{r.rank != first, r.ok || r.aborted, r.rank};
-  });
+  std::ranges::sort(result.ranks, {},
+                    [first](const RankResult& r) { return std::tuple{r.rank != first, r.ok || r.aborted, r.rank}; });
 }
 
 }  // namespace

@@ -1,8 +1,7 @@
 #include "worker/caught_error.h"
 
-#include <cxxabi.h>
-
 #include <cstdlib>
+#include <cxxabi.h>
 #include <exception>
 #include <memory>
 #include <string>

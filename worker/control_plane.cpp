@@ -17,8 +17,12 @@ namespace {
 constexpr std::chrono::hours kIdleSlice{6};
 constexpr std::chrono::seconds kConnectTimeout{60};
 
-std::string compute_box(int rank) { return fmt::format("compute/{}", rank); }
-std::string watch_box(int rank) { return fmt::format("watch/{}", rank); }
+std::string compute_box(int rank) {
+  return fmt::format("compute/{}", rank);
+}
+std::string watch_box(int rank) {
+  return fmt::format("watch/{}", rank);
+}
 constexpr const char* kRank0Box = "rank0";
 
 template <typename Action>
@@ -51,7 +55,9 @@ Mail::Mail(const protocol::RankEnvironment& environment)
 
 Mail::~Mail() = default;
 
-const c10::intrusive_ptr<c10d::Store>& Mail::store() const { return connection_->store; }
+const c10::intrusive_ptr<c10d::Store>& Mail::store() const {
+  return connection_->store;
+}
 
 void Mail::push(const std::string& box, const Bytes& bytes) {
   translate("sending", [&] { connection_->store->queuePush(box, bytes); });
@@ -69,13 +75,25 @@ Bytes Mail::pop(const std::string& box) {
   }
 }
 
-void Mail::to_compute(int rank, const ComputeCommand& message) { push(compute_box(rank), encode(message)); }
-void Mail::to_watcher(int rank, const WatchCommand& message) { push(watch_box(rank), encode(message)); }
-void Mail::to_rank0(const RankMessage& message) { push(kRank0Box, encode(message)); }
+void Mail::to_compute(int rank, const ComputeCommand& message) {
+  push(compute_box(rank), encode(message));
+}
+void Mail::to_watcher(int rank, const WatchCommand& message) {
+  push(watch_box(rank), encode(message));
+}
+void Mail::to_rank0(const RankMessage& message) {
+  push(kRank0Box, encode(message));
+}
 
-ComputeCommand Mail::receive_compute(int rank) { return decode_compute_command(pop(compute_box(rank))); }
-WatchCommand Mail::receive_watch(int rank) { return decode_watch_command(pop(watch_box(rank))); }
-RankMessage Mail::receive_rank0() { return decode_rank_message(pop(kRank0Box)); }
+ComputeCommand Mail::receive_compute(int rank) {
+  return decode_compute_command(pop(compute_box(rank)));
+}
+WatchCommand Mail::receive_watch(int rank) {
+  return decode_watch_command(pop(watch_box(rank)));
+}
+RankMessage Mail::receive_rank0() {
+  return decode_rank_message(pop(kRank0Box));
+}
 
 void Mail::delete_keys(const std::string& prefix) {
   translate("deleting keys", [&] {

@@ -49,8 +49,8 @@ void Coordinator::refuse(std::int64_t seq, const std::string& reason, bool healt
 void Coordinator::handle(const protocol::RunRequest& request) {
   if (state_ == State::unhealthy) return refuse(request.seq, "this pool is no longer healthy", false);
   if (state_ != State::idle) {
-    const std::string why = state_ == State::starting ? "the pool is not ready"
-                                                      : fmt::format("seq {} is still outstanding", case_.seq);
+    const std::string why =
+        state_ == State::starting ? "the pool is not ready" : fmt::format("seq {} is still outstanding", case_.seq);
     return ports_.emit(protocol::ProtocolErrorEvent{request.seq, fmt::format("run: {}", why)});
   }
   try {
@@ -209,8 +209,8 @@ void Coordinator::on_time() {
     case State::freeing:
       return finish_case(false, "not every rank came back from the abort");
     case State::rebuilding:
-      return finish_case(false, fmt::format("rebuilding the communicators took longer than {} ms",
-                                            limits_.rebuild.count()));
+      return finish_case(false,
+                         fmt::format("rebuilding the communicators took longer than {} ms", limits_.rebuild.count()));
     case State::stopping:
       state_ = State::finished;
       return;

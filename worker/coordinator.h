@@ -34,7 +34,7 @@ class Coordinator {
   };
 
   struct Limits {
-    std::chrono::milliseconds free{900};   // abort to every rank free
+    std::chrono::milliseconds free{900};     // abort to every rank free
     std::chrono::milliseconds rebuild{950};  // every rank free to every rank rebuilt
     std::chrono::milliseconds probe{1000};   // ping with all to pong
     std::chrono::milliseconds exit{500};     // shutdown to every rank's goodbye

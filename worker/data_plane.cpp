@@ -1,9 +1,8 @@
 #include "worker/data_plane.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <string>
+#include <unistd.h>
 
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
@@ -36,13 +35,15 @@ void prove(const CpGroups& groups, int generation, std::chrono::milliseconds lim
 
 }  // namespace
 
-std::string generation_prefix(int generation) { return fmt::format("gen/{}/", generation); }
+std::string generation_prefix(int generation) {
+  return fmt::format("gen/{}/", generation);
+}
 
 CpGroups connect_groups(const protocol::RankEnvironment& environment, const Mail& mail, int generation,
                         std::chrono::milliseconds limit) {
   const GlooOptions options{.host = own_interface(environment), .connect_timeout = limit};
-  CpGroups groups = make_gloo_groups(mail.store(), generation_prefix(generation), environment.rank,
-                                     environment.world_size, options);
+  CpGroups groups =
+      make_gloo_groups(mail.store(), generation_prefix(generation), environment.rank, environment.world_size, options);
   prove(groups, generation, limit);
   return groups;
 }

@@ -1,9 +1,8 @@
 #include "worker/environment_baseline.h"
 
-#include <unistd.h>
-
 #include <cstdlib>
 #include <string_view>
+#include <unistd.h>
 
 namespace cp_pool {
 

@@ -1,13 +1,12 @@
 #include "worker/fault.h"
 
-#include <fnmatch.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <fnmatch.h>
 #include <new>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>

@@ -1,10 +1,9 @@
 #include "worker/hygiene.h"
 
-#include <unistd.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <unistd.h>
 
 namespace cp_pool {
 

@@ -21,7 +21,9 @@ void set_pending_operation(std::string_view text) noexcept {
   text_size.store(size, std::memory_order_release);
 }
 
-void clear_pending_operation() noexcept { text_size.store(0, std::memory_order_release); }
+void clear_pending_operation() noexcept {
+  text_size.store(0, std::memory_order_release);
+}
 
 std::string_view pending_operation() noexcept {
   return {text_bytes.data(), text_size.load(std::memory_order_acquire)};

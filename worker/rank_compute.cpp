@@ -1,11 +1,10 @@
 #include "worker/rank_compute.h"
 
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
+#include <sched.h>
 #include <string>
+#include <unistd.h>
 #include <utility>
 
 #include <ATen/Parallel.h>
@@ -65,7 +64,9 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
 
 }  // namespace
 
-void RankCompute::connect(milliseconds limit) { make_groups(0, limit); }
+void RankCompute::connect(milliseconds limit) {
+  make_groups(0, limit);
+}
 
 void RankCompute::make_groups(int generation, milliseconds limit) {
   const CpGroups groups = connect_groups(parts_.environment, rendezvous_, generation, limit);
@@ -149,6 +150,9 @@ void RankCompute::pass_barriers(std::int64_t seq) {
 Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
   const CaughtError caught = describe_current_exception(phase);
   mail_.to_rank0(CaseFailing{parts_.environment.rank, seq});
+  // A rank that was only freed says where by naming the operation; its stack would delay the result.
+  const FailureKind kind = caught.failure.kind;
+  if (kind == FailureKind::aborted || kind == FailureKind::communication) return caught.failure;
   return with_stack_trace(caught);
 }
 

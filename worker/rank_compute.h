@@ -5,9 +5,9 @@
 #include <chrono>
 #include <functional>
 
+#include "worker/case_runner.h"
 #include "worker/caught_error.h"
 #include "worker/control_plane.h"
-#include "worker/case_runner.h"
 #include "worker/environment_baseline.h"
 #include "worker/fault.h"
 #include "worker/group_slot.h"

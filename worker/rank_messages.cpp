@@ -86,11 +86,23 @@ Variant decode_variant(const Bytes& bytes) {
 
 }  // namespace
 
-Bytes encode(const ComputeCommand& message) { return encode_variant(message); }
-Bytes encode(const WatchCommand& message) { return encode_variant(message); }
-Bytes encode(const RankMessage& message) { return encode_variant(message); }
-ComputeCommand decode_compute_command(const Bytes& bytes) { return decode_variant<ComputeCommand>(bytes); }
-WatchCommand decode_watch_command(const Bytes& bytes) { return decode_variant<WatchCommand>(bytes); }
-RankMessage decode_rank_message(const Bytes& bytes) { return decode_variant<RankMessage>(bytes); }
+Bytes encode(const ComputeCommand& message) {
+  return encode_variant(message);
+}
+Bytes encode(const WatchCommand& message) {
+  return encode_variant(message);
+}
+Bytes encode(const RankMessage& message) {
+  return encode_variant(message);
+}
+ComputeCommand decode_compute_command(const Bytes& bytes) {
+  return decode_variant<ComputeCommand>(bytes);
+}
+WatchCommand decode_watch_command(const Bytes& bytes) {
+  return decode_variant<WatchCommand>(bytes);
+}
+RankMessage decode_rank_message(const Bytes& bytes) {
+  return decode_variant<RankMessage>(bytes);
+}
 
 }  // namespace cp_pool

@@ -116,8 +116,12 @@ RankZero::RankZero(const protocol::RankEnvironment& environment, const protocol:
                    int stdout_fd)
     : threads_(std::make_unique<Threads>(environment, ready, stdin_fd, stdout_fd)) {}
 
-RankZero::~RankZero() { threads_->wait(); }
+RankZero::~RankZero() {
+  threads_->wait();
+}
 
-bool RankZero::wait() { return threads_->wait(); }
+bool RankZero::wait() {
+  return threads_->wait();
+}
 
 }  // namespace cp_pool

@@ -1,4 +1,5 @@
 #include <backward.hpp>
+
 #include <fmt/format.h>
 
 #include "worker/throw_trace.h"

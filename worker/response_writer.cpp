@@ -1,10 +1,9 @@
 #include "worker/response_writer.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 #include <variant>
 
 #include <fmt/format.h>

@@ -20,10 +20,12 @@ __attribute__((no_sanitize("address", "undefined", "thread"))) void move_stdout(
 
 }  // namespace
 
-int original_stdout() { return private_stdout; }
+int original_stdout() {
+  return private_stdout;
+}
 
 }  // namespace cp_pool
 
 // NOLINTNEXTLINE(misc-definitions-in-headers): not a header
-__attribute__((section(".preinit_array"), used)) static void (*const kMoveStdout)(int, char**, char**) =
-    cp_pool::move_stdout;
+__attribute__((section(".preinit_array"), used)) static void (*const kMoveStdout)(int, char**,
+                                                                                  char**) = cp_pool::move_stdout;

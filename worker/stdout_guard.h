@@ -1,5 +1,5 @@
-// Keeps stray prints out of the protocol. Before main, and before the constructors of shared libraries, stdout_guard.cpp
-// moves the process's stdout to a private descriptor and points fd 1 at stderr.
+// Keeps stray prints out of the protocol. Before main, and before the constructors of shared libraries,
+// stdout_guard.cpp moves the process's stdout to a private descriptor and points fd 1 at stderr.
 #pragma once
 
 namespace cp_pool {

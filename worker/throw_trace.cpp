@@ -1,12 +1,11 @@
 #include "worker/throw_trace.h"
 
-#include <cxxabi.h>
-#include <dlfcn.h>
-#include <execinfo.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <typeinfo>
 
 namespace {

@@ -1,8 +1,7 @@
 #include "worker/watcher.h"
 
-#include <unistd.h>
-
 #include <exception>
+#include <unistd.h>
 #include <utility>
 #include <variant>
 

@@ -8,13 +8,15 @@
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
 
-#include "worker/fault.h"
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+#include "worker/cp_core_runner.h"
 #include "worker/options.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 #include "worker/rank_process.h"
 #include "worker/response_writer.h"
-#include "worker/stand_in_runner.h"
+#include "worker/single_case.h"
 #include "worker/startup_clock.h"
 #include "worker/stdout_guard.h"
 
@@ -49,19 +51,34 @@ bool speaks_our_protocol(const protocol::RankEnvironment& environment) {
   return false;
 }
 
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw CaseError(fmt::format("{}: cannot be read", path));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+int run_case_file(const std::string& path, CaseRunner& runner) {
+  const Case c = parse_case_text(read_file(path), path);
+  const protocol::ResultEvent result = run_single_case(c, runner);
+  dprintf(original_stdout(), "%s", describe_result(result).c_str());
+  const bool good = result.outcome == protocol::Outcome::pass || result.outcome == protocol::Outcome::skip;
+  return good ? 0 : kExitFailure;
+}
+
 int run(int argc, char** argv, StartupClock& clock) {
   const Options options = parse_options(argc, argv);
   if (options.exit_code) {
     dprintf(original_stdout(), "%s", options.message.c_str());
     return *options.exit_code;
   }
+  CpCoreRunner runner;
+  if (options.case_file) return run_case_file(*options.case_file, runner);
   RankProcessConfig config;
   config.environment = protocol::read_environment();
   config.faults = options.faults;
   if (!speaks_our_protocol(config.environment)) return protocol::kExitNoCommonVersion;
   config.stdin_fd = take_stdin();
   config.stdout_fd = original_stdout();
-  StandInRunner runner;
   return serve_as_rank(config, runner, clock);
 }
 
@@ -75,6 +92,9 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return cp_pool::run(argc, argv, clock);
+  } catch (const cp_pool::CaseError& e) {
+    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
+    return cp_pool::kExitUsage;
   } catch (const cp_pool::protocol::EnvironmentError& e) {
     fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
     return cp_pool::kExitUsage;

@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <sched.h>
 #include <string>
 #include <unistd.h>
 #include <utility>
-
-#include <ATen/Parallel.h>
 
 #include "cases/case_json.h"
 #include "worker/data_plane.h"
 #include "worker/hygiene.h"
 #include "worker/observed_communicator.h"
 #include "worker/protocol/line_framer.h"
+#include "worker/rank_outcome.h"
 
 namespace cp_pool {
 
@@ -24,42 +22,11 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRebuildLimit{900};
 constexpr milliseconds kShortestBarrier{100};
 
-int cores() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  return CPU_COUNT(&allowed);
-}
-
 // All of a case's stderr is out before its result: what a rank prints later belongs to the next case.
 void write_fence(std::int64_t seq) {
   std::fflush(nullptr);
   const std::string fence = protocol::format_fence(seq);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, fence.data(), fence.size());
-}
-
-protocol::TensorCheck to_tensor_check(const Check& check, int rank) {
-  return {check.tensor, rank,           check.max_abs,     check.rms, check.error,
-          check.bound,  check.baseline, check.worst_index, check.ok,  check.message};
-}
-
-Verdict to_verdict(RankReport::Outcome outcome) {
-  switch (outcome) {
-    case RankReport::Outcome::pass:
-      return Verdict::pass;
-    case RankReport::Outcome::skip:
-      return Verdict::skip;
-    case RankReport::Outcome::fail:
-      break;
-  }
-  return Verdict::fail;
-}
-
-void take_report(const RankReport& report, RankOutcome& outcome) {
-  outcome.verdict = to_verdict(report.outcome);
-  outcome.reason = report.reason;
-  outcome.output_hash = report.output_hash;
-  outcome.timings_ms = report.timings_ms;
-  for (const Check& check : report.checks) outcome.checks.push_back(to_tensor_check(check, outcome.rank));
 }
 
 }  // namespace
@@ -112,7 +79,7 @@ void RankCompute::handle(const RunCommand& command) {
 void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& outcome) {
   parts_.baseline.restore();
   parts_.runner.reset();
-  at::set_num_threads(std::max(1, cores() / parts_.environment.world_size));
+  use_share_of_cores(parts_.environment.local_world_size);
   parts_.faults.start_case(request.id);
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
   parts_.faults.reach(Fault::Phase::before);

@@ -20,7 +20,9 @@ Json number(double value) {
 }
 
 // JSON has nlohmann's two object types here: free-form parts keep the order of their keys.
-Json ordered(const nlohmann::json& json) { return Json::parse(json.dump(-1, ' ', false, Json::error_handler_t::replace)); }
+Json ordered(const nlohmann::json& json) {
+  return Json::parse(json.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
 
 Json milliseconds(const std::map<std::string, double>& values) {
   Json json = Json::object();
@@ -28,24 +30,22 @@ Json milliseconds(const std::map<std::string, double>& values) {
   return json;
 }
 
-Json part(const PoolId& pool) { return {{"key", pool.key}, {"generation", pool.generation}}; }
+Json part(const PoolId& pool) {
+  return {{"key", pool.key}, {"generation", pool.generation}};
+}
 
-Json part(const protocol::RankInfo& info) { return {{"rank", info.rank}, {"host", info.host}, {"pid", info.pid}}; }
+Json part(const protocol::RankInfo& info) {
+  return {{"rank", info.rank}, {"host", info.host}, {"pid", info.pid}};
+}
 
 Json part(const protocol::RankResult& result) {
   return {{"rank", result.rank}, {"ok", result.ok}, {"error", result.error}, {"output_hash", result.output_hash}};
 }
 
 Json part(const protocol::TensorCheck& check) {
-  return {{"tensor", check.tensor},
-          {"rank", check.rank},
-          {"ok", check.ok},
-          {"error", number(check.error)},
-          {"bound", number(check.bound)},
-          {"baseline", number(check.baseline)},
-          {"max_abs", number(check.max_abs)},
-          {"rms", number(check.rms)},
-          {"worst_index", check.worst_index},
+  return {{"tensor", check.tensor},           {"rank", check.rank},           {"ok", check.ok},
+          {"error", number(check.error)},     {"bound", number(check.bound)}, {"baseline", number(check.baseline)},
+          {"max_abs", number(check.max_abs)}, {"rms", number(check.rms)},     {"worst_index", check.worst_index},
           {"message", check.message}};
 }
 
@@ -53,9 +53,13 @@ Json part(const protocol::Hygiene& hygiene) {
   return {{"rank", hygiene.rank}, {"rss_kib", hygiene.rss_kib}, {"fds", hygiene.fds}, {"threads", hygiene.threads}};
 }
 
-Json part(const StderrTail& tail) { return {{"rank", tail.rank}, {"fenced", tail.fenced}, {"text", tail.text}}; }
+Json part(const StderrTail& tail) {
+  return {{"rank", tail.rank}, {"fenced", tail.fenced}, {"text", tail.text}};
+}
 
-Json part(const RankExit& exit) { return {{"rank", exit.rank}, {"pid", exit.pid}, {"status", exit.status}}; }
+Json part(const RankExit& exit) {
+  return {{"rank", exit.rank}, {"pid", exit.pid}, {"status", exit.status}};
+}
 
 Json part(const Leftover& leftover) {
   return {{"pid", leftover.pid}, {"state", leftover.state}, {"wchan", leftover.wchan}};
@@ -69,15 +73,12 @@ Json list(const std::vector<Item>& items) {
 }
 
 Json body(const RunStarted& event) {
-  return {{"type", "run_started"},   {"title", event.title}, {"size", event.size},
+  return {{"type", "run_started"},  {"title", event.title}, {"size", event.size},
           {"device", event.device}, {"cases", event.cases}, {"version", event.version}};
 }
 
 Json body(const PoolSpawned& event) {
-  return {{"type", "pool_spawned"},
-          {"pool", part(event.pool)},
-          {"world_size", event.world_size},
-          {"pids", event.pids}};
+  return {{"type", "pool_spawned"}, {"pool", part(event.pool)}, {"world_size", event.world_size}, {"pids", event.pids}};
 }
 
 Json body(const PoolReady& event) {
@@ -105,7 +106,7 @@ Json body(const PoolRetired& event) {
 }
 
 Json body(const CaseStarted& event) {
-  return {{"type", "case_started"}, {"index", event.index},      {"id", event.id},
+  return {{"type", "case_started"}, {"index", event.index},     {"id", event.id},
           {"seq", event.seq},       {"pool", part(event.pool)}, {"attempt", event.attempt}};
 }
 
@@ -154,6 +155,8 @@ Json event_json(const Event& event) {
   return std::visit([](const auto& e) { return body(e); }, event);
 }
 
-std::string to_line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
+std::string to_line(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 }  // namespace cp_pool

@@ -55,8 +55,7 @@ TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
   EXPECT_EQ(json["checks"][1].dump(),
             R"({"tensor":"dq","rank":1,"ok":false,"error":0.031,"bound":0.012,"baseline":0.005,"max_abs":0.04,)"
             R"("rms":0.001,"worst_index":[0,17,3],"message":""})");
-  EXPECT_EQ(json["ranks"][0].dump(),
-            R"({"rank":0,"ok":false,"error":"first line\nsecond line","output_hash":"00ff"})");
+  EXPECT_EQ(json["ranks"][0].dump(), R"({"rank":0,"ok":false,"error":"first line\nsecond line","output_hash":"00ff"})");
   EXPECT_EQ(json["stderr"][1].dump(), R"({"rank":1,"fenced":false,"text":"one\ntwo\n"})");
   EXPECT_EQ(json["case"]["suite"], "te-flash");
   EXPECT_EQ(json["case"]["cp_size"], 2);

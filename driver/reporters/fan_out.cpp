@@ -7,7 +7,9 @@ namespace cp_pool {
 
 FanOut::FanOut(std::function<void(const std::string&)> on_error) : on_error_{std::move(on_error)} {}
 
-void FanOut::add(EventSink& sink) { sinks_.push_back(&sink); }
+void FanOut::add(EventSink& sink) {
+  sinks_.push_back(&sink);
+}
 
 void FanOut::on_event(const Event& event) {
   std::erase_if(sinks_, [&](EventSink* sink) {

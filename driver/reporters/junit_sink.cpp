@@ -1,16 +1,15 @@
 #include "driver/reporters/junit_sink.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <map>
-#include <pugixml.hpp>
 #include <sstream>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
+#include <pugixml.hpp>
 
 #include "driver/reporters/failure_text.h"
 #include "worker/protocol/text_clean.h"
@@ -42,11 +41,17 @@ Verdict verdict(CaseOutcome outcome) {
 }
 
 // Colours mean nothing in XML, and XML parsers reject most control characters even when they are escaped.
-std::string clean(std::string_view text) { return protocol::clean_text(text, protocol::Ansi::strip); }
+std::string clean(std::string_view text) {
+  return protocol::clean_text(text, protocol::Ansi::strip);
+}
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
 
-std::string seconds(double value) { return fmt::format("{:.3f}", value); }
+std::string seconds(double value) {
+  return fmt::format("{:.3f}", value);
+}
 
 void set(pugi::xml_node node, const char* name, const std::string& value) {
   node.append_attribute(name).set_value(clean(value).c_str());
@@ -143,7 +148,8 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"rerun", event.rerun}};
   if (event.outcome == CaseOutcome::pass) return out;
   const std::string reason = clean(event.reason);
-  out.message = fmt::format("{}: {}", to_string(event.outcome), reason.empty() ? "no reason given" : first_line(reason));
+  out.message =
+      fmt::format("{}: {}", to_string(event.outcome), reason.empty() ? "no reason given" : first_line(reason));
   out.details = failure_details(event, protocol::Ansi::strip);
   if (verdict(event.outcome) != Verdict::skipped) out.details += fmt::format("rerun: {}\n", clean(event.rerun));
   out.stderr_text = stderr_details(event, protocol::Ansi::strip);
@@ -182,10 +188,9 @@ std::string JunitSink::document() const {
     const auto start = std::chrono::system_clock::to_time_t(started_);
     set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
     set(suite, "hostname", host_name());
-    append_properties(suite, {{"matrix", run_.title},
-                              {"size", run_.size},
-                              {"device", run_.device},
-                              {"cp_pool_version", run_.version}});
+    append_properties(
+        suite,
+        {{"matrix", run_.title}, {"size", run_.size}, {"device", run_.device}, {"cp_pool_version", run_.version}});
     for (const JunitCase* test : ordered) {
       if (test->suite == name) append_case(suite, *test);
     }

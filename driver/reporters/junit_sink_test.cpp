@@ -14,12 +14,12 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 using testing::failed_case;
 using testing::finished;
+using ::testing::HasSubstr;
 using testing::run_finished;
 using testing::run_started;
+using ::testing::StartsWith;
 using testing::TemporaryFolder;
 
 // The report as Python's XML parser reads it, after check_junit.py held it against the structure CI systems expect.
@@ -39,14 +39,16 @@ nlohmann::json report_of(const std::vector<Event>& events) {
   return read_back(folder / "junit.xml");
 }
 
-std::size_t index_of(CaseOutcome outcome) { return static_cast<std::size_t>(outcome); }
+std::size_t index_of(CaseOutcome outcome) {
+  return static_cast<std::size_t>(outcome);
+}
 
 TEST(Junit, CasesAreGroupedBySuiteInListedOrderWithTheirTimes) {
   CaseFinished other = finished(1, "te-fused/x", CaseOutcome::pass);
   other.c.suite = "te-fused";
-  const nlohmann::json report = report_of({run_started(3), finished(2, "te-flash/b", CaseOutcome::pass), other,
-                                           finished(0, "te-flash/a", CaseOutcome::pass),
-                                           run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})});
+  const nlohmann::json report =
+      report_of({run_started(3), finished(2, "te-flash/b", CaseOutcome::pass), other,
+                 finished(0, "te-flash/a", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(report["time"], "41.200");
   ASSERT_EQ(report["suites"].size(), 2U);
   const nlohmann::json& flash = report["suites"][0];
@@ -83,9 +85,9 @@ TEST(Junit, EveryCaseHasTheFactsThatReproduceIt) {
 
 TEST(Junit, EveryOutcomeHasItsElement) {
   const std::vector<std::pair<CaseOutcome, std::string>> expected = {
-      {CaseOutcome::pass, "passed"},     {CaseOutcome::fail, "failure"},     {CaseOutcome::skip, "skipped"},
-      {CaseOutcome::error, "error"},     {CaseOutcome::timeout, "error"},    {CaseOutcome::crash, "error"},
-      {CaseOutcome::infra, "error"},     {CaseOutcome::cancelled, "skipped"}, {CaseOutcome::not_run, "skipped"}};
+      {CaseOutcome::pass, "passed"}, {CaseOutcome::fail, "failure"},      {CaseOutcome::skip, "skipped"},
+      {CaseOutcome::error, "error"}, {CaseOutcome::timeout, "error"},     {CaseOutcome::crash, "error"},
+      {CaseOutcome::infra, "error"}, {CaseOutcome::cancelled, "skipped"}, {CaseOutcome::not_run, "skipped"}};
   ASSERT_EQ(expected.size(), kCaseOutcomes);
   for (const auto& [outcome, element] : expected) {
     RunFinished end;
@@ -99,7 +101,9 @@ TEST(Junit, EveryOutcomeHasItsElement) {
 }
 
 TEST(Junit, TextsThatXmlForbidsAreCleanedNotDropped) {
-  CaseFinished event = finished(0, "id<&>\"", CaseOutcome::crash, "a\x01""b \x1b[31mred\x1b[0m \xff <tag> ]]>");
+  CaseFinished event = finished(0, "id<&>\"", CaseOutcome::crash,
+                                "a\x01"
+                                "b \x1b[31mred\x1b[0m \xff <tag> ]]>");
   event.stderr_tails = {{.rank = 0, .text = std::string("nul \0 bell \a", 12) + "\xef\xbf\xbf", .fenced = true}};
   const nlohmann::json report = report_of({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
   const nlohmann::json& test = report["suites"][0]["cases"][0];

@@ -12,8 +12,8 @@ namespace cp_pool {
 struct LiveState {
   std::size_t expanded = 0;
   std::array<std::size_t, kCaseOutcomes> counts{};
-  double elapsed_s = 0;      // since the first case was sent
-  std::string running;       // the ID of the case that was sent last
+  double elapsed_s = 0;  // since the first case was sent
+  std::string running;   // the ID of the case that was sent last
 };
 
 // At most `columns` wide: a bar, finished/expanded, the outcomes that are not zero, rate, ETA and the running case,

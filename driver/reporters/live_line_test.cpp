@@ -22,7 +22,9 @@ TEST(LiveLine, ShowsCountsRateEtaAndTheRunningCase) {
 TEST(LiveLine, IsCutAtTheWidthByColumnsNotBytes) {
   LiveState state = some_state();
   EXPECT_EQ(live_line(state, 30), "[==========          ] 40/80 3");
-  state.running = "m\xc3\xb6""del";  // 5 columns, 6 bytes
+  state.running =
+      "m\xc3\xb6"
+      "del";  // 5 columns, 6 bytes
   const std::string whole = live_line(state, 200);
   EXPECT_EQ(live_line(state, whole.size() - 2), whole.substr(0, whole.size() - 1));
   EXPECT_EQ(live_line(state, 0), "");

@@ -1,13 +1,12 @@
 #include "driver/reporters/output_file.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdio>
+#include <fcntl.h>
 #include <string>
+#include <sys/stat.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -47,12 +46,16 @@ void write_all(int fd, std::string_view text, const std::string& name) {
 OutputFile::OutputFile(const std::filesystem::path& path)
     : name_{path.string()}, fd_{open_for_writing(path, O_CREAT | O_TRUNC)} {}
 
-OutputFile::~OutputFile() { ::close(fd_); }
+OutputFile::~OutputFile() {
+  ::close(fd_);
+}
 
-void OutputFile::write(std::string_view text) { write_all(fd_, text, name_); }
+void OutputFile::write(std::string_view text) {
+  write_all(fd_, text, name_);
+}
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
-  struct stat status {};
+  struct stat status{};
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISDIR(status.st_mode)) fail(path_.string(), EISDIR);
     in_place_ = true;

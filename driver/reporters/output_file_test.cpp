@@ -1,8 +1,7 @@
 #include "driver/reporters/output_file.h"
 
-#include <sys/stat.h>
-
 #include <string>
+#include <sys/stat.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -64,8 +63,8 @@ TEST(AtomicFile, CommitReplacesTheFileByRenaming) {
   const TemporaryFolder folder;
   write_file(folder / "f", "old");
   const AtomicFile file{folder / "f"};
-  struct stat before {};
-  struct stat after {};
+  struct stat before{};
+  struct stat after{};
   ASSERT_EQ(::stat((folder / "f").c_str(), &before), 0);
   file.commit("new");
   ASSERT_EQ(::stat((folder / "f").c_str(), &after), 0);

@@ -11,7 +11,8 @@ using testing::finished;
 using testing::run_finished;
 
 TEST(Ledger, NamesPassFailAndWhateverElseHappened) {
-  EXPECT_EQ(ledger_line(run_finished({68, 0, 12, 0, 0, 0, 0, 0, 0})), "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s");
+  EXPECT_EQ(ledger_line(run_finished({68, 0, 12, 0, 0, 0, 0, 0, 0})),
+            "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s");
   EXPECT_EQ(ledger_line(run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9}, 900)),
             "45 expanded = 1 pass + 2 fail + 3 skip + 4 error + 5 timeout + 6 crash + 7 infra + 8 cancelled + "
             "9 not-run, 900 ms");
@@ -20,8 +21,7 @@ TEST(Ledger, NamesPassFailAndWhateverElseHappened) {
 TEST(Ledger, SaysSoWhenItDoesNotAddUp) {
   RunFinished run = run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}, 900);
   run.expanded = 2;
-  EXPECT_EQ(ledger_line(run),
-            "2 expanded != 1 pass + 0 fail, 900 ms (internal error: the ledger does not add up)");
+  EXPECT_EQ(ledger_line(run), "2 expanded != 1 pass + 0 fail, 900 ms (internal error: the ledger does not add up)");
 }
 
 TEST(Quantile, IsTheNearestRank) {
@@ -33,9 +33,9 @@ TEST(Quantile, IsTheNearestRank) {
 
 TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers) {
   Summary summary;
-  summary.add(finished(0, "a", CaseOutcome::pass));               // 100 ms
-  summary.add(finished(1, "b", CaseOutcome::fail, "wrong"));      // 200 ms
-  summary.add(finished(2, "c", CaseOutcome::skip, "no bias"));    // not counted
+  summary.add(finished(0, "a", CaseOutcome::pass));             // 100 ms
+  summary.add(finished(1, "b", CaseOutcome::fail, "wrong"));    // 200 ms
+  summary.add(finished(2, "c", CaseOutcome::skip, "no bias"));  // not counted
   summary.add(finished(3, "d", CaseOutcome::skip, "no window"));
   summary.add(finished(4, "e", CaseOutcome::skip, "no window"));
   summary.add(finished(5, "f", CaseOutcome::not_run, ""));
@@ -46,7 +46,9 @@ TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers)
             "1 not-run: no reason given\n");
 }
 
-TEST(SummaryText, IsEmptyWithoutCases) { EXPECT_EQ(Summary{}.text(), ""); }
+TEST(SummaryText, IsEmptyWithoutCases) {
+  EXPECT_EQ(Summary{}.text(), "");
+}
 
 }  // namespace
 }  // namespace cp_pool

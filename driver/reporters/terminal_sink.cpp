@@ -1,10 +1,9 @@
 #include "driver/reporters/terminal_sink.h"
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <cstdlib>
 #include <numeric>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -39,9 +38,13 @@ std::string_view color_of(CaseOutcome outcome) {
   return is_failure(outcome) || outcome == CaseOutcome::infra ? kRed : kYellow;
 }
 
-std::string clean(std::string_view text) { return protocol::clean_text(text); }
+std::string clean(std::string_view text) {
+  return protocol::clean_text(text);
+}
 
-std::string name(const PoolId& pool) { return fmt::format("pool {} #{}", pool.key, pool.generation); }
+std::string name(const PoolId& pool) {
+  return fmt::format("pool {} #{}", pool.key, pool.generation);
+}
 
 std::string one_line(std::string text) {
   for (char& c : text) {
@@ -84,7 +87,9 @@ void TerminalSink::on(const RunStarted& event) {
   print(fmt::format("cp-pool {}: {}{}{} on {}\n", event.version, cases, clean(event.title), size, event.device));
 }
 
-void TerminalSink::on(const PoolSpawned&) { draw_live(); }
+void TerminalSink::on(const PoolSpawned&) {
+  draw_live();
+}
 
 void TerminalSink::on(const PoolReady& event) {
   if (!style_.progress) return;

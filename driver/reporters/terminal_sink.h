@@ -15,9 +15,9 @@
 namespace cp_pool {
 
 struct TerminalStyle {
-  bool live = false;      // redraw a live line in place
+  bool live = false;  // redraw a live line in place
   bool color = false;
-  bool progress = true;   // false: no live line, and no lines for what went well
+  bool progress = true;  // false: no live line, and no lines for what went well
 };
 
 // What fits the descriptor: live and colour only on a terminal that can (TERM is not dumb), colour only without

@@ -1,13 +1,12 @@
 #include "driver/reporters/terminal_sink.h"
 
-#include <fcntl.h>
-#include <pty.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstdlib>
+#include <fcntl.h>
 #include <functional>
+#include <pty.h>
 #include <string>
+#include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -21,15 +20,15 @@ namespace cp_pool {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::SizeIs;
 using testing::failed_case;
 using testing::finished;
+using ::testing::HasSubstr;
+using ::testing::Not;
 using testing::pool_ready;
 using testing::pool_retired;
 using testing::run_finished;
 using testing::run_started;
+using ::testing::SizeIs;
 
 // What the sink writes to a file.
 std::string captured(TerminalStyle style, const std::vector<Event>& events) {
@@ -180,9 +179,9 @@ std::string on_pty(const std::vector<Event>& events) {
 }
 
 TEST(LiveTerminal, TheLiveLineIsRedrawnInPlaceAndLeavesNothingBehind) {
-  const Screen screen = replay(on_pty({run_started(3), pool_ready(), finished(0, "a", CaseOutcome::pass),
-                                       finished(1, "b", CaseOutcome::pass), finished(2, "c", CaseOutcome::pass),
-                                       run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})}));
+  const Screen screen = replay(
+      on_pty({run_started(3), pool_ready(), finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass),
+              finished(2, "c", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})}));
   EXPECT_THAT(screen.lines, ElementsAre("cp-pool 0.1.0: 3 cases of te-flash (small) on cpu",
                                         "pool cpu/2 #1 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks",
                                         "3 ran: p50 200 ms, p95 300 ms, max 300 ms a case",

@@ -31,7 +31,9 @@ std::string format_clock(double seconds) {
   return fmt::format("{}:{:02}:{:02}", whole / kHour, whole % kHour / kMinute, whole % kMinute);
 }
 
-std::string format_figure(double value) { return fmt::format("{:.3g}", value); }
+std::string format_figure(double value) {
+  return fmt::format("{:.3g}", value);
+}
 
 std::string format_index(const std::vector<std::int64_t>& index) {
   return fmt::format("[{}]", fmt::join(index, ", "));

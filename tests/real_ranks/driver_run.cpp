@@ -1,0 +1,130 @@
+#include "tests/real_ranks/driver_run.h"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <fstream>
+#include <signal.h>
+#include <spawn.h>
+#include <sstream>
+#include <stdexcept>
+#include <sys/wait.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+namespace cp_pool::testing {
+namespace {
+
+std::filesystem::path make_folder() {
+  std::string name = (std::filesystem::temp_directory_path() / "cp-pool-test-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::system_error(errno, std::generic_category(), "mkdtemp " + name);
+  return name;
+}
+
+// The complete lines of a file, parsed; a line that is still being written is left for the next look.
+std::vector<nlohmann::json> read_events(const std::filesystem::path& file) {
+  std::vector<nlohmann::json> events;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line) && !in.eof();) events.push_back(nlohmann::json::parse(line));
+  return events;
+}
+
+}  // namespace
+
+DriverRun::DriverRun(std::vector<std::string> arguments) : folder_(make_folder()) {
+  arguments.insert(arguments.begin(), CP_POOL_BINARY);
+  arguments.insert(arguments.end(), {"--events", (folder_ / "events.jsonl").string()});
+  std::vector<char*> argv;
+  for (auto& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+
+  std::array<int, 2> in{};
+  if (pipe2(in.data(), O_CLOEXEC) != 0) throw std::system_error(errno, std::generic_category(), "pipe2");
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, in[0], STDIN_FILENO);
+  const std::string output = (folder_ / "output.txt").string();
+  posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
+  const int error = posix_spawn(&pid_, CP_POOL_BINARY, &actions, nullptr, argv.data(), environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(in[0]);
+  stdin_fd_ = in[1];
+  if (error != 0) throw std::system_error(error, std::generic_category(), "posix_spawn " CP_POOL_BINARY);
+}
+
+DriverRun::~DriverRun() {
+  close_stdin();
+  if (!waited_) {
+    kill(pid_, SIGKILL);
+    waitpid(pid_, nullptr, 0);
+  }
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+nlohmann::json DriverRun::wait_for(const std::function<bool(const nlohmann::json&)>& predicate,
+                                   std::chrono::milliseconds limit) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    // The state before the look, so that an event written just before the end is still found.
+    siginfo_t info{};
+    const bool ended = waited_ || (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                                   info.si_pid == pid_);
+    for (const auto& event : events()) {
+      if (predicate(event)) return event;
+    }
+    if (ended) throw std::runtime_error("cp-pool ended without the expected event; it printed:\n" + output());
+    if (std::chrono::steady_clock::now() > deadline) {
+      throw std::runtime_error("no such event in time; cp-pool printed:\n" + output());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+}
+
+int DriverRun::wait() {
+  if (!waited_) {
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    waited_ = true;
+    exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  return exit_code_;
+}
+
+void DriverRun::write_line(const std::string& line) {
+  const std::string text = line + "\n";
+  if (write(stdin_fd_, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
+    throw std::system_error(errno, std::generic_category(), "write to cp-pool's stdin");
+  }
+}
+
+void DriverRun::close_stdin() {
+  if (stdin_fd_ >= 0) close(stdin_fd_);
+  stdin_fd_ = -1;
+}
+
+std::vector<nlohmann::json> DriverRun::events() const {
+  return read_events(folder_ / "events.jsonl");
+}
+
+std::string DriverRun::output() const {
+  std::ifstream in(folder_ / "output.txt");
+  std::stringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::vector<nlohmann::json> of_type(const std::vector<nlohmann::json>& events, const std::string& type) {
+  std::vector<nlohmann::json> found;
+  for (const auto& event : events) {
+    if (event.at("type") == type) found.push_back(event);
+  }
+  return found;
+}
+
+bool process_exists(pid_t pid) {
+  return kill(pid, 0) == 0 || errno != ESRCH;
+}
+
+}  // namespace cp_pool::testing

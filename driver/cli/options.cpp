@@ -10,6 +10,7 @@
 #include "driver/cli/duration.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/help_text.h"
+#include "driver/cli/shell_words.h"
 
 namespace cp_pool {
 
@@ -51,7 +52,10 @@ void add_count(CLI::App& command, const std::string& name, int& target, const st
 // greedy: one --matrix may take several values. Not where a positional argument would be swallowed.
 void add_selection(CLI::App& command, SelectionOptions& options, bool greedy, const std::string& matrix_help) {
   options.size = kDefaultSize;
-  command.add_option("--matrix", options.matrices, matrix_help)->type_name("NAME|FILE")->allow_extra_args(greedy);
+  command.add_option("--matrix", options.matrices, matrix_help)
+      ->type_name("NAME|FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(greedy);
   command.add_option("--size", options.size, "Size of the cases: full, small, or another that the matrix defines")
       ->type_name("SIZE")
       ->capture_default_str();
@@ -61,7 +65,8 @@ void add_filter(CLI::App& command, SelectionOptions& options) {
   command
       .add_option("--filter", options.filters,
                   "Only what an ID, a glob over IDs or 'comm=p2p & !model=cp_3_*' selects; several: the union")
-      ->type_name("EXPR");
+      ->type_name("EXPR")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {
@@ -71,7 +76,12 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
       ->check(CLI::IsMember({"cpu"}))
       ->type_name("DEVICE")
       ->capture_default_str();
+  const auto check_words = [](const std::string& text) -> std::string {
+    const auto words = split_words(text);
+    return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
+  };
   command.add_option("--worker", options.worker, "Worker command line, split into words as a shell does")
+      ->check(check_words, "", "")
       ->type_name("CMD")
       ->default_str("cp-pool-worker beside this program");
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
@@ -119,7 +129,9 @@ struct Parser {
     app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
     app.set_help_flag("-h,--help", "Print this help");
     app.require_subcommand(1);
-    app.get_formatter()->column_width(kColumnWidth);  // the commands inherit it
+    // The commands inherit both.
+    app.get_formatter()->column_width(kColumnWidth);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.footer(main_footer());
     add_run();
     add_submit();

@@ -196,8 +196,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     const std::vector<std::string> unknown = parser->app.remaining();
     if (parser->app.get_subcommands().empty() && !unknown.empty()) {
-      throw CommandError(ExitCode::usage, fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
-                                                      did_you_mean(unknown.front(), {"run", "submit", "list"})));
+      throw CommandError(ExitCode::usage,
+                         fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
+                                     did_you_mean(unknown.front(), {"run", "submit", "list"})));
     }
     const auto commands = parser->app.get_subcommands();
     const std::string help =

@@ -51,6 +51,8 @@ std::string_view to_string(RetireReason reason) {
       return "stdin_broken";
     case RetireReason::max_cases:
       return "max_cases";
+    case RetireReason::hygiene:
+      return "hygiene";
     case RetireReason::interrupted:
       return "interrupted";
   }

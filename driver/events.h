@@ -60,6 +60,7 @@ enum class RetireReason {
   protocol_break,     // a sentinel line that is not a valid message
   stdin_broken,       // its stdin pipe broke or stayed full
   max_cases,          // --pool-max-cases
+  hygiene,            // its memory, descriptors or threads grew past a limit
   interrupted,        // Ctrl-C
 };
 std::string_view to_string(RetireReason reason);

@@ -2,9 +2,12 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cases/case.h"
@@ -18,28 +21,55 @@ struct NamedCase {
   std::string rerun;  // the exact command that reruns this case alone
 };
 
+// How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.
+struct HygieneLimits {
+  std::int64_t rss_kib = std::int64_t{4} << 20U;
+  std::int64_t fds = 256;
+  std::int64_t threads = 256;
+};
+
 struct RunConfig {
   std::vector<std::string> worker_command;  // argv; the binary is looked up like execvp does
   std::string device = "cpu";
   std::chrono::milliseconds timeout{90000};        // per case, from the line sent
   std::chrono::milliseconds start_timeout{60000};  // spawn to ready
-  std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL
+  std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
   int max_consecutive_timeouts = 3;
   int pool_max_cases = 0;                         // 0 = never
   bool fail_fast = false;                         // the first failure makes the remaining cases not_run
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
+  HygieneLimits hygiene;
+  // Ranks that may work at the same time, over all pools: a pool waits with its start until its ranks fit (a larger
+  // pool counts as this many), and keeps its place until its last case is done. 0 = the CPU's cores for device cpu,
+  // one pool at a time for any other.
+  int max_busy_ranks = 0;
 };
 
 struct RunResult {
   RunFinished finished;  // also the last event
 };
 
-// Must be called on the main thread (parent-death signals follow the spawning thread). Emits every event of the run,
-// run_started first and run_finished last. Pools of different world sizes work side by side; cases of one pool run in
-// list order. Never throws for anything a worker does. SIGINT and SIGTERM stop the run: first cleanly, then at once.
+// Both must be called on the main thread (parent-death signals follow the spawning thread), and while they run every
+// child of the process is theirs. They emit every event of the run, run_started first and run_finished last, and never
+// throw for anything that a worker does: SIGINT and SIGTERM stop the run, first cleanly, then at once. What a sink
+// throws ends the run, leaves no process behind, and is thrown on; so is std::system_error where the process cannot be
+// set up.
+
+// Pools of different world sizes work side by side as far as max_busy_ranks lets them; cases of one pool run in list
+// order.
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink);
+
+// Reads one line of a stream and gives its case, or nullopt for a line to pass over (an empty one, or one whose error
+// the function has shown itself). Called in order, each time after the case of the line before has finished.
+using ReadCase = std::function<std::optional<NamedCase>(std::string_view line)>;
+
+// Runs the cases of fd (a pipe, terminal, file or socket; not closed here) one by one, as they arrive and in their
+// order, until its end; pools stay warm between them. header.cases is not known and stays as it is; run_finished counts
+// what was read.
+RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
+                     EventSink& sink);
 
 }  // namespace cp_pool

@@ -1,5 +1,5 @@
-// One worker group from spawn to retirement. What a case's end means for the pool is decided here, what comes after it
-// (respawn, giving up a key) in lane.h.
+// One worker group from spawn to retirement. What the end of a case means for the pool is decided here; what comes
+// after it (respawn, giving up a key) in lane.h.
 #pragma once
 
 #include <cstdint>
@@ -23,29 +23,34 @@ struct Retirement {
   std::string detail;
 };
 
+// Why a pool never became ready.
+struct StartFailure {
+  Retirement retirement;
+  bool permanent = false;  // another try cannot help
+  std::vector<StderrTail> stderr_tails;
+};
+
 // What came of sending one case to the pool.
 struct Attempt {
-  bool charged = true;  // false: the pool was lost before the case had started; outcome and the rest say how
+  bool charged = true;  // false: the pool was lost before the case had started
   CaseOutcome outcome = CaseOutcome::crash;
   std::string reason;
   double duration_ms = 0;
   protocol::ResultEvent result;          // of the worker; empty if it never came
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
-  std::optional<Retirement> retirement;  // the pool must not be used again
+  std::optional<Retirement> retirement;  // set: the pool must not be used again
 };
 
 class Pool {
  public:
   // wakeup is notified of every change, and waited on by start, run_case and retire.
   Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup);
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+  ~Pool();  // kills what was not retired
 
-  // Spawns the ranks and waits until they are ready. nullopt: ready. Otherwise the pool has still to be retired, with
-  // what is returned.
-  struct StartFailure {
-    Retirement retirement;
-    bool permanent = false;  // another try cannot help
-    std::vector<StderrTail> stderr_tails;
-  };
+  // Spawns the ranks and waits until they are ready. nullopt: they are. After a failure the pool has still to be
+  // retired.
   asio::awaitable<std::optional<StartFailure>> start();
 
   // Sends the case and waits for its end.
@@ -54,14 +59,14 @@ class Pool {
   // Between cases: why the pool cannot be used any more; nullopt: it can.
   std::optional<Retirement> check_idle();
 
-  // Ends every process of the pool and emits pool_retired. Graceful reasons ask the worker to shut down first.
+  // Ends every process of the pool and emits pool_retired. Reasons that are no fault of the worker's ask it to shut
+  // down first.
   asio::awaitable<void> retire(Retirement retirement);
 
   [[nodiscard]] const PoolId& id() const { return id_; }
-  [[nodiscard]] int cases_run() const { return cases_; }
 
  private:
-  struct Outstanding {  // the case that has been sent
+  struct Outstanding {  // the case that has been sent; seq 0: none
     std::int64_t seq = 0;
     bool started = false;
     std::string phase;  // the last one reported
@@ -71,24 +76,33 @@ class Pool {
     Clock::time_point deadline;
   };
 
+  // pool.cpp: start and idle
   void spawn();
-  std::optional<StartFailure> check_ready();
+  std::optional<StartFailure> try_spawn();
+  asio::awaitable<StartFailure> failed_start(std::string why);
+  std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
+  [[nodiscard]] bool permanently_failed() const;
+  std::string describe_deaths();
+
+  // pool_case.cpp
   void take_messages(Outstanding& current);
-  void take_event(Outstanding& current, protocol::Event event);
+  void take_event(Outstanding& current, const protocol::Event& event);
   asio::awaitable<void> wait_for_end(Outstanding& current);
   asio::awaitable<void> drain(Outstanding& current);
-  asio::awaitable<Attempt> conclude(Outstanding& current);
+  asio::awaitable<void> wait_for_fences();
   asio::awaitable<Attempt> conclude_with_result(Outstanding& current);
-  asio::awaitable<Attempt> conclude_without_result(Outstanding& current);
-  std::optional<Retirement> verdict_on_pool(const protocol::ResultEvent& result);
+  Attempt conclude_lost(const Outstanding& current);
+  asio::awaitable<Attempt> conclude_unfinished(const Outstanding& current);
+  std::optional<Retirement> judge(const Outstanding& current);
   std::optional<std::string> growth_past_limit(const protocol::ResultEvent& result);
+  [[nodiscard]] bool lost() const;
 
+  // pool_retire.cpp
   asio::awaitable<void> ask_to_shut_down();
   asio::awaitable<void> terminate();
   asio::awaitable<void> kill();
-  asio::awaitable<void> wait_for_exits(Clock::duration limit);
-  std::vector<RankExit> exits() const;
-  std::string describe_deaths();
+  asio::awaitable<void> wait_for_exits(Clock::time_point limit);
+  [[nodiscard]] std::vector<RankExit> exits() const;
 
   RunContext& run_;
   PoolId id_;
@@ -98,8 +112,8 @@ class Pool {
   PoolProcesses processes_;
   std::unique_ptr<WorkerGroup> group_;
   Clock::time_point spawned_;
-  int cases_ = 0;
   Clock::time_point last_result_;
+  int cases_ = 0;
   std::map<int, protocol::Hygiene> first_hygiene_;  // by rank, after the pool's first case
 };
 

@@ -2,23 +2,24 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <set>
 #include <sys/types.h>
+#include <vector>
 
 #include <asio/io_context.hpp>
 
 #include "driver/events.h"
+#include "driver/pool/wakeup.h"
 #include "driver/run.h"
 
 namespace cp_pool {
 
-// Why no further case may start. Each is a fact that stays true.
+// Why no further case may start. What is set stays set.
 struct StopState {
-  bool interrupted = false;      // SIGINT or SIGTERM: the running cases end as cancelled
+  bool interrupted = false;      // SIGINT or SIGTERM: running cases end as cancelled
   bool kill_at_once = false;     // a second one: no grace for anybody
-  bool global_timeout = false;   // the running cases end as timeout
-  bool enough_failures = false;  // --fail-fast: the running cases go on
+  bool global_timeout = false;   // running cases end as timeout
+  bool enough_failures = false;  // --fail-fast: running cases go on
   bool internal_error = false;   // an exception in the driver: as interrupted
 
   [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures; }
@@ -33,10 +34,14 @@ struct RunContext {
   const RunConfig& config;
   EventSink& sink;
   StopState stop;
-  std::int64_t last_seq = 0;  // never repeats in a run
-  std::set<pid_t> ranks;      // of living pools: children that only their pool may reap
+  std::vector<Wakeup*> wakeups;  // of every coroutine that must see a change of stop
+  std::int64_t last_seq = 0;     // never repeats in a run
+  std::set<pid_t> ranks;         // of living pools: children that only their pool may reap
 
   void emit(const Event& event) { sink.on_event(event); }
+  void notify_all() {
+    for (Wakeup* wakeup : wakeups) wakeup->notify();
+  }
 };
 
 }  // namespace cp_pool

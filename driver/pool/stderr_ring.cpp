@@ -21,12 +21,11 @@ std::string_view last_bytes(std::string_view text, std::size_t max_bytes) {
 }  // namespace
 
 void StderrRing::feed(std::string_view bytes) {
-  framer_.feed(bytes);
-  while (const auto line = framer_.next()) {
-    if (const auto seq = protocol::parse_fence(line->text)) {
+  for (const protocol::Line& line : framer_.feed(bytes)) {
+    if (const auto seq = protocol::parse_fence(line.text)) {
       take_fence(*seq);
     } else {
-      take_line(line->text);
+      take_line(line.text);
     }
   }
 }

@@ -135,17 +135,16 @@ void WorkerGroup::on_exit(Rank& rank) {
 
 void WorkerGroup::on_stdout(std::string_view bytes) {
   append(stdout_log_, bytes);
-  framer_.feed(bytes);
   bool message = false;
-  while (auto line = framer_.next()) {
-    if (line->kind == protocol::Line::Kind::chatter) continue;
+  for (const protocol::Line& line : framer_.feed(bytes)) {
+    if (line.kind == protocol::Line::Kind::chatter) continue;
     message = true;
-    on_line(*std::move(line));
+    on_line(line);
   }
   if (message) on_change_();
 }
 
-void WorkerGroup::on_line(protocol::Line line) {
+void WorkerGroup::on_line(const protocol::Line& line) {
   if (line.kind == protocol::Line::Kind::over_long) {
     inbox_.emplace_back(ProtocolBreak{fmt::format("a line of more than {} MiB", protocol::kMaxLineBytes >> 20U)});
     return;

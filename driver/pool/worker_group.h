@@ -95,7 +95,7 @@ class WorkerGroup {
   void watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd);
   void watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end);
   void on_stdout(std::string_view bytes);
-  void on_line(protocol::Line line);
+  void on_line(const protocol::Line& line);
   void on_exit(Rank& rank);
   void open_logs();
 

@@ -1,0 +1,49 @@
+#include "driver/ledger.h"
+
+#include <algorithm>
+
+namespace cp_pool {
+
+std::size_t Ledger::expect() {
+  outcomes_.push_back(0);
+  return outcomes_.size() - 1;
+}
+
+void Ledger::record(std::size_t index, CaseOutcome outcome) {
+  ++counts_.at(static_cast<std::size_t>(outcome));
+  if (index < outcomes_.size()) {
+    ++outcomes_[index];
+  } else {
+    unknown_case_ = true;
+  }
+}
+
+std::size_t Ledger::count(CaseOutcome outcome) const {
+  return counts_.at(static_cast<std::size_t>(outcome));
+}
+
+RunFinished Ledger::close(bool interrupted) const {
+  RunFinished out;
+  out.counts = counts_;
+  out.expanded = outcomes_.size();
+  out.interrupted = interrupted;
+  out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; });
+  out.exit_code = exit_code(out);
+  return out;
+}
+
+int exit_code(const RunFinished& finished) {
+  const auto any = [&](auto pred) {
+    for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
+      if (finished.counts.at(i) > 0 && pred(static_cast<CaseOutcome>(i))) return true;
+    }
+    return false;
+  };
+  if (finished.interrupted) return kExitInterrupted;
+  if (!finished.ledger_exact) return kExitInternal;
+  if (any([](CaseOutcome o) { return is_failure(o) || o == CaseOutcome::not_run; })) return kExitFailures;
+  if (any([](CaseOutcome o) { return o == CaseOutcome::infra; })) return kExitInfra;
+  return 0;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,168 @@
+#include "driver/pool/pool.h"
+
+#include <algorithm>
+#include <array>
+#include <random>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
+constexpr milliseconds kDeathAfterResult{200};
+constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
+
+std::string random_uuid() {
+  std::random_device random;
+  std::array<unsigned, 4> w{};
+  for (unsigned& word : w) word = random();
+  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:04x}{:08x}", w[0], w[1] >> 16U, w[1] & 0xFFFU,
+                     ((w[2] >> 16U) & 0x3FFFU) | 0x8000U, w[2] & 0xFFFFU, w[3]);
+}
+
+// A function, because g++ 12 warns of uninitialised members of a braced object in a coroutine.
+StartFailure start_failure(RetireReason reason, std::string detail) {
+  StartFailure out;
+  out.retirement.reason = reason;
+  out.retirement.detail = std::move(detail);
+  return out;
+}
+
+}  // namespace
+
+Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
+    : run_(run),
+      id_(std::move(id)),
+      world_size_(world_size),
+      wakeup_(wakeup),
+      tag_(random_uuid()),
+      processes_(tag_),
+      spawned_(Clock::now()) {}
+
+void Pool::spawn() {
+  WorkerGroup::Config config{run_.config.worker_command, run_.config.device, world_size_, tag_, std::nullopt};
+  if (run_.config.run_dir) {
+    std::string name = fmt::format("{}-gen{}", id_.key, id_.generation);
+    std::ranges::replace(name, '/', '-');
+    config.log_dir = *run_.config.run_dir / "pools" / name;
+    std::filesystem::create_directories(*config.log_dir);
+  }
+  group_ = std::make_unique<WorkerGroup>(run_.io, std::move(config), [this] { wakeup_.notify(); });
+  group_->spawn();
+}
+
+std::optional<StartFailure> Pool::try_spawn() {
+  std::optional<StartFailure> failure;
+  try {
+    spawn();
+  } catch (const SpawnError& error) {
+    failure = start_failure(RetireReason::start_failed, error.what());
+    failure->permanent = error.permanent();
+  } catch (const std::system_error& error) {
+    failure = start_failure(RetireReason::start_failed, error.what());
+  }
+  return failure;
+}
+
+asio::awaitable<std::optional<StartFailure>> Pool::start() {
+  std::optional<StartFailure> failure = try_spawn();
+  const std::vector<int> pids = group_ ? group_->pids() : std::vector<int>{};
+  run_.ranks.insert(pids.begin(), pids.end());
+  run_.emit(PoolSpawned{id_, world_size_, pids});
+  if (failure) co_return failure;
+
+  const auto deadline = spawned_ + run_.config.start_timeout;
+  std::string said;  // by a worker that cannot go on
+  for (;;) {
+    while (const auto incoming = group_->take()) {
+      if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming)) co_return co_await failed_start(bad->detail);
+      const auto& event = std::get<protocol::Event>(*incoming);
+      if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) said = refusal->message;
+      const auto* ready = std::get_if<protocol::ReadyEvent>(&event);
+      if (ready == nullptr) continue;
+      if (const auto problem = refuse(*ready)) co_return co_await failed_start(*problem);
+      run_.emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
+      co_return std::nullopt;
+    }
+    if (group_->any_exited()) co_return co_await failed_start(std::move(said));
+    if (run_.stop.abandon_running()) {
+      co_return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
+    }
+    if (Clock::now() >= deadline) {
+      said = fmt::format("not ready within {} ms (--start-timeout)", run_.config.start_timeout.count());
+      co_return co_await failed_start(std::move(said));
+    }
+    co_await wakeup_.wait_until(deadline);
+  }
+}
+
+// why: empty, or what is known beside the deaths.
+asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
+  const auto limit = Clock::now() + kStartDrain;
+  while (group_->any_exited() && !group_->drained() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+  while (const auto incoming = group_->take()) {
+    const auto* event = std::get_if<protocol::Event>(&*incoming);
+    const auto* refusal = event == nullptr ? nullptr : std::get_if<protocol::ProtocolErrorEvent>(event);
+    if (refusal != nullptr && why.empty()) why = refusal->message;
+  }
+  std::string detail = protocol::clean_text(why);
+  if (group_->any_exited()) detail = fmt::format("{}{}{}", describe_deaths(), detail.empty() ? "" : ": ", detail);
+  StartFailure out = start_failure(RetireReason::start_failed, std::move(detail));
+  out.permanent = permanently_failed();
+  out.stderr_tails = group_->tails();
+  co_return out;
+}
+
+std::optional<std::string> Pool::refuse(const protocol::ReadyEvent& ready) const {
+  if (ready.protocol != protocol::kVersion) {
+    return fmt::format("the worker speaks protocol version {}, the driver {}", ready.protocol, protocol::kVersion);
+  }
+  if (ready.world_size != world_size_) {
+    return fmt::format("the worker has {} ranks, not the {} that were started", ready.world_size, world_size_);
+  }
+  return std::nullopt;
+}
+
+bool Pool::permanently_failed() const {
+  return std::ranges::any_of(group_->ranks(), [](const WorkerGroup::Rank& rank) {
+    return rank.exit && !rank.exit->signaled &&
+           (rank.exit->code == protocol::kExitNoCommonVersion || rank.exit->code == kExitCommandNotFound);
+  });
+}
+
+std::optional<Retirement> Pool::check_idle() {
+  Outstanding none;
+  take_messages(none);
+  if (group_->any_exited()) {
+    const bool after_result = cases_ > 0 && Clock::now() - last_result_ < kDeathAfterResult;
+    const int first = group_->exit_order().front();
+    const std::string last_line = group_->last_stderr_line(first);
+    return Retirement{after_result ? RetireReason::died_after_result : RetireReason::crash,
+                      fmt::format("idle, {}{}{}", describe_deaths(),
+                                  last_line.empty() ? "" : "; its last words: ", protocol::cut_text(last_line, 200))};
+  }
+  if (none.protocol_break) return Retirement{RetireReason::protocol_break, *none.protocol_break};
+  if (group_->stdin_broken()) return Retirement{RetireReason::stdin_broken, "idle, rank 0 closed its stdin"};
+  if (group_->stdout_closed()) return Retirement{RetireReason::protocol_break, "idle, rank 0 closed its stdout"};
+  return std::nullopt;
+}
+
+// "rank 1 died: signal 9 (SIGKILL); rank 0 died: exit 3", in the order of the deaths.
+std::string Pool::describe_deaths() {
+  std::string out;
+  for (const int rank : group_->exit_order()) {
+    const WorkerGroup::Rank& dead = group_->ranks()[static_cast<std::size_t>(rank)];
+    out += fmt::format("{}rank {} died: {}", out.empty() ? "" : "; ", rank, describe(*dead.exit));
+  }
+  return out;
+}
+
+}  // namespace cp_pool

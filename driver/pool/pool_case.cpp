@@ -1,0 +1,233 @@
+// One case on a pool, from the line sent to the verdict on case and pool.
+#include <algorithm>
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_json.h"
+#include "driver/pool/pool.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kDrain{200};      // after an exit, for what is still in the pipes
+constexpr milliseconds kFenceWait{250};  // after a result, for the ranks' stderr
+
+CaseOutcome to_case_outcome(protocol::Outcome outcome) {
+  switch (outcome) {
+    case protocol::Outcome::pass:
+      return CaseOutcome::pass;
+    case protocol::Outcome::fail:
+      return CaseOutcome::fail;
+    case protocol::Outcome::skip:
+      return CaseOutcome::skip;
+    case protocol::Outcome::error:
+      return CaseOutcome::error;
+    case protocol::Outcome::timeout:
+      return CaseOutcome::timeout;
+    case protocol::Outcome::cancelled:
+      return CaseOutcome::cancelled;
+  }
+  return CaseOutcome::error;
+}
+
+// The answer to a request that the worker cannot read stands for the result that will not come.
+protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std::int64_t seq) {
+  protocol::ResultEvent out;
+  out.seq = seq;
+  out.outcome = protocol::Outcome::error;
+  out.reason = fmt::format("the worker refused the request: {}", refusal.message);
+  return out;
+}
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+}  // namespace
+
+asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq) {
+  protocol::RunRequest request{seq, named.id, to_json(named.c), run_.config.timeout.count(), std::nullopt};
+  if (run_.config.dump_dir) request.dump_dir = run_.config.dump_dir->string();
+  group_->begin_case(seq);
+  Outstanding current;
+  current.seq = seq;
+  current.sent = Clock::now();
+  current.deadline = current.sent + run_.config.timeout;
+  group_->send(request);
+
+  co_await wait_for_end(current);
+  const double duration_ms = ms_since(current.sent);
+  Attempt attempt;
+  if (current.result) {
+    attempt = co_await conclude_with_result(current);
+  } else if (current.protocol_break || lost()) {
+    attempt = conclude_lost(current);
+  } else {
+    attempt = co_await conclude_unfinished(current);
+  }
+  attempt.duration_ms = duration_ms;
+  if (attempt.charged) ++cases_;
+  last_result_ = Clock::now();
+  co_return attempt;
+}
+
+// No result can come any more.
+bool Pool::lost() const {
+  return group_->any_exited() || group_->stdin_broken() || group_->stdout_closed();
+}
+
+asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
+  for (;;) {
+    take_messages(current);
+    if (current.result || current.protocol_break) co_return;
+    if (lost()) co_return co_await drain(current);
+    if (run_.stop.abandon_running() || Clock::now() >= current.deadline) co_return;
+    co_await wakeup_.wait_until(current.deadline);
+  }
+}
+
+// Never waits for the end of a pipe alone: a grandchild may hold it open.
+asio::awaitable<void> Pool::drain(Outstanding& current) {
+  const auto limit = Clock::now() + kDrain;
+  while (Clock::now() < limit) {
+    take_messages(current);
+    const bool no_more_messages = current.result || current.protocol_break || group_->ranks().front().exit;
+    if (group_->any_exited() && no_more_messages && group_->drained()) co_return;
+    co_await wakeup_.wait_until(limit);
+  }
+  take_messages(current);
+}
+
+void Pool::take_messages(Outstanding& current) {
+  while (!current.protocol_break) {
+    const auto incoming = group_->take();
+    if (!incoming) return;
+    if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming)) {
+      current.protocol_break = bad->detail;
+    } else {
+      take_event(current, std::get<protocol::Event>(*incoming));
+    }
+  }
+}
+
+void Pool::take_event(Outstanding& current, const protocol::Event& event) {
+  const bool waiting = current.seq != 0 && !current.result;
+  if (const auto* started = std::get_if<protocol::StartedEvent>(&event)) {
+    if (started->seq == current.seq) current.started = true;
+  } else if (const auto* progress = std::get_if<protocol::ProgressEvent>(&event)) {
+    if (progress->seq == current.seq) current.phase = protocol::clean_text(progress->phase);
+  } else if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
+    if (waiting && result->seq == current.seq) {
+      current.result = *result;
+    } else {
+      current.protocol_break = fmt::format("a result for seq {}, which is not outstanding", result->seq);
+    }
+  } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) {
+    if (waiting && refusal->seq.value_or(current.seq) == current.seq) current.result = as_result(*refusal, current.seq);
+  }
+}
+
+asio::awaitable<void> Pool::wait_for_fences() {
+  const auto limit = Clock::now() + kFenceWait;
+  while (!group_->tails_complete() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+}
+
+asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
+  Attempt out;
+  out.outcome = to_case_outcome(current.result->outcome);
+  out.reason = protocol::clean_text(current.result->reason);
+  const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
+  if (needs_tail) {
+    co_await wait_for_fences();
+    out.stderr_tails = group_->tails();
+  }
+  take_messages(current);
+  out.retirement = judge(current);
+  const bool stands = !needs_tail || out.outcome == CaseOutcome::fail;
+  if (group_->any_exited() && !stands) {
+    out.reason = fmt::format("{}, after the result \"{}\": {}", describe_deaths(), to_string(out.outcome), out.reason);
+    out.outcome = CaseOutcome::crash;
+  }
+  out.result = *std::move(current.result);
+  co_return out;
+}
+
+// What a case that has its result says about the pool.
+std::optional<Retirement> Pool::judge(const Outstanding& current) {
+  if (group_->any_exited()) return Retirement{RetireReason::died_after_result, describe_deaths()};
+  if (current.protocol_break) return Retirement{RetireReason::protocol_break, *current.protocol_break};
+  if (!current.result->healthy) {
+    return Retirement{RetireReason::unhealthy, protocol::clean_text(current.result->reason)};
+  }
+  if (const auto growth = growth_past_limit(*current.result)) return Retirement{RetireReason::hygiene, *growth};
+  return std::nullopt;
+}
+
+std::optional<std::string> Pool::growth_past_limit(const protocol::ResultEvent& result) {
+  const auto grown = [](std::int64_t before, std::int64_t now, std::int64_t limit) {
+    return limit > 0 && now - before > limit;
+  };
+  const HygieneLimits& limits = run_.config.hygiene;
+  for (const protocol::Hygiene& now : result.hygiene) {
+    const protocol::Hygiene& before = first_hygiene_.emplace(now.rank, now).first->second;
+    const auto say = [&](std::string_view what, std::int64_t from, std::int64_t to) {
+      return fmt::format("rank {}: {} grew from {} to {} since the pool's first case", now.rank, what, from, to);
+    };
+    if (grown(before.rss_kib, now.rss_kib, limits.rss_kib)) return say("resident KiB", before.rss_kib, now.rss_kib);
+    if (grown(before.fds, now.fds, limits.fds)) return say("open descriptors", before.fds, now.fds);
+    if (grown(before.threads, now.threads, limits.threads)) return say("threads", before.threads, now.threads);
+  }
+  return std::nullopt;
+}
+
+// The pool broke before there was a result.
+Attempt Pool::conclude_lost(const Outstanding& current) {
+  Attempt out;
+  out.charged = current.started;
+  out.outcome = CaseOutcome::crash;
+  if (group_->any_exited()) {
+    out.retirement = {RetireReason::crash, describe_deaths()};
+  } else if (current.protocol_break) {
+    out.retirement = {RetireReason::protocol_break, *current.protocol_break};
+  } else if (group_->stdin_broken()) {
+    out.retirement = {RetireReason::stdin_broken, "rank 0 closed its stdin"};
+  } else {
+    out.retirement = {RetireReason::protocol_break, "rank 0 closed its stdout"};
+  }
+  out.reason = out.retirement->detail;
+  if (!current.phase.empty()) out.reason += fmt::format(" (in {})", current.phase);
+  out.stderr_tails = group_->tails();
+  return out;
+}
+
+// The run or the deadline ends a case that still runs.
+asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
+  Attempt out;
+  if (run_.stop.interrupted || run_.stop.internal_error) {
+    out.outcome = CaseOutcome::cancelled;
+    out.reason = "the run was interrupted";
+    out.retirement = {RetireReason::interrupted, out.reason};
+    out.stderr_tails = group_->tails();
+    co_return out;
+  }
+  out.outcome = CaseOutcome::timeout;
+  out.reason = run_.stop.global_timeout
+                   ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
+                                 run_.config.global_timeout.count())
+                   : fmt::format("no result within {} ms (--timeout)", run_.config.timeout.count());
+  if (!current.started) {
+    out.reason += group_->stdin_pending() ? "; rank 0 has not read its request" : "; the case never started";
+  }
+  if (!current.phase.empty()) out.reason += fmt::format("; the last phase was {}", current.phase);
+  out.retirement = {group_->stdin_pending() ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
+  out.stderr_tails = group_->tails();
+  co_return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,108 @@
+// The end of a pool: no process of it is left when pool_retired is emitted, or the event names it.
+#include <csignal>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/pool/pool.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kKillLimit{5};  // SIGKILL to gone; what is left then is stuck in the kernel
+constexpr milliseconds kBetweenPasses{5};
+constexpr int kMaxBlockingPasses = 20;
+constexpr int kCleanPasses = 2;  // a process may fork while /proc is read
+
+bool is_graceful(RetireReason reason) {
+  return reason == RetireReason::finished || reason == RetireReason::max_cases || reason == RetireReason::hygiene;
+}
+
+// The ranks that are left wait for one that is gone: there is nothing to ask them.
+bool kill_at_once(RetireReason reason) {
+  return reason == RetireReason::crash || reason == RetireReason::died_after_result;
+}
+
+}  // namespace
+
+// Only when an exception ends the run: no time for grace, and nobody to report to.
+Pool::~Pool() {
+  if (!group_) return;
+  processes_.find();
+  group_->signal_groups(SIGKILL);
+  for (int clean = 0, passes = 0; clean < kCleanPasses && passes < kMaxBlockingPasses; ++passes) {
+    clean = processes_.kill_all() == 0 ? clean + 1 : 0;
+  }
+}
+
+asio::awaitable<void> Pool::retire(Retirement retirement) {
+  std::vector<Leftover> leftovers;
+  std::vector<RankExit> exits_by_rank;
+  if (group_) {
+    processes_.find();  // while parents still live: a child with another environment is known through them
+    if (is_graceful(retirement.reason)) co_await ask_to_shut_down();
+    if (!kill_at_once(retirement.reason)) co_await terminate();
+    co_await kill();
+    leftovers = processes_.describe();
+    exits_by_rank = exits();
+    for (const int pid : group_->pids()) run_.ranks.erase(pid);
+    group_->reap();
+    group_.reset();
+    reap_adopted([this](pid_t pid) { return run_.ranks.contains(pid); });
+  }
+  run_.emit(PoolRetired{id_, retirement.reason, std::move(retirement.detail), cases_, std::move(exits_by_rank),
+                        std::move(leftovers)});
+}
+
+asio::awaitable<void> Pool::wait_for_exits(Clock::time_point limit) {
+  while (!group_->all_exited() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+}
+
+asio::awaitable<void> Pool::ask_to_shut_down() {
+  group_->send(protocol::ShutdownRequest{});
+  group_->close_stdin_when_written();
+  const auto limit = Clock::now() + run_.config.grace;
+  while (!group_->all_exited() && !run_.stop.abandon_running() && Clock::now() < limit) {
+    co_await wakeup_.wait_until(limit);
+  }
+}
+
+asio::awaitable<void> Pool::terminate() {
+  if (group_->all_exited()) co_return;
+  group_->signal_groups(SIGTERM);
+  group_->signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only once it goes on
+  const auto limit = Clock::now() + run_.config.grace;
+  while (!group_->all_exited() && !run_.stop.kill_at_once && Clock::now() < limit) {
+    co_await wakeup_.wait_until(limit);
+  }
+}
+
+asio::awaitable<void> Pool::kill() {
+  const auto limit = Clock::now() + kKillLimit;
+  group_->signal_groups(SIGKILL);
+  co_await wait_for_exits(limit);
+  for (int clean = 0; clean < kCleanPasses && Clock::now() < limit;) {
+    if (processes_.kill_all() == 0) {
+      ++clean;
+    } else {
+      clean = 0;
+      co_await wakeup_.wait_until(Clock::now() + kBetweenPasses);
+    }
+  }
+}
+
+std::vector<RankExit> Pool::exits() const {
+  std::vector<RankExit> out;
+  for (std::size_t rank = 0; rank < group_->ranks().size(); ++rank) {
+    const WorkerGroup::Rank& r = group_->ranks()[rank];
+    std::string status = r.exit ? describe(*r.exit) : "still there after SIGKILL";
+    if (r.killed_by_driver) status += ", by the driver";
+    out.push_back({static_cast<int>(rank), r.pid, std::move(status)});
+  }
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,101 @@
+#include "driver/pool/runner.h"
+
+#include <chrono>
+#include <csignal>
+
+#include <asio/co_spawn.hpp>
+
+namespace cp_pool {
+
+Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
+    : context_(io_, config, sink), slots_(busy_ranks), signals_(io_, SIGINT, SIGTERM), global_timeout_(io_) {}
+
+void Runner::add(const NamedCase& named) {
+  lane(named.c.cp_size).add({ledger_.expect(), &named});
+}
+
+void Runner::no_more_cases() {
+  closed_ = true;
+  for (const auto& [world_size, lane] : lanes_) lane->no_more_jobs();
+  stop_watching_if_done();
+}
+
+Lane& Runner::lane(int world_size) {
+  std::unique_ptr<Lane>& lane = lanes_[world_size];
+  if (!lane) {
+    lane = std::make_unique<Lane>(context_, ledger_, slots_, world_size, [this] {
+      if (on_case_finished) on_case_finished();
+    });
+    ++lanes_left_;
+    asio::co_spawn(io_, lane->serve(), [this](const std::exception_ptr& error) { lane_ended(error); });
+  }
+  return *lane;
+}
+
+RunResult Runner::run(const RunStarted& header) {
+  const auto start = std::chrono::steady_clock::now();
+  context_.emit(header);
+  watch_signals();
+  watch_global_timeout();
+  for (bool done = false; !done;) {
+    try {
+      io_.run();
+      done = true;
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+  if (error_) std::rethrow_exception(error_);
+
+  RunResult out{ledger_.close(context_.stop.interrupted)};
+  out.finished.duration_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  context_.emit(out.finished);
+  return out;
+}
+
+void Runner::lane_ended(const std::exception_ptr& error) {
+  --lanes_left_;
+  if (error) fail(error);
+  stop_watching_if_done();
+}
+
+void Runner::fail(const std::exception_ptr& error) {
+  if (!error_) error_ = error;
+  context_.stop.internal_error = true;
+  abandon();
+}
+
+void Runner::abandon() {
+  context_.notify_all();
+  if (on_abandon) on_abandon();
+}
+
+// Nothing else may keep the loop running.
+void Runner::stop_watching_if_done() {
+  if (!closed_ || lanes_left_ > 0) return;
+  signals_.cancel();
+  global_timeout_.cancel();
+}
+
+void Runner::watch_signals() {
+  signals_.async_wait([this](asio::error_code error, int /*signal*/) {
+    if (error) return;
+    context_.stop.kill_at_once = context_.stop.interrupted;
+    context_.stop.interrupted = true;
+    abandon();
+    if (!closed_ || lanes_left_ > 0) watch_signals();
+  });
+}
+
+void Runner::watch_global_timeout() {
+  if (context_.config.global_timeout.count() <= 0) return;
+  global_timeout_.expires_after(context_.config.global_timeout);
+  global_timeout_.async_wait([this](asio::error_code error) {
+    if (error) return;
+    context_.stop.global_timeout = true;
+    abandon();
+  });
+}
+
+}  // namespace cp_pool

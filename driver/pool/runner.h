@@ -1,0 +1,63 @@
+// One run: the lanes, what can stop them, and the books.
+#pragma once
+
+#include <cstddef>
+#include <exception>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <asio/steady_timer.hpp>
+
+#include "driver/ledger.h"
+#include "driver/pool/lane.h"
+#include "driver/pool/run_context.h"
+#include "driver/pool/slots.h"
+#include "driver/process/process_settings.h"
+#include "driver/run.h"
+
+namespace cp_pool {
+
+class Runner {
+ public:
+  // busy_ranks: as RunConfig::max_busy_ranks, resolved.
+  Runner(const RunConfig& config, EventSink& sink, int busy_ranks);
+
+  // The case must stay alive until it has finished.
+  void add(const NamedCase& named);
+  // Every lane ends when it has done what was added.
+  void no_more_cases();
+
+  std::function<void()> on_case_finished;
+  std::function<void()> on_abandon;  // the run was stopped: nothing more should be added
+
+  // Runs until every lane has ended; emits run_started and run_finished. Throws what a sink has thrown.
+  RunResult run(const RunStarted& header);
+
+  [[nodiscard]] asio::io_context& io() { return io_; }
+
+ private:
+  Lane& lane(int world_size);
+  void lane_ended(const std::exception_ptr& error);
+  void fail(const std::exception_ptr& error);
+  void abandon();
+  void stop_watching_if_done();
+  void watch_signals();
+  void watch_global_timeout();
+
+  ProcessSettings settings_;
+  asio::io_context io_{1};
+  RunContext context_;
+  Ledger ledger_;
+  Slots slots_;
+  asio::signal_set signals_;
+  asio::steady_timer global_timeout_;
+  std::map<int, std::unique_ptr<Lane>> lanes_;  // by world size
+  std::size_t lanes_left_ = 0;
+  bool closed_ = false;
+  std::exception_ptr error_;  // the first
+};
+
+}  // namespace cp_pool

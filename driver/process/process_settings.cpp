@@ -1,0 +1,32 @@
+#include "driver/process/process_settings.h"
+
+#include <sys/prctl.h>
+
+#include "driver/process/process_tree.h"
+
+namespace cp_pool {
+
+namespace {
+
+struct sigaction replace_handler(int signal, void (*handler)(int)) {
+  struct sigaction action{};
+  action.sa_handler = handler;
+  struct sigaction before{};
+  ::sigaction(signal, &action, &before);  // cannot fail for these signals
+  return before;
+}
+
+}  // namespace
+
+ProcessSettings::ProcessSettings() : subreaper_(set_child_subreaper(true)) {
+  sigpipe_ = replace_handler(SIGPIPE, SIG_IGN);
+  sigchld_ = replace_handler(SIGCHLD, SIG_DFL);
+}
+
+ProcessSettings::~ProcessSettings() {
+  ::sigaction(SIGPIPE, &sigpipe_, nullptr);
+  ::sigaction(SIGCHLD, &sigchld_, nullptr);
+  ::prctl(PR_SET_CHILD_SUBREAPER, subreaper_ ? 1 : 0);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,101 @@
+#include <cerrno>
+#include <deque>
+#include <fcntl.h>
+#include <limits>
+#include <memory>
+#include <string>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/pool/pipes.h"
+#include "driver/pool/runner.h"
+#include "driver/run.h"
+#include "worker/protocol/line_framer.h"
+
+namespace cp_pool {
+
+namespace {
+
+// A description of its own where the kernel gives one: reading without blocking must not change the mode of a terminal
+// or pipe that is shared with the caller's shell. (Sockets cannot be opened again.)
+UniqueFd reopen(int fd) {
+  UniqueFd out{::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
+  if (!out) out.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
+  if (!out) throw std::system_error(errno, std::generic_category(), "cannot read the stream of cases");
+  return out;
+}
+
+// Gives the runner the next case when the one before has finished.
+class Feeder {
+ public:
+  Feeder(Runner& runner, int fd, const ReadCase& read_case)
+      : runner_(runner),
+        read_case_(read_case),
+        reader_(std::make_shared<PipeReader>(
+            runner.io(), reopen(fd),
+            PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); }, [this] { on_end(); }})) {
+    runner_.on_case_finished = [this] {
+      current_.reset();
+      feed();
+    };
+    runner_.on_abandon = [this] { stop(); };
+    reader_->start();
+  }
+  Feeder(const Feeder&) = delete;
+  Feeder& operator=(const Feeder&) = delete;
+  ~Feeder() { reader_->close(); }
+
+ private:
+  void on_data(std::string_view bytes) {
+    for (protocol::Line& line : framer_.feed(bytes)) lines_.push_back(std::move(line.text));
+    feed();
+  }
+
+  void on_end() {
+    if (auto last = framer_.rest()) lines_.push_back(std::move(last->text));
+    ended_ = true;
+    feed();
+  }
+
+  void feed() {
+    while (!current_ && !lines_.empty() && !stopped_) {
+      const std::string line = std::move(lines_.front());
+      lines_.pop_front();
+      auto named = read_case_(line);
+      if (!named) continue;
+      current_ = std::make_unique<NamedCase>(*std::move(named));
+      runner_.add(*current_);
+    }
+    if (ended_ && !current_ && lines_.empty()) stop();
+  }
+
+  void stop() {
+    if (std::exchange(stopped_, true)) return;
+    reader_->close();
+    runner_.no_more_cases();
+  }
+
+  Runner& runner_;
+  const ReadCase& read_case_;
+  std::shared_ptr<PipeReader> reader_;
+  protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
+  std::deque<std::string> lines_;
+  std::unique_ptr<NamedCase> current_;
+  bool ended_ = false;
+  bool stopped_ = false;
+};
+
+}  // namespace
+
+RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
+                     EventSink& sink) {
+  // One case at a time anyway: every pool may stay.
+  Runner runner(config, sink, std::numeric_limits<int>::max());
+  const Feeder feeder(runner, fd, read_case);
+  return runner.run(header);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,120 @@
+#include "tests/driver/fake_worker/faults.h"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <functional>
+#include <map>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace cp_pool::fake {
+
+namespace {
+
+void ignore_polite_signals() {
+  for (const int signal : {SIGTERM, SIGHUP, SIGINT, SIGUSR2}) ::signal(signal, SIG_IGN);
+}
+
+// A grandchild in a session of its own, which no signal to the rank's group reaches and which holds its pipes open.
+void leave_setsid_grandchild() {
+  if (::fork() != 0) return;
+  ::setsid();
+  ignore_polite_signals();
+  hang();
+}
+
+// As above, and its parent is gone at once.
+void leave_daemon() {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    leave_setsid_grandchild();
+    _exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+}
+
+// A grandchild whose environment does not show where it came from.
+void leave_grandchild_without_environment() {
+  if (::fork() != 0) return;
+  ::setsid();
+  char name[] = "sleep";
+  char time[] = "1000";
+  char* const argv[] = {name, time, nullptr};
+  char* const envp[] = {nullptr};
+  ::execve("/bin/sleep", argv, envp);
+  _exit(1);
+}
+
+void flood(int fd) {
+  const std::string line = std::string(1023, 'x') + '\n';
+  for (int i = 0; i < 10 * 1024; ++i) write_all(fd, line);
+}
+
+[[noreturn]] void die_of(int signal) {
+  ::signal(signal, SIG_DFL);
+  ::kill(::getpid(), signal);
+  hang();
+}
+
+}  // namespace
+
+void write_all(int fd, const std::string& bytes) {
+  for (std::size_t done = 0; done < bytes.size();) {
+    const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno != EINTR) _exit(9);
+    if (n > 0) done += static_cast<std::size_t>(n);
+  }
+}
+
+void hang() {
+  for (;;) ::pause();
+}
+
+bool commit_fault(const std::string& kind) {
+  static const std::map<std::string, std::function<void()>> kFaults{
+      {"hang", hang},
+      {"sigsegv", [] { die_of(SIGSEGV); }},
+      {"sigabrt", [] { die_of(SIGABRT); }},
+      {"sigkill", [] { die_of(SIGKILL); }},
+      {"sigstop", [] { ::kill(::getpid(), SIGSTOP); }},
+      {"exit0", [] { _exit(0); }},
+      {"exit3", [] { _exit(3); }},
+      {"ignore_sigterm",
+       [] {
+         ignore_polite_signals();
+         hang();
+       }},
+      {"setsid_grandchild",
+       [] {
+         leave_setsid_grandchild();
+         hang();
+       }},
+      {"setsid_grandchild_then_exit",
+       [] {
+         leave_setsid_grandchild();
+         _exit(3);
+       }},
+      {"bare_grandchild",
+       [] {
+         leave_grandchild_without_environment();
+         hang();
+       }},
+      {"daemon", leave_daemon},
+      {"chatter_stdout", [] { flood(STDOUT_FILENO); }},
+      {"chatter_stderr", [] { flood(STDERR_FILENO); }},
+      {"closes_stderr", [] { ::close(STDERR_FILENO); }},
+      {"half_stderr_line",
+       [] {
+         write_all(STDERR_FILENO, "last words without a newline");
+         hang();
+       }},
+  };
+  const auto fault = kFaults.find(kind);
+  if (fault == kFaults.end()) return false;
+  fault->second();
+  return true;
+}
+
+}  // namespace cp_pool::fake

@@ -1,0 +1,238 @@
+// A worker that computes nothing and does to the driver whatever a case's model says: pass, fail, sigsegv, hang@1
+// (in rank 1), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N] [--starts=FILE]
+// [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad.
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "tests/driver/fake_worker/control_plane.h"
+#include "tests/driver/fake_worker/faults.h"
+#include "worker/protocol/environment.h"
+#include "worker/protocol/line_framer.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool::fake {
+namespace {
+
+struct Options {
+  std::string start = "good";
+  int start_rank = 0;
+  std::string starts_file;
+  int bad_starts = 1 << 30;
+};
+
+Options parse_options(int argc, char** argv) {
+  Options out;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg{argv[i]};
+    const std::string value{arg.substr(arg.find('=') + 1)};
+    if (arg.starts_with("--start=")) out.start = value;
+    if (arg.starts_with("--start-rank=")) out.start_rank = std::atoi(value.c_str());
+    if (arg.starts_with("--starts=")) out.starts_file = value;
+    if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
+  }
+  return out;
+}
+
+// Rank 0 appends a byte a start; the size is the number of the start, from 1.
+int count_start(const std::string& file) {
+  if (file.empty()) return 1;
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  write_all(fd, ".");
+  struct stat info{};
+  ::fstat(fd, &info);
+  ::close(fd);
+  return static_cast<int>(info.st_size);
+}
+
+void respond(const protocol::Event& event) {
+  write_all(STDOUT_FILENO, protocol::format_response(event));
+}
+
+void start_badly(const std::string& kind) {
+  if (kind == "never_ready") hang();
+  if (kind == "exit_127") _exit(127);
+  if (kind == "exit_1") {
+    write_all(STDERR_FILENO, "no license for this machine\n");
+    _exit(1);
+  }
+  if (kind == "wrong_version") {
+    respond(protocol::ProtocolErrorEvent{std::nullopt, "this worker speaks 2..3 only"});
+    _exit(protocol::kExitNoCommonVersion);
+  }
+  if (kind == "garbage") {
+    write_all(STDOUT_FILENO, fmt::format("{}{{ready}}\n", protocol::kResponsePrefix));
+    hang();
+  }
+  if (kind == "ignore_sigterm") {
+    ::signal(SIGTERM, SIG_IGN);
+    hang();
+  }
+  commit_fault(kind);
+}
+
+void print_where_it_stands(int /*signal*/) {
+  constexpr std::string_view kText = "stack of this rank\n";
+  [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText.data(), kText.size());
+}
+
+class RankZero {
+ public:
+  RankZero(const protocol::RankEnvironment& environment, int generation, const std::string& start)
+      : environment_(environment), generation_(generation), ranks_(environment) {
+    protocol::ReadyEvent ready;
+    ready.protocol = start == "protocol_2" ? 2 : protocol::kVersion;
+    ready.worker = "fake 1";
+    ready.world_size = start == "wrong_world_size" ? environment.world_size + 1 : environment.world_size;
+    ready.device = environment.device;
+    ready.ranks.push_back({0, "here", ::getpid()});
+    for (const int pid : ranks_.pids()) ready.ranks.push_back({static_cast<int>(ready.ranks.size()), "here", pid});
+    respond(ready);
+  }
+
+  void serve() {
+    while (const auto line = read_line(STDIN_FILENO)) {
+      const protocol::Request request = protocol::parse_request(*line);
+      if (std::holds_alternative<protocol::ShutdownRequest>(request)) _exit(0);
+      if (const auto* ping = std::get_if<protocol::PingRequest>(&request)) respond(protocol::PongEvent{ping->seq, {0}});
+      if (const auto* run = std::get_if<protocol::RunRequest>(&request)) run_case(*run);
+    }
+  }
+
+ private:
+  void run_case(const protocol::RunRequest& request) {
+    const auto model = request.case_json.at("model").get<std::string>();
+    const std::size_t at = model.find('@');
+    const std::string kind = model.substr(0, at);
+    const int rank = at == std::string::npos ? 0 : std::atoi(model.c_str() + at + 1);
+    if (kind == "die_before_started" || (kind == "die_before_started_once" && generation_ == 1)) _exit(4);
+    if (kind == "garbage_before_started") respond_raw(request.seq, "{oops");
+    if (kind == "refuse") return respond(protocol::ProtocolErrorEvent{request.seq, "no such case here"});
+    respond(protocol::StartedEvent{request.seq});
+    say(fmt::format("rank 0 starts {} seq {}", model, request.seq));
+    for (int r = 1; r < environment_.world_size; ++r) {
+      ranks_.tell(r, fmt::format("say rank {} starts {} seq {}", r, model, request.seq));
+    }
+    if (rank > 0) {
+      ranks_.tell(rank, kind);
+    } else if (!commit_fault(kind) && break_protocol(kind, request.seq)) {
+      return;
+    }
+    if (kind != "no_fence") fence(request.seq);
+    respond(result_of(kind, request.seq));
+    if (kind == "two_results") respond(result_of(kind, request.seq));
+    after_result(kind);
+  }
+
+  // True: this was all of the case.
+  bool break_protocol(const std::string& kind, std::int64_t seq) {
+    if (kind == "half_line") {
+      write_all(STDOUT_FILENO,
+                fmt::format("{}{{\"event\":\"result\",\"seq\":{},\"out", protocol::kResponsePrefix, seq));
+      hang();
+    }
+    if (kind == "garbage_after_sentinel") {
+      respond_raw(seq, "{\"event\":\"result\", this is not JSON");
+      hang();
+    }
+    if (kind == "long_line") {
+      respond_raw(seq, std::string(std::size_t{17} << 20U, 'x'));
+      hang();
+    }
+    if (kind == "wrong_seq") {
+      respond(result_of("pass", seq + 1000));
+      hang();
+    }
+    if (kind == "closes_stdout") {
+      ::close(STDOUT_FILENO);
+      hang();
+    }
+    if (kind == "half_result_then_exit") {
+      write_all(STDOUT_FILENO, fmt::format("{}{{\"event\":\"result\",\"seq\":{}", protocol::kResponsePrefix, seq));
+      _exit(3);
+    }
+    if (kind == "progress_then_hang") {
+      respond(protocol::ProgressEvent{seq, "backward"});
+      hang();
+    }
+    return false;
+  }
+
+  protocol::ResultEvent result_of(const std::string& kind, std::int64_t seq) {
+    protocol::ResultEvent out;
+    out.seq = seq;
+    out.outcome = protocol::Outcome::pass;
+    out.backend = "math";
+    for (int rank = 0; rank < environment_.world_size; ++rank) {
+      out.ranks.push_back({rank, true, false, "", "cafe"});
+      out.hygiene.push_back({rank, 1000, kind == "leaks_fds" ? 10 + 100 * leaks_ : 10, 2});
+    }
+    if (kind == "leaks_fds") ++leaks_;
+    if (kind == "unhealthy") {
+      out.healthy = false;
+      out.reason = "the communicator cannot be rebuilt";
+    } else if (kind == "invalid_utf8") {
+      say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
+    }
+    const auto outcome = protocol::parse_outcome(kind);
+    if (outcome) out.outcome = *outcome;
+    if (kind == "invalid_utf8" || kind == "no_fence" || kind == "error_then_exit" || kind == "unhealthy") {
+      out.outcome = protocol::Outcome::error;
+    }
+    if (kind == "fail_then_exit" || kind == "chatter_stderr") out.outcome = protocol::Outcome::fail;
+    if (out.outcome != protocol::Outcome::pass && out.reason.empty()) out.reason = fmt::format("it is {}", kind);
+    return out;
+  }
+
+  void after_result(const std::string& kind) {
+    if (kind == "result_then_death" || kind == "fail_then_exit" || kind == "error_then_exit") _exit(3);
+    if (kind == "stops_reading") hang();
+    if (kind == "closes_stdin") {
+      ::close(STDIN_FILENO);
+      hang();
+    }
+    if (kind == "garbage_when_idle") respond_raw(0, "{late");
+  }
+
+  void fence(std::int64_t seq) {
+    for (int rank = 1; rank < environment_.world_size; ++rank) ranks_.tell(rank, fmt::format("fence {}", seq));
+    write_all(STDERR_FILENO, protocol::format_fence(seq));
+  }
+
+  static void respond_raw(std::int64_t /*seq*/, const std::string& text) {
+    write_all(STDOUT_FILENO, fmt::format("\n{}{}\n", protocol::kResponsePrefix, text));
+  }
+
+  static void say(const std::string& text) { write_all(STDERR_FILENO, text + '\n'); }
+
+  protocol::RankEnvironment environment_;
+  int generation_;
+  Ranks ranks_;
+  int leaks_ = 0;
+};
+
+int run(int argc, char** argv) {
+  const Options options = parse_options(argc, argv);
+  const protocol::RankEnvironment environment = protocol::read_environment();
+  ::signal(SIGUSR2, print_where_it_stands);
+  const bool first = environment.rank == 0;
+  const int generation = first ? count_start(options.starts_file) : 1;
+  if (environment.rank == options.start_rank && generation <= options.bad_starts) start_badly(options.start);
+  if (!first) serve_rank_zero(environment);
+  RankZero(environment, generation, options.start).serve();
+  return 0;
+}
+
+}  // namespace
+}  // namespace cp_pool::fake
+
+int main(int argc, char** argv) {
+  return cp_pool::fake::run(argc, argv);
+}

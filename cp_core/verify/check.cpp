@@ -94,6 +94,7 @@ class TensorCheck {
       fail(check_, fmt::format("error beyond the bound in {} of {} rows", over, error.numel()));
     }
     check_ceiling(difference);
+    check_untouched();
   }
 
   void check_ceiling(const at::Tensor& difference) {
@@ -102,6 +103,12 @@ class TensorCheck {
     const at::Tensor over = difference.gt(value_.abs().add_(1.0).mul_(expected_.ceiling)).any(-1);
     report_rows(over.logical_and(holds),
                 fmt::format("beyond the fixed tolerance {:g} in {{}} rows", expected_.ceiling).c_str());
+  }
+
+  void check_untouched() {
+    if (!expected_.untouched.defined()) return;
+    const at::Tensor untouched = expected_.untouched.index_select(0, rows_.canonical_rows());
+    report_rows(actual_.ne(0.0).logical_and(untouched).any(-1), "not zero where nothing contributes in {} rows");
   }
 
   void locate_valid(std::int64_t flat) {

@@ -13,6 +13,7 @@
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/expected_cache.h"
 #include "cp_core/verify/output_hash.h"
+#include "cp_core/verify/rank_bias.h"
 #include "cp_core/verify/rows.h"
 
 namespace cp_pool {
@@ -50,17 +51,31 @@ class Phases {
   RankReport& report_;
 };
 
+// Which rows of each tensor this rank holds.
+struct RankView {
+  RankView(const Case& c, const SequenceLengths& lengths, const Communicator& group)
+      : q(c.layout, group.rank(), group.size(), lengths.valid_q, lengths.padded_q),
+        kv(c.layout, group.rank(), group.size(), lengths.valid_kv, lengths.padded_kv),
+        bias(c, lengths, group.rank(), group.size()) {}
+
+  RankRows q;
+  RankRows kv;
+  verify::RankBias bias;
+};
+
 struct Shards {
   AttentionInputs inputs;
   at::Tensor dout;
 };
 
-Shards make_shards(const verify::CanonicalInputs& inputs, const RankRows& q_rows, const RankRows& kv_rows) {
+Shards make_shards(const Case& c, const verify::CanonicalInputs& inputs, const RankView& view) {
   Shards shards;
-  shards.inputs.q = q_rows.shard(inputs.q);
-  shards.inputs.k = kv_rows.shard(inputs.k);
-  shards.inputs.v = kv_rows.shard(inputs.v);
-  if (inputs.dout.defined()) shards.dout = q_rows.shard(inputs.dout);
+  shards.inputs.q = view.q.shard(inputs.q);
+  shards.inputs.k = view.kv.shard(inputs.k);
+  shards.inputs.v = view.kv.shard(inputs.v);
+  if (inputs.dout.defined()) shards.dout = view.q.shard(inputs.dout);
+  if (inputs.bias.defined()) shards.inputs.bias = view.bias.shard(inputs.bias);
+  if (c.softmax == SoftmaxType::learnable) shards.inputs.sink = inputs.sink.clone();
   return shards;
 }
 
@@ -69,36 +84,56 @@ struct Outputs {
   AttentionGradients gradients;  // undefined tensors unless training
 };
 
-Check check_shard(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& shard,
-                  at::ScalarType dtype) {
-  if (!shard.defined()) return verify::failed_check(name, "no result");
-  if (shard.scalar_type() != dtype) {
+// actual: what was computed; measure: how it is held against what is expected, given its dtype is right.
+template <typename Measure>
+Check check_result(const Expected& expected, const char* name, const at::Tensor& actual, at::ScalarType dtype,
+                   Measure&& measure) {
+  if (!actual.defined()) return verify::failed_check(name, "no result");
+  if (actual.scalar_type() != dtype) {
     return verify::failed_check(
-        name, fmt::format("dtype {} instead of {}", c10::toString(shard.scalar_type()), c10::toString(dtype)));
+        name, fmt::format("dtype {} instead of {}", c10::toString(actual.scalar_type()), c10::toString(dtype)));
   }
   try {
-    return verify::check_tensor(expected.tensor(name), rows, rows.packed(shard));
+    return measure(expected.tensor(name));
   } catch (const verify::ShapeError& error) {
     return verify::failed_check(name, error.what());
   }
 }
 
-Check check_lse(const Expected& expected, const RankRows& rows, const at::Tensor& lse) {
-  if (!lse.defined() || lse.scalar_type() != at::kFloat || lse.dim() != 2) {
-    return verify::failed_check("lse", "not an fp32 tensor [heads, local tokens]");
-  }
-  return verify::check_tensor(expected.tensor("lse"), rows, lse.transpose(0, 1).unsqueeze(-1));
+Check check_shard(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& shard,
+                  at::ScalarType dtype) {
+  return check_result(expected, name, shard, dtype, [&](const verify::ExpectedTensor& tensor) {
+    return verify::check_tensor(tensor, rows, rows.packed(shard));
+  });
 }
 
-std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankRows& q_rows,
-                                 const RankRows& kv_rows, const Outputs& outputs) {
+// fp32 [heads, rows], or [heads]: one row.
+Check check_by_head(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& actual) {
+  return check_result(expected, name, actual, at::kFloat, [&](const verify::ExpectedTensor& tensor) {
+    const at::Tensor matrix = actual.dim() == 1 ? actual.unsqueeze(1) : actual;
+    return verify::check_tensor(tensor, rows, matrix.t().unsqueeze(-1));
+  });
+}
+
+std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view,
+                                 const Outputs& outputs) {
+  const auto& [forward, gradients] = outputs;
   const auto dtype = verify::scalar_type_of(c.dtype);
-  std::vector<Check> checks{check_shard(expected, "out", q_rows, outputs.forward.out, dtype),
-                            check_lse(expected, q_rows, outputs.forward.lse)};
-  if (c.training) {
-    checks.push_back(check_shard(expected, "dq", q_rows, outputs.gradients.dq, dtype));
-    checks.push_back(check_shard(expected, "dk", kv_rows, outputs.gradients.dk, dtype));
-    checks.push_back(check_shard(expected, "dv", kv_rows, outputs.gradients.dv, dtype));
+  const RankRows one_row = RankRows::replicated(1, 1);
+  std::vector<Check> checks{check_shard(expected, "out", view.q, forward.out, dtype),
+                            check_by_head(expected, "lse", view.q, forward.lse)};
+  if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row, forward.max_logit));
+  if (!c.training) return checks;
+  checks.push_back(check_shard(expected, "dq", view.q, gradients.dq, dtype));
+  checks.push_back(check_shard(expected, "dk", view.kv, gradients.dk, dtype));
+  checks.push_back(check_shard(expected, "dv", view.kv, gradients.dv, dtype));
+  if (c.bias && *c.bias != BiasShape::shape_111s) {
+    checks.push_back(check_result(expected, "dbias", gradients.dbias, dtype, [&](const verify::ExpectedTensor& tensor) {
+      return view.bias.check(tensor, gradients.dbias);
+    }));
+  }
+  if (c.softmax == SoftmaxType::learnable) {
+    checks.push_back(check_by_head(expected, "dsink", one_row, gradients.dsink));
   }
   return checks;
 }
@@ -133,14 +168,13 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
   at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
   const SequenceLengths lengths = resolve_lengths(c);
   const auto canonical = verify::canonical_problem(c, lengths);
-  const RankRows q_rows(c.layout, groups.cp->rank(), groups.cp->size(), lengths.valid_q, lengths.padded_q);
-  const RankRows kv_rows(c.layout, groups.cp->rank(), groups.cp->size(), lengths.valid_kv, lengths.padded_kv);
+  const RankView view(c, lengths, *groups.cp);
 
   Phases phases(options, report);
   verify::CanonicalInputs inputs;
   const Shards shards = phases.run("inputs", [&] {
     inputs = verify::make_inputs(canonical);
-    return make_shards(inputs, q_rows, kv_rows);
+    return make_shards(c, inputs, view);
   });
   const AttentionProblem problem = make_problem(c, lengths);
   Outputs outputs;
@@ -153,7 +187,7 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
   // Nothing below talks to other ranks: a failed check here leaves nobody waiting.
   const auto expected =
       phases.run("reference", [&] { return expected_of(canonical, inputs, options.reference_cache); });
-  report.checks = phases.run("compare", [&] { return check_outputs(c, *expected, q_rows, kv_rows, outputs); });
+  report.checks = phases.run("compare", [&] { return check_outputs(c, *expected, view, outputs); });
   report.output_hash = hash_of(outputs);
   judge(report);
   return report;

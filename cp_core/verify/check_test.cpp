@@ -130,15 +130,24 @@ TEST(Check, RefusesPaddingOfALseThatIsNotMinusInfinity) {
   EXPECT_THAT(check_tensor(ones("lse"), padded_rows(), right_answer()).message, HasSubstr("padding is not -inf in 6"));
 }
 
-TEST(Check, HoldsTheFixedToleranceWhereTheBaselineDoes) {
+TEST(Check, HoldsTheFixedToleranceToo) {
   ExpectedTensor expected = ones();
-  expected.ceiling = 0.01;  // of elements of size 1: 0.02
-  expected.ceiling_holds = at::full({6, 3}, true, at::kBool);
   at::Tensor actual = right_answer();
   actual[0][0][0].add_(0.03);
-  EXPECT_THAT(check_tensor(expected, padded_rows(), actual).message, HasSubstr("fixed tolerance 0.01 in 1 rows"));
-  expected.ceiling_holds.fill_(false);
   EXPECT_TRUE(check_tensor(expected, padded_rows(), actual).ok);
+  expected.ceiling = 0.01;  // of elements of size 1: 0.02
+  EXPECT_THAT(check_tensor(expected, padded_rows(), actual).message, HasSubstr("fixed tolerance 0.01 in 1 rows"));
+}
+
+TEST(Check, AllowsNothingWhereNothingContributes) {
+  ExpectedTensor expected = ones("dbias");
+  expected.value[0][0][1].zero_();
+  expected.untouched = expected.value.eq(0.0);
+  at::Tensor actual = right_answer();
+  actual[0][0][1].zero_();
+  EXPECT_TRUE(check_tensor(expected, padded_rows(), actual).ok);
+  actual[0][0][1].fill_(1e-6);
+  EXPECT_EQ(check_tensor(expected, padded_rows(), actual).message, "not zero where nothing contributes in 1 rows");
 }
 
 TEST(Check, RefusesAWrongShape) {

@@ -18,10 +18,8 @@ struct ExpectedTensor {
   at::Tensor value;           // fp64 [tokens, heads, dim], canonical order
   at::Tensor baseline_error;  // fp64 [tokens, heads]
   at::Tensor bound;           // fp64 [tokens, heads]: 2 * baseline_error + c * u * magnitude
-  // A fixed tolerance on top, |error| <= ceiling * (1 + |value|) for each element, in the rows where the baseline
-  // itself keeps it. 0 = none.
+  // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none.
   double ceiling = 0;
-  at::Tensor ceiling_holds;  // bool [tokens, heads]; undefined if ceiling is 0
   // bool, shaped like value: elements to which nothing contributes, which must be exactly 0. Undefined unless rows mix
   // such elements with others (dbias).
   at::Tensor untouched;

@@ -194,6 +194,15 @@ TEST(Expected, OfALseIsAsTightIn16BitsAsInFp32) {
   EXPECT_LT(compute_expected(p, make_inputs(p)).tensor("lse").bound.max().item<double>(), 1e-4);
 }
 
+TEST(Expected, HoldsTheFixedToleranceWhereTheBaselineIsFarBelowIt) {
+  CanonicalProblem p = small_problem();
+  EXPECT_EQ(compute_expected(p, make_inputs(p)).tensor("out").ceiling, 1e-4);
+  p.dtype = DType::bf16;
+  CanonicalInputs sharp = make_inputs(p);
+  sharp.q.mul_(30);  // scores of about 30, which bf16 rounds by 6 % of a probability
+  EXPECT_EQ(compute_expected(p, sharp).tensor("out").ceiling, 0);
+}
+
 TEST(Expected, RowsThatSeeNoKeyMustBeExact) {
   CanonicalProblem p = small_problem();
   p.causal = true;

@@ -1,11 +1,12 @@
 #include <csignal>
+#include <cstdio>
 #include <exception>
 #include <fcntl.h>
+#include <fstream>
+#include <iterator>
 #include <string>
 #include <unistd.h>
-#include <vector>
 
-#include <c10/util/Logging.h>
 #include <fmt/format.h>
 
 #include "cases/case_error.h"

@@ -134,7 +134,7 @@ TEST_F(Worker, AnswersPingDuringACase) {
 TEST_F(Worker, PingToAllNamesOnlyTheRanksThatAnswer) {
   WorkerGroup group({});
   group.next<protocol::ReadyEvent>();
-  group.kill(1, SIGSTOP);
+  group.stop(1);
   group.send(protocol::PingRequest{1, true});
   EXPECT_EQ(group.next<protocol::PongEvent>()->ranks, std::vector<int>{0});
   group.kill(1, SIGCONT);

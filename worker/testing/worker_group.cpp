@@ -140,6 +140,11 @@ void WorkerGroup::kill(int rank, int signal) {
   ::kill(pid(rank), signal);
 }
 
+void WorkerGroup::stop(int rank) {
+  kill(rank, SIGSTOP);
+  check(waitpid(pid(rank), nullptr, WUNTRACED), "waitpid");
+}
+
 std::optional<protocol::Event> WorkerGroup::next_event() {
   const auto deadline = Clock::now() + kPatience;
   while (events_.empty()) {

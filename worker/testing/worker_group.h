@@ -30,6 +30,7 @@ class WorkerGroup {
   void send(const protocol::Request& request) { send_line(protocol::encode(request)); }
   void close_stdin();
   void kill(int rank, int signal);
+  void stop(int rank);  // SIGSTOP; returns when the rank stands still
 
   // The next event of rank 0; nullopt at end of file or after kPatience. Chatter is collected.
   std::optional<protocol::Event> next_event();

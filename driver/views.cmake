@@ -58,3 +58,11 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/shell_words_test.cpp
   LIBRARIES cp_cli fmt::fmt)
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+
+cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
+  SOURCES cli/program_test.cpp
+  LIBRARIES cp_driver nlohmann_json::nlohmann_json)
+add_dependencies(cli_program_test cp-pool)
+target_compile_definitions(cli_program_test PRIVATE
+  CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
+  CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/scripted_worker.py")

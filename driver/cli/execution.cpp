@@ -69,11 +69,7 @@ void prepare_folder(const std::filesystem::path& folder) {
 
 std::vector<std::string> worker_command(const std::string& worker) {
   if (worker.empty()) return {default_worker().string()};
-  const auto words = split_words(worker);
-  if (!words || words->empty()) {
-    throw CommandError(ExitCode::usage, fmt::format("--worker: '{}' is not a command line", worker));
-  }
-  return *words;
+  return split_words(worker).value();  // checked with the command line
 }
 
 }  // namespace

@@ -6,9 +6,11 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "cases/did_you_mean.h"
 #include "driver/cli/duration.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/help_text.h"
+#include "driver/cli/shell_words.h"
 
 namespace cp_pool {
 
@@ -16,6 +18,7 @@ namespace {
 
 constexpr const char* kDefaultMatrix = "quick";
 constexpr const char* kDefaultSize = "small";
+constexpr std::size_t kColumnWidth = 36;
 
 // minimum: the shortest duration that makes sense for the option.
 void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,
@@ -41,14 +44,19 @@ void add_path(CLI::App& command, const std::string& name, std::optional<std::fil
 }
 
 void add_count(CLI::App& command, const std::string& name, int& target, const std::string& description) {
-  command.add_option(name, target, description)->check(CLI::NonNegativeNumber)->type_name("N")->capture_default_str();
+  const auto check = [](const std::string& text) -> std::string {
+    return text.starts_with('-') ? fmt::format("'{}' is negative", text) : "";
+  };
+  command.add_option(name, target, description)->check(check, "", "")->type_name("N")->capture_default_str();
 }
 
-// values_each: how many values one occurrence of --matrix and --filter takes; submit has a positional argument that a
-// greedy option would swallow.
+// greedy: one --matrix may take several values. Not where a positional argument would be swallowed.
 void add_selection(CLI::App& command, SelectionOptions& options, bool greedy, const std::string& matrix_help) {
   options.size = kDefaultSize;
-  command.add_option("--matrix", options.matrices, matrix_help)->type_name("NAME|FILE")->allow_extra_args(greedy);
+  command.add_option("--matrix", options.matrices, matrix_help)
+      ->type_name("NAME|FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(greedy);
   command.add_option("--size", options.size, "Size of the cases: full, small, or another that the matrix defines")
       ->type_name("SIZE")
       ->capture_default_str();
@@ -57,9 +65,9 @@ void add_selection(CLI::App& command, SelectionOptions& options, bool greedy, co
 void add_filter(CLI::App& command, SelectionOptions& options) {
   command
       .add_option("--filter", options.filters,
-                  "Only cases that an expression selects: an ID, a glob over IDs, or fields such as "
-                  "'comm=p2p & layout=thd & !model=cp_3_*'. Several filters select the union")
-      ->type_name("EXPR");
+                  "Only what an ID, a glob over IDs or 'comm=p2p & !model=cp_3_*' selects; several: the union")
+      ->type_name("EXPR")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {
@@ -67,8 +75,14 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   constexpr std::chrono::milliseconds kShortest{1};
   command.add_option("--device", config.device, "Device of the ranks")
       ->check(CLI::IsMember({"cpu"}))
+      ->type_name("DEVICE")
       ->capture_default_str();
+  const auto check_words = [](const std::string& text) -> std::string {
+    const auto words = split_words(text);
+    return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
+  };
   command.add_option("--worker", options.worker, "Worker command line, split into words as a shell does")
+      ->check(check_words, "", "")
       ->type_name("CMD")
       ->default_str("cp-pool-worker beside this program");
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
@@ -84,7 +98,8 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case");
-  command.add_flag("!--no-progress", options.progress, "No live line, no lines for what went well");
+  command.add_flag_callback(
+      "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
 }
 
 // What of the options changes the outcome of a case, as the arguments of its rerun.
@@ -115,6 +130,9 @@ struct Parser {
     app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
     app.set_help_flag("-h,--help", "Print this help");
     app.require_subcommand(1);
+    // The commands inherit both.
+    app.get_formatter()->column_width(kColumnWidth);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     app.footer(main_footer());
     add_run();
     add_submit();
@@ -176,6 +194,12 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::CallForVersion& e) {
     return PrintText{std::string{e.what()} + '\n'};
   } catch (const CLI::ParseError& e) {
+    const std::vector<std::string> unknown = parser->app.remaining();
+    if (parser->app.get_subcommands().empty() && !unknown.empty()) {
+      throw CommandError(ExitCode::usage,
+                         fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
+                                     did_you_mean(unknown.front(), {"run", "submit", "list"})));
+    }
     const auto commands = parser->app.get_subcommands();
     const std::string help =
         commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";

@@ -105,6 +105,12 @@ TEST(RunOptions, AreReadFromTheCommandLine) {
   EXPECT_FALSE(run.execution.progress);
 }
 
+TEST(RunOptions, TheLastOfSeveralValuesCounts) {
+  const auto run = parse_as<RunOptions>({"run", "--timeout", "1s", "--size", "full", "--timeout", "2s"});
+  EXPECT_EQ(run.execution.config.timeout, milliseconds{2000});
+  EXPECT_EQ(run.selection.size, "full");
+}
+
 TEST(RunOptions, ARerunKeepsWhatChangesTheOutcomeOfACase) {
   EXPECT_THAT(parse_as<RunOptions>({"run", "--junit", "x", "--grace", "1s"}).execution.rerun_arguments, IsEmpty());
   EXPECT_THAT(parse_as<RunOptions>({"run", "--worker", "w x", "--timeout", "1500ms"}).execution.rerun_arguments,
@@ -137,6 +143,7 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
   EXPECT_THAT(usage_error({"run", "--timeout", "0"}), HasSubstr("'0' is too short"));
   EXPECT_THAT(usage_error({"run", "--pool-max-cases", "-1"}), HasSubstr("--pool-max-cases"));
   EXPECT_THAT(usage_error({"run", "--device", "abacus"}), HasSubstr("abacus"));
+  EXPECT_THAT(usage_error({"run", "--worker", "'open"}), HasSubstr("''open' is not a command line"));
   EXPECT_THAT(usage_error({"run", "--junit"}), HasSubstr("--junit"));
   EXPECT_THAT(usage_error({"submit"}), HasSubstr("CASE"));
   EXPECT_THAT(usage_error({"list", "--json", "--count"}), HasSubstr("--"));

@@ -338,6 +338,65 @@ TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
   EXPECT_EQ(hashes(first), hashes(again));
 }
 
+TEST_F(Worker, SaysWhereItStandsWhenAsked) {
+  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
+  group.next<protocol::ReadyEvent>();
+  group.start_run("hangs");
+  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  for (int rank = 0; rank < 2; ++rank) {
+    group.kill(rank, SIGUSR2);
+    EXPECT_TRUE(group.wait_for_stderr(rank, "RankCompute")) << group.read_stderr(rank);
+    EXPECT_THAT(group.read_stderr(rank), HasSubstr("rank " + std::to_string(rank) + ": in exchange with rank"));
+    EXPECT_THAT(group.read_stderr(rank), HasSubstr("stack of the computing thread:"));
+  }
+}
+
+TEST_F(Worker, GoesOnAfterItSaidWhereItStands) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  for (int rank = 0; rank < 2; ++rank) {
+    group.kill(rank, SIGUSR2);
+    EXPECT_TRUE(group.wait_for_stderr(rank, "in no communication"));
+  }
+  expect_pass(group.run("next"));
+}
+
+TEST_F(Worker, ARankThatHangsOnTheCpuOrAloneInACollectiveIsATimeout) {
+  for (const char* fault : {"spin@1:before", "wait@1:inside", "wait@0:before"}) {
+    WorkerGroup group(with({"--inject", fault}));
+    group.next<protocol::ReadyEvent>();
+    const auto result = group.run("bad", {}, 1000);
+    ASSERT_TRUE(result.has_value()) << fault;
+    EXPECT_EQ(result->outcome, Outcome::timeout) << fault << ": " << result->reason;
+    EXPECT_EQ(result->healthy, std::string(fault).starts_with("wait")) << "a rank that waits can be freed";
+  }
+}
+
+TEST_F(Worker, PrintsOfACaseDoNotDisturbTheProtocol) {
+  WorkerGroup group(with({"--inject", "print=1000000@0:before", "--inject", "print=1000000@1:inside"}));
+  group.next<protocol::ReadyEvent>();
+  expect_pass(group.run("loud"));
+  EXPECT_TRUE(group.chatter().empty());
+  EXPECT_GT(group.read_stderr(0).size(), 1000000U) << "stdout goes to stderr";
+}
+
+TEST_F(Worker, DiesHalfWayThroughAResultIfAskedTo) {
+  WorkerGroup group(with({"--inject", "exit=3@0:result"}));
+  group.next<protocol::ReadyEvent>();
+  EXPECT_FALSE(group.run("bad").has_value());
+  const auto statuses = group.wait_all(kEndLimit);
+  ASSERT_TRUE(statuses.has_value());
+  EXPECT_EQ(statuses->at(0), "exit 3");
+  EXPECT_THAT(group.rest_of_stdout(), StartsWith("[CP_POOL_RESP] {"));
+}
+
+TEST_F(Worker, DiesBeforeItIsReadyIfAskedTo) {
+  WorkerGroup group(with({"--inject", "exit=127@1:start"}));
+  EXPECT_EQ(group.wait_for_exit(1), "exit 127");
+  group.close_stdin();
+  EXPECT_TRUE(group.wait_all(kEndLimit).has_value()) << "rank 0 waits for rank 1 no longer";
+}
+
 TEST_F(Worker, SpeaksOnlyItsOwnProtocolVersion) {
   WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {{"CP_POOL_PROTOCOL", "7..9"}}});
   const auto error = group.next<protocol::ProtocolErrorEvent>();

@@ -199,6 +199,27 @@ std::optional<std::vector<std::string>> WorkerGroup::wait_all(milliseconds limit
   return out;
 }
 
+std::string WorkerGroup::wait_for_exit(int rank) {
+  int status = 0;
+  check(waitpid(pid(rank), &status, 0), "waitpid");
+  statuses_[static_cast<std::size_t>(rank)] = describe(status);
+  return describe(status);
+}
+
+bool WorkerGroup::wait_for_stderr(int rank, const std::string& text) const {
+  const auto deadline = Clock::now() + kPatience;
+  while (read_stderr(rank).find(text) == std::string::npos) {
+    if (Clock::now() >= deadline) return false;
+    poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+std::string WorkerGroup::rest_of_stdout() {
+  const auto rest = framer_.rest();
+  return rest ? rest->text : "";
+}
+
 std::string WorkerGroup::read_stderr(int rank) const {
   std::ifstream file(stderr_files_.at(static_cast<std::size_t>(rank)));
   return {std::istreambuf_iterator<char>(file), {}};

@@ -50,7 +50,13 @@ class WorkerGroup {
   // Exit statuses of all ranks, as "exit 0" or "signal 9"; nullopt if one is still there after `limit`.
   std::optional<std::vector<std::string>> wait_all(std::chrono::milliseconds limit);
 
+  std::string wait_for_exit(int rank);  // waits as long as it takes
+
   [[nodiscard]] std::string read_stderr(int rank) const;
+  // False if the rank has not written this within kPatience.
+  [[nodiscard]] bool wait_for_stderr(int rank, const std::string& text) const;
+  // The line without a newline at the end of stdout.
+  [[nodiscard]] std::string rest_of_stdout();
   [[nodiscard]] const std::vector<std::string>& chatter() const { return chatter_; }
   [[nodiscard]] std::int64_t last_seq() const { return seq_; }
   [[nodiscard]] pid_t pid(int rank) const { return pids_.at(static_cast<std::size_t>(rank)); }

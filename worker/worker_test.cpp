@@ -1,8 +1,12 @@
 // The real worker, its ranks started as the driver starts them.
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <map>
 #include <string>
+#include <sys/wait.h>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -32,7 +36,9 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 class Worker : public ::testing::Test {
  protected:
-  static WorkerGroup::Config with(std::vector<std::string> arguments, int ranks = 2) { return {ranks, arguments, {}}; }
+  static WorkerGroup::Config with(std::vector<std::string> arguments, int ranks = 2) {
+    return {ranks, std::move(arguments), {}, false};
+  }
 
   static void expect_pass(const std::optional<ResultEvent>& result) {
     ASSERT_TRUE(result.has_value());
@@ -227,7 +233,7 @@ class WorkerThrow : public ::testing::TestWithParam<const char*> {};
 TEST_P(WorkerThrow, ReachesTheResultWithin2sAndThePoolGoesOn) {
   for (const int culprit : {0, 1}) {
     const std::string fault = "throw@" + std::to_string(culprit) + ":" + GetParam() + ":bad";
-    WorkerGroup group({.ranks = 2, .arguments = {"--inject", fault}, .environment = {}});
+    WorkerGroup group({.ranks = 2, .arguments = {"--inject", fault}, .environment = {}, .as_open_mpi = false});
     group.next<protocol::ReadyEvent>();
     group.start_run("bad");
     ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
@@ -397,8 +403,14 @@ TEST_F(Worker, DiesBeforeItIsReadyIfAskedTo) {
   EXPECT_TRUE(group.wait_all(kEndLimit).has_value()) << "rank 0 waits for rank 1 no longer";
 }
 
+TEST_F(Worker, RunsUnderALauncherThatBindsNothing) {
+  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {}, .as_open_mpi = true});
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  expect_pass(group.run("one"));
+}
+
 TEST_F(Worker, SpeaksOnlyItsOwnProtocolVersion) {
-  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {{"CP_POOL_PROTOCOL", "7..9"}}});
+  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {{"CP_POOL_PROTOCOL", "7..9"}}, .as_open_mpi = false});
   const auto error = group.next<protocol::ProtocolErrorEvent>();
   ASSERT_TRUE(error.has_value());
   EXPECT_THAT(error->message, HasSubstr("7..9"));
@@ -407,9 +419,43 @@ TEST_F(Worker, SpeaksOnlyItsOwnProtocolVersion) {
 }
 
 TEST_F(Worker, ABrokenEnvironmentIsAUsageError) {
-  WorkerGroup group({.ranks = 1, .arguments = {}, .environment = {{"RANK", "one"}}});
+  WorkerGroup group({.ranks = 1, .arguments = {}, .environment = {{"RANK", "one"}}, .as_open_mpi = false});
   EXPECT_EQ(group.wait_all(kEndLimit), std::vector<std::string>{"exit 2"});
   EXPECT_THAT(group.read_stderr(0), HasSubstr("RANK=\"one\""));
+}
+
+// --case: output and exit code of a run without a driver.
+struct CaseRun {
+  int exit_code = -1;
+  std::string output;
+};
+
+CaseRun run_case_file(const nlohmann::json& c) {
+  const std::string file = ::testing::TempDir() + "/cp-pool-case.json";
+  std::ofstream(file) << c.dump();
+  CaseRun out;
+  FILE* const pipe = popen((std::string(CP_POOL_WORKER_BINARY) + " --case " + file + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return out;
+  std::array<char, 4096> buffer;
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) out.output += buffer.data();
+  out.exit_code = WEXITSTATUS(pclose(pipe));
+  return out;
+}
+
+TEST(WorkerCaseFile, RunsEveryRankAndShowsTheChecks) {
+  nlohmann::json c = testing::small_case(4);
+  c["comm"] = "a2a+p2p";
+  const CaseRun run = run_case_file(c);
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("rank 3: ok"), HasSubstr("\ndq "), ::testing::EndsWith("\npass\n")));
+}
+
+TEST(WorkerCaseFile, AnImpossibleCaseIsAUsageErrorThatNamesTheFile) {
+  nlohmann::json c = testing::small_case(2);
+  c["heads"] = 0;
+  const CaseRun run = run_case_file(c);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.output, AllOf(HasSubstr("cp-pool-case.json"), HasSubstr("heads")));
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ class WorkerGroup {
     int ranks = 2;
     std::vector<std::string> arguments;
     std::map<std::string, std::string> environment;  // on top of what a rank needs
+    bool as_open_mpi = false;  // started as mpirun would: its rank variables, and nobody listens on MASTER_PORT
   };
   explicit WorkerGroup(const Config& config);
   WorkerGroup(const WorkerGroup&) = delete;

@@ -16,8 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
-constexpr milliseconds kDeathAfterResult{200};
+constexpr milliseconds kStartDrain{200};   // after an exit, for what it said last
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 
 std::string random_uuid() {
@@ -142,10 +141,9 @@ std::optional<Retirement> Pool::check_idle() {
   Outstanding none;
   take_messages(none);
   if (group_->any_exited()) {
-    const bool after_result = cases_ > 0 && Clock::now() - last_result_ < kDeathAfterResult;
     const int first = group_->exit_order().front();
     const std::string last_line = group_->last_stderr_line(first);
-    return Retirement{after_result ? RetireReason::died_after_result : RetireReason::crash,
+    return Retirement{reason_of_death(none),
                       fmt::format("idle, {}{}{}", describe_deaths(),
                                   last_line.empty() ? "" : "; its last words: ", protocol::cut_text(last_line, 200))};
   }

@@ -87,7 +87,11 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) said = refusal->message;
       const auto* ready = std::get_if<protocol::ReadyEvent>(&event);
       if (ready == nullptr) continue;
-      if (const auto problem = refuse(*ready)) co_return co_await failed_start(*problem);
+      if (const auto problem = refuse(*ready)) {
+        StartFailure refused = co_await failed_start(*problem);
+        refused.permanent = refused.permanent || ready->protocol != protocol::kVersion;
+        co_return refused;
+      }
       run_.emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
       co_return std::nullopt;
     }

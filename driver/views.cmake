@@ -27,3 +27,42 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
   LIBRARIES cp_reporters)
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/reporters/check_junit.py")
+
+# --- Command line -----------------------------------------------------------------------------------------------------
+add_library(cp_cli STATIC
+  cli/duration.cpp
+  cli/execution.cpp
+  cli/exit_code.cpp
+  cli/help_text.cpp
+  cli/list_command.cpp
+  cli/options.cpp
+  cli/program_paths.cpp
+  cli/rerun.cpp
+  cli/run_command.cpp
+  cli/selection.cpp
+  cli/shell_words.cpp
+  cli/submit_command.cpp)
+target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE fmt::fmt CLI11::CLI11)
+# Where matrices are found when the program runs from its build folder.
+target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+
+add_executable(cp-pool cli/main.cpp)
+target_link_libraries(cp-pool PRIVATE cp_cli fmt::fmt)
+
+cp_pool_test(cli_test LABEL unit DISCOVER
+  SOURCES
+    cli/duration_test.cpp
+    cli/exit_code_test.cpp
+    cli/options_test.cpp
+    cli/rerun_test.cpp
+    cli/shell_words_test.cpp
+  LIBRARIES cp_cli fmt::fmt)
+target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+
+cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
+  SOURCES cli/program_test.cpp
+  LIBRARIES cp_driver nlohmann_json::nlohmann_json)
+add_dependencies(cli_program_test cp-pool)
+target_compile_definitions(cli_program_test PRIVATE
+  CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
+  CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/scripted_worker.py")

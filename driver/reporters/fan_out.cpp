@@ -12,20 +12,16 @@ void FanOut::add(EventSink& sink) {
 }
 
 void FanOut::on_event(const Event& event) {
-  std::vector<std::string> errors;
   std::erase_if(sinks_, [&](EventSink* sink) {
     try {
       sink->on_event(event);
       return false;
     } catch (const std::exception& e) {
-      errors.emplace_back(e.what());
+      failed_ = true;
+      on_error_(e.what());
       return true;
     }
   });
-  for (const std::string& error : errors) {
-    failed_ = true;
-    on_error_(error);
-  }
 }
 
 }  // namespace cp_pool

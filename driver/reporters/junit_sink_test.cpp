@@ -95,7 +95,8 @@ TEST(Junit, EveryOutcomeHasItsElement) {
     const nlohmann::json report = report_of({run_started(1), finished(0, "id", outcome, "because"), end});
     const nlohmann::json& test = report["suites"][0]["cases"][0];
     EXPECT_EQ(test["result"], element) << to_string(outcome);
-    if (outcome != CaseOutcome::pass) EXPECT_THAT(test["message"].get<std::string>(), HasSubstr(": because"));
+    if (outcome == CaseOutcome::pass) continue;
+    EXPECT_THAT(test["message"].get<std::string>(), HasSubstr(": because"));
   }
 }
 

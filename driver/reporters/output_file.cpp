@@ -21,12 +21,12 @@ constexpr mode_t kMode = 0666;  // less the umask
   throw OutputError(fmt::format("cannot write {}: {}", name, std::generic_category().message(error)));
 }
 
-int open_for_writing(const std::filesystem::path& path, int extra_flags) {
+int open_for_writing(const std::filesystem::path& path, int extra_flags, const std::string& name) {
   int fd = -1;
   do {
     fd = ::open(path.c_str(), O_WRONLY | O_CLOEXEC | extra_flags, kMode);
   } while (fd < 0 && errno == EINTR);
-  if (fd < 0) fail(path.string(), errno);
+  if (fd < 0) fail(name, errno);
   return fd;
 }
 
@@ -44,7 +44,7 @@ void write_all(int fd, std::string_view text, const std::string& name) {
 }
 
 OutputFile::OutputFile(const std::filesystem::path& path)
-    : name_{path.string()}, fd_{open_for_writing(path, O_CREAT | O_TRUNC)} {}
+    : name_{path.string()}, fd_{open_for_writing(path, O_CREAT | O_TRUNC, name_)} {}
 
 OutputFile::~OutputFile() {
   ::close(fd_);
@@ -63,7 +63,7 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
     if (::access(path_.c_str(), W_OK) != 0) fail(path_.string(), errno);
     return;
   }
-  ::close(open_for_writing(temporary(), O_CREAT | O_TRUNC));
+  ::close(open_for_writing(temporary(), O_CREAT | O_TRUNC, path_.string()));
   ::unlink(temporary().c_str());
 }
 
@@ -73,7 +73,7 @@ std::filesystem::path AtomicFile::temporary() const {
 
 void AtomicFile::commit(std::string_view text) const {
   const std::filesystem::path target = in_place_ ? path_ : temporary();
-  const int fd = open_for_writing(target, in_place_ ? 0 : O_CREAT | O_TRUNC);
+  const int fd = open_for_writing(target, in_place_ ? 0 : O_CREAT | O_TRUNC, path_.string());
   try {
     write_all(fd, text, path_.string());
     // A write that the file system put off (a full disk over NFS) fails here.

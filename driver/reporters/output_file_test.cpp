@@ -76,7 +76,8 @@ TEST(AtomicFile, CommitReplacesTheFileByRenaming) {
 TEST(AtomicFile, RefusesWhatCannotBeWrittenBeforeTheRun) {
   const TemporaryFolder folder;
   write_file(folder / "file", "");
-  EXPECT_THAT(output_error([&] { AtomicFile{folder / "missing/f"}; }), HasSubstr("No such file or directory"));
+  EXPECT_THAT(output_error([&] { AtomicFile{folder / "missing/f"}; }),
+              HasSubstr("missing/f: No such file or directory"));
   EXPECT_THAT(output_error([&] { AtomicFile{folder / "file/f"}; }), HasSubstr("Not a directory"));
   EXPECT_THAT(output_error([&] { AtomicFile{folder.path()}; }), HasSubstr("Is a directory"));
 }

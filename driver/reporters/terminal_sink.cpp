@@ -81,8 +81,10 @@ void TerminalSink::on_event(const Event& event) {
 void TerminalSink::on(const RunStarted& event) {
   state_.expanded = event.cases;
   if (!style_.progress) return;
-  print(fmt::format("cp-pool {}: {} cases of {} ({}) on {}\n", event.version, event.cases, clean(event.title),
-                    event.size, event.device));
+  // A stream's number of cases is not known.
+  const std::string cases = event.cases > 0 ? fmt::format("{} cases of ", event.cases) : "cases from ";
+  const std::string size = event.size.empty() ? "" : fmt::format(" ({})", clean(event.size));
+  print(fmt::format("cp-pool {}: {}{}{} on {}\n", event.version, cases, clean(event.title), size, event.device));
 }
 
 void TerminalSink::on(const PoolSpawned&) {
@@ -149,9 +151,11 @@ void TerminalSink::on(const RunFinished& event) {
 std::string TerminalSink::case_line(const CaseFinished& event) const {
   const std::size_t done = std::accumulate(state_.counts.begin(), state_.counts.end(), std::size_t{0});
   const std::string total = std::to_string(state_.expanded);
-  std::string line = fmt::format("{} {:>{}}/{} {:>8}  {}",
-                                 paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)), done,
-                                 total.size(), total, format_duration(event.duration_ms), clean(event.id));
+  const std::string place =
+      state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total) : fmt::format("{:>3}", done);
+  std::string line =
+      fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
+                  place, format_duration(event.duration_ms), clean(event.id));
   if (!event.reason.empty()) line += ": " + one_line(clean(event.reason));
   return line + '\n';
 }

@@ -1,0 +1,241 @@
+#include "cases/filter.h"
+
+#include <algorithm>
+#include <charconv>
+#include <compare>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+#include "cases/did_you_mean.h"
+#include "cases/glob.h"
+
+namespace cp_pool {
+namespace {
+
+constexpr std::string_view kBlank = " \t\r\n";
+constexpr std::string_view kOperatorStart = "=!<>";
+
+template <typename Integer>
+std::optional<Integer> parse_integer(std::string_view text) {
+  Integer value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// field: of kind number. The seed may exceed int64.
+std::strong_ordering compare_number(const CaseField& field, const Case& c, std::int64_t value) {
+  const Json number = field.write(c);
+  if (!number.is_number_unsigned()) return number.get<std::int64_t>() <=> value;
+  if (value < 0) return std::strong_ordering::greater;
+  return number.get<std::uint64_t>() <=> static_cast<std::uint64_t>(value);
+}
+
+bool holds(std::strong_ordering order, std::string_view op) {
+  if (op == "<") return order < 0;
+  if (op == "<=") return order <= 0;
+  if (op == ">") return order > 0;
+  return order >= 0;
+}
+
+std::vector<std::string> known_fields(Filter::Scope scope) {
+  std::vector<std::string> fields = case_field_names();
+  fields.insert(fields.end(), {"world_size", "tag"});
+  if (scope == Filter::Scope::everything) fields.insert(fields.end(), {"id", "size"});
+  return fields;
+}
+
+}  // namespace
+
+class FilterParser {
+ public:
+  FilterParser(std::string_view text, Filter::Scope scope) : text_(text), scope_(scope) {}
+
+  Filter parse() {
+    Predicate predicate = expression();
+    skip_blank();
+    if (at_ < text_.size()) fail(at_, text_[at_] == ')' ? "this parenthesis closes nothing" : "expected & or | here");
+    return Filter(std::move(predicate));
+  }
+
+ private:
+  using Predicate = Filter::Predicate;
+
+  struct Word {
+    std::size_t at;
+    std::string text;
+  };
+
+  [[noreturn]] void fail(std::size_t at, std::string_view message) const {
+    std::string shown(text_);
+    std::ranges::replace_if(shown, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+    // A caret stands under the character, not the byte: continuation bytes of UTF-8 take no column.
+    const auto columns =
+        std::ranges::count_if(shown.substr(0, at), [](unsigned char c) { return (c & 0xc0U) != 0x80U; });
+    throw CaseError(fmt::format("bad filter: {}\n  {}\n  {:>{}}", message, shown, '^', columns + 1));
+  }
+
+  void skip_blank() { at_ = std::min(text_.find_first_not_of(kBlank, at_), text_.size()); }
+
+  bool accept(char symbol) {
+    skip_blank();
+    if (at_ == text_.size() || text_[at_] != symbol) return false;
+    ++at_;
+    return true;
+  }
+
+  Predicate expression() {
+    std::vector<Predicate> alternatives{conjunction()};
+    while (accept('|')) alternatives.push_back(conjunction());
+    if (alternatives.size() == 1) return std::move(alternatives.front());
+    return [alternatives = std::move(alternatives)](const FilterSubject& s) {
+      return std::ranges::any_of(alternatives, [&s](const Predicate& p) { return p(s); });
+    };
+  }
+
+  Predicate conjunction() {
+    std::vector<Predicate> conditions{negation()};
+    while (accept('&')) conditions.push_back(negation());
+    if (conditions.size() == 1) return std::move(conditions.front());
+    return [conditions = std::move(conditions)](const FilterSubject& s) {
+      return std::ranges::all_of(conditions, [&s](const Predicate& p) { return p(s); });
+    };
+  }
+
+  Predicate negation() {
+    if (accept('!')) {
+      return [inner = nested(&FilterParser::negation)](const FilterSubject& s) { return !inner(s); };
+    }
+    if (accept('(')) {
+      const std::size_t open = at_ - 1;
+      Predicate inner = nested(&FilterParser::expression);
+      if (!accept(')')) fail(open, "this parenthesis is not closed");
+      return inner;
+    }
+    return term();
+  }
+
+  // One level deeper. Bounded, for each level takes space on the stack.
+  Predicate nested(Predicate (FilterParser::*rule)()) {
+    constexpr int kDeepest = 100;
+    if (++depth_ > kDeepest) fail(at_, "nested too deep");
+    Predicate predicate = (this->*rule)();
+    --depth_;
+    return predicate;
+  }
+
+  // A name or value: it ends before a blank, a parenthesis or an operator. Past a '/' or '*' it is an ID or a glob over
+  // IDs, which may hold '='.
+  Word word() {
+    skip_blank();
+    const std::size_t start = at_;
+    std::string_view ends = "&|()!<>= \t\r\n";
+    while (at_ < text_.size() && ends.find(text_[at_]) == std::string_view::npos) {
+      if (text_[at_] == '/' || text_[at_] == '*') ends = "&|()!<> \t\r\n";
+      ++at_;
+    }
+    return {.at = start, .text = std::string(text_.substr(start, at_ - start))};
+  }
+
+  Predicate term() {
+    const Word name = word();
+    if (name.text.empty()) fail(at_, "expected FIELD=VALUE, an ID or a glob over IDs here");
+    skip_blank();
+    if (at_ < text_.size() && kOperatorStart.find(text_[at_]) != std::string_view::npos) return comparison(name);
+    return id_glob(name);
+  }
+
+  Predicate id_glob(const Word& glob) {
+    if (scope_ != Filter::Scope::everything) fail(glob.at, "IDs cannot be used here; use FIELD=VALUE");
+    if (glob.text.find_first_of("/*") == std::string::npos) {
+      fail(glob.at, fmt::format("'{}' is neither FIELD=VALUE nor an ID (suite/model/..) nor a glob with *{}", glob.text,
+                                did_you_mean(glob.text, known_fields(scope_))));
+    }
+    return [glob = glob.text](const FilterSubject& s) { return glob_matches(glob, s.id); };
+  }
+
+  Predicate comparison(const Word& name) {
+    const std::size_t op_at = at_;
+    std::string op(1, text_[at_++]);
+    if (at_ < text_.size() && op != "=" && text_[at_] == '=') op += text_[at_++];
+    if (op == "!") fail(op_at, "expected != or & here");
+    const Word value = word();
+    if (value.text.empty()) fail(at_, "expected a value here");
+    if (op == "=" || op == "!=") {
+      Predicate equal = equality(name, value);
+      if (op == "=") return equal;
+      return [equal = std::move(equal)](const FilterSubject& s) { return !equal(s); };
+    }
+    const CaseField* field = find_case_field(name.text == "world_size" ? "cp_size" : name.text);
+    if (field == nullptr) expect_known_field(name);
+    if (field == nullptr || field->kind != CaseField::Kind::number) {
+      fail(op_at, fmt::format("{} is not a number: use = or !=", name.text));
+    }
+    return [field, op, number = integer(value)](const FilterSubject& s) {
+      return holds(compare_number(*field, s.c, number), op);
+    };
+  }
+
+  Predicate equality(const Word& name, const Word& value) {
+    const std::string& glob = value.text;
+    if (const CaseField* field = find_case_field(name.text == "world_size" ? "cp_size" : name.text)) {
+      return [field, glob = possible_value(*field, value)](const FilterSubject& s) {
+        return glob_matches(glob, field_text(*field, s.c));
+      };
+    }
+    if (name.text == "tag") {
+      return [glob](const FilterSubject& s) {
+        return std::ranges::any_of(s.tags, [&glob](const std::string& tag) { return glob_matches(glob, tag); });
+      };
+    }
+    expect_known_field(name);
+    if (name.text == "id") return [glob](const FilterSubject& s) { return glob_matches(glob, s.id); };
+    return [glob](const FilterSubject& s) { return glob_matches(glob, s.size); };
+  }
+
+  void expect_known_field(const Word& name) const {
+    const std::vector<std::string> known = known_fields(scope_);
+    if (std::ranges::find(known, name.text) != known.end()) return;
+    fail(name.at,
+         fmt::format("unknown field '{}'{} (known: {})", name.text, did_you_mean(name.text, known), join_names(known)));
+  }
+
+  // The value as text to match against: a value that the field can never have would select nothing, silently.
+  std::string possible_value(const CaseField& field, const Word& value) const {
+    if (field.kind == CaseField::Kind::number && !has_wildcard(value.text)) {
+      // Without leading zeros. Only the seed can be larger than int64.
+      const auto large = parse_integer<std::uint64_t>(value.text);
+      return large ? std::to_string(*large) : std::to_string(integer(value));
+    }
+    std::vector<std::string> names = field.names();
+    if (field.kind == CaseField::Kind::boolean) names = {"true", "false"};
+    const auto possible = [&value](const std::string& name) { return glob_matches(value.text, name); };
+    if (!names.empty() && std::ranges::none_of(names, possible)) {
+      fail(value.at, fmt::format("{} is never '{}'{} (values: {})", field.name, value.text,
+                                 did_you_mean(value.text, names), join_names(names)));
+    }
+    return value.text;
+  }
+
+  std::int64_t integer(const Word& value) const {
+    const auto number = parse_integer<std::int64_t>(value.text);
+    if (!number) fail(value.at, fmt::format("'{}' is not a number", value.text));
+    return *number;
+  }
+
+  std::string_view text_;
+  Filter::Scope scope_;
+  std::size_t at_ = 0;
+  int depth_ = 0;
+};
+
+Filter Filter::parse(std::string_view expression, Scope scope) {
+  return FilterParser(expression, scope).parse();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,88 @@
+// A matrix file: named models times axes, expanded to cases. The format is described in docs/matrix_format.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cases/case.h"
+#include "cases/case_json.h"
+#include "cases/filter.h"
+#include "cases/json_place.h"
+
+namespace cp_pool {
+
+// One key of a case with the value that the file gives it, and where.
+struct MatrixValue {
+  const CaseField* field;
+  Json value;  // read successfully when the file was parsed
+  JsonPlace place;
+};
+
+struct MatrixAxis {
+  const CaseField* field;
+  std::vector<MatrixValue> values;  // at least one, all different
+};
+
+struct MatrixModel {
+  std::string name;
+  JsonPlace place;
+  std::vector<MatrixValue> values;  // stand above the file's defaults and axes
+  std::vector<MatrixAxis> axes;     // likewise
+  std::vector<std::string> tags;
+};
+
+struct MatrixRule {
+  Filter when;
+  std::vector<MatrixValue> set;
+  std::vector<std::string> tags;  // added
+};
+
+// How the cases of the file change at this size. IDs do not change.
+struct MatrixSize {
+  using Heads = std::pair<std::int64_t, std::int64_t>;  // heads, kv_heads
+
+  std::string name;
+  JsonPlace place;
+  std::vector<MatrixAxis> axes;                              // instead of the file's axes of the same key
+  std::vector<std::pair<MatrixValue, std::int64_t>> divide;  // lengths in tokens, by how much
+  std::map<Heads, Heads> heads;                              // empty = unchanged, else all of the file's
+};
+
+struct Matrix {
+  std::string source;
+  std::string suite;
+  std::string about;
+  std::uint64_t seed = Case{}.seed;
+  std::vector<MatrixValue> defaults;
+  std::vector<MatrixAxis> axes;
+  std::vector<MatrixModel> models;
+  std::vector<MatrixRule> rules;
+  std::vector<Filter> excludes;
+  std::vector<MatrixSize> sizes;
+};
+
+// A case of a matrix.
+struct MatrixCase {
+  std::string id;
+  Case c;
+  std::string size;
+  std::vector<std::string> tags;  // sorted
+  std::string source;             // file and path of its model
+};
+
+// Both throw CaseError: a strict reading, where an unknown key, a wrong type or a value given twice is an error.
+Matrix parse_matrix(const Json& json, std::string_view source);
+Matrix load_matrix(const std::string& path);
+
+// Every case of the matrices at that size, before any filter. The order is that of the files and their models; within a
+// model dtype changes slowest, then the axes that change the problem, then layout and padding, and backend, comm and
+// cp_size last: cases that share inputs and reference stand together, also once they are split by world size.
+// Throws CaseError for a size that a matrix lacks, an impossible case, or two cases with one ID.
+std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size);
+
+}  // namespace cp_pool

@@ -1,0 +1,193 @@
+// Matrices to cases.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/case_id.h"
+#include "cases/did_you_mean.h"
+#include "cases/matrix.h"
+
+namespace cp_pool {
+namespace {
+
+// A case in the making, with the place in the file that each of its values came from.
+class Draft {
+ public:
+  Draft(const Matrix& matrix, const MatrixModel& model) : model_place_(model.place) {
+    c.suite = matrix.suite;
+    c.model = model.name;
+    c.seed = matrix.seed;
+    tags.insert(model.tags.begin(), model.tags.end());
+  }
+
+  void set(const MatrixValue& value) { set(*value.field, value.value, value.place); }
+  void set(const CaseField& field, const Json& value, const JsonPlace& place) {
+    field.read(value, place, c);
+    origin_.insert_or_assign(std::string(field.name), place);
+  }
+
+  [[nodiscard]] bool matches(const Filter& filter) const {
+    const std::vector<std::string> list(tags.begin(), tags.end());
+    return filter.matches({.c = c, .tags = list, .id = {}, .size = {}});
+  }
+
+  void expect_valid(const std::string& id) const {
+    for (const CaseField& field : case_fields()) {
+      if (field.required && !origin_.contains(field.name)) {
+        model_place_.fail(
+            fmt::format("the size '{}' is missing: neither model nor defaults nor axes give it", field.name));
+      }
+    }
+    const auto problem = find_problem(c);
+    if (!problem) return;
+    const auto origin = origin_.find(problem->field.substr(0, problem->field.find('[')));
+    if (origin == origin_.end()) model_place_.fail(fmt::format("{}: {} (in {})", problem->field, problem->message, id));
+    origin->second.fail(fmt::format("{} (in {})", problem->message, id));
+  }
+
+  Case c;
+  std::set<std::string> tags;
+
+ private:
+  JsonPlace model_place_;
+  std::map<std::string, JsonPlace, std::less<>> origin_;
+};
+
+// Axes in the order of expansion, the slowest first: what makes new inputs before what shares them.
+std::size_t axis_rank(const MatrixAxis& axis) {
+  constexpr std::array<std::string_view, 9> kLast{"layout", "seqlens", "seqlens_kv", "pad_between_seqs", "backend",
+                                                  "comm",   "cp_size", "training",   "deterministic"};
+  if (axis.field->name == "dtype") return 0;
+  const auto* const last = std::ranges::find(kLast, axis.field->name);
+  if (last != kLast.end()) return case_fields().size() + 1 + static_cast<std::size_t>(last - kLast.begin());
+  return 1 + static_cast<std::size_t>(axis.field - case_fields().data());
+}
+
+template <typename Range>
+bool has_field(const Range& range, const CaseField* field) {
+  return std::ranges::any_of(range, [field](const auto& element) { return element.field == field; });
+}
+
+// What the model says stands above the size, and that above the file.
+std::vector<MatrixAxis> axes_of(const Matrix& matrix, const MatrixModel& model, const MatrixSize& size) {
+  std::vector<MatrixAxis> axes = model.axes;
+  const auto add = [&](const std::vector<MatrixAxis>& more) {
+    for (const MatrixAxis& axis : more) {
+      if (!has_field(axes, axis.field) && !has_field(model.values, axis.field)) axes.push_back(axis);
+    }
+  };
+  add(size.axes);
+  add(matrix.axes);
+  std::ranges::sort(axes, {}, axis_rank);
+  return axes;
+}
+
+// Steps to the next combination, the last axis fastest; false after the last one.
+bool advance(std::vector<std::size_t>& choice, const std::vector<MatrixAxis>& axes) {
+  for (std::size_t i = axes.size(); i-- > 0;) {
+    if (++choice[i] < axes[i].values.size()) return true;
+    choice[i] = 0;
+  }
+  return false;
+}
+
+// Lengths only: -1 (infinite), 0 (none) and null (drawn) mean the same at every size.
+std::int64_t divide(std::int64_t length, std::int64_t divisor, const JsonPlace& place, const std::string& id) {
+  if (length <= 0) return length;
+  if (length % divisor != 0) place.fail(fmt::format("{} is not a multiple of {} (in {})", length, divisor, id));
+  return length / divisor;
+}
+
+void resize(Draft& draft, const MatrixSize& size, const std::string& id) {
+  for (const auto& [field, divisor] : size.divide) {
+    Json value = field.field->write(draft.c);
+    if (value.is_array()) {
+      for (Json& element : value) element = divide(element.get<std::int64_t>(), divisor, field.place, id);
+    } else if (!value.is_null()) {
+      value = divide(value.get<std::int64_t>(), divisor, field.place, id);
+    }
+    draft.set(*field.field, value, field.place);
+  }
+  if (size.heads.empty()) return;
+  const JsonPlace place = size.place.key("heads");
+  const auto found = size.heads.find({draft.c.heads, draft.c.kv_heads});
+  if (found == size.heads.end()) {
+    place.fail(fmt::format("no entry for {}/{} (in {})", draft.c.heads, draft.c.kv_heads, id));
+  }
+  draft.set(*find_case_field("heads"), found->second.first, place);
+  draft.set(*find_case_field("kv_heads"), found->second.second, place);
+}
+
+std::optional<MatrixCase> build(const Matrix& matrix, const MatrixModel& model, const MatrixSize& size,
+                                const std::vector<MatrixAxis>& axes, const std::vector<std::size_t>& choice) {
+  Draft draft(matrix, model);
+  for (const MatrixValue& value : matrix.defaults) draft.set(value);
+  for (const MatrixValue& value : model.values) draft.set(value);
+  std::vector<const CaseField*> shown;
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    draft.set(axes[i].values[choice[i]]);
+    shown.push_back(axes[i].field);
+  }
+  for (const MatrixRule& rule : matrix.rules) {
+    if (!draft.matches(rule.when)) continue;
+    for (const MatrixValue& value : rule.set) draft.set(value);
+    draft.tags.insert(rule.tags.begin(), rule.tags.end());
+  }
+  if (std::ranges::any_of(matrix.excludes, [&](const Filter& exclude) { return draft.matches(exclude); })) {
+    return std::nullopt;
+  }
+  std::ranges::sort(shown);  // the order of the JSON form
+  const std::string id = case_id(draft.c, shown);
+  draft.expect_valid(id);
+  resize(draft, size, id);
+  draft.expect_valid(id);
+  return MatrixCase{.id = id,
+                    .c = draft.c,
+                    .size = size.name,
+                    .tags = {draft.tags.begin(), draft.tags.end()},
+                    .source = fmt::format("{}: {}", matrix.source, model.place.path())};
+}
+
+const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
+  const auto found = std::ranges::find(matrix.sizes, name, &MatrixSize::name);
+  if (found != matrix.sizes.end()) return *found;
+  std::vector<std::string> known;
+  for (const MatrixSize& size : matrix.sizes) known.push_back(size.name);
+  JsonPlace(matrix.source)
+      .key("sizes")
+      .fail(fmt::format("no size '{}'{} (known: {})", name, did_you_mean(name, known), join_names(known)));
+}
+
+}  // namespace
+
+std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size_name) {
+  std::vector<MatrixCase> cases;
+  std::unordered_map<std::string, std::string> source_of;  // by ID
+  for (const Matrix& matrix : matrices) {
+    const MatrixSize& size = find_size(matrix, size_name);
+    for (const MatrixModel& model : matrix.models) {
+      const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
+      std::vector<std::size_t> choice(axes.size(), 0);
+      do {
+        std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);
+        if (!made) continue;
+        const auto [first, is_new] = source_of.emplace(made->id, made->source);
+        if (!is_new) {
+          throw CaseError(
+              fmt::format("two cases have the ID {}: one of {}, one of {}", made->id, first->second, made->source));
+        }
+        cases.push_back(std::move(*made));
+      } while (advance(choice, axes));
+    }
+  }
+  return cases;
+}
+
+}  // namespace cp_pool

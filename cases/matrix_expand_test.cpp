@@ -1,0 +1,192 @@
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_error.h"
+#include "cases/json_text.h"
+#include "cases/matrix.h"
+
+namespace cp_pool {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A matrix with `more` beside the sizes of its cases.
+Matrix matrix_of(std::string_view more, std::string_view suite = "s") {
+  const std::string text = R"({"suite": ")" + std::string(suite) +
+                           R"(", "defaults": {"seqlen_q": 64, "seqlen_kv": 64, "heads": 4, "kv_heads": 4,
+                               "head_dim_qk": 8, "head_dim_v": 8},)" +
+                           std::string(more) + "}";
+  return parse_matrix(parse_json_text(text, "m.json"), "m.json");
+}
+
+std::vector<MatrixCase> expand_one(std::string_view more, std::string_view size = "full") {
+  return expand(std::vector{matrix_of(more)}, size);
+}
+
+std::vector<std::string> ids(const std::vector<MatrixCase>& cases) {
+  std::vector<std::string> list;
+  for (const MatrixCase& entry : cases) list.push_back(entry.id);
+  return list;
+}
+
+std::string error_of(std::string_view more, std::string_view size = "full") {
+  try {
+    expand_one(more, size);
+  } catch (const CaseError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(MatrixExpand, WithoutAxesAModelIsOneCase) {
+  const auto cases =
+      expand_one(R"("seed": 7, "models": {"a": {"causal": true, "tags": ["t"]}}, "sizes": {"full": {}})");
+  ASSERT_EQ(cases.size(), 1U);
+  Case expected;
+  expected.suite = "s";
+  expected.model = "a";
+  expected.seqlen_q = expected.seqlen_kv = 64;
+  expected.heads = expected.kv_heads = 4;
+  expected.head_dim_qk = expected.head_dim_v = 8;
+  expected.causal = true;
+  expected.seed = 7;
+  EXPECT_EQ(cases[0].c, expected);
+  EXPECT_EQ(cases[0].id, "s/a/p2p/cp2/bshd/bf16");
+  EXPECT_EQ(cases[0].size, "full");
+  EXPECT_THAT(cases[0].tags, ElementsAre("t"));
+  EXPECT_EQ(cases[0].source, "m.json: $.models.a");
+}
+
+TEST(MatrixExpand, CasesThatShareInputsStandTogether) {
+  const auto cases =
+      expand_one(R"("axes": {"comm": ["p2p", "a2a"], "layout": ["sbhd", "bshd"], "dtype": ["fp16", "bf16"]},
+                                  "models": {"b": {}, "a": {}}, "sizes": {"full": {}})");
+  const std::vector<std::string> list = ids(cases);
+  ASSERT_EQ(list.size(), 16U);
+  EXPECT_THAT(std::vector<std::string>(list.begin(), list.begin() + 5),
+              ElementsAre("s/b/p2p/cp2/sbhd/fp16", "s/b/a2a/cp2/sbhd/fp16", "s/b/p2p/cp2/bshd/fp16",
+                          "s/b/a2a/cp2/bshd/fp16", "s/b/p2p/cp2/sbhd/bf16"));
+  EXPECT_EQ(list[8], "s/a/p2p/cp2/sbhd/fp16");
+}
+
+TEST(MatrixExpand, FurtherAxesAreShownInTheId) {
+  EXPECT_THAT(ids(expand_one(R"("axes": {"training": [true, false], "backend": ["math", "flash"]},
+                               "models": {"a": {}}, "sizes": {"full": {}})")),
+              ElementsAre("s/a/p2p/cp2/bshd/bf16/backend=math", "s/a/p2p/cp2/bshd/bf16/backend=math/fwd",
+                          "s/a/p2p/cp2/bshd/bf16/backend=flash", "s/a/p2p/cp2/bshd/bf16/backend=flash/fwd"));
+}
+
+TEST(MatrixExpand, AModelReplacesTheFilesAxes) {
+  EXPECT_THAT(ids(expand_one(R"("axes": {"comm": ["p2p", "a2a"], "dtype": ["fp16", "bf16"]},
+                               "models": {"a": {"dtype": "fp32"}, "b": {"axes": {"comm": ["all_gather"]}}},
+                               "sizes": {"full": {}})")),
+              ElementsAre("s/a/p2p/cp2/bshd/fp32", "s/a/a2a/cp2/bshd/fp32", "s/b/all_gather/cp2/bshd/fp16",
+                          "s/b/all_gather/cp2/bshd/bf16"));
+}
+
+TEST(MatrixExpand, RulesSeeWhatEarlierOnesSet) {
+  const auto cases = expand_one(R"("models": {"a": {"causal": true}, "b": {}},
+    "rules": [{"when": "causal=true", "set": {"cp_size": 4}, "tags": ["wide"]},
+              {"when": "cp_size>2 & tag=wide", "set": {"comm": "a2a+p2p"}, "tags": ["pairs"]}],
+    "sizes": {"full": {}})");
+  EXPECT_THAT(ids(cases), ElementsAre("s/a/a2a+p2p/cp4/bshd/bf16", "s/b/p2p/cp2/bshd/bf16"));
+  EXPECT_THAT(cases[0].tags, ElementsAre("pairs", "wide"));
+  EXPECT_THAT(cases[1].tags, IsEmpty());
+}
+
+TEST(MatrixExpand, ExcludesComeAfterRulesAndBeforeValidity) {
+  EXPECT_THAT(ids(expand_one(R"("axes": {"layout": ["bshd", "thd"], "pad_between_seqs": [false, true]},
+                               "models": {"a": {}, "b": {"heads": 3, "tags": ["broken"]}},
+                               "rules": [{"when": "model=b", "set": {"chunk": 8}}],
+                               "exclude": ["pad_between_seqs=true & !layout=thd", "chunk=8"],
+                               "sizes": {"full": {}})")),
+              ElementsAre("s/a/p2p/cp2/bshd/bf16", "s/a/p2p/cp2/thd/bf16", "s/a/p2p/cp2/thd/bf16/pad"));
+}
+
+TEST(MatrixExpand, ASizeChangesLengthsAndHeadsButNoId) {
+  constexpr std::string_view kMore = R"("axes": {"dtype": ["bf16"], "window": [[32, -1], [16, 0]]},
+    "models": {"a": {"layout": "thd", "seqlens": [0, 32], "chunk": 16}},
+    "sizes": {"full": {}, "small": {"axes": {"dtype": ["fp32", "bf16"]},
+      "divide": {"seqlen_q": 4, "seqlen_kv": 2, "window": 8, "seqlens": 4, "seqlens_kv": 4, "chunk": 8},
+      "heads": {"4/4": "2/1"}}})";
+  const auto full = expand_one(kMore);
+  const auto small = expand_one(kMore, "small");
+  EXPECT_THAT(ids(full), ElementsAre("s/a/p2p/cp2/thd/bf16/window=32,-1", "s/a/p2p/cp2/thd/bf16/window=16,0"));
+  EXPECT_THAT(ids(small), ElementsAre("s/a/p2p/cp2/thd/fp32/window=32,-1", "s/a/p2p/cp2/thd/fp32/window=16,0",
+                                      "s/a/p2p/cp2/thd/bf16/window=32,-1", "s/a/p2p/cp2/thd/bf16/window=16,0"));
+  const Case& c = small[3].c;
+  EXPECT_EQ(small[3].size, "small");
+  EXPECT_EQ(c.seqlen_q, 16);
+  EXPECT_EQ(c.seqlen_kv, 32);
+  EXPECT_THAT(c.window, ElementsAre(2, 0));
+  EXPECT_THAT(small[2].c.window, ElementsAre(4, -1));
+  EXPECT_THAT(c.seqlens.value(), ElementsAre(0, 8));
+  EXPECT_FALSE(c.seqlens_kv.has_value());
+  EXPECT_EQ(c.chunk, 2);
+  EXPECT_EQ(c.heads, 2);
+  EXPECT_EQ(c.kv_heads, 1);
+}
+
+TEST(MatrixExpand, ASizeThatDoesNotFitIsAnError) {
+  EXPECT_EQ(error_of(R"("models": {"a": {"window": [7, 0]}}, "sizes": {"full": {"divide": {"window": 2}}})"),
+            "m.json: $.sizes.full.divide.window: 7 is not a multiple of 2 (in s/a/p2p/cp2/bshd/bf16)");
+  EXPECT_EQ(error_of(R"("models": {"a": {}}, "sizes": {"full": {"heads": {"8/8": "2/2"}}})"),
+            "m.json: $.sizes.full.heads: no entry for 4/4 (in s/a/p2p/cp2/bshd/bf16)");
+  EXPECT_EQ(error_of(R"("models": {"a": {}}, "sizes": {"full": {"divide": {"seqlen_q": 32}}})"),
+            "m.json: $.sizes.full.divide.seqlen_q: the length 2 of every sequence is not a multiple of 2 * cp_size (4) "
+            "(in s/a/p2p/cp2/bshd/bf16)");
+  EXPECT_EQ(error_of(R"("models": {"a": {}}, "sizes": {"full": {}, "small": {}})", "smal"),
+            "m.json: $.sizes: no size 'smal'; did you mean 'small'? (known: full, small)");
+}
+
+TEST(MatrixExpand, ImpossibleCasesNameWhereTheValueStands) {
+  EXPECT_EQ(error_of(R"("models": {"a": {"heads": 4, "kv_heads": 3}}, "sizes": {"full": {}})"),
+            "m.json: $.models.a.kv_heads: heads (4) is not a multiple of kv_heads (3) (in s/a/p2p/cp2/bshd/bf16)");
+  EXPECT_EQ(error_of(R"("axes": {"cp_size": [2, 5]}, "models": {"a": {}}, "sizes": {"full": {}})"),
+            "m.json: $.defaults.seqlen_q: the length 64 of every sequence is not a multiple of 2 * cp_size (10) (in "
+            "s/a/p2p/cp5/bshd/bf16)");
+  EXPECT_EQ(error_of(R"("models": {"a": {"layout": "thd", "seqlens": [4, 5]}}, "sizes": {"full": {}})").substr(0, 61),
+            "m.json: $.models.a.seqlens: the length 5 of sequence 1 is not");
+  EXPECT_EQ(error_of(R"("axes": {"comm": ["a2a+p2p"]}, "models": {"a": {}}, "sizes": {"full": {}})").substr(0, 56),
+            "m.json: $.models.a: cp_size: 2 does not fit comm a2a+p2p");
+}
+
+TEST(MatrixExpand, EverySizeMustBeGivenSomewhere) {
+  const Matrix matrix = parse_matrix(
+      parse_json_text(R"({"suite": "s", "models": {"a": {"heads": 4}}, "sizes": {"full": {}}})", "m.json"), "m.json");
+  EXPECT_THROW(
+      {
+        try {
+          expand(std::vector{matrix}, "full");
+        } catch (const CaseError& e) {
+          EXPECT_STREQ(
+              e.what(),
+              "m.json: $.models.a: the size 'seqlen_q' is missing: neither model nor defaults nor axes give it");
+          throw;
+        }
+      },
+      CaseError);
+}
+
+TEST(MatrixExpand, AnIdBelongsToOneCase) {
+  EXPECT_EQ(error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}},
+                       "rules": [{"when": "comm=p2p", "set": {"cp_size": 4}}], "sizes": {"full": {}})"),
+            "two cases have the ID s/a/p2p/cp4/bshd/bf16: one of m.json: $.models.a, one of m.json: $.models.a");
+  const Matrix matrix = matrix_of(R"("models": {"a": {}}, "sizes": {"full": {}})");
+  EXPECT_THROW(expand(std::vector{matrix, matrix}, "full"), CaseError);
+}
+
+TEST(MatrixExpand, MatricesFollowEachOther) {
+  const std::vector<Matrix> matrices{matrix_of(R"("models": {"a": {}}, "sizes": {"full": {}})", "z"),
+                                     matrix_of(R"("models": {"a": {}, "b": {}}, "sizes": {"full": {}})", "y")};
+  const auto cases = expand(matrices, "full");
+  EXPECT_THAT(ids(cases), ElementsAre("z/a/p2p/cp2/bshd/bf16", "y/a/p2p/cp2/bshd/bf16", "y/b/p2p/cp2/bshd/bf16"));
+}
+
+}  // namespace
+}  // namespace cp_pool

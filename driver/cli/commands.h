@@ -1,0 +1,15 @@
+// The commands of cp-pool. Each gives the exit code; throws CommandError.
+#pragma once
+
+#include <string>
+
+#include "driver/cli/options.h"
+
+namespace cp_pool {
+
+// program: as it was called (argv[0]), for the commands that rerun a case.
+int run_command(const RunOptions& options, const std::string& program);
+int submit_command(const SubmitOptions& options, const std::string& program);
+int list_command(const ListOptions& options);
+
+}  // namespace cp_pool

@@ -1,0 +1,132 @@
+#include "driver/cli/execution.h"
+
+#include <csignal>
+#include <set>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/cli/exit_code.h"
+#include "driver/cli/program_paths.h"
+#include "driver/cli/shell_words.h"
+#include "driver/reporters/events_json.h"
+#include "driver/reporters/output_file.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+void write_stderr(std::string_view kind, std::string_view message) {
+  try {
+    write_all(STDERR_FILENO, fmt::format("cp-pool: {}: {}\n", kind, protocol::clean_text(message)), "stderr");
+  } catch (const OutputError&) {  // there is nowhere left to say it; the exit code still does
+    return;
+  }
+}
+
+std::string on_one_line(std::string text) {
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return text;
+}
+
+// Cases that no pool could judge: why, once for each reason, on stderr.
+class InfraNote : public EventSink {
+ public:
+  explicit InfraNote(std::function<void(const std::string&)> show) : show_{std::move(show)} {}
+
+  void on_event(const Event& event) override {
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished == nullptr || finished->outcome != CaseOutcome::infra) return;
+    if (shown_.insert(finished->reason).second) show_(on_one_line(finished->reason));
+  }
+
+ private:
+  std::function<void(const std::string&)> show_;
+  std::set<std::string> shown_;
+};
+
+class ResultLines : public EventSink {
+ public:
+  void on_event(const Event& event) override {
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+      write_all(STDOUT_FILENO, to_line(case_result_json(*finished)) + '\n', "stdout");
+    }
+  }
+};
+
+// The folder exists afterwards, and files can be made in it.
+void prepare_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) throw OutputError(fmt::format("cannot write {}: {}", folder.string(), error.message()));
+  const AtomicFile proof{folder / "cp-pool"};
+}
+
+std::vector<std::string> worker_command(const std::string& worker) {
+  if (worker.empty()) return {default_worker().string()};
+  return split_words(worker).value();  // checked with the command line
+}
+
+}  // namespace
+
+void report_error(std::string_view message) {
+  write_stderr("error", message);
+}
+
+void report_warning(std::string_view message) {
+  write_stderr("warning", message);
+}
+
+Execution::Execution(const ExecutionOptions& options, Show show)
+    : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
+  config_.worker_command = worker_command(options.worker);
+  try {
+    if (config_.run_dir) prepare_folder(*config_.run_dir);
+    if (config_.dump_dir) prepare_folder(*config_.dump_dir);
+    if (options.events) owned_.push_back(std::make_unique<JsonlSink>(*options.events));
+    if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
+  } catch (const OutputError& e) {
+    throw CommandError(ExitCode::cannot_write, e.what());
+  }
+  owned_.push_back(std::make_unique<InfraNote>([this](const std::string& reason) { show_error(reason); }));
+  if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
+  for (const auto& sink : owned_) views_.add(*sink);
+  if (show == Show::terminal) {
+    terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, detect_style(STDOUT_FILENO, options.progress));
+    views_.add(*terminal_);  // the last, so that the ledger is the last word
+  }
+}
+
+int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {
+  // A reader of stdout that goes away is a write error, which is reported.
+  std::signal(SIGPIPE, SIG_IGN);
+  const RunResult result = run(config_, views_);
+  const int code = result.finished.exit_code;
+  return views_.failed() || answer_lost_ ? first_that_applies(code, ExitCode::cannot_write) : code;
+}
+
+void Execution::show_error(const std::string& message) {
+  if (terminal_) {
+    try {
+      terminal_->clear_live();
+    } catch (const OutputError&) {  // the view itself meets this at its next event, and is dropped there
+    }
+  }
+  report_error(message);
+}
+
+void Execution::print_answer(const std::string& line) {
+  try {
+    write_all(STDOUT_FILENO, line + '\n', "stdout");
+  } catch (const OutputError& e) {
+    if (!answer_lost_) show_error(e.what());
+    answer_lost_ = true;
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,47 @@
+// What run and submit share: outputs opened before the first case, views attached, the exit code at the end.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/cli/options.h"
+#include "driver/reporters/fan_out.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "driver/reporters/junit_sink.h"
+#include "driver/reporters/terminal_sink.h"
+
+namespace cp_pool {
+
+// "cp-pool: error: MESSAGE" and "cp-pool: warning: MESSAGE" on stderr. A message ends without a newline.
+void report_error(std::string_view message);
+void report_warning(std::string_view message);
+
+class Execution {
+ public:
+  enum class Show {
+    terminal,      // the terminal view on stdout
+    result_lines,  // one JSON object a case on stdout, and nothing else there
+  };
+
+  // Opens every output. Throws CommandError (cannot_write).
+  Execution(const ExecutionOptions& options, Show show);
+
+  // Runs and gives the exit code. run gets the configuration with its worker and the sink of all views.
+  int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);
+
+  // While the run goes on: an error of one input on stderr; a line of its answer on stdout.
+  void show_error(const std::string& message);
+  void print_answer(const std::string& line);
+
+ private:
+  RunConfig config_;
+  std::unique_ptr<TerminalSink> terminal_;
+  FanOut views_;
+  std::vector<std::unique_ptr<EventSink>> owned_;
+  bool answer_lost_ = false;
+};
+
+}  // namespace cp_pool

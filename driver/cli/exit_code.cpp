@@ -1,0 +1,38 @@
+#include "driver/cli/exit_code.h"
+
+#include <algorithm>
+#include <array>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::array<ExitCodeMeaning, 9> kTable{{
+    {ExitCode::interrupted, "interrupted (Ctrl-C or SIGTERM); what had finished is reported"},
+    {ExitCode::internal_error, "internal error, or the ledger does not add up"},
+    {ExitCode::failed, "a case ended as fail, error, timeout or crash, or was not run because others did"},
+    {ExitCode::infra, "a case could not be judged: its pool did not start (infra)"},
+    {ExitCode::bad_input, "bad matrix, case or filter"},
+    {ExitCode::cannot_write, "an output (--junit, --events, --run-dir, stdout) cannot be written"},
+    {ExitCode::usage, "bad command line; nothing was run"},
+    {ExitCode::nothing_selected, "the filters select no case"},
+    {ExitCode::ok, "every case passed or was skipped with a reason"},
+}};
+
+std::size_t precedence(int code) {
+  const auto* entry = std::ranges::find(kTable, static_cast<ExitCode>(code), &ExitCodeMeaning::code);
+  return entry == kTable.end() ? 1 : static_cast<std::size_t>(entry - kTable.begin());
+}
+
+}  // namespace
+
+std::span<const ExitCodeMeaning> exit_codes() {
+  return kTable;
+}
+
+int first_that_applies(int code, ExitCode other) {
+  const int second = static_cast<int>(other);
+  return precedence(second) < precedence(code) ? second : code;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,45 @@
+// The exit codes of cp-pool, and the one kind of error that ends it early.
+#pragma once
+
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace cp_pool {
+
+// In the order of precedence: the first that applies.
+enum class ExitCode {
+  interrupted = 130,
+  internal_error = 70,
+  failed = 100,
+  infra = 96,
+  bad_input = 94,
+  cannot_write = 73,
+  usage = 2,
+  nothing_selected = 4,
+  ok = 0,
+};
+
+struct ExitCodeMeaning {
+  ExitCode code;
+  std::string_view meaning;
+};
+
+// In the order of precedence. Help, man page and docs/command_line.md show this table.
+std::span<const ExitCodeMeaning> exit_codes();
+
+// The one that comes first in the table. A code that the table does not hold counts as an internal error.
+int first_that_applies(int code, ExitCode other);
+
+// Ends the program: what() is one line for stderr (a filter error adds the expression and a caret line).
+class CommandError : public std::runtime_error {
+ public:
+  CommandError(ExitCode code, const std::string& message) : std::runtime_error{message}, code_{code} {}
+  ExitCode code() const { return code_; }
+
+ private:
+  ExitCode code_;
+};
+
+}  // namespace cp_pool

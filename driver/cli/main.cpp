@@ -1,0 +1,49 @@
+#include <exception>
+#include <string>
+#include <type_traits>
+#include <unistd.h>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/options.h"
+#include "driver/reporters/output_file.h"
+
+namespace {
+
+int carry_out(const cp_pool::CommandLine& command_line, const std::string& program) {
+  return std::visit(
+      [&](const auto& options) {
+        using Options = std::decay_t<decltype(options)>;
+        if constexpr (std::is_same_v<Options, cp_pool::RunOptions>) return cp_pool::run_command(options, program);
+        if constexpr (std::is_same_v<Options, cp_pool::SubmitOptions>) return cp_pool::submit_command(options, program);
+        if constexpr (std::is_same_v<Options, cp_pool::ListOptions>) return cp_pool::list_command(options);
+        if constexpr (std::is_same_v<Options, cp_pool::PrintText>) {
+          cp_pool::write_all(STDOUT_FILENO, options.text, "stdout");
+          return 0;
+        }
+      },
+      command_line);
+}
+
+int fail(cp_pool::ExitCode code, const std::string& message) {
+  cp_pool::report_error(message);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return carry_out(cp_pool::parse_command_line(argc, argv), argv[0]);
+  } catch (const cp_pool::CommandError& e) {
+    return fail(e.code(), e.what());
+  } catch (const cp_pool::OutputError& e) {
+    return fail(cp_pool::ExitCode::cannot_write, e.what());
+  } catch (const std::exception& e) {
+    return fail(cp_pool::ExitCode::internal_error, fmt::format("internal error: {}", e.what()));
+  }
+}

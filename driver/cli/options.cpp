@@ -1,0 +1,211 @@
+#include "driver/cli/options.h"
+
+#include <memory>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cases/did_you_mean.h"
+#include "driver/cli/duration.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/help_text.h"
+#include "driver/cli/shell_words.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kDefaultMatrix = "quick";
+constexpr const char* kDefaultSize = "small";
+constexpr std::size_t kColumnWidth = 36;
+
+// minimum: the shortest duration that makes sense for the option.
+void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,
+                  std::chrono::milliseconds minimum, const std::string& description) {
+  const auto read = [&target](const std::string& text) { target = *parse_duration(text); };
+  const auto check = [minimum](const std::string& text) -> std::string {
+    const auto duration = parse_duration(text);
+    if (!duration) return fmt::format("'{}' is not a duration; write 90, 90s, 1500ms or 2m", text);
+    if (*duration < minimum) return fmt::format("'{}' is too short", text);
+    return "";
+  };
+  command.add_option_function<std::string>(name, read, description)
+      ->check(check, "", "")
+      ->type_name("DURATION")
+      ->default_str(duration_text(target));
+}
+
+void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
+              const char* type, const std::string& description) {
+  command.add_option_function<std::string>(
+             name, [&target](const std::string& text) { target = text; }, description)
+      ->type_name(type);
+}
+
+void add_count(CLI::App& command, const std::string& name, int& target, const std::string& description) {
+  const auto check = [](const std::string& text) -> std::string {
+    return text.starts_with('-') ? fmt::format("'{}' is negative", text) : "";
+  };
+  command.add_option(name, target, description)->check(check, "", "")->type_name("N")->capture_default_str();
+}
+
+// greedy: one --matrix may take several values. Not where a positional argument would be swallowed.
+void add_selection(CLI::App& command, SelectionOptions& options, bool greedy, const std::string& matrix_help) {
+  options.size = kDefaultSize;
+  command.add_option("--matrix", options.matrices, matrix_help)
+      ->type_name("NAME|FILE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(greedy);
+  command.add_option("--size", options.size, "Size of the cases: full, small, or another that the matrix defines")
+      ->type_name("SIZE")
+      ->capture_default_str();
+}
+
+void add_filter(CLI::App& command, SelectionOptions& options) {
+  command
+      .add_option("--filter", options.filters,
+                  "Only what an ID, a glob over IDs or 'comm=p2p & !model=cp_3_*' selects; several: the union")
+      ->type_name("EXPR")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+void add_execution(CLI::App& command, ExecutionOptions& options) {
+  RunConfig& config = options.config;
+  constexpr std::chrono::milliseconds kShortest{1};
+  command.add_option("--device", config.device, "Device of the ranks")
+      ->check(CLI::IsMember({"cpu"}))
+      ->type_name("DEVICE")
+      ->capture_default_str();
+  const auto check_words = [](const std::string& text) -> std::string {
+    const auto words = split_words(text);
+    return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
+  };
+  command.add_option("--worker", options.worker, "Worker command line, split into words as a shell does")
+      ->check(check_words, "", "")
+      ->type_name("CMD")
+      ->default_str("cp-pool-worker beside this program");
+  add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
+  add_duration(command, "--start-timeout", config.start_timeout, kShortest, "Deadline of a pool to get ready");
+  add_duration(command, "--grace", config.grace, std::chrono::milliseconds{0}, "SIGTERM to SIGKILL");
+  add_duration(command, "--global-timeout", config.global_timeout, std::chrono::milliseconds{0},
+               "Deadline of the whole run; 0 = none");
+  add_count(command, "--max-consecutive-timeouts", config.max_consecutive_timeouts,
+            "A pool that times out this often in a row is not started again; 0 = always");
+  add_count(command, "--pool-max-cases", config.pool_max_cases, "A pool is replaced after so many cases; 0 = never");
+  command.add_flag("--fail-fast", config.fail_fast, "The first failure ends the run; the rest is not-run");
+  add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
+  add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
+  add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
+  add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case");
+  command.add_flag_callback(
+      "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
+}
+
+// What of the options changes the outcome of a case, as the arguments of its rerun.
+std::vector<std::string> rerun_arguments(const CLI::App& command, const ExecutionOptions& options) {
+  std::vector<std::string> words;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    if (command.count(name) > 0) words.insert(words.end(), {name, value});
+  };
+  add("--device", options.config.device);
+  add("--worker", options.worker);
+  add("--timeout", duration_text(options.config.timeout));
+  add("--start-timeout", duration_text(options.config.start_timeout));
+  return words;
+}
+
+// Everything the parser writes into; it must not move once options refer to it.
+struct Parser {
+  CLI::App app{"Runs context-parallel attention cases on warm pools of ranks and says which answers are wrong.",
+               "cp-pool"};
+  RunOptions run;
+  SubmitOptions submit;
+  ListOptions list;
+  CLI::App* run_command = nullptr;
+  CLI::App* submit_command = nullptr;
+  CLI::App* list_command = nullptr;
+
+  Parser() {
+    app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
+    app.set_help_flag("-h,--help", "Print this help");
+    app.require_subcommand(1);
+    // The commands inherit both.
+    app.get_formatter()->column_width(kColumnWidth);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    app.footer(main_footer());
+    add_run();
+    add_submit();
+    add_list();
+  }
+
+  void add_run() {
+    run_command = app.add_subcommand("run", "Run the cases of matrices");
+    run_command->footer(run_footer());
+    add_selection(*run_command, run.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
+    add_filter(*run_command, run.selection);
+    add_execution(*run_command, run.execution);
+  }
+
+  void add_submit() {
+    submit_command = app.add_subcommand("submit", "Run one case, or a stream of them");
+    submit_command->footer(submit_footer());
+    submit_command
+        ->add_option("CASE", submit.case_argument,
+                     "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line")
+        ->required();
+    add_selection(*submit_command, submit.selection, false, "Where an ID is looked up (default: every shipped matrix)");
+    submit_command->add_flag("--json", submit.json, "Print one JSON object a case, in order, and nothing else");
+    add_execution(*submit_command, submit.execution);
+  }
+
+  void add_list() {
+    list_command = app.add_subcommand("list", "List the cases of matrices");
+    list_command->footer(list_footer());
+    add_selection(*list_command, list.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
+    add_filter(*list_command, list.selection);
+    CLI::Option* json = list_command->add_flag("--json", list.json, "A JSON array: id, world_size, size, tags, case");
+    list_command->add_flag("--count", list.count, "The number of cases of each suite")->excludes(json);
+  }
+
+  CommandLine result() {
+    if (run_command->parsed()) {
+      if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
+      run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
+      return run;
+    }
+    if (submit_command->parsed()) {
+      submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
+      return submit;
+    }
+    if (list.selection.matrices.empty()) list.selection.matrices = {kDefaultMatrix};
+    return list;
+  }
+};
+
+}  // namespace
+
+CommandLine parse_command_line(int argc, const char* const* argv) {
+  const auto parser = std::make_unique<Parser>();
+  try {
+    parser->app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return PrintText{parser->app.help()};
+  } catch (const CLI::CallForVersion& e) {
+    return PrintText{std::string{e.what()} + '\n'};
+  } catch (const CLI::ParseError& e) {
+    const std::vector<std::string> unknown = parser->app.remaining();
+    if (parser->app.get_subcommands().empty() && !unknown.empty()) {
+      throw CommandError(ExitCode::usage,
+                         fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
+                                     did_you_mean(unknown.front(), {"run", "submit", "list"})));
+    }
+    const auto commands = parser->app.get_subcommands();
+    const std::string help =
+        commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";
+    throw CommandError(ExitCode::usage, fmt::format("{} (see {})", e.what(), help));
+  }
+  return parser->result();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,57 @@
+// The command line of cp-pool, read but not yet carried out.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "driver/run.h"
+
+namespace cp_pool {
+
+struct SelectionOptions {
+  std::vector<std::string> matrices;  // names or files
+  std::vector<std::string> filters;   // the union of what they select; empty = all
+  std::string size;
+};
+
+// How cases are run and what is written about it: common to run and submit.
+struct ExecutionOptions {
+  RunConfig config;    // worker_command is filled in when the command is carried out
+  std::string worker;  // a command line; empty = the cp-pool-worker beside this program
+  std::optional<std::filesystem::path> junit;
+  std::optional<std::filesystem::path> events;
+  bool progress = true;
+  std::vector<std::string> rerun_arguments;  // what a rerun of one case needs of the options above
+};
+
+struct RunOptions {
+  SelectionOptions selection;
+  ExecutionOptions execution;
+};
+
+struct SubmitOptions {
+  std::string case_argument;   // an ID, a file, or "-"
+  SelectionOptions selection;  // where an ID is looked up; no matrix = all shipped ones
+  ExecutionOptions execution;
+  bool json = false;
+};
+
+struct ListOptions {
+  SelectionOptions selection;
+  bool json = false;
+  bool count = false;
+};
+
+struct PrintText {  // --help, --version
+  std::string text;
+};
+
+using CommandLine = std::variant<RunOptions, SubmitOptions, ListOptions, PrintText>;
+
+// Throws CommandError (usage).
+CommandLine parse_command_line(int argc, const char* const* argv);
+
+}  // namespace cp_pool

@@ -1,0 +1,172 @@
+#include "driver/cli/options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/exit_code.h"
+
+namespace cp_pool {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+CommandLine parse(std::vector<const char*> words) {
+  words.insert(words.begin(), "cp-pool");
+  return parse_command_line(static_cast<int>(words.size()), words.data());
+}
+
+template <typename Options>
+Options parse_as(std::vector<const char*> words) {
+  return std::get<Options>(parse(std::move(words)));
+}
+
+std::string usage_error(std::vector<const char*> words) {
+  try {
+    parse(std::move(words));
+  } catch (const CommandError& e) {
+    EXPECT_EQ(e.code(), ExitCode::usage);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(RunOptions, HaveTheDocumentedDefaults) {
+  const auto run = parse_as<RunOptions>({"run"});
+  EXPECT_THAT(run.selection.matrices, ElementsAre("quick"));
+  EXPECT_THAT(run.selection.filters, IsEmpty());
+  EXPECT_EQ(run.selection.size, "small");
+  EXPECT_EQ(run.execution.config.device, "cpu");
+  EXPECT_EQ(run.execution.config.timeout, milliseconds{90000});
+  EXPECT_EQ(run.execution.config.start_timeout, milliseconds{60000});
+  EXPECT_EQ(run.execution.config.grace, milliseconds{5000});
+  EXPECT_EQ(run.execution.config.global_timeout, milliseconds{0});
+  EXPECT_EQ(run.execution.config.max_consecutive_timeouts, 3);
+  EXPECT_EQ(run.execution.config.pool_max_cases, 0);
+  EXPECT_FALSE(run.execution.config.fail_fast);
+  EXPECT_EQ(run.execution.worker, "");
+  EXPECT_FALSE(run.execution.junit || run.execution.events || run.execution.config.run_dir);
+  EXPECT_TRUE(run.execution.progress);
+}
+
+TEST(RunOptions, AreReadFromTheCommandLine) {
+  const auto run = parse_as<RunOptions>({"run",
+                                         "--matrix",
+                                         "te-flash",
+                                         "te-fused",
+                                         "--matrix",
+                                         "mine.json",
+                                         "--filter",
+                                         "comm=p2p & !layout=thd",
+                                         "a/*",
+                                         "--size",
+                                         "full",
+                                         "--timeout",
+                                         "1500ms",
+                                         "--start-timeout",
+                                         "2m",
+                                         "--grace",
+                                         "0",
+                                         "--global-timeout",
+                                         "1h",
+                                         "--max-consecutive-timeouts",
+                                         "5",
+                                         "--pool-max-cases",
+                                         "1",
+                                         "--worker",
+                                         "python3 w.py",
+                                         "--junit",
+                                         "j.xml",
+                                         "--events",
+                                         "e.jsonl",
+                                         "--run-dir",
+                                         "runs",
+                                         "--dump",
+                                         "dumps",
+                                         "--fail-fast",
+                                         "--no-progress"});
+  EXPECT_THAT(run.selection.matrices, ElementsAre("te-flash", "te-fused", "mine.json"));
+  EXPECT_THAT(run.selection.filters, ElementsAre("comm=p2p & !layout=thd", "a/*"));
+  EXPECT_EQ(run.selection.size, "full");
+  EXPECT_EQ(run.execution.config.timeout, milliseconds{1500});
+  EXPECT_EQ(run.execution.config.start_timeout, milliseconds{120000});
+  EXPECT_EQ(run.execution.config.grace, milliseconds{0});
+  EXPECT_EQ(run.execution.config.global_timeout, milliseconds{3600000});
+  EXPECT_EQ(run.execution.config.max_consecutive_timeouts, 5);
+  EXPECT_EQ(run.execution.config.pool_max_cases, 1);
+  EXPECT_EQ(run.execution.worker, "python3 w.py");
+  EXPECT_EQ(run.execution.junit, "j.xml");
+  EXPECT_EQ(run.execution.events, "e.jsonl");
+  EXPECT_EQ(run.execution.config.run_dir, "runs");
+  EXPECT_EQ(run.execution.config.dump_dir, "dumps");
+  EXPECT_TRUE(run.execution.config.fail_fast);
+  EXPECT_FALSE(run.execution.progress);
+}
+
+TEST(RunOptions, TheLastOfSeveralValuesCounts) {
+  const auto run = parse_as<RunOptions>({"run", "--timeout", "1s", "--size", "full", "--timeout", "2s"});
+  EXPECT_EQ(run.execution.config.timeout, milliseconds{2000});
+  EXPECT_EQ(run.selection.size, "full");
+}
+
+TEST(RunOptions, ARerunKeepsWhatChangesTheOutcomeOfACase) {
+  EXPECT_THAT(parse_as<RunOptions>({"run", "--junit", "x", "--grace", "1s"}).execution.rerun_arguments, IsEmpty());
+  EXPECT_THAT(parse_as<RunOptions>({"run", "--worker", "w x", "--timeout", "1500ms"}).execution.rerun_arguments,
+              ElementsAre("--worker", "w x", "--timeout", "1500ms"));
+}
+
+TEST(SubmitOptions, TakeACaseAndLookItUpInEveryMatrix) {
+  const auto submit = parse_as<SubmitOptions>({"submit", "--json", "--matrix", "te-flash", "the/id"});
+  EXPECT_EQ(submit.case_argument, "the/id");
+  EXPECT_THAT(submit.selection.matrices, ElementsAre("te-flash"));
+  EXPECT_TRUE(submit.json);
+  EXPECT_THAT(parse_as<SubmitOptions>({"submit", "x"}).selection.matrices, IsEmpty());
+  EXPECT_EQ(parse_as<SubmitOptions>({"submit", "-"}).case_argument, "-");
+}
+
+TEST(ListOptions, AreReadFromTheCommandLine) {
+  const auto list = parse_as<ListOptions>({"list", "--matrix", "a", "b", "--filter", "x", "--size", "full", "--count"});
+  EXPECT_THAT(list.selection.matrices, ElementsAre("a", "b"));
+  EXPECT_THAT(list.selection.filters, ElementsAre("x"));
+  EXPECT_EQ(list.selection.size, "full");
+  EXPECT_TRUE(list.count);
+  EXPECT_TRUE(parse_as<ListOptions>({"list", "--json"}).json);
+}
+
+TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
+  EXPECT_THAT(usage_error({}), HasSubstr("subcommand"));
+  EXPECT_THAT(usage_error({"fly"}), HasSubstr("fly"));
+  EXPECT_THAT(usage_error({"run", "--speed"}), HasSubstr("--speed"));
+  EXPECT_THAT(usage_error({"run", "--timeout", "soon"}), HasSubstr("'soon' is not a duration"));
+  EXPECT_THAT(usage_error({"run", "--timeout", "0"}), HasSubstr("'0' is too short"));
+  EXPECT_THAT(usage_error({"run", "--pool-max-cases", "-1"}), HasSubstr("--pool-max-cases"));
+  EXPECT_THAT(usage_error({"run", "--device", "abacus"}), HasSubstr("abacus"));
+  EXPECT_THAT(usage_error({"run", "--worker", "'open"}), HasSubstr("''open' is not a command line"));
+  EXPECT_THAT(usage_error({"run", "--junit"}), HasSubstr("--junit"));
+  EXPECT_THAT(usage_error({"submit"}), HasSubstr("CASE"));
+  EXPECT_THAT(usage_error({"list", "--json", "--count"}), HasSubstr("--"));
+  EXPECT_EQ(usage_error({"run", "--timeout", "soon"}).find('\n'), std::string::npos);
+  EXPECT_THAT(usage_error({"run", "--timeout", "soon"}), HasSubstr("(see cp-pool run --help)"));
+}
+
+TEST(Help, NamesEveryOptionExamplesAndExitCodes) {
+  const std::string run = parse_as<PrintText>({"run", "--help"}).text;
+  for (const char* part : {"--matrix", "--filter", "--size", "--device", "--timeout", "--start-timeout", "--grace",
+                           "--global-timeout", "--max-consecutive-timeouts", "--pool-max-cases", "--worker", "--junit",
+                           "--events", "--run-dir", "--dump", "--fail-fast", "--no-progress", "Examples:", "130  "}) {
+    EXPECT_THAT(run, HasSubstr(part));
+  }
+  const std::string all = parse_as<PrintText>({"--help"}).text;
+  for (const char* part : {"run", "submit", "list", "--version", "Examples:", "Exit codes"}) {
+    EXPECT_THAT(all, HasSubstr(part));
+  }
+}
+
+TEST(Version, IsOneLine) {
+  EXPECT_EQ(parse_as<PrintText>({"--version"}).text, "cp-pool " CP_POOL_VERSION "\n");
+}
+
+}  // namespace
+}  // namespace cp_pool

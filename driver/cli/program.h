@@ -1,0 +1,84 @@
+// Runs the real cp-pool from a test.
+#pragma once
+
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <stdexcept>
+#include <string>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "driver/reporters/temporary_folder.h"
+
+namespace cp_pool::testing {
+
+struct Finished {
+  int exit_code = 0;  // 128 + signal if it was killed by one
+  std::string out;
+  std::string err;
+
+  std::vector<std::string> out_lines() const {
+    std::vector<std::string> lines;
+    std::size_t begin = 0;
+    for (std::size_t end = 0; (end = out.find('\n', begin)) != std::string::npos; begin = end + 1) {
+      lines.push_back(out.substr(begin, end - begin));
+    }
+    return lines;
+  }
+  std::string last_line() const { return out_lines().empty() ? "" : out_lines().back(); }
+};
+
+// A started program; its stdout and stderr go to files. Killed if the test ends before it does.
+class Program {
+ public:
+  struct Redirect {
+    std::string in = "/dev/null";
+    std::string out;  // empty: captured
+  };
+
+  explicit Program(std::vector<std::string> argv) : Program{std::move(argv), Redirect{}} {}
+
+  Program(std::vector<std::string> argv, const Redirect& redirect) {
+    std::vector<char*> words;
+    for (std::string& word : argv) words.push_back(word.data());
+    words.push_back(nullptr);
+    pid_ = ::fork();
+    if (pid_ < 0) throw std::runtime_error("fork failed");
+    if (pid_ != 0) return;
+    const std::string out = redirect.out.empty() ? (folder_ / "out").string() : redirect.out;
+    const int in_fd = ::open(redirect.in.c_str(), O_RDONLY);
+    const int out_fd = ::open(out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    const int err_fd = ::open((folder_ / "err").c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    if (::dup2(in_fd, 0) < 0 || ::dup2(out_fd, 1) < 0 || ::dup2(err_fd, 2) < 0) ::_exit(125);
+    ::execvp(words[0], words.data());
+    ::_exit(126);
+  }
+  Program(const Program&) = delete;
+  Program& operator=(const Program&) = delete;
+  ~Program() {
+    if (pid_ <= 0) return;
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+
+  void signal(int number) const { ::kill(pid_, number); }
+
+  Finished wait() {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    return {.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
+            .out = std::filesystem::exists(folder_ / "out") ? read_file(folder_ / "out") : "",
+            .err = read_file(folder_ / "err")};
+  }
+
+ private:
+  TemporaryFolder folder_;
+  pid_t pid_ = -1;
+};
+
+}  // namespace cp_pool::testing

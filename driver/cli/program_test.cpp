@@ -1,0 +1,387 @@
+// The real program with a scripted worker: exit codes, errors, reports.
+#include "driver/cli/program.h"
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <sstream>
+#include <string>
+#include <sys/stat.h>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/reporters/temporary_folder.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using testing::Finished;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::Program;
+using testing::read_file;
+using ::testing::StartsWith;
+using testing::TemporaryFolder;
+using testing::write_file;
+using Words = std::vector<std::string>;
+
+const std::string kProgram = CP_POOL_PROGRAM;
+const std::string kWorker = std::string{"python3 "} + CP_POOL_SCRIPTED_WORKER;
+
+constexpr const char* kSizes =
+    R"("batch":1,"seqlen_q":16,"seqlen_kv":16,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8)";
+
+// A folder with demo.json: one model for everything that the scripted worker can do, on one rank.
+class CommandLine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(folder / "demo.json",
+               std::string{R"({"suite":"demo","defaults":{"cp_size":1,"comm":"p2p","layout":"bshd","dtype":"fp32",)"} +
+                   kSizes +
+                   R"(},"models":{"pass":{},"pass_2":{},"fail":{},"skip":{},"error":{},"crash":{},"hang":{}},)"
+                   R"("sizes":{"small":{}}})");
+  }
+
+  Finished call(Words words) {
+    words.insert(words.begin(), kProgram);
+    return Program{std::move(words)}.wait();
+  }
+
+  // cp-pool run on demo.json with the scripted worker and short deadlines.
+  Words run_words(const std::string& filter, const Words& more = {}) const {
+    Words words = {"run",      "--matrix",  (folder / "demo.json").string(),
+                   "--filter", filter,      "--worker",
+                   kWorker,    "--timeout", "20s",
+                   "--grace",  "100ms"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Finished run(const std::string& filter, const Words& more = {}) { return call(run_words(filter, more)); }
+
+  std::string path(const std::string& name) const { return (folder / name).string(); }
+
+  TemporaryFolder folder;
+};
+
+std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in{text};
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+// One line on stderr, in the one form that errors have.
+auto is_one_error(const std::string& part) {
+  return AllOf(StartsWith("cp-pool: error: "), HasSubstr(part), EndsWith("\n"),
+               ::testing::ResultOf([](const std::string& s) { return std::count(s.begin(), s.end(), '\n'); }, 1));
+}
+
+// --- Exit codes ------------------------------------------------------------------------------------------------------
+
+TEST_F(CommandLine, Exits0WhenEveryCasePassesOrIsSkippedAndTheLedgerIsTheLastLine) {
+  const Finished run_of = run("model=pass* | model=skip");
+  EXPECT_EQ(run_of.exit_code, 0) << run_of.out << run_of.err;
+  EXPECT_EQ(run_of.err, "");
+  EXPECT_THAT(run_of.last_line(), StartsWith("3 expanded = 2 pass + 0 fail + 1 skip, "));
+  EXPECT_THAT(run_of.out, HasSubstr("1 skip: this worker skips it\n"));
+}
+
+TEST_F(CommandLine, Exits100ForEachKindOfFailureAndShowsWhatHappened) {
+  const Finished failed = run("model=fail");
+  EXPECT_EQ(failed.exit_code, 100);
+  EXPECT_THAT(failed.out, HasSubstr("rank 0: dq: error 0.5 > bound 0.25 at [0, 7, 1]"));
+  EXPECT_THAT(failed.out, HasSubstr("rank 0 stderr:\n      | stderr of demo/fail"));
+  EXPECT_THAT(failed.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+
+  const Finished error = run("model=error");
+  EXPECT_EQ(error.exit_code, 100);
+  EXPECT_THAT(error.out, HasSubstr("rank 0 error:\n      boom\n      at here"));
+  EXPECT_THAT(error.last_line(), HasSubstr("+ 1 error,"));
+
+  const Finished crash = run("model=crash | model=pass");
+  EXPECT_EQ(crash.exit_code, 100);
+  EXPECT_THAT(crash.out, AllOf(HasSubstr("SIGKILL"), HasSubstr("#1 given up")));
+  EXPECT_THAT(crash.last_line(), StartsWith("2 expanded = 1 pass + 0 fail + 1 crash, "));
+
+  const Finished timeout = run("model=hang", {"--timeout", "300ms"});
+  EXPECT_EQ(timeout.exit_code, 100);
+  EXPECT_THAT(timeout.last_line(), HasSubstr("+ 1 timeout,"));
+}
+
+TEST_F(CommandLine, FailFastLeavesTheRestNotRun) {
+  const Finished run_of = run("model=fail | model=skip", {"--fail-fast"});
+  EXPECT_EQ(run_of.exit_code, 100);
+  EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 not-run, "));
+}
+
+TEST_F(CommandLine, Exits96WithOneLineForAMissingWorkerAndStillReports) {
+  const Finished run_of = run("model=pass*", {"--worker", "/no/such/worker", "--junit", path("j.xml")});
+  EXPECT_EQ(run_of.exit_code, 96);
+  EXPECT_THAT(run_of.err, is_one_error("/no/such/worker"));
+  EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 2 infra, "));
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr("errors=\"2\""));
+}
+
+TEST_F(CommandLine, Exits94WithOneLineForABadMatrixCaseOrFilter) {
+  write_file(path("broken.json"), "{\"suite\":");
+  write_file(path("unknown_key.json"), R"({"suite":"x","modles":{}})");
+  write_file(path("case.json"), R"({"heads":"four"})");
+  for (const auto& [words, part] : std::vector<std::pair<Words, std::string>>{
+           {{"run", "--matrix", path("broken.json")}, "broken.json"},
+           {{"run", "--matrix", path("unknown_key.json")}, "modles"},
+           {{"run", "--matrix", path("missing.json")}, "missing.json"},
+           {{"run", "--matrix", "no-such-name"}, "no-such-name"},
+           {{"run", "--matrix", path("demo.json"), "--size", "huge"}, "huge"},
+           {{"list", "--matrix", path("demo.json"), path("demo.json")}, "demo/pass"},
+           {{"submit", path("case.json")}, "$.heads"},
+           {{"submit", path("no-such-case.json")}, "no-such-case.json"},
+           {{"submit", "--matrix", path("demo.json"), "demo/psas/p2p/cp1/bshd/fp32"}, "demo/pass/p2p/cp1/bshd/fp32"}}) {
+    const Finished done = call(words);
+    EXPECT_EQ(done.exit_code, 94) << part;
+    EXPECT_THAT(done.err, is_one_error(part));
+    EXPECT_EQ(done.out, "");
+  }
+}
+
+TEST_F(CommandLine, Exits94ForABadFilterWithACaretUnderThePlace) {
+  const Finished done = run("comm=p2p & nonsense=1");
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: "), HasSubstr("nonsense"), HasSubstr("^")));
+}
+
+TEST_F(CommandLine, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
+  write_file(path("file"), "");
+  ::setenv("CP_POOL_TEST_MARK", path("mark").c_str(), 1);
+  for (const std::string option : {"--junit", "--events", "--run-dir", "--dump"}) {
+    const Finished done = run("model=pass", {option, path("file/x")});
+    EXPECT_EQ(done.exit_code, 73) << option;
+    EXPECT_THAT(done.err, is_one_error(path("file/x")));
+    EXPECT_EQ(done.out, "");
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("mark")));
+  run("model=pass");
+  EXPECT_TRUE(std::filesystem::exists(path("mark")));  // the mark would have been seen
+  ::unsetenv("CP_POOL_TEST_MARK");
+}
+
+TEST_F(CommandLine, Exits73WhenAReportIsLostDuringTheRunAndFinishesTheOthers) {
+  const Finished done = run("model=pass*", {"--events", "/dev/full", "--junit", path("j.xml")});
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, is_one_error("cannot write /dev/full: No space left on device"));
+  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass"));
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr("tests=\"2\""));
+}
+
+TEST_F(CommandLine, Exits73WhenStdoutCannotBeWritten) {
+  Words words = run_words("model=pass");
+  words.insert(words.begin(), kProgram);
+  const Finished done = Program{words, {.in = "/dev/null", .out = "/dev/full"}}.wait();
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, is_one_error("No space left on device"));
+  const Finished list =
+      Program{{kProgram, "list", "--matrix", path("demo.json")}, {.in = "/dev/null", .out = "/dev/full"}}.wait();
+  EXPECT_EQ(list.exit_code, 73);
+}
+
+TEST_F(CommandLine, Exits2ForABadCommandLine) {
+  for (const Words& words : std::vector<Words>{
+           {}, {"fly"}, {"run", "--speed"}, {"run", "--timeout", "soon"}, {"run", "--worker", "'open"}, {"submit"}}) {
+    const Finished done = call(words);
+    EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words);
+    EXPECT_THAT(done.err, is_one_error(""));
+    EXPECT_EQ(done.out, "");
+  }
+}
+
+TEST_F(CommandLine, Exits4WhenNothingIsSelectedAndNamesTheFilter) {
+  for (const std::string command : {"run", "list"}) {
+    const Finished done = call({command, "--matrix", path("demo.json"), "--filter", "demo/none/*"});
+    EXPECT_EQ(done.exit_code, 4);
+    EXPECT_THAT(done.err, AllOf(HasSubstr("cp-pool: warning: the filter 'demo/none/*' selects no case\n"),
+                                HasSubstr("cp-pool: error: no case of")));
+  }
+}
+
+TEST_F(CommandLine, Exits130WhenInterruptedAndReportsWhatHappened) {
+  Words words =
+      run_words("model=pass | model=hang | model=skip", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
+  words.insert(words.begin(), kProgram);
+  Program program{words};
+  // The hang is the last case to start; waiting for its line in the events file is waiting for the event.
+  while (!std::filesystem::exists(path("e.jsonl")) ||
+         read_file(path("e.jsonl")).find("\"case_started\",\"index\":2") == std::string::npos) {
+    std::this_thread::yield();
+  }
+  program.signal(SIGINT);
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 130);
+  EXPECT_THAT(done.out, HasSubstr("interrupted: the run was stopped before its end"));
+  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 1 pass + 0 fail + 1 skip + 1 cancelled, "));
+  EXPECT_THAT(read_file(path("j.xml")), AllOf(HasSubstr("tests=\"3\""), HasSubstr("cancelled")));
+  EXPECT_EQ(json_lines(read_file(path("e.jsonl"))).back()["type"], "run_finished");
+}
+
+// --- Reports ---------------------------------------------------------------------------------------------------------
+
+TEST_F(CommandLine, TheRerunCommandOfAFailureRerunsThatCaseAlone) {
+  const Finished first = run("model=fail | model=pass | model=error");
+  ASSERT_THAT(first.out, HasSubstr("    rerun: "));
+  const std::size_t begin = first.out.find("    rerun: ") + std::string{"    rerun: "}.size();
+  const std::string command = first.out.substr(begin, first.out.find('\n', begin) - begin);
+  const Finished again = Program{{"sh", "-c", command}}.wait();
+  EXPECT_EQ(again.exit_code, 100) << command << again.err;
+  EXPECT_THAT(again.out, HasSubstr("fail  demo/fail/p2p/cp1/bshd/fp32 after"));
+  EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+}
+
+TEST_F(CommandLine, EventsJunitAndLedgerTellTheSameStory) {
+  const Finished done = run("!model=hang", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 2 pass + 1 fail + 1 skip + 1 error + 1 crash, "));
+  const auto lines = json_lines(read_file(path("e.jsonl")));
+  EXPECT_EQ(lines.front()["type"], "run_started");
+  EXPECT_EQ(lines.back()["type"], "run_finished");
+  EXPECT_EQ(lines.back()["counts"]["crash"], 1);
+  EXPECT_EQ(lines.back()["exit_code"], 100);
+  const auto finished =
+      std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line["type"] == "case_finished"; });
+  EXPECT_EQ(finished, 6);
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr(R"(tests="6" failures="1" errors="2")"));
+}
+
+TEST_F(CommandLine, WithoutProgressOnlyFailuresAndSummaryAreShown) {
+  const Finished done = run("model=pass | model=fail", {"--no-progress"});
+  EXPECT_THAT(done.out, StartsWith("fail  demo/fail"));
+}
+
+TEST_F(CommandLine, TheWorkerAndTheMatricesOfAnInstallationAreFoundBesideTheProgram) {
+  std::filesystem::create_directories(folder / "bin");
+  std::filesystem::create_directories(folder / "share/cp-pool/matrices");
+  std::filesystem::copy(kProgram, folder / "bin/cp-pool");
+  std::filesystem::copy(path("demo.json"), folder / "share/cp-pool/matrices/mine.json");
+  write_file(path("bin/cp-pool-worker"), "#!/bin/sh\nexec " + kWorker + "\n");
+  std::filesystem::permissions(folder / "bin/cp-pool-worker", std::filesystem::perms::owner_all);
+  const Finished done = Program{{path("bin/cp-pool"), "run", "--matrix", "mine", "--filter", "model=pass"}}.wait();
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 1 pass"));
+}
+
+// --- submit ----------------------------------------------------------------------------------------------------------
+
+TEST_F(CommandLine, SubmitRunsACaseByItsId) {
+  const Finished done =
+      call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker", kWorker, "--json"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  const auto lines = json_lines(done.out);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0]["id"], "demo/pass/p2p/cp1/bshd/fp32");
+  EXPECT_EQ(lines[0]["outcome"], "pass");
+  EXPECT_EQ(lines[0]["checks"][0]["tensor"], "dq");
+}
+
+TEST_F(CommandLine, SubmitRunsACaseFileAndItsRerunCommandWorks) {
+  write_file(path("my case.json"), std::string{"{\"model\":\"fail\",\"cp_size\":1,"} + kSizes + "}");
+  const Finished done = call({"submit", path("my case.json"), "--worker", kWorker, "--json"});
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  const auto answer = nlohmann::json::parse(done.out);
+  EXPECT_EQ(answer["outcome"], "fail");
+  const Finished again = Program{{"sh", "-c", answer["rerun"].get<std::string>()}}.wait();
+  EXPECT_EQ(again.exit_code, 100);
+  EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+}
+
+TEST_F(CommandLine, SubmitAnswersAStreamInOrderOnOneWarmPool) {
+  const auto line = [](const char* model) {
+    return std::string{"{\"model\":\""} + model + "\",\"cp_size\":1," + kSizes + "}\n";
+  };
+  write_file(path("cases"), line("pass") + "\n" + line("skip") + "{\"heads\":0}\n" + line("fail") + line("pass"));
+  const Finished done =
+      Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  std::vector<std::string> outcomes;
+  for (const auto& answer : json_lines(done.out)) {
+    outcomes.push_back(answer["outcome"]);
+    if (answer["outcome"] == "invalid") continue;
+    EXPECT_EQ(answer["pool"].dump(), R"({"generation":1,"key":"cpu/1"})");
+  }
+  EXPECT_THAT(outcomes, ElementsAre("pass", "skip", "invalid", "fail", "pass"));
+  EXPECT_THAT(done.err, is_one_error("<stdin>:4"));
+}
+
+TEST_F(CommandLine, AStreamWithABadLineExits94WhenAllElseIsWell) {
+  write_file(path("cases"), "not json\n");
+  const Finished done =
+      Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass"));
+}
+
+TEST_F(CommandLine, AStreamIsAnsweredLineByLineWhileItIsStillOpen) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(path("answers").c_str(), 0600), 0);
+  Program program{{kProgram, "submit", "-", "--json", "--worker", kWorker},
+                  {.in = path("fifo"), .out = path("answers")}};
+  FILE* to = std::fopen(path("fifo").c_str(), "w");
+  FILE* from = std::fopen(path("answers").c_str(), "r");
+  for (const char* model : {"pass", "fail", "skip"}) {
+    std::fprintf(to, "{\"model\":\"%s\",\"cp_size\":1,%s}\n", model, kSizes);
+    std::fflush(to);
+    std::string answer;
+    for (int c = 0; (c = std::fgetc(from)) != '\n' && c != EOF;) answer += static_cast<char>(c);
+    EXPECT_EQ(nlohmann::json::parse(answer)["outcome"], model);
+  }
+  std::fclose(to);
+  std::fclose(from);
+  EXPECT_EQ(program.wait().exit_code, 100);
+}
+
+TEST_F(CommandLine, ACaseFromStdinCanBeRerunByItsCommand) {
+  write_file(path("cases"), std::string{"{\"model\":\"fail\",\"cp_size\":1,"} + kSizes + "}\n");
+  const Finished done =
+      Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  const Finished again = Program{{"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}}.wait();
+  EXPECT_EQ(again.exit_code, 100);
+  EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+}
+
+// --- list ------------------------------------------------------------------------------------------------------------
+
+TEST_F(CommandLine, ListPrintsIdsThatFilterTakesBack) {
+  const Finished all = call({"list", "--matrix", path("demo.json")});
+  EXPECT_EQ(all.exit_code, 0);
+  EXPECT_EQ(all.out_lines().size(), 7U);
+  for (const std::string& id : all.out_lines()) {
+    EXPECT_THAT(call({"list", "--matrix", path("demo.json"), "--filter", id}).out_lines(), ElementsAre(id));
+  }
+}
+
+TEST_F(CommandLine, ListPrintsJsonAndCounts) {
+  const Finished list = call({"list", "--matrix", path("demo.json"), "--filter", "model=pass", "--json"});
+  const auto array = nlohmann::json::parse(list.out);
+  ASSERT_EQ(array.size(), 1U);
+  EXPECT_EQ(array[0]["id"], "demo/pass/p2p/cp1/bshd/fp32");
+  EXPECT_EQ(array[0]["world_size"], 1);
+  EXPECT_EQ(array[0]["size"], "small");
+  EXPECT_TRUE(array[0]["tags"].is_array());
+  EXPECT_EQ(array[0]["case"]["model"], "pass");
+  EXPECT_EQ(call({"list", "--matrix", path("demo.json"), "--count"}).out, "demo 7\ntotal 7\n");
+  EXPECT_EQ(nlohmann::json::parse(call({"list", "--matrix", path("demo.json"), "--filter", "none/*", "--json"}).out),
+            nlohmann::json::array());
+}
+
+TEST_F(CommandLine, HelpAndVersionAreNoErrors) {
+  EXPECT_EQ(call({"--version"}).out, "cp-pool " CP_POOL_VERSION "\n");
+  const Finished help = call({"submit", "--help"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_THAT(help.out, HasSubstr("Usage: cp-pool submit"));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,34 @@
+#include "driver/cli/rerun.h"
+
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+SelectedCase some_case() {
+  SelectedCase selected;
+  selected.matrix_case.id = "te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad";
+  selected.matrix_case.size = "small";
+  selected.matrix = "te-flash";
+  return selected;
+}
+
+TEST(Rerun, IsTheCommandThatRunsTheCaseAlone) {
+  EXPECT_EQ(rerun_of_run("build/release/bin/cp-pool", some_case(), {}),
+            "build/release/bin/cp-pool run --matrix te-flash --size small "
+            "--filter te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad");
+}
+
+TEST(Rerun, KeepsTheWorkerAndQuotesWhatAShellWouldSplit) {
+  ExecutionOptions options;
+  options.rerun_arguments = {"--worker", "python3 'my worker.py'"};
+  EXPECT_EQ(rerun_of_file("cp-pool", "a case.json", options),
+            R"(cp-pool submit 'a case.json' --worker 'python3 '\''my worker.py'\''')");
+}
+
+TEST(Rerun, OfACaseFromStdinCarriesTheCase) {
+  EXPECT_EQ(rerun_of_json("cp-pool", R"({"heads":4})", {}), R"(printf '%s\n' '{"heads":4}' | cp-pool submit -)");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,34 @@
+#include <fmt/format.h>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/rerun.h"
+#include "driver/cli/selection.h"
+
+namespace cp_pool {
+
+int run_command(const RunOptions& options, const std::string& program) {
+  const Selection selection = select_cases(options.selection);
+  for (const std::string& filter : selection.idle_filters) {
+    report_warning(fmt::format("the filter '{}' selects no case", filter));
+  }
+  if (selection.cases.empty()) {
+    throw CommandError(ExitCode::nothing_selected, fmt::format("no case of {} is selected", selection.title));
+  }
+  std::vector<NamedCase> cases;
+  for (const SelectedCase& selected : selection.cases) {
+    cases.push_back({.id = selected.matrix_case.id,
+                     .c = selected.matrix_case.c,
+                     .rerun = rerun_of_run(program, selected, options.execution)});
+  }
+  const RunStarted header{.title = selection.title,
+                          .size = options.selection.size,
+                          .device = options.execution.config.device,
+                          .cases = cases.size(),
+                          .version = CP_POOL_VERSION};
+  Execution execution{options.execution, Execution::Show::terminal};
+  return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
+}
+
+}  // namespace cp_pool

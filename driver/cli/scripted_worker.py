@@ -1,0 +1,59 @@
+#!/usr/bin/env python3
+"""A worker for the tests of the command line: speaks the protocol, computes nothing, and does what the model of a case
+says: pass, fail, skip, error, crash, hang, chatter. CP_POOL_TEST_MARK names a file that it creates when it starts."""
+import json
+import os
+import pathlib
+import signal
+import sys
+import time
+
+
+def respond(message):
+    sys.stdout.write("\n[CP_POOL_RESP] " + json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def result(request):
+    model = request["case"]["model"]
+    answer = {"event": "result", "seq": request["seq"], "outcome": "pass", "reason": "", "healthy": True,
+              "ranks": [], "checks": [], "timings_ms": {"forward": 1.5}, "hygiene": [], "backend": "math"}
+    check = {"tensor": "dq", "rank": 0, "max_abs": 0.5, "rms": 0.1, "error": 0.5, "bound": 0.25, "baseline": 0.125,
+             "worst_index": [0, 7, 1], "ok": True, "message": ""}
+    if model == "fail":
+        answer.update(outcome="fail", reason="dq is wrong", checks=[{**check, "ok": False}])
+    elif model == "skip":
+        answer.update(outcome="skip", reason="this worker skips it")
+    elif model == "error":
+        answer.update(outcome="error", reason="rank 0 threw", ranks=[{"rank": 0, "ok": False, "error": "boom\nat here"}])
+    elif model == "crash":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif model == "hang":
+        time.sleep(3600)
+    else:
+        answer["checks"] = [check]
+    print("stderr of", request["id"], file=sys.stderr, flush=True)
+    print(f"\n[CP_POOL_FENCE] {request['seq']}", file=sys.stderr, flush=True)
+    return answer
+
+
+def main():
+    if mark := os.environ.get("CP_POOL_TEST_MARK"):
+        pathlib.Path(mark).touch()
+    if os.environ["RANK"] != "0":
+        time.sleep(3600)
+    world_size = int(os.environ["WORLD_SIZE"])
+    respond({"event": "ready", "protocol": 1, "worker": "scripted", "world_size": world_size, "device": "cpu",
+             "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}]})
+    for line in sys.stdin:
+        request = json.loads(line)
+        if request["op"] == "run":
+            respond({"event": "started", "seq": request["seq"]})
+            respond(result(request))
+        elif request["op"] == "ping":
+            respond({"event": "pong", "seq": request["seq"]})
+        elif request["op"] == "shutdown":
+            return
+
+
+main()

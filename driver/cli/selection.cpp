@@ -1,0 +1,60 @@
+#include "driver/cli/selection.h"
+
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/case_error.h"
+#include "cases/filter.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/program_paths.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
+  std::vector<SelectedCase> all;
+  std::map<std::string, std::string> matrix_of_id;
+  for (const std::string& name : options.matrices) {
+    const Matrix matrix = load_matrix(find_matrix(name).string());
+    for (MatrixCase& c : expand({&matrix, 1}, options.size)) {
+      const auto [entry, added] = matrix_of_id.emplace(c.id, name);
+      if (!added) throw CaseError(fmt::format("{} is in both matrices {} and {}", c.id, entry->second, name));
+      all.push_back({std::move(c), name});
+    }
+  }
+  return all;
+}
+
+}  // namespace
+
+Selection select_cases(const SelectionOptions& options) {
+  try {
+    std::vector<Filter> filters;
+    for (const std::string& expression : options.filters) filters.push_back(Filter::parse(expression));
+    std::vector<std::size_t> matched(filters.size());
+    Selection selection;
+    selection.title = fmt::format("{}", fmt::join(options.matrices, ", "));
+    for (SelectedCase& candidate : expand_all(options)) {
+      const MatrixCase& c = candidate.matrix_case;
+      bool selected = filters.empty();
+      for (std::size_t i = 0; i < filters.size(); ++i) {
+        if (!filters[i].matches({.c = c.c, .tags = c.tags, .id = c.id, .size = c.size})) continue;
+        ++matched[i];
+        selected = true;
+      }
+      if (selected) selection.cases.push_back(std::move(candidate));
+    }
+    for (std::size_t i = 0; i < filters.size(); ++i) {
+      if (matched[i] == 0) selection.idle_filters.push_back(options.filters[i]);
+    }
+    return selection;
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+}
+
+}  // namespace cp_pool

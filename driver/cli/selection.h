@@ -1,0 +1,27 @@
+// From --matrix, --size and --filter to cases.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "cases/matrix.h"
+#include "driver/cli/options.h"
+
+namespace cp_pool {
+
+struct SelectedCase {
+  MatrixCase matrix_case;
+  std::string matrix;  // the argument that named its matrix
+};
+
+struct Selection {
+  std::vector<SelectedCase> cases;        // in the order of the matrices
+  std::vector<std::string> idle_filters;  // those that select no case at all
+  std::string title;                      // of the matrices: "te-flash, te-fused"
+};
+
+// Throws CommandError (bad_input) for a bad matrix, case or filter.
+Selection select_cases(const SelectionOptions& options);
+
+}  // namespace cp_pool

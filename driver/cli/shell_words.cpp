@@ -1,0 +1,68 @@
+#include "driver/cli/shell_words.h"
+
+#include <algorithm>
+
+namespace cp_pool {
+
+namespace {
+
+bool is_plain(char c) {
+  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+./:,@%=";
+  return kPlain.find(c) != std::string_view::npos;
+}
+
+std::string quoted(const std::string& word) {
+  if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  std::string out = "'";
+  for (const char c : word) {
+    if (c == '\'') {
+      out += R"('\'')";
+    } else {
+      out += c;
+    }
+  }
+  return out + "'";
+}
+
+}  // namespace
+
+std::string shell_line(const std::vector<std::string>& words) {
+  std::string line;
+  for (const std::string& word : words) {
+    if (!line.empty()) line += ' ';
+    line += quoted(word);
+  }
+  return line;
+}
+
+std::optional<std::vector<std::string>> split_words(std::string_view line) {
+  std::vector<std::string> words;
+  bool in_word = false;
+  char quote = 0;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const char c = line[i];
+    if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
+      in_word = false;
+      continue;
+    }
+    if (!in_word) words.emplace_back();
+    in_word = true;
+    // Inside ".." a backslash quotes only what is special there.
+    const bool escapes =
+        c == '\\' && i + 1 < line.size() &&
+        (quote == 0 || (quote == '"' && std::string_view{"\"\\$`"}.find(line[i + 1]) != std::string_view::npos));
+    if (escapes) {
+      words.back() += line[++i];
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else if (quote != 0 && c == quote) {
+      quote = 0;
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote != 0) return std::nullopt;
+  return words;
+}
+
+}  // namespace cp_pool

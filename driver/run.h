@@ -12,6 +12,7 @@
 
 #include "cases/case.h"
 #include "driver/events.h"
+#include "driver/order.h"
 
 namespace cp_pool {
 
@@ -33,11 +34,16 @@ struct RunConfig {
   std::string device = "cpu";
   std::chrono::milliseconds timeout{90000};        // per case, from the line sent
   std::chrono::milliseconds start_timeout{60000};  // spawn to ready
+  std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
   std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
   int max_consecutive_timeouts = 3;
-  int pool_max_cases = 0;                         // 0 = never
+  int pool_max_cases = 0;                         // cases after which a pool is replaced; 0 = never
+  bool isolate = false;                           // a fresh pool for every case
   bool fail_fast = false;                         // the first failure makes the remaining cases not_run
+  int max_fail = 0;                               // so does this many failures; 0 = no limit
+  Order order;                                    // in which cases are sent; results keep their index
+  int repeat = 1;                                 // run the whole list so often
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   HygieneLimits hygiene;
@@ -57,8 +63,9 @@ struct RunResult {
 // throws ends the run, leaves no process behind, and is thrown on; so is std::system_error where the process cannot be
 // set up.
 
-// Pools of different world sizes work side by side as far as max_busy_ranks lets them; cases of one pool run in list
-// order.
+// Pools of different world sizes work side by side as far as max_busy_ranks lets them; cases of one pool run in
+// config.order. With repeat the ledger expects repeat * cases.size() cases: repetition r of case i has index
+// (r - 1) * cases.size() + i. header.cases is set from that.
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink);
 
@@ -68,7 +75,7 @@ using ReadCase = std::function<std::optional<NamedCase>(std::string_view line)>;
 
 // Runs the cases of fd (a pipe, terminal, file or socket; not closed here) one by one, as they arrive and in their
 // order, until its end; pools stay warm between them. header.cases is not known and stays as it is; run_finished counts
-// what was read.
+// what was read. config.order and repeat do not apply.
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink);
 

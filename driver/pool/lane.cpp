@@ -31,7 +31,7 @@ Lane::~Lane() {
   std::erase(run_.wakeups, &wakeup_);
 }
 
-void Lane::add(Job job) {
+void Lane::add(const Job& job) {
   jobs_.push_back(job);
   wakeup_.notify();
 }
@@ -88,7 +88,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       co_return finish(job, std::move(finished));
     }
     const std::int64_t seq = ++run_.last_seq;
-    run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt});
+    run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt, job.repetition});
     Attempt result = co_await pool_->run_case(*job.named, seq);
     std::optional<Retirement> retirement = std::move(result.retirement);
     if (result.charged || attempt == kMaxAttempts) {
@@ -156,6 +156,7 @@ void Lane::note_outcome(CaseOutcome outcome) {
 }
 
 std::optional<Retirement> Lane::retirement_by_age() const {
+  if (run_.config.isolate) return Retirement{RetireReason::max_cases, "a pool for one case (--isolate)"};
   const int limit = run_.config.pool_max_cases;
   if (limit <= 0 || cases_on_pool_ < limit) return std::nullopt;
   return Retirement{RetireReason::max_cases, fmt::format("it ran {} cases (--pool-max-cases)", cases_on_pool_)};
@@ -165,11 +166,15 @@ void Lane::finish(const Job& job, CaseFinished finished) {
   const CaseOutcome outcome = finished.outcome;
   ledger_.record(job.index, outcome);
   run_.emit(std::move(finished));
-  if (is_failure(outcome) && run_.config.fail_fast && !run_.stop.enough_failures) {
-    run_.stop.enough_failures = true;
-    run_.notify_all();
-  }
+  if (is_failure(outcome)) note_failure();
   if (on_finished_) on_finished_();
+}
+
+void Lane::note_failure() {
+  const int limit = run_.config.fail_fast ? 1 : run_.config.max_fail;
+  if (++run_.failures < limit || limit <= 0 || run_.stop.enough_failures) return;
+  run_.stop.enough_failures = true;
+  run_.notify_all();
 }
 
 CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int attempts) const {
@@ -200,6 +205,7 @@ CaseFinished Lane::never_run(const Job& job, CaseOutcome outcome, std::string re
   out.outcome = outcome;
   out.reason = std::move(reason);
   out.rerun = job.named->rerun;
+  out.repetition = job.repetition;
   return out;
 }
 
@@ -209,7 +215,8 @@ std::string Lane::why_stopped() const {
   if (run_.stop.global_timeout) {
     return fmt::format("the run's {} ms were over (--global-timeout)", run_.config.global_timeout.count());
   }
-  return "not run after the first failure (--fail-fast)";
+  if (run_.config.fail_fast) return "not run after the first failure (--fail-fast)";
+  return fmt::format("not run after {} failures (--max-fail)", run_.failures);
 }
 
 }  // namespace cp_pool

@@ -22,6 +22,7 @@ class Lane {
   struct Job {
     std::size_t index = 0;  // in the ledger
     const NamedCase* named = nullptr;
+    int repetition = 1;
   };
 
   // on_finished: after each case, its event emitted.
@@ -31,11 +32,14 @@ class Lane {
   ~Lane();
 
   // The case must stay alive until it has finished.
-  void add(Job job);
+  void add(const Job& job);
   void no_more_jobs();
 
   // Returns when every job has its outcome and the pool is gone. What a sink throws comes out here.
   asio::awaitable<void> serve();
+
+  // Kills a pool that serve() has left behind when it threw.
+  void drop_pool() { pool_.reset(); }
 
  private:
   asio::awaitable<std::optional<Job>> next_job();
@@ -45,6 +49,7 @@ class Lane {
   asio::awaitable<bool> retire_if_lost();
   asio::awaitable<void> retire(Retirement retirement);
   void note_start_failure(StartFailure failure);
+  void note_failure();
   void note_outcome(CaseOutcome outcome);
   std::optional<Retirement> retirement_by_age() const;
   void finish(const Job& job, CaseFinished finished);

@@ -23,8 +23,10 @@ double own_cpu_ms() {
 Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
     : context_(io_, config, sink), slots_(busy_ranks), signals_(io_, SIGINT, SIGTERM), global_timeout_(io_) {}
 
-void Runner::add(const NamedCase& named) {
-  lane(named.c.cp_size).add({ledger_.expect(), &named});
+std::size_t Runner::expect(std::size_t cases) {
+  const std::size_t first = ledger_.expected();
+  for (std::size_t i = 0; i < cases; ++i) ledger_.expect();
+  return first;
 }
 
 void Runner::no_more_cases() {
@@ -40,7 +42,10 @@ Lane& Runner::lane(int world_size) {
       if (on_case_finished) on_case_finished();
     });
     ++lanes_left_;
-    asio::co_spawn(io_, lane->serve(), [this](const std::exception_ptr& error) { lane_ended(error); });
+    asio::co_spawn(io_, lane->serve(), [this, ended = lane.get()](const std::exception_ptr& error) {
+      ended->drop_pool();
+      lane_ended(error);
+    });
   }
   return *lane;
 }
@@ -51,6 +56,7 @@ RunResult Runner::run(const RunStarted& header) {
   context_.emit(header);
   watch_signals();
   watch_global_timeout();
+  stop_watching_if_done();
   for (bool done = false; !done;) {
     try {
       io_.run();

@@ -1,5 +1,6 @@
 # The event stream's views (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
+  reporters/checks_table.cpp
   reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
@@ -9,11 +10,13 @@ add_library(cp_reporters STATIC
   reporters/output_file.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
-  reporters/text_format.cpp)
+  reporters/text_format.cpp
+  reporters/timings_table.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
 cp_pool_test(reporters_test LABEL unit DISCOVER
   SOURCES
+    reporters/checks_table_test.cpp
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
     reporters/fan_out_test.cpp
@@ -24,6 +27,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/summary_test.cpp
     reporters/terminal_sink_test.cpp
     reporters/text_format_test.cpp
+    reporters/timings_table_test.cpp
   LIBRARIES cp_reporters)
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/reporters/check_junit.py")
@@ -35,7 +39,9 @@ add_library(cp_cli STATIC
   cli/exit_code.cpp
   cli/help_text.cpp
   cli/list_command.cpp
+  cli/edit.cpp
   cli/options.cpp
+  cli/order.cpp
   cli/program_paths.cpp
   cli/rerun.cpp
   cli/run_command.cpp
@@ -53,7 +59,9 @@ cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
     cli/duration_test.cpp
     cli/exit_code_test.cpp
+    cli/edit_test.cpp
     cli/options_test.cpp
+    cli/order_test.cpp
     cli/rerun_test.cpp
     cli/shell_words_test.cpp
   LIBRARIES cp_cli fmt::fmt)

@@ -92,13 +92,36 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_count(command, "--max-consecutive-timeouts", config.max_consecutive_timeouts,
             "A pool that times out this often in a row is not started again; 0 = always");
   add_count(command, "--pool-max-cases", config.pool_max_cases, "A pool is replaced after so many cases; 0 = never");
+  command.add_flag_callback(
+      "--isolate", [&config] { config.pool_max_cases = 1; }, "A fresh pool for each case: as --pool-max-cases 1");
   command.add_flag("--fail-fast", config.fail_fast, "The first failure ends the run; the rest is not-run");
   add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case");
+  command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
   command.add_flag_callback(
       "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
+}
+
+void add_order(CLI::App& command, RunOptions& options) {
+  const auto check = [](const std::string& text) -> std::string {
+    return parse_order(text) ? "" : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED", text);
+  };
+  command
+      .add_option_function<std::string>(
+          "--order", [&options](const std::string& text) { options.order = *parse_order(text); },
+          "Of the cases: listed, reverse, shuffle or shuffle:SEED")
+      ->check(check, "", "")
+      ->type_name("ORDER")
+      ->default_str("listed");
+  const auto check_repeat = [](const std::string& text) -> std::string {
+    return text.starts_with('-') || text == "0" ? fmt::format("'{}' is less than 1", text) : "";
+  };
+  command.add_option("--repeat", options.repeat, "Run every case N times, and compare the outputs")
+      ->check(check_repeat, "", "")
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 // What of the options changes the outcome of a case, as the arguments of its rerun.
@@ -143,6 +166,7 @@ struct Parser {
     run_command->footer(run_footer());
     add_selection(*run_command, run.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*run_command, run.selection);
+    add_order(*run_command, run);
     add_execution(*run_command, run.execution);
   }
 
@@ -155,6 +179,11 @@ struct Parser {
         ->required();
     add_selection(*submit_command, submit.selection, false,
                   "Where an ID is looked up (default: every shipped matrix)");
+    submit_command
+        ->add_option("--set", submit.edits, "Change a field of the case, e.g. comm=a2a, cp_size=4, window=64,0; may be repeated")
+        ->type_name("KEY=VALUE")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->allow_extra_args(false);
     submit_command->add_flag("--json", submit.json, "Print one JSON object a case, in order, and nothing else");
     add_execution(*submit_command, submit.execution);
   }

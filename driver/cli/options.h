@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "driver/cli/order.h"
 #include "driver/run.h"
 
 namespace cp_pool {
@@ -24,18 +25,22 @@ struct ExecutionOptions {
   std::optional<std::filesystem::path> junit;
   std::optional<std::filesystem::path> events;
   bool progress = true;
+  bool timings = false;
   std::vector<std::string> rerun_arguments;  // what a rerun of one case needs of the options above
 };
 
 struct RunOptions {
   SelectionOptions selection;
   ExecutionOptions execution;
+  Order order;
+  int repeat = 1;  // how often each case runs
 };
 
 struct SubmitOptions {
   std::string case_argument;   // an ID, a file, or "-"
   SelectionOptions selection;  // where an ID is looked up; no matrix = all shipped ones
   ExecutionOptions execution;
+  std::vector<std::string> edits;  // "key=value", in order
   bool json = false;
 };
 

@@ -260,6 +260,33 @@ TEST_F(CommandLine, WithoutProgressOnlyFailuresAndSummaryAreShown) {
   EXPECT_THAT(done.out, StartsWith("fail  demo/fail"));
 }
 
+TEST_F(CommandLine, OrderAndRepeatDecideWhatRunsWhen) {
+  const Finished done = run("model=pass* | model=skip", {"--order", "reverse", "--repeat", "2", "--events", path("e")});
+  EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 4 pass + 0 fail + 2 skip"));
+  EXPECT_THAT(done.out, HasSubstr("2 repeated: every run gave the same output bits\n"));
+  std::vector<std::string> models;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") models.push_back(line["case"]["model"]);
+  }
+  EXPECT_THAT(models, ElementsAre("skip", "pass_2", "pass", "skip", "pass_2", "pass"));
+}
+
+TEST_F(CommandLine, IsolateGivesEachCaseItsOwnPool) {
+  const Finished done = run("model=pass*", {"--isolate", "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 0);
+  std::vector<int> generations;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") generations.push_back(line["pool"]["generation"]);
+  }
+  EXPECT_THAT(generations, ElementsAre(1, 2));
+}
+
+TEST_F(CommandLine, TimingsStandBeforeTheSummary) {
+  const Finished done = run("model=pass", {"--timings"});
+  EXPECT_THAT(done.out, HasSubstr("    1  forward               1    1.5 ms    1.5 ms    1.5 ms    1.5 ms\n"));
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded"));
+}
+
 TEST_F(CommandLine, TheWorkerAndTheMatricesOfAnInstallationAreFoundBesideTheProgram) {
   std::filesystem::create_directories(folder / "bin");
   std::filesystem::create_directories(folder / "share/cp-pool/matrices");
@@ -311,7 +338,7 @@ TEST_F(CommandLine, SubmitAnswersAStreamInOrderOnOneWarmPool) {
     EXPECT_EQ(answer["pool"].dump(), R"({"generation":1,"key":"cpu/1"})");
   }
   EXPECT_THAT(outcomes, ElementsAre("pass", "skip", "invalid", "fail", "pass"));
-  EXPECT_THAT(done.err, is_one_error("<stdin>:4"));
+  EXPECT_THAT(done.err, is_one_error("<stdin>, case 3: "));
 }
 
 TEST_F(CommandLine, AStreamWithABadLineExits94WhenAllElseIsWell) {
@@ -349,6 +376,18 @@ TEST_F(CommandLine, ACaseFromStdinCanBeRerunByItsCommand) {
       Program{{"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}}.wait();
   EXPECT_EQ(again.exit_code, 100);
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+}
+
+TEST_F(CommandLine, SubmitEditsFieldsAndShowsEveryCheck) {
+  const std::string id = "demo/pass/p2p/cp1/bshd/fp32";
+  const Finished done = call({"submit", id, "--matrix", path("demo.json"), "--worker", kWorker, "--set", "model=fail",
+                              "--set", "heads=2", "--set", "kv_heads=2"});
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("demo/fail/p2p/cp1/bshd/fp32/heads=2/kv_heads=2"), HasSubstr("ratio"),
+                              HasSubstr("WRONG"), HasSubstr("--set model=fail --set heads=2")));
+  const Finished bad = call({"submit", id, "--matrix", path("demo.json"), "--set", "heads=zero"});
+  EXPECT_EQ(bad.exit_code, 94);
+  EXPECT_THAT(bad.err, is_one_error("heads=zero"));
 }
 
 // --- list ------------------------------------------------------------------------------------------------------------

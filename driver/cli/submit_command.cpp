@@ -14,6 +14,7 @@
 #include "cases/did_you_mean.h"
 #include "cases/json_text.h"
 #include "driver/cli/commands.h"
+#include "driver/cli/edit.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/program_paths.h"
@@ -26,18 +27,31 @@ namespace cp_pool {
 namespace {
 
 // A case without suite or model gets them in its ID only: the worker sees what was submitted.
-std::string id_of(Case c, const std::string& model) {
+std::string id_of(Case c, const std::string& model, const std::vector<std::string>& edits) {
   if (c.suite.empty()) c.suite = "submit";
   if (c.model.empty()) c.model = model;
-  return case_id(c);
+  return case_id(c, edited_fields(edits));
 }
 
 NamedCase case_of_file(const std::string& file, const SubmitOptions& options, const std::string& program) {
   try {
-    const Case c = parse_case(read_json_file(file), file);
-    return {.id = id_of(c, std::filesystem::path{file}.stem().string()),
+    const Case c = edit_case(parse_case(read_json_file(file), file), options.edits);
+    return {.id = id_of(c, std::filesystem::path{file}.stem().string(), options.edits),
             .c = c,
-            .rerun = rerun_of_file(program, file, options.execution)};
+            .rerun = rerun_of_file(program, file, options.edits, options.execution)};
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+}
+
+NamedCase edited_case(const SelectedCase& selected, const SubmitOptions& options, const std::string& program) {
+  const MatrixCase& c = selected.matrix_case;
+  if (options.edits.empty()) return {.id = c.id, .c = c.c, .rerun = rerun_of_run(program, selected, options.execution)};
+  try {
+    const Case edited = edit_case(c.c, options.edits);
+    return {.id = id_of(edited, c.c.model, options.edits),
+            .c = edited,
+            .rerun = rerun_of_id(program, selected, options.edits, options.execution)};
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
   }
@@ -51,7 +65,7 @@ NamedCase case_of_id(const SubmitOptions& options, const std::string& program) {
   for (const SelectedCase& selected : selection.cases) {
     const MatrixCase& c = selected.matrix_case;
     if (c.id == options.case_argument) {
-      return {.id = c.id, .c = c.c, .rerun = rerun_of_run(program, selected, options.execution)};
+      return edited_case(selected, options, program);
     }
     ids.push_back(c.id);
   }
@@ -84,12 +98,12 @@ class Stream {
       : options_{options}, program_{program}, execution_{execution} {}
 
   std::optional<NamedCase> read(std::string_view line) {
-    ++line_;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return std::nullopt;
-    const std::string source = fmt::format("<stdin>:{}", line_);
+    ++number_;
+    const std::string source = fmt::format("<stdin>, case {}", number_);
     try {
-      const Case c = parse_case_text(line, source);
-      return NamedCase{.id = id_of(c, fmt::format("line-{}", line_)),
+      const Case c = edit_case(parse_case_text(line, source), options_.edits);
+      return NamedCase{.id = id_of(c, fmt::format("case-{}", number_), options_.edits),
                        .c = c,
                        .rerun = rerun_of_json(program_, to_json(c).dump(), options_.execution)};
     } catch (const CaseError& e) {
@@ -97,7 +111,7 @@ class Stream {
       execution_.show_error(e.what());
       // A client that counts answers still gets one for this line.
       if (options_.json) {
-        const Json answer = {{"line", line_}, {"outcome", "invalid"}, {"reason", e.what()}};
+        const Json answer = {{"number", number_}, {"outcome", "invalid"}, {"reason", e.what()}};
         execution_.print_answer(to_line(answer));
       }
       return std::nullopt;
@@ -110,14 +124,14 @@ class Stream {
   const SubmitOptions& options_;
   const std::string& program_;
   Execution& execution_;
-  std::size_t line_ = 0;
+  std::size_t number_ = 0;  // of the cases, from 1; empty lines are none
   std::size_t bad_lines_ = 0;
 };
 
 }  // namespace
 
 int submit_command(const SubmitOptions& options, const std::string& program) {
-  const auto show = options.json ? Execution::Show::result_lines : Execution::Show::terminal;
+  const auto show = options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks;
   if (options.case_argument == "-") {
     Execution execution{options.execution, show};
     Stream stream{options, program, execution};

@@ -45,8 +45,10 @@ asio::awaitable<void> Lane::serve() {
   const bool has_slots = co_await take_slots();
   while (const auto job = co_await next_job()) co_await run_job(*job);
   if (has_slots) slots_.give_back(world_size_);
-  const bool stopped = run_.stop.abandon_running();
-  if (pool_) co_await retire({stopped ? RetireReason::interrupted : RetireReason::finished, ""});
+  // Named, here and elsewhere: g++ 12 destroys an aggregate temporary in a co_await expression twice.
+  Retirement retirement;
+  if (run_.stop.abandon_running()) retirement.reason = RetireReason::interrupted;
+  if (pool_) co_await retire(std::move(retirement));
 }
 
 // False: the run was stopped meanwhile.

@@ -15,7 +15,6 @@ void PipeReader::start() {
 }
 
 void PipeReader::close() {
-  functions_ = {};
   asio::error_code ignored;  // there is nothing to lose in a pipe that is only read
   pipe_.close(ignored);
 }
@@ -24,10 +23,10 @@ void PipeReader::read_next() {
   pipe_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](asio::error_code error, std::size_t size) {
     if (!self->pipe_.is_open()) return;
     if (error) {
-      if (self->functions_.on_end) self->functions_.on_end();
+      self->functions_.on_end();
       return;
     }
-    if (self->functions_.on_data) self->functions_.on_data({self->buffer_.data(), size});
+    self->functions_.on_data({self->buffer_.data(), size});
     if (self->pipe_.is_open()) self->read_next();
   });
 }
@@ -47,7 +46,6 @@ void PipeWriter::close_when_written() {
 }
 
 void PipeWriter::close() {
-  on_change_ = {};
   asio::error_code ignored;  // an unwritten request of a pool that is given up
   pipe_.close(ignored);
 }
@@ -61,7 +59,7 @@ void PipeWriter::write_next() {
                         self->broken_ = true;
                         self->queue_.clear();
                       }
-                      if (self->on_change_) self->on_change_();
+                      self->on_change_();
                       if (!self->queue_.empty()) {
                         self->write_next();
                       } else if (self->closing_) {
@@ -75,12 +73,11 @@ ExitWatcher::ExitWatcher(asio::io_context& io, UniqueFd pidfd, std::function<voi
 
 void ExitWatcher::start() {
   pidfd_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](asio::error_code error) {
-    if (!error && self->on_exit_) self->on_exit_();
+    if (!error && self->pidfd_.is_open()) self->on_exit_();
   });
 }
 
 void ExitWatcher::close() {
-  on_exit_ = {};
   asio::error_code ignored;  // nothing was written
   pidfd_.close(ignored);
 }

@@ -97,8 +97,8 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       co_return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
     }
     if (Clock::now() >= deadline) {
-      co_return co_await failed_start(
-          fmt::format("not ready within {} ms (--start-timeout)", run_.config.start_timeout.count()));
+      said = fmt::format("not ready within {} ms (--start-timeout)", run_.config.start_timeout.count());
+      co_return co_await failed_start(std::move(said));
     }
     co_await wakeup_.wait_until(deadline);
   }

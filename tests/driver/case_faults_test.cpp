@@ -1,0 +1,146 @@
+// What a rank does in the middle of a case, and what the driver makes of it: one row a fault. After each: the outcome
+// within its deadline, the tail of that case, the next case on a pool that works, no process and no descriptor left,
+// exact books.
+#include <chrono>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// The hanging kinds; the others must end far before it.
+constexpr milliseconds kTimeout{1000};
+
+struct Fault {
+  std::string model;
+  std::string outcome;
+  std::string retired;  // why the pool was given up; empty: it was not
+  std::string reason;   // part of the case's
+  bool hangs = false;   // ends at the deadline
+};
+void PrintTo(const Fault& fault, std::ostream* out) {
+  *out << fault.model;
+}
+
+const std::vector<Fault> kFaults{
+    {"sigsegv", "crash", "crash", "rank 0 died: signal 11 (SIGSEGV)"},
+    {"sigsegv@1", "crash", "crash", "rank 1 died: signal 11 (SIGSEGV)"},
+    {"sigabrt", "crash", "crash", "signal 6 (SIGABRT)"},
+    {"sigabrt@1", "crash", "crash", "signal 6 (SIGABRT)"},
+    {"sigkill", "crash", "crash", "signal 9 (SIGKILL)"},
+    {"sigkill@1", "crash", "crash", "signal 9 (SIGKILL)"},
+    {"exit0", "crash", "crash", "rank 0 died: exit 0"},
+    {"exit0@1", "crash", "crash", "rank 1 died: exit 0"},
+    {"exit3", "crash", "crash", "exit 3"},
+    {"exit3@1", "crash", "crash", "exit 3"},
+    {"half_result_then_exit", "crash", "crash", "exit 3"},
+    {"setsid_grandchild_then_exit", "crash", "crash", "exit 3"},
+    {"setsid_grandchild_then_exit@1", "crash", "crash", "exit 3"},
+    {"error_then_exit", "crash", "died_after_result", "exit 3"},
+    {"hang", "timeout", "timeout", "no result within 1000 ms", true},
+    {"hang@1", "timeout", "timeout", "no result within 1000 ms", true},
+    {"sigstop@1", "timeout", "timeout", "no result within", true},
+    {"sigstop", "timeout", "timeout", "no result within", true},
+    {"progress_then_hang", "timeout", "timeout", "the last phase was backward", true},
+    {"half_line", "timeout", "timeout", "no result within", true},
+    {"half_stderr_line@1", "timeout", "timeout", "no result within", true},
+    {"ignore_sigterm", "timeout", "timeout", "no result within", true},
+    {"ignore_sigterm@1", "timeout", "timeout", "no result within", true},
+    {"setsid_grandchild", "timeout", "timeout", "no result within", true},
+    {"setsid_grandchild@1", "timeout", "timeout", "no result within", true},
+    {"bare_grandchild@1", "timeout", "timeout", "no result within", true},
+    {"garbage_after_sentinel", "crash", "protocol_break", "a line that is no message"},
+    {"long_line", "crash", "protocol_break", "a line of more than 16 MiB"},
+    {"wrong_seq", "crash", "protocol_break", "which is not outstanding"},
+    {"closes_stdout", "crash", "protocol_break", "rank 0 closed its stdout"},
+    {"unhealthy", "error", "unhealthy", "the communicator cannot be rebuilt"},
+    {"invalid_utf8", "error", "", "it is invalid_utf8"},
+    {"no_fence", "error", "", "it is no_fence"},
+    {"refuse", "error", "", "no such case here"},
+    {"fail", "fail", "", "it is fail"},
+    {"error", "error", "", "it is error"},
+    {"timeout", "timeout", "", "it is timeout"},
+    {"cancelled", "cancelled", "", "it is cancelled"},
+    {"chatter_stderr", "fail", "", "it is chatter_stderr"},
+    {"closes_stderr@1", "pass", "", ""},
+    {"chatter_stdout", "pass", "", ""},
+    {"daemon@1", "pass", "", ""},
+};
+
+class CaseFault : public testing::TestWithParam<Fault> {};
+
+int faulty_rank(const Fault& fault) {
+  return fault.model.ends_with("@1") ? 1 : 0;
+}
+
+TEST_P(CaseFault, HasItsOutcomeAndHurtsNoOtherCase) {
+  const Fault& fault = GetParam();
+  RunConfig config = fake_config();
+  if (fault.hangs) config.timeout = kTimeout;
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+
+  const RunFinished finished = run(fake_cases({"pass", fault.model, "pass"}), config, recorder);
+
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", fault.outcome, "pass"));
+  const CaseFinished& faulty = recorder.finished(1);
+  EXPECT_THAT(faulty.reason, HasSubstr(fault.reason));
+  if (fault.hangs) {
+    EXPECT_GE(faulty.duration_ms, 1000);
+  }
+  EXPECT_LT(faulty.duration_ms, fault.hangs ? 3000 : 10000);
+
+  if (fault.retired.empty()) {
+    EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
+    EXPECT_EQ(recorder.finished(2).pool->generation, 1);
+  } else {
+    EXPECT_THAT(recorder.retirements(), ElementsAre(fault.retired, "finished"));
+    EXPECT_EQ(recorder.finished(2).pool->generation, 2);
+  }
+  for (const PoolRetired& retired : recorder.all<PoolRetired>()) EXPECT_THAT(retired.leftovers, IsEmpty());
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(finished.expanded, 3U);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST_P(CaseFault, CarriesTheStderrOfItsOwnCaseOnly) {
+  const Fault& fault = GetParam();
+  if (fault.outcome == "pass" || fault.model == "refuse" || fault.model == "chatter_stderr") {
+    GTEST_SKIP() << "a passing case has no tail, a refused one writes nothing, a flood washes its first lines out";
+  }
+  RunConfig config = fake_config();
+  if (fault.hangs) config.timeout = kTimeout;
+  Recorder recorder;
+
+  run(fake_cases({"pass", fault.model}), config, recorder);
+
+  const CaseFinished& faulty = recorder.finished(1);
+  ASSERT_EQ(faulty.stderr_tails.size(), 2U);
+  const StderrTail& tail = faulty.stderr_tails[static_cast<std::size_t>(faulty_rank(fault))];
+  EXPECT_EQ(tail.rank, faulty_rank(fault));
+  EXPECT_THAT(tail.text, HasSubstr("starts " + fault.model + " seq 2"));
+  EXPECT_THAT(tail.text, testing::Not(HasSubstr("seq 1")));
+}
+
+std::string test_name(const testing::TestParamInfo<Fault>& info) {
+  std::string name = info.param.model;
+  if (const std::size_t at = name.find('@'); at != std::string::npos) name.replace(at, 1, "_rank");
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, CaseFault, testing::ValuesIn(kFaults), test_name);
+
+}  // namespace
+}  // namespace cp_pool::driver_test

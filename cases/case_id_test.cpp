@@ -19,6 +19,7 @@ Case some_case() {
 
 std::string id_with(const Case& c, const std::vector<std::string_view>& names) {
   std::vector<const CaseField*> fields;
+  fields.reserve(names.size());
   for (const std::string_view name : names) fields.push_back(find_case_field(name));
   return case_id(c, fields);
 }

@@ -172,6 +172,7 @@ const CaseField* find_case_field(std::string_view name) {
 
 std::vector<std::string> case_field_names() {
   std::vector<std::string> names;
+  names.reserve(kFields.size());
   for (const CaseField& field : kFields) names.emplace_back(field.name);
   return names;
 }

@@ -238,8 +238,4 @@ Filter Filter::parse(std::string_view expression, Scope scope) {
   return FilterParser(expression, scope).parse();
 }
 
-bool any_matches(std::span<const Filter> filters, const FilterSubject& subject) {
-  return filters.empty() || std::ranges::any_of(filters, [&](const Filter& f) { return f.matches(subject); });
-}
-
 }  // namespace cp_pool

@@ -9,6 +9,7 @@
 // OPERATOR is = or !=, and for numbers < <= > >= too. Fields are those of the JSON form of a case, and id, size, tag,
 // world_size. A value is compared as text, with '*' and '?' as wildcards; '*' matches across '/'. A null field is
 // "none", booleans are "true" and "false". tag=X holds if any tag of the case matches X, tag!=X if none does.
+// Several filters given to a command select the union of what each selects; none at all selects everything.
 #pragma once
 
 #include <functional>
@@ -47,8 +48,5 @@ class Filter {
 
   Predicate predicate_;
 };
-
-// Several filters select the union of what each selects; none at all selects everything.
-bool any_matches(std::span<const Filter> filters, const FilterSubject& subject);
 
 }  // namespace cp_pool

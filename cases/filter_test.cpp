@@ -139,15 +139,6 @@ TEST_F(FilterTest, NotBindsToWhatFollows) {
   EXPECT_TRUE(matches(" ( ! heads = 31 ) "));
 }
 
-TEST_F(FilterTest, SeveralFiltersSelectTheUnion) {
-  const FilterSubject subject{.c = c_, .tags = tags_, .id = id_, .size = "full"};
-  const std::vector<Filter> one_holds{Filter::parse("heads=1"), Filter::parse("heads=32")};
-  const std::vector<Filter> none_holds{Filter::parse("heads=1"), Filter::parse("heads=2")};
-  EXPECT_TRUE(any_matches(one_holds, subject));
-  EXPECT_FALSE(any_matches(none_holds, subject));
-  EXPECT_TRUE(any_matches({}, subject));
-}
-
 TEST(FilterErrors, PointToThePlace) {
   EXPECT_EQ(error_of("layout=thd & comn=p2p").substr(0, 53), "bad filter: unknown field 'comn'; did you mean 'comm'");
   EXPECT_THAT(error_of("layout=thd & comn=p2p"), HasSubstr("\n  layout=thd & comn=p2p\n               ^"));

@@ -7,7 +7,6 @@
 
 #include "cases/case_error.h"
 #include "cases/json_text.h"
-#include "cases/listing.h"
 #include "cases/matrix.h"
 
 namespace cp_pool {
@@ -187,18 +186,6 @@ TEST(MatrixExpand, MatricesFollowEachOther) {
                                      matrix_of(R"("models": {"a": {}, "b": {}}, "sizes": {"full": {}})", "y")};
   const auto cases = expand(matrices, "full");
   EXPECT_THAT(ids(cases), ElementsAre("z/a/p2p/cp2/bshd/bf16", "y/a/p2p/cp2/bshd/bf16", "y/b/p2p/cp2/bshd/bf16"));
-  EXPECT_THAT(count_by_suite(cases), ElementsAre(testing::Pair("y", 2), testing::Pair("z", 1)));
-}
-
-TEST(MatrixExpand, TheListHoldsWhatSubmitTakes) {
-  const auto cases = expand_one(R"("models": {"a": {"cp_size": 4, "tags": ["t"]}}, "sizes": {"full": {}})");
-  const Json list = list_as_json(cases);
-  ASSERT_EQ(list.size(), 1U);
-  EXPECT_EQ(list[0]["id"], "s/a/p2p/cp4/bshd/bf16");
-  EXPECT_EQ(list[0]["world_size"], 4);
-  EXPECT_EQ(list[0]["size"], "full");
-  EXPECT_EQ(list[0]["tags"], Json::array({"t"}));
-  EXPECT_EQ(parse_case(list[0]["case"], "list"), cases[0].c);
 }
 
 }  // namespace

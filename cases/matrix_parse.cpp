@@ -97,10 +97,19 @@ Filter read_filter(const Json& text, const JsonPlace& place) {
   }
 }
 
+// JSON has no comments: "about" says what a model or rule is for.
+void check_about(const Json& object, const JsonPlace& place) {
+  if (const Json* about = find(object, "about")) expect_string(*about, place.key("about"));
+}
+
 MatrixModel read_model(const std::string& name, const Json& object, const JsonPlace& place) {
   expect_name(name, place);
-  MatrixModel model{
-      .name = name, .place = place, .values = read_values(object, place, {"axes", "tags"}), .axes = {}, .tags = {}};
+  MatrixModel model{.name = name,
+                    .place = place,
+                    .values = read_values(object, place, {"about", "axes", "tags"}),
+                    .axes = {},
+                    .tags = {}};
+  check_about(object, place);
   if (const Json* axes = find(object, "axes")) model.axes = read_axes(*axes, place.key("axes"));
   if (const Json* tags = find(object, "tags")) model.tags = read_tags(*tags, place.key("tags"));
   for (const MatrixAxis& axis : model.axes) {
@@ -112,7 +121,8 @@ MatrixModel read_model(const std::string& name, const Json& object, const JsonPl
 }
 
 MatrixRule read_rule(const Json& object, const JsonPlace& place) {
-  expect_known_keys(object, place, {"when", "set", "tags"});
+  expect_known_keys(object, place, {"about", "when", "set", "tags"});
+  check_about(object, place);
   MatrixRule rule{.when = read_filter(required(object, place, "when"), place.key("when")), .set = {}, .tags = {}};
   if (const Json* set = find(object, "set")) rule.set = read_values(*set, place.key("set"));
   if (const Json* tags = find(object, "tags")) rule.tags = read_tags(*tags, place.key("tags"));

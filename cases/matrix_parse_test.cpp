@@ -22,8 +22,8 @@ constexpr std::string_view kMatrix = R"({
   "defaults": {"seqlen_q": 64, "seqlen_kv": 64},
   "axes": {"dtype": ["bf16", "fp16"]},
   "models": {"m": {"heads": 4, "kv_heads": 4, "head_dim_qk": 8, "head_dim_v": 8,
-                   "axes": {"layout": ["bshd", "thd"]}, "tags": ["t"]}},
-  "rules": [{"when": "layout=thd", "set": {"causal": true}, "tags": ["u"]}],
+                   "axes": {"layout": ["bshd", "thd"]}, "tags": ["t"], "about": "a model"}},
+  "rules": [{"about": "a rule", "when": "layout=thd", "set": {"causal": true}, "tags": ["u"]}],
   "exclude": ["dtype=fp16 & layout=thd"],
   "sizes": {"full": {}, "small": {"axes": {"dtype": ["fp32"]}, "divide": {"window": 2}, "heads": {"4/4": "2/1"}}}
 })";
@@ -94,6 +94,8 @@ TEST(MatrixParse, UnknownKeysAreErrorsWithASuggestion) {
 
 TEST(MatrixParse, ValuesAreCheckedWhereTheyStand) {
   EXPECT_EQ(error_with("/suite", "7"), "m.json: $.suite: 7 is not a string");
+  EXPECT_EQ(error_with("/models/m/about", "7"), "m.json: $.models.m.about: 7 is not a string");
+  EXPECT_EQ(error_with("/rules/0/about", "7"), "m.json: $.rules[0].about: 7 is not a string");
   EXPECT_EQ(error_with("/seed", "-7"), "m.json: $.seed: -7 is negative");
   EXPECT_EQ(error_with("/models", "[]"), "m.json: $.models: an array of 0 is not an object");
   EXPECT_EQ(error_with("/models/m/heads", "\"4\""), "m.json: $.models.m.heads: \"4\" is not an integer");

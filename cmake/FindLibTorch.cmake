@@ -16,6 +16,8 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   target_include_directories(LibTorch::cpu SYSTEM INTERFACE "${LibTorch_INCLUDE_DIR}"
                                                             "${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
   target_compile_definitions(LibTorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
+  # The wheel's include folder has fmt's headers, found before the system's, but no fmt library of that version.
+  target_compile_definitions(LibTorch::cpu INTERFACE FMT_HEADER_ONLY)
   # The libraries register kernels in static constructors: keep them even where no symbol seems used.
   target_link_libraries(LibTorch::cpu INTERFACE -Wl,--no-as-needed "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}"
                                                 -Wl,--as-needed)

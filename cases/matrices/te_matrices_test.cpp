@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/filter.h"
-#include "cases/matrix_find.h"
+#include "cases/matrix.h"
 
 namespace cp_pool {
 namespace {
@@ -167,9 +167,7 @@ Expectations expectations(std::string_view suite, Backend backend, const std::ve
 }
 
 std::vector<MatrixCase> load(const std::string& name, std::string_view size) {
-  const std::vector<std::string> names{name};
-  const std::vector<std::string> folders{source_matrix_folder()};
-  return load_cases(names, size, folders);
+  return expand(std::vector{load_matrix(CP_POOL_MATRICES "/" + name + ".json")}, size);
 }
 
 void expect_equal(const std::vector<MatrixCase>& cases, const Expectations& expected) {

@@ -31,6 +31,7 @@ struct AttentionProblem {
   Mask mask;
   double scale = 1.0;  // 1 / sqrt(head_dim_qk)
   SoftmaxType softmax = SoftmaxType::vanilla;
+  std::optional<BiasShape> bias;
   bool max_logit = false;
   bool deterministic = false;
 };

@@ -40,6 +40,7 @@ struct RankReport {
 
 struct RunOptions {
   std::optional<std::filesystem::path> dump_dir;
+  bool reference_cache = true;  // keep references for later cases that pose the same problem
   // Called when a phase starts: inputs, forward, backward, reference, compare.
   std::function<void(std::string_view)> on_phase;
 };

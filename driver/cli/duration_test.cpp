@@ -18,7 +18,8 @@ TEST(ParseDuration, SecondsUnlessAUnitSaysOtherwise) {
 }
 
 TEST(ParseDuration, RefusesEverythingElse) {
-  for (const char* text : {"", "s", "-1", "-0", "1 s", "1x", "1e3", "nan", "inf", "1s2", "99999999999h", "1001h", "+1"}) {
+  for (const char* text :
+       {"", "s", "-1", "-0", "1 s", "1x", "1e3", "nan", "inf", "1s2", "99999999999h", "1001h", "+1"}) {
     EXPECT_EQ(parse_duration(text), std::nullopt) << text;
   }
 }

@@ -23,7 +23,8 @@ Edit read_edit(const std::string& text) {
   const std::string key = text.substr(0, equals);
   const CaseField* field = find_case_field(key);
   if (field == nullptr) {
-    throw CaseError(fmt::format("--set {}: a case has no field '{}'{}", text, key, did_you_mean(key, case_field_names())));
+    throw CaseError(
+        fmt::format("--set {}: a case has no field '{}'{}", text, key, did_you_mean(key, case_field_names())));
   }
   return {.field = field, .value = std::string_view{text}.substr(equals + 1)};
 }

@@ -9,8 +9,8 @@
 
 namespace cp_pool {
 
-// Applies "key=value" edits in order and validates the outcome. A value is JSON, or text as filters write it: a2a, none,
-// 512,0. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
+// Applies "key=value" edits in order and validates the outcome. A value is JSON, or text as filters write it: a2a,
+// none, 512,0. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
 Case edit_case(Case c, const std::vector<std::string>& edits);
 
 // The fields that the edits name, for an ID that tells the edited case apart.

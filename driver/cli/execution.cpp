@@ -1,10 +1,9 @@
 #include "driver/cli/execution.h"
 
-#include <unistd.h>
-
 #include <csignal>
 #include <set>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
@@ -75,9 +74,13 @@ std::vector<std::string> worker_command(const std::string& worker) {
 
 }  // namespace
 
-void report_error(std::string_view message) { write_stderr("error", message); }
+void report_error(std::string_view message) {
+  write_stderr("error", message);
+}
 
-void report_warning(std::string_view message) { write_stderr("warning", message); }
+void report_warning(std::string_view message) {
+  write_stderr("warning", message);
+}
 
 Execution::Execution(const ExecutionOptions& options, Show show)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {

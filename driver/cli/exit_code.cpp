@@ -26,7 +26,9 @@ std::size_t precedence(int code) {
 
 }  // namespace
 
-std::span<const ExitCodeMeaning> exit_codes() { return kTable; }
+std::span<const ExitCodeMeaning> exit_codes() {
+  return kTable;
+}
 
 int first_that_applies(int code, ExitCode other) {
   const int second = static_cast<int>(other);

@@ -1,8 +1,7 @@
-#include <unistd.h>
-
 #include <exception>
 #include <string>
 #include <type_traits>
+#include <unistd.h>
 #include <variant>
 
 #include <fmt/format.h>

@@ -38,7 +38,8 @@ void add_duration(CLI::App& command, const std::string& name, std::chrono::milli
 
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
               const char* type, const std::string& description) {
-  command.add_option_function<std::string>(name, [&target](const std::string& text) { target = text; }, description)
+  command.add_option_function<std::string>(
+             name, [&target](const std::string& text) { target = text; }, description)
       ->type_name(type);
 }
 
@@ -177,10 +178,10 @@ struct Parser {
         ->add_option("CASE", submit.case_argument,
                      "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line")
         ->required();
-    add_selection(*submit_command, submit.selection, false,
-                  "Where an ID is looked up (default: every shipped matrix)");
+    add_selection(*submit_command, submit.selection, false, "Where an ID is looked up (default: every shipped matrix)");
     submit_command
-        ->add_option("--set", submit.edits, "Change a field of the case, e.g. comm=a2a, cp_size=4, window=64,0; may be repeated")
+        ->add_option("--set", submit.edits,
+                     "Change a field of the case: comm=a2a, cp_size=4, window=64,0; may be repeated")
         ->type_name("KEY=VALUE")
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->allow_extra_args(false);
@@ -225,11 +226,13 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     const std::vector<std::string> unknown = parser->app.remaining();
     if (parser->app.get_subcommands().empty() && !unknown.empty()) {
-      throw CommandError(ExitCode::usage, fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
-                                                      did_you_mean(unknown.front(), {"run", "submit", "list"})));
+      throw CommandError(ExitCode::usage,
+                         fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
+                                     did_you_mean(unknown.front(), {"run", "submit", "list"})));
     }
     const auto commands = parser->app.get_subcommands();
-    const std::string help = commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";
+    const std::string help =
+        commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";
     throw CommandError(ExitCode::usage, fmt::format("{} (see {})", e.what(), help));
   }
   return parser->result();

@@ -52,12 +52,41 @@ TEST(RunOptions, HaveTheDocumentedDefaults) {
 }
 
 TEST(RunOptions, AreReadFromTheCommandLine) {
-  const auto run = parse_as<RunOptions>(
-      {"run",     "--matrix",    "te-flash", "te-fused",         "--matrix", "mine.json",  "--filter", "comm=p2p & !layout=thd",
-       "a/*",     "--size",      "full",     "--timeout",        "1500ms",   "--start-timeout", "2m",  "--grace",
-       "0",       "--global-timeout", "1h",  "--max-consecutive-timeouts", "5", "--pool-max-cases", "1", "--worker",
-       "python3 w.py", "--junit", "j.xml",   "--events",         "e.jsonl",  "--run-dir",  "runs",     "--dump",
-       "dumps",   "--fail-fast", "--no-progress"});
+  const auto run = parse_as<RunOptions>({"run",
+                                         "--matrix",
+                                         "te-flash",
+                                         "te-fused",
+                                         "--matrix",
+                                         "mine.json",
+                                         "--filter",
+                                         "comm=p2p & !layout=thd",
+                                         "a/*",
+                                         "--size",
+                                         "full",
+                                         "--timeout",
+                                         "1500ms",
+                                         "--start-timeout",
+                                         "2m",
+                                         "--grace",
+                                         "0",
+                                         "--global-timeout",
+                                         "1h",
+                                         "--max-consecutive-timeouts",
+                                         "5",
+                                         "--pool-max-cases",
+                                         "1",
+                                         "--worker",
+                                         "python3 w.py",
+                                         "--junit",
+                                         "j.xml",
+                                         "--events",
+                                         "e.jsonl",
+                                         "--run-dir",
+                                         "runs",
+                                         "--dump",
+                                         "dumps",
+                                         "--fail-fast",
+                                         "--no-progress"});
   EXPECT_THAT(run.selection.matrices, ElementsAre("te-flash", "te-fused", "mine.json"));
   EXPECT_THAT(run.selection.filters, ElementsAre("comm=p2p & !layout=thd", "a/*"));
   EXPECT_EQ(run.selection.size, "full");

@@ -10,7 +10,9 @@ namespace {
 
 using Indices = std::vector<std::size_t>;
 
-Indices indices(const char* text, std::size_t count) { return ordered_indices(count, parse_order(text).value()); }
+Indices indices(const char* text, std::size_t count) {
+  return ordered_indices(count, parse_order(text).value());
+}
 
 TEST(Order, ListedAndReverseAreWhatTheySay) {
   EXPECT_EQ(indices("listed", 4), (Indices{0, 1, 2, 3}));

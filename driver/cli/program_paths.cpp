@@ -11,15 +11,18 @@
 
 namespace cp_pool {
 
-std::filesystem::path program_path() { return std::filesystem::read_symlink("/proc/self/exe"); }
+std::filesystem::path program_path() {
+  return std::filesystem::read_symlink("/proc/self/exe");
+}
 
-std::filesystem::path default_worker() { return program_path().parent_path() / "cp-pool-worker"; }
+std::filesystem::path default_worker() {
+  return program_path().parent_path() / "cp-pool-worker";
+}
 
 std::vector<std::filesystem::path> matrix_folders() {
   std::vector<std::filesystem::path> folders;
-  for (const std::filesystem::path& folder :
-       {program_path().parent_path().parent_path() / "share/cp-pool/matrices",
-        std::filesystem::path{CP_POOL_SOURCE_DIR "/cases/matrices"}}) {
+  for (const std::filesystem::path& folder : {program_path().parent_path().parent_path() / "share/cp-pool/matrices",
+                                              std::filesystem::path{CP_POOL_SOURCE_DIR "/cases/matrices"}}) {
     std::error_code ignored;
     if (std::filesystem::is_directory(folder, ignored)) folders.push_back(folder);
   }

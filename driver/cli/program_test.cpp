@@ -1,11 +1,12 @@
 // The real program with a scripted worker: exit codes, errors, reports.
-#include <sys/stat.h>
+#include "driver/cli/program.h"
 
-#include <csignal>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <sstream>
 #include <string>
+#include <sys/stat.h>
 #include <thread>
 #include <vector>
 
@@ -13,7 +14,6 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "driver/cli/program.h"
 #include "driver/reporters/temporary_folder.h"
 
 namespace cp_pool {
@@ -22,12 +22,12 @@ namespace {
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using testing::Finished;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using ::testing::StartsWith;
-using testing::Finished;
 using testing::Program;
 using testing::read_file;
+using ::testing::StartsWith;
 using testing::TemporaryFolder;
 using testing::write_file;
 using Words = std::vector<std::string>;
@@ -56,8 +56,10 @@ class CommandLine : public ::testing::Test {
 
   // cp-pool run on demo.json with the scripted worker and short deadlines.
   Words run_words(const std::string& filter, const Words& more = {}) const {
-    Words words = {"run",       "--matrix", (folder / "demo.json").string(), "--filter", filter, "--worker", kWorker,
-                   "--timeout", "20s",      "--grace",                       "100ms"};
+    Words words = {"run",      "--matrix",  (folder / "demo.json").string(),
+                   "--filter", filter,      "--worker",
+                   kWorker,    "--timeout", "20s",
+                   "--grace",  "100ms"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -189,8 +191,8 @@ TEST_F(CommandLine, Exits73WhenStdoutCannotBeWritten) {
 }
 
 TEST_F(CommandLine, Exits2ForABadCommandLine) {
-  for (const Words& words : std::vector<Words>{{}, {"fly"}, {"run", "--speed"}, {"run", "--timeout", "soon"},
-                                               {"run", "--worker", "'open"}, {"submit"}}) {
+  for (const Words& words : std::vector<Words>{
+           {}, {"fly"}, {"run", "--speed"}, {"run", "--timeout", "soon"}, {"run", "--worker", "'open"}, {"submit"}}) {
     const Finished done = call(words);
     EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words);
     EXPECT_THAT(done.err, is_one_error(""));
@@ -208,8 +210,8 @@ TEST_F(CommandLine, Exits4WhenNothingIsSelectedAndNamesTheFilter) {
 }
 
 TEST_F(CommandLine, Exits130WhenInterruptedAndReportsWhatHappened) {
-  Words words = run_words("model=pass | model=hang | model=skip",
-                          {"--events", path("e.jsonl"), "--junit", path("j.xml")});
+  Words words =
+      run_words("model=pass | model=hang | model=skip", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
   words.insert(words.begin(), kProgram);
   Program program{words};
   // The hang is the last case to start; waiting for its line in the events file is waiting for the event.
@@ -248,9 +250,8 @@ TEST_F(CommandLine, EventsJunitAndLedgerTellTheSameStory) {
   EXPECT_EQ(lines.back()["type"], "run_finished");
   EXPECT_EQ(lines.back()["counts"]["crash"], 1);
   EXPECT_EQ(lines.back()["exit_code"], 100);
-  const auto finished = std::count_if(lines.begin(), lines.end(), [](const auto& line) {
-    return line["type"] == "case_finished";
-  });
+  const auto finished =
+      std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line["type"] == "case_finished"; });
   EXPECT_EQ(finished, 6);
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr(R"(tests="6" failures="1" errors="2")"));
 }
@@ -302,8 +303,8 @@ TEST_F(CommandLine, TheWorkerAndTheMatricesOfAnInstallationAreFoundBesideTheProg
 // --- submit ----------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandLine, SubmitRunsACaseByItsId) {
-  const Finished done = call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
-                              kWorker, "--json"});
+  const Finished done =
+      call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker", kWorker, "--json"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   const auto lines = json_lines(done.out);
   ASSERT_EQ(lines.size(), 1U);
@@ -372,8 +373,7 @@ TEST_F(CommandLine, ACaseFromStdinCanBeRerunByItsCommand) {
   write_file(path("cases"), std::string{"{\"model\":\"fail\",\"cp_size\":1,"} + kSizes + "}\n");
   const Finished done =
       Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
-  const Finished again =
-      Program{{"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}}.wait();
+  const Finished again = Program{{"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}}.wait();
   EXPECT_EQ(again.exit_code, 100);
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
 }

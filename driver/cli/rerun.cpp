@@ -25,8 +25,8 @@ std::string rerun_of_run(const std::string& program, const SelectedCase& selecte
   return line({program, "run", "--matrix", selected.matrix, "--size", c.size, "--filter", c.id}, options);
 }
 
-std::string rerun_of_id(const std::string& program, const SelectedCase& selected,
-                        const std::vector<std::string>& edits, const ExecutionOptions& options) {
+std::string rerun_of_id(const std::string& program, const SelectedCase& selected, const std::vector<std::string>& edits,
+                        const ExecutionOptions& options) {
   const MatrixCase& c = selected.matrix_case;
   return line(with_edits({program, "submit", c.id, "--matrix", selected.matrix, "--size", c.size}, edits), options);
 }

@@ -14,8 +14,8 @@ namespace cp_pool {
 std::string rerun_of_run(const std::string& program, const SelectedCase& selected, const ExecutionOptions& options);
 
 // The next three are of submit; edits as given with --set.
-std::string rerun_of_id(const std::string& program, const SelectedCase& selected,
-                        const std::vector<std::string>& edits, const ExecutionOptions& options);
+std::string rerun_of_id(const std::string& program, const SelectedCase& selected, const std::vector<std::string>& edits,
+                        const ExecutionOptions& options);
 
 std::string rerun_of_file(const std::string& program, const std::string& file, const std::vector<std::string>& edits,
                           const ExecutionOptions& options);

@@ -33,8 +33,7 @@ TEST(Rerun, KeepsTheEditsOfASubmittedCase) {
 }
 
 TEST(Rerun, OfACaseFromStdinCarriesTheCase) {
-  EXPECT_EQ(rerun_of_json("cp-pool", R"({"heads":4})", {}),
-            R"(printf '%s\n' '{"heads":4}' | cp-pool submit -)");
+  EXPECT_EQ(rerun_of_json("cp-pool", R"({"heads":4})", {}), R"(printf '%s\n' '{"heads":4}' | cp-pool submit -)");
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ struct SelectedCase {
 };
 
 struct Selection {
-  std::vector<SelectedCase> cases;          // in the order of the matrices
-  std::vector<std::string> idle_filters;    // those that select no case at all
-  std::string title;                        // of the matrices: "te-flash, te-fused"
+  std::vector<SelectedCase> cases;        // in the order of the matrices
+  std::vector<std::string> idle_filters;  // those that select no case at all
+  std::string title;                      // of the matrices: "te-flash, te-fused"
 };
 
 // Throws CommandError (bad_input) for a bad matrix, case or filter.

@@ -48,8 +48,9 @@ std::optional<std::vector<std::string>> split_words(std::string_view line) {
     if (!in_word) words.emplace_back();
     in_word = true;
     // Inside ".." a backslash quotes only what is special there.
-    const bool escapes = c == '\\' && i + 1 < line.size() &&
-                         (quote == 0 || (quote == '"' && std::string_view{"\"\\$`"}.find(line[i + 1]) != std::string_view::npos));
+    const bool escapes =
+        c == '\\' && i + 1 < line.size() &&
+        (quote == 0 || (quote == '"' && std::string_view{"\"\\$`"}.find(line[i + 1]) != std::string_view::npos));
     if (escapes) {
       words.back() += line[++i];
     } else if (quote == 0 && (c == '\'' || c == '"')) {

@@ -10,8 +10,9 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-const Words kAwkward = {"plain/cp_2_0/a2a+p2p", "", "two words", "it's", "\"q\"", "a\\b", "$HOME", "`x`", "*", "!x", "~",
-                        "comm=p2p & layout=thd", "new\nline", "#x", "a=b"};
+const Words kAwkward = {
+    "plain/cp_2_0/a2a+p2p",  "",          "two words", "it's", "\"q\"", "a\\b", "$HOME", "`x`", "*", "!x", "~",
+    "comm=p2p & layout=thd", "new\nline", "#x",        "a=b"};
 
 TEST(ShellLine, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_line({"cp-pool", "run", "--filter", "te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad"}),
@@ -33,7 +34,9 @@ TEST(ShellLine, AShellReadsTheWordsBackExactly) {
   EXPECT_EQ(output, expected);
 }
 
-TEST(SplitWords, ReadsBackWhatShellLineWrites) { EXPECT_EQ(split_words(shell_line(kAwkward)), kAwkward); }
+TEST(SplitWords, ReadsBackWhatShellLineWrites) {
+  EXPECT_EQ(split_words(shell_line(kAwkward)), kAwkward);
+}
 
 TEST(SplitWords, FollowsTheShellsQuotes) {
   EXPECT_EQ(split_words(R"(python3  "a b" 'c d'e \  "x\"y\z")"), (Words{"python3", "a b", "c de", " ", "x\"y\\z"}));

@@ -1,10 +1,9 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unistd.h>
 
 #include <fmt/format.h>
 
@@ -144,9 +143,8 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
   const NamedCase named =
       is_lookup(options) ? case_of_id(options, program) : case_of_file(options.case_argument, options, program);
   Execution execution{options.execution, show};
-  return execution([&](const RunConfig& config, EventSink& sink) {
-    return run_cases({named}, config, header(options, 1), sink);
-  });
+  return execution(
+      [&](const RunConfig& config, EventSink& sink) { return run_cases({named}, config, header(options, 1), sink); });
 }
 
 }  // namespace cp_pool

@@ -29,12 +29,12 @@ class Summary {
   std::string repeats_text() const;
 
   struct Outputs {
-    std::string first;    // the output hashes of all ranks
+    std::string first;  // the output hashes of all ranks
     std::size_t runs = 0;
     bool differ = false;
   };
   std::map<std::string, Outputs> outputs_;  // by case ID
-  std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
+  std::vector<double> durations_ms_;        // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
 };
 

@@ -154,11 +154,11 @@ void TerminalSink::on(const RunFinished& event) {
 std::string TerminalSink::case_line(const CaseFinished& event) const {
   const std::size_t done = std::accumulate(state_.counts.begin(), state_.counts.end(), std::size_t{0});
   const std::string total = std::to_string(state_.expanded);
-  const std::string place = state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total)
-                                                : fmt::format("{:>3}", done);
-  std::string line = fmt::format("{} {} {:>8}  {}",
-                                 paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)), place,
-                                 format_duration(event.duration_ms), clean(event.id));
+  const std::string place =
+      state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total) : fmt::format("{:>3}", done);
+  std::string line =
+      fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
+                  place, format_duration(event.duration_ms), clean(event.id));
   if (!event.reason.empty()) line += ": " + one_line(clean(event.reason));
   return line + '\n';
 }

@@ -27,8 +27,8 @@ void TimingsTable::add(const CaseFinished& event) {
 
 std::string TimingsTable::text() const {
   if (cases_.empty()) return "";
-  std::string out =
-      fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", "ranks", "phase", "cases", "min", "p50", "p95", "max");
+  std::string out = fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", "ranks", "phase", "cases", "min",
+                                "p50", "p95", "max");
   for (const auto& [key, values] : phases_ms_) {
     const auto& [world_size, phase] = key;
     out += fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", world_size, protocol::clean_text(phase),

@@ -42,7 +42,9 @@ TEST(TimingsTable, NamesNoMoreThanTenSlowCases) {
   EXPECT_THAT(table.text(), ::testing::Not(::testing::HasSubstr("case-1\n")));
 }
 
-TEST(TimingsTable, IsEmptyWhenNothingRan) { EXPECT_EQ(TimingsTable{}.text(), ""); }
+TEST(TimingsTable, IsEmptyWhenNothingRan) {
+  EXPECT_EQ(TimingsTable{}.text(), "");
+}
 
 }  // namespace
 }  // namespace cp_pool

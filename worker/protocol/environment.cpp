@@ -16,13 +16,15 @@ struct RankVariables {
   const char* rank;
   const char* world_size;
   const char* local_rank;
+  const char* local_world_size;
 };
 
 // In this order: mpirun inside a Slurm job sets the variables of both.
 constexpr RankVariables kLaunchers[] = {
-    {"the driver or torchrun", kEnvRank, kEnvWorldSize, kEnvLocalRank},
-    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
-    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"},
+    {"the driver or torchrun", kEnvRank, kEnvWorldSize, kEnvLocalRank, kEnvLocalWorldSize},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE"},
 };
 
 int parse_int(std::string_view name, std::string_view text, int min, int max) {
@@ -74,6 +76,7 @@ void read_rank(const Lookup& lookup, RankEnvironment& out) {
   out.world_size = require_int(lookup, used->world_size, 1, kMaxInt, why);
   out.rank = require_int(lookup, used->rank, 0, out.world_size - 1, why);
   out.local_rank = require_int(lookup, used->local_rank, 0, kMaxInt, why);
+  out.local_world_size = find_int(lookup, used->local_world_size, 1, out.world_size).value_or(out.world_size);
 }
 
 void read_master(const Lookup& lookup, RankEnvironment& out) {
@@ -109,10 +112,12 @@ RankEnvironment read_environment() {
 }
 
 std::vector<std::pair<std::string, std::string>> to_variables(const RankEnvironment& environment) {
+  const int on_host = environment.local_world_size > 0 ? environment.local_world_size : environment.world_size;
   std::vector<std::pair<std::string, std::string>> out{
       {kEnvRank, std::to_string(environment.rank)},
       {kEnvWorldSize, std::to_string(environment.world_size)},
       {kEnvLocalRank, std::to_string(environment.local_rank)},
+      {kEnvLocalWorldSize, std::to_string(on_host)},
       {kEnvMasterAddr, environment.master_addr},
       {kEnvMasterPort, std::to_string(environment.master_port)},
       {kEnvProtocol, fmt::format("{}..{}", environment.protocol.min, environment.protocol.max)},

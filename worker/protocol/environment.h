@@ -17,6 +17,7 @@ namespace cp_pool::protocol {
 inline constexpr const char* kEnvRank = "RANK";
 inline constexpr const char* kEnvWorldSize = "WORLD_SIZE";
 inline constexpr const char* kEnvLocalRank = "LOCAL_RANK";
+inline constexpr const char* kEnvLocalWorldSize = "LOCAL_WORLD_SIZE";
 inline constexpr const char* kEnvMasterAddr = "MASTER_ADDR";
 inline constexpr const char* kEnvMasterPort = "MASTER_PORT";
 inline constexpr const char* kEnvProtocol = "CP_POOL_PROTOCOL";   // versions the driver speaks: min..max
@@ -34,6 +35,7 @@ struct RankEnvironment {
   int rank = 0;
   int world_size = 1;
   int local_rank = 0;
+  int local_world_size = 0;  // ranks on this host; 0 in to_variables: all of them are
   std::string master_addr = "127.0.0.1";
   std::uint16_t master_port = 0;
   VersionRange protocol;

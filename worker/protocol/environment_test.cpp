@@ -35,6 +35,7 @@ TEST(Environment, ReadsWhatTheDriverWrites) {
   const RankEnvironment written{.rank = 1,
                                 .world_size = 4,
                                 .local_rank = 1,
+                                .local_world_size = 2,
                                 .master_addr = "127.0.0.1",
                                 .master_port = 4711,
                                 .protocol = {1, 3},
@@ -50,6 +51,7 @@ TEST(Environment, ReadsTorchrun) {
   const RankEnvironment e = read(torchrun());
   EXPECT_EQ(e.rank, 1);
   EXPECT_EQ(e.world_size, 2);
+  EXPECT_EQ(e.local_world_size, 2) << "every rank is local unless LOCAL_WORLD_SIZE says otherwise";
   EXPECT_EQ(e.master_addr, "h");
   EXPECT_EQ(e.master_port, 29500);
   EXPECT_EQ(e.protocol, (VersionRange{kVersion, kVersion}));
@@ -72,6 +74,7 @@ TEST(Environment, PrefersOpenMpiToTheSlurmJobAroundIt) {
   const RankEnvironment e = read({{"OMPI_COMM_WORLD_RANK", "2"},
                                   {"OMPI_COMM_WORLD_SIZE", "8"},
                                   {"OMPI_COMM_WORLD_LOCAL_RANK", "2"},
+                                  {"OMPI_COMM_WORLD_LOCAL_SIZE", "4"},
                                   {"SLURM_PROCID", "0"},
                                   {"SLURM_NTASKS", "1"},
                                   {"SLURM_LOCALID", "0"},
@@ -79,6 +82,7 @@ TEST(Environment, PrefersOpenMpiToTheSlurmJobAroundIt) {
                                   {"MASTER_PORT", "29500"}});
   EXPECT_EQ(e.rank, 2);
   EXPECT_EQ(e.world_size, 8);
+  EXPECT_EQ(e.local_world_size, 4);
 }
 
 TEST(Environment, ErrorsNameTheVariableAndItsValue) {

@@ -1,0 +1,128 @@
+// What the matrix quick promises.
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/lengths.h"
+#include "cases/matrix.h"
+
+namespace cp_pool {
+namespace {
+
+std::vector<MatrixCase> quick() {
+  return expand(std::vector{load_matrix(CP_POOL_MATRICES "/quick.json")}, "small");
+}
+
+bool holds_for_one(const std::function<bool(const Case&)>& predicate) {
+  const auto cases = quick();
+  return std::ranges::any_of(cases, [&predicate](const MatrixCase& entry) { return predicate(entry.c); });
+}
+
+std::string mask_of(const Case& c) {
+  const bool left = c.window[0] >= 0;
+  const bool right = c.window[1] >= 0 && !c.causal;
+  if (left) return right ? "both" : "left";
+  return c.causal ? "causal" : "none";
+}
+
+// What a case is in each of the dimensions whose pairs have to meet.
+std::vector<std::string> traits(const Case& c) {
+  return {fmt::format("mask {}", mask_of(c)),
+          fmt::format("comm {}", to_string(c.comm)),
+          fmt::format("layout {}{}", to_string(c.layout), c.pad_between_seqs ? " padded" : ""),
+          fmt::format("dtype {}", to_string(c.dtype)),
+          c.heads == c.kv_heads ? "heads MHA" : "heads GQA",
+          c.head_dim_qk == c.head_dim_v ? "head_dim one" : "head_dim MLA"};
+}
+
+TEST(Quick, IsSmall) {
+  const auto cases = quick();
+  EXPECT_LE(cases.size(), 80U);
+  for (const MatrixCase& entry : cases) {
+    EXPECT_LE(std::max(entry.c.seqlen_q, entry.c.seqlen_kv), 128) << entry.id;
+    EXPECT_LE(entry.c.heads, 16) << entry.id;
+    EXPECT_LE(entry.c.batch, 8) << entry.id;
+  }
+}
+
+TEST(Quick, MeetsEveryPairOfMaskCommLayoutDtypeAndHeads) {
+  const std::vector<std::vector<std::string>> values{{"mask causal", "mask none", "mask left", "mask both"},
+                                                     {"comm p2p", "comm all_gather", "comm a2a", "comm a2a+p2p"},
+                                                     {"layout bshd", "layout sbhd", "layout thd", "layout thd padded"},
+                                                     {"dtype fp32", "dtype bf16", "dtype fp16"},
+                                                     {"heads MHA", "heads GQA"},
+                                                     {"head_dim one", "head_dim MLA"}};
+  std::set<std::pair<std::string, std::string>> met;
+  for (const MatrixCase& entry : quick()) {
+    const std::vector<std::string> has = traits(entry.c);
+    for (const std::string& a : has) {
+      for (const std::string& b : has) met.emplace(a, b);
+    }
+  }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    for (std::size_t j = i + 1; j < values.size(); ++j) {
+      for (const std::string& a : values[i]) {
+        for (const std::string& b : values[j]) EXPECT_TRUE(met.contains({a, b})) << a << " never meets " << b;
+      }
+    }
+  }
+}
+
+TEST(Quick, MeetsEveryCommWithEveryWorldSizeItHas) {
+  for (const int cp_size : {1, 2, 4, 8}) {
+    for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+      if (comm == CommType::a2a_p2p && cp_size < 4) continue;
+      EXPECT_TRUE(holds_for_one([&](const Case& c) { return c.comm == comm && c.cp_size == cp_size; }))
+          << to_string(comm) << " " << cp_size;
+    }
+  }
+}
+
+TEST(Quick, MeetsEveryCommWithTheHardLengths) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    EXPECT_TRUE(holds_for_one([&](const Case& c) { return c.comm == comm && !c.training; })) << to_string(comm);
+    EXPECT_TRUE(holds_for_one([&](const Case& c) {
+      return c.comm == comm && std::ranges::count(resolve_lengths(c).valid_q, 0) > 0;
+    })) << to_string(comm);
+    // Rank 0 owns the first and the last chunk.
+    EXPECT_TRUE(holds_for_one([&](const Case& c) {
+      const SequenceLengths lengths = resolve_lengths(c);
+      bool last_chunks_are_padding = c.comm == comm && c.cp_size > 1;
+      for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
+        const std::int64_t chunk = lengths.padded_q[b] / (2 * c.cp_size);
+        last_chunks_are_padding = last_chunks_are_padding && lengths.valid_q[b] <= lengths.padded_q[b] - chunk;
+      }
+      return last_chunks_are_padding;
+    })) << to_string(comm);
+  }
+}
+
+// A case that no worker can run would only ever be skipped.
+TEST(Quick, HasHeadsForEveryRank) {
+  for (const MatrixCase& entry : quick()) {
+    const Case& c = entry.c;
+    if (c.comm == CommType::a2a) {
+      EXPECT_EQ(c.kv_heads % c.cp_size, 0) << entry.id;
+    }
+    if (c.comm == CommType::a2a_p2p) {
+      EXPECT_EQ(c.kv_heads % 2, 0) << entry.id;
+    }
+  }
+}
+
+TEST(Quick, DrawnLengthsNeedPadding) {
+  EXPECT_TRUE(holds_for_one([](const Case& c) {
+    const SequenceLengths lengths = resolve_lengths(c);
+    return c.layout == Layout::thd && !c.seqlens && lengths.valid_q != lengths.padded_q;
+  }));
+}
+
+}  // namespace
+}  // namespace cp_pool

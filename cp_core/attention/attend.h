@@ -1,0 +1,26 @@
+// Runs a plan of tiles on a backend and adds it to a running result.
+#pragma once
+
+#include "cp_core/attention/backend.h"
+
+namespace cp_pool {
+
+// Attention over the keys seen so far. Rows that saw none, padding among them: out 0, lse -inf.
+struct AttentionSums {
+  at::Tensor out;        // fp32 [q tokens, heads, head_dim_v]
+  at::Tensor lse;        // fp32 [heads, q tokens]
+  at::Tensor max_logit;  // fp32 [heads], -inf where no score was seen; undefined if not asked for
+};
+
+// No key seen yet.
+AttentionSums make_sums(const AttentionOperands& operands, bool max_logit);
+
+// All gradients 0, shaped like the operands.
+AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool dbias);
+
+void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands, AttentionSums& sums);
+
+void attend_backward(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands,
+                     const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums);
+
+}  // namespace cp_pool

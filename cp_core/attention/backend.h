@@ -1,0 +1,68 @@
+// What computes the tiles: one group of tiles at a time, forward or backward. Backends differ by library and device;
+// all obey tiling.h. Tensors are packed [tokens, heads, dim], contiguous, on one device; a CUDA backend works on the
+// current stream.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+
+#include "cases/case.h"
+#include "cp_core/tiling.h"
+
+namespace cp_pool {
+
+// Which row of a bias [batch or 1, heads or 1, rows or 1, seqlen_kv] belongs to a query. Columns are key positions.
+enum class BiasRows {
+  position,  // the position in the sequence
+  local,     // the row among the rows of its sequence in q; all sequences have as many
+};
+
+struct AttentionOperands {
+  at::Tensor q;     // [q tokens, heads, head_dim_qk]
+  at::Tensor k;     // [kv tokens, kv_heads, head_dim_qk]
+  at::Tensor v;     // [kv tokens, kv_heads, head_dim_v]
+  at::Tensor bias;  // undefined if none; else tiles must not be merged
+  BiasRows bias_rows = BiasRows::position;
+  double scale = 1.0;
+};
+
+// One group's share of the output: written at the rows of its tiles only.
+struct AttentionPartial {
+  at::Tensor out;        // fp32 [q tokens, heads, head_dim_v]
+  at::Tensor lse;        // fp32 [heads, q tokens]
+  at::Tensor max_logit;  // fp32 [heads], raised to the largest score seen; undefined if not asked for
+};
+
+// Of the whole attention, not of one group: lse with all keys (and the sink), delta = sum of dout * out.
+struct AttentionBackwardOperands {
+  at::Tensor dout;   // like out, dtype of q
+  at::Tensor lse;    // fp32 [heads, q tokens]
+  at::Tensor delta;  // fp32 [heads, q tokens]
+};
+
+// Gradients are added here, in fp32.
+struct AttentionGradientSums {
+  at::Tensor dq;
+  at::Tensor dk;
+  at::Tensor dv;
+  at::Tensor dbias;  // shaped like bias; undefined if not wanted
+};
+
+class AttentionBackend {
+ public:
+  AttentionBackend() = default;
+  AttentionBackend(const AttentionBackend&) = delete;
+  AttentionBackend& operator=(const AttentionBackend&) = delete;
+  virtual ~AttentionBackend() = default;
+
+  virtual void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) = 0;
+  virtual void backward(const TileGroup& group, const AttentionOperands& operands,
+                        const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) = 0;
+};
+
+// The backend that runs cases of this kind on this device: on CPU always the math backend.
+std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device);
+
+}  // namespace cp_pool

@@ -1,0 +1,310 @@
+#include "cp_core/comm/local_communicator.h"
+
+#include <array>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+
+namespace cp_pool {
+namespace {
+
+enum class Operation { exchange, all_gather, all_to_all, reduce_scatter, all_reduce, barrier };
+
+std::string_view name_of(Operation operation) {
+  static constexpr std::array kNames{"exchange",       "all_gather", "all_to_all",
+                                     "reduce_scatter", "all_reduce", "checked_barrier"};
+  return kNames.at(static_cast<std::size_t>(operation));
+}
+
+// Messages on their way between the ranks of one group.
+class Hub {
+ public:
+  using Clock = Communicator::Clock;
+
+  struct Address {
+    bool barrier = false;  // barriers are counted apart: they compare the counts of the others
+    std::int64_t number = 0;
+    int from = 0;
+    int to = 0;
+    auto operator<=>(const Address&) const = default;
+  };
+  struct Message {
+    Operation operation = Operation::exchange;
+    at::Tensor data;
+  };
+
+  void post(const Address& address, Message message) {
+    {
+      const std::lock_guard lock(mutex_);
+      messages_.insert_or_assign(address, std::move(message));
+    }
+    arrived_.notify_all();
+  }
+
+  // nullopt: not there at the deadline. Throws when aborted.
+  std::optional<Message> take(const Address& address, Clock::time_point deadline) {
+    std::unique_lock lock(mutex_);
+    const auto ready = [&] { return aborted_ || messages_.contains(address); };
+    const bool in_time = arrived_.wait_until(lock, deadline, ready);
+    throw_if_aborted();
+    if (!in_time) return std::nullopt;
+    return std::move(messages_.extract(address).mapped());
+  }
+
+  void abort() {
+    {
+      const std::lock_guard lock(mutex_);
+      aborted_ = true;
+    }
+    arrived_.notify_all();
+  }
+
+  void check_not_aborted() {
+    const std::lock_guard lock(mutex_);
+    throw_if_aborted();
+  }
+
+ private:
+  void throw_if_aborted() const {
+    if (aborted_) throw CommError(CommError::Kind::aborted, "the communicator was aborted");
+  }
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::map<Address, Message> messages_;
+  bool aborted_ = false;
+};
+
+// An operation whose messages have been posted; `finish` takes those of the peers and writes the result.
+class LocalWork final : public Work {
+ public:
+  explicit LocalWork(std::function<void()> finish) : finish_(std::move(finish)) {}
+  void wait() override {
+    if (finish_) std::exchange(finish_, nullptr)();
+  }
+
+ private:
+  std::function<void()> finish_;
+};
+
+class LocalCommunicator final : public Communicator {
+ public:
+  LocalCommunicator(std::shared_ptr<Hub> hub, int size, int rank) : hub_(std::move(hub)), size_(size), rank_(rank) {}
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return size_; }
+  void set_deadline(Clock::time_point deadline) override { deadline_ = deadline; }
+
+  WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
+    const Step step = begin(Operation::exchange, what);
+    post(step, to, send);
+    return finish_with([this, step, recv, from] { receive(step, from, recv); });
+  }
+
+  WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    const Step step = begin(Operation::all_gather, what);
+    post_to_all(step, in);
+    return finish_with([this, step, out] {
+      for (int from = 0; from < size_; ++from) receive(step, from, part(out, from));
+    });
+  }
+
+  WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    const Step step = begin(Operation::all_to_all, what);
+    for (int to = 0; to < size_; ++to) post(step, to, part(in, to));
+    return finish_with([this, step, out] {
+      for (int from = 0; from < size_; ++from) receive(step, from, part(out, from));
+    });
+  }
+
+  WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    const Step step = begin(Operation::reduce_scatter, what);
+    for (int to = 0; to < size_; ++to) post(step, to, part(in, to));
+    return finish_with([this, step, out] { reduce(step, ReduceOp::sum, out); });
+  }
+
+  WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override {
+    const Step step = begin(Operation::all_reduce, what);
+    post_to_all(step, inout);
+    return finish_with([this, step, inout, op] { reduce(step, op, inout); });
+  }
+
+  void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override {
+    const std::int64_t count = operations_;
+    const Step step{.operation = Operation::barrier,
+                    .number = barriers_++,
+                    .what = fmt::format("tag {}", tag),
+                    .deadline = Clock::now() + limit};
+    post_to_all(step, at::tensor({tag, count}));
+    std::vector<at::Tensor> values;
+    for (int from = 0; from < size_; ++from) values.push_back(take(step, from));
+    for (int from = 0; from < size_; ++from) {
+      if (values[static_cast<std::size_t>(from)].equal(values[0])) continue;
+      throw CommError(CommError::Kind::failed,
+                      fmt::format("{}: rank {} has another tag or operation count than rank 0", text(step), from));
+    }
+  }
+
+  void abort() override { hub_->abort(); }
+
+ private:
+  struct Step {
+    Operation operation = Operation::exchange;
+    std::int64_t number = 0;
+    std::string what;
+    Clock::time_point deadline;
+  };
+
+  Step begin(Operation operation, std::string_view what) {
+    hub_->check_not_aborted();
+    return {.operation = operation, .number = operations_++, .what = std::string(what), .deadline = deadline_};
+  }
+
+  static WorkPtr finish_with(std::function<void()> finish) { return std::make_unique<LocalWork>(std::move(finish)); }
+
+  [[nodiscard]] std::string text(const Step& step) const {
+    return fmt::format("rank {} of {}: {} ({})", rank_, size_, name_of(step.operation), step.what);
+  }
+
+  [[nodiscard]] at::Tensor part(const at::Tensor& tensor, int index) const {
+    const std::int64_t count = tensor.numel() / size_;
+    return tensor.view({-1}).narrow(0, index * count, count);
+  }
+
+  void post(const Step& step, int to, const at::Tensor& data) {
+    hub_->post({.barrier = step.operation == Operation::barrier, .number = step.number, .from = rank_, .to = to},
+               {.operation = step.operation, .data = data.clone()});
+  }
+
+  void post_to_all(const Step& step, const at::Tensor& data) {
+    for (int to = 0; to < size_; ++to) post(step, to, data);
+  }
+
+  at::Tensor take(const Step& step, int from) const {
+    auto message =
+        hub_->take({.barrier = step.operation == Operation::barrier, .number = step.number, .from = from, .to = rank_},
+                   step.deadline);
+    if (!message) {
+      throw CommError(CommError::Kind::timeout, fmt::format("{}: nothing from rank {} in time", text(step), from));
+    }
+    if (message->operation != step.operation) {
+      throw CommError(CommError::Kind::failed,
+                      fmt::format("{}: rank {} is in {} instead", text(step), from, name_of(message->operation)));
+    }
+    return message->data;
+  }
+
+  void receive(const Step& step, int from, const at::Tensor& into) const {
+    const at::Tensor data = take(step, from);
+    if (data.numel() != into.numel() || data.dtype() != into.dtype()) {
+      throw CommError(CommError::Kind::failed,
+                      fmt::format("{}: rank {} sent {} elements of {}, expected {} of {}", text(step), from,
+                                  data.numel(), data.dtype().name(), into.numel(), into.dtype().name()));
+    }
+    into.view({-1}).copy_(data.view({-1}));
+  }
+
+  // In rank order, so that every rank gets the same bits.
+  void reduce(const Step& step, ReduceOp op, const at::Tensor& into) const {
+    receive(step, 0, into);
+    for (int from = 1; from < size_; ++from) {
+      const at::Tensor data = take(step, from).view_as(into);
+      if (op == ReduceOp::sum) {
+        into.add_(data);
+      } else {
+        into.copy_(into.maximum(data));
+      }
+    }
+  }
+
+  std::shared_ptr<Hub> hub_;
+  int size_;
+  int rank_;
+  Clock::time_point deadline_ = Clock::time_point::max();
+  std::int64_t operations_ = 0;
+  std::int64_t barriers_ = 0;
+};
+
+// Keeps the exception that came first and lets the other ranks go.
+class FirstError {
+ public:
+  void keep(std::exception_ptr error, const std::vector<CpGroups>& groups) {
+    const std::lock_guard lock(mutex_);
+    if (error_) return;
+    error_ = std::move(error);
+    for (const CpGroups& of_rank : groups) {
+      of_rank.cp->abort();
+      if (of_rank.inner) of_rank.inner->abort();
+      if (of_rank.outer) of_rank.outer->abort();
+    }
+  }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr error_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size) {
+  const auto hub = std::make_shared<Hub>();
+  std::vector<std::shared_ptr<Communicator>> communicators;
+  for (int rank = 0; rank < size; ++rank) {
+    communicators.push_back(std::make_shared<LocalCommunicator>(hub, size, rank));
+  }
+  return communicators;
+}
+
+std::vector<CpGroups> make_local_groups(int size) {
+  std::vector<CpGroups> groups(static_cast<std::size_t>(size));
+  const auto cp = make_local_communicators(size);
+  for (std::size_t rank = 0; rank < groups.size(); ++rank) groups[rank].cp = cp[rank];
+  if (size < 4 || size % 2 != 0) return groups;
+  for (std::size_t rank = 0; rank < groups.size(); rank += 2) {
+    const auto pair = make_local_communicators(2);
+    groups[rank].inner = pair[0];
+    groups[rank + 1].inner = pair[1];
+  }
+  for (const std::size_t parity : {0, 1}) {
+    const auto ring = make_local_communicators(size / 2);
+    for (std::size_t i = 0; i < ring.size(); ++i) groups[2 * i + parity].outer = ring[i];
+  }
+  return groups;
+}
+
+void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& fn, std::chrono::milliseconds limit) {
+  const std::vector<CpGroups> groups = make_local_groups(size);
+  const auto deadline = Communicator::Clock::now() + limit;
+  FirstError first_error;
+  std::vector<std::jthread> ranks;
+  for (int rank = 0; rank < size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      const CpGroups& own = groups[static_cast<std::size_t>(rank)];
+      try {
+        at::set_num_threads(1);
+        for (const auto& communicator : {own.cp, own.inner, own.outer}) {
+          if (communicator) communicator->set_deadline(deadline);
+        }
+        fn(own, rank);
+      } catch (...) {
+        first_error.keep(std::current_exception(), groups);
+      }
+    });
+  }
+  for (std::jthread& rank : ranks) rank.join();
+  first_error.rethrow();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,81 @@
+#include "cp_core/context_parallel/a2a_bias.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/context_parallel/head_exchange.h"
+#include "cp_core/mutation.h"
+#include "cp_core/thd/copy_rows.h"
+
+namespace cp_pool {
+namespace {
+
+// [batch, heads, rows, columns] <-> packed [batch * rows, heads, columns]
+at::Tensor pack_rows(const at::Tensor& bias) {
+  return bias.transpose(1, 2).flatten(0, 1).contiguous();
+}
+
+at::Tensor unpack_rows(const at::Tensor& packed, std::int64_t batch) {
+  return packed.unflatten(0, {batch, packed.size(0) / batch}).transpose(1, 2).contiguous();
+}
+
+}  // namespace
+
+BiasExchange::BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows)
+    : problem_(problem), group_(group) {
+  if (!replicated()) copies_ = row_copies(rows.by_rank, rows.packed);
+}
+
+bool BiasExchange::of_each_head() const {
+  return problem_.bias == BiasShape::shape_1hss || problem_.bias == BiasShape::shape_bhss;
+}
+
+bool BiasExchange::replicated() const {
+  return problem_.layout == Layout::thd || problem_.bias == BiasShape::shape_111s;
+}
+
+at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
+  if (replicated()) {
+    if (!of_each_head()) return bias;
+    const std::int64_t block = bias.size(1) / group_.size();
+    return bias.narrow(1, CP_MUTATE(a2a_bias_heads, group_.rank(), 0) * block, block);
+  }
+  const at::Tensor rows = pack_rows(bias);
+  if (of_each_head()) {
+    const HeadExchange exchange(group_, copies_);
+    return unpack_rows(exchange.finish_scatter(exchange.start_scatter(rows, "a2a bias")), bias.size(0));
+  }
+  at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());
+  group_.all_gather(by_rank, rows, "a2a bias rows")->wait();
+  at::Tensor packed = at::empty_like(by_rank);
+  copy_rows(by_rank, packed, copies_);
+  return unpack_rows(packed, bias.size(0));
+}
+
+at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
+  if (replicated()) {
+    if (!of_each_head()) return dbias;
+    const std::int64_t block = dbias.size(1);
+    at::Tensor of_all_heads =
+        at::zeros({dbias.size(0), block * group_.size(), dbias.size(2), dbias.size(3)}, dbias.options());
+    of_all_heads.narrow(1, group_.rank() * block, block).copy_(dbias);
+    return of_all_heads;
+  }
+  const at::Tensor packed = pack_rows(dbias);
+  if (of_each_head()) {
+    const HeadExchange exchange(group_, copies_);
+    return unpack_rows(HeadExchange::finish_gather(exchange.start_gather(packed, "a2a dbias")), dbias.size(0));
+  }
+  at::Tensor by_rank = at::empty_like(packed);
+  copy_rows_back(packed, by_rank, copies_);
+  at::Tensor own = at::empty({packed.size(0) / group_.size(), 1, packed.size(2)}, packed.options());
+  if (CP_MUTATE(a2a_dbias_not_reduced, true, false)) {
+    group_.reduce_scatter(own, by_rank, "a2a dbias rows")->wait();
+  } else {
+    own.copy_(by_rank.narrow(0, group_.rank() * own.size(0), own.size(0)));
+  }
+  return unpack_rows(own, dbias.size(0));
+}
+
+}  // namespace cp_pool

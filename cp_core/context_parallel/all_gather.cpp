@@ -1,0 +1,122 @@
+#include "cp_core/context_parallel/all_gather.h"
+
+#include <array>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+
+#include "cp_core/mutation.h"
+#include "cp_core/thd/copy_rows.h"
+
+namespace cp_pool {
+namespace {
+
+// From the rows of all ranks, rank by rank, to whole sequences.
+std::vector<RowCopy> to_sequence_order(const Context& context) {
+  const std::vector<std::int64_t>& padded = context.problem.lengths.padded_kv;
+  const int ranks = context.groups.cp->size();
+  const std::vector<Run> whole = whole_runs(padded);
+  return row_copies(CP_MUTATE(gathered_rows_not_reordered, gathered_runs(padded, ranks, 0, ranks), whole), whole);
+}
+
+at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows) {
+  return at::empty({rows, like.size(1), like.size(2)}, like.options());
+}
+
+// K and V on their way from all ranks.
+class GatheredKeyValues {
+ public:
+  GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::string_view pass)
+      : k_(empty_rows(operands.k, cp.size() * operands.k.size(0))),
+        v_(empty_rows(operands.v, cp.size() * operands.v.size(0))) {
+#ifdef CP_POOL_MUTANTS
+    // Memory used before may hold the very numbers that a skipped wait leaves out.
+    k_.zero_();
+    v_.zero_();
+#endif
+    k_work_ = cp.all_gather(k_, operands.k, fmt::format("all_gather {} K", pass));
+    v_work_ = cp.all_gather(v_, operands.v, fmt::format("all_gather {} V", pass));
+  }
+
+  // The operands with K and V whole and in sequence order.
+  [[nodiscard]] AttentionOperands wait(const AttentionOperands& operands, const std::vector<RowCopy>& copies) {
+    AttentionOperands whole = operands;
+    whole.k = at::empty_like(k_);
+    whole.v = at::empty_like(v_);
+    k_work_->wait();
+    copy_rows(k_, whole.k, copies);
+    if (CP_MUTATE(all_gather_wait_skipped, true, false)) v_work_->wait();
+    copy_rows(v_, whole.v, copies);
+    return whole;
+  }
+
+ private:
+  at::Tensor k_;
+  at::Tensor v_;
+  Communicator::WorkPtr k_work_;
+  Communicator::WorkPtr v_work_;
+};
+
+// One for each of the rank's chunks.
+std::array<TilePlan, 2> step_plans(const Context& context) {
+  const AttentionProblem& problem = context.problem;
+  const Communicator& cp = *context.groups.cp;
+  const std::vector<Run> k_runs = whole_runs(problem.lengths.padded_kv);
+  const auto plan = [&](int half) {
+    return make_plan(problem, local_half_runs(problem.lengths.padded_q, cp.size(), cp.rank(), half), k_runs);
+  };
+  return {plan(0), plan(CP_MUTATE(all_gather_step_repeated, 1, 0))};
+}
+
+// Sends each rank the sum of its part of a gradient over whole sequences.
+struct ScatteredGradient {
+  ScatteredGradient(Communicator& cp, const at::Tensor& whole, const std::vector<RowCopy>& copies,
+                    std::string_view what)
+      : by_rank(at::empty_like(whole)), own(empty_rows(whole, whole.size(0) / cp.size())) {
+    const std::vector<RowCopy> as_is{{.source = 0, .target = 0, .count = whole.size(0)}};
+    copy_rows_back(whole, by_rank, CP_MUTATE(reduce_scatter_slice, copies, as_is));
+    work = cp.reduce_scatter(own, by_rank, what);
+  }
+
+  at::Tensor by_rank;
+  at::Tensor own;
+  Communicator::WorkPtr work;
+};
+
+}  // namespace
+
+PackedForward all_gather_forward(const Context& context, const PackedInputs& inputs) {
+  Communicator& cp = *context.groups.cp;
+  GatheredKeyValues gathered(cp, inputs.operands, "forward");
+  const std::array<TilePlan, 2> plans = step_plans(context);
+  const AttentionOperands operands = gathered.wait(inputs.operands, to_sequence_order(context));
+  AttentionSums sums = make_sums(operands, context.problem.max_logit);
+  for (const TilePlan& plan : plans) attend(context.backend, plan, operands, sums);
+  if (sums.max_logit.defined() && CP_MUTATE(max_logit_of_own_queries, true, false)) {
+    cp.all_reduce(sums.max_logit, ReduceOp::max, "all_gather forward max_logit")->wait();
+  }
+  const std::vector<Run> q_runs = local_runs(context.problem.lengths.padded_q, cp.size(), cp.rank());
+  return finish_forward(context.problem, q_runs, inputs.sink, operands.q.scalar_type(), std::move(sums));
+}
+
+PackedGradients all_gather_backward(const Context& context, const PackedInputs& inputs,
+                                    const AttentionBackwardOperands& backward) {
+  Communicator& cp = *context.groups.cp;
+  GatheredKeyValues gathered(cp, inputs.operands, "backward");
+  const std::array<TilePlan, 2> plans = step_plans(context);
+  const std::vector<RowCopy> copies = to_sequence_order(context);
+  const AttentionOperands operands = gathered.wait(inputs.operands, copies);
+  AttentionGradientSums sums = make_gradient_sums(operands, has_dbias(context.problem));
+  for (const TilePlan& plan : plans) attend_backward(context.backend, plan, operands, backward, sums);
+  const ScatteredGradient dk(cp, sums.dk, copies, "all_gather backward dK");
+  const ScatteredGradient dv(cp, sums.dv, copies, "all_gather backward dV");
+  dk.work->wait();
+  dv.work->wait();
+  sums.dk = dk.own;
+  sums.dv = dv.own;
+  return finish_backward(inputs.operands, sums);
+}
+
+}  // namespace cp_pool

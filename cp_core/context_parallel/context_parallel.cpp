@@ -1,0 +1,136 @@
+#include "cp_core/context_parallel/context_parallel.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/context_parallel/a2a.h"
+#include "cp_core/context_parallel/a2a_p2p.h"
+#include "cp_core/context_parallel/all_gather.h"
+#include "cp_core/context_parallel/core.h"
+#include "cp_core/context_parallel/p2p.h"
+#include "cp_core/layout.h"
+#include "cp_core/mutation.h"
+#include "cp_core/thd/merge_partial.h"
+
+namespace cp_pool {
+namespace {
+
+PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs& inputs) {
+  PackedInputs packed;
+  packed.operands = {.q = to_packed(inputs.q, problem.layout),
+                     .k = to_packed(inputs.k, problem.layout),
+                     .v = to_packed(inputs.v, problem.layout),
+                     .bias = inputs.bias,
+                     .bias_rows = problem.layout == Layout::thd ? BiasRows::position : BiasRows::local,
+                     .scale = problem.scale};
+  if (problem.softmax == SoftmaxType::learnable) packed.sink = inputs.sink;
+  if (problem.softmax == SoftmaxType::off_by_one) {
+    packed.sink = at::zeros({problem.heads}, inputs.q.options().dtype(at::kFloat));
+  }
+  return packed;
+}
+
+// One rank has nothing to exchange, whatever the type.
+CommType type_of(const Context& context) {
+  return context.groups.cp->size() == 1 ? CommType::p2p : context.problem.comm;
+}
+
+PackedForward forward_of_type(const Context& context, const PackedInputs& inputs) {
+  switch (type_of(context)) {
+    case CommType::p2p:
+      return p2p_forward(context, inputs);
+    case CommType::all_gather:
+      return all_gather_forward(context, inputs);
+    case CommType::a2a:
+      return a2a_forward(context, *context.groups.cp, nullptr, inputs);
+    case CommType::a2a_p2p:
+      return a2a_p2p_forward(context, inputs);
+  }
+  throw std::invalid_argument("unknown communication type");
+}
+
+PackedGradients backward_of_type(const Context& context, const PackedInputs& inputs,
+                                 const AttentionBackwardOperands& backward) {
+  switch (type_of(context)) {
+    case CommType::p2p:
+      return p2p_backward(context, inputs, backward);
+    case CommType::all_gather:
+      return all_gather_backward(context, inputs, backward);
+    case CommType::a2a:
+      return a2a_backward(context, *context.groups.cp, nullptr, inputs, backward);
+    case CommType::a2a_p2p:
+      return a2a_p2p_backward(context, inputs, backward);
+  }
+  throw std::invalid_argument("unknown communication type");
+}
+
+// Sequences share the rows of a thd bias, and their positions are spread over the ranks: every rank has the whole bias,
+// and gets the whole gradient.
+at::Tensor finish_dbias(const Context& context, const at::Tensor& bias, at::Tensor dbias) {
+  if (!dbias.defined()) return {};
+  if (context.problem.layout == Layout::thd && CP_MUTATE(thd_dbias_not_reduced, true, false)) {
+    context.groups.cp->all_reduce(dbias, ReduceOp::sum, "dbias")->wait();
+  }
+  return dbias.to(bias.scalar_type());
+}
+
+// From this rank's own rows, then summed: every communication type gives out and lse of all heads in these rows.
+at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const AttentionBackwardOperands& backward) {
+  if (context.problem.softmax != SoftmaxType::learnable) return {};
+  Communicator& cp = *context.groups.cp;
+  const SequenceLengths& lengths = context.problem.lengths;
+  const std::vector<RowRange> rows = valid_rows(local_runs(lengths.padded_q, cp.size(), cp.rank()), lengths.valid_q);
+  at::Tensor dsink = sink_gradient(sink, backward.lse, backward.delta, rows);
+  if (CP_MUTATE(dsink_not_reduced, true, false)) cp.all_reduce(dsink, ReduceOp::sum, "dsink")->wait();
+  return dsink;
+}
+
+}  // namespace
+
+AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
+  const std::int64_t scale_dim = CP_MUTATE(mla_scale, c.head_dim_qk, c.head_dim_v);
+  return {.comm = c.comm,
+          .backend = c.backend,
+          .layout = c.layout,
+          .lengths = lengths,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim_qk = c.head_dim_qk,
+          .head_dim_v = c.head_dim_v,
+          .mask = make_mask(c),
+          .scale = 1.0 / std::sqrt(static_cast<double>(scale_dim)),
+          .softmax = c.softmax,
+          .bias = c.bias,
+          .max_logit = c.max_logit,
+          .deterministic = c.deterministic};
+}
+
+AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
+                                          const AttentionInputs& inputs) {
+  const auto backend = make_backend(problem.backend, inputs.q.device());
+  const Context context{.problem = problem, .groups = groups, .backend = *backend};
+  const PackedForward forward = forward_of_type(context, pack_inputs(problem, inputs));
+  const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
+  return {.out = from_packed(forward.out, problem.layout, batch), .lse = forward.lse, .max_logit = forward.max_logit};
+}
+
+AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
+                                             const AttentionInputs& inputs, const AttentionForward& forward,
+                                             const at::Tensor& dout) {
+  const auto backend = make_backend(problem.backend, inputs.q.device());
+  const Context context{.problem = problem, .groups = groups, .backend = *backend};
+  const PackedInputs packed = pack_inputs(problem, inputs);
+  AttentionBackwardOperands backward{.dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}};
+  backward.delta = row_delta(to_packed(forward.out, problem.layout), backward.dout);
+  const PackedGradients gradients = backward_of_type(context, packed, backward);
+  const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
+  return {.dq = from_packed(gradients.dq, problem.layout, batch),
+          .dk = from_packed(gradients.dk, problem.layout, batch),
+          .dv = from_packed(gradients.dv, problem.layout, batch),
+          .dbias = finish_dbias(context, inputs.bias, gradients.dbias),
+          .dsink = reduce_dsink(context, packed.sink, backward)};
+}
+
+}  // namespace cp_pool

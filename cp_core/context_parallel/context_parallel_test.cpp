@@ -1,0 +1,172 @@
+#include "cp_core/context_parallel/context_parallel.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/context_parallel/test_support.h"
+
+namespace cp_pool::test {
+namespace {
+
+using testing::IsEmpty;
+
+std::int64_t round_up(std::int64_t length, std::int64_t multiple) {
+  return (length + multiple - 1) / multiple * multiple;
+}
+
+std::vector<std::int64_t> padded(std::vector<std::int64_t> lengths, int ranks) {
+  for (std::int64_t& length : lengths) length = round_up(length, 2 * ranks);
+  return lengths;
+}
+
+AttentionProblem small_problem(CommType comm, Layout layout, int ranks) {
+  AttentionProblem problem;
+  problem.comm = comm;
+  problem.layout = layout;
+  problem.heads = 8;
+  problem.kv_heads = 8;
+  problem.head_dim_qk = 8;
+  problem.head_dim_v = 8;
+  problem.scale = 1.0 / std::sqrt(8.0);
+  const bool thd = layout == Layout::thd;
+  problem.lengths.valid_q = thd ? std::vector<std::int64_t>{37, 0, 3, 64} : std::vector<std::int64_t>{64, 64};
+  problem.lengths.padded_q = padded(problem.lengths.valid_q, ranks);
+  problem.lengths.valid_kv = problem.lengths.valid_q;
+  problem.lengths.padded_kv = problem.lengths.padded_q;
+  return problem;
+}
+
+struct Axis {
+  CommType comm = CommType::p2p;
+  Layout layout = Layout::bshd;
+  int ranks = 1;
+};
+
+std::string name_of(const Axis& axis) {
+  const std::string comm = axis.comm == CommType::a2a_p2p ? "a2a_p2p" : std::string(to_string(axis.comm));
+  return fmt::format("{}_{}_cp{}", comm, to_string(axis.layout), axis.ranks);
+}
+
+std::vector<Axis> all_axes() {
+  std::vector<Axis> axes;
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    for (const Layout layout : {Layout::bshd, Layout::sbhd, Layout::thd}) {
+      for (const int ranks : {1, 2, 4, 8}) {
+        if (comm == CommType::a2a_p2p && ranks == 2) continue;
+        axes.push_back({.comm = comm, .layout = layout, .ranks = ranks});
+      }
+    }
+  }
+  return axes;
+}
+
+class ContextParallel : public testing::TestWithParam<Axis> {
+ protected:
+  static AttentionProblem problem() { return small_problem(GetParam().comm, GetParam().layout, GetParam().ranks); }
+
+  static void expect_dense_results(const AttentionProblem& problem, at::ScalarType dtype = at::kFloat,
+                                   double tolerance = 2e-5) {
+    const WholeInputs inputs = make_inputs(problem, dtype, 7);
+    const std::vector<RankResults> results = run_on_ranks(problem, inputs, GetParam().ranks);
+    EXPECT_THAT(differences(problem, dense_attention(problem, inputs), results, tolerance), IsEmpty());
+  }
+};
+
+TEST_P(ContextParallel, EqualsDenseAttentionForEveryMask) {
+  for (const Mask& mask : {Mask{}, Mask{.right = 0}, Mask{.left = 5, .right = 0}, Mask{.left = 5, .right = 9},
+                           Mask{.left = 0, .right = 0}, Mask{.right = 3}, Mask{.left = 100, .right = 2}}) {
+    SCOPED_TRACE(fmt::format("window {},{}", mask.left, mask.right));
+    AttentionProblem causal = problem();
+    causal.mask = mask;
+    expect_dense_results(causal);
+  }
+}
+
+TEST_P(ContextParallel, ServesGroupedHeadsAndUnequalHeadDimensions) {
+  AttentionProblem gqa = problem();
+  gqa.mask.right = 0;
+  gqa.heads = 16;
+  gqa.head_dim_qk = 12;
+  gqa.head_dim_v = 4;
+  expect_dense_results(gqa);
+}
+
+TEST_P(ContextParallel, RoundsOnceInLowPrecision) {
+  AttentionProblem causal = problem();
+  causal.mask.right = 0;
+  expect_dense_results(causal, at::kBFloat16, 2e-2);
+  expect_dense_results(causal, at::kHalf, 4e-3);
+}
+
+TEST_P(ContextParallel, CutsAttentionIntoChunks) {
+  for (const std::int64_t chunk : {1, 3, 8, 16, 32, 200}) {
+    for (const Mask& mask :
+         {Mask{.chunk = chunk}, Mask{.right = 0, .chunk = chunk}, Mask{.left = 5, .right = 2, .chunk = chunk}}) {
+      SCOPED_TRACE(fmt::format("chunk {} window {},{}", chunk, mask.left, mask.right));
+      AttentionProblem chunked = problem();
+      chunked.mask = mask;
+      expect_dense_results(chunked);
+    }
+  }
+}
+
+TEST_P(ContextParallel, AlignsUnequalLengthsAtTheBottomRight) {
+  for (const bool longer_keys : {true, false}) {
+    for (const Mask& mask :
+         {Mask{}, Mask{.right = 0}, Mask{.left = 7, .right = 3}, Mask{.left = 7, .right = 0, .chunk = 9}}) {
+      SCOPED_TRACE(
+          fmt::format("longer {} window {},{} chunk {}", longer_keys ? "kv" : "q", mask.left, mask.right, mask.chunk));
+      AttentionProblem unequal = problem();
+      unequal.mask = mask;
+      SequenceLengths& lengths = unequal.lengths;
+      lengths.valid_kv =
+          unequal.layout == Layout::thd ? std::vector<std::int64_t>{70, 5, 0, 21} : std::vector<std::int64_t>{112, 112};
+      lengths.padded_kv = padded(lengths.valid_kv, GetParam().ranks);
+      if (!longer_keys) {
+        std::swap(lengths.valid_q, lengths.valid_kv);
+        std::swap(lengths.padded_q, lengths.padded_kv);
+      }
+      expect_dense_results(unequal);
+    }
+  }
+}
+
+TEST_P(ContextParallel, JoinsASinkOnce) {
+  for (const SoftmaxType softmax : {SoftmaxType::off_by_one, SoftmaxType::learnable}) {
+    AttentionProblem with_sink = problem();
+    with_sink.mask = {.left = 9, .right = 0};
+    with_sink.softmax = softmax;
+    expect_dense_results(with_sink);
+  }
+}
+
+TEST_P(ContextParallel, ReportsTheLargestLogitOfEachHead) {
+  AttentionProblem with_max_logit = problem();
+  with_max_logit.mask.right = 0;
+  with_max_logit.max_logit = true;
+  expect_dense_results(with_max_logit);
+}
+
+TEST_P(ContextParallel, AddsABiasOfEveryShape) {
+  for (const BiasShape bias : {BiasShape::shape_1hss, BiasShape::shape_bhss, BiasShape::shape_b1ss,
+                               BiasShape::shape_11ss, BiasShape::shape_111s}) {
+    SCOPED_TRACE(to_string(bias));
+    AttentionProblem biased = problem();
+    biased.bias = bias;
+    biased.max_logit = true;
+    expect_dense_results(biased);
+    biased.mask = {.left = 20, .right = 0};
+    expect_dense_results(biased);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, ContextParallel, testing::ValuesIn(all_axes()),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace cp_pool::test

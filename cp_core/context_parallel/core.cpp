@@ -1,0 +1,36 @@
+#include "cp_core/context_parallel/core.h"
+
+#include <utility>
+
+#include "cp_core/layout.h"
+#include "cp_core/mutation.h"
+#include "cp_core/thd/merge_partial.h"
+
+namespace cp_pool {
+
+TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs) {
+  const ValidLengths lengths{.q = problem.lengths.valid_q, .kv = problem.lengths.valid_kv};
+  const std::vector<Tile> tiles = make_tiles(q_runs, k_runs, lengths, problem.mask);
+  return group_tiles(problem.bias ? tiles : merge_tiles(tiles));
+}
+
+bool has_dbias(const AttentionProblem& problem) {
+  return problem.bias && problem.bias != BiasShape::shape_111s;
+}
+
+PackedForward finish_forward(const AttentionProblem& problem, const std::vector<Run>& q_runs, const at::Tensor& sink,
+                             at::ScalarType dtype, AttentionSums sums) {
+  if (sink.defined()) {
+    const std::vector<RowRange> rows = valid_rows(q_runs, problem.lengths.valid_q);
+    merge_sink(sums.out, sums.lse, sink, rows);
+    if (CP_MUTATE(sink_merged_twice, false, true)) merge_sink(sums.out, sums.lse, sink, rows);
+  }
+  return {.out = sums.out.to(dtype), .lse = std::move(sums.lse), .max_logit = std::move(sums.max_logit)};
+}
+
+PackedGradients finish_backward(const AttentionOperands& operands, const AttentionGradientSums& sums) {
+  const at::ScalarType dtype = operands.q.scalar_type();
+  return {.dq = sums.dq.to(dtype), .dk = sums.dk.to(dtype), .dv = sums.dv.to(dtype), .dbias = sums.dbias};
+}
+
+}  // namespace cp_pool

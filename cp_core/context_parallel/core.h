@@ -1,0 +1,49 @@
+// What the communication types share. Each type has a forward and a backward over packed tensors (layout.h); layouts,
+// delta and the sink's gradient are the dispatcher's (context_parallel.cpp).
+#pragma once
+
+#include "cp_core/attention/attend.h"
+#include "cp_core/context_parallel/context_parallel.h"
+#include "cp_core/partition.h"
+
+namespace cp_pool {
+
+struct Context {
+  const AttentionProblem& problem;
+  const CpGroups& groups;
+  AttentionBackend& backend;
+};
+
+struct PackedInputs {
+  AttentionOperands operands;
+  at::Tensor sink;  // fp32 [heads], undefined for a vanilla softmax
+};
+
+struct PackedForward {
+  at::Tensor out;        // [q tokens, heads, head_dim_v], dtype of q
+  at::Tensor lse;        // fp32 [heads, q tokens]
+  at::Tensor max_logit;  // fp32 [heads] over all ranks; undefined if not asked for
+};
+
+// In the dtype of the inputs; dbias in fp32.
+struct PackedGradients {
+  at::Tensor dq;
+  at::Tensor dk;
+  at::Tensor dv;
+  at::Tensor dbias;
+};
+
+// The tiles of these runs, merged where allowed.
+TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs);
+
+// True if the problem has a bias with a gradient.
+bool has_dbias(const AttentionProblem& problem);
+
+// Joins the sink, if there is one, at the valid rows of q_runs, and rounds the output to dtype.
+PackedForward finish_forward(const AttentionProblem& problem, const std::vector<Run>& q_runs, const at::Tensor& sink,
+                             at::ScalarType dtype, AttentionSums sums);
+
+// Rounds the sums once, at the end.
+PackedGradients finish_backward(const AttentionOperands& operands, const AttentionGradientSums& sums);
+
+}  // namespace cp_pool

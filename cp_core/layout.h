@@ -1,0 +1,32 @@
+// Inside cp_core every tensor is packed: [tokens, heads, dim], contiguous, sequence by sequence, described by runs
+// (partition.h). Here the layouts of a case become packed and back, and padding is told from valid rows.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cases/case.h"
+#include "cp_core/partition.h"
+
+namespace cp_pool {
+
+// bshd [batch, s, heads, dim], sbhd [s, batch, heads, dim], thd [tokens, heads, dim]. A view unless rows must move.
+at::Tensor to_packed(const at::Tensor& tensor, Layout layout);
+
+// The inverse; `batch` sequences of one length for bshd and sbhd.
+at::Tensor from_packed(const at::Tensor& packed, Layout layout, std::int64_t batch);
+
+// Rows [row, row + count) of a packed tensor.
+struct RowRange {
+  std::int64_t row = 0;
+  std::int64_t count = 0;
+
+  bool operator==(const RowRange&) const = default;
+};
+
+// The rows of the runs whose positions are before the valid length of their sequence.
+std::vector<RowRange> valid_rows(const std::vector<Run>& runs, const std::vector<std::int64_t>& valid);
+
+}  // namespace cp_pool

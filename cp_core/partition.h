@@ -1,0 +1,51 @@
+// Dual-chunk partition: each padded sequence is cut in 2n chunks, rank r owns chunks r and 2n-1-r. Causal attention
+// then costs every rank the same.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace cp_pool {
+
+// Positions [begin, end) of one padded sequence that lie one after the other in a packed tensor, from row `row` on.
+struct Run {
+  std::int64_t sequence = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t row = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end - begin; }
+  bool operator==(const Run&) const = default;
+};
+
+// Runs are in row order and never empty. In each, padded lengths must divide by 2 * ranks.
+
+// What rank `rank` of `ranks` holds of sequences with these padded lengths: sequence by sequence, in each chunk `rank`
+// then chunk 2 * ranks - 1 - rank. Chunks that touch make one run.
+std::vector<Run> local_runs(const std::vector<std::int64_t>& padded, int ranks, int rank);
+
+// Of these only the rows of one chunk of each sequence: half 0 is chunk `rank`, half 1 is chunk 2 * ranks - 1 - rank.
+std::vector<Run> local_half_runs(const std::vector<std::int64_t>& padded, int ranks, int rank, int half);
+
+// Whole sequences, one after the other.
+std::vector<Run> whole_runs(const std::vector<std::int64_t>& padded);
+
+// The local_runs of ranks first, ..., first + count - 1 of `ranks`, as they lie in the concatenation of their tensors.
+std::vector<Run> gathered_runs(const std::vector<std::int64_t>& padded, int ranks, int first, int count);
+
+std::int64_t total_rows(const std::vector<Run>& runs);
+
+// `count` rows from `source` on in one packed tensor are the same positions as those from `target` on in another.
+struct RowCopy {
+  std::int64_t source = 0;
+  std::int64_t target = 0;
+  std::int64_t count = 0;
+
+  bool operator==(const RowCopy&) const = default;
+};
+
+// How to fill a tensor described by `target` from one described by `source`, which holds at least its positions.
+// In order of target rows; throws std::invalid_argument if a position is missing.
+std::vector<RowCopy> row_copies(const std::vector<Run>& source, const std::vector<Run>& target);
+
+}  // namespace cp_pool

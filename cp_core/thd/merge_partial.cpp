@@ -1,0 +1,121 @@
+#include "cp_core/thd/merge_partial.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+
+#include "cp_core/mutation.h"
+
+namespace cp_pool {
+namespace {
+
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
+
+float log_add_exp(float a, float b) {
+  const auto [low, high] = std::minmax(a, b);
+  return low == kMinusInfinity ? high : high + std::log1p(std::exp(low - high));
+}
+
+float weight(float lse, float total) {
+  return lse == kMinusInfinity ? 0.0F : std::exp(lse - total);
+}
+
+struct Shape {
+  std::int64_t tokens = 0;
+  std::int64_t heads = 0;
+  std::int64_t dim = 0;
+};
+
+Shape shape_of(const at::Tensor& out) {
+  return {.tokens = out.size(0), .heads = out.size(1), .dim = out.size(2)};
+}
+
+void merge_row_cpu(float* out, float& lse, const float* part_out, float part_lse, std::int64_t dim) {
+  lse = CP_MUTATE(merge_empty_lse_zero, lse, lse == kMinusInfinity ? 0.0F : lse);
+  const float total = CP_MUTATE(merge_lse_is_max, log_add_exp(lse, part_lse), std::max(lse, part_lse));
+  const float keep = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
+  const float add = CP_MUTATE(merge_weights_equal, weight(part_lse, total), lse == kMinusInfinity ? 1.0F : 0.5F);
+  for (std::int64_t i = 0; i < dim; ++i) out[i] = out[i] * keep + part_out[i] * add;
+  lse = CP_MUTATE(merge_lse_not_updated, total, lse == kMinusInfinity ? total : lse);
+}
+
+void merge_sink_row_cpu(float* out, float& lse, float sink, std::int64_t dim) {
+  const float total = log_add_exp(lse, sink);
+  const float keep = weight(lse, total);
+  for (std::int64_t i = 0; i < dim; ++i) out[i] *= keep;
+  lse = total;
+}
+
+void check_cpu(const at::Tensor& tensor) {
+  TORCH_CHECK(tensor.is_cpu(), "no kernel for ", tensor.device());
+  TORCH_CHECK(tensor.is_contiguous() && tensor.scalar_type() == at::kFloat, "contiguous fp32 expected");
+}
+
+}  // namespace
+
+void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
+                   std::span<const RowRange> rows) {
+  for (const at::Tensor& tensor : {out, lse, part_out, part_lse}) check_cpu(tensor);
+  const Shape shape = shape_of(out);
+  auto* out_data = out.mutable_data_ptr<float>();
+  auto* lse_data = lse.mutable_data_ptr<float>();
+  const auto* part_out_data = part_out.const_data_ptr<float>();
+  const auto* part_lse_data = part_lse.const_data_ptr<float>();
+  for (const RowRange& range : rows) {
+    for (std::int64_t t = range.row; t < range.row + range.count; ++t) {
+      for (std::int64_t h = 0; h < shape.heads; ++h) {
+        const std::int64_t at = (t * shape.heads + h) * shape.dim;
+        const std::int64_t lse_at = h * shape.tokens + t;
+        merge_row_cpu(out_data + at, lse_data[lse_at], part_out_data + at, part_lse_data[lse_at], shape.dim);
+      }
+    }
+  }
+}
+
+void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows) {
+  for (const at::Tensor& tensor : {out, lse, sink}) check_cpu(tensor);
+  const Shape shape = shape_of(out);
+  auto* out_data = out.mutable_data_ptr<float>();
+  auto* lse_data = lse.mutable_data_ptr<float>();
+  const auto* sink_data = sink.const_data_ptr<float>();
+  for (const RowRange& range : rows) {
+    for (std::int64_t t = range.row; t < range.row + range.count; ++t) {
+      for (std::int64_t h = 0; h < shape.heads; ++h) {
+        merge_sink_row_cpu(out_data + (t * shape.heads + h) * shape.dim, lse_data[h * shape.tokens + t], sink_data[h],
+                           shape.dim);
+      }
+    }
+  }
+}
+
+at::Tensor row_delta(const at::Tensor& out, const at::Tensor& dout) {
+  return out.to(at::kFloat).mul(dout.to(at::kFloat)).sum(-1).transpose(0, 1).contiguous();
+}
+
+at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
+                         std::span<const RowRange> rows) {
+  for (const at::Tensor& tensor : {sink, lse, delta}) check_cpu(tensor);
+  const std::int64_t heads = lse.size(0);
+  const std::int64_t tokens = lse.size(1);
+  at::Tensor gradient = at::zeros({heads}, sink.options());
+  const auto* sink_data = sink.const_data_ptr<float>();
+  const auto* lse_data = lse.const_data_ptr<float>();
+  const auto* delta_data = delta.const_data_ptr<float>();
+  for (std::int64_t h = 0; h < heads; ++h) {
+    double sum = 0;
+    for (const RowRange& range : rows) {
+      for (std::int64_t t = range.row; t < range.row + range.count; ++t) {
+        const std::int64_t at = h * tokens + t;
+        sum -= static_cast<double>(std::exp(sink_data[h] - lse_data[at])) * static_cast<double>(delta_data[at]);
+      }
+    }
+    gradient.mutable_data_ptr<float>()[h] = static_cast<float>(sum);
+  }
+  return gradient;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,29 @@
+// Attention over parts of the keys, put together: softmax over all keys from each part's output and log-sum-exp.
+#pragma once
+
+#include <span>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/layout.h"
+
+namespace cp_pool {
+
+// out, part_out: fp32 [tokens, heads, dim]; lse, part_lse: fp32 [heads, tokens]; contiguous, on one device. For each
+// row named: LSE = logaddexp(lse, part_lse), out = out * exp(lse - LSE) + part_out * exp(part_lse - LSE), lse = LSE;
+// the weight of a part whose lse is -inf is 0. The rows are disjoint; others are untouched.
+void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
+                   std::span<const RowRange> rows);
+
+// A sink is one more logit of each head that adds nothing to the output. sink: fp32 [heads]. For each row named:
+// lse' = logaddexp(lse, sink), out = out * exp(lse - lse'), lse = lse'.
+void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows);
+
+// delta = sum over dim of dout * out, as fp32 [heads, tokens]. out, dout: [tokens, heads, dim] of one dtype.
+at::Tensor row_delta(const at::Tensor& out, const at::Tensor& dout);
+
+// The gradient of the sink from these rows: -sum exp(sink - lse) * delta, fp32 [heads]. lse has the sink in it.
+at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
+                         std::span<const RowRange> rows);
+
+}  // namespace cp_pool

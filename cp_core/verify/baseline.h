@@ -1,0 +1,14 @@
+// The same problem as an eager implementation without context parallelism solves it in the problem's dtype: what
+// rounding alone does to the answers.
+#pragma once
+
+#include "cp_core/verify/reference.h"
+
+namespace cp_pool::verify {
+
+// fp32 tensors that hold values of the dtype. Products of matrices are accumulated in fp32 and rounded; scores,
+// probabilities and their gradients are rounded too. lse is the exception: fp32, from fp32 scores, since every
+// implementation has those, and an lse of 16 bits could hide any fault.
+Results compute_baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs);
+
+}  // namespace cp_pool::verify

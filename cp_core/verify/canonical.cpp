@@ -1,0 +1,80 @@
+#include "cp_core/verify/canonical.h"
+
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/ones.h>
+
+namespace cp_pool::verify {
+
+std::int64_t CanonicalProblem::tokens_q() const {
+  return std::accumulate(seqlens_q.begin(), seqlens_q.end(), std::int64_t{0});
+}
+
+std::int64_t CanonicalProblem::tokens_kv() const {
+  return std::accumulate(seqlens_kv.begin(), seqlens_kv.end(), std::int64_t{0});
+}
+
+double CanonicalProblem::scale() const {
+  return 1.0 / std::sqrt(static_cast<double>(head_dim_qk));
+}
+
+CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths) {
+  return {.seqlens_q = lengths.valid_q,
+          .seqlens_kv = lengths.valid_kv,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim_qk = c.head_dim_qk,
+          .head_dim_v = c.head_dim_v,
+          .causal = c.causal,
+          .window = c.window,
+          .chunk = c.chunk,
+          .dtype = c.dtype,
+          .training = c.training,
+          .seed = c.seed};
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  switch (dtype) {
+    case DType::fp32:
+      return at::kFloat;
+    case DType::bf16:
+      return at::kBFloat16;
+    case DType::fp16:
+      return at::kHalf;
+  }
+  throw std::logic_error("unknown dtype");
+}
+
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::fp32:
+      return kUnitRoundoffFp32;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::fp16:
+      return 0x1p-11;
+  }
+  throw std::logic_error("unknown dtype");
+}
+
+at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
+                        std::int64_t first_row, std::int64_t rows) {
+  // i' counts a query from the sequence's bottom-right corner: the last query stands at the last key.
+  const at::Tensor i = at::arange(first_row, first_row + rows).add(seqlen_kv - seqlen_q).unsqueeze(1);
+  const at::Tensor j = at::arange(seqlen_kv).unsqueeze(0);
+  at::Tensor visible = at::ones({rows, seqlen_kv}, at::kBool);
+  const auto [left, right] = problem.window;
+  if (left >= 0) visible.logical_and_(i.sub(j).le(left));
+  if (right >= 0) visible.logical_and_(j.sub(i).le(right));
+  if (problem.causal) visible.logical_and_(j.le(i));
+  if (problem.chunk > 0) {
+    visible.logical_and_(at::div(i, problem.chunk, "floor").eq(at::div(j, problem.chunk, "floor")));
+  }
+  return visible;
+}
+
+}  // namespace cp_pool::verify

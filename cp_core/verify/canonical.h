@@ -1,0 +1,53 @@
+// The problem that a case poses, without how it is split over ranks: what the inputs, the reference and the baseline
+// depend on. Cases that differ only in layout, communication type, backend or world size pose the same problem.
+//
+// Canonical order of tensors: [tokens, heads, dim], sequence by sequence, valid tokens only.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cases/case.h"
+#include "cases/lengths.h"
+
+namespace cp_pool::verify {
+
+struct CanonicalProblem {
+  std::vector<std::int64_t> seqlens_q;  // valid lengths, one a sequence
+  std::vector<std::int64_t> seqlens_kv;
+  std::int64_t heads = 0;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_dim_qk = 0;
+  std::int64_t head_dim_v = 0;
+  bool causal = false;
+  std::array<std::int64_t, 2> window{kInfiniteWindow, kInfiniteWindow};
+  std::int64_t chunk = 0;
+  DType dtype = DType::bf16;
+  bool training = true;
+  std::uint64_t seed = 0;
+
+  bool operator==(const CanonicalProblem&) const = default;
+
+  [[nodiscard]] std::int64_t tokens_q() const;
+  [[nodiscard]] std::int64_t tokens_kv() const;
+  [[nodiscard]] double scale() const;  // 1 / sqrt(head_dim_qk)
+};
+
+CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths);
+
+at::ScalarType scalar_type_of(DType dtype);
+
+// The unit roundoff of a format with round to nearest: half the distance between 1 and the next number.
+double unit_roundoff(DType dtype);
+inline constexpr double kUnitRoundoffFp32 = 0x1p-24;
+
+// Which keys queries first_row .. first_row + rows - 1 of a sequence see, from the definition (docs/numerics.md):
+// bool [rows, seqlen_kv]. Shares nothing with mask.h on purpose.
+at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
+                        std::int64_t first_row, std::int64_t rows);
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,142 @@
+#include "cp_core/verify/check.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <ATen/ops/where.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cp_pool::verify {
+namespace {
+
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// The first of the checks that finds a fault says so; the others keep silent.
+void fail(Check& check, const std::string& message) {
+  if (check.ok) check.message = message;
+  check.ok = false;
+}
+
+// rows_at_fault: bool [rows, heads]. Gives the number of rows and, in the check, the first of them.
+std::int64_t count_rows(const at::Tensor& rows_at_fault) {
+  return rows_at_fault.sum().item<std::int64_t>();
+}
+
+class TensorCheck {
+ public:
+  TensorCheck(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual)
+      : expected_(expected), rows_(rows), wide_(actual.to(at::kDouble)) {
+    check_.tensor = expected.name;
+  }
+
+  Check run() {
+    check_padding();
+    actual_ = wide_.index_select(0, rows_.valid_rows());
+    value_ = expected_.value.index_select(0, rows_.canonical_rows());
+    if (actual_.numel() == 0) return std::move(check_);
+    check_non_finite();
+    measure();
+    return std::move(check_);
+  }
+
+ private:
+  void check_padding() {
+    const at::Tensor padding = wide_.index_select(0, rows_.padding_rows());
+    if (padding.numel() == 0) return;
+    const bool is_lse = expected_.name == "lse";
+    const double filler = is_lse ? -std::numeric_limits<double>::infinity() : 0.0;
+    const at::Tensor at_fault = padding.ne(filler).any(-1);
+    const auto count = count_rows(at_fault);
+    if (count == 0) return;
+    fail(check_, fmt::format("padding is not {} in {} rows", is_lse ? "-inf" : "zero", count));
+    const auto first = at_fault.reshape({-1}).nonzero().select(0, 0).item<std::int64_t>();
+    const auto heads = padding.size(1);
+    locate(rows_.padding_rows()[first / heads].item<std::int64_t>(), first % heads);
+  }
+
+  void check_non_finite() {
+    report_rows(actual_.isnan().any(-1), "NaN in {} rows");
+    const at::Tensor infinite = actual_.isinf();
+    const at::Tensor same = actual_.eq(value_);
+    report_rows(infinite.logical_and(same.logical_not()).any(-1), "infinite in {} rows where the reference is not");
+    report_rows(value_.isinf().logical_and(same.logical_not()).any(-1), "finite in {} rows that should be -inf");
+  }
+
+  void report_rows(const at::Tensor& at_fault, const char* format) {
+    const auto count = count_rows(at_fault);
+    if (count == 0) return;
+    if (check_.ok) {
+      const auto first = at_fault.reshape({-1}).nonzero().select(0, 0).item<std::int64_t>();
+      locate_valid(first);
+    }
+    fail(check_, fmt::format(fmt::runtime(format), count));
+  }
+
+  void measure() {
+    const at::Tensor exact = value_.eq(actual_);  // also where both are -inf
+    const at::Tensor difference = at::where(exact, 0.0, actual_.sub(value_)).abs_();
+    const at::Tensor error = difference.square().mean(-1).sqrt_().reshape({-1});
+    const at::Tensor bound = expected_.bound.index_select(0, rows_.canonical_rows()).reshape({-1});
+    check_.max_abs = difference.max().item<double>();
+    check_.rms = error.square().mean().sqrt().item<double>();
+    // A bound of 0 asks for exactness: any error is infinitely far beyond it.
+    const at::Tensor excess = at::where(error.eq(0.0), 0.0, error.div(bound));
+    const auto worst = excess.argmax().item<std::int64_t>();
+    check_.error = error[worst].item<double>();
+    check_.bound = bound[worst].item<double>();
+    check_.baseline =
+        expected_.baseline_error.index_select(0, rows_.canonical_rows()).reshape({-1})[worst].item<double>();
+    if (check_.worst_index.empty()) locate_valid(worst);
+    if (!check_.ok) return;
+    if (const auto over = error.gt(bound).sum().item<std::int64_t>(); over > 0) {
+      fail(check_, fmt::format("error beyond the bound in {} of {} rows", over, error.numel()));
+    }
+    check_ceiling(difference);
+  }
+
+  void check_ceiling(const at::Tensor& difference) {
+    if (expected_.ceiling == 0) return;
+    const at::Tensor holds = expected_.ceiling_holds.index_select(0, rows_.canonical_rows());
+    const at::Tensor over = difference.gt(value_.abs().add_(1.0).mul_(expected_.ceiling)).any(-1);
+    report_rows(over.logical_and(holds),
+                fmt::format("beyond the fixed tolerance {:g} in {{}} rows", expected_.ceiling).c_str());
+  }
+
+  void locate_valid(std::int64_t flat) {
+    const auto heads = actual_.size(1);
+    locate(rows_.valid_rows()[flat / heads].item<std::int64_t>(), flat % heads);
+  }
+
+  void locate(std::int64_t packed_row, std::int64_t head) {
+    const LocalRow& row = rows_.rows()[static_cast<std::size_t>(packed_row)];
+    check_.worst_index = {row.sequence, row.position, head};
+  }
+
+  const ExpectedTensor& expected_;
+  const RankRows& rows_;
+  at::Tensor wide_;
+  at::Tensor actual_;
+  at::Tensor value_;
+  Check check_;
+};
+
+}  // namespace
+
+Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual) {
+  const std::vector<std::int64_t> wanted{rows.count(), expected.value.size(1), expected.value.size(2)};
+  if (actual.sizes() == wanted) return TensorCheck(expected, rows, actual).run();
+  return failed_check(expected.name, fmt::format("shape [{}] instead of [{}]", fmt::join(actual.sizes(), ", "),
+                                                 fmt::join(wanted, ", ")));
+}
+
+Check failed_check(std::string_view tensor, const std::string& message) {
+  Check check;
+  check.tensor = tensor;
+  check.max_abs = check.rms = check.error = check.bound = check.baseline = kNaN;
+  fail(check, message);
+  return check;
+}
+
+}  // namespace cp_pool::verify

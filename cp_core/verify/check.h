@@ -1,0 +1,25 @@
+// Holds what a rank computed against what is expected of its rows.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/verify/expected.h"
+#include "cp_core/verify/rows.h"
+#include "cp_core/verify/run_case.h"
+
+namespace cp_pool::verify {
+
+// actual: every row of the rank in packed order, padding included, [rows.count(), heads, dim]; rows: those of the side
+// (q or kv) that the tensor belongs to. Checked in this order, the first fault gives the message:
+//   shape; padding rows hold exactly 0 (lse: -inf); no NaN; infinities exactly where the reference has them (only lse
+//   has, -inf); every row's error within its bound; every element within the fixed tolerance.
+// The figures are filled in whatever the outcome; they are NaN if values are.
+Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual);
+
+// What check_tensor gives for a result that cannot even be measured: figures NaN.
+Check failed_check(std::string_view tensor, const std::string& message);
+
+}  // namespace cp_pool::verify

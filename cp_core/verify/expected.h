@@ -1,0 +1,37 @@
+// The reference with what each of its rows allows: value, and bound. A row is one (token, head) vector; its error is
+// the root mean square over the vector's elements.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/verify/canonical.h"
+#include "cp_core/verify/inputs.h"
+
+namespace cp_pool::verify {
+
+struct ExpectedTensor {
+  std::string_view name;
+  bool query_side = true;     // rows are those of q; else of k and v
+  at::Tensor value;           // fp64 [tokens, heads, dim], canonical order
+  at::Tensor baseline_error;  // fp64 [tokens, heads]
+  at::Tensor bound;           // fp64 [tokens, heads]: 2 * baseline_error + c * u * magnitude
+  // A fixed tolerance on top, |error| <= ceiling * (1 + |value|) for each element, in the rows where the baseline
+  // itself keeps it. 0 = none.
+  double ceiling = 0;
+  at::Tensor ceiling_holds;  // bool [tokens, heads]; undefined if ceiling is 0
+};
+
+struct Expected {
+  std::vector<ExpectedTensor> tensors;  // out, lse and, if training, dq, dk, dv
+
+  [[nodiscard]] const ExpectedTensor& tensor(std::string_view name) const;  // throws std::out_of_range
+  [[nodiscard]] std::size_t bytes() const;
+};
+
+Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs& inputs);
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,23 @@
+// A fingerprint of results: equal bits give equal text on every machine of one byte order.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+
+namespace cp_pool::verify {
+
+class OutputHash {
+ public:
+  // Undefined tensors count as empty.
+  void add(const at::Tensor& tensor);
+  [[nodiscard]] std::string hex() const;  // 16 digits
+
+ private:
+  void add_word(std::uint64_t word);
+
+  std::uint64_t state_ = 0x6A09E667F3BCC908;
+};
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,60 @@
+#include "cp_core/verify/query_blocks.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace cp_pool::verify {
+namespace {
+
+constexpr std::int64_t kMaxScores = std::int64_t{1} << 23U;  // of one block: 64 MiB in fp64
+
+}  // namespace
+
+void for_each_query_block(const CanonicalProblem& problem, const std::function<void(const QueryBlock&)>& visit) {
+  QueryBlock block;
+  std::int64_t sequence_start = 0;
+  for (std::size_t b = 0; b < problem.seqlens_q.size(); ++b) {
+    block.sequence = static_cast<std::int64_t>(b);
+    block.seqlen_q = problem.seqlens_q[b];
+    block.seqlen_kv = problem.seqlens_kv[b];
+    if (block.seqlen_kv > 0) {
+      const auto most = std::max<std::int64_t>(1, kMaxScores / (problem.heads * block.seqlen_kv));
+      for (block.first_row = 0; block.first_row < block.seqlen_q; block.first_row += most) {
+        block.rows = std::min(most, block.seqlen_q - block.first_row);
+        block.q_start = sequence_start + block.first_row;
+        visit(block);
+      }
+    }
+    sequence_start += block.seqlen_q;
+    block.kv_start += block.seqlen_kv;
+  }
+}
+
+at::Tensor query_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& tensor) {
+  const auto dim = tensor.size(2);
+  return tensor.narrow(0, block.q_start, block.rows)
+      .transpose(0, 1)
+      .reshape({problem.kv_heads, problem.heads / problem.kv_heads * block.rows, dim});
+}
+
+at::Tensor by_token(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& grouped) {
+  return grouped.reshape({problem.heads, block.rows, grouped.size(2)}).transpose(0, 1);
+}
+
+at::Tensor key_rows(const QueryBlock& block, const at::Tensor& tensor) {
+  return tensor.narrow(0, block.kv_start, block.seqlen_kv).transpose(0, 1);
+}
+
+void add_key_rows(const QueryBlock& block, at::Tensor& tensor, const at::Tensor& part) {
+  tensor.narrow(0, block.kv_start, block.seqlen_kv).add_(part.transpose(0, 1));
+}
+
+void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& scores) {
+  const at::Tensor hidden =
+      visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows).logical_not_();
+  const auto group = problem.heads / problem.kv_heads;
+  scores.view({problem.kv_heads, group, block.rows, block.seqlen_kv})
+      .masked_fill_(hidden, -std::numeric_limits<double>::infinity());
+}
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,40 @@
+// The reference and the baseline go through a problem in blocks of queries of one sequence, so that the scores of a
+// block fit in memory whatever the sequence length.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/verify/canonical.h"
+
+namespace cp_pool::verify {
+
+struct QueryBlock {
+  std::int64_t sequence = 0;
+  std::int64_t seqlen_q = 0;
+  std::int64_t seqlen_kv = 0;  // > 0
+  std::int64_t first_row = 0;  // position in the sequence of the first query
+  std::int64_t rows = 0;       // > 0
+  std::int64_t q_start = 0;    // canonical row of the first query
+  std::int64_t kv_start = 0;   // canonical row of the sequence's first key
+};
+
+// Visits every query of every sequence that has keys, once.
+void for_each_query_block(const CanonicalProblem& problem, const std::function<void(const QueryBlock&)>& visit);
+
+// The block's rows of a query-side tensor [tokens_q, heads, dim] as [kv_heads, group * rows, dim]: the query heads that
+// share a kv head lie behind each other, so one batched product serves them all.
+at::Tensor query_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& tensor);
+// The reverse: [kv_heads, group * rows, dim] to [rows, heads, dim].
+at::Tensor by_token(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& grouped);
+// The sequence's rows of a key-side tensor [tokens_kv, kv_heads, dim] as [kv_heads, seqlen_kv, dim].
+at::Tensor key_rows(const QueryBlock& block, const at::Tensor& tensor);
+// Adds [kv_heads, seqlen_kv, dim] to the sequence's rows of a key-side tensor.
+void add_key_rows(const QueryBlock& block, at::Tensor& tensor, const at::Tensor& part);
+
+// Fills scores [kv_heads, group * rows, seqlen_kv] with -inf where the key is not visible.
+void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& scores);
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,69 @@
+#include "cp_core/verify/rows.h"
+
+#include <limits>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cp_pool::verify {
+namespace {
+
+at::Tensor index_tensor(const std::vector<std::int64_t>& values) {
+  return at::tensor(values, at::kLong);
+}
+
+}  // namespace
+
+RankRows::RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
+                   const std::vector<std::int64_t>& padded)
+    : layout_(layout), batch_(static_cast<std::int64_t>(valid.size())) {
+  std::vector<std::int64_t> valid_rows;
+  std::vector<std::int64_t> padding_rows;
+  std::vector<std::int64_t> canonical_rows;
+  std::int64_t sequence_start = 0;  // canonical row of the sequence's first token
+  for (std::int64_t b = 0; b < batch_; ++b) {
+    const auto sequence = static_cast<std::size_t>(b);
+    const std::int64_t chunk = padded[sequence] / (std::int64_t{2} * size);
+    for (const int held : {rank, 2 * size - 1 - rank}) {
+      for (std::int64_t position = held * chunk; position < (held + 1) * chunk; ++position) {
+        const bool is_valid = position < valid[sequence];
+        const std::int64_t canonical = is_valid ? sequence_start + position : -1;
+        (is_valid ? valid_rows : padding_rows).push_back(count());
+        if (is_valid) canonical_rows.push_back(canonical);
+        rows_.push_back({.sequence = b, .position = position, .canonical = canonical});
+      }
+    }
+    sequence_start += valid[sequence];
+  }
+  valid_rows_ = index_tensor(valid_rows);
+  padding_rows_ = index_tensor(padding_rows);
+  canonical_rows_ = index_tensor(canonical_rows);
+}
+
+at::Tensor RankRows::shard(const at::Tensor& canonical) const {
+  const auto heads = canonical.size(1);
+  const auto dim = canonical.size(2);
+  at::Tensor packed = at::full({count(), heads, dim}, std::numeric_limits<double>::quiet_NaN(), canonical.options());
+  packed.index_copy_(0, valid_rows_, canonical.index_select(0, canonical_rows_));
+  if (layout_ == Layout::thd) return packed;
+  const at::Tensor by_sequence = packed.view({batch_, count() / batch_, heads, dim});
+  return layout_ == Layout::bshd ? by_sequence : by_sequence.transpose(0, 1).contiguous();
+}
+
+at::Tensor RankRows::packed(const at::Tensor& shard) const {
+  const bool thd = layout_ == Layout::thd;
+  const bool rank_fits = shard.dim() == (thd ? 3 : 4);
+  if (rank_fits && thd && shard.size(0) == count()) return shard.contiguous();
+  if (rank_fits && !thd) {
+    const at::Tensor by_sequence = layout_ == Layout::bshd ? shard : shard.transpose(0, 1);
+    if (by_sequence.size(0) == batch_ && by_sequence.size(0) * by_sequence.size(1) == count()) {
+      return by_sequence.contiguous().view({count(), shard.size(2), shard.size(3)});
+    }
+  }
+  throw ShapeError(fmt::format("a tensor of shape [{}] is no {} shard of {} rows in {} sequences",
+                               fmt::join(shard.sizes(), ", "), to_string(layout_), count(), batch_));
+}
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,58 @@
+// Which rows of the whole problem a rank holds, and in which order: the definition that results are judged by. Written
+// from docs/numerics.md alone; it must not use partition.h or layout.h, whose faults would otherwise cancel out.
+//
+// A sequence of padded length P is cut in 2n chunks of P / 2n positions; rank r holds chunk r, then chunk 2n-1-r.
+// Packed order of a rank: sequence by sequence, its positions in that order. The shard of layout thd is in packed
+// order; bshd is the same as [batch, S/n]; sbhd is that transposed.
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cases/case.h"
+
+namespace cp_pool::verify {
+
+class ShapeError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct LocalRow {
+  std::int64_t sequence;
+  std::int64_t position;   // in the sequence
+  std::int64_t canonical;  // row of the canonical tensors; -1 = padding
+};
+
+class RankRows {
+ public:
+  // valid, padded: one length a sequence.
+  RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
+           const std::vector<std::int64_t>& padded);
+
+  [[nodiscard]] const std::vector<LocalRow>& rows() const { return rows_; }  // packed order, padding included
+  [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
+
+  // Indices, int64: rows in packed order that are valid or padding, and the canonical row of each valid one.
+  [[nodiscard]] const at::Tensor& valid_rows() const { return valid_rows_; }
+  [[nodiscard]] const at::Tensor& padding_rows() const { return padding_rows_; }
+  [[nodiscard]] const at::Tensor& canonical_rows() const { return canonical_rows_; }
+
+  // The rank's shard of a canonical tensor [tokens, heads, dim], in the case's layout; padding is NaN.
+  [[nodiscard]] at::Tensor shard(const at::Tensor& canonical) const;
+  // A shard back in packed order: [count(), heads, dim]. Throws ShapeError if it is no shard.
+  [[nodiscard]] at::Tensor packed(const at::Tensor& shard) const;
+
+ private:
+  Layout layout_;
+  std::int64_t batch_;
+  std::vector<LocalRow> rows_;
+  at::Tensor valid_rows_;
+  at::Tensor padding_rows_;
+  at::Tensor canonical_rows_;
+};
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,99 @@
+#include "cp_core/verify/run_case.h"
+
+#include <random>
+#include <vector>
+
+#include <ATen/ops/randn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_json.h"
+#include "cp_core/comm/local_communicator.h"
+#include "cp_core/verify/test_support.h"
+
+namespace cp_pool::verify {
+namespace {
+
+using test::fault_of;
+using test::run_on_threads;
+using test::small_case;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> tensors_of(const RankReport& report) {
+  std::vector<std::string> names;
+  for (const Check& check : report.checks) names.push_back(check.tensor);
+  return names;
+}
+
+TEST(RunCase, ChecksEveryTensorOfATrainingStep) {
+  const auto reports = run_on_threads(small_case());
+  EXPECT_EQ(fault_of(reports), "");
+  for (const auto& report : reports) {
+    EXPECT_EQ(report.outcome, RankReport::Outcome::pass);
+    EXPECT_THAT(tensors_of(report), ElementsAre("out", "lse", "dq", "dk", "dv"));
+    EXPECT_EQ(report.output_hash.size(), 16U);
+  }
+}
+
+TEST(RunCase, ChecksOnlyTheForwardWithoutTraining) {
+  Case c = small_case();
+  c.training = false;
+  EXPECT_THAT(tensors_of(run_on_threads(c).front()), ElementsAre("out", "lse"));
+}
+
+TEST(RunCase, SaysWhichPhaseStartsAndHowLongEachTook) {
+  std::vector<std::string> phases;
+  RankReport report;
+  Case c = small_case();
+  c.cp_size = 1;
+  RunOptions options;
+  options.on_phase = [&](std::string_view phase) { phases.emplace_back(phase); };
+  run_ranks(1, [&](const CpGroups& groups, int) { report = run_case(c, groups, options); });
+  EXPECT_THAT(phases, ElementsAre("inputs", "forward", "backward", "reference", "compare"));
+  for (const auto& phase : phases) EXPECT_GT(report.timings_ms.at(phase), 0) << phase;
+}
+
+TEST(RunCase, GivesTheSameHashAgainAndAnotherForOtherInputs) {
+  Case c = small_case();
+  const auto first = run_on_threads(c);
+  EXPECT_EQ(run_on_threads(c).front().output_hash, first.front().output_hash);
+  c.seed += 1;
+  EXPECT_NE(run_on_threads(c).front().output_hash, first.front().output_hash);
+}
+
+TEST(RunCase, SkipsOnEveryRankWithTheNumbersIfHeadsDoNotDivide) {
+  Case c = small_case();
+  c.comm = CommType::a2a;
+  c.cp_size = 2;
+  c.heads = 4;
+  c.kv_heads = 1;
+  for (const auto& report : run_on_threads(c)) {
+    EXPECT_EQ(report.outcome, RankReport::Outcome::skip);
+    EXPECT_THAT(report.reason, HasSubstr("4 heads and 1 kv_heads"));
+  }
+}
+
+TEST(RunCase, PassesRandomSmallCases) {
+  std::mt19937_64 generator(20240607);
+  int run = 0;
+  for (int i = 0; i < 300; ++i) {
+    const Case c = test::random_case(generator);
+    ASSERT_EQ(find_problem(c), std::nullopt) << test::text_of(c);
+    if (!skip_reason(c).empty()) continue;
+    ++run;
+    ASSERT_EQ(fault_of(run_on_threads(c)), "") << test::text_of(c);
+  }
+  EXPECT_GT(run, 150);
+}
+
+TEST(NumericState, IsTheSameAfterEveryReset) {
+  reset_numeric_state();
+  const float first = at::randn({1}).item<float>();
+  at::randn({100});
+  reset_numeric_state();
+  EXPECT_EQ(at::randn({1}).item<float>(), first);
+}
+
+}  // namespace
+}  // namespace cp_pool::verify

@@ -1,0 +1,68 @@
+#include "cp_core/verify/test_support.h"
+
+#include <fmt/format.h>
+
+#include "cases/case_json.h"
+#include "cp_core/comm/local_communicator.h"
+
+namespace cp_pool::verify::test {
+namespace {
+
+// Not std::uniform_int_distribution, whose results differ between standard libraries.
+template <typename T>
+T pick(std::mt19937_64& generator, std::initializer_list<T> choices) {
+  return choices.begin()[generator() % choices.size()];
+}
+
+}  // namespace
+
+Case small_case() {
+  Case c;
+  c.dtype = DType::fp32;
+  c.seqlen_q = c.seqlen_kv = 16;
+  c.heads = c.kv_heads = 2;
+  c.head_dim_qk = c.head_dim_v = 8;
+  return c;
+}
+
+Case random_case(std::mt19937_64& generator) {
+  Case c;
+  c.comm = pick(generator, {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p});
+  c.cp_size = c.comm == CommType::a2a_p2p ? pick(generator, {4, 8}) : pick(generator, {1, 2, 4, 8});
+  c.layout = pick(generator, {Layout::bshd, Layout::sbhd, Layout::thd});
+  c.dtype = pick(generator, {DType::fp32, DType::bf16, DType::fp16});
+  c.batch = pick<std::int64_t>(generator, {1, 2, 3});
+  c.seqlen_q = c.seqlen_kv = 2 * c.cp_size * pick<std::int64_t>(generator, {1, 2, 3, 5});
+  c.kv_heads = pick<std::int64_t>(generator, {1, 2, 8});
+  c.heads = c.kv_heads * pick<std::int64_t>(generator, {1, 2, 4});
+  c.head_dim_qk = pick<std::int64_t>(generator, {4, 8, 24});
+  c.head_dim_v = pick<std::int64_t>(generator, {c.head_dim_qk, 8, 16});
+  c.causal = pick(generator, {false, true});
+  for (auto& side : c.window) side = pick<std::int64_t>(generator, {-1, -1, 0, 1, 3, 7, 20});
+  c.pad_between_seqs = c.layout == Layout::thd && pick(generator, {false, true});
+  c.training = pick(generator, {true, true, true, false});
+  c.seed = generator();
+  return c;
+}
+
+std::string text_of(const Case& c) {
+  return to_json(c).dump();
+}
+
+std::vector<RankReport> run_on_threads(const Case& c) {
+  std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    reports[static_cast<std::size_t>(rank)] = run_case(c, groups, {});
+  });
+  return reports;
+}
+
+std::string fault_of(const std::vector<RankReport>& reports) {
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+    const RankReport& report = reports[rank];
+    if (report.outcome == RankReport::Outcome::fail) return fmt::format("rank {}: {}", rank, report.reason);
+  }
+  return {};
+}
+
+}  // namespace cp_pool::verify::test

@@ -1,0 +1,29 @@
+// Cases run on ranks that are threads of this process, for tests.
+#pragma once
+
+#include <cstdint>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "cp_core/verify/run_case.h"
+
+namespace cp_pool::verify::test {
+
+// A small valid case to start from: fp32, bshd, p2p on 2 ranks, 16 tokens, 2 heads of 8.
+Case small_case();
+
+// A small valid case, every field drawn: all communication types, layouts, masks, dtypes, 1 to 8 ranks.
+Case random_case(std::mt19937_64& generator);
+
+// The case as one line of JSON, for messages.
+std::string text_of(const Case& c);
+
+// One report a rank, in rank order.
+std::vector<RankReport> run_on_threads(const Case& c);
+
+// The first fault of any rank ("rank 1: dq: ..."); empty if all passed.
+std::string fault_of(const std::vector<RankReport>& reports);
+
+}  // namespace cp_pool::verify::test

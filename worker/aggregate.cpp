@@ -1,0 +1,132 @@
+#include "worker/aggregate.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+using protocol::Outcome;
+using protocol::RankResult;
+using protocol::ResultEvent;
+
+const RankOutcome* find_verdict(const std::vector<RankOutcome>& outcomes, Verdict verdict) {
+  const auto found = std::ranges::find(outcomes, std::optional{verdict}, &RankOutcome::verdict);
+  return found == outcomes.end() ? nullptr : &*found;
+}
+
+std::string name(const RankOutcome& outcome, const std::string& text) {
+  return fmt::format("rank {}: {}", outcome.rank, text);
+}
+
+std::vector<int> missing_ranks(const CaseSummary& summary) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < summary.world_size; ++rank) {
+    if (std::ranges::find(summary.outcomes, rank, &RankOutcome::rank) == summary.outcomes.end()) {
+      missing.push_back(rank);
+    }
+  }
+  return missing;
+}
+
+void set_outcome(ResultEvent& result, Outcome outcome, std::string reason) {
+  result.outcome = outcome;
+  result.reason = std::move(reason);
+}
+
+// The ranks finished, each with a verdict, and no answer is wrong.
+void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
+  const RankOutcome* const skip = find_verdict(summary.outcomes, Verdict::skip);
+  if (skip == nullptr) return set_outcome(result, Outcome::pass, "");
+  const RankOutcome* const pass = find_verdict(summary.outcomes, Verdict::pass);
+  if (pass == nullptr) return set_outcome(result, Outcome::skip, skip->reason);
+  set_outcome(
+      result, Outcome::error,
+      fmt::format("the ranks disagree: rank {} ran the case, rank {} says: {}", pass->rank, skip->rank, skip->reason));
+}
+
+void decide(const CaseSummary& summary, ResultEvent& result) {
+  if (summary.cancelled) return set_outcome(result, Outcome::cancelled, "cancelled on request");
+  if (const RankOutcome* const fail = find_verdict(summary.outcomes, Verdict::fail)) {
+    return set_outcome(result, Outcome::fail, name(*fail, fail->reason));
+  }
+  if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
+  const RankOutcome* const cause = find_cause(summary.outcomes);
+  if (cause == nullptr) return set_outcome(result, Outcome::error, "no rank came back");
+  const bool timeout = cause->failure->kind == FailureKind::timeout;
+  set_outcome(result, timeout ? Outcome::timeout : Outcome::error, name(*cause, cause->failure->summary));
+}
+
+RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) {
+  RankResult out;
+  out.rank = outcome.rank;
+  out.output_hash = outcome.output_hash;
+  if (outcome.failure) {
+    const FailureKind kind = outcome.failure->kind;
+    // A rank whose answer stood when the barrier after the case failed is right all the same.
+    out.ok = outcome.failure->phase == FailurePhase::barrier && outcome.verdict != Verdict::fail;
+    out.aborted = kind != FailureKind::exception && kind != FailureKind::timeout && &outcome != cause;
+    out.error = outcome.failure->text;
+  } else if (outcome.verdict == Verdict::fail) {
+    out.ok = false;
+    out.error = outcome.reason;
+  }
+  return out;
+}
+
+void add_ranks(const CaseSummary& summary, ResultEvent& result) {
+  const RankOutcome* const cause = find_cause(summary.outcomes);
+  for (const RankOutcome& outcome : summary.outcomes) result.ranks.push_back(to_rank_result(outcome, cause));
+  for (const int rank : missing_ranks(summary)) {
+    RankResult stuck;
+    stuck.rank = rank;
+    stuck.ok = false;
+    stuck.error = "did not come back: neither an abort nor an answer ended what it is doing";
+    result.ranks.push_back(stuck);
+  }
+  const int first = cause == nullptr ? -1 : cause->rank;
+  std::ranges::sort(result.ranks, {},
+                    [first](const RankResult& r) { return std::tuple{r.rank != first, r.ok || r.aborted, r.rank}; });
+}
+
+}  // namespace
+
+const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes) {
+  const RankOutcome* cause = nullptr;
+  const auto order = [](const RankOutcome& o) { return std::pair{o.failure->kind, o.failure->phase}; };
+  for (const RankOutcome& outcome : outcomes) {
+    if (!outcome.failure) continue;
+    if (cause == nullptr || order(outcome) < order(*cause)) cause = &outcome;
+  }
+  return cause;
+}
+
+bool all_have_verdicts(const CaseSummary& summary) {
+  return static_cast<int>(summary.outcomes.size()) == summary.world_size &&
+         std::ranges::all_of(summary.outcomes, [](const RankOutcome& o) { return o.verdict.has_value(); });
+}
+
+protocol::ResultEvent aggregate(const CaseSummary& summary) {
+  ResultEvent result;
+  result.seq = summary.seq;
+  decide(summary, result);
+  add_ranks(summary, result);
+  std::vector<const RankOutcome*> by_rank;
+  for (const RankOutcome& outcome : summary.outcomes) by_rank.push_back(&outcome);
+  std::ranges::sort(by_rank, {}, &RankOutcome::rank);
+  for (const RankOutcome* outcome : by_rank) {
+    result.checks.insert(result.checks.end(), outcome->checks.begin(), outcome->checks.end());
+    result.hygiene.push_back(outcome->hygiene);
+    for (const auto& [phase, ms] : outcome->timings_ms) {
+      double& slowest = result.timings_ms[phase];
+      slowest = std::max(slowest, ms);
+    }
+    if (result.backend.empty()) result.backend = outcome->backend;
+  }
+  return result;
+}
+
+}  // namespace cp_pool

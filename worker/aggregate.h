@@ -1,0 +1,32 @@
+// One result from what every rank says of a case.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/protocol/messages.h"
+#include "worker/rank_messages.h"
+
+namespace cp_pool {
+
+struct CaseSummary {
+  std::int64_t seq = 0;
+  int world_size = 1;
+  std::vector<RankOutcome> outcomes;  // in order of arrival; ranks that were not freed are missing
+  bool cancelled = false;
+};
+
+// The outcome is the first that applies: cancelled; fail (a rank has a wrong answer); error or timeout (a rank failed
+// by itself: an exception goes before a timeout, a timeout before a lost connection); skip; pass. Where every rank has
+// its verdict, a failed barrier after the case leaves it standing. `ranks` starts with the rank that explains the
+// outcome; ranks that were only freed from a collective are marked aborted. `healthy` is left true: the caller decides.
+protocol::ResultEvent aggregate(const CaseSummary& summary);
+
+// The failure that explains the others; nullptr if no rank has one.
+const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes);
+
+// True if every rank reported a verdict, so that only the barrier after the case can have failed.
+bool all_have_verdicts(const CaseSummary& summary);
+
+}  // namespace cp_pool

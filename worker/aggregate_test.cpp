@@ -1,0 +1,143 @@
+#include "worker/aggregate.h"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+using protocol::Outcome;
+using protocol::ResultEvent;
+using testing::HasSubstr;
+
+RankOutcome with_verdict(int rank, Verdict verdict, const std::string& reason = "") {
+  RankOutcome out;
+  out.rank = rank;
+  out.verdict = verdict;
+  out.reason = reason;
+  return out;
+}
+
+RankOutcome with_failure(int rank, FailureKind kind, const std::string& summary,
+                         FailurePhase phase = FailurePhase::run) {
+  RankOutcome out;
+  out.rank = rank;
+  if (phase == FailurePhase::barrier) out.verdict = Verdict::pass;
+  out.failure = Failure{kind, phase, summary, summary + "\nat the throw site"};
+  return out;
+}
+
+ResultEvent result_of(std::vector<RankOutcome> outcomes, int world_size = 2, bool cancelled = false) {
+  return aggregate({.seq = 7, .world_size = world_size, .outcomes = std::move(outcomes), .cancelled = cancelled});
+}
+
+TEST(Aggregate, PassesIfEveryRankPasses) {
+  const ResultEvent result = result_of({with_verdict(1, Verdict::pass), with_verdict(0, Verdict::pass)});
+  EXPECT_EQ(result.seq, 7);
+  EXPECT_EQ(result.outcome, Outcome::pass);
+  EXPECT_EQ(result.reason, "");
+  ASSERT_EQ(result.ranks.size(), 2U);
+  EXPECT_EQ(result.ranks[0].rank, 0);
+  EXPECT_TRUE(result.ranks[0].ok);
+}
+
+TEST(Aggregate, OneWrongRankFailsTheCaseAndComesFirst) {
+  const ResultEvent result = result_of({with_verdict(0, Verdict::pass), with_verdict(1, Verdict::fail, "dq is wrong")});
+  EXPECT_EQ(result.outcome, Outcome::fail);
+  EXPECT_EQ(result.reason, "rank 1: dq is wrong");
+  EXPECT_EQ(result.ranks[0].rank, 1);
+  EXPECT_FALSE(result.ranks[0].ok);
+  EXPECT_EQ(result.ranks[0].error, "dq is wrong");
+}
+
+TEST(Aggregate, SkipsWithTheReasonOfTheRanks) {
+  const ResultEvent result = result_of({with_verdict(0, Verdict::skip, "no"), with_verdict(1, Verdict::skip, "no")});
+  EXPECT_EQ(result.outcome, Outcome::skip);
+  EXPECT_EQ(result.reason, "no");
+}
+
+TEST(Aggregate, RanksThatDisagreeAboutASkipAreAnError) {
+  const ResultEvent result = result_of({with_verdict(0, Verdict::pass), with_verdict(1, Verdict::skip, "no")});
+  EXPECT_EQ(result.outcome, Outcome::error);
+  EXPECT_EQ(result.reason, "the ranks disagree: rank 0 ran the case, rank 1 says: no");
+}
+
+TEST(Aggregate, TheExceptionExplainsTheAbortedPeerThatReportedFirst) {
+  const ResultEvent result =
+      result_of({with_failure(0, FailureKind::aborted, "aborted"), with_failure(1, FailureKind::exception, "boom")});
+  EXPECT_EQ(result.outcome, Outcome::error);
+  EXPECT_EQ(result.reason, "rank 1: boom");
+  EXPECT_EQ(result.ranks[0].rank, 1);
+  EXPECT_FALSE(result.ranks[0].aborted);
+  EXPECT_EQ(result.ranks[0].error, "boom\nat the throw site");
+  EXPECT_EQ(result.ranks[1].rank, 0);
+  EXPECT_TRUE(result.ranks[1].aborted);
+  EXPECT_FALSE(result.ranks[1].ok);
+}
+
+TEST(Aggregate, ATimeoutExplainsALostConnection) {
+  const ResultEvent result = result_of(
+      {with_failure(0, FailureKind::communication, "lost"), with_failure(1, FailureKind::timeout, "timed out")});
+  EXPECT_EQ(result.outcome, Outcome::timeout);
+  EXPECT_EQ(result.reason, "rank 1: timed out");
+  EXPECT_TRUE(result.ranks[1].aborted);
+}
+
+TEST(Aggregate, ALostConnectionAloneIsTheCause) {
+  const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "lost")});
+  EXPECT_EQ(result.outcome, Outcome::error);
+  EXPECT_EQ(result.reason, "rank 0: lost");
+  EXPECT_FALSE(result.ranks[0].aborted);
+}
+
+TEST(Aggregate, AWrongAnswerCountsMoreThanAnErrorElsewhere) {
+  const ResultEvent result =
+      result_of({with_failure(0, FailureKind::exception, "boom"), with_verdict(1, Verdict::fail, "wrong")});
+  EXPECT_EQ(result.outcome, Outcome::fail);
+}
+
+TEST(Aggregate, AnAnswerStandsIfOnlyTheBarrierAfterItFailed) {
+  const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "mismatch", FailurePhase::barrier),
+                                        with_failure(1, FailureKind::aborted, "aborted", FailurePhase::barrier)});
+  EXPECT_EQ(result.outcome, Outcome::pass);
+  EXPECT_TRUE(result.ranks[0].ok);
+  EXPECT_THAT(result.ranks[0].error, HasSubstr("mismatch"));
+}
+
+TEST(Aggregate, ARankThatNeverCameBackIsNotAPass) {
+  const ResultEvent timeout = result_of({with_failure(0, FailureKind::timeout, "barrier", FailurePhase::barrier)});
+  EXPECT_EQ(timeout.outcome, Outcome::timeout);
+  ASSERT_EQ(timeout.ranks.size(), 2U);
+  EXPECT_EQ(timeout.ranks[1].rank, 1);
+  EXPECT_FALSE(timeout.ranks[1].ok);
+  EXPECT_THAT(timeout.ranks[1].error, HasSubstr("did not come back"));
+  EXPECT_EQ(result_of({}).outcome, Outcome::error);
+}
+
+TEST(Aggregate, CancelledIsCancelledWhateverTheRanksSay) {
+  const ResultEvent result = result_of(
+      {with_failure(0, FailureKind::aborted, "aborted"), with_failure(1, FailureKind::aborted, "aborted")}, 2, true);
+  EXPECT_EQ(result.outcome, Outcome::cancelled);
+}
+
+TEST(Aggregate, TimesAreThoseOfTheSlowestRankAndChecksComeByRank) {
+  RankOutcome slow = with_verdict(1, Verdict::pass);
+  slow.timings_ms = {{"forward", 5}, {"backward", 1}};
+  slow.checks = {{.tensor = "out", .rank = 1, .worst_index = {}, .message = ""}};
+  slow.backend = "math";
+  RankOutcome fast = with_verdict(0, Verdict::pass);
+  fast.timings_ms = {{"forward", 2}, {"backward", 3}};
+  fast.checks = {{.tensor = "out", .rank = 0, .worst_index = {}, .message = ""}};
+  const ResultEvent result = result_of({slow, fast});
+  EXPECT_EQ(result.timings_ms.at("forward"), 5);
+  EXPECT_EQ(result.timings_ms.at("backward"), 3);
+  ASSERT_EQ(result.checks.size(), 2U);
+  EXPECT_EQ(result.checks[0].rank, 0);
+  EXPECT_EQ(result.hygiene.size(), 2U);
+  EXPECT_EQ(result.backend, "math");
+}
+
+}  // namespace
+}  // namespace cp_pool

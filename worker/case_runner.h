@@ -1,0 +1,25 @@
+// What a rank computes with: cp_core in the worker, something small in tests of the worker itself.
+#pragma once
+
+#include <string>
+
+#include "cases/case.h"
+#include "cp_core/verify/run_case.h"
+
+namespace cp_pool {
+
+class CaseRunner {
+ public:
+  CaseRunner() = default;
+  CaseRunner(const CaseRunner&) = delete;
+  CaseRunner& operator=(const CaseRunner&) = delete;
+  virtual ~CaseRunner() = default;
+
+  // Before every case: seeds, flags and scratch state as in a fresh process.
+  virtual void reset() = 0;
+  // Why it cannot run the case; empty if it can. The same on every rank.
+  virtual std::string skip_reason(const Case& c) = 0;
+  virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
+};
+
+}  // namespace cp_pool

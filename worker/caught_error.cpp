@@ -1,0 +1,79 @@
+#include "worker/caught_error.h"
+
+#include <cstdlib>
+#include <cxxabi.h>
+#include <exception>
+#include <memory>
+#include <string>
+#include <typeinfo>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "cp_core/comm/communicator.h"
+#include "worker/protocol/text_clean.h"
+#include "worker/throw_trace.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMaxSummaryBytes = 1000;
+
+std::string current_type_name() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  if (type == nullptr) return "unknown exception";
+  int status = 0;
+  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(type->name(), nullptr, nullptr, &status),
+                                                         &std::free);
+  return status == 0 ? name.get() : type->name();
+}
+
+FailureKind to_failure_kind(CommError::Kind kind) {
+  switch (kind) {
+    case CommError::Kind::timeout:
+      return FailureKind::timeout;
+    case CommError::Kind::aborted:
+      return FailureKind::aborted;
+    case CommError::Kind::failed:
+      break;
+  }
+  return FailureKind::communication;
+}
+
+std::string first_line(const std::string& text) {
+  return protocol::cut_text(text.substr(0, text.find('\n')), kMaxSummaryBytes);
+}
+
+}  // namespace
+
+CaughtError describe_current_exception(FailurePhase phase) {
+  CaughtError out;
+  out.failure.phase = phase;
+  out.frames = throw_site_of_current_exception();
+  const std::string type = current_type_name();
+  try {
+    throw;
+  } catch (const CommError& e) {
+    out.failure.kind = to_failure_kind(e.kind());
+    out.failure.text = e.what();
+  } catch (const c10::Error& e) {
+    // Its own backtrace serves where ours is missing: it was thrown on another thread.
+    out.failure.text = fmt::format("{}: {}", type, out.frames.empty() ? e.what() : e.what_without_backtrace());
+  } catch (const std::exception& e) {
+    out.failure.text = fmt::format("{}: {}", type, e.what());
+  } catch (...) {
+    out.failure.text = fmt::format("{}: not derived from std::exception", type);
+  }
+  out.failure.summary = first_line(out.failure.text);
+  return out;
+}
+
+Failure with_stack_trace(const CaughtError& caught) {
+  Failure out = caught.failure;
+  if (!caught.frames.empty()) out.text += fmt::format("\nthrown from:\n{}", resolve_frames(caught.frames));
+  out.text = protocol::cut_text(out.text, protocol::kMaxErrorBytes);
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,222 @@
+#include "worker/coordinator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+
+namespace cp_pool {
+
+using protocol::Outcome;
+using protocol::ResultEvent;
+
+Coordinator::Coordinator(Ports& ports, protocol::ReadyEvent ready, Limits limits)
+    : ports_(ports), ready_(std::move(ready)), limits_(limits), world_size_(ready_.world_size) {}
+
+template <typename Command>
+void Coordinator::command_all(const Command& command) {
+  for (int rank = 0; rank < world_size_; ++rank) ports_.command(rank, command);
+}
+
+template <typename Command>
+void Coordinator::watch_all(const Command& command) {
+  for (int rank = 0; rank < world_size_; ++rank) ports_.watch(rank, command);
+}
+
+// --- Requests --------------------------------------------------------------------------------------------------------
+void Coordinator::on_request(const protocol::Request& request) {
+  if (state_ == State::stopping || state_ == State::finished) return;
+  std::visit([this](const auto& r) { handle(r); }, request);
+}
+
+void Coordinator::on_bad_request(const protocol::ProtocolError& error) {
+  ports_.emit(protocol::ProtocolErrorEvent{error.seq, error.what()});
+}
+
+void Coordinator::refuse(std::int64_t seq, const std::string& reason, bool healthy) {
+  ResultEvent result;
+  result.seq = seq;
+  result.outcome = Outcome::error;
+  result.reason = reason;
+  result.healthy = healthy;
+  ports_.emit(result);
+}
+
+void Coordinator::handle(const protocol::RunRequest& request) {
+  if (state_ == State::unhealthy) return refuse(request.seq, "this pool is no longer healthy", false);
+  if (state_ != State::idle) {
+    const std::string why =
+        state_ == State::starting ? "the pool is not ready" : fmt::format("seq {} is still outstanding", case_.seq);
+    return ports_.emit(protocol::ProtocolErrorEvent{request.seq, fmt::format("run: {}", why)});
+  }
+  try {
+    const Case c = parse_case(request.case_json, "case");
+    if (c.cp_size != world_size_) {
+      return refuse(request.seq, fmt::format("cp_size {} on a pool of {} ranks", c.cp_size, world_size_), true);
+    }
+  } catch (const CaseError& e) {
+    return refuse(request.seq, e.what(), true);
+  }
+  case_ = {.seq = request.seq, .world_size = world_size_, .outcomes = {}, .cancelled = false};
+  resets_ = 0;
+  state_ = State::running;
+  command_all(RunCommand{request});
+}
+
+void Coordinator::handle(const protocol::CancelRequest& request) {
+  if (!is_current(request.seq) || state_ == State::rebuilding) return;  // its result is out, or on its way
+  case_.cancelled = true;
+  abort_case();
+}
+
+void Coordinator::handle(const protocol::PingRequest& request) {
+  if (!request.all || state_ == State::starting) return ports_.emit(protocol::PongEvent{request.seq, {0}});
+  if (probe_) finish_probe();
+  probe_ = Probe{request.seq, ports_.now() + limits_.probe, {}};
+  watch_all(ProbeCommand{++last_token_});
+}
+
+void Coordinator::on_end_of_input() {
+  if (state_ == State::stopping || state_ == State::finished) return;
+  state_ = State::stopping;
+  probe_.reset();
+  deadline_ = ports_.now() + limits_.exit;
+  watch_all(ExitCommand{});
+  command_all(ExitCommand{});
+}
+
+// --- Ranks -----------------------------------------------------------------------------------------------------------
+void Coordinator::on_rank_message(const RankMessage& message) {
+  std::visit([this](const auto& m) { handle(m); }, message);
+}
+
+bool Coordinator::is_current(std::int64_t seq) const {
+  return (state_ == State::running || state_ == State::freeing || state_ == State::rebuilding) && case_.seq == seq;
+}
+
+void Coordinator::handle(const Hello& hello) {
+  ready_.ranks.push_back(hello.info);
+  for (const auto& [phase, ms] : hello.startup_ms) {
+    double& slowest = ready_.startup_ms[phase];
+    slowest = std::max(slowest, ms);
+  }
+  if (state_ != State::starting || static_cast<int>(ready_.ranks.size()) < world_size_) return;
+  std::ranges::sort(ready_.ranks, {}, &protocol::RankInfo::rank);
+  state_ = State::idle;
+  ports_.emit(ready_);
+}
+
+void Coordinator::handle(const CaseReset& reset) {
+  if (!is_current(reset.seq) || ++resets_ < world_size_) return;
+  ports_.emit(protocol::StartedEvent{reset.seq});
+}
+
+void Coordinator::handle(const CasePhase& phase) {
+  if (state_ == State::running && is_current(phase.seq)) ports_.emit(protocol::ProgressEvent{phase.seq, phase.phase});
+}
+
+void Coordinator::handle(const CaseFailing& failing) {
+  if (is_current(failing.seq)) abort_case();
+}
+
+void Coordinator::handle(const CaseDone& done) {
+  if (!is_current(done.seq)) return;
+  const auto known = std::ranges::find(case_.outcomes, done.outcome.rank, &RankOutcome::rank);
+  if (known != case_.outcomes.end()) return;
+  case_.outcomes.push_back(done.outcome);
+  if (done.outcome.failure) abort_case();
+  if (static_cast<int>(case_.outcomes.size()) == world_size_) case_complete();
+}
+
+void Coordinator::abort_case() {
+  if (state_ != State::running) return;
+  state_ = State::freeing;
+  deadline_ = ports_.now() + limits_.free;
+  watch_all(AbortCommand{generation_});
+}
+
+// Every rank is free.
+void Coordinator::case_complete() {
+  if (state_ == State::running) return finish_case(true, "");
+  const RankOutcome* const cause = find_cause(case_.outcomes);
+  const bool barrier_only = cause != nullptr && cause->failure->phase == FailurePhase::barrier && !case_.cancelled;
+  // The ranks were not at the same place after a case that all of them finished: nothing explains that.
+  if (barrier_only) return finish_case(false, fmt::format("rank {}: {}", cause->rank, cause->failure->summary));
+  start_rebuild();
+}
+
+void Coordinator::start_rebuild() {
+  state_ = State::rebuilding;
+  deadline_ = ports_.now() + limits_.rebuild;
+  rebuilt_ = 0;
+  command_all(RebuildCommand{generation_ + 1});
+}
+
+void Coordinator::handle(const Rebuilt& rebuilt) {
+  if (state_ != State::rebuilding || rebuilt.generation != generation_ + 1) return;
+  if (!rebuilt.error.empty()) {
+    return finish_case(false, fmt::format("rank {}: rebuilding failed: {}", rebuilt.rank, rebuilt.error));
+  }
+  if (++rebuilt_ < world_size_) return;
+  ports_.forget_generation(generation_);
+  ++generation_;
+  finish_case(true, "");
+}
+
+void Coordinator::finish_case(bool healthy, const std::string& trouble) {
+  ResultEvent result = aggregate(case_);
+  result.healthy = healthy;
+  if (!trouble.empty()) result.reason += fmt::format("{}{}", result.reason.empty() ? "" : "; ", trouble);
+  deadline_.reset();
+  state_ = healthy ? State::idle : State::unhealthy;
+  ports_.emit(result);
+}
+
+void Coordinator::handle(const Probed& probed) {
+  if (!probe_ || probed.token != last_token_) return;
+  probe_->answered.push_back(probed.rank);
+  if (static_cast<int>(probe_->answered.size()) == world_size_) finish_probe();
+}
+
+void Coordinator::finish_probe() {
+  std::ranges::sort(probe_->answered);
+  const protocol::PongEvent pong{probe_->seq, probe_->answered};
+  probe_.reset();
+  ports_.emit(pong);
+}
+
+void Coordinator::handle(const Goodbye&) {
+  ++goodbyes_;
+  if (state_ == State::stopping && goodbyes_ == world_size_) state_ = State::finished;
+}
+
+// --- Time ------------------------------------------------------------------------------------------------------------
+std::optional<Coordinator::Clock::time_point> Coordinator::next_deadline() const {
+  if (!probe_) return deadline_;
+  return deadline_ ? std::min(*deadline_, probe_->deadline) : probe_->deadline;
+}
+
+void Coordinator::on_time() {
+  const Clock::time_point now = ports_.now();
+  if (probe_ && now >= probe_->deadline) finish_probe();
+  if (!deadline_ || now < *deadline_) return;
+  deadline_.reset();
+  switch (state_) {
+    case State::freeing:
+      return finish_case(false, "not every rank came back from the abort");
+    case State::rebuilding:
+      return finish_case(false,
+                         fmt::format("rebuilding the communicators took longer than {} ms", limits_.rebuild.count()));
+    case State::stopping:
+      state_ = State::finished;
+      return;
+    default:
+      return;
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,111 @@
+// Rank 0's side of the protocol: takes requests, directs the ranks, answers. A state machine that never waits: it is
+// told what happened and what time it is, and sends through Ports.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/aggregate.h"
+#include "worker/protocol/messages.h"
+#include "worker/rank_messages.h"
+
+namespace cp_pool {
+
+class Coordinator {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  // How the coordinator reaches the world. None of these waits for another rank.
+  class Ports {
+   public:
+    Ports() = default;
+    Ports(const Ports&) = delete;
+    Ports& operator=(const Ports&) = delete;
+    virtual ~Ports() = default;
+    virtual void emit(const protocol::Event& event) = 0;
+    virtual void command(int rank, const ComputeCommand& command) = 0;
+    virtual void watch(int rank, const WatchCommand& command) = 0;
+    virtual Clock::time_point now() = 0;
+    // The communicators of this generation are no longer used by any rank.
+    virtual void forget_generation(int generation) = 0;
+  };
+
+  struct Limits {
+    std::chrono::milliseconds free{900};     // abort to every rank free
+    std::chrono::milliseconds rebuild{950};  // every rank free to every rank rebuilt
+    std::chrono::milliseconds probe{1000};   // ping with all to pong
+    std::chrono::milliseconds exit{500};     // shutdown to every rank's goodbye
+  };
+
+  // `ready` holds what is known without the ranks; they, and startup_ms, are filled in from their hellos.
+  Coordinator(Ports& ports, protocol::ReadyEvent ready, Limits limits);
+  Coordinator(Ports& ports, protocol::ReadyEvent ready) : Coordinator(ports, std::move(ready), Limits{}) {}
+
+  void on_request(const protocol::Request& request);
+  void on_bad_request(const protocol::ProtocolError& error);
+  void on_end_of_input();  // the driver is gone, or asks to stop
+  void on_rank_message(const RankMessage& message);
+  void on_time();  // at or after next_deadline()
+
+  [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
+  // Every rank has said goodbye, or the time for that is over.
+  [[nodiscard]] bool finished() const { return state_ == State::finished; }
+  // Whether every rank said goodbye in time.
+  [[nodiscard]] bool stopped_cleanly() const { return goodbyes_ == world_size_; }
+
+ private:
+  // freeing: an abort is out, ranks come back. rebuilding: they connect anew. unhealthy: runs are refused.
+  enum class State { starting, idle, running, freeing, rebuilding, unhealthy, stopping, finished };
+
+  struct Probe {
+    std::int64_t seq = 0;
+    Clock::time_point deadline;
+    std::vector<int> answered;
+  };
+
+  void handle(const protocol::RunRequest& request);
+  void handle(const protocol::PrepareRequest&) {}  // plans are built when they are needed
+  void handle(const protocol::CancelRequest& request);
+  void handle(const protocol::PingRequest& request);
+  void handle(const protocol::ShutdownRequest&) { on_end_of_input(); }
+
+  void handle(const Hello& hello);
+  void handle(const CaseReset& reset);
+  void handle(const CasePhase& phase);
+  void handle(const CaseFailing& failing);
+  void handle(const CaseDone& done);
+  void handle(const Rebuilt& rebuilt);
+  void handle(const Probed& probed);
+  void handle(const Goodbye& goodbye);
+
+  [[nodiscard]] bool is_current(std::int64_t seq) const;
+  void refuse(std::int64_t seq, const std::string& reason, bool healthy);
+  void abort_case();
+  void case_complete();
+  void start_rebuild();
+  void finish_case(bool healthy, const std::string& trouble);
+  void finish_probe();
+  template <typename Command>
+  void command_all(const Command& command);
+  template <typename Command>
+  void watch_all(const Command& command);
+
+  Ports& ports_;
+  protocol::ReadyEvent ready_;
+  Limits limits_;
+  int world_size_;
+  State state_ = State::starting;
+  std::optional<Clock::time_point> deadline_;  // of freeing, rebuilding and stopping
+  CaseSummary case_;
+  int resets_ = 0;
+  int rebuilt_ = 0;
+  int generation_ = 0;
+  int goodbyes_ = 0;
+  std::int64_t last_token_ = 0;
+  std::optional<Probe> probe_;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,272 @@
+#include "worker/coordinator.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+using protocol::Outcome;
+using protocol::ResultEvent;
+using std::chrono::milliseconds;
+using testing::HasSubstr;
+
+// Remembers what was sent; time stands still until it is moved.
+class FakePorts final : public Coordinator::Ports {
+ public:
+  void emit(const protocol::Event& event) override { events.push_back(event); }
+  void command(int rank, const ComputeCommand& command) override { commands[rank].push_back(command); }
+  void watch(int rank, const WatchCommand& command) override { watches[rank].push_back(command); }
+  Coordinator::Clock::time_point now() override { return time; }
+  void forget_generation(int generation) override { forgotten.push_back(generation); }
+
+  std::vector<protocol::Event> events;
+  std::map<int, std::vector<ComputeCommand>> commands;
+  std::map<int, std::vector<WatchCommand>> watches;
+  std::vector<int> forgotten;
+  Coordinator::Clock::time_point time = Coordinator::Clock::now();
+};
+
+RankMessage hello(int rank, double load_ms = 1) {
+  Hello out;
+  out.info.rank = rank;
+  out.info.pid = 100 + rank;
+  out.startup_ms["load"] = load_ms;
+  return out;
+}
+
+class CoordinatorTest : public testing::Test {
+ protected:
+  static constexpr int kRanks = 2;
+
+  static protocol::ReadyEvent ready() {
+    protocol::ReadyEvent out;
+    out.world_size = kRanks;
+    return out;
+  }
+
+  void become_ready() {
+    for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(hello(rank));
+  }
+
+  void start(std::int64_t seq) {
+    protocol::RunRequest request;
+    request.seq = seq;
+    request.case_json = {{"cp_size", kRanks}, {"seqlen_q", 16}, {"seqlen_kv", 16},  {"heads", 2},
+                         {"kv_heads", 2},     {"batch", 1},     {"head_dim_qk", 8}, {"head_dim_v", 8}};
+    coordinator.on_request(request);
+  }
+
+  void done(int rank, std::int64_t seq, std::optional<FailureKind> failure = {},
+            FailurePhase phase = FailurePhase::run) {
+    RankOutcome outcome;
+    outcome.rank = rank;
+    if (!failure || phase == FailurePhase::barrier) outcome.verdict = Verdict::pass;
+    if (failure) outcome.failure = Failure{*failure, phase, "what", "what"};
+    coordinator.on_rank_message(CaseDone{seq, outcome});
+  }
+
+  template <typename T>
+  const T* last_event() const {
+    return ports.events.empty() ? nullptr : std::get_if<T>(&ports.events.back());
+  }
+  template <typename T>
+  bool was_told(int rank) const {
+    const auto found = ports.watches.find(rank);
+    return found != ports.watches.end() && std::holds_alternative<T>(found->second.back());
+  }
+  template <typename T>
+  bool was_commanded(int rank) const {
+    const auto found = ports.commands.find(rank);
+    return found != ports.commands.end() && std::holds_alternative<T>(found->second.back());
+  }
+  void pass_time(milliseconds time) {
+    ports.time += time;
+    coordinator.on_time();
+  }
+
+  FakePorts ports;
+  Coordinator coordinator{ports, ready()};
+};
+
+TEST_F(CoordinatorTest, IsReadyWhenEveryRankSaidHello) {
+  coordinator.on_rank_message(hello(1, 5));
+  EXPECT_TRUE(ports.events.empty());
+  coordinator.on_rank_message(hello(0, 7));
+  const auto* event = last_event<protocol::ReadyEvent>();
+  ASSERT_NE(event, nullptr);
+  EXPECT_EQ(event->ranks.at(0).pid, 100);
+  EXPECT_EQ(event->ranks.at(1).pid, 101);
+  EXPECT_EQ(event->startup_ms.at("load"), 7);
+}
+
+TEST_F(CoordinatorTest, RefusesARunBeforeItIsReady) {
+  start(1);
+  const auto* error = last_event<protocol::ProtocolErrorEvent>();
+  ASSERT_NE(error, nullptr);
+  EXPECT_EQ(error->seq, 1);
+}
+
+TEST_F(CoordinatorTest, SaysStartedAfterTheResetOnEveryRank) {
+  become_ready();
+  start(1);
+  EXPECT_TRUE(was_commanded<RunCommand>(1));
+  coordinator.on_rank_message(CaseReset{1, 1});
+  EXPECT_EQ(last_event<protocol::StartedEvent>(), nullptr);
+  coordinator.on_rank_message(CaseReset{0, 1});
+  EXPECT_NE(last_event<protocol::StartedEvent>(), nullptr);
+}
+
+TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {
+  become_ready();
+  start(1);
+  done(0, 1);
+  EXPECT_EQ(last_event<ResultEvent>(), nullptr);
+  done(1, 1);
+  const auto* result = last_event<ResultEvent>();
+  ASSERT_NE(result, nullptr);
+  EXPECT_EQ(result->outcome, Outcome::pass);
+  EXPECT_TRUE(result->healthy);
+  start(2);
+  EXPECT_EQ(std::get<RunCommand>(ports.commands[1].back()).request.seq, 2);
+}
+
+TEST_F(CoordinatorTest, AFailingRankAbortsTheOthersAndEveryRankRebuilds) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseFailing{1, 1});
+  EXPECT_TRUE(was_told<AbortCommand>(0));
+  EXPECT_TRUE(was_told<AbortCommand>(1));
+  done(1, 1, FailureKind::exception);
+  EXPECT_FALSE(was_commanded<RebuildCommand>(0)) << "rank 0 is not free yet";
+  done(0, 1, FailureKind::aborted);
+  ASSERT_TRUE(was_commanded<RebuildCommand>(0));
+  EXPECT_EQ(std::get<RebuildCommand>(ports.commands[0].back()).generation, 1);
+  coordinator.on_rank_message(Rebuilt{0, 1, ""});
+  EXPECT_EQ(last_event<ResultEvent>(), nullptr);
+  coordinator.on_rank_message(Rebuilt{1, 1, ""});
+  const auto* result = last_event<ResultEvent>();
+  ASSERT_NE(result, nullptr);
+  EXPECT_EQ(result->outcome, Outcome::error);
+  EXPECT_TRUE(result->healthy);
+  EXPECT_EQ(ports.forgotten, std::vector<int>{0});
+  EXPECT_FALSE(coordinator.next_deadline().has_value());
+}
+
+TEST_F(CoordinatorTest, ARankThatDoesNotComeBackMakesThePoolUnhealthyInTime) {
+  become_ready();
+  start(1);
+  done(1, 1, FailureKind::exception);
+  ASSERT_TRUE(coordinator.next_deadline().has_value());
+  EXPECT_LE(*coordinator.next_deadline() - ports.time, milliseconds(1000));
+  pass_time(milliseconds(1000));
+  const auto* result = last_event<ResultEvent>();
+  ASSERT_NE(result, nullptr);
+  EXPECT_EQ(result->outcome, Outcome::error);
+  EXPECT_FALSE(result->healthy);
+  EXPECT_THAT(result->reason, HasSubstr("not every rank came back"));
+  start(2);
+  EXPECT_FALSE(last_event<ResultEvent>()->healthy) << "an unhealthy pool refuses";
+  done(0, 1, FailureKind::aborted);
+  EXPECT_EQ(last_event<ResultEvent>()->seq, 2) << "what comes too late is dropped";
+}
+
+TEST_F(CoordinatorTest, ARebuildThatFailsOrTakesTooLongMakesThePoolUnhealthy) {
+  for (const bool fails : {true, false}) {
+    FakePorts own_ports;
+    Coordinator own(own_ports, ready());
+    for (int rank = 0; rank < kRanks; ++rank) own.on_rank_message(hello(rank));
+    protocol::RunRequest request;
+    request.seq = 1;
+    request.case_json = {{"cp_size", kRanks}, {"seqlen_q", 16}, {"seqlen_kv", 16},  {"heads", 2},
+                         {"kv_heads", 2},     {"batch", 1},     {"head_dim_qk", 8}, {"head_dim_v", 8}};
+    own.on_request(request);
+    RankOutcome outcome;
+    outcome.failure = Failure{};
+    for (outcome.rank = 0; outcome.rank < kRanks; ++outcome.rank) own.on_rank_message(CaseDone{1, outcome});
+    if (fails) {
+      own.on_rank_message(Rebuilt{1, 1, "no route"});
+    } else {
+      own_ports.time += milliseconds(1000);
+      own.on_time();
+    }
+    const auto* result = std::get_if<ResultEvent>(&own_ports.events.back());
+    ASSERT_NE(result, nullptr);
+    EXPECT_FALSE(result->healthy);
+    EXPECT_THAT(result->reason, HasSubstr(fails ? "no route" : "longer than"));
+  }
+}
+
+TEST_F(CoordinatorTest, ABarrierThatFailsByItselfKeepsTheAnswerAndGivesUpThePool) {
+  become_ready();
+  start(1);
+  done(0, 1, FailureKind::communication, FailurePhase::barrier);
+  done(1, 1, FailureKind::aborted, FailurePhase::barrier);
+  const auto* result = last_event<ResultEvent>();
+  ASSERT_NE(result, nullptr);
+  EXPECT_EQ(result->outcome, Outcome::pass);
+  EXPECT_FALSE(result->healthy);
+  EXPECT_EQ(result->reason, "rank 0: what");
+}
+
+TEST_F(CoordinatorTest, CancelAbortsTheCase) {
+  become_ready();
+  start(1);
+  coordinator.on_request(protocol::CancelRequest{2});
+  EXPECT_TRUE(ports.watches.empty()) << "another seq";
+  coordinator.on_request(protocol::CancelRequest{1});
+  EXPECT_TRUE(was_told<AbortCommand>(1));
+  done(0, 1, FailureKind::aborted);
+  done(1, 1, FailureKind::aborted);
+  coordinator.on_rank_message(Rebuilt{0, 1, ""});
+  coordinator.on_rank_message(Rebuilt{1, 1, ""});
+  const auto* result = last_event<ResultEvent>();
+  ASSERT_NE(result, nullptr);
+  EXPECT_EQ(result->outcome, Outcome::cancelled);
+  EXPECT_TRUE(result->healthy);
+}
+
+TEST_F(CoordinatorTest, DropsWhatBelongsToAnotherCase) {
+  become_ready();
+  start(5);
+  done(0, 4, FailureKind::exception);
+  coordinator.on_rank_message(CaseFailing{1, 4});
+  EXPECT_TRUE(ports.watches.empty());
+}
+
+TEST_F(CoordinatorTest, PingToAllWaitsForTheRanksButNotForEver) {
+  become_ready();
+  coordinator.on_request(protocol::PingRequest{1, true});
+  const auto token = std::get<ProbeCommand>(ports.watches[1].back()).token;
+  coordinator.on_rank_message(Probed{1, token});
+  EXPECT_EQ(last_event<protocol::PongEvent>(), nullptr);
+  coordinator.on_rank_message(Probed{0, token});
+  EXPECT_EQ(last_event<protocol::PongEvent>()->ranks, (std::vector<int>{0, 1}));
+
+  coordinator.on_request(protocol::PingRequest{2, true});
+  coordinator.on_rank_message(Probed{1, token});
+  coordinator.on_rank_message(Probed{0, token + 1});
+  pass_time(milliseconds(1000));
+  const auto* pong = last_event<protocol::PongEvent>();
+  EXPECT_EQ(pong->seq, 2);
+  EXPECT_EQ(pong->ranks, std::vector<int>{0}) << "an answer to an earlier ping proves nothing";
+}
+
+TEST_F(CoordinatorTest, EndOfInputSendsEveryRankHomeAndWaitsForThemForAWhile) {
+  become_ready();
+  coordinator.on_end_of_input();
+  EXPECT_TRUE(was_told<ExitCommand>(1));
+  EXPECT_TRUE(was_commanded<ExitCommand>(1));
+  coordinator.on_rank_message(Goodbye{0});
+  EXPECT_FALSE(coordinator.finished());
+  pass_time(milliseconds(600));
+  EXPECT_TRUE(coordinator.finished());
+  EXPECT_FALSE(coordinator.stopped_cleanly());
+}
+
+}  // namespace
+}  // namespace cp_pool

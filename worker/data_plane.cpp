@@ -1,0 +1,51 @@
+#include "worker/data_plane.h"
+
+#include <array>
+#include <string>
+#include <unistd.h>
+
+#include <ATen/ops/full.h>
+#include <fmt/format.h>
+
+#include "cp_core/comm/gloo_communicator.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::string own_interface(const protocol::RankEnvironment& environment) {
+  if (environment.master_addr == "127.0.0.1" || environment.master_addr == "localhost") return "127.0.0.1";
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "127.0.0.1";
+  return name.data();
+}
+
+void prove(const CpGroups& groups, int generation, std::chrono::milliseconds limit) {
+  const int size = groups.cp->size();
+  groups.cp->set_deadline(Communicator::Clock::now() + limit);
+  at::Tensor sum = at::full({1}, groups.cp->rank() + 1, at::TensorOptions().dtype(at::kLong));
+  groups.cp->all_reduce(sum, ReduceOp::sum, fmt::format("proof of generation {}", generation))->wait();
+  const std::int64_t expected = std::int64_t{size} * (size + 1) / 2;
+  const auto got = sum.item<std::int64_t>();
+  if (got != expected) {
+    throw CommError(CommError::Kind::failed, fmt::format("rank {}: proof of generation {}: all-reduce gave {}, not {}",
+                                                         groups.cp->rank(), generation, got, expected));
+  }
+}
+
+}  // namespace
+
+std::string generation_prefix(int generation) {
+  return fmt::format("gen/{}/", generation);
+}
+
+CpGroups connect_groups(const protocol::RankEnvironment& environment, const Mail& mail, int generation,
+                        std::chrono::milliseconds limit) {
+  const GlooOptions options{.host = own_interface(environment), .connect_timeout = limit};
+  CpGroups groups =
+      make_gloo_groups(mail.store(), generation_prefix(generation), environment.rank, environment.world_size, options);
+  prove(groups, generation, limit);
+  return groups;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,20 @@
+// Makes the communicators of a worker group.
+#pragma once
+
+#include <chrono>
+
+#include "cp_core/comm/communicator.h"
+#include "worker/control_plane.h"
+#include "worker/protocol/environment.h"
+
+namespace cp_pool {
+
+// The store keys of one generation of communicators start with this.
+std::string generation_prefix(int generation);
+
+// Collective. Connects all ranks within `limit` and proves it by an all-reduce. `mail` is used only during the call.
+// Throws CommError.
+CpGroups connect_groups(const protocol::RankEnvironment& environment, const Mail& mail, int generation,
+                        std::chrono::milliseconds limit);
+
+}  // namespace cp_pool

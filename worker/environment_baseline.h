@@ -1,0 +1,19 @@
+// The environment as it was when the worker started, put back before every case.
+#pragma once
+
+#include <map>
+#include <string>
+
+namespace cp_pool {
+
+class EnvironmentBaseline {
+ public:
+  EnvironmentBaseline();  // takes the snapshot
+  // Undoes every setenv, putenv and unsetenv since the snapshot. Touches nothing if there was none.
+  void restore() const;
+
+ private:
+  std::map<std::string, std::string> variables_;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,133 @@
+#include "worker/fault.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csignal>
+#include <fnmatch.h>
+#include <new>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+using Kind = Fault::Kind;
+using Phase = Fault::Phase;
+
+constexpr std::array<std::pair<std::string_view, Kind>, 8> kKinds{{
+    {"throw", Kind::throw_error},
+    {"bad_alloc", Kind::bad_alloc},
+    {"sigsegv", Kind::sigsegv},
+    {"sigabrt", Kind::sigabrt},
+    {"sigkill", Kind::sigkill},
+    {"sigstop", Kind::sigstop},
+    {"exit", Kind::exit},
+    {"hang", Kind::hang},
+}};
+constexpr std::array<std::pair<std::string_view, Phase>, 4> kPhases{{
+    {"before", Phase::before},
+    {"inside", Phase::inside},
+    {"after", Phase::after},
+    {"idle", Phase::idle},
+}};
+
+template <typename Table>
+auto look_up(const Table& table, std::string_view name, const char* what, std::string_view whole) {
+  std::string names;
+  for (const auto& [known, value] : table) {
+    if (known == name) return value;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
+  }
+  throw FaultSyntaxError(fmt::format("\"{}\": unknown {} \"{}\"; known: {}", whole, what, name, names));
+}
+
+int parse_number(std::string_view text, std::string_view whole) {
+  int value = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
+    throw FaultSyntaxError(fmt::format("\"{}\": \"{}\" is not a number", whole, text));
+  }
+  return value;
+}
+
+// The text before the separator, which is taken off `rest` with it; all of it if there is no separator.
+std::string_view take(std::string_view& rest, char separator) {
+  const std::size_t at = rest.find(separator);
+  const std::string_view head = rest.substr(0, at);
+  rest.remove_prefix(at == std::string_view::npos ? rest.size() : at + 1);
+  return head;
+}
+
+[[noreturn]] void stand_still() {
+  for (;;) pause();
+}
+
+void fire(const Fault& fault) {
+  switch (fault.kind) {
+    case Kind::throw_error:
+      throw std::runtime_error(fmt::format("injected fault on rank {}", fault.rank));
+    case Kind::bad_alloc:
+      throw std::bad_alloc();
+    case Kind::sigsegv:
+      raise(SIGSEGV);
+      return;
+    case Kind::sigabrt:
+      raise(SIGABRT);
+      return;
+    case Kind::sigkill:
+      raise(SIGKILL);
+      return;
+    case Kind::sigstop:
+      raise(SIGSTOP);
+      return;
+    case Kind::exit:
+      _exit(fault.exit_code);
+    case Kind::hang:
+      stand_still();
+  }
+}
+
+}  // namespace
+
+Fault parse_fault(std::string_view text) {
+  if (text.find('@') == std::string_view::npos || text.find(':') == std::string_view::npos) {
+    throw FaultSyntaxError(fmt::format("\"{}\": expected KIND@RANK:PHASE[:CASE]", text));
+  }
+  Fault out;
+  std::string_view rest = text;
+  std::string_view kind = take(rest, '@');
+  const std::string_view name = take(kind, '=');
+  out.kind = look_up(kKinds, name, "kind", text);
+  if (!kind.empty()) {
+    if (out.kind != Kind::exit) throw FaultSyntaxError(fmt::format("\"{}\": only exit takes a number", text));
+    out.exit_code = parse_number(kind, text);
+  }
+  out.rank = parse_number(take(rest, ':'), text);
+  out.phase = look_up(kPhases, take(rest, ':'), "phase", text);
+  if (!rest.empty()) out.case_glob = rest;
+  return out;
+}
+
+FaultInjector::FaultInjector(const std::vector<Fault>& faults, int rank) {
+  std::ranges::copy_if(faults, std::back_inserter(faults_), [rank](const Fault& f) { return f.rank == rank; });
+}
+
+void FaultInjector::start_case(const std::string& id) {
+  armed_.clear();
+  std::ranges::copy_if(faults_, std::back_inserter(armed_),
+                       [&](const Fault& f) { return fnmatch(f.case_glob.c_str(), id.c_str(), 0) == 0; });
+}
+
+void FaultInjector::reach(Fault::Phase phase) {
+  const auto found = std::ranges::find(armed_, phase, &Fault::phase);
+  if (found == armed_.end()) return;
+  const Fault fault = *found;
+  armed_.erase(found);
+  fire(fault);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,66 @@
+#include "worker/fault.h"
+
+#include <new>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+std::string error_of(const char* text) {
+  try {
+    parse_fault(text);
+  } catch (const FaultSyntaxError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(ParseFault, ReadsEveryPart) {
+  const Fault fault = parse_fault("exit=3@12:inside:te-flash/*:x");
+  EXPECT_EQ(fault.kind, Fault::Kind::exit);
+  EXPECT_EQ(fault.exit_code, 3);
+  EXPECT_EQ(fault.rank, 12);
+  EXPECT_EQ(fault.phase, Fault::Phase::inside);
+  EXPECT_EQ(fault.case_glob, "te-flash/*:x");
+}
+
+TEST(ParseFault, HitsEveryCaseWithoutAGlob) {
+  EXPECT_EQ(parse_fault("throw@0:before").case_glob, "*");
+}
+
+TEST(ParseFault, ErrorsSayWhatIsKnown) {
+  EXPECT_THAT(error_of("throw"), testing::HasSubstr("expected KIND@RANK:PHASE[:CASE]"));
+  EXPECT_THAT(error_of("jump@0:before"), testing::HasSubstr("unknown kind \"jump\"; known: throw, bad_alloc"));
+  EXPECT_THAT(error_of("throw@0:during"), testing::HasSubstr("unknown phase \"during\"; known: before, inside"));
+  EXPECT_THAT(error_of("throw@one:before"), testing::HasSubstr("\"one\" is not a number"));
+  EXPECT_THAT(error_of("throw=3@1:before"), testing::HasSubstr("only exit takes a number"));
+}
+
+TEST(FaultInjector, FiresOnItsRankPhaseAndCaseOnceACase) {
+  FaultInjector injector({parse_fault("throw@1:after:bad*"), parse_fault("bad_alloc@0:after")}, 1);
+  injector.start_case("good");
+  EXPECT_NO_THROW(injector.reach(Fault::Phase::after));
+  for (int round = 0; round < 2; ++round) {
+    injector.start_case("bad/1");
+    EXPECT_NO_THROW(injector.reach(Fault::Phase::before));
+    EXPECT_THROW(injector.reach(Fault::Phase::after), std::runtime_error);
+    EXPECT_NO_THROW(injector.reach(Fault::Phase::after));
+  }
+}
+
+TEST(FaultInjector, FiresWhatItIsAskedFor) {
+  FaultInjector injector({parse_fault("bad_alloc@0:before"), parse_fault("exit=7@0:inside"),
+                          parse_fault("sigsegv@0:after"), parse_fault("sigkill@0:idle")},
+                         0);
+  injector.start_case("x");
+  EXPECT_THROW(injector.reach(Fault::Phase::before), std::bad_alloc);
+  EXPECT_EXIT(injector.reach(Fault::Phase::inside), testing::ExitedWithCode(7), "");
+  EXPECT_DEATH(injector.reach(Fault::Phase::after), "");
+  EXPECT_EXIT(injector.reach(Fault::Phase::idle), testing::KilledBySignal(SIGKILL), "");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,11 @@
+// What this process holds, for leak detection across cases.
+#pragma once
+
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+// Resident memory, open file descriptors and threads of this process, from /proc.
+protocol::Hygiene measure_hygiene(int rank);
+
+}  // namespace cp_pool

@@ -1,0 +1,105 @@
+#include <csignal>
+#include <exception>
+#include <fcntl.h>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <c10/util/Logging.h>
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+#include "worker/cp_core_runner.h"
+#include "worker/options.h"
+#include "worker/protocol/environment.h"
+#include "worker/protocol/messages.h"
+#include "worker/rank_process.h"
+#include "worker/response_writer.h"
+#include "worker/single_case.h"
+#include "worker/startup_clock.h"
+#include "worker/stdout_guard.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr int kExitFailure = 1;
+constexpr int kExitUsage = 2;
+
+// fd 0 becomes /dev/null: nothing but the protocol reads what the driver writes.
+int take_stdin() {
+  constexpr int kFirstPrivate = 3;
+  const int taken = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate);
+  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (null >= 0) {
+    dup2(null, STDIN_FILENO);
+    close(null);
+  }
+  return taken;
+}
+
+bool speaks_our_protocol(const protocol::RankEnvironment& environment) {
+  const protocol::VersionRange ours;
+  if (protocol::common_version(ours, environment.protocol)) return true;
+  if (environment.rank == 0) {
+    ResponseWriter(original_stdout())
+        .write(protocol::ProtocolErrorEvent{
+            std::nullopt, fmt::format("no common protocol version: the driver speaks {}..{}, this worker {}..{}",
+                                      environment.protocol.min, environment.protocol.max, ours.min, ours.max)});
+  }
+  return false;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path);
+  if (!file) throw CaseError(fmt::format("{}: cannot be read", path));
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+int run_case_file(const std::string& path, CaseRunner& runner) {
+  const Case c = parse_case_text(read_file(path), path);
+  const protocol::ResultEvent result = run_single_case(c, runner);
+  dprintf(original_stdout(), "%s", describe_result(result).c_str());
+  const bool good = result.outcome == protocol::Outcome::pass || result.outcome == protocol::Outcome::skip;
+  return good ? 0 : kExitFailure;
+}
+
+int run(int argc, char** argv, StartupClock& clock) {
+  const Options options = parse_options(argc, argv);
+  if (options.exit_code) {
+    dprintf(original_stdout(), "%s", options.message.c_str());
+    return *options.exit_code;
+  }
+  CpCoreRunner runner;
+  if (options.case_file) return run_case_file(*options.case_file, runner);
+  RankProcessConfig config;
+  config.environment = protocol::read_environment();
+  config.faults = options.faults;
+  if (!speaks_our_protocol(config.environment)) return protocol::kExitNoCommonVersion;
+  config.stdin_fd = take_stdin();
+  config.stdout_fd = original_stdout();
+  return serve_as_rank(config, runner, clock);
+}
+
+}  // namespace
+
+}  // namespace cp_pool
+
+int main(int argc, char** argv) {
+  cp_pool::StartupClock clock;
+  // A driver or a peer that is gone shows as an error of the call, not as a signal.
+  std::signal(SIGPIPE, SIG_IGN);
+  try {
+    return cp_pool::run(argc, argv, clock);
+  } catch (const cp_pool::CaseError& e) {
+    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
+    return cp_pool::kExitUsage;
+  } catch (const cp_pool::protocol::EnvironmentError& e) {
+    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
+    return cp_pool::kExitUsage;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
+    return cp_pool::kExitFailure;
+  }
+}

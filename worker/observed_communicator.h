@@ -1,0 +1,15 @@
+// Communicators that say what they do: which operation the rank is in, for reports of a rank that hangs, and a hook
+// before every operation, for injected faults.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "cp_core/comm/communicator.h"
+
+namespace cp_pool {
+
+// Wraps every communicator of `groups`. before_operation runs on the calling thread and may throw.
+CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation);
+
+}  // namespace cp_pool

@@ -1,0 +1,50 @@
+#include "worker/options.h"
+
+#include <sstream>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr int kExitUsage = 2;
+
+constexpr const char* kFooter = R"(
+Without --case the worker is one rank of a group: it is started by cp-pool, or by a launcher (torchrun, mpirun, srun)
+that sets its rank variables, and speaks the protocol of docs/protocol.md.
+
+Faults: KIND@RANK:PHASE[:CASE], e.g. throw@1:inside:te-flash/*
+  KIND   throw, bad_alloc, sigsegv, sigabrt, sigkill, sigstop, exit[=N], hang
+  PHASE  before (the case starts), inside (its first communication), after (it is verified), idle (it is reported)
+  CASE   a glob over case IDs; every case if left out)";
+
+}  // namespace
+
+Options parse_options(int argc, char** argv) {
+  Options out;
+  CLI::App app("Runs context-parallel attention cases as one rank of a worker group.", "cp-pool-worker");
+  app.footer(kFooter);
+  app.set_version_flag("--version", fmt::format("cp-pool-worker {}", CP_POOL_VERSION));
+  std::string case_file;
+  std::vector<std::string> faults;
+  app.add_option("--case", case_file, "Run the case of this JSON file by itself, all its ranks in this process")
+      ->type_name("FILE");
+  app.add_option("--inject", faults, "Break a rank on purpose (see below); may be repeated")->type_name("FAULT");
+  try {
+    app.parse(argc, argv);
+    for (const std::string& fault : faults) out.faults.push_back(parse_fault(fault));
+  } catch (const CLI::ParseError& e) {
+    std::ostringstream text;
+    out.exit_code = app.exit(e, text, text) == 0 ? 0 : kExitUsage;
+    out.message = text.str();
+  } catch (const FaultSyntaxError& e) {
+    out.exit_code = kExitUsage;
+    out.message = fmt::format("cp-pool-worker: --inject {}\n", e.what());
+  }
+  if (!case_file.empty()) out.case_file = case_file;
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,29 @@
+// The communication that this process's computing thread waits in, readable from a signal handler. One per process: a
+// signal handler reaches nothing else.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace cp_pool {
+
+inline constexpr std::size_t kMaxPendingBytes = 256;
+
+// Cut at kMaxPendingBytes. Called by the computing thread only.
+void set_pending_operation(std::string_view text) noexcept;
+void clear_pending_operation() noexcept;
+
+// Async-signal-safe. The text lives in static storage; it may be torn if the computing thread runs meanwhile. Empty if
+// the thread is in no communication.
+std::string_view pending_operation() noexcept;
+
+// Sets the text for as long as it lives.
+class PendingOperationGuard {
+ public:
+  explicit PendingOperationGuard(std::string_view text) noexcept { set_pending_operation(text); }
+  PendingOperationGuard(const PendingOperationGuard&) = delete;
+  PendingOperationGuard& operator=(const PendingOperationGuard&) = delete;
+  ~PendingOperationGuard() { clear_pending_operation(); }
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,137 @@
+#include "worker/rank_compute.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <unistd.h>
+#include <utility>
+
+#include "cases/case_json.h"
+#include "worker/data_plane.h"
+#include "worker/hygiene.h"
+#include "worker/observed_communicator.h"
+#include "worker/protocol/line_framer.h"
+#include "worker/rank_outcome.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kRebuildLimit{900};
+constexpr milliseconds kShortestBarrier{100};
+
+// All of a case's stderr is out before its result: what a rank prints later belongs to the next case.
+void write_fence(std::int64_t seq) {
+  std::fflush(nullptr);
+  const std::string fence = protocol::format_fence(seq);
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, fence.data(), fence.size());
+}
+
+}  // namespace
+
+void RankCompute::connect(milliseconds limit) {
+  make_groups(0, limit);
+}
+
+void RankCompute::make_groups(int generation, milliseconds limit) {
+  const CpGroups groups = connect_groups(parts_.environment, rendezvous_, generation, limit);
+  parts_.groups.put(observe(groups, [this] { parts_.faults.reach(Fault::Phase::inside); }), generation);
+}
+
+void RankCompute::serve() {
+  for (;;) {
+    const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
+    if (std::holds_alternative<ExitCommand>(command)) return;
+    if (const auto* run = std::get_if<RunCommand>(&command)) handle(*run);
+    if (const auto* rebuild = std::get_if<RebuildCommand>(&command)) handle(*rebuild);
+  }
+}
+
+void RankCompute::handle(const RunCommand& command) {
+  const protocol::RunRequest& request = command.request;
+  // The rest of timeout_ms is for the abort and the result, so that the driver's own deadline does not come first.
+  deadline_ = Clock::now() + milliseconds(request.timeout_ms) * 9 / 10;
+  RankOutcome outcome;
+  outcome.rank = parts_.environment.rank;
+  outcome.backend = "math";
+  try {
+    run_case(request, outcome);
+  } catch (const ControlPlaneError&) {
+    throw;
+  } catch (...) {
+    outcome.failure = report_failure(request.seq, FailurePhase::run);
+  }
+  if (!outcome.failure) {
+    try {
+      pass_barriers(request.seq);
+    } catch (...) {
+      outcome.failure = report_failure(request.seq, FailurePhase::barrier);
+    }
+  }
+  outcome.hygiene = measure_hygiene(outcome.rank);
+  write_fence(request.seq);
+  mail_.to_rank0(CaseDone{request.seq, std::move(outcome)});
+  parts_.faults.reach(Fault::Phase::idle);
+}
+
+void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& outcome) {
+  parts_.baseline.restore();
+  parts_.runner.reset();
+  use_share_of_cores(parts_.environment.local_world_size);
+  parts_.faults.start_case(request.id);
+  mail_.to_rank0(CaseReset{outcome.rank, request.seq});
+  parts_.faults.reach(Fault::Phase::before);
+
+  // Parsed on every rank: no case shares anything with another, or with another rank.
+  const Case c = parse_case(request.case_json, "case");
+  if (std::string reason = parts_.runner.skip_reason(c); !reason.empty()) {
+    outcome.verdict = Verdict::skip;
+    outcome.reason = std::move(reason);
+    return;
+  }
+  const CpGroups groups = parts_.groups.get();
+  for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
+    if (group) group->set_deadline(deadline_);
+  }
+  RunOptions options;
+  if (request.dump_dir) options.dump_dir = *request.dump_dir;
+  if (outcome.rank == 0) {
+    options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };
+  }
+  const RankReport report = parts_.runner.run(c, groups, options);
+  parts_.faults.reach(Fault::Phase::after);
+  take_report(report, outcome);
+}
+
+void RankCompute::pass_barriers(std::int64_t seq) {
+  const CpGroups groups = parts_.groups.get();
+  for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
+    if (!group) continue;
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
+    group->checked_barrier(seq, std::max(left, kShortestBarrier));
+  }
+}
+
+Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
+  const CaughtError caught = describe_current_exception(phase);
+  mail_.to_rank0(CaseFailing{parts_.environment.rank, seq});
+  // A rank that was only freed says where by naming the operation; its stack would delay the result.
+  const FailureKind kind = caught.failure.kind;
+  if (kind == FailureKind::aborted || kind == FailureKind::communication) return caught.failure;
+  return with_stack_trace(caught);
+}
+
+void RankCompute::handle(const RebuildCommand& command) {
+  Rebuilt rebuilt{parts_.environment.rank, command.generation, ""};
+  parts_.groups.put({}, command.generation);  // closes what is left of the old ones
+  try {
+    make_groups(command.generation, kRebuildLimit);
+  } catch (const std::exception& e) {
+    rebuilt.error = e.what();
+  }
+  mail_.to_rank0(rebuilt);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,52 @@
+// The computing thread of one rank: runs cases as rank 0 commands, and reports.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+
+#include "worker/case_runner.h"
+#include "worker/caught_error.h"
+#include "worker/control_plane.h"
+#include "worker/environment_baseline.h"
+#include "worker/fault.h"
+#include "worker/group_slot.h"
+#include "worker/protocol/environment.h"
+
+namespace cp_pool {
+
+class RankCompute {
+ public:
+  struct Parts {
+    const protocol::RankEnvironment& environment;
+    const EnvironmentBaseline& baseline;
+    CaseRunner& runner;
+    FaultInjector& faults;
+    GroupSlot& groups;
+  };
+  // `mail` and `rendezvous` are connections of their own.
+  RankCompute(Parts parts, Mail& mail, Mail& rendezvous) : parts_(parts), mail_(mail), rendezvous_(rendezvous) {}
+
+  // Connects the first communicators. Throws CommError.
+  void connect(std::chrono::milliseconds limit);
+  // Obeys commands until ExitCommand. Throws ControlPlaneError if rank 0 is gone.
+  void serve();
+
+ private:
+  using Clock = Communicator::Clock;
+
+  void handle(const RunCommand& command);
+  void handle(const RebuildCommand& command);
+  void make_groups(int generation, std::chrono::milliseconds limit);
+  void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
+  void pass_barriers(std::int64_t seq);
+  // Inside a catch block: tells rank 0 at once, then works out the stack trace.
+  Failure report_failure(std::int64_t seq, FailurePhase phase);
+
+  Parts parts_;
+  Mail& mail_;
+  Mail& rendezvous_;
+  Clock::time_point deadline_;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,54 @@
+#include "worker/rank_messages.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
+  RunCommand sent;
+  sent.request = {.seq = 5, .id = "a", .case_json = {{"heads", 3}}, .timeout_ms = 70, .dump_dir = "/d"};
+  const auto got = std::get<RunCommand>(decode_compute_command(encode(ComputeCommand{sent})));
+  EXPECT_EQ(got.request.seq, 5);
+  EXPECT_EQ(got.request.case_json, sent.request.case_json);
+  EXPECT_EQ(got.request.dump_dir, "/d");
+  EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
+  EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
+  EXPECT_EQ(std::get<AbortCommand>(decode_watch_command(encode(WatchCommand{AbortCommand{4}}))).generation, 4);
+}
+
+TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
+  CaseDone sent;
+  sent.seq = 9;
+  sent.outcome.rank = 1;
+  sent.outcome.verdict = Verdict::fail;
+  sent.outcome.failure = Failure{FailureKind::timeout, FailurePhase::barrier, "s", "bad \xff byte"};
+  protocol::TensorCheck check;
+  check.tensor = "dq";
+  check.max_abs = std::nan("");
+  check.bound = std::numeric_limits<double>::infinity();
+  check.worst_index = {1, 2};
+  sent.outcome.checks.push_back(check);
+  const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{sent})));
+  EXPECT_EQ(got.seq, 9);
+  EXPECT_EQ(got.outcome.verdict, Verdict::fail);
+  EXPECT_EQ(got.outcome.failure->kind, FailureKind::timeout);
+  EXPECT_EQ(got.outcome.failure->phase, FailurePhase::barrier);
+  EXPECT_EQ(got.outcome.failure->text, "bad \xff byte");
+  EXPECT_TRUE(std::isnan(got.outcome.checks.at(0).max_abs));
+  EXPECT_EQ(got.outcome.checks.at(0).bound, check.bound);
+  EXPECT_EQ(got.outcome.checks.at(0).worst_index, check.worst_index);
+}
+
+TEST(RankMessages, AnOutcomeMayHaveNeitherVerdictNorFailure) {
+  const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{CaseDone{}})));
+  EXPECT_FALSE(got.outcome.verdict.has_value());
+  EXPECT_FALSE(got.outcome.failure.has_value());
+}
+
+}  // namespace
+}  // namespace cp_pool

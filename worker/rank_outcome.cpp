@@ -1,0 +1,49 @@
+#include "worker/rank_outcome.h"
+
+#include <algorithm>
+#include <sched.h>
+
+#include <ATen/Parallel.h>
+
+namespace cp_pool {
+
+namespace {
+
+int usable_cores() {
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
+  return CPU_COUNT(&allowed);
+}
+
+protocol::TensorCheck to_tensor_check(const Check& check, int rank) {
+  return {check.tensor, rank,           check.max_abs,     check.rms, check.error,
+          check.bound,  check.baseline, check.worst_index, check.ok,  check.message};
+}
+
+Verdict to_verdict(RankReport::Outcome outcome) {
+  switch (outcome) {
+    case RankReport::Outcome::pass:
+      return Verdict::pass;
+    case RankReport::Outcome::skip:
+      return Verdict::skip;
+    case RankReport::Outcome::fail:
+      break;
+  }
+  return Verdict::fail;
+}
+
+}  // namespace
+
+void take_report(const RankReport& report, RankOutcome& outcome) {
+  outcome.verdict = to_verdict(report.outcome);
+  outcome.reason = report.reason;
+  outcome.output_hash = report.output_hash;
+  outcome.timings_ms = report.timings_ms;
+  for (const Check& check : report.checks) outcome.checks.push_back(to_tensor_check(check, outcome.rank));
+}
+
+void use_share_of_cores(int ranks_on_host) {
+  at::set_num_threads(std::max(1, usable_cores() / ranks_on_host));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,94 @@
+#include "worker/rank_process.h"
+
+#include <array>
+#include <chrono>
+#include <fcntl.h>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "worker/capabilities.h"
+#include "worker/control_plane.h"
+#include "worker/environment_baseline.h"
+#include "worker/group_slot.h"
+#include "worker/rank_compute.h"
+#include "worker/rank_zero.h"
+#include "worker/watcher.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::chrono::seconds kConnectLimit{30};
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "";
+  return name.data();
+}
+
+protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment) {
+  protocol::ReadyEvent ready;
+  ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
+  ready.world_size = environment.world_size;
+  ready.device = environment.device;
+  ready.capabilities = capabilities();
+  ready.versions = versions();
+  return ready;
+}
+
+// Keeps a promise when it goes, however that is.
+class StoppedSignal {
+ public:
+  StoppedSignal() : future_(promise_.get_future().share()) {}
+  StoppedSignal(const StoppedSignal&) = delete;
+  StoppedSignal& operator=(const StoppedSignal&) = delete;
+  ~StoppedSignal() { signal(); }
+  void signal() {
+    if (!signalled_) promise_.set_value();
+    signalled_ = true;
+  }
+  [[nodiscard]] const std::shared_future<void>& future() const { return future_; }
+
+ private:
+  std::promise<void> promise_;
+  std::shared_future<void> future_;
+  bool signalled_ = false;
+};
+
+}  // namespace
+
+int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
+  const protocol::RankEnvironment& environment = config.environment;
+  const EnvironmentBaseline baseline;
+  std::optional<MailServer> server;
+  std::unique_ptr<RankZero> rank_zero;
+  if (environment.rank == 0) {
+    // The listening socket came from the driver; a process that this one starts must not hold it.
+    if (environment.master_fd) fcntl(*environment.master_fd, F_SETFD, FD_CLOEXEC);
+    server.emplace(environment);
+    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment), config.stdin_fd, config.stdout_fd);
+  }
+  Mail mail(environment);
+  Mail rendezvous(environment);
+  GroupSlot groups;
+  StoppedSignal stopped;
+  const Watcher watcher(environment, groups, stopped.future());
+  clock.mark("control_plane");
+
+  FaultInjector faults(config.faults, environment.rank);
+  RankCompute compute({environment, baseline, runner, faults, groups}, mail, rendezvous);
+  compute.connect(kConnectLimit);
+  clock.mark("data_plane");
+  mail.to_rank0(Hello{{environment.rank, host_name(), getpid()}, clock.phases_ms()});
+  compute.serve();
+  mail.to_rank0(Goodbye{environment.rank});
+  stopped.signal();
+  return !rank_zero || rank_zero->wait() ? 0 : 1;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,24 @@
+// One rank of a worker group, from its environment variables to its exit code.
+#pragma once
+
+#include <vector>
+
+#include "worker/case_runner.h"
+#include "worker/fault.h"
+#include "worker/protocol/environment.h"
+#include "worker/startup_clock.h"
+
+namespace cp_pool {
+
+struct RankProcessConfig {
+  protocol::RankEnvironment environment;
+  std::vector<Fault> faults;
+  int stdin_fd = 0;   // used by rank 0 only
+  int stdout_fd = 1;  // likewise
+};
+
+// Serves until the end of input (rank 0), rank 0's word or rank 0's end (other ranks). Returns the exit code: 0 if
+// every rank stopped on request. Throws ControlPlaneError, CommError.
+int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock);
+
+}  // namespace cp_pool

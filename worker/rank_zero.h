@@ -1,0 +1,29 @@
+// What rank 0 does beside computing: it reads requests, hears the ranks, and runs the coordinator, each on a thread of
+// its own.
+#pragma once
+
+#include <memory>
+
+#include "worker/protocol/environment.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+class RankZero {
+ public:
+  // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. Throws ControlPlaneError.
+  RankZero(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, int stdin_fd,
+           int stdout_fd);
+  RankZero(const RankZero&) = delete;
+  RankZero& operator=(const RankZero&) = delete;
+  ~RankZero();
+
+  // Waits for the end. True if every rank stopped in time.
+  bool wait();
+
+ private:
+  class Threads;
+  std::unique_ptr<Threads> threads_;
+};
+
+}  // namespace cp_pool

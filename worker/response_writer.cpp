@@ -1,0 +1,36 @@
+#include "worker/response_writer.h"
+
+#include <cerrno>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <variant>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+void write_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(fd, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return;
+    bytes.remove_prefix(static_cast<std::size_t>(written));
+  }
+}
+
+}  // namespace
+
+void ResponseWriter::write(const protocol::Event& event) const {
+  const std::string text = protocol::format_response(event);
+  const auto* const result = std::get_if<protocol::ResultEvent>(&event);
+  if (text.size() <= protocol::kMaxLineBytes || result == nullptr) return write_all(fd_, text);
+  protocol::ResultEvent shorter = *result;
+  shorter.checks.clear();
+  shorter.reason += fmt::format(" ({} checks left out: the result had {} bytes)", result->checks.size(), text.size());
+  write_all(fd_, protocol::format_response(shorter));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,19 @@
+// Writes responses to the driver.
+#pragma once
+
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+class ResponseWriter {
+ public:
+  explicit ResponseWriter(int fd) : fd_(fd) {}  // not owned
+  // Whole, whatever the pipe takes at a time. A driver that is gone is not an error here: its end of stdin follows. A
+  // result that is longer than a line may be loses its checks, and says so.
+  void write(const protocol::Event& event) const;
+
+ private:
+  int fd_;
+};
+
+}  // namespace cp_pool

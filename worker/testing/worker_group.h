@@ -1,0 +1,75 @@
+// Starts the real worker's ranks as the driver does, for tests.
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <vector>
+
+#include "worker/protocol/line_framer.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool::testing {
+
+class WorkerGroup {
+ public:
+  struct Config {
+    int ranks = 2;
+    std::vector<std::string> arguments;
+    std::map<std::string, std::string> environment;  // on top of what a rank needs
+  };
+  explicit WorkerGroup(const Config& config);
+  WorkerGroup(const WorkerGroup&) = delete;
+  WorkerGroup& operator=(const WorkerGroup&) = delete;
+  ~WorkerGroup();  // kills what is left
+
+  void send_line(const std::string& line);
+  void send(const protocol::Request& request) { send_line(protocol::encode(request)); }
+  void close_stdin();
+  void kill(int rank, int signal);
+
+  // The next event of rank 0; nullopt at end of file or after kPatience. Chatter is collected.
+  std::optional<protocol::Event> next_event();
+  // The next event of this type; others are dropped.
+  template <typename Event>
+  std::optional<Event> next() {
+    while (auto event = next_event()) {
+      if (auto* wanted = std::get_if<Event>(&*event)) return *wanted;
+    }
+    return std::nullopt;
+  }
+  // Runs a small case under this ID. Nullopt if there is no result.
+  std::optional<protocol::ResultEvent> run(const std::string& id, nlohmann::json changes = {},
+                                           std::int64_t timeout_ms = 20000);
+  void start_run(const std::string& id, nlohmann::json changes = {}, std::int64_t timeout_ms = 20000);
+
+  // Exit statuses of all ranks, as "exit 0" or "signal 9"; nullopt if one is still there after `limit`.
+  std::optional<std::vector<std::string>> wait_all(std::chrono::milliseconds limit);
+
+  [[nodiscard]] std::string read_stderr(int rank) const;
+  [[nodiscard]] const std::vector<std::string>& chatter() const { return chatter_; }
+  [[nodiscard]] std::int64_t last_seq() const { return seq_; }
+  [[nodiscard]] pid_t pid(int rank) const { return pids_.at(static_cast<std::size_t>(rank)); }
+
+ private:
+  static constexpr std::chrono::seconds kPatience{30};
+
+  int ranks_;
+  int stdin_ = -1;
+  int stdout_ = -1;
+  std::vector<pid_t> pids_;
+  std::vector<std::string> stderr_files_;
+  std::vector<std::optional<std::string>> statuses_;
+  protocol::LineFramer framer_{protocol::LineFramer::Stream::responses};
+  std::deque<protocol::Event> events_;
+  std::vector<std::string> chatter_;
+  std::int64_t seq_ = 0;
+};
+
+// A case that takes milliseconds.
+nlohmann::json small_case(int cp_size);
+
+}  // namespace cp_pool::testing

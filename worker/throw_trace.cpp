@@ -1,0 +1,58 @@
+#include "worker/throw_trace.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cxxabi.h>
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <typeinfo>
+
+namespace {
+
+constexpr int kMaxFrames = 64;
+constexpr std::size_t kRemembered = 4;  // destructors and handlers on the way up may throw and catch, too
+
+struct ThrowSite {
+  const std::type_info* type = nullptr;
+  std::array<void*, kMaxFrames> frames{};
+  int depth = 0;
+};
+
+struct ThrowSites {
+  std::array<ThrowSite, kRemembered> ring;
+  std::size_t next = 0;
+};
+thread_local ThrowSites throw_sites;
+
+}  // namespace
+
+// Replaces the C++ runtime's for the whole process, libraries included, and calls it.
+// NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
+extern "C" [[noreturn]] void __cxa_throw(void* object, std::type_info* type, void (*destructor)(void*)) {
+  ThrowSite& site = throw_sites.ring[throw_sites.next++ % kRemembered];
+  site.type = type;
+  site.depth = backtrace(site.frames.data(), kMaxFrames);
+  using Throw = void (*)(void*, std::type_info*, void (*)(void*));
+  static const auto runtime = reinterpret_cast<Throw>(dlsym(RTLD_NEXT, "__cxa_throw"));
+  runtime(object, type, destructor);
+  std::abort();  // not reached
+}
+// NOLINTEND(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
+
+namespace cp_pool {
+
+std::vector<void*> throw_site_of_current_exception() {
+  const std::type_info* const type = abi::__cxa_current_exception_type();
+  if (type == nullptr) return {};
+  for (std::size_t back = 1; back <= std::min(throw_sites.next, kRemembered); ++back) {
+    const ThrowSite& site = throw_sites.ring[(throw_sites.next - back) % kRemembered];
+    constexpr int kOwnFrame = 1;  // __cxa_throw above
+    if (*site.type == *type && site.depth > kOwnFrame) {
+      return {site.frames.begin() + kOwnFrame, site.frames.begin() + site.depth};
+    }
+  }
+  return {};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,41 @@
+#include "worker/watcher.h"
+
+#include <exception>
+#include <unistd.h>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+Watcher::Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups,
+                 std::shared_future<void> compute_stopped)
+    : rank_(environment.rank),
+      groups_(groups),
+      compute_stopped_(std::move(compute_stopped)),
+      mail_(environment),
+      thread_([this] { serve(); }) {}
+
+void Watcher::serve() {
+  try {
+    for (;;) {
+      const WatchCommand command = mail_.receive_watch(rank_);
+      if (std::holds_alternative<ExitCommand>(command)) return stop(0);
+      if (const auto* abort = std::get_if<AbortCommand>(&command)) groups_.abort(abort->generation);
+      if (const auto* probe = std::get_if<ProbeCommand>(&command)) mail_.to_rank0(Probed{rank_, probe->token});
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cp-pool-worker: rank {}: ends, because rank 0 is gone ({})\n", rank_, e.what());
+    stop(1);
+  }
+}
+
+void Watcher::stop(int exit_code) {
+  if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
+  groups_.abort_any();
+  if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
+  _exit(exit_code);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,357 @@
+// The real worker, its ranks started as the driver starts them.
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/testing/worker_group.h"
+
+namespace cp_pool {
+namespace {
+
+using protocol::Outcome;
+using protocol::ResultEvent;
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+using testing::WorkerGroup;
+
+constexpr milliseconds kEndLimit{2000};
+
+double ms_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+}
+
+class Worker : public ::testing::Test {
+ protected:
+  static WorkerGroup::Config with(std::vector<std::string> arguments, int ranks = 2) { return {ranks, arguments, {}}; }
+
+  static void expect_pass(const std::optional<ResultEvent>& result) {
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->outcome, Outcome::pass) << result->reason;
+    EXPECT_TRUE(result->healthy);
+    for (const auto& rank : result->ranks) EXPECT_TRUE(rank.ok) << rank.error;
+  }
+};
+
+TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
+  WorkerGroup group({});
+  const auto event = group.next_event();
+  ASSERT_TRUE(event.has_value());
+  const auto& ready = std::get<protocol::ReadyEvent>(*event);
+  EXPECT_EQ(ready.protocol, protocol::kVersion);
+  EXPECT_EQ(ready.world_size, 2);
+  EXPECT_EQ(ready.device, "cpu");
+  ASSERT_EQ(ready.ranks.size(), 2U);
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(ready.ranks[static_cast<std::size_t>(rank)].rank, rank);
+    EXPECT_EQ(ready.ranks[static_cast<std::size_t>(rank)].pid, group.pid(rank));
+  }
+  EXPECT_TRUE(ready.capabilities.contains("comm"));
+  EXPECT_TRUE(ready.versions.contains("torch"));
+  EXPECT_GT(ready.startup_ms.at("total"), 0);
+}
+
+TEST_F(Worker, GivesStartedThenTheResult) {
+  WorkerGroup group({});
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  group.start_run("one");
+  const auto started = group.next<protocol::StartedEvent>();
+  ASSERT_TRUE(started.has_value());
+  EXPECT_EQ(started->seq, 1);
+  const auto result = group.next<ResultEvent>();
+  expect_pass(result);
+  EXPECT_EQ(result->seq, 1);
+  EXPECT_EQ(result->backend, "math");
+  ASSERT_EQ(result->ranks.size(), 2U);
+  for (const auto& rank : result->ranks) EXPECT_FALSE(rank.output_hash.empty());
+  ASSERT_EQ(result->hygiene.size(), 2U);
+  for (const auto& rank : result->hygiene) {
+    EXPECT_GT(rank.rss_kib, 0);
+    EXPECT_GT(rank.fds, 3);
+    EXPECT_GE(rank.threads, 2);
+  }
+  for (int rank = 0; rank < 2; ++rank) EXPECT_THAT(group.read_stderr(rank), HasSubstr("\n[CP_POOL_FENCE] 1\n"));
+}
+
+TEST_F(Worker, ReportsItsPhases) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  group.start_run("one");
+  const auto progress = group.next<protocol::ProgressEvent>();
+  ASSERT_TRUE(progress.has_value());
+  EXPECT_EQ(progress->seq, 1);
+  EXPECT_FALSE(progress->phase.empty());
+}
+
+TEST_F(Worker, SkipsWhatItCannotRunAndSaysWhy) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  const auto result = group.run("odd", {{"comm", "a2a"}, {"heads", 3}, {"kv_heads", 3}});
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, Outcome::skip);
+  EXPECT_FALSE(result->reason.empty());
+  EXPECT_TRUE(result->healthy);
+  expect_pass(group.run("next"));
+}
+
+TEST_F(Worker, RefusesAnImpossibleCaseAndGoesOn) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  auto result = group.run("bad", {{"heads", "many"}});
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, Outcome::error);
+  EXPECT_THAT(result->reason, HasSubstr("heads"));
+  EXPECT_TRUE(result->healthy);
+  result = group.run("wrong world", {{"cp_size", 4}});
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->reason, "cp_size 4 on a pool of 2 ranks");
+  expect_pass(group.run("next"));
+}
+
+TEST_F(Worker, AnswersPingDuringACase) {
+  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
+  group.next<protocol::ReadyEvent>();
+  group.start_run("hangs");
+  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  group.send(protocol::PingRequest{100, false});
+  EXPECT_EQ(group.next<protocol::PongEvent>()->ranks, std::vector<int>{0});
+  group.send(protocol::PingRequest{101, true});
+  const auto pong = group.next<protocol::PongEvent>();
+  ASSERT_TRUE(pong.has_value());
+  EXPECT_EQ(pong->seq, 101);
+  EXPECT_EQ(pong->ranks, (std::vector<int>{0, 1})) << "the ranks are busy, but alive";
+}
+
+TEST_F(Worker, PingToAllNamesOnlyTheRanksThatAnswer) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  group.kill(1, SIGSTOP);
+  group.send(protocol::PingRequest{1, true});
+  EXPECT_EQ(group.next<protocol::PongEvent>()->ranks, std::vector<int>{0});
+  group.kill(1, SIGCONT);
+}
+
+TEST_F(Worker, AnswersBadRequestsAndGoesOn) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  group.send_line("nonsense");
+  auto error = group.next<protocol::ProtocolErrorEvent>();
+  ASSERT_TRUE(error.has_value());
+  EXPECT_THAT(error->message, StartsWith("not JSON"));
+  group.send_line(R"({"op":"jump","seq":7})");
+  error = group.next<protocol::ProtocolErrorEvent>();
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->seq, 7);
+  EXPECT_EQ(error->message, "unknown op \"jump\"");
+  group.send_line(std::string(protocol::kMaxLineBytes + 1, 'x'));
+  error = group.next<protocol::ProtocolErrorEvent>();
+  ASSERT_TRUE(error.has_value());
+  EXPECT_THAT(error->message, HasSubstr("longer than"));
+  expect_pass(group.run("next"));
+}
+
+TEST_F(Worker, TakesOneRunAtATime) {
+  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
+  group.next<protocol::ReadyEvent>();
+  group.start_run("hangs");
+  group.start_run("second");
+  const auto error = group.next<protocol::ProtocolErrorEvent>();
+  ASSERT_TRUE(error.has_value());
+  EXPECT_EQ(error->seq, 2);
+  EXPECT_THAT(error->message, HasSubstr("seq 1 is still outstanding"));
+}
+
+TEST_F(Worker, AcceptsPrepare) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  group.send(protocol::PrepareRequest{5, testing::small_case(2)});
+  group.send(protocol::PingRequest{6, false});
+  EXPECT_EQ(std::get<protocol::PongEvent>(*group.next_event()).seq, 6);
+}
+
+TEST_F(Worker, EndOfInputEndsEveryRank) {
+  WorkerGroup group(with({}, 4));
+  group.next<protocol::ReadyEvent>();
+  expect_pass(group.run("one"));
+  group.close_stdin();
+  EXPECT_EQ(group.wait_all(kEndLimit), (std::vector<std::string>(4, "exit 0")));
+}
+
+TEST_F(Worker, EndOfInputEndsRanksThatSitInACollective) {
+  WorkerGroup group(with({"--inject", "hang@1:inside"}));
+  group.next<protocol::ReadyEvent>();
+  group.start_run("hangs");
+  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  group.close_stdin();
+  EXPECT_TRUE(group.wait_all(kEndLimit).has_value());
+}
+
+TEST_F(Worker, EndOfInputBeforeReadyEndsEveryRank) {
+  WorkerGroup group({});
+  group.close_stdin();
+  EXPECT_TRUE(group.wait_all(milliseconds(10000)).has_value());
+}
+
+TEST_F(Worker, ShutdownEndsEveryRank) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  group.send(protocol::ShutdownRequest{});
+  EXPECT_EQ(group.wait_all(kEndLimit), (std::vector<std::string>(2, "exit 0")));
+}
+
+TEST_F(Worker, TheOtherRanksEndWhenRank0Dies) {
+  for (const char* fault : {"hang@1:before", "hang@1:inside", "throw@1:idle"}) {
+    WorkerGroup group(with({"--inject", fault}));
+    group.next<protocol::ReadyEvent>();
+    group.start_run("busy");
+    ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+    group.kill(0, SIGKILL);
+    const auto statuses = group.wait_all(kEndLimit);
+    ASSERT_TRUE(statuses.has_value()) << fault;
+    EXPECT_EQ(statuses->at(0), "signal 9");
+  }
+}
+
+// A rank that throws reaches the result at once, its peers are freed, and the pool goes on.
+class WorkerThrow : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(WorkerThrow, ReachesTheResultWithin2sAndThePoolGoesOn) {
+  for (const int culprit : {0, 1}) {
+    const std::string fault = "throw@" + std::to_string(culprit) + ":" + GetParam() + ":bad";
+    WorkerGroup group({.ranks = 2, .arguments = {"--inject", fault}, .environment = {}});
+    group.next<protocol::ReadyEvent>();
+    group.start_run("bad");
+    ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+    const auto start = std::chrono::steady_clock::now();
+    const auto result = group.next<ResultEvent>();
+    EXPECT_LT(ms_since(start), 2000);
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->outcome, Outcome::error);
+    EXPECT_TRUE(result->healthy);
+    const std::string text = "std::runtime_error: injected fault on rank " + std::to_string(culprit);
+    EXPECT_EQ(result->reason, "rank " + std::to_string(culprit) + ": " + text);
+    ASSERT_EQ(result->ranks.size(), 2U);
+    EXPECT_EQ(result->ranks[0].rank, culprit);
+    EXPECT_FALSE(result->ranks[0].ok);
+    EXPECT_FALSE(result->ranks[0].aborted);
+    EXPECT_THAT(result->ranks[0].error, AllOf(StartsWith(text), HasSubstr("RankCompute::run_case")));
+    EXPECT_TRUE(result->ranks[1].aborted) << result->ranks[1].error;
+    const auto next = group.run("next");
+    ASSERT_TRUE(next.has_value());
+    EXPECT_EQ(next->outcome, Outcome::pass) << next->reason;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Phases, WorkerThrow, ::testing::Values("before", "inside", "after"),
+                         [](const auto& phase) { return std::string(phase.param); });
+
+TEST_F(Worker, RebuildsAgainAndAgainWithoutLeaking) {
+  WorkerGroup group(with({"--inject", "throw@1:inside:bad", "--inject", "bad_alloc@2:before:worse"}, 4));
+  group.next<protocol::ReadyEvent>();
+  const auto before = group.run("first");
+  expect_pass(before);
+  for (int round = 0; round < 5; ++round) {
+    for (const char* id : {"bad", "worse"}) {
+      const auto result = group.run(id);
+      ASSERT_TRUE(result.has_value());
+      EXPECT_EQ(result->outcome, Outcome::error);
+      ASSERT_TRUE(result->healthy) << result->reason;
+    }
+  }
+  const auto after = group.run("last");
+  expect_pass(after);
+  for (std::size_t rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(after->hygiene[rank].fds, before->hygiene[rank].fds) << "rank " << rank;
+    EXPECT_EQ(after->hygiene[rank].threads, before->hygiene[rank].threads) << "rank " << rank;
+  }
+}
+
+TEST_F(Worker, ARankThatCannotBeFreedMakesThePoolUnhealthyInTime) {
+  for (const char* fault : {"hang@0:before:bad", "hang@1:before:bad"}) {
+    WorkerGroup group(with({"--inject", fault}));
+    group.next<protocol::ReadyEvent>();
+    group.start_run("bad", {}, 1000);
+    ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+    const auto start = std::chrono::steady_clock::now();
+    const auto result = group.next<ResultEvent>();
+    EXPECT_LT(ms_since(start), 1000 + 2000);
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->outcome, Outcome::timeout) << result->reason;
+    EXPECT_FALSE(result->healthy);
+    const auto refused = group.run("next");
+    ASSERT_TRUE(refused.has_value());
+    EXPECT_FALSE(refused->healthy);
+  }
+}
+
+TEST_F(Worker, ATimeoutFromInsideNamesRankOperationAndPeer) {
+  WorkerGroup group(with({"--inject", "hang@1:inside:bad"}));
+  group.next<protocol::ReadyEvent>();
+  const auto result = group.run("bad", {}, 1000);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, Outcome::timeout);
+  EXPECT_THAT(result->reason, AllOf(StartsWith("rank 0: "), HasSubstr("rank 1"), HasSubstr("timed out")));
+}
+
+TEST_F(Worker, CancelEndsACase) {
+  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
+  group.next<protocol::ReadyEvent>();
+  group.start_run("hangs");
+  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  group.send(protocol::CancelRequest{1});
+  const auto result = group.next<ResultEvent>();
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, Outcome::cancelled);
+}
+
+TEST_F(Worker, CancelOfAnotherCaseDoesNothing) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  expect_pass(group.run("one"));
+  group.send(protocol::CancelRequest{1});
+  expect_pass(group.run("two"));
+}
+
+TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
+  WorkerGroup group(with({"--inject", "throw@1:inside:bad"}));
+  group.next<protocol::ReadyEvent>();
+  const auto hashes = [](const std::optional<ResultEvent>& result) {
+    std::map<int, std::string> out;
+    for (const auto& rank : result->ranks) out[rank.rank] = rank.output_hash;
+    return out;
+  };
+  const auto first = group.run("one");
+  expect_pass(first);
+  group.run("other", {{"seed", 99}, {"comm", "all_gather"}});
+  group.run("bad");
+  const auto again = group.run("one");
+  expect_pass(again);
+  EXPECT_EQ(hashes(first), hashes(again));
+}
+
+TEST_F(Worker, SpeaksOnlyItsOwnProtocolVersion) {
+  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {{"CP_POOL_PROTOCOL", "7..9"}}});
+  const auto error = group.next<protocol::ProtocolErrorEvent>();
+  ASSERT_TRUE(error.has_value());
+  EXPECT_THAT(error->message, HasSubstr("7..9"));
+  const std::string expected = "exit " + std::to_string(protocol::kExitNoCommonVersion);
+  EXPECT_EQ(group.wait_all(kEndLimit), (std::vector<std::string>(2, expected)));
+}
+
+TEST_F(Worker, ABrokenEnvironmentIsAUsageError) {
+  WorkerGroup group({.ranks = 1, .arguments = {}, .environment = {{"RANK", "one"}}});
+  EXPECT_EQ(group.wait_all(kEndLimit), std::vector<std::string>{"exit 2"});
+  EXPECT_THAT(group.read_stderr(0), HasSubstr("RANK=\"one\""));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -34,11 +34,18 @@ target_compile_definitions(reporters_test PRIVATE
 
 # --- Command line -----------------------------------------------------------------------------------------------------
 add_library(cp_cli STATIC
+  cli/case_shape.cpp
+  cli/case_source.cpp
+  cli/doctor.cpp
+  cli/doctor_command.cpp
   cli/duration.cpp
+  cli/explain_command.cpp
+  cli/explanation.cpp
   cli/execution.cpp
   cli/exit_code.cpp
   cli/help_text.cpp
   cli/list_command.cpp
+  cli/man_page.cpp
   cli/edit.cpp
   cli/options.cpp
   cli/order.cpp
@@ -55,11 +62,20 @@ target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_D
 add_executable(cp-pool cli/main.cpp)
 target_link_libraries(cp-pool PRIVATE cp_cli fmt::fmt)
 
+# share/man beside bin, where man looks for the page of a program in PATH.
+set(man_page "${CMAKE_BINARY_DIR}/share/man/man1/cp-pool.1")
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/man/man1")
+add_custom_command(OUTPUT "${man_page}" COMMAND cp-pool --man > "${man_page}" DEPENDS cp-pool VERBATIM)
+add_custom_target(cp-pool-man ALL DEPENDS "${man_page}")
+
 cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
+    cli/case_shape_test.cpp
+    cli/doctor_test.cpp
     cli/duration_test.cpp
     cli/exit_code_test.cpp
     cli/edit_test.cpp
+    cli/explanation_test.cpp
     cli/options_test.cpp
     cli/order_test.cpp
     cli/rerun_test.cpp

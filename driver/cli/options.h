@@ -50,11 +50,21 @@ struct ListOptions {
   bool count = false;
 };
 
+struct ExplainOptions {
+  std::string case_argument;  // an ID or a file
+  SelectionOptions selection;
+  std::vector<std::string> edits;
+};
+
+struct DoctorOptions {
+  std::string worker;  // as ExecutionOptions::worker
+};
+
 struct PrintText {  // --help, --version
   std::string text;
 };
 
-using CommandLine = std::variant<RunOptions, SubmitOptions, ListOptions, PrintText>;
+using CommandLine = std::variant<RunOptions, SubmitOptions, ListOptions, ExplainOptions, DoctorOptions, PrintText>;
 
 // Throws CommandError (usage).
 CommandLine parse_command_line(int argc, const char* const* argv);

@@ -121,6 +121,15 @@ TEST_F(CommandLine, FailFastLeavesTheRestNotRun) {
   EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 not-run, "));
 }
 
+TEST_F(CommandLine, MaxFailCountsFailuresOnly) {
+  const Finished done =
+      run("model=pass* | model=fail | model=skip | model=error", {"--max-fail", "2", "--order", "reverse"});
+  // reverse: error, skip, fail, then enough
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("5 expanded = 0 pass + 1 fail + 1 skip + 1 error + 2 not-run, "));
+  EXPECT_THAT(done.out, HasSubstr("2 not-run: not run after 2 failures (--max-fail)\n"));
+}
+
 TEST_F(CommandLine, Exits96WithOneLineForAMissingWorkerAndStillReports) {
   const Finished run_of = run("model=pass*", {"--worker", "/no/such/worker", "--junit", path("j.xml")});
   EXPECT_EQ(run_of.exit_code, 96);
@@ -413,6 +422,31 @@ TEST_F(CommandLine, ListPrintsJsonAndCounts) {
   EXPECT_EQ(call({"list", "--matrix", path("demo.json"), "--count"}).out, "demo 7\ntotal 7\n");
   EXPECT_EQ(nlohmann::json::parse(call({"list", "--matrix", path("demo.json"), "--filter", "none/*", "--json"}).out),
             nlohmann::json::array());
+}
+
+TEST_F(CommandLine, ExplainDrawsACaseOfAMatrixWithItsEdits) {
+  const Finished done = call({"explain", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--set",
+                              "cp_size=2", "--set", "causal=true"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("p2p of 2 ranks"), HasSubstr("       0 #............... 0\n"),
+                              HasSubstr("visible pairs x 1 heads")));
+  EXPECT_EQ(call({"explain", "no/such/case", "--matrix", path("demo.json")}).exit_code, 94);
+}
+
+// --- doctor ----------------------------------------------------------------------------------------------------------
+
+TEST_F(CommandLine, DoctorStartsTheWorkerAndListsWhatWouldRun) {
+  const Finished done = call({"doctor", "--worker", kWorker});
+  EXPECT_EQ(done.exit_code, 0) << done.out;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("CPU "), HasSubstr("2 ready in"), HasSubstr("a case     ok      pass"),
+                              HasSubstr("te-flash (small): ")));
+}
+
+TEST_F(CommandLine, DoctorNamesAWorkerThatDoesNotStartAndExits96) {
+  const Finished done = call({"doctor", "--worker", "/no/such/worker"});
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(done.out,
+              AllOf(HasSubstr("a case     MISSING infra"), HasSubstr("/no/such/worker"), HasSubstr("install with: ")));
 }
 
 TEST_F(CommandLine, HelpAndVersionAreNoErrors) {

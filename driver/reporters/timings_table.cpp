@@ -1,7 +1,10 @@
 #include "driver/reporters/timings_table.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <string_view>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -14,14 +17,26 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kSlowest = 10;
+constexpr const char* kWholeCase = "case";
+
+// Phases in the order in which a case goes through them, others after them by name, the whole case last.
+std::size_t place(std::string_view phase) {
+  constexpr std::array<std::string_view, 5> kPhases{"inputs", "forward", "backward", "reference", "compare"};
+  if (phase == kWholeCase) return kPhases.size() + 1;
+  return static_cast<std::size_t>(std::ranges::find(kPhases, phase) - kPhases.begin());
+}
 
 }  // namespace
+
+bool TimingsTable::RowOrder::operator()(const Row& a, const Row& b) const {
+  return std::tuple{a.first, place(a.second), a.second} < std::tuple{b.first, place(b.second), b.second};
+}
 
 void TimingsTable::add(const CaseFinished& event) {
   if (event.outcome != CaseOutcome::pass && !is_failure(event.outcome)) return;
   const int world_size = event.c.cp_size;
   for (const auto& [phase, milliseconds] : event.timings_ms) phases_ms_[{world_size, phase}].push_back(milliseconds);
-  phases_ms_[{world_size, "case"}].push_back(event.duration_ms);
+  phases_ms_[{world_size, kWholeCase}].push_back(event.duration_ms);
   cases_.emplace_back(event.duration_ms, event.id);
 }
 

@@ -19,8 +19,13 @@ class TimingsTable {
   std::string text() const;
 
  private:
-  std::map<std::pair<int, std::string>, std::vector<double>> phases_ms_;  // by world size and phase
-  std::vector<std::pair<double, std::string>> cases_;                     // milliseconds, ID
+  using Row = std::pair<int, std::string>;  // world size, phase
+  struct RowOrder {
+    bool operator()(const Row& a, const Row& b) const;
+  };
+
+  std::map<Row, std::vector<double>, RowOrder> phases_ms_;
+  std::vector<std::pair<double, std::string>> cases_;  // milliseconds, ID
 };
 
 }  // namespace cp_pool

@@ -25,10 +25,10 @@ TEST(TimingsTable, HasARowForEachWorldSizeAndPhaseAndTheSlowestCases) {
   table.add(finished(8, "skipped", CaseOutcome::skip));
   EXPECT_EQ(table.text(),
             "ranks  phase             cases       min       p50       p95       max\n"
-            "    2  case                  2    100 ms    100 ms    200 ms    200 ms\n"
             "    2  forward               2    1.0 ms    1.0 ms    3.0 ms    3.0 ms\n"
-            "    4  case                  1    300 ms    300 ms    300 ms    300 ms\n"
+            "    2  case                  2    100 ms    100 ms    200 ms    200 ms\n"
             "    4  forward               1     20 ms     20 ms     20 ms     20 ms\n"
+            "    4  case                  1    300 ms    300 ms    300 ms    300 ms\n"
             "slowest\n"
             "   300 ms  case-2\n"
             "   200 ms  case-1\n"

@@ -1,6 +1,7 @@
 #include <csignal>
 #include <exception>
 #include <fcntl.h>
+#include <fstream>
 #include <string>
 #include <unistd.h>
 #include <vector>

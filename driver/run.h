@@ -38,12 +38,8 @@ struct RunConfig {
   std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
   int max_consecutive_timeouts = 3;
-  int pool_max_cases = 0;                         // cases after which a pool is replaced; 0 = never
-  bool isolate = false;                           // a fresh pool for every case
-  bool fail_fast = false;                         // the first failure makes the remaining cases not_run
-  int max_fail = 0;                               // so does this many failures; 0 = no limit
-  Order order;                                    // in which cases are sent; results keep their index
-  int repeat = 1;                                 // run the whole list so often
+  int pool_max_cases = 0;                         // 0 = never
+  int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   HygieneLimits hygiene;

@@ -166,7 +166,12 @@ void Lane::finish(const Job& job, CaseFinished finished) {
   const CaseOutcome outcome = finished.outcome;
   ledger_.record(job.index, outcome);
   run_.emit(std::move(finished));
-  if (is_failure(outcome)) note_failure();
+  if (is_failure(outcome)) ++run_.failures;
+  const int limit = run_.config.max_failures;
+  if (limit > 0 && run_.failures >= limit && !run_.stop.enough_failures) {
+    run_.stop.enough_failures = true;
+    run_.notify_all();
+  }
   if (on_finished_) on_finished_();
 }
 
@@ -215,8 +220,8 @@ std::string Lane::why_stopped() const {
   if (run_.stop.global_timeout) {
     return fmt::format("the run's {} ms were over (--global-timeout)", run_.config.global_timeout.count());
   }
-  if (run_.config.fail_fast) return "not run after the first failure (--fail-fast)";
-  return fmt::format("not run after {} failures (--max-fail)", run_.failures);
+  return fmt::format("not run after {} {} (--max-fail)", run_.config.max_failures,
+                     run_.config.max_failures == 1 ? "failure" : "failures");
 }
 
 }  // namespace cp_pool

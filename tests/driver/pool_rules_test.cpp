@@ -188,10 +188,10 @@ TEST(Run, WithoutCasesFinishesAtOnce) {
 TEST(Run, StopsAtTheFirstFailureIfAsked) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.fail_fast = true;
+  config.max_failures = 1;
   const RunFinished finished = run(fake_cases({"skip", "fail", "pass", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "fail", "not-run", "not-run"));
-  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("--fail-fast"));
+  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("--max-fail"));
   EXPECT_EQ(finished.exit_code, 100);
   EXPECT_TRUE(finished.ledger_exact);
 }

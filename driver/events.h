@@ -92,7 +92,6 @@ struct CaseStarted {
   std::int64_t seq = 0;
   PoolId pool;
   int attempt = 1;
-  int repetition = 1;  // with --repeat
 };
 
 struct StderrTail {
@@ -118,7 +117,6 @@ struct CaseFinished {
   std::string backend;
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone
-  int repetition = 1;                    // with --repeat
 };
 
 struct RunFinished {

@@ -20,18 +20,9 @@ int busy_ranks(const RunConfig& config) {
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink) {
   Runner runner(config, sink, busy_ranks(config));
-  const std::size_t repeat = static_cast<std::size_t>(std::max(config.repeat, 1));
-  runner.expect(repeat * cases.size());
-  const std::vector<std::size_t> order = indices_in_order(cases.size(), config.order);
-  for (std::size_t repetition = 0; repetition < repeat; ++repetition) {
-    for (const std::size_t i : order) {
-      runner.add({repetition * cases.size() + i, &cases[i], static_cast<int>(repetition) + 1});
-    }
-  }
+  for (const NamedCase& named : cases) runner.add(named);
   runner.no_more_cases();
-  RunStarted complete = header;
-  complete.cases = repeat * cases.size();
-  return runner.run(complete);
+  return runner.run(header);
 }
 
 }  // namespace cp_pool

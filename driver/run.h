@@ -12,7 +12,6 @@
 
 #include "cases/case.h"
 #include "driver/events.h"
-#include "driver/order.h"
 
 namespace cp_pool {
 
@@ -59,9 +58,8 @@ struct RunResult {
 // throws ends the run, leaves no process behind, and is thrown on; so is std::system_error where the process cannot be
 // set up.
 
-// Pools of different world sizes work side by side as far as max_busy_ranks lets them; cases of one pool run in
-// config.order. With repeat the ledger expects repeat * cases.size() cases: repetition r of case i has index
-// (r - 1) * cases.size() + i. header.cases is set from that.
+// Pools of different world sizes work side by side as far as max_busy_ranks lets them; cases of one pool run in list
+// order.
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink);
 
@@ -71,7 +69,7 @@ using ReadCase = std::function<std::optional<NamedCase>(std::string_view line)>;
 
 // Runs the cases of fd (a pipe, terminal, file or socket; not closed here) one by one, as they arrive and in their
 // order, until its end; pools stay warm between them. header.cases is not known and stays as it is; run_finished counts
-// what was read. config.order and repeat do not apply.
+// what was read.
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink);
 

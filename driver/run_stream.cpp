@@ -67,7 +67,7 @@ class Feeder {
       auto named = read_case_(line);
       if (!named) continue;
       current_ = std::make_unique<NamedCase>(*std::move(named));
-      runner_.add({runner_.expect(1), current_.get()});
+      runner_.add(*current_);
     }
     if (ended_ && !current_ && lines_.empty()) stop();
   }

@@ -31,7 +31,7 @@ Lane::~Lane() {
   std::erase(run_.wakeups, &wakeup_);
 }
 
-void Lane::add(const Job& job) {
+void Lane::add(Job job) {
   jobs_.push_back(job);
   wakeup_.notify();
 }
@@ -88,7 +88,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       co_return finish(job, std::move(finished));
     }
     const std::int64_t seq = ++run_.last_seq;
-    run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt, job.repetition});
+    run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt});
     Attempt result = co_await pool_->run_case(*job.named, seq);
     std::optional<Retirement> retirement = std::move(result.retirement);
     if (result.charged || attempt == kMaxAttempts) {
@@ -156,7 +156,6 @@ void Lane::note_outcome(CaseOutcome outcome) {
 }
 
 std::optional<Retirement> Lane::retirement_by_age() const {
-  if (run_.config.isolate) return Retirement{RetireReason::max_cases, "a pool for one case (--isolate)"};
   const int limit = run_.config.pool_max_cases;
   if (limit <= 0 || cases_on_pool_ < limit) return std::nullopt;
   return Retirement{RetireReason::max_cases, fmt::format("it ran {} cases (--pool-max-cases)", cases_on_pool_)};
@@ -173,13 +172,6 @@ void Lane::finish(const Job& job, CaseFinished finished) {
     run_.notify_all();
   }
   if (on_finished_) on_finished_();
-}
-
-void Lane::note_failure() {
-  const int limit = run_.config.fail_fast ? 1 : run_.config.max_fail;
-  if (++run_.failures < limit || limit <= 0 || run_.stop.enough_failures) return;
-  run_.stop.enough_failures = true;
-  run_.notify_all();
 }
 
 CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int attempts) const {
@@ -210,7 +202,6 @@ CaseFinished Lane::never_run(const Job& job, CaseOutcome outcome, std::string re
   out.outcome = outcome;
   out.reason = std::move(reason);
   out.rerun = job.named->rerun;
-  out.repetition = job.repetition;
   return out;
 }
 

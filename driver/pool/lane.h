@@ -22,7 +22,6 @@ class Lane {
   struct Job {
     std::size_t index = 0;  // in the ledger
     const NamedCase* named = nullptr;
-    int repetition = 1;
   };
 
   // on_finished: after each case, its event emitted.
@@ -32,7 +31,7 @@ class Lane {
   ~Lane();
 
   // The case must stay alive until it has finished.
-  void add(const Job& job);
+  void add(Job job);
   void no_more_jobs();
 
   // Returns when every job has its outcome and the pool is gone. What a sink throws comes out here.
@@ -49,7 +48,6 @@ class Lane {
   asio::awaitable<bool> retire_if_lost();
   asio::awaitable<void> retire(Retirement retirement);
   void note_start_failure(StartFailure failure);
-  void note_failure();
   void note_outcome(CaseOutcome outcome);
   std::optional<Retirement> retirement_by_age() const;
   void finish(const Job& job, CaseFinished finished);

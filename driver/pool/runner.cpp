@@ -23,10 +23,8 @@ double own_cpu_ms() {
 Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
     : context_(io_, config, sink), slots_(busy_ranks), signals_(io_, SIGINT, SIGTERM), global_timeout_(io_) {}
 
-std::size_t Runner::expect(std::size_t cases) {
-  const std::size_t first = ledger_.expected();
-  for (std::size_t i = 0; i < cases; ++i) ledger_.expect();
-  return first;
+void Runner::add(const NamedCase& named) {
+  lane(named.c.cp_size).add({ledger_.expect(), &named});
 }
 
 void Runner::no_more_cases() {

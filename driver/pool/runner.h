@@ -25,10 +25,8 @@ class Runner {
   // busy_ranks: as RunConfig::max_busy_ranks, resolved.
   Runner(const RunConfig& config, EventSink& sink, int busy_ranks);
 
-  // So many more cases will be added; returns the index of the first.
-  std::size_t expect(std::size_t cases);
-  // With an index that was expected. The case must stay alive until it has finished.
-  void add(const Lane::Job& job) { lane(job.named->c.cp_size).add(job); }
+  // The case must stay alive until it has finished.
+  void add(const NamedCase& named);
   // Every lane ends when it has done what was added.
   void no_more_cases();
 

@@ -300,11 +300,12 @@ TEST_P(BusyRank, IsSeenDeadAtOnce) {
   RunConfig config = fake_config();
   config.run_dir = folder.get();
   Recorder recorder;
-  int pid = 0;
+  std::atomic<int> pid = 0;
   std::atomic<std::chrono::steady_clock::time_point> killed;
   std::chrono::steady_clock::time_point seen;
   recorder.on_each = [&](const Event& event) {
-    if (const auto* spawned = std::get_if<PoolSpawned>(&event)) pid = spawned->pids.at(GetParam());
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event))
+      pid = spawned->pids.at(static_cast<std::size_t>(GetParam()));
     if (std::holds_alternative<CaseFinished>(event)) seen = std::chrono::steady_clock::now();
   };
   const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank1.stderr.log";

@@ -33,11 +33,12 @@ struct RunConfig {
   std::string device = "cpu";
   std::chrono::milliseconds timeout{90000};        // per case, from the line sent
   std::chrono::milliseconds start_timeout{60000};  // spawn to ready
+  std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
   std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
   int max_consecutive_timeouts = 3;
   int pool_max_cases = 0;                         // 0 = never
-  bool fail_fast = false;                         // the first failure makes the remaining cases not_run
+  int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   HygieneLimits hygiene;

@@ -1,5 +1,6 @@
 # The event stream's views (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
+  reporters/checks_table.cpp
   reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
@@ -9,11 +10,13 @@ add_library(cp_reporters STATIC
   reporters/output_file.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
-  reporters/text_format.cpp)
+  reporters/text_format.cpp
+  reporters/timings_table.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
 cp_pool_test(reporters_test LABEL unit DISCOVER
   SOURCES
+    reporters/checks_table_test.cpp
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
     reporters/fan_out_test.cpp
@@ -24,18 +27,28 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/summary_test.cpp
     reporters/terminal_sink_test.cpp
     reporters/text_format_test.cpp
+    reporters/timings_table_test.cpp
   LIBRARIES cp_reporters)
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/reporters/check_junit.py")
 
 # --- Command line -----------------------------------------------------------------------------------------------------
 add_library(cp_cli STATIC
+  cli/case_shape.cpp
+  cli/case_source.cpp
+  cli/doctor.cpp
+  cli/doctor_command.cpp
   cli/duration.cpp
+  cli/explain_command.cpp
+  cli/explanation.cpp
   cli/execution.cpp
   cli/exit_code.cpp
   cli/help_text.cpp
   cli/list_command.cpp
+  cli/man_page.cpp
+  cli/edit.cpp
   cli/options.cpp
+  cli/order.cpp
   cli/program_paths.cpp
   cli/rerun.cpp
   cli/run_command.cpp
@@ -49,11 +62,22 @@ target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_D
 add_executable(cp-pool cli/main.cpp)
 target_link_libraries(cp-pool PRIVATE cp_cli fmt::fmt)
 
+# share/man beside bin, where man looks for the page of a program in PATH.
+set(man_page "${CMAKE_BINARY_DIR}/share/man/man1/cp-pool.1")
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/man/man1")
+add_custom_command(OUTPUT "${man_page}" COMMAND cp-pool --man > "${man_page}" DEPENDS cp-pool VERBATIM)
+add_custom_target(cp-pool-man ALL DEPENDS "${man_page}")
+
 cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
+    cli/case_shape_test.cpp
+    cli/doctor_test.cpp
     cli/duration_test.cpp
     cli/exit_code_test.cpp
+    cli/edit_test.cpp
+    cli/explanation_test.cpp
     cli/options_test.cpp
+    cli/order_test.cpp
     cli/rerun_test.cpp
     cli/shell_words_test.cpp
   LIBRARIES cp_cli fmt::fmt)
@@ -66,3 +90,9 @@ add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE
   CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
   CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/scripted_worker.py")
+
+cp_pool_test(cli_real_worker_test LABEL integration
+  SOURCES cli/real_worker_test.cpp
+  LIBRARIES cp_driver nlohmann_json::nlohmann_json)
+add_dependencies(cli_real_worker_test cp-pool cp-pool-worker)
+target_compile_definitions(cli_real_worker_test PRIVATE CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>")

@@ -96,8 +96,11 @@ Execution::Execution(const ExecutionOptions& options, Show show)
   owned_.push_back(std::make_unique<InfraNote>([this](const std::string& reason) { show_error(reason); }));
   if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
   for (const auto& sink : owned_) views_.add(*sink);
-  if (show == Show::terminal) {
-    terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, detect_style(STDOUT_FILENO, options.progress));
+  if (show != Show::result_lines) {
+    TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
+    style.timings = options.timings;
+    style.checks = show == Show::terminal_with_checks;
+    terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, style);
     views_.add(*terminal_);  // the last, so that the ledger is the last word
   }
 }

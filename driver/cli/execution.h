@@ -22,8 +22,9 @@ void report_warning(std::string_view message);
 class Execution {
  public:
   enum class Show {
-    terminal,      // the terminal view on stdout
-    result_lines,  // one JSON object a case on stdout, and nothing else there
+    terminal,              // the terminal view on stdout
+    terminal_with_checks,  // with a table of every check of each case
+    result_lines,          // one JSON object a case on stdout, and nothing else there
   };
 
   // Opens every output. Throws CommandError (cannot_write).

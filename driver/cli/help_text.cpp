@@ -6,26 +6,14 @@
 
 namespace cp_pool {
 
-namespace {
-
-std::string exit_code_table() {
-  std::string text = "Exit codes, the first that applies:\n";
-  for (const ExitCodeMeaning& entry : exit_codes()) {
-    text += fmt::format("  {:>3}  {}\n", static_cast<int>(entry.code), entry.meaning);
-  }
-  return text;
-}
-
-}  // namespace
-
 std::string main_footer() {
   return "Examples:\n"
          "  cp-pool run                                    the matrix 'quick' on CPU ranks\n"
          "  cp-pool run --matrix te-flash --filter 'comm=p2p & layout=thd' --junit report.xml\n"
          "  cp-pool list --matrix te-flash te-fused --count\n"
          "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad\n"
-         "  cp-pool run --help                             every option of a command\n\n" +
-         exit_code_table();
+         "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad\n"
+         "  cp-pool run --help                             every option of a command\n";
 }
 
 std::string run_footer() {
@@ -34,16 +22,15 @@ std::string run_footer() {
          "  cp-pool run --matrix te-flash te-fused --size small --timeout 2m\n"
          "  cp-pool run --matrix mine.json --filter 'dtype=bf16 & heads>=8' --filter 'mine/*/a2a/*'\n"
          "  cp-pool run --filter 'tag=essential' --junit report.xml --events events.jsonl --no-progress\n"
-         "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n\n" +
-         exit_code_table();
+         "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n";
 }
 
 std::string submit_footer() {
   return "Examples:\n"
          "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad\n"
+         "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad --set comm=a2a --set cp_size=4\n"
          "  cp-pool submit case.json --json\n"
-         "  generate-cases | cp-pool submit - --json | jq -c '[.id, .outcome]'\n\n" +
-         exit_code_table();
+         "  generate-cases | cp-pool submit - --json | jq -c '[.id, .outcome]'\n";
 }
 
 std::string list_footer() {
@@ -51,6 +38,14 @@ std::string list_footer() {
          "  cp-pool list --matrix te-flash --filter '*/thd/*'\n"
          "  cp-pool list --matrix te-flash te-fused --size full --count\n"
          "  cp-pool list --json | jq -r '.[] | select(.world_size == 4).id'\n";
+}
+
+std::string exit_code_help() {
+  std::string text = "Exit codes, the first that applies:\n";
+  for (const ExitCodeMeaning& entry : exit_codes()) {
+    text += fmt::format("  {:>3}  {}\n", static_cast<int>(entry.code), entry.meaning);
+  }
+  return text;
 }
 
 }  // namespace cp_pool

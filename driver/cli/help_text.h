@@ -1,4 +1,4 @@
-// The examples and tables below the options in every --help.
+// What stands below the options in every --help, and in the man page.
 #pragma once
 
 #include <string>
@@ -9,5 +9,7 @@ std::string main_footer();
 std::string run_footer();
 std::string submit_footer();
 std::string list_footer();
+
+std::string exit_code_help();  // the table, below all of them
 
 }  // namespace cp_pool

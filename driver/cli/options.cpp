@@ -10,6 +10,7 @@
 #include "driver/cli/duration.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/help_text.h"
+#include "driver/cli/man_page.h"
 #include "driver/cli/shell_words.h"
 
 namespace cp_pool {
@@ -70,6 +71,17 @@ void add_filter(CLI::App& command, SelectionOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
+void add_worker(CLI::App& command, std::string& worker) {
+  const auto check_words = [](const std::string& text) -> std::string {
+    const auto words = split_words(text);
+    return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
+  };
+  command.add_option("--worker", worker, "Worker command line, split into words as a shell does")
+      ->check(check_words, "", "")
+      ->type_name("CMD")
+      ->default_str("cp-pool-worker beside this program");
+}
+
 void add_execution(CLI::App& command, ExecutionOptions& options) {
   RunConfig& config = options.config;
   constexpr std::chrono::milliseconds kShortest{1};
@@ -77,14 +89,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
       ->check(CLI::IsMember({"cpu"}))
       ->type_name("DEVICE")
       ->capture_default_str();
-  const auto check_words = [](const std::string& text) -> std::string {
-    const auto words = split_words(text);
-    return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
-  };
-  command.add_option("--worker", options.worker, "Worker command line, split into words as a shell does")
-      ->check(check_words, "", "")
-      ->type_name("CMD")
-      ->default_str("cp-pool-worker beside this program");
+  add_worker(command, options.worker);
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
   add_duration(command, "--start-timeout", config.start_timeout, kShortest, "Deadline of a pool to get ready");
   add_duration(command, "--grace", config.grace, std::chrono::milliseconds{0}, "SIGTERM to SIGKILL");
@@ -93,13 +98,44 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_count(command, "--max-consecutive-timeouts", config.max_consecutive_timeouts,
             "A pool that times out this often in a row is not started again; 0 = always");
   add_count(command, "--pool-max-cases", config.pool_max_cases, "A pool is replaced after so many cases; 0 = never");
-  command.add_flag("--fail-fast", config.fail_fast, "The first failure ends the run; the rest is not-run");
+  command.add_flag_callback(
+      "--isolate", [&config] { config.pool_max_cases = 1; }, "A fresh pool for each case: as --pool-max-cases 1");
+  add_count(command, "--max-fail", config.max_failures, "So many failures end the run, the rest is not-run; 0 = none");
+  command.add_flag_callback("--fail-fast", [&config] { config.max_failures = 1; }, "As --max-fail 1");
   add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case");
+  command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
   command.add_flag_callback(
       "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
+}
+
+void add_edits(CLI::App& command, std::vector<std::string>& edits) {
+  command.add_option("--set", edits, "Change a field of the case: comm=a2a, cp_size=4, window=64,0; may be repeated")
+      ->type_name("KEY=VALUE")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
+}
+
+void add_order(CLI::App& command, RunOptions& options) {
+  const auto check = [](const std::string& text) -> std::string {
+    return parse_order(text) ? "" : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED", text);
+  };
+  command
+      .add_option_function<std::string>(
+          "--order", [&options](const std::string& text) { options.order = *parse_order(text); },
+          "Of the cases: listed, reverse, shuffle or shuffle:SEED")
+      ->check(check, "", "")
+      ->type_name("ORDER")
+      ->default_str("listed");
+  const auto check_repeat = [](const std::string& text) -> std::string {
+    return text.starts_with('-') || text == "0" ? fmt::format("'{}' is less than 1", text) : "";
+  };
+  command.add_option("--repeat", options.repeat, "Run every case N times, and compare the outputs")
+      ->check(check_repeat, "", "")
+      ->type_name("N")
+      ->capture_default_str();
 }
 
 // What of the options changes the outcome of a case, as the arguments of its rerun.
@@ -115,6 +151,8 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
   return words;
 }
 
+struct CallForManPage {};
+
 // Everything the parser writes into; it must not move once options refer to it.
 struct Parser {
   CLI::App app{"Runs context-parallel attention cases on warm pools of ranks and says which answers are wrong.",
@@ -125,10 +163,15 @@ struct Parser {
   CLI::App* run_command = nullptr;
   CLI::App* submit_command = nullptr;
   CLI::App* list_command = nullptr;
+  ExplainOptions explain;
+  CLI::App* explain_command = nullptr;
+  DoctorOptions doctor;
+  CLI::App* doctor_command = nullptr;
 
   Parser() {
     app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
     app.set_help_flag("-h,--help", "Print this help");
+    app.add_flag_callback("--man", [] { throw CallForManPage(); }, "Print the man page: cp-pool --man | man -l -");
     app.require_subcommand(1);
     // The commands inherit both.
     app.get_formatter()->column_width(kColumnWidth);
@@ -137,6 +180,8 @@ struct Parser {
     add_run();
     add_submit();
     add_list();
+    add_explain();
+    add_doctor();
   }
 
   void add_run() {
@@ -144,6 +189,7 @@ struct Parser {
     run_command->footer(run_footer());
     add_selection(*run_command, run.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*run_command, run.selection);
+    add_order(*run_command, run);
     add_execution(*run_command, run.execution);
   }
 
@@ -155,6 +201,7 @@ struct Parser {
                      "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line")
         ->required();
     add_selection(*submit_command, submit.selection, false, "Where an ID is looked up (default: every shipped matrix)");
+    add_edits(*submit_command, submit.edits);
     submit_command->add_flag("--json", submit.json, "Print one JSON object a case, in order, and nothing else");
     add_execution(*submit_command, submit.execution);
   }
@@ -168,6 +215,20 @@ struct Parser {
     list_command->add_flag("--count", list.count, "The number of cases of each suite")->excludes(json);
   }
 
+  void add_explain() {
+    explain_command = app.add_subcommand("explain", "Draw a case: its mask, who owns what, what each rank does");
+    explain_command->add_option("CASE", explain.case_argument, "The ID of a case of a matrix, or a JSON file")
+        ->required();
+    add_selection(*explain_command, explain.selection, false,
+                  "Where an ID is looked up (default: every shipped matrix)");
+    add_edits(*explain_command, explain.edits);
+  }
+
+  void add_doctor() {
+    doctor_command = app.add_subcommand("doctor", "Say what is installed, what would run, and what is missing");
+    add_worker(*doctor_command, doctor.worker);
+  }
+
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
@@ -178,6 +239,8 @@ struct Parser {
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
       return submit;
     }
+    if (explain_command->parsed()) return explain;
+    if (doctor_command->parsed()) return doctor;
     if (list.selection.matrices.empty()) list.selection.matrices = {kDefaultMatrix};
     return list;
   }
@@ -190,7 +253,9 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   try {
     parser->app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    return PrintText{parser->app.help()};
+    return PrintText{parser->app.help() + '\n' + exit_code_help()};
+  } catch (const CallForManPage&) {
+    return PrintText{man_page(parser->app)};
   } catch (const CLI::CallForVersion& e) {
     return PrintText{std::string{e.what()} + '\n'};
   } catch (const CLI::ParseError& e) {
@@ -198,7 +263,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     if (parser->app.get_subcommands().empty() && !unknown.empty()) {
       throw CommandError(ExitCode::usage,
                          fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
-                                     did_you_mean(unknown.front(), {"run", "submit", "list"})));
+                                     did_you_mean(unknown.front(), {"run", "submit", "list", "explain", "doctor"})));
     }
     const auto commands = parser->app.get_subcommands();
     const std::string help =

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "driver/cli/order.h"
 #include "driver/run.h"
 
 namespace cp_pool {
@@ -24,18 +25,22 @@ struct ExecutionOptions {
   std::optional<std::filesystem::path> junit;
   std::optional<std::filesystem::path> events;
   bool progress = true;
+  bool timings = false;
   std::vector<std::string> rerun_arguments;  // what a rerun of one case needs of the options above
 };
 
 struct RunOptions {
   SelectionOptions selection;
   ExecutionOptions execution;
+  Order order;
+  int repeat = 1;  // how often each case runs
 };
 
 struct SubmitOptions {
   std::string case_argument;   // an ID, a file, or "-"
   SelectionOptions selection;  // where an ID is looked up; no matrix = all shipped ones
   ExecutionOptions execution;
+  std::vector<std::string> edits;  // "key=value", in order
   bool json = false;
 };
 
@@ -45,11 +50,21 @@ struct ListOptions {
   bool count = false;
 };
 
+struct ExplainOptions {
+  std::string case_argument;  // an ID or a file
+  SelectionOptions selection;
+  std::vector<std::string> edits;
+};
+
+struct DoctorOptions {
+  std::string worker;  // as ExecutionOptions::worker
+};
+
 struct PrintText {  // --help, --version
   std::string text;
 };
 
-using CommandLine = std::variant<RunOptions, SubmitOptions, ListOptions, PrintText>;
+using CommandLine = std::variant<RunOptions, SubmitOptions, ListOptions, ExplainOptions, DoctorOptions, PrintText>;
 
 // Throws CommandError (usage).
 CommandLine parse_command_line(int argc, const char* const* argv);

@@ -45,7 +45,7 @@ TEST(RunOptions, HaveTheDocumentedDefaults) {
   EXPECT_EQ(run.execution.config.global_timeout, milliseconds{0});
   EXPECT_EQ(run.execution.config.max_consecutive_timeouts, 3);
   EXPECT_EQ(run.execution.config.pool_max_cases, 0);
-  EXPECT_FALSE(run.execution.config.fail_fast);
+  EXPECT_EQ(run.execution.config.max_failures, 0);
   EXPECT_EQ(run.execution.worker, "");
   EXPECT_FALSE(run.execution.junit || run.execution.events || run.execution.config.run_dir);
   EXPECT_TRUE(run.execution.progress);
@@ -101,8 +101,20 @@ TEST(RunOptions, AreReadFromTheCommandLine) {
   EXPECT_EQ(run.execution.events, "e.jsonl");
   EXPECT_EQ(run.execution.config.run_dir, "runs");
   EXPECT_EQ(run.execution.config.dump_dir, "dumps");
-  EXPECT_TRUE(run.execution.config.fail_fast);
+  EXPECT_EQ(run.execution.config.max_failures, 1);
   EXPECT_FALSE(run.execution.progress);
+}
+
+TEST(RunOptions, ShorthandsSetWhatTheyStandFor) {
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--max-fail", "3"}).execution.config.max_failures, 3);
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--isolate"}).execution.config.pool_max_cases, 1);
+  const auto run = parse_as<RunOptions>({"run", "--order", "shuffle:7", "--repeat", "3", "--timings"});
+  EXPECT_EQ(run.order.kind, Order::Kind::shuffle);
+  EXPECT_EQ(run.order.seed, 7U);
+  EXPECT_EQ(run.repeat, 3);
+  EXPECT_TRUE(run.execution.timings);
+  EXPECT_THAT(usage_error({"run", "--order", "random"}), HasSubstr("'random' is none of listed, reverse"));
+  EXPECT_THAT(usage_error({"run", "--repeat", "0"}), HasSubstr("'0' is less than 1"));
 }
 
 TEST(RunOptions, TheLastOfSeveralValuesCounts) {
@@ -161,6 +173,15 @@ TEST(Help, NamesEveryOptionExamplesAndExitCodes) {
   const std::string all = parse_as<PrintText>({"--help"}).text;
   for (const char* part : {"run", "submit", "list", "--version", "Examples:", "Exit codes"}) {
     EXPECT_THAT(all, HasSubstr(part));
+  }
+}
+
+TEST(ManPage, HoldsWhatTheHelpHolds) {
+  const std::string page = parse_as<PrintText>({"--man"}).text;
+  EXPECT_THAT(page, ::testing::StartsWith(".TH CP\\-POOL 1 "));
+  for (const char* part : {".SH CP\\-POOL run\n", ".SH CP\\-POOL submit\n", "\\fB\\-\\-max\\-fail\\fR \\fIN\\fR",
+                           "(default: 90s)", "\\fBCASE\\fR", ".SH EXIT STATUS\n", "130  interrupted"}) {
+    EXPECT_THAT(page, HasSubstr(part));
   }
 }
 

@@ -121,6 +121,15 @@ TEST_F(CommandLine, FailFastLeavesTheRestNotRun) {
   EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 not-run, "));
 }
 
+TEST_F(CommandLine, MaxFailCountsFailuresOnly) {
+  const Finished done =
+      run("model=pass* | model=fail | model=skip | model=error", {"--max-fail", "2", "--order", "reverse"});
+  // reverse: error, skip, fail, then enough
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("5 expanded = 0 pass + 1 fail + 1 skip + 1 error + 2 not-run, "));
+  EXPECT_THAT(done.out, HasSubstr("2 not-run: not run after 2 failures (--max-fail)\n"));
+}
+
 TEST_F(CommandLine, Exits96WithOneLineForAMissingWorkerAndStillReports) {
   const Finished run_of = run("model=pass*", {"--worker", "/no/such/worker", "--junit", path("j.xml")});
   EXPECT_EQ(run_of.exit_code, 96);
@@ -261,6 +270,33 @@ TEST_F(CommandLine, WithoutProgressOnlyFailuresAndSummaryAreShown) {
   EXPECT_THAT(done.out, StartsWith("fail  demo/fail"));
 }
 
+TEST_F(CommandLine, OrderAndRepeatDecideWhatRunsWhen) {
+  const Finished done = run("model=pass* | model=skip", {"--order", "reverse", "--repeat", "2", "--events", path("e")});
+  EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 4 pass + 0 fail + 2 skip"));
+  EXPECT_THAT(done.out, HasSubstr("2 repeated: every run gave the same output bits\n"));
+  std::vector<std::string> models;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") models.push_back(line["case"]["model"]);
+  }
+  EXPECT_THAT(models, ElementsAre("skip", "pass_2", "pass", "skip", "pass_2", "pass"));
+}
+
+TEST_F(CommandLine, IsolateGivesEachCaseItsOwnPool) {
+  const Finished done = run("model=pass*", {"--isolate", "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 0);
+  std::vector<int> generations;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") generations.push_back(line["pool"]["generation"]);
+  }
+  EXPECT_THAT(generations, ElementsAre(1, 2));
+}
+
+TEST_F(CommandLine, TimingsStandBeforeTheSummary) {
+  const Finished done = run("model=pass", {"--timings"});
+  EXPECT_THAT(done.out, HasSubstr("    1  forward               1    1.5 ms    1.5 ms    1.5 ms    1.5 ms\n"));
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded"));
+}
+
 TEST_F(CommandLine, TheWorkerAndTheMatricesOfAnInstallationAreFoundBesideTheProgram) {
   std::filesystem::create_directories(folder / "bin");
   std::filesystem::create_directories(folder / "share/cp-pool/matrices");
@@ -312,7 +348,7 @@ TEST_F(CommandLine, SubmitAnswersAStreamInOrderOnOneWarmPool) {
     EXPECT_EQ(answer["pool"].dump(), R"({"generation":1,"key":"cpu/1"})");
   }
   EXPECT_THAT(outcomes, ElementsAre("pass", "skip", "invalid", "fail", "pass"));
-  EXPECT_THAT(done.err, is_one_error("<stdin>:4"));
+  EXPECT_THAT(done.err, is_one_error("<stdin>, case 3: "));
 }
 
 TEST_F(CommandLine, AStreamWithABadLineExits94WhenAllElseIsWell) {
@@ -351,6 +387,18 @@ TEST_F(CommandLine, ACaseFromStdinCanBeRerunByItsCommand) {
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
 }
 
+TEST_F(CommandLine, SubmitEditsFieldsAndShowsEveryCheck) {
+  const std::string id = "demo/pass/p2p/cp1/bshd/fp32";
+  const Finished done = call({"submit", id, "--matrix", path("demo.json"), "--worker", kWorker, "--set", "model=fail",
+                              "--set", "heads=2", "--set", "kv_heads=2"});
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("demo/fail/p2p/cp1/bshd/fp32/heads=2/kv_heads=2"), HasSubstr("ratio"),
+                              HasSubstr("WRONG"), HasSubstr("--set model=fail --set heads=2")));
+  const Finished bad = call({"submit", id, "--matrix", path("demo.json"), "--set", "heads=zero"});
+  EXPECT_EQ(bad.exit_code, 94);
+  EXPECT_THAT(bad.err, is_one_error("heads=zero"));
+}
+
 // --- list ------------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandLine, ListPrintsIdsThatFilterTakesBack) {
@@ -374,6 +422,31 @@ TEST_F(CommandLine, ListPrintsJsonAndCounts) {
   EXPECT_EQ(call({"list", "--matrix", path("demo.json"), "--count"}).out, "demo 7\ntotal 7\n");
   EXPECT_EQ(nlohmann::json::parse(call({"list", "--matrix", path("demo.json"), "--filter", "none/*", "--json"}).out),
             nlohmann::json::array());
+}
+
+TEST_F(CommandLine, ExplainDrawsACaseOfAMatrixWithItsEdits) {
+  const Finished done = call({"explain", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--set",
+                              "cp_size=2", "--set", "causal=true"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("p2p of 2 ranks"), HasSubstr("       0 #............... 0\n"),
+                              HasSubstr("visible pairs x 1 heads")));
+  EXPECT_EQ(call({"explain", "no/such/case", "--matrix", path("demo.json")}).exit_code, 94);
+}
+
+// --- doctor ----------------------------------------------------------------------------------------------------------
+
+TEST_F(CommandLine, DoctorStartsTheWorkerAndListsWhatWouldRun) {
+  const Finished done = call({"doctor", "--worker", kWorker});
+  EXPECT_EQ(done.exit_code, 0) << done.out;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("CPU "), HasSubstr("2 ready in"), HasSubstr("a case     ok      pass"),
+                              HasSubstr("te-flash (small): ")));
+}
+
+TEST_F(CommandLine, DoctorNamesAWorkerThatDoesNotStartAndExits96) {
+  const Finished done = call({"doctor", "--worker", "/no/such/worker"});
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(done.out,
+              AllOf(HasSubstr("a case     MISSING infra"), HasSubstr("/no/such/worker"), HasSubstr("install with: ")));
 }
 
 TEST_F(CommandLine, HelpAndVersionAreNoErrors) {

@@ -13,6 +13,11 @@ std::string line(std::vector<std::string> words, const ExecutionOptions& options
   return shell_line(words);
 }
 
+std::vector<std::string> with_edits(std::vector<std::string> words, const std::vector<std::string>& edits) {
+  for (const std::string& edit : edits) words.insert(words.end(), {"--set", edit});
+  return words;
+}
+
 }  // namespace
 
 std::string rerun_of_run(const std::string& program, const SelectedCase& selected, const ExecutionOptions& options) {
@@ -20,8 +25,15 @@ std::string rerun_of_run(const std::string& program, const SelectedCase& selecte
   return line({program, "run", "--matrix", selected.matrix, "--size", c.size, "--filter", c.id}, options);
 }
 
-std::string rerun_of_file(const std::string& program, const std::string& file, const ExecutionOptions& options) {
-  return line({program, "submit", file}, options);
+std::string rerun_of_id(const std::string& program, const SelectedCase& selected, const std::vector<std::string>& edits,
+                        const ExecutionOptions& options) {
+  const MatrixCase& c = selected.matrix_case;
+  return line(with_edits({program, "submit", c.id, "--matrix", selected.matrix, "--size", c.size}, edits), options);
+}
+
+std::string rerun_of_file(const std::string& program, const std::string& file, const std::vector<std::string>& edits,
+                          const ExecutionOptions& options) {
+  return line(with_edits({program, "submit", file}, edits), options);
 }
 
 std::string rerun_of_json(const std::string& program, std::string_view case_json, const ExecutionOptions& options) {

@@ -22,8 +22,14 @@ TEST(Rerun, IsTheCommandThatRunsTheCaseAlone) {
 TEST(Rerun, KeepsTheWorkerAndQuotesWhatAShellWouldSplit) {
   ExecutionOptions options;
   options.rerun_arguments = {"--worker", "python3 'my worker.py'"};
-  EXPECT_EQ(rerun_of_file("cp-pool", "a case.json", options),
+  EXPECT_EQ(rerun_of_file("cp-pool", "a case.json", {}, options),
             R"(cp-pool submit 'a case.json' --worker 'python3 '\''my worker.py'\''')");
+}
+
+TEST(Rerun, KeepsTheEditsOfASubmittedCase) {
+  EXPECT_EQ(rerun_of_id("cp-pool", some_case(), {"comm=a2a", "window=64,0"}, {}),
+            "cp-pool submit te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad --matrix te-flash --size small --set comm=a2a "
+            "--set window=64,0");
 }
 
 TEST(Rerun, OfACaseFromStdinCarriesTheCase) {

@@ -1,12 +1,27 @@
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "driver/cli/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/order.h"
 #include "driver/cli/rerun.h"
 #include "driver/cli/selection.h"
 
 namespace cp_pool {
+
+namespace {
+
+// The whole list again and again: a case that leaves something behind meets the others in between.
+std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
+  std::vector<NamedCase> out;
+  out.reserve(cases.size() * static_cast<std::size_t>(times));
+  for (int i = 0; i < times; ++i) out.insert(out.end(), cases.begin(), cases.end());
+  return out;
+}
+
+}  // namespace
 
 int run_command(const RunOptions& options, const std::string& program) {
   const Selection selection = select_cases(options.selection);
@@ -22,7 +37,12 @@ int run_command(const RunOptions& options, const std::string& program) {
                      .c = selected.matrix_case.c,
                      .rerun = rerun_of_run(program, selected, options.execution)});
   }
-  const RunStarted header{.title = selection.title,
+  Order order = options.order;
+  const std::string order_text = fix_seed(order);
+  cases = repeat(put_in_order(std::move(cases), order), options.repeat);
+  const RunStarted header{.title = order.kind == Order::Kind::listed
+                                       ? selection.title
+                                       : fmt::format("{}, --order {}", selection.title, order_text),
                           .size = options.selection.size,
                           .device = options.execution.config.device,
                           .cases = cases.size(),

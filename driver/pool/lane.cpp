@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/process/process_tree.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -96,6 +97,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       note_outcome(result.outcome);
       if (!retirement) retirement = retirement_by_age();
       finish(job, report(job, std::move(result), seq, attempt));
+      reap_adopted([this](pid_t pid) { return run_.ranks.contains(pid); });
       if (retirement) co_await retire(*std::move(retirement));
       co_return;
     }
@@ -165,7 +167,9 @@ void Lane::finish(const Job& job, CaseFinished finished) {
   const CaseOutcome outcome = finished.outcome;
   ledger_.record(job.index, outcome);
   run_.emit(std::move(finished));
-  if (is_failure(outcome) && run_.config.fail_fast && !run_.stop.enough_failures) {
+  if (is_failure(outcome)) ++run_.failures;
+  const int limit = run_.config.max_failures;
+  if (limit > 0 && run_.failures >= limit && !run_.stop.enough_failures) {
     run_.stop.enough_failures = true;
     run_.notify_all();
   }
@@ -209,7 +213,8 @@ std::string Lane::why_stopped() const {
   if (run_.stop.global_timeout) {
     return fmt::format("the run's {} ms were over (--global-timeout)", run_.config.global_timeout.count());
   }
-  return "not run after the first failure (--fail-fast)";
+  return fmt::format("not run after {} {} (--max-fail)", run_.config.max_failures,
+                     run_.config.max_failures == 1 ? "failure" : "failures");
 }
 
 }  // namespace cp_pool

@@ -37,6 +37,9 @@ class Lane {
   // Returns when every job has its outcome and the pool is gone. What a sink throws comes out here.
   asio::awaitable<void> serve();
 
+  // Kills a pool that serve() has left behind when it threw.
+  void drop_pool() { pool_.reset(); }
+
  private:
   asio::awaitable<std::optional<Job>> next_job();
   asio::awaitable<bool> take_slots();

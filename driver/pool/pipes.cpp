@@ -34,6 +34,18 @@ void PipeReader::read_next() {
 PipeWriter::PipeWriter(asio::io_context& io, UniqueFd fd, std::function<void()> on_change)
     : pipe_(io, fd.release()), on_change_(std::move(on_change)) {}
 
+// What was written can be lost without an error of write(): the reader may close while it is still in the pipe.
+void PipeWriter::start() {
+  pipe_.async_wait(asio::posix::stream_descriptor::wait_error, [self = shared_from_this()](asio::error_code error) {
+    if (!error && self->pipe_.is_open()) self->break_off();
+  });
+}
+
+void PipeWriter::break_off() {
+  broken_ = true;
+  on_change_();
+}
+
 void PipeWriter::write(std::string bytes) {
   if (broken_ || closing_) return;
   queue_.push_back(std::move(bytes));
@@ -56,8 +68,8 @@ void PipeWriter::write_next() {
                       if (!self->pipe_.is_open()) return;
                       self->queue_.pop_front();
                       if (error) {
-                        self->broken_ = true;
                         self->queue_.clear();
+                        return self->break_off();
                       }
                       self->on_change_();
                       if (!self->queue_.empty()) {

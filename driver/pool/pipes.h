@@ -36,8 +36,9 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
 
 class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
  public:
-  // on_change: a write has ended, well or not.
+  // on_change: a write has ended, well or not, or the reader has closed its end.
   PipeWriter(asio::io_context& io, UniqueFd fd, std::function<void()> on_change);
+  void start();
   void write(std::string bytes);
   void close_when_written();
   void close();
@@ -46,6 +47,7 @@ class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
 
  private:
   void write_next();
+  void break_off();
 
   asio::posix::stream_descriptor pipe_;
   std::function<void()> on_change_;

@@ -16,8 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
-constexpr milliseconds kDeathAfterResult{200};
+constexpr milliseconds kStartDrain{200};   // after an exit, for what it said last
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 
 std::string random_uuid() {
@@ -88,7 +87,11 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) said = refusal->message;
       const auto* ready = std::get_if<protocol::ReadyEvent>(&event);
       if (ready == nullptr) continue;
-      if (const auto problem = refuse(*ready)) co_return co_await failed_start(*problem);
+      if (const auto problem = refuse(*ready)) {
+        StartFailure refused = co_await failed_start(*problem);
+        refused.permanent = refused.permanent || ready->protocol != protocol::kVersion;
+        co_return refused;
+      }
       run_.emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
       co_return std::nullopt;
     }
@@ -142,10 +145,9 @@ std::optional<Retirement> Pool::check_idle() {
   Outstanding none;
   take_messages(none);
   if (group_->any_exited()) {
-    const bool after_result = cases_ > 0 && Clock::now() - last_result_ < kDeathAfterResult;
     const int first = group_->exit_order().front();
     const std::string last_line = group_->last_stderr_line(first);
-    return Retirement{after_result ? RetireReason::died_after_result : RetireReason::crash,
+    return Retirement{reason_of_death(none),
                       fmt::format("idle, {}{}{}", describe_deaths(),
                                   last_line.empty() ? "" : "; its last words: ", protocol::cut_text(last_line, 200))};
   }

@@ -16,7 +16,9 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kDrain{200};      // after an exit, for what is still in the pipes
+constexpr milliseconds kAnswer{50};      // of that, for a rank 0 that lives and may have its result on the way
 constexpr milliseconds kFenceWait{250};  // after a result, for the ranks' stderr
+constexpr milliseconds kDeathAfterResult{200};
 
 CaseOutcome to_case_outcome(protocol::Outcome outcome) {
   switch (outcome) {
@@ -94,12 +96,13 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
 
 // Never waits for the end of a pipe alone: a grandchild may hold it open.
 asio::awaitable<void> Pool::drain(Outstanding& current) {
-  const auto limit = Clock::now() + kDrain;
-  while (Clock::now() < limit) {
+  const auto start = Clock::now();
+  for (auto now = start; now < start + kDrain; now = Clock::now()) {
     take_messages(current);
-    const bool no_more_messages = current.result || current.protocol_break || group_->ranks().front().exit;
-    if (group_->any_exited() && no_more_messages && group_->drained()) co_return;
-    co_await wakeup_.wait_until(limit);
+    const bool answered = current.result || current.protocol_break || group_->ranks().front().exit;
+    const bool settled = group_->any_exited() && group_->drained();
+    if (settled && (answered || now >= start + kAnswer)) co_return;
+    co_await wakeup_.wait_until(settled ? start + kAnswer : start + kDrain);
   }
   take_messages(current);
 }
@@ -186,13 +189,19 @@ std::optional<std::string> Pool::growth_past_limit(const protocol::ResultEvent& 
   return std::nullopt;
 }
 
+// A pool that has died right after its last result, before it took up the next case, died of the last one.
+RetireReason Pool::reason_of_death(const Outstanding& current) const {
+  const bool after_result = cases_ > 0 && !current.started && Clock::now() - last_result_ < kDeathAfterResult;
+  return after_result ? RetireReason::died_after_result : RetireReason::crash;
+}
+
 // The pool broke before there was a result.
 Attempt Pool::conclude_lost(const Outstanding& current) {
   Attempt out;
   out.charged = current.started;
   out.outcome = CaseOutcome::crash;
   if (group_->any_exited()) {
-    out.retirement = {RetireReason::crash, describe_deaths()};
+    out.retirement = {reason_of_death(current), describe_deaths()};
   } else if (current.protocol_break) {
     out.retirement = {RetireReason::protocol_break, *current.protocol_break};
   } else if (group_->stdin_broken()) {
@@ -204,6 +213,14 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
   if (!current.phase.empty()) out.reason += fmt::format(" (in {})", current.phase);
   out.stderr_tails = group_->tails();
   return out;
+}
+
+// Our worker's ranks answer SIGUSR2 with a stack trace on stderr, which belongs to the case's tail. A worker that does
+// not know the signal dies of it, which it would do a moment later anyway.
+asio::awaitable<void> Pool::ask_for_stacks() {
+  group_->signal_ranks(SIGUSR2);
+  const auto limit = Clock::now() + run_.config.stack_wait;
+  while (!group_->all_exited() && !run_.stop.interrupted && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
 // The run or the deadline ends a case that still runs.
@@ -226,6 +243,7 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   }
   if (!current.phase.empty()) out.reason += fmt::format("; the last phase was {}", current.phase);
   out.retirement = {group_->stdin_pending() ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
+  co_await ask_for_stacks();
   out.stderr_tails = group_->tails();
   co_return out;
 }

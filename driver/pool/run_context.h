@@ -19,7 +19,7 @@ struct StopState {
   bool interrupted = false;      // SIGINT or SIGTERM: running cases end as cancelled
   bool kill_at_once = false;     // a second one: no grace for anybody
   bool global_timeout = false;   // running cases end as timeout
-  bool enough_failures = false;  // --fail-fast: running cases go on
+  bool enough_failures = false;  // --max-fail: running cases go on
   bool internal_error = false;   // an exception in the driver: as interrupted
 
   [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures; }
@@ -35,6 +35,7 @@ struct RunContext {
   EventSink& sink;
   StopState stop;
   std::vector<Wakeup*> wakeups;  // of every coroutine that must see a change of stop
+  int failures = 0;              // cases that ended as one
   std::int64_t last_seq = 0;     // never repeats in a run
   std::set<pid_t> ranks;         // of living pools: children that only their pool may reap
 

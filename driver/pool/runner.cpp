@@ -40,7 +40,10 @@ Lane& Runner::lane(int world_size) {
       if (on_case_finished) on_case_finished();
     });
     ++lanes_left_;
-    asio::co_spawn(io_, lane->serve(), [this](const std::exception_ptr& error) { lane_ended(error); });
+    asio::co_spawn(io_, lane->serve(), [this, ended = lane.get()](const std::exception_ptr& error) {
+      ended->drop_pool();
+      lane_ended(error);
+    });
   }
   return *lane;
 }
@@ -51,6 +54,7 @@ RunResult Runner::run(const RunStarted& header) {
   context_.emit(header);
   watch_signals();
   watch_global_timeout();
+  stop_watching_if_done();
   for (bool done = false; !done;) {
     try {
       io_.run();

@@ -115,6 +115,7 @@ void WorkerGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
 
 void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdin_ = std::make_shared<PipeWriter>(io_, std::move(stdin_end), on_change_);
+  stdin_->start();
   stdout_closed_ = false;
   stdout_ = std::make_shared<PipeReader>(io_, std::move(stdout_end),
                                          PipeReader::Functions{[this](std::string_view bytes) { on_stdout(bytes); },

@@ -33,8 +33,8 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(testing::failed_case(0, "id"))),
             (Keys{"type", "index", "id", "outcome", "reason", "duration_ms", "seq", "pool", "attempts", "backend",
                   "ranks", "checks", "timings_ms", "hygiene", "stderr", "case", "rerun"}));
-  EXPECT_EQ(keys(event_json(RunFinished{})),
-            (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted", "duration_ms", "exit_code"}));
+  EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
+                                                   "duration_ms", "driver_cpu_ms", "exit_code"}));
 }
 
 TEST(EventJson, TypesAreNamedAsDocumented) {

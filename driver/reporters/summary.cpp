@@ -33,6 +33,13 @@ double quantile(std::vector<double> values, double q) {
 }
 
 void Summary::add(const CaseFinished& event) {
+  std::string hashes;
+  for (const protocol::RankResult& rank : event.ranks) hashes += rank.output_hash + ' ';
+  if (event.outcome == CaseOutcome::pass) {
+    Outputs& outputs = outputs_[event.id];
+    if (outputs.runs++ == 0) outputs.first = hashes;
+    outputs.differ |= outputs.first != hashes;
+  }
   switch (event.outcome) {
     case CaseOutcome::skip:
     case CaseOutcome::infra:
@@ -50,6 +57,17 @@ void Summary::add(const CaseFinished& event) {
   }
 }
 
+std::string Summary::repeats_text() const {
+  std::size_t repeated = 0;
+  std::string differing;
+  for (const auto& [id, outputs] : outputs_) {
+    repeated += outputs.runs > 1 ? 1 : 0;
+    if (outputs.differ) differing += fmt::format("outputs differ between runs: {}\n", protocol::clean_text(id));
+  }
+  if (repeated == 0) return "";
+  return differing.empty() ? fmt::format("{} repeated: every run gave the same output bits\n", repeated) : differing;
+}
+
 std::string Summary::text() const {
   std::string out;
   if (!durations_ms_.empty()) {
@@ -57,6 +75,7 @@ std::string Summary::text() const {
                        format_duration(quantile(durations_ms_, 0.5)), format_duration(quantile(durations_ms_, 0.95)),
                        format_duration(quantile(durations_ms_, 1)));
   }
+  out += repeats_text();
   std::vector<std::pair<std::pair<CaseOutcome, std::string>, std::size_t>> groups(reasons_.begin(), reasons_.end());
   std::ranges::stable_sort(groups, [](const auto& a, const auto& b) {
     if (a.first.first != b.first.first) return a.first.first < b.first.first;

@@ -21,12 +21,20 @@ class Summary {
  public:
   void add(const CaseFinished& event);
 
-  // Lines, each ended by a newline, without the ledger: durations of the cases that ran, then why the others did not
-  // (outcome, count, reason; the most frequent first).
+  // Lines, each ended by a newline, without the ledger: durations of the cases that ran, which of several runs of one
+  // case gave different outputs, then why cases did not run (outcome, count, reason; the most frequent first).
   std::string text() const;
 
  private:
-  std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
+  std::string repeats_text() const;
+
+  struct Outputs {
+    std::string first;  // the output hashes of all ranks
+    std::size_t runs = 0;
+    bool differ = false;
+  };
+  std::map<std::string, Outputs> outputs_;  // by case ID
+  std::vector<double> durations_ms_;        // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
 };
 

@@ -1,5 +1,6 @@
 #include "driver/reporters/summary.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "driver/reporters/example_events.h"
@@ -44,6 +45,21 @@ TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers)
             "2 skip: no window\n"
             "1 skip: no bias\n"
             "1 not-run: no reason given\n");
+}
+
+TEST(SummaryText, ComparesTheOutputsOfSeveralRunsOfACase) {
+  const auto run = [](const std::string& id, const std::string& hash) {
+    CaseFinished event = finished(0, id, CaseOutcome::pass);
+    event.ranks = {{.rank = 0, .ok = true, .error = "", .output_hash = hash}};
+    return event;
+  };
+  Summary same;
+  for (const char* hash : {"1", "1"}) same.add(run("a", hash));
+  EXPECT_THAT(same.text(), ::testing::HasSubstr("\n1 repeated: every run gave the same output bits\n"));
+  Summary different;
+  for (const char* hash : {"1", "1", "2"}) different.add(run("a", hash));
+  different.add(run("b", "3"));
+  EXPECT_THAT(different.text(), ::testing::EndsWith("\noutputs differ between runs: a\n"));
 }
 
 TEST(SummaryText, IsEmptyWithoutCases) {

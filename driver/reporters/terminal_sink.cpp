@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/reporters/checks_table.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
@@ -125,6 +126,7 @@ void TerminalSink::on(const CaseStarted& event) {
 void TerminalSink::on(const CaseFinished& event) {
   ++state_.counts.at(static_cast<std::size_t>(event.outcome));
   summary_.add(event);
+  if (style_.timings) timings_.add(event);
   if (is_failure(event.outcome)) {
     print(failure_block(event));
   } else if (style_.progress && !style_.live) {
@@ -132,12 +134,13 @@ void TerminalSink::on(const CaseFinished& event) {
   } else {
     draw_live();
   }
+  if (style_.checks && !event.checks.empty()) print(prefix_lines(checks_table(event.checks), "    "));
 }
 
 void TerminalSink::on(const RunFinished& event) {
   clear_live();
   style_.live = false;
-  std::string lines = summary_.text();
+  std::string lines = timings_.text() + summary_.text();
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
   std::size_t bad = 0;
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {

@@ -11,6 +11,7 @@
 #include "driver/events.h"
 #include "driver/reporters/live_line.h"
 #include "driver/reporters/summary.h"
+#include "driver/reporters/timings_table.h"
 
 namespace cp_pool {
 
@@ -18,6 +19,8 @@ struct TerminalStyle {
   bool live = false;  // redraw a live line in place
   bool color = false;
   bool progress = true;  // false: no live line, and no lines for what went well
+  bool timings = false;  // end with the timings table
+  bool checks = false;   // a table of every check of each case
 };
 
 // What fits the descriptor: live and colour only on a terminal that can (TERM is not dumb), colour only without
@@ -58,6 +61,7 @@ class TerminalSink : public EventSink {
   TerminalStyle style_;
   LiveState state_;
   Summary summary_;
+  TimingsTable timings_;
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
   std::chrono::steady_clock::time_point first_case_;
   bool live_shown_ = false;

@@ -98,7 +98,8 @@ class RankZero {
   }
 
   void serve() {
-    while (const auto line = read_line(STDIN_FILENO)) {
+    LineReader requests(STDIN_FILENO);
+    while (const auto line = requests.next()) {
       const protocol::Request request = protocol::parse_request(*line);
       if (std::holds_alternative<protocol::ShutdownRequest>(request)) _exit(0);
       if (const auto* ping = std::get_if<protocol::PingRequest>(&request)) respond(protocol::PongEvent{ping->seq, {0}});
@@ -125,6 +126,7 @@ class RankZero {
     } else if (!commit_fault(kind) && break_protocol(kind, request.seq)) {
       return;
     }
+    if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
     if (kind != "no_fence") fence(request.seq);
     respond(result_of(kind, request.seq));
     if (kind == "two_results") respond(result_of(kind, request.seq));
@@ -178,8 +180,6 @@ class RankZero {
     if (kind == "unhealthy") {
       out.healthy = false;
       out.reason = "the communicator cannot be rebuilt";
-    } else if (kind == "invalid_utf8") {
-      say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
     }
     const auto outcome = protocol::parse_outcome(kind);
     if (outcome) out.outcome = *outcome;

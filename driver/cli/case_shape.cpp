@@ -1,0 +1,142 @@
+#include "driver/cli/case_shape.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::int64_t kFp32Bytes = 4;
+
+std::int64_t floor_div(std::int64_t a, std::int64_t b) {
+  return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
+}
+
+std::int64_t bytes_of(DType dtype) {
+  return dtype == DType::fp32 ? kFp32Bytes : 2;
+}
+
+std::int64_t sum(const std::vector<std::int64_t>& values) {
+  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
+}
+
+// How the ranks share the work: groups that split heads among themselves, and a dual-chunk partition over the groups.
+struct Split {
+  int head_ranks = 1;
+  int ring_ranks = 1;
+};
+
+Split split_of(const Case& c) {
+  switch (c.comm) {
+    case CommType::p2p:
+    case CommType::all_gather:
+      return {.head_ranks = 1, .ring_ranks = c.cp_size};
+    case CommType::a2a:
+      return {.head_ranks = c.cp_size, .ring_ranks = 1};
+    case CommType::a2a_p2p:
+      return {.head_ranks = 2, .ring_ranks = c.cp_size / 2};
+  }
+  return {};
+}
+
+void add_tile(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv,
+              Compute& to) {
+  const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
+  const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
+  std::int64_t pairs = 0;
+  for (std::int64_t i = valid_queries.begin; i < valid_queries.end; ++i) {
+    pairs += intersect(visible_keys(c, i, sq, skv), valid_keys).size();
+  }
+  to.pairs += pairs;
+  if (pairs == 0) {
+    ++to.empty_tiles;
+  } else if (pairs == valid_queries.size() * valid_keys.size()) {
+    ++to.full_tiles;
+  } else {
+    ++to.band_tiles;
+  }
+}
+
+}  // namespace
+
+Interval intersect(const Interval& a, const Interval& b) {
+  return {.begin = std::max(a.begin, b.begin), .end = std::min(a.end, b.end)};
+}
+
+Interval visible_keys(const Case& c, std::int64_t i, std::int64_t sq, std::int64_t skv) {
+  if (i < 0 || i >= sq) return {};
+  const std::int64_t diagonal = i + (skv - sq);
+  Interval keys{.begin = 0, .end = skv};
+  if (c.window[0] != kInfiniteWindow) keys.begin = std::max(keys.begin, diagonal - c.window[0]);
+  if (c.window[1] != kInfiniteWindow) keys.end = std::min(keys.end, diagonal + c.window[1] + 1);
+  if (c.causal) keys.end = std::min(keys.end, diagonal + 1);
+  if (c.chunk > 0) {
+    const std::int64_t begin = floor_div(diagonal, c.chunk) * c.chunk;
+    keys = intersect(keys, {.begin = begin, .end = begin + c.chunk});
+  }
+  return keys;
+}
+
+std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank) {
+  const std::int64_t size = padded / (2 * ranks);
+  const std::int64_t second = 2 * ranks - 1 - rank;
+  return {{.begin = rank * size, .end = (rank + 1) * size}, {.begin = second * size, .end = (second + 1) * size}};
+}
+
+double Compute::forward_flops(const Case& c) const {
+  return 2.0 * static_cast<double>(pairs) * static_cast<double>(heads) *
+         static_cast<double>(c.head_dim_qk + c.head_dim_v);
+}
+
+double Compute::backward_flops(const Case& c) const {
+  // Scores, dQ and dK have the length of q and k; dP and dV that of v.
+  return 2.0 * static_cast<double>(pairs) * static_cast<double>(heads) *
+         static_cast<double>(3 * c.head_dim_qk + 2 * c.head_dim_v);
+}
+
+Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
+  const Split split = split_of(c);
+  const int ring_rank = rank / split.head_ranks;
+  Compute out;
+  out.heads = c.heads / split.head_ranks;
+  for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
+    for (const Interval& queries : owned_chunks(lengths.padded_q[b], split.ring_ranks, ring_rank)) {
+      for (int owner = 0; owner < split.ring_ranks; ++owner) {
+        for (const Interval& keys : owned_chunks(lengths.padded_kv[b], split.ring_ranks, owner)) {
+          add_tile(c, queries, keys, lengths.valid_q[b], lengths.valid_kv[b], out);
+        }
+      }
+    }
+  }
+  return out;
+}
+
+Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
+  const Split split = split_of(c);
+  const std::int64_t bytes = bytes_of(c.dtype);
+  const std::int64_t q_rows = sum(lengths.padded_q) / c.cp_size;
+  const std::int64_t kv_rows = sum(lengths.padded_kv) / c.cp_size;
+  const std::int64_t q = q_rows * c.heads * c.head_dim_qk;
+  const std::int64_t out = q_rows * c.heads * c.head_dim_v;
+  const std::int64_t kv = kv_rows * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
+  const std::int64_t row = q_rows * c.heads;  // one statistic of each row
+
+  Traffic traffic;
+  const std::int64_t others = split.ring_ranks - 1;
+  // Keys and values go to every other rank of the ring, and so do their gradients: in a ring once more, to come home.
+  traffic.forward = others * kv * bytes;
+  if (others > 0) {
+    const std::int64_t hops = c.comm == CommType::all_gather ? others : split.ring_ranks;
+    traffic.backward = others * kv * bytes + hops * kv * kFp32Bytes;
+  }
+  // Of what is exchanged for heads, all but a rank's own block leaves it: forward q, k, v, out and lse; backward q, k,
+  // v, dout, two statistics, and dq, dk, dv on their way back.
+  const auto leaving = [&](std::int64_t whole) { return whole * (split.head_ranks - 1) / split.head_ranks; };
+  traffic.forward += leaving((q + kv + out) * bytes + row * kFp32Bytes);
+  traffic.backward += leaving((q + kv + out + q + kv) * bytes + 2 * row * kFp32Bytes);
+  if (!c.training) traffic.backward = 0;
+  return traffic;
+}
+
+}  // namespace cp_pool

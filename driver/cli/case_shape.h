@@ -1,0 +1,51 @@
+// What a case means, from its definition alone: who sees what, who owns what, what it costs. For `cp-pool explain`; the
+// library that computes cases does not use it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "cases/case.h"
+#include "cases/lengths.h"
+
+namespace cp_pool {
+
+struct Interval {  // [begin, end); empty if end <= begin
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+
+  [[nodiscard]] std::int64_t size() const { return end > begin ? end - begin : 0; }
+};
+
+Interval intersect(const Interval& a, const Interval& b);
+
+// The keys of a sequence that its query i sees, with sq and skv valid positions: those within the window around the
+// bottom-right diagonal and in the same chunk. They are always contiguous. Empty for a padding query.
+Interval visible_keys(const Case& c, std::int64_t i, std::int64_t sq, std::int64_t skv);
+
+// The chunks of a padded sequence that a rank of `ranks` owns: `rank` and 2 * ranks - 1 - rank of 2 * ranks.
+std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank);
+
+// What one rank computes.
+struct Compute {
+  std::int64_t full_tiles = 0;   // a chunk of its queries and a chunk of keys, of which every query sees every key
+  std::int64_t band_tiles = 0;   // .. of which some queries see some keys
+  std::int64_t empty_tiles = 0;  // .. of which none is seen: nothing to do
+  std::int64_t pairs = 0;        // of a query and a key that it sees, over all sequences, for one head
+  std::int64_t heads = 0;        // that the rank computes
+
+  // Multiply and add are two; scores, weighted values, and for the backward the scores again and four products.
+  [[nodiscard]] double forward_flops(const Case& c) const;
+  [[nodiscard]] double backward_flops(const Case& c) const;
+};
+Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank);
+
+// What one rank sends to others, in bytes: q, k, v, out, their gradients (those of k and v in fp32 where they are
+// summed over ranks) and the statistics of rows. Bias, sinks and max_logit come on top.
+struct Traffic {
+  std::int64_t forward = 0;
+  std::int64_t backward = 0;
+};
+Traffic traffic_of(const Case& c, const SequenceLengths& lengths);
+
+}  // namespace cp_pool

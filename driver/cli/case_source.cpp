@@ -1,0 +1,78 @@
+#include "driver/cli/case_source.h"
+
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/case_id.h"
+#include "cases/case_json.h"
+#include "cases/did_you_mean.h"
+#include "cases/json_text.h"
+#include "driver/cli/edit.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/program_paths.h"
+#include "driver/cli/rerun.h"
+#include "driver/cli/selection.h"
+
+namespace cp_pool {
+
+namespace {
+
+using Edits = std::vector<std::string>;
+
+NamedCase case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
+                       const std::string& program) {
+  const Case c = edit_case(parse_case(read_json_file(file), file), edits);
+  return {.id = submitted_id(c, std::filesystem::path{file}.stem().string(), edits),
+          .c = c,
+          .rerun = rerun_of_file(program, file, edits, execution)};
+}
+
+NamedCase case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
+                         const std::string& program) {
+  const MatrixCase& c = selected.matrix_case;
+  if (edits.empty()) return {.id = c.id, .c = c.c, .rerun = rerun_of_run(program, selected, execution)};
+  const Case edited = edit_case(c.c, edits);
+  return {.id = submitted_id(edited, c.c.model, edits),
+          .c = edited,
+          .rerun = rerun_of_id(program, selected, edits, execution)};
+}
+
+SelectedCase look_up(const std::string& id, SelectionOptions options) {
+  if (options.matrices.empty()) options.matrices = shipped_matrices();
+  const Selection selection = select_cases(options);
+  std::vector<std::string> ids;
+  for (const SelectedCase& selected : selection.cases) {
+    if (selected.matrix_case.id == id) return selected;
+    ids.push_back(selected.matrix_case.id);
+  }
+  throw CaseError(fmt::format("there is no file and no case '{}' in {} (size {}){}", id, selection.title, options.size,
+                              did_you_mean(id, ids)));
+}
+
+}  // namespace
+
+bool is_id(const std::string& argument) {
+  std::error_code ignored;
+  return argument != "-" && !argument.ends_with(".json") && !std::filesystem::is_regular_file(argument, ignored);
+}
+
+std::string submitted_id(Case c, const std::string& model, const Edits& edits) {
+  if (c.suite.empty()) c.suite = "submit";
+  if (c.model.empty()) c.model = model;
+  return case_id(c, edited_fields(edits));
+}
+
+NamedCase find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
+                    const ExecutionOptions& execution, const std::string& program) {
+  try {
+    if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);
+    return case_of_file(argument, edits, execution, program);
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,35 @@
+// What this machine has of what cp-pool needs: `cp-pool doctor`.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cp_pool {
+
+struct Finding {
+  enum class State {
+    good,
+    note,     // nothing is wrong with it
+    missing,  // cases cannot run without it
+  };
+  std::string name;
+  State state = State::good;
+  std::string text;
+  std::string remedy;  // the command that installs what is missing
+};
+
+// Processors, memory and NVIDIA GPUs, as the kernel tells them under `proc` (normally /proc).
+std::vector<Finding> find_devices(const std::filesystem::path& proc);
+
+// Shared libraries that a program asks for and the dynamic linker does not find. One finding.
+Finding find_libraries(const std::filesystem::path& program);
+
+// Debian packages of a list (a name a line, # for comments) and what of them is not installed. One finding.
+Finding find_packages(const std::filesystem::path& list);
+
+// As lines, the missing with their remedy below.
+std::string findings_text(const std::vector<Finding>& findings);
+
+}  // namespace cp_pool

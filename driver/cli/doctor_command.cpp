@@ -1,0 +1,140 @@
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/doctor.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/program_paths.h"
+#include "driver/cli/selection.h"
+#include "driver/cli/shell_words.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+using State = Finding::State;
+
+Case smallest_case() {
+  Case c;
+  c.suite = "doctor";
+  c.model = "smallest";
+  c.dtype = DType::fp32;
+  c.batch = 1;
+  c.seqlen_q = c.seqlen_kv = 16;
+  c.heads = c.kv_heads = 2;
+  c.head_dim_qk = c.head_dim_v = 8;
+  return c;
+}
+
+class Watcher : public EventSink {
+ public:
+  void on_event(const Event& event) override {
+    if (const auto* event_ready = std::get_if<PoolReady>(&event)) ready = *event_ready;
+    if (const auto* event_finished = std::get_if<CaseFinished>(&event)) finished = *event_finished;
+  }
+  std::optional<PoolReady> ready;
+  std::optional<CaseFinished> finished;
+};
+
+// Starts two ranks and runs one case on them: the proof that cases can run.
+std::vector<Finding> try_worker(const std::vector<std::string>& command) {
+  RunConfig config;
+  config.worker_command = command;
+  Watcher watcher;
+  run_cases({{.id = "doctor", .c = smallest_case(), .rerun = ""}}, config, RunStarted{}, watcher);
+  std::vector<Finding> findings;
+  if (watcher.ready) {
+    const protocol::ReadyEvent& ready = watcher.ready->ready;
+    std::string versions;
+    for (const auto& [name, version] : ready.versions.items()) {
+      versions += fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump());
+    }
+    findings.push_back({.name = "ranks",
+                        .state = State::good,
+                        .text = fmt::format("{} ready in {} on {}: {}{}", ready.world_size,
+                                            format_duration(watcher.ready->spawn_to_ready_ms), ready.device,
+                                            protocol::clean_text(ready.worker), protocol::clean_text(versions)),
+                        .remedy = ""});
+  }
+  const CaseFinished& finished = watcher.finished.value();  // one case, one outcome
+  const bool passed = finished.outcome == CaseOutcome::pass;
+  findings.push_back(
+      {.name = "a case",
+       .state = passed ? State::good : State::missing,
+       .text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
+                           finished.reason.empty() ? "" : ": ", protocol::clean_text(finished.reason)),
+       .remedy = passed ? "" : "tools/build release cp-pool-worker"});
+  return findings;
+}
+
+Finding find_worker(const std::string& binary) {
+  if (::access(binary.c_str(), X_OK) == 0) {
+    return {.name = "worker", .state = State::good, .text = binary, .remedy = ""};
+  }
+  return {.name = "worker",
+          .state = State::missing,
+          .text = binary + " is no program",
+          .remedy = "tools/build release cp-pool-worker"};
+}
+
+std::vector<Finding> find_matrices(const std::string& size) {
+  std::vector<Finding> findings;
+  for (const std::string& name : shipped_matrices()) {
+    const Selection selection = select_cases({.matrices = {name}, .filters = {}, .size = size});
+    std::map<int, std::size_t> by_world_size;
+    for (const SelectedCase& selected : selection.cases) ++by_world_size[selected.matrix_case.c.cp_size];
+    std::vector<std::string> counts;
+    for (const auto& [ranks, count] : by_world_size) counts.push_back(fmt::format("{} on {}", count, ranks));
+    findings.push_back({.name = "matrix",
+                        .state = State::good,
+                        .text = fmt::format("{} ({}): {} cases, by ranks: {}", name, size, selection.cases.size(),
+                                            fmt::join(counts, ", ")),
+                        .remedy = ""});
+  }
+  if (findings.empty()) {
+    findings.push_back({.name = "matrix",
+                        .state = State::missing,
+                        .text = "none is shipped with this program",
+                        .remedy = "set --matrix FILE, or install share/cp-pool/matrices beside bin"});
+  }
+  return findings;
+}
+
+}  // namespace
+
+int doctor_command(const DoctorOptions& options) {
+  std::vector<Finding> findings = {{.name = "cp-pool",
+                                    .state = State::good,
+                                    .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string()),
+                                    .remedy = ""}};
+  const auto append = [&](const std::vector<Finding>& more) {
+    findings.insert(findings.end(), more.begin(), more.end());
+  };
+  append(find_devices("/proc"));
+  // A worker of the user's own is a command: what its libraries are is known to itself alone.
+  const std::vector<std::string> command = options.worker.empty() ? std::vector<std::string>{default_worker().string()}
+                                                                  : split_words(options.worker).value();
+  const bool own = !options.worker.empty();
+  if (!own) findings.push_back(find_worker(command.front()));
+  const bool startable = own || findings.back().state == State::good;
+  if (startable && !own) findings.push_back(find_libraries(command.front()));
+  if (startable) append(try_worker(command));
+  append(find_matrices("small"));
+  const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
+  if (std::filesystem::exists(packages)) findings.push_back(find_packages(packages));
+
+  write_all(STDOUT_FILENO, findings_text(findings), "stdout");
+  const bool missing = std::ranges::find(findings, State::missing, &Finding::state) != findings.end();
+  return static_cast<int>(missing ? ExitCode::infra : ExitCode::ok);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,19 @@
+// Changes of single fields of a case: `cp-pool submit ID --set comm=a2a --set cp_size=4`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "cases/case.h"
+#include "cases/case_json.h"
+
+namespace cp_pool {
+
+// Applies "key=value" edits in order and validates the outcome. A value is JSON, or text as filters write it: a2a,
+// none, 512,0. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
+Case edit_case(Case c, const std::vector<std::string>& edits);
+
+// The fields that the edits name, for an ID that tells the edited case apart.
+std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits);
+
+}  // namespace cp_pool

@@ -1,0 +1,54 @@
+#include "driver/cli/edit.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_error.h"
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string edit_error(const std::vector<std::string>& edits) {
+  try {
+    edit_case(testing::example_case(), edits);
+  } catch (const CaseError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(EditCase, SetsFieldsFromTextOrJson) {
+  const Case c = edit_case(testing::example_case(),
+                           {"comm=a2a", "cp_size=4", "causal=true", "window=64,0", "model=mine", "deterministic=true"});
+  EXPECT_EQ(c.comm, CommType::a2a);
+  EXPECT_EQ(c.cp_size, 4);
+  EXPECT_EQ(c.window, (std::array<std::int64_t, 2>{64, 0}));
+  EXPECT_EQ(c.model, "mine");
+  EXPECT_TRUE(c.deterministic);
+}
+
+TEST(EditCase, TheLastEditOfAFieldCountsAndOthersStay) {
+  const Case c = edit_case(testing::example_case(), {"heads=8", "heads=16"});
+  EXPECT_EQ(c.heads, 16);
+  EXPECT_EQ(c.kv_heads, testing::example_case().kv_heads);
+}
+
+TEST(EditCase, AListAndNothingAreValuesToo) {
+  const Case c = edit_case(testing::example_case(), {"layout=thd", "seqlens=[100,28]"});
+  EXPECT_EQ(c.seqlens, (std::vector<std::int64_t>{100, 28}));
+  EXPECT_EQ(edit_case(c, {"seqlens=none"}).seqlens, std::nullopt);
+}
+
+TEST(EditCase, ErrorsNameTheEdit) {
+  EXPECT_THAT(edit_error({"heads"}), HasSubstr("--set heads: it is not KEY=VALUE"));
+  EXPECT_THAT(edit_error({"head=4"}), HasSubstr("did you mean 'heads'"));
+  EXPECT_THAT(edit_error({"comm=p3p"}), HasSubstr("p3p"));
+  EXPECT_THAT(edit_error({"heads=many"}), HasSubstr("many"));
+  EXPECT_THAT(edit_error({"heads=3"}), HasSubstr("--set"));  // 3 heads cannot share 2 kv_heads
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,16 @@
+#include <unistd.h>
+
+#include "driver/cli/case_source.h"
+#include "driver/cli/commands.h"
+#include "driver/cli/explanation.h"
+#include "driver/reporters/output_file.h"
+
+namespace cp_pool {
+
+int explain_command(const ExplainOptions& options) {
+  const NamedCase named = find_case(options.case_argument, options.selection, options.edits, {}, "cp-pool");
+  write_all(STDOUT_FILENO, explain_case(named.id, named.c), "stdout");
+  return 0;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,15 @@
+// The man page, made from what --help is made from.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace cp_pool {
+
+// man(7) source of cp-pool(1): every command with its options and the text below them.
+std::string man_page(const CLI::App& app);
+
+}  // namespace cp_pool

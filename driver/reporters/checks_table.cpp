@@ -1,0 +1,26 @@
+#include "driver/reporters/checks_table.h"
+
+#include <fmt/format.h>
+
+#include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+std::string checks_table(const std::vector<protocol::TensorCheck>& checks) {
+  constexpr const char* kRow = "{:<10} {:>4}  {:<5} {:>9} {:>9} {:>6} {:>9} {:>9} {:>9}  {}";
+  std::string out = fmt::format(fmt::runtime(kRow), "tensor", "rank", "", "error", "bound", "ratio", "baseline",
+                                "max_abs", "rms", "worst row") +
+                    '\n';
+  for (const protocol::TensorCheck& check : checks) {
+    const std::string ratio = check.bound > 0 ? fmt::format("{:.2f}", check.error / check.bound) : "-";
+    out += fmt::format(fmt::runtime(kRow), protocol::clean_text(check.tensor), check.rank, check.ok ? "ok" : "WRONG",
+                       format_figure(check.error), format_figure(check.bound), ratio, format_figure(check.baseline),
+                       format_figure(check.max_abs), format_figure(check.rms), format_index(check.worst_index));
+    if (!check.message.empty()) out += "  " + protocol::clean_text(check.message);
+    out += '\n';
+  }
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,50 @@
+#include "driver/reporters/timings_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using testing::finished;
+
+CaseFinished timed(std::size_t index, int world_size, double forward_ms) {
+  CaseFinished event = finished(index, "case-" + std::to_string(index), CaseOutcome::pass);
+  event.c.cp_size = world_size;
+  event.timings_ms = {{"forward", forward_ms}};
+  return event;
+}
+
+TEST(TimingsTable, HasARowForEachWorldSizeAndPhaseAndTheSlowestCases) {
+  TimingsTable table;
+  table.add(timed(0, 2, 1));
+  table.add(timed(1, 2, 3));
+  table.add(timed(2, 4, 20));
+  table.add(finished(8, "skipped", CaseOutcome::skip));
+  EXPECT_EQ(table.text(),
+            "ranks  phase             cases       min       p50       p95       max\n"
+            "    2  forward               2    1.0 ms    1.0 ms    3.0 ms    3.0 ms\n"
+            "    2  case                  2    100 ms    100 ms    200 ms    200 ms\n"
+            "    4  forward               1     20 ms     20 ms     20 ms     20 ms\n"
+            "    4  case                  1    300 ms    300 ms    300 ms    300 ms\n"
+            "slowest\n"
+            "   300 ms  case-2\n"
+            "   200 ms  case-1\n"
+            "   100 ms  case-0\n");
+}
+
+TEST(TimingsTable, NamesNoMoreThanTenSlowCases) {
+  TimingsTable table;
+  for (std::size_t i = 0; i < 12; ++i) table.add(timed(i, 2, 1));
+  EXPECT_THAT(table.text(), ::testing::HasSubstr("case-2\n"));
+  EXPECT_THAT(table.text(), ::testing::Not(::testing::HasSubstr("case-1\n")));
+}
+
+TEST(TimingsTable, IsEmptyWhenNothingRan) {
+  EXPECT_EQ(TimingsTable{}.text(), "");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,358 @@
+// When a pool is replaced, a case is sent again, and a key or a run is given up.
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <signal.h>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AnyOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+double ms_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+TEST(Pool, KeepsItsWorkersWarmFromCaseToCase) {
+  Recorder recorder;
+  const RunFinished finished = run(fake_cases({"pass", "skip", "pass", "fail", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "skip", "pass", "fail", "pass"));
+  EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(1));
+  ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].cases, 5);
+  EXPECT_THAT(recorder.all<PoolRetired>()[0].exits, SizeIs(2));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].exits[1].status, "exit 0");
+  EXPECT_EQ(finished.exit_code, 100);
+}
+
+TEST(Pool, GivesEverySentCaseItsOwnSeq) {
+  Recorder recorder;
+  run({fake_case("pass", 1), fake_case("sigkill", 2), fake_case("pass", 1), fake_case("pass", 2)}, fake_config(),
+      recorder);
+  std::vector<std::int64_t> seqs;
+  for (const CaseStarted& started : recorder.all<CaseStarted>()) seqs.push_back(started.seq);
+  EXPECT_THAT(seqs, ElementsAre(1, 2, 3, 4));
+}
+
+TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.max_busy_ranks = 8;
+  run({fake_case("pass", 1), fake_case("sigsegv", 2), fake_case("pass", 4), fake_case("pass", 2)}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass", "pass"));
+  for (const PoolRetired& retired : recorder.all<PoolRetired>()) {
+    EXPECT_EQ(retired.reason == RetireReason::finished, retired.pool.key != "cpu/2" || retired.pool.generation == 2);
+  }
+}
+
+TEST(Pool, WaitsWithItsStartUntilItsRanksFit) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.max_busy_ranks = 2;
+  run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 4), fake_case("pass", 2)}, config, recorder);
+  std::vector<std::string> started;
+  for (const CaseStarted& s : recorder.all<CaseStarted>()) started.push_back(s.pool.key);
+  EXPECT_THAT(started, ElementsAre("cpu/2", "cpu/2", "cpu/1", "cpu/4"));
+}
+
+TEST(Pool, IsReplacedAfterSoManyCases) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.pool_max_cases = 2;
+  run(fake_cases({"pass", "pass", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "finished"));
+  EXPECT_EQ(recorder.finished(2).pool->generation, 2);
+}
+
+TEST(Pool, IsReplacedWhenItsDescriptorsGrowPastTheLimit) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.hygiene.fds = 150;
+  run(fake_cases({"leaks_fds", "leaks_fds", "leaks_fds", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass", "pass"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("hygiene", "finished"));
+  EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr("open descriptors grew from 10 to 210"));
+}
+
+TEST(Case, WhosePoolDiesBeforeItStartsIsSentOnceMore) {
+  const TemporaryPath starts("starts");
+  Recorder recorder;
+  run(fake_cases({"die_before_started_once", "pass"}), fake_config({"--starts=" + starts.get().string()}), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
+  EXPECT_EQ(recorder.finished(0).attempts, 2);
+  EXPECT_THAT(recorder.all<CaseStarted>(), SizeIs(3));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("crash", "finished"));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].cases, 0);
+}
+
+TEST(Case, WhosePoolDiesTwiceBeforeItStartsIsACrash) {
+  for (const std::string model : {"die_before_started", "garbage_before_started"}) {
+    Recorder recorder;
+    run(fake_cases({model, "pass"}), fake_config(), recorder);
+    EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass")) << model;
+    EXPECT_EQ(recorder.finished(0).attempts, 2);
+    EXPECT_THAT(recorder.finished(0).reason, HasSubstr("before the case had started"));
+    EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(3));
+  }
+}
+
+TEST(Case, WithAnErrorFollowedByDeathNeverPasses) {
+  Recorder recorder;
+  run(fake_cases({"error_then_exit", "pass"}), fake_config(), recorder);
+  // Both are true; which depends on whether the death is seen while the tail is collected.
+  EXPECT_THAT(recorder.outcomes(), ElementsAre(AnyOf("error", "crash"), "pass"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("died_after_result", "finished"));
+}
+
+TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
+  NamedCase large = fake_case("pass");
+  large.c.seqlens = std::vector<std::int64_t>(100000, 1);  // more than a pipe holds
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(500);
+  Recorder recorder;
+  run({fake_case("stops_reading"), large, fake_case("pass")}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "timeout", "pass"));
+  EXPECT_THAT(recorder.finished(1).reason, HasSubstr("rank 0 has not read its request"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("stdin_broken", "finished"));
+}
+
+TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
+  Recorder recorder;
+  run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);
+  EXPECT_FALSE(recorder.finished(1).stderr_tails.at(0).fenced);
+  EXPECT_FALSE(recorder.finished(2).stderr_tails.at(0).fenced);  // may hold lines of the case before
+  EXPECT_TRUE(recorder.finished(0).stderr_tails.empty());
+}
+
+TEST(Tail, OfATimeoutHoldsWhereEachRankStood) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(300);
+  config.stack_wait = milliseconds(300);
+  run(fake_cases({"hang@1"}), config, recorder);
+  for (const StderrTail& tail : recorder.finished(0).stderr_tails) {
+    EXPECT_THAT(tail.text, HasSubstr("starts hang@1 seq 1\nstack of this rank\n")) << tail.rank;
+  }
+}
+
+TEST(Tail, IsCleaned) {
+  Recorder recorder;
+  run(fake_cases({"invalid_utf8"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("bad \uFFFD\uFFFD bytes and \\x1b[31mcolour"));
+  EXPECT_TRUE(recorder.finished(0).stderr_tails.at(0).fenced);
+}
+
+TEST(Key, IsGivenUpAfterThreeTimeoutsRunning) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(200);
+  run(fake_cases({"hang", "hang", "hang", "pass", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "timeout", "timeout", "infra", "infra"));
+  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("3 cases running timed out"));
+}
+
+TEST(Key, IsNotGivenUpWhenACaseEndsBetweenTimeouts) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(500);
+  config.max_consecutive_timeouts = 2;
+  run(fake_cases({"hang", "fail", "hang", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "fail", "timeout", "pass"));
+}
+
+TEST(Run, WithoutCasesFinishesAtOnce) {
+  Recorder recorder;
+  const RunFinished finished = run({}, fake_config(), recorder);
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_THAT(recorder.events, SizeIs(2));
+}
+
+TEST(Run, StopsAtTheFirstFailureIfAsked) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.max_failures = 1;
+  const RunFinished finished = run(fake_cases({"skip", "fail", "pass", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "fail", "not-run", "not-run"));
+  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("--max-fail"));
+  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_TRUE(finished.ledger_exact);
+}
+
+TEST(Run, StopsAfterSoManyFailures) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.max_fail = 2;
+  run(fake_cases({"fail", "pass", "error", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "pass", "error", "not-run"));
+  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("after 2 failures (--max-fail)"));
+}
+
+std::vector<std::string> models_in_order_of_start(const Recorder& recorder) {
+  std::vector<std::string> out;
+  for (const CaseStarted& started : recorder.all<CaseStarted>()) out.push_back(started.id);
+  return out;
+}
+
+TEST(Run, SendsItsCasesInTheOrderAskedFor) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.order = parse_order("reverse").value();
+  run(fake_cases({"pass", "fail", "skip"}), config, recorder);
+  EXPECT_THAT(models_in_order_of_start(recorder), ElementsAre("fake/skip", "fake/fail", "fake/pass"));
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "skip")) << "indices are those of the list";
+}
+
+TEST(Run, RepeatsItsList) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.repeat = 2;
+  const RunFinished finished = run(fake_cases({"pass", "fail"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "pass", "fail"));
+  EXPECT_EQ(recorder.finished(3).repetition, 2);
+  EXPECT_EQ(recorder.all<RunStarted>().at(0).cases, 4U);
+  EXPECT_EQ(finished.expanded, 4U);
+  EXPECT_TRUE(finished.ledger_exact);
+}
+
+TEST(Run, GivesEveryCaseAFreshPoolIfAsked) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.isolate = true;
+  run(fake_cases({"pass", "fail", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "max_cases", "max_cases"));
+  EXPECT_EQ(recorder.finished(2).pool->generation, 3);
+}
+
+TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.global_timeout = milliseconds(400);
+  const RunFinished finished =
+      run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
+  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Run, KeepsFullLogsInItsFolder) {
+  const TemporaryPath folder("logs");
+  RunConfig config = fake_config();
+  config.run_dir = folder.get();
+  Recorder recorder;
+  run(fake_cases({"pass", "sigkill@1", "pass"}), config, recorder);
+  for (const char* pool : {"cpu-2-gen1", "cpu-2-gen2"}) {
+    for (const char* file : {"rank0.stdout.log", "rank0.stderr.log", "rank1.stderr.log"}) {
+      std::ifstream in(folder.get() / "pools" / pool / file);
+      std::ostringstream text;
+      text << in.rdbuf();
+      EXPECT_THAT(text.str(), HasSubstr(std::string(file).find("stdout") == std::string::npos ? "starts" : "ready"));
+    }
+  }
+}
+
+TEST(Run, ThrowsWhatItsSinkThrowsAndLeavesNoProcess) {
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) throw std::runtime_error("disk full");
+  };
+  EXPECT_THROW(run({fake_case("daemon", 1), fake_case("setsid_grandchild", 2)}, fake_config(), recorder),
+               std::runtime_error);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+// Waits in a thread of its own until the log has the text, then calls the function.
+std::jthread when_logged(std::filesystem::path log, std::string text, std::function<void()> then) {
+  return std::jthread([=](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      std::ifstream in(log);
+      std::ostringstream content;
+      content << in.rdbuf();
+      if (content.str().find(text) != std::string::npos) return then();
+      std::this_thread::yield();
+    }
+  });
+}
+
+class BusyRank : public testing::TestWithParam<int> {};
+
+TEST_P(BusyRank, IsSeenDeadAtOnce) {
+  const TemporaryPath folder("busy");
+  RunConfig config = fake_config();
+  config.run_dir = folder.get();
+  Recorder recorder;
+  std::atomic<int> pid = 0;
+  std::atomic<std::chrono::steady_clock::time_point> killed;
+  std::chrono::steady_clock::time_point seen;
+  recorder.on_each = [&](const Event& event) {
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event))
+      pid = spawned->pids.at(static_cast<std::size_t>(GetParam()));
+    if (std::holds_alternative<CaseFinished>(event)) seen = std::chrono::steady_clock::now();
+  };
+  const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank1.stderr.log";
+  const std::jthread killer = when_logged(log, "starts hang", [&] {
+    killed = std::chrono::steady_clock::now();
+    ::kill(pid, SIGKILL);
+  });
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash"));
+  // 100 ms on a machine that has nothing else to do.
+  EXPECT_LT(ms_between(killed, seen), 500);
+  RecordProperty("ms", std::to_string(ms_between(killed, seen)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, BusyRank, testing::Values(0, 1));
+
+TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    const auto* started = std::get_if<CaseStarted>(&event);
+    if (started != nullptr && started->index == 1) ::raise(SIGINT);
+  };
+  const RunFinished finished = run(fake_cases({"pass", "hang", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "cancelled", "not-run"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  EXPECT_TRUE(finished.interrupted);
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST(Interrupt, GivenTwiceWaitsForNobody) {
+  RunConfig config = fake_config();
+  config.grace = std::chrono::minutes(10);
+  Recorder recorder;
+  const auto interrupt_at = [&](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
+    if (std::holds_alternative<CaseFinished>(event)) ::raise(SIGTERM);
+  };
+  recorder.on_each = interrupt_at;
+  const RunFinished finished = run(fake_cases({"ignore_sigterm"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

@@ -1,0 +1,103 @@
+// Workers that do not start: how often they are tried, and what becomes of the cases that wait for them.
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::Each;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+struct BadStart {
+  std::string name;
+  std::vector<std::string> command;  // options of the fake worker; if it starts with a path, the whole command
+  std::size_t tries;
+  std::string reason;
+  bool never_ready = false;
+};
+void PrintTo(const BadStart& bad, std::ostream* out) {
+  *out << bad.name;
+}
+
+const std::vector<BadStart> kBadStarts{
+    {"exit_1", {"--start=exit_1"}, 3, "rank 0 died: exit 1"},
+    {"exit_1_in_rank_1", {"--start=exit_1", "--start-rank=1"}, 3, "rank 1 died: exit 1"},
+    {"sigsegv", {"--start=sigsegv"}, 3, "signal 11 (SIGSEGV)"},
+    {"garbage", {"--start=garbage"}, 3, "a line that is no message"},
+    {"wrong_world_size", {"--start=wrong_world_size"}, 3, "has 3 ranks, not the 2"},
+    {"never_ready", {"--start=never_ready"}, 3, "not ready within 300 ms", true},
+    {"never_ready_in_rank_1", {"--start=never_ready", "--start-rank=1"}, 3, "not ready within 300 ms", true},
+    {"ignores_sigterm", {"--start=ignore_sigterm"}, 3, "not ready within 300 ms", true},
+    {"wrong_version", {"--start=wrong_version"}, 1, "this worker speaks 2..3 only"},
+    {"ready_with_another_protocol", {"--start=protocol_2"}, 1, "speaks protocol version 2"},
+    {"exit_127", {"--start=exit_127"}, 1, "exit 127"},
+    {"missing_binary", {"/nowhere/cp-pool-worker"}, 1, "cannot run \"/nowhere/cp-pool-worker\": No such file"},
+    {"missing_in_path", {"./no-such-worker"}, 1, "No such file"},
+    {"not_executable", {"/etc/passwd"}, 1, "Permission denied"},
+};
+
+class StartFault : public testing::TestWithParam<BadStart> {};
+
+TEST_P(StartFault, MakesTheCasesOfItsKeyInfra) {
+  const BadStart& bad = GetParam();
+  RunConfig config = fake_config(bad.command);
+  if (!bad.command.front().starts_with("--")) config.worker_command = bad.command;
+  if (bad.never_ready) config.start_timeout = milliseconds(300);
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+
+  const RunFinished finished = run(fake_cases({"pass", "pass"}), config, recorder);
+
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("infra", "infra"));
+  EXPECT_THAT(recorder.finished(0).reason, HasSubstr(bad.reason));
+  EXPECT_THAT(recorder.finished(1).reason, HasSubstr(bad.reason));
+  EXPECT_THAT(recorder.retirements(), SizeIs(bad.tries));
+  EXPECT_THAT(recorder.retirements(), Each("start_failed"));
+  EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(bad.tries));
+  EXPECT_EQ(finished.exit_code, 96);
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, StartFault, testing::ValuesIn(kBadStarts),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(Start, ShowsWhatTheWorkerSaidOnStderr) {
+  Recorder recorder;
+  run(fake_cases({"pass"}), fake_config({"--start=exit_1"}), recorder);
+  ASSERT_THAT(recorder.finished(0).stderr_tails, SizeIs(2));
+  EXPECT_EQ(recorder.finished(0).stderr_tails[0].text, "no license for this machine\n");
+}
+
+TEST(Start, SucceedsAtTheThirdTryWithoutChargingACase) {
+  const TemporaryPath starts("starts");
+  Recorder recorder;
+  const auto config = fake_config({"--start=exit_1", "--bad-starts=2", "--starts=" + starts.get().string()});
+  const RunFinished finished = run(fake_cases({"pass", "fail"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail"));
+  EXPECT_EQ(recorder.finished(0).attempts, 1);
+  EXPECT_THAT(recorder.retirements(), ElementsAre("start_failed", "start_failed", "finished"));
+  EXPECT_EQ(finished.exit_code, 100);
+}
+
+TEST(Start, OfAnotherWorldSizeIsUntouchedByAKeyThatHasBeenGivenUp) {
+  Recorder recorder;
+  // Rank 1 exists only in the larger pool.
+  const auto config = fake_config({"--start=exit_1", "--start-rank=1"});
+  run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("infra", "pass", "infra"));
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

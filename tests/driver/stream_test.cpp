@@ -1,0 +1,131 @@
+// Cases that arrive one by one, as `cp-pool submit` gets them.
+#include <fcntl.h>
+#include <fstream>
+#include <signal.h>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/process/spawn.h"
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// "model" or "model world_size"; "-" is no case.
+std::optional<NamedCase> read_case(std::string_view line) {
+  if (line == "-") return std::nullopt;
+  const std::size_t space = line.find(' ');
+  const int world_size = space == std::string_view::npos ? 2 : std::stoi(std::string(line.substr(space + 1)));
+  return fake_case(std::string(line.substr(0, space)), world_size);
+}
+
+void write_line(const UniqueFd& fd, const std::string& line) {
+  const std::string bytes = line + '\n';
+  ASSERT_EQ(::write(fd.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
+}
+
+RunFinished stream(int fd, Recorder& recorder) {
+  return run_stream(fd, read_case, fake_config(), {}, recorder).finished;
+}
+
+TEST(Stream, RunsItsCasesInOrderOnWarmPools) {
+  Pipe pipe = make_pipe();
+  for (const char* line : {"pass", "fail 1", "-", "pass", "", "skip 1"}) write_line(pipe.write, line);
+  pipe.write.reset();
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+  const RunFinished finished = stream(pipe.read.get(), recorder);
+  std::vector<std::string> order;
+  for (const CaseFinished& f : recorder.all<CaseFinished>()) order.push_back(f.c.model);
+  EXPECT_THAT(order, ElementsAre("pass", "fail", "pass", "skip"));
+  EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(2));
+  EXPECT_EQ(finished.expanded, 4U);
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST(Stream, AnswersEachCaseBeforeTheNextArrives) {
+  Pipe pipe = make_pipe();
+  Recorder recorder;
+  int sent = 1;
+  recorder.on_each = [&](const Event& event) {
+    if (!std::holds_alternative<CaseFinished>(event)) return;
+    if (++sent > 3) return pipe.write.reset();
+    write_line(pipe.write, "pass");
+  };
+  write_line(pipe.write, "pass");
+  stream(pipe.read.get(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
+}
+
+TEST(Stream, ReplacesAPoolWhoseRankDiesIdle) {
+  Pipe pipe = make_pipe();
+  Recorder recorder;
+  std::vector<int> pids;
+  recorder.on_each = [&](const Event& event) {
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event)) pids = spawned->pids;
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished != nullptr && finished->index == 0) ::kill(pids.at(1), SIGKILL);
+    // The death is reported without any case that would have needed the pool; only now does the next one come.
+    const auto* retired = std::get_if<PoolRetired>(&event);
+    if (retired != nullptr && retired->pool.generation == 1) write_line(pipe.write, "pass");
+    if (finished != nullptr && finished->index == 1) pipe.write.reset();
+  };
+  write_line(pipe.write, "pass");
+  stream(pipe.read.get(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
+  EXPECT_EQ(recorder.finished(1).attempts, 1);
+  ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(2));
+  EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, testing::HasSubstr("idle, rank 1 died: signal 9 (SIGKILL)"));
+}
+
+TEST(Stream, ReadsAFileWithoutALastNewline) {
+  const TemporaryPath file("cases");
+  std::ofstream(file.get()) << "pass\npass";
+  const UniqueFd fd{::open(file.get().c_str(), O_RDONLY | O_CLOEXEC)};
+  Recorder recorder;
+  stream(fd.get(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
+}
+
+TEST(Stream, DoesNotChangeTheModeOfTheDescriptor) {
+  Pipe pipe = make_pipe();
+  write_line(pipe.write, "pass");
+  pipe.write.reset();
+  Recorder recorder;
+  stream(pipe.read.get(), recorder);
+  EXPECT_EQ(::fcntl(pipe.read.get(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+TEST(Stream, ThatIsInterruptedEndsWhileItWaits) {
+  Pipe pipe = make_pipe();  // never closed by the writer
+  write_line(pipe.write, "pass");
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (std::holds_alternative<CaseFinished>(event)) ::raise(SIGTERM);
+  };
+  EXPECT_EQ(stream(pipe.read.get(), recorder).exit_code, 130);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass"));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Stream, OfNothingFinishesAtOnce) {
+  const UniqueFd fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  Recorder recorder;
+  EXPECT_EQ(stream(fd.get(), recorder).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

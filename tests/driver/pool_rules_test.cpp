@@ -205,15 +205,6 @@ TEST(Run, StopsAfterSoManyFailures) {
   EXPECT_THAT(recorder.finished(3).reason, HasSubstr("after 2 failures (--max-fail)"));
 }
 
-TEST(Run, GivesEveryCaseAFreshPoolIfAsked) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.pool_max_cases = 1;
-  run(fake_cases({"pass", "fail", "pass"}), config, recorder);
-  EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "max_cases", "max_cases"));
-  EXPECT_EQ(recorder.finished(2).pool->generation, 3);
-}
-
 TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
   Recorder recorder;
   RunConfig config = fake_config();

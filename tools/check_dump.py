@@ -164,6 +164,8 @@ def faults(case, t):
     q_len, kv_len = np.diff(t["cu_seqlens_q"]), np.diff(t["cu_seqlens_kv"])
     for name, value in expected.value.items():
         actual = t[name]
+        if value.size == 0:
+            continue
         if name in ("out", "dq", "dk", "dv"):
             off, length = (q_off, q_len) if name in ("out", "dq") else (kv_off, kv_len)
             if not padding_is(case, actual, off, length, off[1:], 0.0):

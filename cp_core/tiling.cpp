@@ -162,7 +162,7 @@ std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<R
   return tiles;
 }
 
-std::vector<Tile> merge_tiles(std::vector<Tile> tiles) {
+std::vector<Tile> merge_tiles(const std::vector<Tile>& tiles) {
   return merge_neighbours(merge_neighbours(tiles, merge_right), merge_below);
 }
 

@@ -40,6 +40,7 @@ class Random {
 
 std::vector<std::int64_t> valid_of(Random& random, const std::vector<std::int64_t>& padded) {
   std::vector<std::int64_t> valid;
+  valid.reserve(padded.size());
   for (const std::int64_t length : padded) valid.push_back(random.one_in(2) ? length : random.up_to(length));
   return valid;
 }

@@ -123,6 +123,7 @@ struct RunFinished {
   std::array<std::size_t, kCaseOutcomes> counts{};  // by CaseOutcome; the ledger
   std::size_t expanded = 0;
   double duration_ms = 0;
+  double driver_cpu_ms = 0;  // user and system time of the driver itself, without the ranks
   bool interrupted = false;
   bool ledger_exact = true;  // expanded == sum of counts
   int exit_code = 0;

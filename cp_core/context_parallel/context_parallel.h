@@ -7,8 +7,9 @@
 // order in every layout.
 //
 // A bias is [batch or 1, heads or 1, rows, S_kv], dbias like it:
-//   bshd, sbhd  rows are those of the rank's queries in packed order (S_q/n), columns all key positions; 111s has one row
-//   thd         whole on every rank: rows and columns are positions in the sequence, as many as the longest has; dbias
+//   bshd, sbhd  rows are those of the rank's queries in packed order (S_q/n), columns all key positions; 111s has one
+//   row thd         whole on every rank: rows and columns are positions in the sequence, as many as the longest has;
+//   dbias
 //               is whole and summed over ranks, 0 outside valid lengths
 #pragma once
 

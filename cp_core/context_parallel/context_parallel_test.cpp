@@ -65,15 +65,19 @@ std::vector<Axis> all_axes() {
   return axes;
 }
 
+void expect_dense_results_on(int ranks, const AttentionProblem& problem, at::ScalarType dtype, double tolerance) {
+  const WholeInputs inputs = make_inputs(problem, dtype, 7);
+  const std::vector<RankResults> results = run_on_ranks(problem, inputs, ranks);
+  EXPECT_THAT(differences(problem, dense_attention(problem, inputs), results, tolerance), IsEmpty());
+}
+
 class ContextParallel : public testing::TestWithParam<Axis> {
  protected:
   static AttentionProblem problem() { return small_problem(GetParam().comm, GetParam().layout, GetParam().ranks); }
 
   static void expect_dense_results(const AttentionProblem& problem, at::ScalarType dtype = at::kFloat,
                                    double tolerance = 2e-5) {
-    const WholeInputs inputs = make_inputs(problem, dtype, 7);
-    const std::vector<RankResults> results = run_on_ranks(problem, inputs, GetParam().ranks);
-    EXPECT_THAT(differences(problem, dense_attention(problem, inputs), results, tolerance), IsEmpty());
+    expect_dense_results_on(GetParam().ranks, problem, dtype, tolerance);
   }
 };
 
@@ -162,6 +166,17 @@ TEST_P(ContextParallel, AddsABiasOfEveryShape) {
     expect_dense_results(biased);
     biased.mask = {.left = 20, .right = 0};
     expect_dense_results(biased);
+  }
+}
+
+TEST(ContextParallelThd, WorksWithoutAnyToken) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    SCOPED_TRACE(to_string(comm));
+    AttentionProblem empty = small_problem(comm, Layout::thd, 4);
+    empty.softmax = SoftmaxType::learnable;
+    empty.max_logit = true;
+    empty.lengths = {.valid_q = {0, 0}, .padded_q = {0, 0}, .valid_kv = {0, 0}, .padded_kv = {0, 0}};
+    expect_dense_results_on(4, empty, at::kFloat, 0.0);
   }
 }
 

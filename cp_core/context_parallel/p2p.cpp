@@ -143,6 +143,7 @@ class TravellingGradients {
 std::vector<TilePlan> ring_plans(const AttentionProblem& problem, const Ring& ring) {
   const std::vector<Run> q_runs = local_runs(problem.lengths.padded_q, ring.size, ring.rank);
   std::vector<TilePlan> plans;
+  plans.reserve(static_cast<std::size_t>(ring.size));
   for (int step = 0; step < ring.size; ++step) {
     plans.push_back(make_plan(problem, q_runs, local_runs(problem.lengths.padded_kv, ring.size, ring.owner(step))));
   }

@@ -2,10 +2,23 @@
 
 #include <chrono>
 #include <csignal>
+#include <sys/resource.h>
 
 #include <asio/co_spawn.hpp>
 
 namespace cp_pool {
+namespace {
+
+double own_cpu_ms() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto ms = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+}  // namespace
 
 Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
     : context_(io_, config, sink), slots_(busy_ranks), signals_(io_, SIGINT, SIGTERM), global_timeout_(io_) {}
@@ -34,6 +47,7 @@ Lane& Runner::lane(int world_size) {
 
 RunResult Runner::run(const RunStarted& header) {
   const auto start = std::chrono::steady_clock::now();
+  const double cpu_before = own_cpu_ms();
   context_.emit(header);
   watch_signals();
   watch_global_timeout();
@@ -50,6 +64,7 @@ RunResult Runner::run(const RunStarted& header) {
   RunResult out{ledger_.close(context_.stop.interrupted)};
   out.finished.duration_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);
   return out;
 }

@@ -127,6 +127,7 @@ Json body(const RunFinished& event) {
           {"ledger_exact", event.ledger_exact},
           {"interrupted", event.interrupted},
           {"duration_ms", number(event.duration_ms)},
+          {"driver_cpu_ms", number(event.driver_cpu_ms)},
           {"exit_code", event.exit_code}};
 }
 

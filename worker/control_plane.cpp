@@ -40,7 +40,7 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const protocol::RankEnvironment& e
   options.isServer = server;
   options.waitWorkers = false;
   options.timeout = kConnectTimeout;
-  if (server && environment.master_fd) options.masterListenFd = *environment.master_fd;
+  if (server) options.masterListenFd = environment.master_fd;
   return translate("connecting", [&] { return c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options); });
 }
 

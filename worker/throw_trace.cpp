@@ -29,7 +29,7 @@ thread_local ThrowSites throw_sites;
 
 // Replaces the C++ runtime's for the whole process, libraries included, and calls it.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
-extern "C" [[noreturn]] void __cxa_throw(void* object, std::type_info* type, void (*destructor)(void*)) {
+extern "C" __attribute__((noreturn)) void __cxa_throw(void* object, std::type_info* type, void (*destructor)(void*)) {
   ThrowSite& site = throw_sites.ring[throw_sites.next++ % kRemembered];
   site.type = type;
   site.depth = backtrace(site.frames.data(), kMaxFrames);

@@ -16,6 +16,10 @@ std::int64_t chunk_of(int ranks, int rank, int half) {
   return order == 0 ? owner : CP_MUTATE(dual_chunk_mirror, 2 * ranks - 1 - owner, ranks + owner);
 }
 
+std::int64_t chunk_length(std::int64_t padded, int ranks) {
+  return padded / (2 * static_cast<std::int64_t>(ranks));
+}
+
 // Appends positions [begin, end) of a sequence at the next row.
 void append(std::vector<Run>& runs, std::int64_t& row, std::int64_t sequence, std::int64_t begin, std::int64_t end) {
   if (begin == end) return;
@@ -30,7 +34,7 @@ void append(std::vector<Run>& runs, std::int64_t& row, std::int64_t sequence, st
 void append_local(std::vector<Run>& runs, std::int64_t row, const std::vector<std::int64_t>& padded, int ranks,
                   int rank) {
   for (std::size_t b = 0; b < padded.size(); ++b) {
-    const std::int64_t chunk = padded[b] / (2 * ranks);
+    const std::int64_t chunk = chunk_length(padded[b], ranks);
     for (const int half : {0, 1}) {
       const std::int64_t begin = chunk_of(ranks, rank, half) * chunk;
       append(runs, row, static_cast<std::int64_t>(b), begin, begin + chunk);
@@ -61,7 +65,7 @@ std::vector<Run> local_half_runs(const std::vector<std::int64_t>& padded, int ra
   std::vector<Run> runs;
   std::int64_t sequence_row = 0;
   for (std::size_t b = 0; b < padded.size(); ++b) {
-    const std::int64_t chunk = padded[b] / (2 * ranks);
+    const std::int64_t chunk = chunk_length(padded[b], ranks);
     const std::int64_t begin = chunk_of(ranks, rank, half) * chunk;
     std::int64_t row = sequence_row + half * chunk;
     append(runs, row, static_cast<std::int64_t>(b), begin, begin + chunk);

@@ -55,15 +55,16 @@ std::vector<Run> some_runs(Random& random, const std::vector<std::int64_t>& padd
 Problem random_problem(Random& random) {
   Problem problem;
   const int ranks = 1 << random.up_to(2);
+  const std::int64_t pieces = 2 * static_cast<std::int64_t>(ranks);
   const auto lengths = [&] {
     std::vector<std::int64_t> padded;
-    for (std::int64_t b = 0; b <= random.up_to(2); ++b) padded.push_back(2 * ranks * random.up_to(24 / ranks));
+    for (std::int64_t b = 0; b <= random.up_to(2); ++b) padded.push_back(pieces * random.up_to(24 / ranks));
     return padded;
   };
   problem.padded_q = lengths();
   problem.padded_kv = problem.padded_q;
   if (random.one_in(2)) {
-    for (std::int64_t& length : problem.padded_kv) length = 2 * ranks * random.up_to(24 / ranks);
+    for (std::int64_t& length : problem.padded_kv) length = pieces * random.up_to(24 / ranks);
   }
   problem.valid_q = valid_of(random, problem.padded_q);
   problem.valid_kv =

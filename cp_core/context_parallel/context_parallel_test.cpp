@@ -20,7 +20,7 @@ std::int64_t round_up(std::int64_t length, std::int64_t multiple) {
 }
 
 std::vector<std::int64_t> padded(std::vector<std::int64_t> lengths, int ranks) {
-  for (std::int64_t& length : lengths) length = round_up(length, 2 * ranks);
+  for (std::int64_t& length : lengths) length = round_up(length, 2 * static_cast<std::int64_t>(ranks));
   return lengths;
 }
 

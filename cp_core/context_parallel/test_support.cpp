@@ -266,7 +266,7 @@ at::Tensor shard_rows(const at::Tensor& whole, std::int64_t dim, const std::vect
   std::vector<at::Tensor> parts;
   std::int64_t start = 0;
   for (const std::int64_t length : padded) {
-    const std::int64_t chunk = length / (2 * ranks);
+    const std::int64_t chunk = length / (2 * static_cast<std::int64_t>(ranks));
     parts.push_back(whole.narrow(dim, start + rank * chunk, chunk));
     parts.push_back(whole.narrow(dim, start + (2 * ranks - 1 - rank) * chunk, chunk));
     start += length;

@@ -188,7 +188,7 @@ std::string field_text(const CaseField& field, const Case& c) {
 Case parse_case(const Json& json, std::string_view source) {
   const JsonPlace root(source);
   Case c;
-  for (const auto& [key, value] : expect_object(json, root).items()) {
+  for (const auto& [key, value] : expect_object(json, root)) {
     const CaseField* field = find_case_field(key);
     if (field == nullptr) fail_unknown_key(root, key, case_field_names());
     field->read(value, root.key(key), c);

@@ -206,7 +206,7 @@ class FilterParser {
   }
 
   // The value as text to match against: a value that the field can never have would select nothing, silently.
-  std::string possible_value(const CaseField& field, const Word& value) const {
+  [[nodiscard]] std::string possible_value(const CaseField& field, const Word& value) const {
     if (field.kind == CaseField::Kind::number && !has_wildcard(value.text)) {
       // Without leading zeros. Only the seed can be larger than int64.
       const auto large = parse_integer<std::uint64_t>(value.text);
@@ -222,7 +222,7 @@ class FilterParser {
     return value.text;
   }
 
-  std::int64_t integer(const Word& value) const {
+  [[nodiscard]] std::int64_t integer(const Word& value) const {
     const auto number = parse_integer<std::int64_t>(value.text);
     if (!number) fail(value.at, fmt::format("'{}' is not a number", value.text));
     return *number;

@@ -32,7 +32,7 @@ class FilterTest : public testing::Test {
     id_ = case_id(c_) + "/backend=math";
   }
 
-  bool matches(std::string_view expression) const {
+  [[nodiscard]] bool matches(std::string_view expression) const {
     return Filter::parse(expression).matches({.c = c_, .tags = tags_, .id = id_, .size = "small"});
   }
 

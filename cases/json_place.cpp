@@ -47,14 +47,14 @@ std::string describe(const Json& value) {
   return value.dump();
 }
 
-const Json& expect_object(const Json& value, const JsonPlace& place) {
+const Json::object_t& expect_object(const Json& value, const JsonPlace& place) {
   if (!value.is_object()) place.fail(fmt::format("{} is not an object", describe(value)));
-  return value;
+  return value.get_ref<const Json::object_t&>();
 }
 
-const Json& expect_array(const Json& value, const JsonPlace& place) {
+const Json::array_t& expect_array(const Json& value, const JsonPlace& place) {
   if (!value.is_array()) place.fail(fmt::format("{} is not an array", describe(value)));
-  return value;
+  return value.get_ref<const Json::array_t&>();
 }
 
 const std::string& expect_string(const Json& value, const JsonPlace& place) {
@@ -89,7 +89,7 @@ void fail_unknown_key(const JsonPlace& object, std::string_view key, const std::
 }
 
 void expect_known_keys(const Json& object, const JsonPlace& place, const std::vector<std::string>& known) {
-  for (const auto& [key, value] : expect_object(object, place).items()) {
+  for (const auto& [key, value] : expect_object(object, place)) {
     if (std::ranges::find(known, key) == known.end()) fail_unknown_key(place, key, known);
   }
 }

@@ -36,8 +36,8 @@ class JsonPlace {
 std::string describe(const Json& value);
 
 // Each throws CaseError, naming place and value, if the value is not of that type or does not fit into it.
-const Json& expect_object(const Json& value, const JsonPlace& place);
-const Json& expect_array(const Json& value, const JsonPlace& place);
+const Json::object_t& expect_object(const Json& value, const JsonPlace& place);
+const Json::array_t& expect_array(const Json& value, const JsonPlace& place);
 const std::string& expect_string(const Json& value, const JsonPlace& place);
 bool expect_bool(const Json& value, const JsonPlace& place);
 std::int64_t expect_int64(const Json& value, const JsonPlace& place);

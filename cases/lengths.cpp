@@ -18,8 +18,8 @@ std::int64_t draw(std::mt19937_64& generator, std::int64_t largest) {
 }
 
 std::vector<std::int64_t> draw_lengths(std::mt19937_64& generator, std::int64_t batch, std::int64_t largest) {
-  std::vector<std::int64_t> lengths;
-  for (std::int64_t b = 0; b < batch; ++b) lengths.push_back(draw(generator, largest));
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(batch));
+  for (std::int64_t& length : lengths) length = draw(generator, largest);
   return lengths;
 }
 

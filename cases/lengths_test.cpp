@@ -121,7 +121,7 @@ TEST(Lengths, PaddedLengthsDivideByTwiceTheRanks) {
       c.pad_between_seqs = pad;
       const SequenceLengths lengths = resolve_lengths(c);
       for (std::size_t b = 0; b < lengths.padded_q.size(); ++b) {
-        EXPECT_EQ(lengths.padded_q[b] % (2 * cp_size), 0);
+        EXPECT_EQ(lengths.padded_q[b] % (std::int64_t{2} * cp_size), 0);
         EXPECT_LE(lengths.valid_q[b], lengths.padded_q[b]);
         EXPECT_LT(lengths.padded_q[b] - lengths.valid_q[b], 2 * cp_size);
       }

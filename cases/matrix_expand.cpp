@@ -159,6 +159,7 @@ const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
   const auto found = std::ranges::find(matrix.sizes, name, &MatrixSize::name);
   if (found != matrix.sizes.end()) return *found;
   std::vector<std::string> known;
+  known.reserve(matrix.sizes.size());
   for (const MatrixSize& size : matrix.sizes) known.push_back(size.name);
   JsonPlace(matrix.source)
       .key("sizes")

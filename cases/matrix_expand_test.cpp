@@ -30,6 +30,7 @@ std::vector<MatrixCase> expand_one(std::string_view more, std::string_view size 
 
 std::vector<std::string> ids(const std::vector<MatrixCase>& cases) {
   std::vector<std::string> list;
+  list.reserve(cases.size());
   for (const MatrixCase& entry : cases) list.push_back(entry.id);
   return list;
 }

@@ -46,7 +46,7 @@ MatrixValue read_value(const CaseField& field, const Json& value, const JsonPlac
 std::vector<MatrixValue> read_values(const Json& object, const JsonPlace& place,
                                      const std::vector<std::string>& other_keys = {}) {
   std::vector<MatrixValue> values;
-  for (const auto& [key, value] : expect_object(object, place).items()) {
+  for (const auto& [key, value] : expect_object(object, place)) {
     if (std::ranges::find(other_keys, key) != other_keys.end()) continue;
     values.push_back(read_value(settable_field(key, place, other_keys), value, place.key(key)));
   }
@@ -55,7 +55,7 @@ std::vector<MatrixValue> read_values(const Json& object, const JsonPlace& place,
 
 std::vector<MatrixAxis> read_axes(const Json& object, const JsonPlace& place) {
   std::vector<MatrixAxis> axes;
-  for (const auto& [key, values] : expect_object(object, place).items()) {
+  for (const auto& [key, values] : expect_object(object, place)) {
     MatrixAxis axis{.field = &settable_field(key, place, {}), .values = {}};
     const JsonPlace axis_place = place.key(key);
     for (const Json& value : expect_array(values, axis_place)) {
@@ -168,7 +168,7 @@ MatrixSize read_size(const std::string& name, const Json& object, const JsonPlac
   if (const Json* divide = find(object, "divide")) size.divide = read_divide(*divide, place.key("divide"));
   if (const Json* heads = find(object, "heads")) {
     const JsonPlace heads_place = place.key("heads");
-    for (const auto& [from, to] : expect_object(*heads, heads_place).items()) {
+    for (const auto& [from, to] : expect_object(*heads, heads_place)) {
       const JsonPlace pair_place = heads_place.key(from);
       size.heads.emplace(read_heads(from, pair_place), read_heads(expect_string(to, pair_place), pair_place));
     }
@@ -195,7 +195,7 @@ Matrix parse_matrix(const Json& json, std::string_view source) {
   }
 
   const JsonPlace models = root.key("models");
-  for (const auto& [name, object] : expect_object(required(json, root, "models"), models).items()) {
+  for (const auto& [name, object] : expect_object(required(json, root, "models"), models)) {
     matrix.models.push_back(read_model(name, object, models.key(name)));
   }
   if (matrix.models.empty()) models.fail("a matrix needs at least one model");
@@ -211,7 +211,7 @@ Matrix parse_matrix(const Json& json, std::string_view source) {
     }
   }
   const JsonPlace sizes = root.key("sizes");
-  for (const auto& [name, object] : expect_object(required(json, root, "sizes"), sizes).items()) {
+  for (const auto& [name, object] : expect_object(required(json, root, "sizes"), sizes)) {
     matrix.sizes.push_back(read_size(name, object, sizes.key(name), matrix));
   }
   if (matrix.sizes.empty()) sizes.fail("a matrix needs at least one size");

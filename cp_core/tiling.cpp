@@ -111,7 +111,7 @@ bool merge_right(Tile& a, const Tile& b) {
   // The last row of both tiles ends at b's last key, so b's window says how much of the whole is hidden; a's keys lie
   // before every key that b hides.
   a.n += b.n;
-  a.right = b.right;
+  a.right = CP_MUTATE(tile_merge_window, b.right, a.right);
   return true;
 }
 
@@ -120,7 +120,7 @@ bool merge_below(Tile& a, const Tile& b) {
   const bool both_full = a.full() && b.full() && a.n == b.n;
   const bool finite = a.left == kInfiniteWindow && b.left == kInfiniteWindow && a.right != kInfiniteWindow &&
                       b.right != kInfiniteWindow;
-  const bool one_diagonal = a.n + a.right == CP_MUTATE(tile_merge_diagonal, b.n - b.m + b.right, a.n + a.right);
+  const bool one_diagonal = a.n + a.right == b.n - b.m + b.right;
   const bool same_keys = a.n == b.n || (a.n < b.n && a.right == 0);
   if (!both_full && !(finite && one_diagonal && same_keys)) return false;
   a.m += b.m;
@@ -162,7 +162,7 @@ std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<R
   return tiles;
 }
 
-std::vector<Tile> merge_tiles(std::vector<Tile> tiles) {
+std::vector<Tile> merge_tiles(const std::vector<Tile>& tiles) {
   return merge_neighbours(merge_neighbours(tiles, merge_right), merge_below);
 }
 
@@ -179,7 +179,9 @@ TilePlan group_tiles(const std::vector<Tile>& tiles) {
     if (group == plan.end()) {
       plan.push_back({.left = tile.left, .right = tile.right, .tiles = {tile}});
     } else {
-      group->tiles.push_back(tile);
+      Tile& member = group->tiles.emplace_back(tile);
+      member.left = group->left;
+      member.right = group->right;
     }
   }
   return plan;

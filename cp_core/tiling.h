@@ -55,7 +55,7 @@ std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<R
 // Joins neighbours where one rectangle with one window says the same: two full tiles, or a full tile and the causal
 // one beside it. The two chunks of a rank become one tile this way wherever the mask allows it. Merged tiles may span
 // two places of a sequence.
-std::vector<Tile> merge_tiles(std::vector<Tile> tiles);
+std::vector<Tile> merge_tiles(const std::vector<Tile>& tiles);
 
 TilePlan group_tiles(const std::vector<Tile>& tiles);
 

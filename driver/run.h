@@ -33,6 +33,7 @@ struct RunConfig {
   std::string device = "cpu";
   std::chrono::milliseconds timeout{90000};        // per case, from the line sent
   std::chrono::milliseconds start_timeout{60000};  // spawn to ready
+  std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
   std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
   int max_consecutive_timeouts = 3;

@@ -18,10 +18,6 @@ const RankOutcome* find_verdict(const std::vector<RankOutcome>& outcomes, Verdic
   return found == outcomes.end() ? nullptr : &*found;
 }
 
-std::string name(const RankOutcome& outcome, const std::string& text) {
-  return fmt::format("rank {}: {}", outcome.rank, text);
-}
-
 std::vector<int> missing_ranks(const CaseSummary& summary) {
   std::vector<int> missing;
   for (int rank = 0; rank < summary.world_size; ++rank) {
@@ -51,13 +47,13 @@ void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
 void decide(const CaseSummary& summary, ResultEvent& result) {
   if (summary.cancelled) return set_outcome(result, Outcome::cancelled, "cancelled on request");
   if (const RankOutcome* const fail = find_verdict(summary.outcomes, Verdict::fail)) {
-    return set_outcome(result, Outcome::fail, name(*fail, fail->reason));
+    return set_outcome(result, Outcome::fail, name_rank(*fail, fail->reason));
   }
   if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
   const RankOutcome* const cause = find_cause(summary.outcomes);
   if (cause == nullptr) return set_outcome(result, Outcome::error, "no rank came back");
   const bool timeout = cause->failure->kind == FailureKind::timeout;
-  set_outcome(result, timeout ? Outcome::timeout : Outcome::error, name(*cause, cause->failure->summary));
+  set_outcome(result, timeout ? Outcome::timeout : Outcome::error, name_rank(*cause, cause->failure->summary));
 }
 
 RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) {
@@ -94,6 +90,11 @@ void add_ranks(const CaseSummary& summary, ResultEvent& result) {
 
 }  // namespace
 
+std::string name_rank(const RankOutcome& outcome, const std::string& text) {
+  const std::string prefix = fmt::format("rank {}: ", outcome.rank);
+  return text.starts_with(prefix) ? text : prefix + text;
+}
+
 const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes) {
   const RankOutcome* cause = nullptr;
   const auto order = [](const RankOutcome& o) { return std::pair{o.failure->kind, o.failure->phase}; };
@@ -115,6 +116,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
   decide(summary, result);
   add_ranks(summary, result);
   std::vector<const RankOutcome*> by_rank;
+  by_rank.reserve(summary.outcomes.size());
   for (const RankOutcome& outcome : summary.outcomes) by_rank.push_back(&outcome);
   std::ranges::sort(by_rank, {}, &RankOutcome::rank);
   for (const RankOutcome* outcome : by_rank) {

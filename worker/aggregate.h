@@ -26,6 +26,9 @@ protocol::ResultEvent aggregate(const CaseSummary& summary);
 // The failure that explains the others; nullptr if no rank has one.
 const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes);
 
+// "rank 3: text"; a text that starts so already, like those of communicators, as it is.
+std::string name_rank(const RankOutcome& outcome, const std::string& text);
+
 // True if every rank reported a verdict, so that only the barrier after the case can have failed.
 bool all_have_verdicts(const CaseSummary& summary);
 

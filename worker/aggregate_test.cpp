@@ -85,6 +85,11 @@ TEST(Aggregate, ATimeoutExplainsALostConnection) {
   EXPECT_TRUE(result.ranks[1].aborted);
 }
 
+TEST(Aggregate, DoesNotNameARankTwice) {
+  const ResultEvent result = result_of({with_failure(0, FailureKind::timeout, "rank 0: barrier: timed out")});
+  EXPECT_EQ(result.reason, "rank 0: barrier: timed out");
+}
+
 TEST(Aggregate, ALostConnectionAloneIsTheCause) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "lost")});
   EXPECT_EQ(result.outcome, Outcome::error);

@@ -145,7 +145,7 @@ void Coordinator::case_complete() {
   const RankOutcome* const cause = find_cause(case_.outcomes);
   const bool barrier_only = cause != nullptr && cause->failure->phase == FailurePhase::barrier && !case_.cancelled;
   // The ranks were not at the same place after a case that all of them finished: nothing explains that.
-  if (barrier_only) return finish_case(false, fmt::format("rank {}: {}", cause->rank, cause->failure->summary));
+  if (barrier_only) return finish_case(false, name_rank(*cause, cause->failure->summary));
   start_rebuild();
 }
 

@@ -4,7 +4,9 @@
 #include <array>
 #include <charconv>
 #include <csignal>
+#include <cstdint>
 #include <fnmatch.h>
+#include <iterator>
 #include <new>
 #include <unistd.h>
 #include <utility>
@@ -18,7 +20,7 @@ namespace {
 using Kind = Fault::Kind;
 using Phase = Fault::Phase;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 8> kKinds{{
+constexpr std::array<std::pair<std::string_view, Kind>, 12> kKinds{{
     {"throw", Kind::throw_error},
     {"bad_alloc", Kind::bad_alloc},
     {"sigsegv", Kind::sigsegv},
@@ -27,29 +29,40 @@ constexpr std::array<std::pair<std::string_view, Kind>, 8> kKinds{{
     {"sigstop", Kind::sigstop},
     {"exit", Kind::exit},
     {"hang", Kind::hang},
+    {"spin", Kind::spin},
+    {"deaf", Kind::deaf},
+    {"wait", Kind::wait},
+    {"print", Kind::print},
 }};
-constexpr std::array<std::pair<std::string_view, Phase>, 4> kPhases{{
+constexpr std::array<std::pair<std::string_view, Phase>, 6> kPhases{{
+    {"start", Phase::start},
     {"before", Phase::before},
     {"inside", Phase::inside},
     {"after", Phase::after},
+    {"result", Phase::result},
     {"idle", Phase::idle},
 }};
 
 template <typename Table>
-auto look_up(const Table& table, std::string_view name, const char* what, std::string_view whole) {
+std::string list_names(const Table& table) {
   std::string names;
+  for (const auto& [name, value] : table) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  return names;
+}
+
+template <typename Table>
+auto look_up(const Table& table, std::string_view name, const char* what, std::string_view whole) {
   for (const auto& [known, value] : table) {
     if (known == name) return value;
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", known);
   }
-  throw FaultSyntaxError(fmt::format("\"{}\": unknown {} \"{}\"; known: {}", whole, what, name, names));
+  throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, list_names(table)));
 }
 
 int parse_number(std::string_view text, std::string_view whole) {
   int value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
-    throw FaultSyntaxError(fmt::format("\"{}\": \"{}\" is not a number", whole, text));
+    throw FaultSyntaxError(fmt::format(R"("{}": "{}" is not a number)", whole, text));
   }
   return value;
 }
@@ -62,11 +75,71 @@ std::string_view take(std::string_view& rest, char separator) {
   return head;
 }
 
-[[noreturn]] void stand_still() {
+[[noreturn]] void sleep_for_ever() {
   for (;;) pause();
 }
 
-void fire(const Fault& fault) {
+[[noreturn]] void compute_for_ever() {
+  for (volatile std::uint64_t count = 0;;) count = count + 1;
+}
+
+// Straight to the descriptor, as code that knows nothing of stdio would.
+void print_bytes(int bytes) {
+  constexpr int kLine = 100;
+  const std::string line = std::string(kLine - 1, '.') + "\n";
+  for (int printed = 0; printed < bytes; printed += kLine) {
+    if (write(STDOUT_FILENO, line.data(), line.size()) < 0) return;
+  }
+}
+
+}  // namespace
+
+Fault parse_fault(std::string_view text) {
+  if (text.find('@') == std::string_view::npos || text.find(':') == std::string_view::npos) {
+    throw FaultSyntaxError(fmt::format("\"{}\": expected KIND@RANK:PHASE[:CASE]", text));
+  }
+  Fault out;
+  std::string_view rest = text;
+  std::string_view kind = take(rest, '@');
+  const std::string_view name = take(kind, '=');
+  out.kind = look_up(kKinds, name, "kind", text);
+  if (!kind.empty()) {
+    if (out.kind != Kind::exit && out.kind != Kind::print) {
+      throw FaultSyntaxError(fmt::format("\"{}\": only exit and print take a number", text));
+    }
+    out.argument = parse_number(kind, text);
+  }
+  out.rank = parse_number(take(rest, ':'), text);
+  out.phase = look_up(kPhases, take(rest, ':'), "phase", text);
+  if (!rest.empty()) out.case_glob = rest;
+  return out;
+}
+
+FaultInjector::FaultInjector(const std::vector<Fault>& faults, int rank) {
+  std::ranges::copy_if(faults, std::back_inserter(faults_), [rank](const Fault& f) { return f.rank == rank; });
+  std::ranges::copy_if(faults_, std::back_inserter(armed_), [](const Fault& f) { return f.phase == Phase::start; });
+}
+
+bool FaultInjector::is_armed(Fault::Phase phase) const {
+  return std::ranges::find(armed_, phase, &Fault::phase) != armed_.end();
+}
+
+void FaultInjector::start_case(const std::string& id) {
+  armed_.clear();
+  std::ranges::copy_if(faults_, std::back_inserter(armed_),
+                       [&](const Fault& f) { return fnmatch(f.case_glob.c_str(), id.c_str(), 0) == 0; });
+}
+
+void FaultInjector::reach(Fault::Phase phase) {
+  const auto found = std::ranges::find(armed_, phase, &Fault::phase);
+  if (found == armed_.end()) return;
+  const Fault fault = std::move(*found);
+  armed_.erase(found);
+  fire(fault);
+}
+
+void FaultInjector::fire(const Fault& fault) const {
+  constexpr int kTenMebibytes = 10 << 20;
   switch (fault.kind) {
     case Kind::throw_error:
       throw std::runtime_error(fmt::format("injected fault on rank {}", fault.rank));
@@ -85,49 +158,28 @@ void fire(const Fault& fault) {
       raise(SIGSTOP);
       return;
     case Kind::exit:
-      _exit(fault.exit_code);
+      _exit(fault.argument.value_or(0));
+    case Kind::deaf:
+      std::signal(SIGTERM, SIG_IGN);
+      sleep_for_ever();
     case Kind::hang:
-      stand_still();
+      sleep_for_ever();
+    case Kind::spin:
+      compute_for_ever();
+    case Kind::wait:
+      if (lonely_collective_) lonely_collective_();
+      return;
+    case Kind::print:
+      print_bytes(fault.argument.value_or(kTenMebibytes));
+      return;
   }
 }
 
-}  // namespace
-
-Fault parse_fault(std::string_view text) {
-  if (text.find('@') == std::string_view::npos || text.find(':') == std::string_view::npos) {
-    throw FaultSyntaxError(fmt::format("\"{}\": expected KIND@RANK:PHASE[:CASE]", text));
-  }
-  Fault out;
-  std::string_view rest = text;
-  std::string_view kind = take(rest, '@');
-  const std::string_view name = take(kind, '=');
-  out.kind = look_up(kKinds, name, "kind", text);
-  if (!kind.empty()) {
-    if (out.kind != Kind::exit) throw FaultSyntaxError(fmt::format("\"{}\": only exit takes a number", text));
-    out.exit_code = parse_number(kind, text);
-  }
-  out.rank = parse_number(take(rest, ':'), text);
-  out.phase = look_up(kPhases, take(rest, ':'), "phase", text);
-  if (!rest.empty()) out.case_glob = rest;
-  return out;
+std::string list_fault_kinds() {
+  return list_names(kKinds);
 }
-
-FaultInjector::FaultInjector(const std::vector<Fault>& faults, int rank) {
-  std::ranges::copy_if(faults, std::back_inserter(faults_), [rank](const Fault& f) { return f.rank == rank; });
-}
-
-void FaultInjector::start_case(const std::string& id) {
-  armed_.clear();
-  std::ranges::copy_if(faults_, std::back_inserter(armed_),
-                       [&](const Fault& f) { return fnmatch(f.case_glob.c_str(), id.c_str(), 0) == 0; });
-}
-
-void FaultInjector::reach(Fault::Phase phase) {
-  const auto found = std::ranges::find(armed_, phase, &Fault::phase);
-  if (found == armed_.end()) return;
-  const Fault fault = *found;
-  armed_.erase(found);
-  fire(fault);
+std::string list_fault_phases() {
+  return list_names(kPhases);
 }
 
 }  // namespace cp_pool

@@ -21,7 +21,7 @@ std::string error_of(const char* text) {
 TEST(ParseFault, ReadsEveryPart) {
   const Fault fault = parse_fault("exit=3@12:inside:te-flash/*:x");
   EXPECT_EQ(fault.kind, Fault::Kind::exit);
-  EXPECT_EQ(fault.exit_code, 3);
+  EXPECT_EQ(fault.argument, 3);
   EXPECT_EQ(fault.rank, 12);
   EXPECT_EQ(fault.phase, Fault::Phase::inside);
   EXPECT_EQ(fault.case_glob, "te-flash/*:x");
@@ -34,9 +34,9 @@ TEST(ParseFault, HitsEveryCaseWithoutAGlob) {
 TEST(ParseFault, ErrorsSayWhatIsKnown) {
   EXPECT_THAT(error_of("throw"), testing::HasSubstr("expected KIND@RANK:PHASE[:CASE]"));
   EXPECT_THAT(error_of("jump@0:before"), testing::HasSubstr("unknown kind \"jump\"; known: throw, bad_alloc"));
-  EXPECT_THAT(error_of("throw@0:during"), testing::HasSubstr("unknown phase \"during\"; known: before, inside"));
+  EXPECT_THAT(error_of("throw@0:during"), testing::HasSubstr("unknown phase \"during\"; known: start, before, inside"));
   EXPECT_THAT(error_of("throw@one:before"), testing::HasSubstr("\"one\" is not a number"));
-  EXPECT_THAT(error_of("throw=3@1:before"), testing::HasSubstr("only exit takes a number"));
+  EXPECT_THAT(error_of("throw=3@1:before"), testing::HasSubstr("only exit and print take a number"));
 }
 
 TEST(FaultInjector, FiresOnItsRankPhaseAndCaseOnceACase) {
@@ -60,6 +60,30 @@ TEST(FaultInjector, FiresWhatItIsAskedFor) {
   EXPECT_EXIT(injector.reach(Fault::Phase::inside), testing::ExitedWithCode(7), "");
   EXPECT_DEATH(injector.reach(Fault::Phase::after), "");
   EXPECT_EXIT(injector.reach(Fault::Phase::idle), testing::KilledBySignal(SIGKILL), "");
+}
+
+TEST(FaultInjector, FiresAtTheStartBeforeAnyCase) {
+  FaultInjector injector({parse_fault("throw@0:start"), parse_fault("throw@0:before")}, 0);
+  EXPECT_FALSE(injector.is_armed(Fault::Phase::before));
+  EXPECT_TRUE(injector.is_armed(Fault::Phase::start));
+  EXPECT_THROW(injector.reach(Fault::Phase::start), std::runtime_error);
+}
+
+TEST(FaultInjector, WaitJoinsTheCollectiveThatNobodyElseJoins) {
+  FaultInjector injector({parse_fault("wait@0:inside")}, 0);
+  int joined = 0;
+  injector.set_lonely_collective([&] { ++joined; });
+  injector.start_case("x");
+  injector.reach(Fault::Phase::inside);
+  EXPECT_EQ(joined, 1);
+}
+
+TEST(FaultInjector, PrintGoesOnAfterwards) {
+  FaultInjector injector({parse_fault("print=1000@0:before")}, 0);
+  injector.start_case("x");
+  testing::internal::CaptureStdout();
+  injector.reach(Fault::Phase::before);
+  EXPECT_EQ(testing::internal::GetCapturedStdout().size(), 1000U);
 }
 
 }  // namespace

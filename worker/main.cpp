@@ -1,10 +1,12 @@
 #include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fcntl.h>
 #include <fstream>
+#include <iterator>
 #include <string>
 #include <unistd.h>
-#include <vector>
 
 #include <c10/util/Logging.h>
 #include <fmt/format.h>
@@ -66,6 +68,12 @@ int run_case_file(const std::string& path, CaseRunner& runner) {
   return good ? 0 : kExitFailure;
 }
 
+// LibTorch's warnings about connections that end are no news: what ends a pool is reported by the worker itself.
+void quieten_libtorch() {
+  constexpr int kErrorsOnly = 2;
+  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kErrorsOnly;
+}
+
 int run(int argc, char** argv, StartupClock& clock) {
   const Options options = parse_options(argc, argv);
   if (options.exit_code) {
@@ -74,6 +82,7 @@ int run(int argc, char** argv, StartupClock& clock) {
   }
   CpCoreRunner runner;
   if (options.case_file) return run_case_file(*options.case_file, runner);
+  quieten_libtorch();
   RankProcessConfig config;
   config.environment = protocol::read_environment();
   config.faults = options.faults;

@@ -11,21 +11,25 @@ namespace {
 
 constexpr int kExitUsage = 2;
 
-constexpr const char* kFooter = R"(
+std::string footer() {
+  return fmt::format(R"(
 Without --case the worker is one rank of a group: it is started by cp-pool, or by a launcher (torchrun, mpirun, srun)
 that sets its rank variables, and speaks the protocol of docs/protocol.md.
 
-Faults: KIND@RANK:PHASE[:CASE], e.g. throw@1:inside:te-flash/*
-  KIND   throw, bad_alloc, sigsegv, sigabrt, sigkill, sigstop, exit[=N], hang
-  PHASE  before (the case starts), inside (its first communication), after (it is verified), idle (it is reported)
-  CASE   a glob over case IDs; every case if left out)";
+Faults: KIND@RANK:PHASE[:CASE], e.g. throw@1:inside:te-flash/* (docs/protocol.md says what each is)
+  KIND   {}
+         exit=N is an exit code, print=N a number of bytes
+  PHASE  {}
+  CASE   a glob over case IDs; every case if left out)",
+                     list_fault_kinds(), list_fault_phases());
+}
 
 }  // namespace
 
 Options parse_options(int argc, char** argv) {
   Options out;
   CLI::App app("Runs context-parallel attention cases as one rank of a worker group.", "cp-pool-worker");
-  app.footer(kFooter);
+  app.footer(footer());
   app.set_version_flag("--version", fmt::format("cp-pool-worker {}", CP_POOL_VERSION));
   std::string case_file;
   std::vector<std::string> faults;

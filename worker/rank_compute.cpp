@@ -10,6 +10,7 @@
 #include "worker/data_plane.h"
 #include "worker/hygiene.h"
 #include "worker/observed_communicator.h"
+#include "worker/pending_operation.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/rank_outcome.h"
 
@@ -21,6 +22,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kRebuildLimit{900};
 constexpr milliseconds kShortestBarrier{100};
+constexpr std::int64_t kLonelyTag = -1;  // no case has this seq
 
 // All of a case's stderr is out before its result: what a rank prints later belongs to the next case.
 void write_fence(std::int64_t seq) {
@@ -37,6 +39,10 @@ void RankCompute::connect(milliseconds limit) {
 
 void RankCompute::make_groups(int generation, milliseconds limit) {
   const CpGroups groups = connect_groups(parts_.environment, rendezvous_, generation, limit);
+  parts_.faults.set_lonely_collective([this, cp = groups.cp] {
+    const PendingOperationGuard guard("barrier on group cp: joined by no other rank");
+    cp->checked_barrier(kLonelyTag, time_left());
+  });
   parts_.groups.put(observe(groups, [this] { parts_.faults.reach(Fault::Phase::inside); }), generation);
 }
 
@@ -72,6 +78,7 @@ void RankCompute::handle(const RunCommand& command) {
   }
   outcome.hygiene = measure_hygiene(outcome.rank);
   write_fence(request.seq);
+  if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0's is in writing the line
   mail_.to_rank0(CaseDone{request.seq, std::move(outcome)});
   parts_.faults.reach(Fault::Phase::idle);
 }
@@ -109,9 +116,12 @@ void RankCompute::pass_barriers(std::int64_t seq) {
   const CpGroups groups = parts_.groups.get();
   for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
     if (!group) continue;
-    const auto left = std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now());
-    group->checked_barrier(seq, std::max(left, kShortestBarrier));
+    group->checked_barrier(seq, time_left());
   }
+}
+
+milliseconds RankCompute::time_left() const {
+  return std::max(std::chrono::duration_cast<milliseconds>(deadline_ - Clock::now()), kShortestBarrier);
 }
 
 Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
@@ -125,7 +135,9 @@ Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
 
 void RankCompute::handle(const RebuildCommand& command) {
   Rebuilt rebuilt{parts_.environment.rank, command.generation, ""};
-  parts_.groups.put({}, command.generation);  // closes what is left of the old ones
+  // Closes what is left of the old ones.
+  parts_.faults.set_lonely_collective({});
+  parts_.groups.put({}, command.generation);
   try {
     make_groups(command.generation, kRebuildLimit);
   } catch (const std::exception& e) {

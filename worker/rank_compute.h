@@ -40,6 +40,7 @@ class RankCompute {
   void make_groups(int generation, std::chrono::milliseconds limit);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
   void pass_barriers(std::int64_t seq);
+  [[nodiscard]] std::chrono::milliseconds time_left() const;  // until the deadline; never too short for a barrier
   // Inside a catch block: tells rank 0 at once, then works out the stack trace.
   Failure report_failure(std::int64_t seq, FailurePhase phase);
 

@@ -17,6 +17,7 @@
 #include "worker/group_slot.h"
 #include "worker/rank_compute.h"
 #include "worker/rank_zero.h"
+#include "worker/stack_dump.h"
 #include "worker/watcher.h"
 
 namespace cp_pool {
@@ -65,13 +66,17 @@ class StoppedSignal {
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
   const protocol::RankEnvironment& environment = config.environment;
   const EnvironmentBaseline baseline;
+  install_stack_dump(environment.rank);
+  FaultInjector faults(config.faults, environment.rank);
+  faults.reach(Fault::Phase::start);
   std::optional<MailServer> server;
   std::unique_ptr<RankZero> rank_zero;
   if (environment.rank == 0) {
     // The listening socket came from the driver; a process that this one starts must not hold it.
     if (environment.master_fd) fcntl(*environment.master_fd, F_SETFD, FD_CLOEXEC);
     server.emplace(environment);
-    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment), config.stdin_fd, config.stdout_fd);
+    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment), FaultInjector(config.faults, 0),
+                                           config.stdin_fd, config.stdout_fd);
   }
   Mail mail(environment);
   Mail rendezvous(environment);
@@ -80,7 +85,6 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const Watcher watcher(environment, groups, stopped.future());
   clock.mark("control_plane");
 
-  FaultInjector faults(config.faults, environment.rank);
   RankCompute compute({environment, baseline, runner, faults, groups}, mail, rendezvous);
   compute.connect(kConnectLimit);
   clock.mark("data_plane");

@@ -1,9 +1,11 @@
 #include "worker/rank_zero.h"
 
 #include <chrono>
+#include <functional>
 #include <optional>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <variant>
 
@@ -25,16 +27,24 @@ using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput
 
 class StorePorts final : public Coordinator::Ports {
  public:
-  StorePorts(const protocol::RankEnvironment& environment, int stdout_fd) : mail_(environment), writer_(stdout_fd) {}
+  StorePorts(const protocol::RankEnvironment& environment, FaultInjector faults, int stdout_fd)
+      : mail_(environment), faults_(std::move(faults)), writer_(stdout_fd) {}
 
-  void emit(const protocol::Event& event) override { writer_.write(event); }
-  void command(int rank, const ComputeCommand& command) override { mail_.to_compute(rank, command); }
+  void emit(const protocol::Event& event) override {
+    const bool breaks = std::holds_alternative<protocol::ResultEvent>(event) && faults_.is_armed(Fault::Phase::result);
+    writer_.write(event, breaks ? [this] { faults_.reach(Fault::Phase::result); } : std::function<void()>{});
+  }
+  void command(int rank, const ComputeCommand& command) override {
+    if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->request.id);
+    mail_.to_compute(rank, command);
+  }
   void watch(int rank, const WatchCommand& command) override { mail_.to_watcher(rank, command); }
   Coordinator::Clock::time_point now() override { return Coordinator::Clock::now(); }
   void forget_generation(int generation) override { mail_.delete_keys(generation_prefix(generation)); }
 
  private:
   Mail mail_;
+  FaultInjector faults_;
   ResponseWriter writer_;
 };
 
@@ -49,8 +59,9 @@ void dispatch(Coordinator& coordinator, const Item& item) {
 
 class RankZero::Threads {
  public:
-  Threads(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, int stdin_fd, int stdout_fd)
-      : ports_(environment, stdout_fd),
+  Threads(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, FaultInjector faults,
+          int stdin_fd, int stdout_fd)
+      : ports_(environment, std::move(faults), stdout_fd),
         coordinator_(ports_, ready),
         collected_mail_(environment),
         stop_mail_(environment),
@@ -98,7 +109,9 @@ class RankZero::Threads {
         }
       }
     } catch (const std::exception& e) {
-      fmt::print(stderr, "cp-pool-worker: rank 0: the protocol thread ends: {}\n", e.what());
+      // Without this thread nobody would ever hear of this pool again.
+      fmt::print(stderr, "cp-pool-worker: rank 0: the protocol thread failed: {}\n", e.what());
+      _exit(1);
     }
   }
 
@@ -112,9 +125,9 @@ class RankZero::Threads {
   std::jthread protocol_;
 };
 
-RankZero::RankZero(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, int stdin_fd,
-                   int stdout_fd)
-    : threads_(std::make_unique<Threads>(environment, ready, stdin_fd, stdout_fd)) {}
+RankZero::RankZero(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready,
+                   FaultInjector faults, int stdin_fd, int stdout_fd)
+    : threads_(std::make_unique<Threads>(environment, ready, std::move(faults), stdin_fd, stdout_fd)) {}
 
 RankZero::~RankZero() {
   threads_->wait();

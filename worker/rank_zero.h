@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "worker/fault.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 
@@ -12,8 +13,9 @@ namespace cp_pool {
 class RankZero {
  public:
   // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. Throws ControlPlaneError.
-  RankZero(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, int stdin_fd,
-           int stdout_fd);
+  // `faults` fire in its result phase.
+  RankZero(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, FaultInjector faults,
+           int stdin_fd, int stdout_fd);
   RankZero(const RankZero&) = delete;
   RankZero& operator=(const RankZero&) = delete;
   ~RankZero();

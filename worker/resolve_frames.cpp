@@ -10,12 +10,14 @@ std::string resolve_frames(const std::vector<void*>& addresses) {
   backward::TraceResolver resolver;
   resolver.load_addresses(addresses.data(), static_cast<int>(addresses.size()));
   std::string out;
+  std::size_t shown = 0;
   for (std::size_t i = 0; i < addresses.size(); ++i) {
     // A return address may already belong to the next line, or function: look up the call before it.
     void* const call = static_cast<char*>(addresses[i]) - 1;
     const backward::ResolvedTrace frame = resolver.resolve(backward::Trace(call, i));
     const std::string& function = frame.source.function.empty() ? frame.object_function : frame.source.function;
-    out += fmt::format("  #{} {}", i, function.empty() ? "??" : function);
+    if (shown == 0 && (function == "__cxa_throw" || function == "backtrace")) continue;  // what recorded it
+    out += fmt::format("  #{} {}", shown++, function.empty() ? "??" : function);
     if (!frame.source.filename.empty()) {
       out += fmt::format(" at {}:{}", frame.source.filename, frame.source.line);
     } else if (!frame.object_filename.empty()) {

@@ -23,14 +23,20 @@ void write_all(int fd, std::string_view bytes) {
 
 }  // namespace
 
-void ResponseWriter::write(const protocol::Event& event) const {
-  const std::string text = protocol::format_response(event);
+void ResponseWriter::write(const protocol::Event& event, const std::function<void()>& half_way) const {
+  std::string text = protocol::format_response(event);
   const auto* const result = std::get_if<protocol::ResultEvent>(&event);
-  if (text.size() <= protocol::kMaxLineBytes || result == nullptr) return write_all(fd_, text);
-  protocol::ResultEvent shorter = *result;
-  shorter.checks.clear();
-  shorter.reason += fmt::format(" ({} checks left out: the result had {} bytes)", result->checks.size(), text.size());
-  write_all(fd_, protocol::format_response(shorter));
+  if (text.size() > protocol::kMaxLineBytes && result != nullptr) {
+    protocol::ResultEvent shorter = *result;
+    shorter.checks.clear();
+    shorter.reason += fmt::format(" ({} checks left out: the result had {} bytes)", result->checks.size(), text.size());
+    text = protocol::format_response(shorter);
+  }
+  if (!half_way) return write_all(fd_, text);
+  const std::size_t half = text.size() / 2;
+  write_all(fd_, std::string_view{text}.substr(0, half));
+  half_way();
+  write_all(fd_, std::string_view{text}.substr(half));
 }
 
 }  // namespace cp_pool

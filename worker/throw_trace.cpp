@@ -47,10 +47,7 @@ std::vector<void*> throw_site_of_current_exception() {
   if (type == nullptr) return {};
   for (std::size_t back = 1; back <= std::min(throw_sites.next, kRemembered); ++back) {
     const ThrowSite& site = throw_sites.ring[(throw_sites.next - back) % kRemembered];
-    constexpr int kOwnFrame = 1;  // __cxa_throw above
-    if (*site.type == *type && site.depth > kOwnFrame) {
-      return {site.frames.begin() + kOwnFrame, site.frames.begin() + site.depth};
-    }
+    if (*site.type == *type) return {site.frames.begin(), site.frames.begin() + site.depth};
   }
   return {};
 }

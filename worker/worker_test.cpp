@@ -1,8 +1,12 @@
 // The real worker, its ranks started as the driver starts them.
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <fstream>
 #include <map>
 #include <string>
+#include <sys/wait.h>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -32,7 +36,9 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 
 class Worker : public ::testing::Test {
  protected:
-  static WorkerGroup::Config with(std::vector<std::string> arguments, int ranks = 2) { return {ranks, arguments, {}}; }
+  static WorkerGroup::Config with(std::vector<std::string> arguments, int ranks = 2) {
+    return {ranks, std::move(arguments), {}, false};
+  }
 
   static void expect_pass(const std::optional<ResultEvent>& result) {
     ASSERT_TRUE(result.has_value());
@@ -134,7 +140,7 @@ TEST_F(Worker, AnswersPingDuringACase) {
 TEST_F(Worker, PingToAllNamesOnlyTheRanksThatAnswer) {
   WorkerGroup group({});
   group.next<protocol::ReadyEvent>();
-  group.kill(1, SIGSTOP);
+  group.stop(1);
   group.send(protocol::PingRequest{1, true});
   EXPECT_EQ(group.next<protocol::PongEvent>()->ranks, std::vector<int>{0});
   group.kill(1, SIGCONT);
@@ -227,7 +233,7 @@ class WorkerThrow : public ::testing::TestWithParam<const char*> {};
 TEST_P(WorkerThrow, ReachesTheResultWithin2sAndThePoolGoesOn) {
   for (const int culprit : {0, 1}) {
     const std::string fault = "throw@" + std::to_string(culprit) + ":" + GetParam() + ":bad";
-    WorkerGroup group({.ranks = 2, .arguments = {"--inject", fault}, .environment = {}});
+    WorkerGroup group({.ranks = 2, .arguments = {"--inject", fault}, .environment = {}, .as_open_mpi = false});
     group.next<protocol::ReadyEvent>();
     group.start_run("bad");
     ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
@@ -338,8 +344,73 @@ TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
   EXPECT_EQ(hashes(first), hashes(again));
 }
 
+TEST_F(Worker, SaysWhereItStandsWhenAsked) {
+  WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
+  group.next<protocol::ReadyEvent>();
+  group.start_run("hangs");
+  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  for (int rank = 0; rank < 2; ++rank) {
+    group.kill(rank, SIGUSR2);
+    EXPECT_TRUE(group.wait_for_stderr(rank, "RankCompute")) << group.read_stderr(rank);
+    EXPECT_THAT(group.read_stderr(rank), HasSubstr("rank " + std::to_string(rank) + ": in exchange with rank"));
+    EXPECT_THAT(group.read_stderr(rank), HasSubstr("stack of the computing thread:"));
+  }
+}
+
+TEST_F(Worker, GoesOnAfterItSaidWhereItStands) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  for (int rank = 0; rank < 2; ++rank) {
+    group.kill(rank, SIGUSR2);
+    EXPECT_TRUE(group.wait_for_stderr(rank, "in no communication"));
+  }
+  expect_pass(group.run("next"));
+}
+
+TEST_F(Worker, ARankThatHangsOnTheCpuOrAloneInACollectiveIsATimeout) {
+  for (const char* fault : {"spin@1:before", "wait@1:inside", "wait@0:before"}) {
+    WorkerGroup group(with({"--inject", fault}));
+    group.next<protocol::ReadyEvent>();
+    const auto result = group.run("bad", {}, 1000);
+    ASSERT_TRUE(result.has_value()) << fault;
+    EXPECT_EQ(result->outcome, Outcome::timeout) << fault << ": " << result->reason;
+    EXPECT_EQ(result->healthy, std::string(fault).starts_with("wait")) << "a rank that waits can be freed";
+  }
+}
+
+TEST_F(Worker, PrintsOfACaseDoNotDisturbTheProtocol) {
+  WorkerGroup group(with({"--inject", "print=1000000@0:before", "--inject", "print=1000000@1:inside"}));
+  group.next<protocol::ReadyEvent>();
+  expect_pass(group.run("loud"));
+  EXPECT_TRUE(group.chatter().empty());
+  EXPECT_GT(group.read_stderr(0).size(), 1000000U) << "stdout goes to stderr";
+}
+
+TEST_F(Worker, DiesHalfWayThroughAResultIfAskedTo) {
+  WorkerGroup group(with({"--inject", "exit=3@0:result"}));
+  group.next<protocol::ReadyEvent>();
+  EXPECT_FALSE(group.run("bad").has_value());
+  const auto statuses = group.wait_all(kEndLimit);
+  ASSERT_TRUE(statuses.has_value());
+  EXPECT_EQ(statuses->at(0), "exit 3");
+  EXPECT_THAT(group.rest_of_stdout(), StartsWith("[CP_POOL_RESP] {"));
+}
+
+TEST_F(Worker, DiesBeforeItIsReadyIfAskedTo) {
+  WorkerGroup group(with({"--inject", "exit=127@1:start"}));
+  EXPECT_EQ(group.wait_for_exit(1), "exit 127");
+  group.close_stdin();
+  EXPECT_TRUE(group.wait_all(kEndLimit).has_value()) << "rank 0 waits for rank 1 no longer";
+}
+
+TEST_F(Worker, RunsUnderALauncherThatBindsNothing) {
+  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {}, .as_open_mpi = true});
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  expect_pass(group.run("one"));
+}
+
 TEST_F(Worker, SpeaksOnlyItsOwnProtocolVersion) {
-  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {{"CP_POOL_PROTOCOL", "7..9"}}});
+  WorkerGroup group({.ranks = 2, .arguments = {}, .environment = {{"CP_POOL_PROTOCOL", "7..9"}}, .as_open_mpi = false});
   const auto error = group.next<protocol::ProtocolErrorEvent>();
   ASSERT_TRUE(error.has_value());
   EXPECT_THAT(error->message, HasSubstr("7..9"));
@@ -348,9 +419,43 @@ TEST_F(Worker, SpeaksOnlyItsOwnProtocolVersion) {
 }
 
 TEST_F(Worker, ABrokenEnvironmentIsAUsageError) {
-  WorkerGroup group({.ranks = 1, .arguments = {}, .environment = {{"RANK", "one"}}});
+  WorkerGroup group({.ranks = 1, .arguments = {}, .environment = {{"RANK", "one"}}, .as_open_mpi = false});
   EXPECT_EQ(group.wait_all(kEndLimit), std::vector<std::string>{"exit 2"});
   EXPECT_THAT(group.read_stderr(0), HasSubstr("RANK=\"one\""));
+}
+
+// --case: output and exit code of a run without a driver.
+struct CaseRun {
+  int exit_code = -1;
+  std::string output;
+};
+
+CaseRun run_case_file(const nlohmann::json& c) {
+  const std::string file = ::testing::TempDir() + "/cp-pool-case.json";
+  std::ofstream(file) << c.dump();
+  CaseRun out;
+  FILE* const pipe = popen((std::string(CP_POOL_WORKER_BINARY) + " --case " + file + " 2>&1").c_str(), "r");
+  if (pipe == nullptr) return out;
+  std::array<char, 4096> buffer;
+  while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) out.output += buffer.data();
+  out.exit_code = WEXITSTATUS(pclose(pipe));
+  return out;
+}
+
+TEST(WorkerCaseFile, RunsEveryRankAndShowsTheChecks) {
+  nlohmann::json c = testing::small_case(4);
+  c["comm"] = "a2a+p2p";
+  const CaseRun run = run_case_file(c);
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("rank 3: ok"), HasSubstr("\ndq "), ::testing::EndsWith("\npass\n")));
+}
+
+TEST(WorkerCaseFile, AnImpossibleCaseIsAUsageErrorThatNamesTheFile) {
+  nlohmann::json c = testing::small_case(2);
+  c["heads"] = 0;
+  const CaseRun run = run_case_file(c);
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.output, AllOf(HasSubstr("cp-pool-case.json"), HasSubstr("heads")));
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ TEST(Quick, MeetsEveryCommWithTheHardLengths) {
       const SequenceLengths lengths = resolve_lengths(c);
       bool last_chunks_are_padding = c.comm == comm && c.cp_size > 1;
       for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
-        const std::int64_t chunk = lengths.padded_q[b] / (2 * c.cp_size);
+        const std::int64_t chunk = lengths.padded_q[b] / (std::int64_t{2} * c.cp_size);
         last_chunks_are_padding = last_chunks_are_padding && lengths.valid_q[b] <= lengths.padded_q[b] - chunk;
       }
       return last_chunks_are_padding;

@@ -55,7 +55,7 @@ at::Tensor hidden_keys(const Tile& tile, const at::Device& device) {
 at::Tensor bias_of_tile(const at::Tensor& bias, BiasRows rows, const Tile& tile) {
   const std::int64_t sequence = CP_MUTATE(bias_of_first_sequence, tile.sequence, 0);
   const at::Tensor of_sequence = bias.select(0, bias.size(0) == 1 ? 0 : sequence);
-  const at::Tensor columns = of_sequence.narrow(2, CP_MUTATE(bias_columns_from_zero, tile.k_position, 0), tile.n);
+  at::Tensor columns = of_sequence.narrow(2, CP_MUTATE(bias_columns_from_zero, tile.k_position, 0), tile.n);
   if (bias.size(2) == 1) return columns;
   // `local` implies sequences of one length, so that rows repeat with that period.
   const std::int64_t row = rows == BiasRows::local ? tile.q_row % bias.size(2) : tile.q_position;

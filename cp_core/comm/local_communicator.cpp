@@ -146,6 +146,7 @@ class LocalCommunicator final : public Communicator {
                     .deadline = Clock::now() + limit};
     post_to_all(step, at::tensor({tag, count}));
     std::vector<at::Tensor> values;
+    values.reserve(static_cast<std::size_t>(size_));
     for (int from = 0; from < size_; ++from) values.push_back(take(step, from));
     for (int from = 0; from < size_; ++from) {
       if (values[static_cast<std::size_t>(from)].equal(values[0])) continue;
@@ -189,7 +190,7 @@ class LocalCommunicator final : public Communicator {
     for (int to = 0; to < size_; ++to) post(step, to, data);
   }
 
-  at::Tensor take(const Step& step, int from) const {
+  [[nodiscard]] at::Tensor take(const Step& step, int from) const {
     auto message =
         hub_->take({.barrier = step.operation == Operation::barrier, .number = step.number, .from = from, .to = rank_},
                    step.deadline);
@@ -261,6 +262,7 @@ class FirstError {
 std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size) {
   const auto hub = std::make_shared<Hub>();
   std::vector<std::shared_ptr<Communicator>> communicators;
+  communicators.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     communicators.push_back(std::make_shared<LocalCommunicator>(hub, size, rank));
   }
@@ -289,6 +291,7 @@ void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& f
   const auto deadline = Communicator::Clock::now() + limit;
   FirstError first_error;
   std::vector<std::jthread> ranks;
+  ranks.reserve(groups.size());
   for (int rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
       const CpGroups& own = groups[static_cast<std::size_t>(rank)];

@@ -10,7 +10,7 @@
 
 namespace cp_pool {
 
-// One communicator for each of `size` ranks of a group; their names in errors are those of `rank_names`.
+// One communicator for each of `size` ranks of a group.
 std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size);
 
 // The groups of each of `size` ranks, inner and outer included where they exist.

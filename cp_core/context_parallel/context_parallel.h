@@ -5,6 +5,12 @@
 //   bshd [batch, S/n, heads, dim]     sbhd [S/n, batch, heads, dim]     thd [T_padded/n, heads, dim]
 // Token order ("packed order") of a shard: sequence by sequence, in each chunk r then chunk 2n-1-r. lse uses packed
 // order in every layout.
+//
+// A bias is [batch or 1, heads or 1, rows, S_kv], dbias like it:
+//   bshd, sbhd  rows are those of the rank's queries in packed order (S_q/n), columns all key positions; 111s has one
+//   row thd         whole on every rank: rows and columns are positions in the sequence, as many as the longest has;
+//   dbias
+//               is whole and summed over ranks, 0 outside valid lengths
 #pragma once
 
 #include <optional>
@@ -43,13 +49,14 @@ struct AttentionInputs {
   at::Tensor q;     // heads x head_dim_qk
   at::Tensor k;     // kv_heads x head_dim_qk
   at::Tensor v;     // kv_heads x head_dim_v
-  at::Tensor bias;  // undefined if none
+  at::Tensor bias;  // as above, dtype of q; undefined if none
   at::Tensor sink;  // fp32 [heads], undefined unless softmax is learnable
 };
 
 struct AttentionForward {
   at::Tensor out;        // shard, heads x head_dim_v, dtype of q; 0 at padding
   at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
+                         // (with a sink: the sink)
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
 };
 
@@ -57,8 +64,8 @@ struct AttentionGradients {
   at::Tensor dq;  // shaped and typed like the inputs; 0 at padding
   at::Tensor dk;
   at::Tensor dv;
-  at::Tensor dbias;  // undefined if there is none
-  at::Tensor dsink;  // fp32 [heads], summed over ranks
+  at::Tensor dbias;  // undefined without a bias, and for 111s
+  at::Tensor dsink;  // fp32 [heads], summed over ranks; undefined unless softmax is learnable
 };
 
 // Collective over the groups. Throw CommError.

@@ -65,15 +65,19 @@ std::vector<Axis> all_axes() {
   return axes;
 }
 
+void expect_dense_results_on(int ranks, const AttentionProblem& problem, at::ScalarType dtype, double tolerance) {
+  const WholeInputs inputs = make_inputs(problem, dtype, 7);
+  const std::vector<RankResults> results = run_on_ranks(problem, inputs, ranks);
+  EXPECT_THAT(differences(problem, dense_attention(problem, inputs), results, tolerance), IsEmpty());
+}
+
 class ContextParallel : public testing::TestWithParam<Axis> {
  protected:
   static AttentionProblem problem() { return small_problem(GetParam().comm, GetParam().layout, GetParam().ranks); }
 
   static void expect_dense_results(const AttentionProblem& problem, at::ScalarType dtype = at::kFloat,
                                    double tolerance = 2e-5) {
-    const WholeInputs inputs = make_inputs(problem, dtype, 7);
-    const std::vector<RankResults> results = run_on_ranks(problem, inputs, GetParam().ranks);
-    EXPECT_THAT(differences(problem, dense_attention(problem, inputs), results, tolerance), IsEmpty());
+    expect_dense_results_on(GetParam().ranks, problem, dtype, tolerance);
   }
 };
 
@@ -104,9 +108,9 @@ TEST_P(ContextParallel, RoundsOnceInLowPrecision) {
 }
 
 TEST_P(ContextParallel, CutsAttentionIntoChunks) {
-  for (const std::int64_t chunk : {1, 3, 8, 16, 32, 200}) {
-    for (const Mask& mask :
-         {Mask{.chunk = chunk}, Mask{.right = 0, .chunk = chunk}, Mask{.left = 5, .right = 2, .chunk = chunk}}) {
+  // A rank's piece is 32 positions with one rank and 4 with eight.
+  for (const std::int64_t chunk : {3, 8, 24, 200}) {
+    for (const Mask& mask : {Mask{.right = 0, .chunk = chunk}, Mask{.left = 5, .right = 2, .chunk = chunk}}) {
       SCOPED_TRACE(fmt::format("chunk {} window {},{}", chunk, mask.left, mask.right));
       AttentionProblem chunked = problem();
       chunked.mask = mask;
@@ -162,6 +166,17 @@ TEST_P(ContextParallel, AddsABiasOfEveryShape) {
     expect_dense_results(biased);
     biased.mask = {.left = 20, .right = 0};
     expect_dense_results(biased);
+  }
+}
+
+TEST(ContextParallelThd, WorksWithoutAnyToken) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    SCOPED_TRACE(to_string(comm));
+    AttentionProblem empty = small_problem(comm, Layout::thd, 4);
+    empty.softmax = SoftmaxType::learnable;
+    empty.max_logit = true;
+    empty.lengths = {.valid_q = {0, 0}, .padded_q = {0, 0}, .valid_kv = {0, 0}, .padded_kv = {0, 0}};
+    expect_dense_results_on(4, empty, at::kFloat, 0.0);
   }
 }
 

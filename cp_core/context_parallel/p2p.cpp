@@ -1,10 +1,10 @@
 #include "cp_core/context_parallel/p2p.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "cp_core/mutation.h"
@@ -43,14 +43,7 @@ struct KeyValues {
   at::Tensor v;
 };
 
-KeyValues pack(const AttentionOperands& operands) {
-  KeyValues packed(operands, operands.k.scalar_type());
-  packed.k.copy_(operands.k);
-  packed.v.copy_(operands.v);
-  return packed;
-}
-
-// Where the next K and V arrive.
+// Where another rank's K and V, or gradients, arrive.
 KeyValues make_inbox(const AttentionOperands& operands, at::ScalarType dtype) {
   KeyValues inbox(operands, dtype);
 #ifdef CP_POOL_MUTANTS
@@ -60,18 +53,101 @@ KeyValues make_inbox(const AttentionOperands& operands, at::ScalarType dtype) {
   return inbox;
 }
 
+// K and V on their turn around the ring: at each step those held can be read while they are sent on and the next
+// arrive.
+class TravellingKeyValues {
+ public:
+  TravellingKeyValues(const Ring& ring, Communicator* group, const AttentionOperands& operands, std::string_view pass)
+      : ring_(ring),
+        group_(group),
+        pass_(pass),
+        held_(operands, operands.k.scalar_type()),
+        inbox_(make_inbox(operands, operands.k.scalar_type())) {
+    held_.k.copy_(operands.k);
+    held_.v.copy_(operands.v);
+  }
+
+  const KeyValues& start_step(int step) {
+    if (step + 1 < ring_.size) {
+      exchange_ = group_->exchange(held_.flat, ring_.next(), inbox_.flat, ring_.previous(),
+                                   fmt::format("p2p {} step {}", pass_, step));
+    }
+    return held_;
+  }
+
+  void finish_step() {
+    if (!exchange_) return;
+    if (CP_MUTATE(p2p_wait_skipped, true, false)) exchange_->wait();
+    exchange_.reset();
+    std::swap(held_, inbox_);
+  }
+
+ private:
+  const Ring& ring_;
+  Communicator* group_;
+  std::string_view pass_;
+  KeyValues held_;
+  KeyValues inbox_;
+  Communicator::WorkPtr exchange_;
+};
+
+// The gradients of K and V follow them one step behind: each rank adds its own to those of the ranks that held the
+// same K and V before, and sends the sum on. After the last step they arrive at their owner.
+class TravellingGradients {
+ public:
+  TravellingGradients(const Ring& ring, Communicator* group, const AttentionOperands& operands)
+      : ring_(ring),
+        group_(group),
+        own_(operands, at::kFloat),
+        leaving_(operands, at::kFloat),
+        arriving_(make_inbox(operands, at::kFloat)) {}
+
+  // Where this step's own gradients are added, from 0.
+  const KeyValues& start_step() {
+    own_.flat.zero_();
+    return own_;
+  }
+
+  void finish_step(int step) {
+    if (ring_.size == 1) return;
+    if (exchange_) {
+      exchange_->wait();
+      add_arrived();
+    }
+    std::swap(own_, leaving_);
+    exchange_ = group_->exchange(leaving_.flat, ring_.next(), arriving_.flat, ring_.previous(),
+                                 fmt::format("p2p backward step {} gradients", step));
+  }
+
+  // This rank's own, from all ranks.
+  const KeyValues& come_home() {
+    if (!exchange_) return own_;
+    if (CP_MUTATE(dkv_wait_skipped, true, false)) exchange_->wait();
+    return arriving_;
+  }
+
+ private:
+  void add_arrived() {
+    CP_MUTATE(dkv_of_last_rank_only, own_.flat.add_(arriving_.flat), own_.flat);
+    if (CP_MUTATE(dkv_rounded_each_step, false, true)) own_.flat.copy_(own_.flat.to(at::kBFloat16));
+  }
+
+  const Ring& ring_;
+  Communicator* group_;
+  KeyValues own_;
+  KeyValues leaving_;
+  KeyValues arriving_;
+  Communicator::WorkPtr exchange_;
+};
+
 std::vector<TilePlan> ring_plans(const AttentionProblem& problem, const Ring& ring) {
   const std::vector<Run> q_runs = local_runs(problem.lengths.padded_q, ring.size, ring.rank);
   std::vector<TilePlan> plans;
+  plans.reserve(static_cast<std::size_t>(ring.size));
   for (int step = 0; step < ring.size; ++step) {
     plans.push_back(make_plan(problem, q_runs, local_runs(problem.lengths.padded_kv, ring.size, ring.owner(step))));
   }
   return plans;
-}
-
-void add_gradients(KeyValues& to, const KeyValues& from) {
-  CP_MUTATE(dkv_of_last_rank_only, to.flat.add_(from.flat), to.flat);
-  if (CP_MUTATE(dkv_rounded_each_step, false, true)) to.flat.copy_(to.flat.to(at::kBFloat16));
 }
 
 }  // namespace
@@ -80,22 +156,14 @@ AttentionSums ring_forward(const Context& context, Communicator* group, const At
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
   AttentionSums sums = make_sums(operands, context.problem.max_logit);
-  AttentionOperands held_operands = operands;
-  KeyValues held = pack(operands);
-  KeyValues inbox = make_inbox(operands, operands.k.scalar_type());
+  AttentionOperands step_operands = operands;
+  TravellingKeyValues key_values(ring, group, operands, "forward");
   for (int step = 0; step < ring.size; ++step) {
-    Communicator::WorkPtr exchange;
-    if (step + 1 < ring.size) {
-      exchange = group->exchange(held.flat, ring.next(), inbox.flat, ring.previous(),
-                                 fmt::format("p2p forward step {}", step));
-    }
-    held_operands.k = held.k;
-    held_operands.v = held.v;
-    attend(context.backend, plans[static_cast<std::size_t>(step)], held_operands, sums);
-    if (exchange) {
-      if (CP_MUTATE(p2p_forward_wait_skipped, true, false)) exchange->wait();
-      std::swap(held, inbox);
-    }
+    const KeyValues& held = key_values.start_step(step);
+    step_operands.k = held.k;
+    step_operands.v = held.v;
+    attend(context.backend, plans[static_cast<std::size_t>(step)], step_operands, sums);
+    key_values.finish_step();
   }
   if (sums.max_logit.defined() && group && CP_MUTATE(max_logit_of_own_queries, true, false)) {
     group->all_reduce(sums.max_logit, ReduceOp::max, "p2p forward max_logit")->wait();
@@ -108,46 +176,23 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
   AttentionGradientSums sums = make_gradient_sums(operands, has_dbias(context.problem));
-  AttentionOperands held_operands = operands;
-  KeyValues held = pack(operands);
-  KeyValues inbox = make_inbox(operands, operands.k.scalar_type());
-  // The gradients of what is held: this step's own, those that arrive from the ranks that held it before, and those
-  // on their way to the next rank.
-  KeyValues own(operands, at::kFloat);
-  KeyValues arriving = make_inbox(operands, at::kFloat);
-  KeyValues leaving(operands, at::kFloat);
-  Communicator::WorkPtr gradients;
+  AttentionOperands step_operands = operands;
+  TravellingKeyValues key_values(ring, group, operands, "backward");
+  TravellingGradients gradients(ring, group, operands);
   for (int step = 0; step < ring.size; ++step) {
-    Communicator::WorkPtr exchange;
-    if (step + 1 < ring.size) {
-      exchange = group->exchange(held.flat, ring.next(), inbox.flat, ring.previous(),
-                                 fmt::format("p2p backward step {}", step));
-    }
-    held_operands.k = held.k;
-    held_operands.v = held.v;
-    own.flat.zero_();
+    const KeyValues& held = key_values.start_step(step);
+    const KeyValues& own = gradients.start_step();
+    step_operands.k = held.k;
+    step_operands.v = held.v;
     sums.dk = own.k;
     sums.dv = own.v;
-    attend_backward(context.backend, plans[static_cast<std::size_t>(step)], held_operands, backward, sums);
-    if (gradients) {
-      gradients->wait();
-      add_gradients(own, arriving);
-    }
-    if (ring.size > 1) {
-      std::swap(own, leaving);
-      gradients = group->exchange(leaving.flat, ring.next(), arriving.flat, ring.previous(),
-                                  fmt::format("p2p backward step {} gradients", step));
-    }
-    if (exchange) {
-      if (CP_MUTATE(p2p_backward_wait_skipped, true, false)) exchange->wait();
-      std::swap(held, inbox);
-    }
+    attend_backward(context.backend, plans[static_cast<std::size_t>(step)], step_operands, backward, sums);
+    gradients.finish_step(step);
+    key_values.finish_step();
   }
-  if (gradients) {
-    if (CP_MUTATE(dkv_wait_skipped, true, false)) gradients->wait();
-    sums.dk = arriving.k;
-    sums.dv = arriving.v;
-  }
+  const KeyValues& home = gradients.come_home();
+  sums.dk = home.k;
+  sums.dv = home.v;
   return sums;
 }
 

@@ -7,9 +7,9 @@
 
 namespace cp_pool {
 
-// ring: the group whose ranks hold the dual-chunk partition of the sequences; null = one rank holds them whole.
-AttentionSums ring_forward(const Context& context, Communicator* ring, const AttentionOperands& operands);
-AttentionGradientSums ring_backward(const Context& context, Communicator* ring, const AttentionOperands& operands,
+// group: its ranks make the ring and hold the dual-chunk partition of the sequences; null = one rank holds them whole.
+AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands);
+AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
                                     const AttentionBackwardOperands& backward);
 
 PackedForward p2p_forward(const Context& context, const PackedInputs& inputs);

@@ -1,17 +1,14 @@
 #include "cp_core/verify/baseline.h"
 
-#include <limits>
-
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/maximum.h>
 
 #include "cp_core/verify/query_blocks.h"
 
 namespace cp_pool::verify {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 class Baseline {
  public:
@@ -20,22 +17,18 @@ class Baseline {
         dtype_(scalar_type_of(problem.dtype)),
         q_(inputs.q.to(at::kFloat)),
         k_(inputs.k.to(at::kFloat)),
-        v_(inputs.v.to(at::kFloat)) {
-    const auto zeros_like = [](const at::Tensor& tensor) { return at::zeros(tensor.sizes(), tensor.options()); };
-    results_.out = at::zeros({q_.size(0), q_.size(1), v_.size(2)});
-    results_.lse = at::full({q_.size(0), q_.size(1), 1}, -kInfinity, at::kFloat);
-    if (!problem.training) return;
-    dout_ = inputs.dout.to(at::kFloat);
-    results_.dq = zeros_like(q_);
-    results_.dk = zeros_like(k_);
-    results_.dv = zeros_like(v_);
+        v_(inputs.v.to(at::kFloat)),
+        sink_(inputs.sink),
+        results_(empty_results(problem, at::kFloat)) {
+    if (problem.training) dout_ = inputs.dout.to(at::kFloat);
+    if (problem.bias) bias_ = inputs.bias.to(at::kFloat);
+    if (sink_.defined()) results_.lse.copy_(sink_.view({1, problem.heads, 1}).expand_as(results_.lse));
   }
 
   Results compute() {
     for_each_query_block(problem_, [this](const QueryBlock& block) { add(block); });
-    if (problem_.training) {
-      results_.dk = rounded(results_.dk);
-      results_.dv = rounded(results_.dv);
+    for (const auto member : {&Results::dk, &Results::dv, &Results::dbias}) {
+      if ((results_.*member).defined()) results_.*member = rounded(results_.*member);
     }
     return std::move(results_);
   }
@@ -51,30 +44,55 @@ class Baseline {
     result.narrow(0, block.q_start, block.rows).copy_(by_token(problem_, block, grouped));
   }
 
+  void finish_scores(const QueryBlock& block, at::Tensor& scores) const {
+    if (bias_.defined()) {
+      by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
+      scores = rounded(scores);
+    }
+    hide_invisible_keys(problem_, block, scores);
+  }
+
+  // fp32 scores whatever the dtype, for lse and max_logit.
+  void add_lse(const QueryBlock& block, const at::Tensor& raw_scores) {
+    at::Tensor scores = raw_scores.mul(problem_.scale());
+    if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
+    hide_invisible_keys(problem_, block, scores);
+    const at::Tensor largest = by_head(problem_, block, scores.amax(-1, /*keepdim=*/true)).amax(1);
+    at::maximum_out(results_.max_logit, results_.max_logit, largest.view({1, problem_.heads, 1}));
+    at::Tensor lse = scores.logsumexp({-1}, /*keepdim=*/true);
+    if (sink_.defined()) lse = at::logaddexp(lse, per_head(problem_, block, sink_));
+    put(block, results_.lse, lse);
+  }
+
+  // [kv_heads, group * rows, seqlen_kv], and one more column for the sink if there is one.
+  [[nodiscard]] at::Tensor probabilities(const QueryBlock& block, const at::Tensor& raw_scores) const {
+    at::Tensor scores = rounded(rounded(raw_scores).mul(problem_.scale()));
+    finish_scores(block, scores);
+    if (sink_.defined()) scores = at::cat({scores, rounded(per_head(problem_, block, sink_))}, -1);
+    // A softmax over no key is 0 / 0.
+    return rounded(scores.softmax(-1).nan_to_num_(0.0));
+  }
+
   void add(const QueryBlock& block) {
     const at::Tensor q = query_rows(problem_, block, q_);
     const at::Tensor k = key_rows(block, k_);
     const at::Tensor v = key_rows(block, v_);
     const at::Tensor raw_scores = at::bmm(q, k.transpose(1, 2));
-    at::Tensor wide_scores = raw_scores.mul(problem_.scale());
-    hide_invisible_keys(problem_, block, wide_scores);
-    put(block, results_.lse, wide_scores.logsumexp({-1}, /*keepdim=*/true));
-
-    at::Tensor scores = wide_scores;
-    if (dtype_ != at::kFloat) {
-      scores = rounded(rounded(raw_scores).mul_(problem_.scale()));
-      hide_invisible_keys(problem_, block, scores);
-    }
-    // A softmax over no key is 0 / 0.
-    const at::Tensor p = rounded(scores.softmax(-1).nan_to_num_(0.0));
-    const at::Tensor out = product(p, v);
-    put(block, results_.out, out);
+    add_lse(block, raw_scores);
+    const at::Tensor all = probabilities(block, raw_scores);
+    const at::Tensor p = all.narrow(-1, 0, block.seqlen_kv);
+    put(block, results_.out, product(p, v));
     if (!problem_.training) return;
 
     const at::Tensor dout = query_rows(problem_, block, dout_);
-    const at::Tensor dp = product(dout, v.transpose(1, 2));
-    const at::Tensor weighted = p.mul(dp);
-    at::Tensor ds = rounded(weighted.sub(p.mul(weighted.sum(-1, /*keepdim=*/true))));
+    const at::Tensor weighted = product(dout, v.transpose(1, 2)).mul_(p);
+    const at::Tensor delta = weighted.sum(-1, /*keepdim=*/true);
+    at::Tensor ds = rounded(weighted.sub(p.mul(delta)));
+    if (problem_.has_dbias()) add_bias_rows(problem_, block, results_.dbias, ds);
+    if (problem_.has_dsink()) {
+      const at::Tensor of_rows = rounded(all.narrow(-1, block.seqlen_kv, 1).mul(delta).neg_());
+      results_.dsink.add_(by_head(problem_, block, of_rows).sum(1).view({1, problem_.heads, 1}));
+    }
     ds = rounded(ds.mul_(problem_.scale()));
     put(block, results_.dq, product(ds, k));
     // Rounded when the last block has been added: an eager implementation has one block.
@@ -84,7 +102,7 @@ class Baseline {
 
   const CanonicalProblem& problem_;
   at::ScalarType dtype_;
-  at::Tensor q_, k_, v_, dout_;
+  at::Tensor q_, k_, v_, dout_, bias_, sink_;
   Results results_;
 };
 

@@ -1,5 +1,6 @@
 #include "cp_core/verify/canonical.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <stdexcept>
@@ -22,6 +23,25 @@ double CanonicalProblem::scale() const {
   return 1.0 / std::sqrt(static_cast<double>(head_dim_qk));
 }
 
+std::array<std::int64_t, 4> bias_extents(const CanonicalProblem& problem) {
+  const auto batch = static_cast<std::int64_t>(problem.seqlens_q.size());
+  const std::int64_t rows = std::ranges::max(problem.seqlens_q);
+  const std::int64_t columns = std::ranges::max(problem.seqlens_kv);
+  switch (problem.bias.value()) {
+    case BiasShape::shape_1hss:
+      return {1, problem.heads, rows, columns};
+    case BiasShape::shape_bhss:
+      return {batch, problem.heads, rows, columns};
+    case BiasShape::shape_b1ss:
+      return {batch, 1, rows, columns};
+    case BiasShape::shape_11ss:
+      return {1, 1, rows, columns};
+    case BiasShape::shape_111s:
+      return {1, 1, 1, columns};
+  }
+  throw std::logic_error("unknown bias shape");
+}
+
 CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths) {
   return {.seqlens_q = lengths.valid_q,
           .seqlens_kv = lengths.valid_kv,
@@ -32,6 +52,8 @@ CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths
           .causal = c.causal,
           .window = c.window,
           .chunk = c.chunk,
+          .softmax = c.softmax,
+          .bias = c.bias,
           .dtype = c.dtype,
           .training = c.training,
           .seed = c.seed};

@@ -26,6 +26,8 @@ struct CanonicalProblem {
   bool causal = false;
   std::array<std::int64_t, 2> window{kInfiniteWindow, kInfiniteWindow};
   std::int64_t chunk = 0;
+  SoftmaxType softmax = SoftmaxType::vanilla;
+  std::optional<BiasShape> bias;
   DType dtype = DType::bf16;
   bool training = true;
   std::uint64_t seed = 0;
@@ -35,7 +37,14 @@ struct CanonicalProblem {
   [[nodiscard]] std::int64_t tokens_q() const;
   [[nodiscard]] std::int64_t tokens_kv() const;
   [[nodiscard]] double scale() const;  // 1 / sqrt(head_dim_qk)
+  [[nodiscard]] bool has_sink() const { return softmax != SoftmaxType::vanilla; }
+  [[nodiscard]] bool has_dsink() const { return training && softmax == SoftmaxType::learnable; }
+  [[nodiscard]] bool has_dbias() const { return training && bias && *bias != BiasShape::shape_111s; }
 };
+
+// The extents of a bias: [batch or 1, heads or 1, rows or 1, columns]. Rows and columns are positions in a sequence, up
+// to the largest valid length.
+std::array<std::int64_t, 4> bias_extents(const CanonicalProblem& problem);
 
 CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths);
 

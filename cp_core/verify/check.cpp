@@ -45,7 +45,7 @@ class TensorCheck {
   void check_padding() {
     const at::Tensor padding = wide_.index_select(0, rows_.padding_rows());
     if (padding.numel() == 0) return;
-    const bool is_lse = expected_.name == "lse";
+    const bool is_lse = expected_.name.ends_with("lse");
     const double filler = is_lse ? -std::numeric_limits<double>::infinity() : 0.0;
     const at::Tensor at_fault = padding.ne(filler).any(-1);
     const auto count = count_rows(at_fault);
@@ -94,14 +94,19 @@ class TensorCheck {
       fail(check_, fmt::format("error beyond the bound in {} of {} rows", over, error.numel()));
     }
     check_ceiling(difference);
+    check_untouched();
   }
 
   void check_ceiling(const at::Tensor& difference) {
     if (expected_.ceiling == 0) return;
-    const at::Tensor holds = expected_.ceiling_holds.index_select(0, rows_.canonical_rows());
-    const at::Tensor over = difference.gt(value_.abs().add_(1.0).mul_(expected_.ceiling)).any(-1);
-    report_rows(over.logical_and(holds),
+    report_rows(difference.gt(value_.abs().add_(1.0).mul_(expected_.ceiling)).any(-1),
                 fmt::format("beyond the fixed tolerance {:g} in {{}} rows", expected_.ceiling).c_str());
+  }
+
+  void check_untouched() {
+    if (!expected_.untouched.defined()) return;
+    const at::Tensor untouched = expected_.untouched.index_select(0, rows_.canonical_rows());
+    report_rows(actual_.ne(0.0).logical_and(untouched).any(-1), "not zero where nothing contributes in {} rows");
   }
 
   void locate_valid(std::int64_t flat) {

@@ -15,7 +15,8 @@ namespace cp_pool::verify {
 // actual: every row of the rank in packed order, padding included, [rows.count(), heads, dim]; rows: those of the side
 // (q or kv) that the tensor belongs to. Checked in this order, the first fault gives the message:
 //   shape; padding rows hold exactly 0 (lse: -inf); no NaN; infinities exactly where the reference has them (only lse
-//   has, -inf); every row's error within its bound; every element within the fixed tolerance.
+//   has, -inf); every row's error within its bound; every element within the fixed tolerance;
+//   elements to which nothing contributes exactly 0.
 // The figures are filled in whatever the outcome; they are NaN if values are.
 Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual);
 

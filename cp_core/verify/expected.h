@@ -15,18 +15,18 @@ namespace cp_pool::verify {
 
 struct ExpectedTensor {
   std::string_view name;
-  bool query_side = true;     // rows are those of q; else of k and v
   at::Tensor value;           // fp64 [tokens, heads, dim], canonical order
   at::Tensor baseline_error;  // fp64 [tokens, heads]
   at::Tensor bound;           // fp64 [tokens, heads]: 2 * baseline_error + c * u * magnitude
-  // A fixed tolerance on top, |error| <= ceiling * (1 + |value|) for each element, in the rows where the baseline
-  // itself keeps it. 0 = none.
+  // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none.
   double ceiling = 0;
-  at::Tensor ceiling_holds;  // bool [tokens, heads]; undefined if ceiling is 0
+  // bool, shaped like value: elements to which nothing contributes, which must be exactly 0. Undefined unless rows mix
+  // such elements with others (dbias).
+  at::Tensor untouched;
 };
 
 struct Expected {
-  std::vector<ExpectedTensor> tensors;  // out, lse and, if training, dq, dk, dv
+  std::vector<ExpectedTensor> tensors;  // out, lse, max_logit; if training, dq, dk, dv and what else has a gradient
 
   [[nodiscard]] const ExpectedTensor& tensor(std::string_view name) const;  // throws std::out_of_range
   [[nodiscard]] std::size_t bytes() const;

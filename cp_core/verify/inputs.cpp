@@ -8,7 +8,7 @@ namespace cp_pool::verify {
 namespace {
 
 // Streams of numbers: one a tensor.
-enum class Stream : std::uint64_t { q = 1, k = 2, v = 3, dout = 4 };
+enum class Stream : std::uint64_t { q = 1, k = 2, v = 3, dout = 4, bias = 5, sink = 6 };
 
 // SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
 constexpr std::uint64_t kGoldenGamma = 0x9E3779B97F4A7C15;
@@ -47,6 +47,9 @@ CanonicalInputs make_inputs(const CanonicalProblem& problem) {
   inputs.k = make(problem.tokens_kv(), problem.kv_heads, problem.head_dim_qk, Stream::k);
   inputs.v = make(problem.tokens_kv(), problem.kv_heads, problem.head_dim_v, Stream::v);
   if (problem.training) inputs.dout = make(problem.tokens_q(), problem.heads, problem.head_dim_v, Stream::dout);
+  if (problem.bias) inputs.bias = nearly_normal(bias_extents(problem), problem.seed, Stream::bias, dtype);
+  if (problem.has_sink()) inputs.sink = nearly_normal({problem.heads}, problem.seed, Stream::sink, at::kFloat);
+  if (problem.softmax == SoftmaxType::off_by_one) inputs.sink.zero_();
   return inputs;
 }
 

@@ -13,6 +13,8 @@ struct CanonicalInputs {
   at::Tensor k;     // [tokens_kv, kv_heads, head_dim_qk]
   at::Tensor v;     // [tokens_kv, kv_heads, head_dim_v]
   at::Tensor dout;  // [tokens_q, heads, head_dim_v]; undefined unless training
+  at::Tensor bias;  // as bias_extents; undefined if there is none
+  at::Tensor sink;  // fp32 [heads], 0 for softmax off_by_one; undefined for vanilla
 };
 
 // Each value is a function of (seed, tensor, index) alone: nearly normal (a sum of four uniform numbers), mean 0,

@@ -1,6 +1,5 @@
 // Every deliberate fault of mutants.def must be caught by run_case on at least one of a fixed list of cases.
 #include <random>
-#include <set>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>

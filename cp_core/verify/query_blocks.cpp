@@ -49,6 +49,26 @@ void add_key_rows(const QueryBlock& block, at::Tensor& tensor, const at::Tensor&
   tensor.narrow(0, block.kv_start, block.seqlen_kv).add_(part.transpose(0, 1));
 }
 
+at::Tensor bias_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& bias) {
+  const at::Tensor columns = bias.select(0, bias.size(0) == 1 ? 0 : block.sequence).narrow(2, 0, block.seqlen_kv);
+  return problem.bias == BiasShape::shape_111s ? columns : columns.narrow(1, block.first_row, block.rows);
+}
+
+at::Tensor by_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& scores) {
+  return scores.view({problem.heads, block.rows, scores.size(2)});
+}
+
+at::Tensor per_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& values) {
+  return values.view({problem.heads, 1, 1})
+      .expand({problem.heads, block.rows, 1})
+      .reshape({problem.kv_heads, problem.heads / problem.kv_heads * block.rows, 1});
+}
+
+void add_bias_rows(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& dbias, const at::Tensor& ds) {
+  const at::Tensor heads = by_head(problem, block, ds);
+  bias_rows(problem, block, dbias).add_(dbias.size(1) == 1 ? heads.sum(0, /*keepdim=*/true) : heads);
+}
+
 void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& scores) {
   const at::Tensor hidden =
       visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows).logical_not_();

@@ -34,6 +34,16 @@ at::Tensor key_rows(const QueryBlock& block, const at::Tensor& tensor);
 // Adds [kv_heads, seqlen_kv, dim] to the sequence's rows of a key-side tensor.
 void add_key_rows(const QueryBlock& block, at::Tensor& tensor, const at::Tensor& part);
 
+// The part of a bias (inputs.h) or its gradient that a block uses: [heads or 1, rows or 1, seqlen_kv], a view.
+at::Tensor bias_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& bias);
+// Scores [kv_heads, group * rows, seqlen_kv] by query head, [heads, rows, seqlen_kv]: a view.
+at::Tensor by_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& scores);
+// A value a head as [kv_heads, group * rows, 1], beside the block's scores.
+at::Tensor per_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& values);
+// Adds score gradients [kv_heads, group * rows, seqlen_kv] to the gradient of the bias [batch or 1, heads or 1, rows,
+// columns].
+void add_bias_rows(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& dbias, const at::Tensor& ds);
+
 // Fills scores [kv_heads, group * rows, seqlen_kv] with -inf where the key is not visible.
 void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& scores);
 

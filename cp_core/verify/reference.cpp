@@ -4,6 +4,7 @@
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -18,83 +19,121 @@ at::Tensor transposed(const at::Tensor& matrices) {
   return matrices.transpose(1, 2);
 }
 
-Results empty_results(const CanonicalProblem& problem, at::ScalarType dtype) {
-  const auto zeros = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
-    return at::zeros({tokens, heads, dim}, dtype);
-  };
-  Results results;
-  results.out = zeros(problem.tokens_q(), problem.heads, problem.head_dim_v);
-  results.lse = at::full({problem.tokens_q(), problem.heads, 1}, -kInfinity, dtype);
-  if (problem.training) {
-    results.dq = zeros(problem.tokens_q(), problem.heads, problem.head_dim_qk);
-    results.dk = zeros(problem.tokens_kv(), problem.kv_heads, problem.head_dim_qk);
-    results.dv = zeros(problem.tokens_kv(), problem.kv_heads, problem.head_dim_v);
-  }
-  return results;
-}
-
 // The same inputs twice: fp64 for the values, absolute values in fp32 for the magnitudes.
 struct Operands {
   at::Tensor q, k, v, dout;
+};
+
+Operands wide_operands(const CanonicalInputs& inputs) {
+  const auto wide = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(at::kDouble) : tensor; };
+  return {.q = wide(inputs.q), .k = wide(inputs.k), .v = wide(inputs.v), .dout = wide(inputs.dout)};
+}
+
+Operands absolute_operands(const CanonicalInputs& inputs) {
+  const auto absolute = [](const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.to(at::kFloat).abs() : tensor;
+  };
+  return {.q = absolute(inputs.q), .k = absolute(inputs.k), .v = absolute(inputs.v), .dout = absolute(inputs.dout)};
+}
+
+// The probabilities of a block of queries.
+struct Softmax {
+  at::Tensor p;       // [kv_heads, group * rows, seqlen_kv]
+  at::Tensor p_sink;  // [kv_heads, group * rows, 1]; undefined without a sink
+  at::Tensor lse;     // [kv_heads, group * rows, 1], the sink included
 };
 
 class ReferenceBuilder {
  public:
   ReferenceBuilder(const CanonicalProblem& problem, const CanonicalInputs& inputs)
       : problem_(problem),
-        wide_{.q = inputs.q.to(at::kDouble), .k = inputs.k.to(at::kDouble), .v = inputs.v.to(at::kDouble), .dout = {}},
-        absolute_{.q = inputs.q.to(at::kFloat).abs(),
-                  .k = inputs.k.to(at::kFloat).abs(),
-                  .v = inputs.v.to(at::kFloat).abs(),
-                  .dout = {}},
+        wide_(wide_operands(inputs)),
+        absolute_(absolute_operands(inputs)),
         reference_{.value = empty_results(problem, at::kDouble), .magnitude = empty_results(problem, at::kFloat)} {
-    if (problem.training) {
-      wide_.dout = inputs.dout.to(at::kDouble);
-      absolute_.dout = inputs.dout.to(at::kFloat).abs();
+    if (problem.bias) bias_ = inputs.bias.to(at::kDouble);
+    if (problem.has_sink()) {
+      sink_ = inputs.sink.to(at::kDouble);
+      // Rows of sequences without keys, which no block visits, have the sink alone.
+      reference_.value.lse.copy_(sink_.view({1, problem.heads, 1}).expand_as(reference_.value.lse));
     }
   }
 
   Reference build() {
     for_each_query_block(problem_, [this](const QueryBlock& block) { add(block); });
-    reference_.magnitude.lse = reference_.value.lse.abs().add_(1.0).to(at::kFloat);
+    for (const auto member : {&Results::lse, &Results::max_logit}) {
+      reference_.magnitude.*member = (reference_.value.*member).abs().add_(1.0).to(at::kFloat);
+    }
     return std::move(reference_);
   }
 
  private:
   void add(const QueryBlock& block) {
-    const at::Tensor q = query_rows(problem_, block, wide_.q);
-    at::Tensor scores = at::bmm(q, transposed(key_rows(block, wide_.k))).mul_(problem_.scale());
-    hide_invisible_keys(problem_, block, scores);
-    const at::Tensor largest = scores.amax(-1, /*keepdim=*/true);
-    const at::Tensor shift = largest.masked_fill(largest.eq(-kInfinity), 0.0);
-    at::Tensor p = scores.sub_(shift).exp_();
-    const at::Tensor total = p.sum(-1, /*keepdim=*/true);
-    put(block, reference_.value.lse, total.log().add_(shift));
-    p.div_(total.masked_fill(total.eq(0.0), 1.0));
-
-    const at::Tensor p_narrow = p.to(at::kFloat);
-    const at::Tensor out = at::bmm(p, key_rows(block, wide_.v));
+    const Softmax softmax = softmax_of(block);
+    put(block, reference_.value.lse, softmax.lse);
+    const at::Tensor p_narrow = softmax.p.to(at::kFloat);
+    const at::Tensor out = at::bmm(softmax.p, key_rows(block, wide_.v));
     put(block, reference_.value.out, out);
     put(block, reference_.magnitude.out, at::bmm(p_narrow, key_rows(block, absolute_.v)));
     if (!problem_.training) return;
 
-    const at::Tensor dout = query_rows(problem_, block, wide_.dout);
-    const at::Tensor products = dout.mul(out);
-    add_gradients(block, reference_.value, wide_, p, products.sum(-1, /*keepdim=*/true).neg_());
-    add_gradients(block, reference_.magnitude, absolute_, p_narrow,
-                  products.abs().sum(-1, /*keepdim=*/true).to(at::kFloat));
+    // The softmax's backward subtracts this from dout . v: a sum over keys, written as one over out's elements.
+    const at::Tensor products = query_rows(problem_, block, wide_.dout).mul(out);
+    const at::Tensor delta = products.sum(-1, /*keepdim=*/true);
+    const at::Tensor delta_magnitude = products.abs().sum(-1, /*keepdim=*/true);
+    add_gradients(block, reference_.value, wide_, softmax.p, delta.neg());
+    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat));
+    if (problem_.has_dsink()) {
+      add_dsink(block, reference_.value, softmax.p_sink.mul(delta).neg_());
+      add_dsink(block, reference_.magnitude, softmax.p_sink.mul(delta_magnitude));
+    }
   }
 
-  // dv += p' dout; ds = p (dout v' + row_term), the softmax's backward; dq = scale ds k; dk += scale ds' q.
+  Softmax softmax_of(const QueryBlock& block) {
+    at::Tensor scores = at::bmm(query_rows(problem_, block, wide_.q), transposed(key_rows(block, wide_.k)));
+    scores.mul_(problem_.scale());
+    if (bias_.defined()) by_head(problem_, block, scores).add_(bias_rows(problem_, block, bias_));
+    hide_invisible_keys(problem_, block, scores);
+    const at::Tensor largest = scores.amax(-1, /*keepdim=*/true);
+    at::maximum_out(reference_.value.max_logit, reference_.value.max_logit,
+                    by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
+
+    at::Tensor shift = largest;
+    at::Tensor sink;
+    if (sink_.defined()) {
+      sink = per_head(problem_, block, sink_);
+      shift = at::maximum(largest, sink);
+    }
+    shift = shift.masked_fill(shift.eq(-kInfinity), 0.0);
+    Softmax softmax;
+    softmax.p = scores.sub_(shift).exp_();
+    at::Tensor total = softmax.p.sum(-1, /*keepdim=*/true);
+    if (sink.defined()) {
+      softmax.p_sink = sink.sub(shift).exp_();
+      total.add_(softmax.p_sink);
+      softmax.p_sink.div_(total);
+    }
+    softmax.lse = total.log().add_(shift);
+    softmax.p.div_(total.masked_fill(total.eq(0.0), 1.0));
+    return softmax;
+  }
+
+  // dv += p' dout; ds = p (dout v' + row_term); dbias += ds; dq = scale ds k; dk += scale ds' q.
   // With absolute operands and a positive row term: the magnitudes of the same sums.
   void add_gradients(const QueryBlock& block, Results& results, const Operands& operands, const at::Tensor& p,
                      const at::Tensor& row_term) {
     const at::Tensor dout = query_rows(problem_, block, operands.dout);
     add_key_rows(block, results.dv, at::bmm(transposed(p), dout));
     at::Tensor ds = at::bmm(dout, transposed(key_rows(block, operands.v)));
-    ds.add_(row_term).mul_(p).mul_(problem_.scale());
+    ds.add_(row_term).mul_(p);
+    if (problem_.has_dbias()) add_bias_rows(problem_, block, results.dbias, ds);
+    ds.mul_(problem_.scale());
     put(block, results.dq, at::bmm(ds, key_rows(block, operands.k)));
     add_key_rows(block, results.dk, at::bmm(transposed(ds), query_rows(problem_, block, operands.q)));
+  }
+
+  // per_row: [kv_heads, group * rows, 1].
+  void add_dsink(const QueryBlock& block, Results& results, const at::Tensor& per_row) {
+    results.dsink.add_(by_head(problem_, block, per_row).sum(1).view({1, problem_.heads, 1}));
   }
 
   void put(const QueryBlock& block, at::Tensor& result, const at::Tensor& grouped) {
@@ -104,10 +143,34 @@ class ReferenceBuilder {
   const CanonicalProblem& problem_;
   Operands wide_;
   Operands absolute_;
+  at::Tensor bias_;
+  at::Tensor sink_;
   Reference reference_;
 };
 
 }  // namespace
+
+Results empty_results(const CanonicalProblem& problem, at::ScalarType dtype) {
+  const auto zeros = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
+    return at::zeros({tokens, heads, dim}, dtype);
+  };
+  Results results;
+  results.out = zeros(problem.tokens_q(), problem.heads, problem.head_dim_v);
+  results.lse = at::full({problem.tokens_q(), problem.heads, 1}, -kInfinity, dtype);
+  results.max_logit = at::full({1, problem.heads, 1}, -kInfinity, dtype);
+  if (problem.training) {
+    results.dq = zeros(problem.tokens_q(), problem.heads, problem.head_dim_qk);
+    results.dk = zeros(problem.tokens_kv(), problem.kv_heads, problem.head_dim_qk);
+    results.dv = zeros(problem.tokens_kv(), problem.kv_heads, problem.head_dim_v);
+  }
+  if (problem.has_dbias()) results.dbias = at::zeros(bias_extents(problem), dtype);
+  if (problem.has_dsink()) results.dsink = zeros(1, problem.heads, 1);
+  return results;
+}
+
+at::Tensor bias_by_row(const at::Tensor& bias) {
+  return bias.permute({2, 0, 1, 3}).reshape({bias.size(2), bias.size(0) * bias.size(1), bias.size(3)});
+}
 
 Reference compute_reference(const CanonicalProblem& problem, const CanonicalInputs& inputs) {
   return ReferenceBuilder(problem, inputs).build();

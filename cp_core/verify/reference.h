@@ -10,16 +10,27 @@ namespace cp_pool::verify {
 
 // What a problem asks for, in canonical order. Gradients are undefined unless training.
 struct Results {
-  at::Tensor out;  // [tokens_q, heads, head_dim_v]
-  at::Tensor lse;  // [tokens_q, heads, 1]; -inf for rows that see no key
-  at::Tensor dq;   // [tokens_q, heads, head_dim_qk]
-  at::Tensor dk;   // [tokens_kv, kv_heads, head_dim_qk]
-  at::Tensor dv;   // [tokens_kv, kv_heads, head_dim_v]
+  at::Tensor out;        // [tokens_q, heads, head_dim_v]
+  at::Tensor lse;        // [tokens_q, heads, 1]; -inf for rows that see no key
+  at::Tensor dq;         // [tokens_q, heads, head_dim_qk]
+  at::Tensor dk;         // [tokens_kv, kv_heads, head_dim_qk]
+  at::Tensor dv;         // [tokens_kv, kv_heads, head_dim_v]
+  at::Tensor max_logit;  // [1, heads, 1]; -inf for heads without a visible score
+  at::Tensor dbias;      // shaped like the bias; undefined if it has no gradient
+  at::Tensor dsink;      // [1, heads, 1]; undefined unless the softmax is learnable
 };
+
+// All rows as if they saw no key: gradients and out 0, lse and max_logit -inf.
+Results empty_results(const CanonicalProblem& problem, at::ScalarType dtype);
+
+// A bias, its gradient or a shard of them [b, h, rows, columns] in the form of the other results: [rows, b * h,
+// columns].
+at::Tensor bias_by_row(const at::Tensor& bias);
 
 struct Reference {
   Results value;  // fp64
-  // fp32: the same sums over absolute values, the scale of the rounding errors of each element. lse: 1 + |lse|.
+  // fp32: the same sums over absolute values, the scale of the rounding errors of each element. lse, max_logit: 1 +
+  // |value|.
   Results magnitude;
 };
 

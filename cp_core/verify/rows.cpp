@@ -18,24 +18,41 @@ at::Tensor index_tensor(const std::vector<std::int64_t>& values) {
 
 RankRows::RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
                    const std::vector<std::int64_t>& padded)
-    : layout_(layout), batch_(static_cast<std::int64_t>(valid.size())) {
-  std::vector<std::int64_t> valid_rows;
-  std::vector<std::int64_t> padding_rows;
-  std::vector<std::int64_t> canonical_rows;
+    : RankRows(layout, static_cast<std::int64_t>(valid.size())) {
   std::int64_t sequence_start = 0;  // canonical row of the sequence's first token
   for (std::int64_t b = 0; b < batch_; ++b) {
     const auto sequence = static_cast<std::size_t>(b);
     const std::int64_t chunk = padded[sequence] / (std::int64_t{2} * size);
     for (const int held : {rank, 2 * size - 1 - rank}) {
       for (std::int64_t position = held * chunk; position < (held + 1) * chunk; ++position) {
-        const bool is_valid = position < valid[sequence];
-        const std::int64_t canonical = is_valid ? sequence_start + position : -1;
-        (is_valid ? valid_rows : padding_rows).push_back(count());
-        if (is_valid) canonical_rows.push_back(canonical);
-        rows_.push_back({.sequence = b, .position = position, .canonical = canonical});
+        add(b, position, valid[sequence], sequence_start);
       }
     }
     sequence_start += valid[sequence];
+  }
+  make_indices();
+}
+
+RankRows RankRows::replicated(std::int64_t valid, std::int64_t padded) {
+  RankRows rows(Layout::thd, 1);
+  for (std::int64_t position = 0; position < padded; ++position) rows.add(0, position, valid, 0);
+  rows.make_indices();
+  return rows;
+}
+
+void RankRows::add(std::int64_t sequence, std::int64_t position, std::int64_t valid, std::int64_t sequence_start) {
+  const std::int64_t canonical = position < valid ? sequence_start + position : -1;
+  rows_.push_back({.sequence = sequence, .position = position, .canonical = canonical});
+}
+
+void RankRows::make_indices() {
+  std::vector<std::int64_t> valid_rows;
+  std::vector<std::int64_t> padding_rows;
+  std::vector<std::int64_t> canonical_rows;
+  for (std::int64_t row = 0; row < count(); ++row) {
+    const std::int64_t canonical = rows_[static_cast<std::size_t>(row)].canonical;
+    (canonical < 0 ? padding_rows : valid_rows).push_back(row);
+    if (canonical >= 0) canonical_rows.push_back(canonical);
   }
   valid_rows_ = index_tensor(valid_rows);
   padding_rows_ = index_tensor(padding_rows);

@@ -33,6 +33,9 @@ class RankRows {
   RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
            const std::vector<std::int64_t>& padded);
 
+  // Rows that every rank holds alike: positions 0 .. padded - 1 of one sequence.
+  static RankRows replicated(std::int64_t valid, std::int64_t padded);
+
   [[nodiscard]] const std::vector<LocalRow>& rows() const { return rows_; }  // packed order, padding included
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
 
@@ -47,6 +50,10 @@ class RankRows {
   [[nodiscard]] at::Tensor packed(const at::Tensor& shard) const;
 
  private:
+  RankRows(Layout layout, std::int64_t batch) : layout_(layout), batch_(batch) {}
+  void add(std::int64_t sequence, std::int64_t position, std::int64_t valid, std::int64_t sequence_start);
+  void make_indices();
+
   Layout layout_;
   std::int64_t batch_;
   std::vector<LocalRow> rows_;

@@ -34,14 +34,15 @@ struct RankReport {
   Outcome outcome = Outcome::pass;
   std::string reason;  // of a fail or skip, one sentence
   std::vector<Check> checks;
-  std::map<std::string, double> timings_ms;  // inputs, forward, backward, reference, compare
+  std::map<std::string, double> timings_ms;  // by phase, as in RunOptions
   std::string output_hash;  // of the bits of this rank's outputs and gradients; equal inputs give equal hashes
 };
 
 struct RunOptions {
-  std::optional<std::filesystem::path> dump_dir;
-  bool reference_cache = true;  // keep references for later cases that pose the same problem
-  // Called when a phase starts: inputs, forward, backward, reference, compare.
+  std::optional<std::filesystem::path> dump_dir;  // write inputs and results of all ranks there (docs/numerics.md)
+  std::string id;                                 // names the dump; empty = case_id of the case
+  bool reference_cache = true;                    // keep references for later cases that pose the same problem
+  // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump.
   std::function<void(std::string_view)> on_phase;
 };
 

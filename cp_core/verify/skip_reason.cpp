@@ -14,22 +14,10 @@ std::string heads_not_divisible(const Case& c) {
                      to_string(c.comm), ranks, c.heads, c.kv_heads, ranks);
 }
 
-std::string not_supported(const Case& c) {
-  if (c.bias) return fmt::format("bias {} is not supported yet", to_string(*c.bias));
-  if (c.softmax != SoftmaxType::vanilla) return fmt::format("softmax {} is not supported yet", to_string(c.softmax));
-  if (c.max_logit) return "max_logit is not supported yet";
-  if (c.chunk > 0) return fmt::format("chunked attention (chunk {}) is not supported yet", c.chunk);
-  if (c.seqlen_q != c.seqlen_kv || c.seqlens_kv) {
-    return fmt::format("q and kv of different lengths ({} and {}) are not supported yet", c.seqlen_q, c.seqlen_kv);
-  }
-  return {};
-}
-
 }  // namespace
 
 std::string skip_reason(const Case& c) {
-  if (auto reason = heads_not_divisible(c); !reason.empty()) return reason;
-  return not_supported(c);
+  return heads_not_divisible(c);
 }
 
 }  // namespace cp_pool

@@ -32,13 +32,22 @@ Case random_case(std::mt19937_64& generator) {
   c.layout = pick(generator, {Layout::bshd, Layout::sbhd, Layout::thd});
   c.dtype = pick(generator, {DType::fp32, DType::bf16, DType::fp16});
   c.batch = pick<std::int64_t>(generator, {1, 2, 3});
-  c.seqlen_q = c.seqlen_kv = 2 * c.cp_size * pick<std::int64_t>(generator, {1, 2, 3, 5});
+  const auto draw_length = [&] { return 2 * c.cp_size * pick<std::int64_t>(generator, {1, 2, 3, 5}); };
+  c.seqlen_q = draw_length();
+  c.seqlen_kv = pick(generator, {false, false, true}) ? draw_length() : c.seqlen_q;
   c.kv_heads = pick<std::int64_t>(generator, {1, 2, 8});
   c.heads = c.kv_heads * pick<std::int64_t>(generator, {1, 2, 4});
   c.head_dim_qk = pick<std::int64_t>(generator, {4, 8, 24});
   c.head_dim_v = pick<std::int64_t>(generator, {c.head_dim_qk, 8, 16});
   c.causal = pick(generator, {false, true});
   for (auto& side : c.window) side = pick<std::int64_t>(generator, {-1, -1, 0, 1, 3, 7, 20});
+  c.chunk = pick<std::int64_t>(generator, {0, 0, 1, 3, 8, 20});
+  c.softmax =
+      pick(generator, {SoftmaxType::vanilla, SoftmaxType::vanilla, SoftmaxType::off_by_one, SoftmaxType::learnable});
+  c.bias = pick<std::optional<BiasShape>>(
+      generator, {std::nullopt, std::nullopt, std::nullopt, BiasShape::shape_1hss, BiasShape::shape_bhss,
+                  BiasShape::shape_b1ss, BiasShape::shape_11ss, BiasShape::shape_111s});
+  c.max_logit = pick(generator, {false, true});
   c.pad_between_seqs = c.layout == Layout::thd && pick(generator, {false, true});
   c.training = pick(generator, {true, true, true, false});
   c.seed = generator();

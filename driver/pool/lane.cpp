@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/process/process_tree.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -96,6 +97,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       note_outcome(result.outcome);
       if (!retirement) retirement = retirement_by_age();
       finish(job, report(job, std::move(result), seq, attempt));
+      reap_adopted([this](pid_t pid) { return run_.ranks.contains(pid); });
       if (retirement) co_await retire(*std::move(retirement));
       co_return;
     }

@@ -93,6 +93,7 @@ class Pool {
   asio::awaitable<Attempt> conclude_with_result(Outstanding& current);
   [[nodiscard]] RetireReason reason_of_death(const Outstanding& current) const;
   Attempt conclude_lost(const Outstanding& current);
+  asio::awaitable<void> ask_for_stacks();
   asio::awaitable<Attempt> conclude_unfinished(const Outstanding& current);
   std::optional<Retirement> judge(const Outstanding& current);
   std::optional<std::string> growth_past_limit(const protocol::ResultEvent& result);

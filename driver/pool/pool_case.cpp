@@ -215,6 +215,14 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
   return out;
 }
 
+// Our worker's ranks answer SIGUSR2 with a stack trace on stderr, which belongs to the case's tail. A worker that does
+// not know the signal dies of it, which it would do a moment later anyway.
+asio::awaitable<void> Pool::ask_for_stacks() {
+  group_->signal_ranks(SIGUSR2);
+  const auto limit = Clock::now() + run_.config.stack_wait;
+  while (!group_->all_exited() && !run_.stop.interrupted && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+}
+
 // The run or the deadline ends a case that still runs.
 asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   Attempt out;
@@ -235,6 +243,7 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   }
   if (!current.phase.empty()) out.reason += fmt::format("; the last phase was {}", current.phase);
   out.retirement = {group_->stdin_pending() ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
+  co_await ask_for_stacks();
   out.stderr_tails = group_->tails();
   co_return out;
 }

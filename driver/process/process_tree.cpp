@@ -13,6 +13,7 @@
 #include <string_view>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -145,6 +146,12 @@ bool set_child_subreaper(bool enabled) {
 
 void reap_adopted(const std::function<bool(pid_t)>& is_rank) {
   const pid_t self = ::getpid();
+  for (;;) {
+    siginfo_t info{};
+    if (::waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) < 0 || info.si_pid == 0) return;
+    if (is_rank(info.si_pid)) break;  // it hides the others from waitid
+    reap_if_exited(info.si_pid);
+  }
   for (const ProcessInfo& process : list_descendants(self)) {
     if (process.parent == self && process.dead() && !is_rank(process.pid)) reap_if_exited(process.pid);
   }

@@ -53,7 +53,8 @@ class PoolProcesses {
 // Throws std::system_error.
 bool set_child_subreaper(bool enabled);
 
-// Takes away the zombies among this process's children, except those for which is_rank says true.
+// Takes away the zombies among this process's children, except those for which is_rank says true. Cheap if there is
+// none: called after each case, so that orphans of a pool that lives long do not pile up.
 void reap_adopted(const std::function<bool(pid_t)>& is_rank);
 
 }  // namespace cp_pool

@@ -141,6 +141,17 @@ TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
   EXPECT_TRUE(recorder.finished(0).stderr_tails.empty());
 }
 
+TEST(Tail, OfATimeoutHoldsWhereEachRankStood) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(300);
+  config.stack_wait = milliseconds(300);
+  run(fake_cases({"hang@1"}), config, recorder);
+  for (const StderrTail& tail : recorder.finished(0).stderr_tails) {
+    EXPECT_THAT(tail.text, HasSubstr("starts hang@1 seq 1\nstack of this rank\n")) << tail.rank;
+  }
+}
+
 TEST(Tail, IsCleaned) {
   Recorder recorder;
   run(fake_cases({"invalid_utf8"}), fake_config(), recorder);
@@ -183,6 +194,15 @@ TEST(Run, StopsAtTheFirstFailureIfAsked) {
   EXPECT_THAT(recorder.finished(3).reason, HasSubstr("--max-fail"));
   EXPECT_EQ(finished.exit_code, 100);
   EXPECT_TRUE(finished.ledger_exact);
+}
+
+TEST(Run, StopsAfterSoManyFailures) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.max_failures = 2;
+  run(fake_cases({"fail", "pass", "error", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "pass", "error", "not-run"));
+  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("after 2 failures (--max-fail)"));
 }
 
 TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
@@ -244,11 +264,12 @@ TEST_P(BusyRank, IsSeenDeadAtOnce) {
   RunConfig config = fake_config();
   config.run_dir = folder.get();
   Recorder recorder;
-  int pid = 0;
+  std::atomic<int> pid = 0;
   std::atomic<std::chrono::steady_clock::time_point> killed;
   std::chrono::steady_clock::time_point seen;
   recorder.on_each = [&](const Event& event) {
-    if (const auto* spawned = std::get_if<PoolSpawned>(&event)) pid = spawned->pids.at(GetParam());
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event))
+      pid = spawned->pids.at(static_cast<std::size_t>(GetParam()));
     if (std::holds_alternative<CaseFinished>(event)) seen = std::chrono::steady_clock::now();
   };
   const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank1.stderr.log";

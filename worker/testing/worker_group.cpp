@@ -66,6 +66,14 @@ Listener listen_on_loopback() {
   _exit(127);
 }
 
+std::vector<std::pair<std::string, std::string>> open_mpi_variables(const protocol::RankEnvironment& environment) {
+  return {{"OMPI_COMM_WORLD_RANK", std::to_string(environment.rank)},
+          {"OMPI_COMM_WORLD_SIZE", std::to_string(environment.world_size)},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(environment.rank)},
+          {protocol::kEnvMasterAddr, environment.master_addr},
+          {protocol::kEnvMasterPort, std::to_string(environment.master_port)}};
+}
+
 std::string describe(int status) {
   if (WIFSIGNALED(status)) return fmt::format("signal {}", WTERMSIG(status));
   return fmt::format("exit {}", WEXITSTATUS(status));
@@ -86,6 +94,7 @@ WorkerGroup::WorkerGroup(const Config& config) : ranks_(config.ranks) {
   check(pipe2(out.data(), O_CLOEXEC), "pipe2");
   const int null = check(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
   const Listener listener = listen_on_loopback();
+  if (config.as_open_mpi) close(listener.fd);
   std::vector<std::string> command{CP_POOL_WORKER_BINARY};
   command.insert(command.end(), config.arguments.begin(), config.arguments.end());
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -96,19 +105,20 @@ WorkerGroup::WorkerGroup(const Config& config) : ranks_(config.ranks) {
     environment.rank = environment.local_rank = rank;
     environment.world_size = ranks_;
     environment.master_port = listener.port;
-    if (rank == 0) environment.master_fd = listener.fd;
-    auto variables = to_variables(environment);
+    if (rank == 0 && !config.as_open_mpi) environment.master_fd = listener.fd;
+    auto variables = config.as_open_mpi ? open_mpi_variables(environment) : to_variables(environment);
     for (const auto& variable : config.environment) variables.emplace_back(variable);
     const pid_t pid = check(fork(), "fork");
     if (pid == 0) {
       become_rank(command, {rank == 0 ? in[0] : null, rank == 0 ? out[1] : null, err}, variables,
-                  rank == 0 ? listener.fd : -1);
+                  environment.master_fd.value_or(-1));
     }
     pids_.push_back(pid);
     close(err);
   }
   statuses_.resize(pids_.size());
-  for (const int fd : {in[0], out[1], null, listener.fd}) close(fd);
+  if (!config.as_open_mpi) close(listener.fd);
+  for (const int fd : {in[0], out[1], null}) close(fd);
   stdin_ = in[1];
   stdout_ = out[0];
 }
@@ -138,6 +148,11 @@ void WorkerGroup::close_stdin() {
 
 void WorkerGroup::kill(int rank, int signal) {
   ::kill(pid(rank), signal);
+}
+
+void WorkerGroup::stop(int rank) {
+  kill(rank, SIGSTOP);
+  check(waitpid(pid(rank), nullptr, WUNTRACED), "waitpid");
 }
 
 std::optional<protocol::Event> WorkerGroup::next_event() {
@@ -192,6 +207,27 @@ std::optional<std::vector<std::string>> WorkerGroup::wait_all(milliseconds limit
     out.push_back(*statuses_[rank]);
   }
   return out;
+}
+
+std::string WorkerGroup::wait_for_exit(int rank) {
+  int status = 0;
+  check(waitpid(pid(rank), &status, 0), "waitpid");
+  statuses_[static_cast<std::size_t>(rank)] = describe(status);
+  return describe(status);
+}
+
+bool WorkerGroup::wait_for_stderr(int rank, const std::string& text) const {
+  const auto deadline = Clock::now() + kPatience;
+  while (read_stderr(rank).find(text) == std::string::npos) {
+    if (Clock::now() >= deadline) return false;
+    poll(nullptr, 0, 1);
+  }
+  return true;
+}
+
+std::string WorkerGroup::rest_of_stdout() {
+  const auto rest = framer_.rest();
+  return rest ? rest->text : "";
 }
 
 std::string WorkerGroup::read_stderr(int rank) const {

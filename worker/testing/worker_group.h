@@ -20,6 +20,7 @@ class WorkerGroup {
     int ranks = 2;
     std::vector<std::string> arguments;
     std::map<std::string, std::string> environment;  // on top of what a rank needs
+    bool as_open_mpi = false;  // started as mpirun would: its rank variables, and nobody listens on MASTER_PORT
   };
   explicit WorkerGroup(const Config& config);
   WorkerGroup(const WorkerGroup&) = delete;
@@ -30,6 +31,7 @@ class WorkerGroup {
   void send(const protocol::Request& request) { send_line(protocol::encode(request)); }
   void close_stdin();
   void kill(int rank, int signal);
+  void stop(int rank);  // SIGSTOP; returns when the rank stands still
 
   // The next event of rank 0; nullopt at end of file or after kPatience. Chatter is collected.
   std::optional<protocol::Event> next_event();
@@ -49,7 +51,13 @@ class WorkerGroup {
   // Exit statuses of all ranks, as "exit 0" or "signal 9"; nullopt if one is still there after `limit`.
   std::optional<std::vector<std::string>> wait_all(std::chrono::milliseconds limit);
 
+  std::string wait_for_exit(int rank);  // waits as long as it takes
+
   [[nodiscard]] std::string read_stderr(int rank) const;
+  // False if the rank has not written this within kPatience.
+  [[nodiscard]] bool wait_for_stderr(int rank, const std::string& text) const;
+  // The line without a newline at the end of stdout.
+  [[nodiscard]] std::string rest_of_stdout();
   [[nodiscard]] const std::vector<std::string>& chatter() const { return chatter_; }
   [[nodiscard]] std::int64_t last_seq() const { return seq_; }
   [[nodiscard]] pid_t pid(int rank) const { return pids_.at(static_cast<std::size_t>(rank)); }

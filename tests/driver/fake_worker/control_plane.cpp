@@ -1,6 +1,7 @@
 #include "tests/driver/fake_worker/control_plane.h"
 
 #include <arpa/inet.h>
+#include <array>
 #include <cerrno>
 #include <cstdlib>
 #include <netinet/in.h>
@@ -14,25 +15,28 @@
 
 namespace cp_pool::fake {
 
-std::optional<std::string> read_line(int fd) {
-  std::string line;
+std::optional<std::string> LineReader::next() {
+  std::array<char, 65536> bytes{};
   for (;;) {
-    char c = 0;
-    const ssize_t n = ::read(fd, &c, 1);
+    if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
+      std::string line = buffer_.substr(0, end);
+      buffer_.erase(0, end + 1);
+      return line;
+    }
+    const ssize_t n = ::read(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return std::nullopt;
-    if (c == '\n') return line;
-    line += c;
+    buffer_.append(bytes.data(), static_cast<std::size_t>(n));
   }
 }
 
 Ranks::Ranks(const protocol::RankEnvironment& environment) {
   const auto others = static_cast<std::size_t>(environment.world_size - 1);
-  sockets_.resize(others, -1);
+  sockets_.resize(others);
   pids_.resize(others, -1);
   for (std::size_t i = 0; i < others; ++i) {
-    const int socket = ::accept4(*environment.master_fd, nullptr, nullptr, SOCK_CLOEXEC);
-    const auto hello = read_line(socket);
+    LineReader socket(::accept4(*environment.master_fd, nullptr, nullptr, SOCK_CLOEXEC));
+    const auto hello = socket.next();
     if (!hello) _exit(10);
     const auto rank = std::strtoul(hello->c_str(), nullptr, 10);
     sockets_.at(rank - 1) = socket;
@@ -41,8 +45,8 @@ Ranks::Ranks(const protocol::RankEnvironment& environment) {
 }
 
 void Ranks::tell(int rank, const std::string& what) {
-  const int socket = sockets_.at(static_cast<std::size_t>(rank - 1));
-  if (::send(socket, (what + '\n').data(), what.size() + 1, MSG_NOSIGNAL) < 0 || !read_line(socket)) hang();
+  LineReader& socket = sockets_.at(static_cast<std::size_t>(rank - 1));
+  if (::send(socket.fd(), (what + '\n').data(), what.size() + 1, MSG_NOSIGNAL) < 0 || !socket.next()) hang();
 }
 
 void serve_rank_zero(const protocol::RankEnvironment& environment) {
@@ -53,7 +57,8 @@ void serve_rank_zero(const protocol::RankEnvironment& environment) {
   ::inet_pton(AF_INET, environment.master_addr.c_str(), &address.sin_addr);
   if (::connect(socket, reinterpret_cast<sockaddr*>(&address), sizeof address) < 0) _exit(11);
   write_all(socket, fmt::format("{} {}\n", environment.rank, ::getpid()));
-  while (const auto order = read_line(socket)) {
+  LineReader orders(socket);
+  while (const auto order = orders.next()) {
     if (order->starts_with("fence ")) {
       write_all(STDERR_FILENO, protocol::format_fence(std::strtoll(order->c_str() + 6, nullptr, 10)));
     } else if (order->starts_with("say ")) {

@@ -9,6 +9,19 @@
 
 namespace cp_pool::fake {
 
+// Lines of a descriptor.
+class LineReader {
+ public:
+  explicit LineReader(int fd = -1) : fd_(fd) {}
+  // The next one, without its newline; nullopt at the end.
+  std::optional<std::string> next();
+  [[nodiscard]] int fd() const { return fd_; }
+
+ private:
+  int fd_;
+  std::string buffer_;
+};
+
 // Rank 0's side.
 class Ranks {
  public:
@@ -19,14 +32,11 @@ class Ranks {
   [[nodiscard]] const std::vector<int>& pids() const { return pids_; }  // of ranks 1..
 
  private:
-  std::vector<int> sockets_;  // of ranks 1..
+  std::vector<LineReader> sockets_;  // of ranks 1..
   std::vector<int> pids_;
 };
 
 // The other ranks' life: do what rank 0 says, end when it is gone.
 [[noreturn]] void serve_rank_zero(const protocol::RankEnvironment& environment);
-
-// The next line of a descriptor, without its newline; nullopt at its end. Reads byte by byte.
-std::optional<std::string> read_line(int fd);
 
 }  // namespace cp_pool::fake

@@ -25,10 +25,11 @@ void leave_setsid_grandchild() {
   hang();
 }
 
-// As above, and its parent is gone at once.
+// Its parent is gone at once, and it has closed what it inherited, as daemons do.
 void leave_daemon() {
   const pid_t child = ::fork();
   if (child == 0) {
+    for (int fd = 0; fd < 3; ++fd) ::close(fd);
     leave_setsid_grandchild();
     _exit(0);
   }

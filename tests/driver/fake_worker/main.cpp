@@ -98,7 +98,8 @@ class RankZero {
   }
 
   void serve() {
-    while (const auto line = read_line(STDIN_FILENO)) {
+    LineReader requests(STDIN_FILENO);
+    while (const auto line = requests.next()) {
       const protocol::Request request = protocol::parse_request(*line);
       if (std::holds_alternative<protocol::ShutdownRequest>(request)) _exit(0);
       if (const auto* ping = std::get_if<protocol::PingRequest>(&request)) respond(protocol::PongEvent{ping->seq, {0}});

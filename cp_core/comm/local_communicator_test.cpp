@@ -1,0 +1,146 @@
+#include "cp_core/comm/local_communicator.h"
+
+#include <string>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+
+at::Tensor filled(std::int64_t size, double value) {
+  return at::full({size}, value, at::kFloat);
+}
+
+TEST(LocalCommunicator, ExchangesInARing) {
+  run_ranks(3, [](const CpGroups& groups, int rank) {
+    at::Tensor received = at::zeros({2}, at::kFloat);
+    groups.cp->exchange(filled(2, rank), (rank + 1) % 3, received, (rank + 2) % 3, "turn")->wait();
+    EXPECT_TRUE(received.equal(filled(2, (rank + 2) % 3)));
+  });
+}
+
+TEST(LocalCommunicator, WritesTheReceiveTensorInWaitOnly) {
+  run_ranks(2, [](const CpGroups& groups, int rank) {
+    at::Tensor received = at::zeros({1}, at::kFloat);
+    const auto work = groups.cp->exchange(filled(1, rank + 1), 1 - rank, received, 1 - rank, "turn");
+    groups.cp->checked_barrier(0, 10s);  // the peer has sent by now
+    EXPECT_TRUE(received.equal(filled(1, 0)));
+    work->wait();
+    EXPECT_TRUE(received.equal(filled(1, 2 - rank)));
+  });
+}
+
+TEST(LocalCommunicator, GathersScattersAndReducesInRankOrder) {
+  run_ranks(4, [](const CpGroups& groups, int rank) {
+    at::Tensor gathered = at::zeros({4}, at::kFloat);
+    groups.cp->all_gather(gathered, filled(1, rank), "gather")->wait();
+    EXPECT_TRUE(gathered.equal(at::arange(4, at::kFloat)));
+
+    at::Tensor traded = at::zeros({4}, at::kFloat);
+    groups.cp->all_to_all(traded, at::arange(10 * rank, 10 * rank + 4, at::kFloat), "trade")->wait();
+    EXPECT_TRUE(traded.equal(at::arange(rank, 40 + rank, 10, at::kFloat)));
+
+    at::Tensor part = at::zeros({1}, at::kFloat);
+    groups.cp->reduce_scatter(part, at::arange(4, at::kFloat), "reduce")->wait();
+    EXPECT_TRUE(part.equal(filled(1, 4 * rank)));
+
+    at::Tensor largest = filled(1, rank == 2 ? 5 : -1);
+    groups.cp->all_reduce(largest, ReduceOp::max, "largest")->wait();
+    EXPECT_TRUE(largest.equal(filled(1, 5)));
+  });
+}
+
+TEST(LocalCommunicator, CarriesTensorsWithoutElements) {
+  run_ranks(2, [](const CpGroups& groups, int rank) {
+    at::Tensor received = at::zeros({0}, at::kFloat);
+    groups.cp->exchange(at::zeros({0}, at::kFloat), 1 - rank, received, 1 - rank, "nothing")->wait();
+  });
+}
+
+TEST(LocalCommunicator, MakesPairsOfNeighboursAndRingsOfEqualParity) {
+  run_ranks(8, [](const CpGroups& groups, int rank) {
+    at::Tensor pair = at::zeros({2}, at::kFloat);
+    groups.inner->all_gather(pair, filled(1, rank), "pair")->wait();
+    EXPECT_TRUE(pair.equal(at::arange(rank - rank % 2, rank - rank % 2 + 2, at::kFloat)));
+    at::Tensor ring = at::zeros({4}, at::kFloat);
+    groups.outer->all_gather(ring, filled(1, rank), "ring")->wait();
+    EXPECT_TRUE(ring.equal(at::arange(rank % 2, rank % 2 + 8, 2, at::kFloat)));
+  });
+  const std::vector<CpGroups> two = make_local_groups(2);
+  EXPECT_EQ(two[0].inner, nullptr);
+}
+
+// What fn throws on rank 0; rank 1 does nothing.
+template <typename Fn>
+CommError comm_error_of_rank_0(Fn fn) {
+  const auto groups = make_local_groups(2);
+  try {
+    fn(*groups[0].cp);
+  } catch (const CommError& error) {
+    return error;
+  }
+  ADD_FAILURE() << "no CommError";
+  return {CommError::Kind::failed, ""};
+}
+
+TEST(LocalCommunicator, NamesRankOperationPeerAndStepOfAWaitThatRunsOut) {
+  const CommError error = comm_error_of_rank_0([](Communicator& cp) {
+    at::Tensor received = at::zeros({1}, at::kFloat);
+    cp.set_deadline(Communicator::Clock::now() + 1ms);
+    cp.exchange(received, 1, received, 1, "p2p forward step 2")->wait();
+  });
+  EXPECT_EQ(error.kind(), CommError::Kind::timeout);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0"), HasSubstr("exchange"), HasSubstr("p2p forward step 2"),
+                                  HasSubstr("from rank 1")));
+}
+
+TEST(LocalCommunicator, BoundsTheBarrierAndNamesTheRankThatStaysAway) {
+  const CommError error = comm_error_of_rank_0([](Communicator& cp) { cp.checked_barrier(7, 1ms); });
+  EXPECT_EQ(error.kind(), CommError::Kind::timeout);
+  EXPECT_THAT(error.what(), AllOf(HasSubstr("checked_barrier"), HasSubstr("from rank 1")));
+}
+
+TEST(LocalCommunicator, SeesInTheBarrierThatARankHasDoneOneOperationMore) {
+  try {
+    run_ranks(2, [](const CpGroups& groups, int rank) {
+      at::Tensor value = at::zeros({1}, at::kFloat);
+      if (rank == 1) static_cast<void>(groups.cp->all_reduce(value, ReduceOp::sum, "alone"));
+      groups.cp->checked_barrier(7, 10s);
+    });
+    FAIL() << "no CommError";
+  } catch (const CommError& error) {
+    EXPECT_EQ(error.kind(), CommError::Kind::failed);
+    EXPECT_THAT(error.what(), HasSubstr("rank 1 has another tag or operation count"));
+  }
+}
+
+TEST(LocalCommunicator, FailsEveryOperationOnceAborted) {
+  const CommError error = comm_error_of_rank_0([](Communicator& cp) {
+    at::Tensor received = at::zeros({1}, at::kFloat);
+    const auto work = cp.exchange(received, 1, received, 1, "step");
+    cp.abort();
+    cp.abort();
+    work->wait();
+  });
+  EXPECT_EQ(error.kind(), CommError::Kind::aborted);
+}
+
+TEST(RunRanks, FreesTheOthersAndRethrowsWhatARankThrew) {
+  EXPECT_THROW(run_ranks(3,
+                         [](const CpGroups& groups, int rank) {
+                           if (rank == 1) throw std::logic_error("rank 1");
+                           groups.cp->checked_barrier(0, 1min);
+                         }),
+               std::logic_error);
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,145 @@
+#include "cp_core/mutation.h"
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/context_parallel/test_support.h"
+
+namespace cp_pool::test {
+namespace {
+
+constexpr double kTolerance = 1e-4;
+
+AttentionProblem problem_of(CommType comm, Layout layout, Mask mask) {
+  AttentionProblem problem;
+  problem.comm = comm;
+  problem.layout = layout;
+  problem.mask = mask;
+  problem.heads = 8;
+  problem.kv_heads = 4;
+  problem.head_dim_qk = 8;
+  problem.head_dim_v = 4;
+  problem.scale = 1.0 / std::sqrt(8.0);
+  const bool thd = layout == Layout::thd;
+  problem.lengths = {.valid_q = thd ? std::vector<std::int64_t>{37, 3, 64} : std::vector<std::int64_t>{64, 64},
+                     .padded_q = thd ? std::vector<std::int64_t>{40, 8, 64} : std::vector<std::int64_t>{64, 64},
+                     .valid_kv = {},
+                     .padded_kv = {}};
+  problem.lengths.valid_kv = problem.lengths.valid_q;
+  problem.lengths.padded_kv = problem.lengths.padded_q;
+  return problem;
+}
+
+// A few problems in which every seam matters.
+std::vector<AttentionProblem> problems() {
+  std::vector<AttentionProblem> all;
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    for (const Layout layout : {Layout::bshd, Layout::thd}) {
+      AttentionProblem plain = problem_of(comm, layout, {.right = 0});
+      plain.max_logit = true;
+      all.push_back(plain);
+      all.push_back(problem_of(comm, layout, {.left = 6, .right = 3}));
+      all.push_back(problem_of(comm, layout, {.left = 4, .right = 2, .chunk = 12}));
+
+      AttentionProblem unequal = problem_of(comm, layout, {.right = 0});
+      unequal.softmax = SoftmaxType::learnable;
+      for (std::int64_t& length : unequal.lengths.valid_kv) length += 16;
+      for (std::int64_t& length : unequal.lengths.padded_kv) length += 16;
+      all.push_back(unequal);
+
+      for (const BiasShape bias : {BiasShape::shape_bhss, BiasShape::shape_11ss}) {
+        AttentionProblem biased = problem_of(comm, layout, {.right = 0});
+        biased.bias = bias;
+        all.push_back(biased);
+      }
+    }
+  }
+  return all;
+}
+
+// mla_scale is in make_problem; max_logit_from_zero needs scores that are all negative.
+AttentionProblem problem_from_case() {
+  Case c;
+  c.cp_size = 4;
+  c.heads = 8;
+  c.kv_heads = 8;
+  c.seqlen_q = 64;
+  c.seqlen_kv = 64;
+  c.head_dim_qk = 8;
+  c.head_dim_v = 4;
+  return make_problem(c, problem_of(CommType::p2p, Layout::bshd, {}).lengths);
+}
+
+struct Sample {
+  AttentionProblem problem;
+  WholeInputs inputs;
+  WholeResults expected;
+};
+
+bool differs(const Sample& sample, const AttentionProblem& problem) {
+  return !differences(problem, sample.expected, run_on_ranks(problem, sample.inputs, 4), kTolerance).empty();
+}
+
+class Mutants : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    samples_ = new std::vector<Sample>;
+    for (const AttentionProblem& problem : problems()) add(problem);
+    AttentionProblem negative = problem_of(CommType::p2p, Layout::bshd, {});
+    negative.max_logit = true;
+    add(negative);
+    Sample& last = samples_->back();
+    last.inputs.q = last.inputs.q.abs();
+    last.inputs.k = last.inputs.k.abs().neg();
+    last.expected = dense_attention(negative, last.inputs);
+    from_case_ = new Sample;
+    from_case_->problem = problem_from_case();
+    from_case_->inputs = make_inputs(from_case_->problem, at::kFloat, 3);
+    from_case_->expected = dense_attention(from_case_->problem, from_case_->inputs);
+  }
+  static void TearDownTestSuite() {
+    delete samples_;
+    delete from_case_;
+  }
+
+  static void add(const AttentionProblem& problem) {
+    Sample sample{.problem = problem, .inputs = make_inputs(problem, at::kFloat, 3), .expected = {}};
+    sample.expected = dense_attention(problem, sample.inputs);
+    samples_->push_back(std::move(sample));
+  }
+
+  // The index of the first sample in which the mutant that is on shows; -1 if it shows in none.
+  static int first_difference() {
+    for (std::size_t i = 0; i < samples_->size(); ++i) {
+      if (differs((*samples_)[i], (*samples_)[i].problem)) return static_cast<int>(i);
+    }
+    return differs(*from_case_, problem_from_case()) ? static_cast<int>(samples_->size()) : -1;
+  }
+
+  static inline std::vector<Sample>* samples_ = nullptr;
+  static inline Sample* from_case_ = nullptr;
+};
+
+TEST_F(Mutants, ShowNothingWhileNoneIsOn) {
+  EXPECT_EQ(first_difference(), -1);
+}
+
+TEST_F(Mutants, ChangeTheResultEachByItself) {
+  for (const MutantInfo& info : all_mutants()) {
+    const ScopedMutant on(info.mutant);
+    EXPECT_NE(first_difference(), -1) << info.name << ": " << info.description;
+  }
+}
+
+TEST_F(Mutants, AreOnOneAtATime) {
+  const ScopedMutant on(Mutant::mask_offset);
+  EXPECT_TRUE(mutant_is_on(Mutant::mask_offset));
+  EXPECT_THROW(ScopedMutant(Mutant::ring_order), std::logic_error);
+}
+
+}  // namespace
+}  // namespace cp_pool::test

@@ -1,0 +1,75 @@
+#include "cp_core/verify/check_outputs.h"
+
+#include <fmt/format.h>
+
+#include "cp_core/verify/check.h"
+
+namespace cp_pool::verify {
+namespace {
+
+// actual: what was computed; measure: how it is held against what is expected, given its dtype is right.
+template <typename Measure>
+Check check_result(const Expected& expected, const char* name, const at::Tensor& actual, at::ScalarType dtype,
+                   Measure&& measure) {
+  if (!actual.defined()) return failed_check(name, "no result");
+  if (actual.scalar_type() != dtype) {
+    return failed_check(
+        name, fmt::format("dtype {} instead of {}", c10::toString(actual.scalar_type()), c10::toString(dtype)));
+  }
+  try {
+    return measure(expected.tensor(name));
+  } catch (const ShapeError& error) {
+    return failed_check(name, error.what());
+  }
+}
+
+Check check_shard(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& shard,
+                  at::ScalarType dtype) {
+  return check_result(expected, name, shard, dtype,
+                      [&](const ExpectedTensor& tensor) { return check_tensor(tensor, rows, rows.packed(shard)); });
+}
+
+// fp32 [heads, rows], or [heads]: one row.
+Check check_by_head(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& actual) {
+  return check_result(expected, name, actual, at::kFloat, [&](const ExpectedTensor& tensor) {
+    const at::Tensor matrix = actual.dim() == 1 ? actual.unsqueeze(1) : actual;
+    if (matrix.dim() != 2) throw ShapeError(fmt::format("{} dimensions instead of 2", matrix.dim()));
+    return check_tensor(tensor, rows, matrix.t().unsqueeze(-1));
+  });
+}
+
+}  // namespace
+
+std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view,
+                                 const Outputs& outputs) {
+  const auto& [forward, gradients] = outputs;
+  const auto dtype = scalar_type_of(c.dtype);
+  const RankRows one_row = RankRows::replicated(1, 1);
+  std::vector<Check> checks{check_shard(expected, "out", view.q, forward.out, dtype),
+                            check_by_head(expected, "lse", view.q, forward.lse)};
+  if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row, forward.max_logit));
+  if (!c.training) return checks;
+  checks.push_back(check_shard(expected, "dq", view.q, gradients.dq, dtype));
+  checks.push_back(check_shard(expected, "dk", view.kv, gradients.dk, dtype));
+  checks.push_back(check_shard(expected, "dv", view.kv, gradients.dv, dtype));
+  if (c.bias && *c.bias != BiasShape::shape_111s) {
+    checks.push_back(check_result(expected, "dbias", gradients.dbias, dtype, [&](const ExpectedTensor& tensor) {
+      return view.bias.check(tensor, gradients.dbias);
+    }));
+  }
+  if (c.softmax == SoftmaxType::learnable) {
+    checks.push_back(check_by_head(expected, "dsink", one_row, gradients.dsink));
+  }
+  return checks;
+}
+
+std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
+                                    const Outputs& outputs) {
+  const auto dtype = scalar_type_of(c.dtype);
+  std::vector<Check> checks{check_shard(expected, "mask out", view.q, outputs.forward.out, dtype),
+                            check_by_head(expected, "mask lse", view.q, outputs.forward.lse)};
+  if (c.training) checks.push_back(check_shard(expected, "mask dv", view.kv, outputs.gradients.dv, dtype));
+  return checks;
+}
+
+}  // namespace cp_pool::verify

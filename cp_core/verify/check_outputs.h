@@ -1,0 +1,19 @@
+// Holds all results of a rank's step against what is expected of them.
+#pragma once
+
+#include <vector>
+
+#include "cp_core/verify/expected.h"
+#include "cp_core/verify/rank_step.h"
+#include "cp_core/verify/run_case.h"
+
+namespace cp_pool::verify {
+
+// One check a tensor that the case asks for. A result of the wrong dtype or shape, or none, is a failed check.
+std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view, const Outputs& outputs);
+
+// expected: of a mask probe.
+std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
+                                    const Outputs& outputs);
+
+}  // namespace cp_pool::verify

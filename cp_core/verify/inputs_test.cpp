@@ -1,0 +1,56 @@
+#include "cp_core/verify/inputs.h"
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool::verify {
+namespace {
+
+CanonicalProblem problem_of(DType dtype) {
+  CanonicalProblem problem;
+  problem.seqlens_q = problem.seqlens_kv = {40, 0, 60};
+  problem.heads = 8;
+  problem.kv_heads = 4;
+  problem.head_dim_qk = 32;
+  problem.head_dim_v = 16;
+  problem.dtype = dtype;
+  problem.seed = 1234;
+  return problem;
+}
+
+TEST(Inputs, HaveTheShapesOfTheProblem) {
+  const CanonicalInputs inputs = make_inputs(problem_of(DType::bf16));
+  EXPECT_EQ(inputs.q.sizes(), (std::vector<std::int64_t>{100, 8, 32}));
+  EXPECT_EQ(inputs.k.sizes(), (std::vector<std::int64_t>{100, 4, 32}));
+  EXPECT_EQ(inputs.v.sizes(), (std::vector<std::int64_t>{100, 4, 16}));
+  EXPECT_EQ(inputs.dout.sizes(), (std::vector<std::int64_t>{100, 8, 16}));
+  EXPECT_EQ(inputs.q.scalar_type(), at::kBFloat16);
+}
+
+TEST(Inputs, AreNearlyNormal) {
+  const at::Tensor q = make_inputs(problem_of(DType::fp32)).q;
+  EXPECT_NEAR(q.mean().item<float>(), 0.0, 0.03);
+  EXPECT_NEAR(q.std().item<float>(), 1.0, 0.03);
+}
+
+TEST(Inputs, AreTheSameOnEveryMachine) {
+  // Computed by an independent implementation in Python from the description in inputs.cpp.
+  const at::Tensor q = make_inputs(problem_of(DType::fp32)).q.view(-1);
+  EXPECT_FLOAT_EQ(q[0].item<float>(), -1.6988824F);
+  EXPECT_FLOAT_EQ(q[12345].item<float>(), -0.013901653F);
+}
+
+TEST(Inputs, DifferBetweenTensorsAndSeeds) {
+  CanonicalProblem problem = problem_of(DType::fp32);
+  const CanonicalInputs inputs = make_inputs(problem);
+  EXPECT_FALSE(at::equal(inputs.k.view(-1).narrow(0, 0, 100), inputs.q.view(-1).narrow(0, 0, 100)));
+  problem.seed += 1;
+  EXPECT_FALSE(at::equal(make_inputs(problem).q, inputs.q));
+}
+
+TEST(Inputs, OfAnotherDtypeAreTheSameNumbersRounded) {
+  EXPECT_TRUE(at::equal(make_inputs(problem_of(DType::fp16)).v, make_inputs(problem_of(DType::fp32)).v.to(at::kHalf)));
+}
+
+}  // namespace
+}  // namespace cp_pool::verify

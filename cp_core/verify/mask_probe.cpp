@@ -1,0 +1,105 @@
+#include "cp_core/verify/mask_probe.h"
+
+#include <cmath>
+
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "cp_core/verify/query_blocks.h"
+
+namespace cp_pool::verify {
+namespace {
+
+// A sum of codes that is off by one key differs by about 1 in every element; a quarter is far from that and leaves
+// room for rounding.
+constexpr double kOneKeyIsMore = 0.25;
+
+at::Tensor codes_like(const at::Tensor& values) {
+  return at::where(values.ge(0.0), 1.0, -1.0).to(at::kFloat);
+}
+
+// Sums of codes over visible keys and over the queries that see a key, heads as in the tensors they came from.
+struct Sums {
+  at::Tensor keys_seen;    // fp32 [tokens_q, 1]
+  at::Tensor key_codes;    // fp32 [tokens_q, heads, head_dim_v]
+  at::Tensor query_codes;  // fp32 [tokens_kv, heads, head_dim_v]
+  at::Tensor queries;      // fp32 [tokens_kv, 1]: how many queries see the key
+};
+
+Sums sum_codes(const CanonicalProblem& problem, const at::Tensor& v, const at::Tensor& weighted_dout) {
+  Sums sums{.keys_seen = at::zeros({problem.tokens_q(), 1}),
+            .key_codes = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}),
+            .query_codes = at::zeros(v.sizes()),
+            .queries = at::zeros({problem.tokens_kv(), 1})};
+  for_each_query_block(problem, [&](const QueryBlock& block) {
+    const at::Tensor visible =
+        visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows).to(at::kFloat);
+    const at::Tensor codes = v.narrow(0, block.kv_start, block.seqlen_kv);
+    sums.keys_seen.narrow(0, block.q_start, block.rows).copy_(visible.sum(1, /*keepdim=*/true));
+    sums.key_codes.narrow(0, block.q_start, block.rows)
+        .copy_(at::matmul(visible, codes.flatten(1)).view({block.rows, problem.heads, problem.head_dim_v}));
+    const at::Tensor dout = weighted_dout.narrow(0, block.q_start, block.rows).flatten(1);
+    sums.query_codes.narrow(0, block.kv_start, block.seqlen_kv)
+        .add_(at::matmul(visible.t(), dout).view({block.seqlen_kv, problem.heads, problem.head_dim_v}));
+    sums.queries.narrow(0, block.kv_start, block.seqlen_kv).add_(visible.sum(0).unsqueeze(1));
+  });
+  return sums;
+}
+
+ExpectedTensor tensor_of(std::string_view name, const at::Tensor& value, const at::Tensor& bound) {
+  ExpectedTensor tensor;
+  tensor.name = name;
+  tensor.value = value.to(at::kDouble);
+  tensor.bound = bound.to(at::kDouble).expand({value.size(0), value.size(1)}).contiguous();
+  tensor.baseline_error = at::zeros_like(tensor.bound);
+  return tensor;
+}
+
+}  // namespace
+
+Case mask_probe_case(const Case& c) {
+  Case probe = c;
+  const int head_ranks = c.comm == CommType::a2a ? c.cp_size : c.comm == CommType::a2a_p2p ? 2 : 1;
+  probe.heads = probe.kv_heads = head_ranks;
+  probe.bias.reset();
+  probe.softmax = SoftmaxType::vanilla;
+  probe.max_logit = false;
+  return probe;
+}
+
+MaskProbe make_mask_probe(const CanonicalProblem& problem) {
+  const auto dtype = scalar_type_of(problem.dtype);
+  const double u = unit_roundoff(problem.dtype);
+  MaskProbe probe;
+  probe.inputs = make_inputs(problem);
+  probe.inputs.q.zero_();
+  const at::Tensor v = codes_like(probe.inputs.v);
+  probe.inputs.v = v.to(dtype);
+
+  // The counts first: dout, of which the backward's sums are made, needs them.
+  const at::Tensor none = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v});
+  const Sums forward = sum_codes(problem, v, none);
+  const at::Tensor count = forward.keys_seen.clamp_min(1.0);  // rows that see no key: sums are 0
+  const at::Tensor rounding = count.sqrt().mul(u);            // of out * count, whose elements are about sqrt(count)
+  probe.expected.tensors.push_back(
+      tensor_of("mask out", forward.key_codes.div(count.unsqueeze(2)),
+                rounding.add(kOneKeyIsMore).div(count).masked_fill(forward.keys_seen.eq(0.0), 0.0)));
+  const at::Tensor lse = forward.keys_seen.to(at::kDouble).log().unsqueeze(2).expand({-1, problem.heads, 1});
+  const at::Tensor lse_bound = lse.select(2, 0).abs().add(1.0).mul(16 * kUnitRoundoffFp32);
+  probe.expected.tensors.push_back(tensor_of("mask lse", lse, lse_bound.masked_fill(lse_bound.isinf(), 0.0)));
+  if (!problem.training) return probe;
+
+  probe.inputs.dout = codes_like(probe.inputs.dout).mul(forward.keys_seen.unsqueeze(2)).to(dtype);
+  // A count that the dtype cannot hold is rounded: what is expected is weighted with what was given.
+  const at::Tensor weighted = probe.inputs.dout.to(at::kFloat).div(count.unsqueeze(2));
+  const Sums backward = sum_codes(problem, v, weighted);
+  probe.expected.tensors.push_back(
+      tensor_of("mask dv", backward.query_codes,
+                backward.queries.sqrt().mul(2 * u).add(kOneKeyIsMore).masked_fill(backward.queries.eq(0.0), 0.0)));
+  return probe;
+}
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,31 @@
+// The part of a bias that a rank holds, and the check of its gradient. Rows and columns are positions in a sequence, up
+// to the largest padded length. In bshd and sbhd a rank holds the rows of its queries, in packed order; in thd, and of
+// shape 111s, every rank holds the whole.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "cases/case.h"
+#include "cases/lengths.h"
+#include "cp_core/verify/expected.h"
+#include "cp_core/verify/rows.h"
+#include "cp_core/verify/run_case.h"
+
+namespace cp_pool::verify {
+
+class RankBias {
+ public:
+  RankBias(const Case& c, const SequenceLengths& lengths, int rank, int size);
+
+  // bias: as in CanonicalInputs. NaN where no sequence that uses the element has a valid query and key.
+  [[nodiscard]] at::Tensor shard(const at::Tensor& bias) const;
+  // dbias: shaped like the shard.
+  [[nodiscard]] Check check(const ExpectedTensor& expected, const at::Tensor& dbias) const;
+
+ private:
+  SequenceLengths lengths_;
+  RankRows rows_;
+  std::int64_t padded_columns_;
+};
+
+}  // namespace cp_pool::verify

@@ -1,0 +1,73 @@
+// A driver that is killed with SIGKILL, at any moment, takes its ranks with it.
+#include <chrono>
+#include <ostream>
+#include <poll.h>
+#include <signal.h>
+#include <string>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/process/spawn.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+struct Moment {
+  std::string name;
+  std::vector<std::string> arguments;
+  std::string when;  // the line after which the driver is killed
+};
+void PrintTo(const Moment& moment, std::ostream* out) {
+  *out << moment.name;
+}
+
+class DriverDeath : public testing::TestWithParam<Moment> {};
+
+std::string read_line(int fd) {
+  std::string line;
+  for (char c = 0; ::read(fd, &c, 1) == 1 && c != '\n';) line += c;
+  return line;
+}
+
+TEST_P(DriverDeath, LeavesNoRankBehind) {
+  Pipe out = make_pipe();
+  SpawnRequest request;
+  request.argv = {CP_POOL_DRIVER_PROCESS};
+  request.argv.insert(request.argv.end(), GetParam().arguments.begin(), GetParam().arguments.end());
+  request.stdout_fd = out.write.get();
+  const SpawnedProcess driver = spawn(request);
+  out.write.reset();
+
+  std::vector<UniqueFd> ranks;
+  for (std::string line; (line = read_line(out.read.get())) != GetParam().when;) {
+    ASSERT_NE(line, "") << "the driver ended early";
+    if (!line.starts_with("pid ")) continue;
+    ranks.emplace_back(static_cast<int>(::syscall(SYS_pidfd_open, std::stoi(line.substr(4)), 0)));
+    ASSERT_TRUE(ranks.back());
+  }
+  ASSERT_EQ(ranks.size(), 4U);
+  ::kill(driver.pid, SIGKILL);
+
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+  for (const UniqueFd& rank : ranks) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+    pollfd exited{rank.get(), POLLIN, 0};
+    EXPECT_EQ(::poll(&exited, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))), 1) << "a rank lives on";
+  }
+  ::waitpid(driver.pid, nullptr, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Moments, DriverDeath,
+                         testing::Values(Moment{"starting", {"pass", "--start=never_ready"}, "spawned"},
+                                         Moment{"running", {"hang"}, "started"},
+                                         Moment{"stopped", {"sigstop@1"}, "started"},
+                                         Moment{"ignoring", {"ignore_sigterm"}, "started"}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace cp_pool::driver_test

@@ -1,0 +1,79 @@
+// What the driver itself costs, with a worker that computes nothing. driver_figures [CASES]
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <sys/resource.h>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+double cpu_ms() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  const auto ms = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) * 1e3 + static_cast<double>(t.tv_usec) / 1e3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+double percentile(std::vector<double> values, double p) {
+  std::ranges::sort(values);
+  return values.at(static_cast<std::size_t>(p * static_cast<double>(values.size() - 1)));
+}
+
+// Keeps the times only, so that the figures are the driver's and not the recorder's.
+class Times : public EventSink {
+ public:
+  void on_event(const Event& event) override {
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) case_ms.push_back(finished->duration_ms);
+  }
+  std::vector<double> case_ms;
+};
+
+void print_noop_cases(std::size_t count) {
+  const std::vector<NamedCase> cases(count, fake_case("pass", 1));
+  Times times;
+  const double cpu_before = cpu_ms();
+  const RunFinished finished = run_cases(cases, fake_config(), {}, times).finished;
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  fmt::print("{} no-op cases: wall {:.2f} s, driver CPU {:.3f} ms a case, round trip p50 {:.3f} ms p95 {:.3f} ms, ",
+             count, finished.duration_ms / 1e3, (cpu_ms() - cpu_before) / static_cast<double>(count),
+             percentile(times.case_ms, 0.5), percentile(times.case_ms, 0.95));
+  fmt::print("largest RSS {:.1f} MiB\n", static_cast<double>(usage.ru_maxrss) / 1024);
+}
+
+// From the death of a rank in the middle of a case to the next case's result on a fresh pool.
+void print_kill_to_next_result() {
+  std::vector<double> ms;
+  for (int i = 0; i < 20; ++i) {
+    Recorder recorder;
+    std::chrono::steady_clock::time_point sent;
+    recorder.on_each = [&](const Event& event) {
+      const auto* started = std::get_if<CaseStarted>(&event);
+      if (started != nullptr && started->index == 0) sent = std::chrono::steady_clock::now();
+      const auto* finished = std::get_if<CaseFinished>(&event);
+      if (finished == nullptr || finished->index != 1) return;
+      ms.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - sent).count());
+    };
+    run(fake_cases({i % 2 == 0 ? "sigkill" : "sigkill@1", "pass"}), fake_config(), recorder);
+  }
+  fmt::print("kill to the next case's result, 2 fake ranks: p50 {:.1f} ms, max {:.1f} ms\n", percentile(ms, 0.5),
+             percentile(ms, 1));
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test
+
+int main(int argc, char** argv) {
+  const int count = argc > 1 ? std::max(1, std::atoi(argv[1])) : 10000;
+  cp_pool::driver_test::print_noop_cases(static_cast<std::size_t>(count));
+  cp_pool::driver_test::print_kill_to_next_result();
+}

@@ -1,0 +1,23 @@
+// A driver in a process of its own, for tests that kill it: runs one fake case and says on stdout what happens, a line
+// each: "pid N" for every rank, "started" once the case is sent. driver_process MODEL [options of the fake worker].
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "tests/driver/harness.h"
+
+int main(int argc, char** argv) {
+  using namespace cp_pool;
+  driver_test::Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event)) {
+      for (const int pid : spawned->pids) std::printf("pid %d\n", pid);
+      std::puts("spawned");
+    }
+    if (std::holds_alternative<CaseStarted>(event)) std::puts("started");
+    std::fflush(stdout);
+  };
+  const std::string model = argc > 1 ? argv[1] : "pass";
+  RunConfig config = driver_test::fake_config(std::vector<std::string>(argv + (argc > 1 ? 2 : 1), argv + argc));
+  return driver_test::run(driver_test::fake_cases({model}, 4), config, recorder).exit_code;
+}

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Holds every line that a real worker writes, and every line it is sent, against docs/protocol.schema.json.
+
+Usage: protocol_schema_test.py SCHEMA WORKER EXAMPLE_WORKER
+"""
+import json
+import os
+import socket
+import subprocess
+import sys
+
+import jsonschema
+
+PREFIX = "[CP_POOL_RESP] "
+ENDS_WITHIN_S = 10
+
+
+class Group:
+    """The ranks of one worker, started as the driver starts them."""
+
+    def __init__(self, validator, command, ranks=2, **environment):
+        self.validator = validator
+        listener = socket.socket()
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        self.processes = []
+        for rank in range(ranks):
+            variables = {
+                "RANK": str(rank), "WORLD_SIZE": str(ranks), "LOCAL_RANK": str(rank), "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(listener.getsockname()[1]), "CP_POOL_PROTOCOL": "1..1", "CP_POOL_TAG": "schema-test",
+            }
+            streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+            if rank == 0:
+                variables["CP_POOL_MASTER_FD"] = str(listener.fileno())
+                streams = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "pass_fds": [listener.fileno()]}
+            self.processes.append(subprocess.Popen(command, env={**os.environ, **variables, **environment}, **streams))
+        listener.close()
+        self.ranks, self.seq = ranks, 0
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, failed, *_):
+        if failed:
+            for process in self.processes:
+                process.kill()
+        self.processes[0].stdin.close()
+        for process in self.processes:
+            process.wait(ENDS_WITHIN_S)
+
+    def send(self, **request):
+        self.validator.validate(request)
+        self.send_text(json.dumps(request))
+
+    def send_text(self, text):
+        self.processes[0].stdin.write(text.encode() + b"\n")
+        self.processes[0].stdin.flush()
+
+    def next(self, event):
+        """The next event of this name, all lines until then held against the schema."""
+        for line in self.processes[0].stdout:
+            text = line.decode().rstrip("\n")
+            if not text.startswith(PREFIX):
+                continue
+            message = json.loads(text[len(PREFIX):])
+            self.validator.validate(message)
+            if message["event"] == event:
+                return message
+        raise AssertionError(f"no {event} before the end of stdout")
+
+    def run(self, case_id, timeout_ms=20000, **changes):
+        self.start(case_id, timeout_ms, **changes)
+        return self.next("result")
+
+    def start(self, case_id, timeout_ms=20000, **changes):
+        self.seq += 1
+        case = {"comm": "p2p", "cp_size": self.ranks, "dtype": "fp32", "batch": 1, "seqlen_q": 32, "seqlen_kv": 32, "heads": 2,
+                "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 8, "causal": True, **changes}
+        self.send(op="run", seq=self.seq, id=case_id, case=case, timeout_ms=timeout_ms, options={"dump_dir": None})
+
+
+def expect(condition, what):
+    if not condition:
+        raise AssertionError(what)
+
+
+def check_worker(validator, worker):
+    seen = set()
+    with Group(validator, [worker, "--inject", "throw@1:inside:throws", "--inject", "hang@1:before:hangs"]) as group:
+        group.next("ready")
+        group.send(op="ping", seq=1001)
+        group.next("pong")
+        group.send(op="ping", seq=1002, all=True)
+        expect(group.next("pong")["ranks"] == [0, 1], "both ranks answer")
+        group.send(op="prepare", seq=1003, case={})
+        group.send_text('{"op":"jump","seq":1004}')
+        expect(group.next("protocol_error")["seq"] == 1004, "the error names the seq")
+        group.send_text("nonsense")
+        expect(group.next("protocol_error")["seq"] is None, "no seq is null")
+        group.start("passes")
+        for event in ("started", "progress"):
+            group.next(event)
+        seen.add(group.next("result")["outcome"])
+        seen.add(group.run("skips", comm="a2a", heads=3, kv_heads=3)["outcome"])
+        seen.add(group.run("is impossible", heads=0)["outcome"])
+        seen.add(group.run("throws")["outcome"])
+        seen.add(group.run("pads", layout="thd", pad_between_seqs=True, dtype="bf16", comm="all_gather")["outcome"])
+        result = group.run("hangs", timeout_ms=500)
+        seen.add(result["outcome"])
+        expect(not result["healthy"], "a rank that hangs makes the pool unhealthy")
+    with Group(validator, [worker, "--inject", "hang@1:inside:hangs"]) as group:
+        group.next("ready")
+        group.start("hangs")
+        group.next("started")
+        group.send(op="cancel", seq=group.seq)
+        seen.add(group.next("result")["outcome"])
+    with Group(validator, [worker], CP_POOL_PROTOCOL="8..9") as group:
+        group.next("protocol_error")
+    expect(seen == {"pass", "skip", "error", "timeout", "cancelled"}, f"outcomes seen: {seen}")
+
+
+def check_example(validator, worker):
+    with Group(validator, [worker]) as group:
+        group.next("ready")
+        expect(group.run("passes")["outcome"] == "pass", "p2p passes")
+        expect(group.run("skips", comm="a2a")["outcome"] == "skip", "a2a is skipped")
+        group.send(op="ping", seq=1001)
+        group.next("pong")
+        group.send_text('{"op":"jump","seq":1004}')
+        group.next("protocol_error")
+        group.send(op="shutdown")
+    expect([process.returncode for process in group.processes] == [0, 0], "both ranks end well")
+
+
+def main():
+    schema_file, worker, example = sys.argv[1:]
+    with open(schema_file, encoding="utf-8") as file:
+        schema = json.load(file)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    check_worker(validator, worker)
+    check_example(validator, example)
+
+
+if __name__ == "__main__":
+    main()

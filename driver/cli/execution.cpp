@@ -114,12 +114,7 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
 }
 
 void Execution::show_error(const std::string& message) {
-  if (terminal_) {
-    try {
-      terminal_->clear_live();
-    } catch (const OutputError&) {  // the view itself meets this at its next event, and is dropped there
-    }
-  }
+  if (terminal_) terminal_->clear_live();
   report_error(message);
 }
 

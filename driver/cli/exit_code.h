@@ -36,7 +36,7 @@ int first_that_applies(int code, ExitCode other);
 class CommandError : public std::runtime_error {
  public:
   CommandError(ExitCode code, const std::string& message) : std::runtime_error{message}, code_{code} {}
-  ExitCode code() const { return code_; }
+  [[nodiscard]] ExitCode code() const { return code_; }
 
  private:
   ExitCode code_;

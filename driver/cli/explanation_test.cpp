@@ -32,7 +32,7 @@ TEST(DrawMask, ShowsTheDiagonalAndTheOwners) {
 TEST(DrawMask, DrawsBlocksOfALongSequenceAndLeavesPaddingBlank) {
   Case c = testing::example_case();
   c.window = {32, 32};
-  EXPECT_EQ(draw_mask(c, lengths_of(96, 128), 0).substr(0, 83),
+  EXPECT_EQ(draw_mask(c, lengths_of(96, 128), 0).substr(0, 86),
             "         00000000111111111111111100000000\n"
             "       0 ########+...............         0\n");
   EXPECT_THAT(draw_mask(c, lengths_of(96, 128), 0), HasSubstr("\n     124                                  0\n"));

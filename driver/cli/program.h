@@ -20,7 +20,7 @@ struct Finished {
   std::string out;
   std::string err;
 
-  std::vector<std::string> out_lines() const {
+  [[nodiscard]] std::vector<std::string> out_lines() const {
     std::vector<std::string> lines;
     std::size_t begin = 0;
     for (std::size_t end = 0; (end = out.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -28,7 +28,7 @@ struct Finished {
     }
     return lines;
   }
-  std::string last_line() const { return out_lines().empty() ? "" : out_lines().back(); }
+  [[nodiscard]] std::string last_line() const { return out_lines().empty() ? "" : out_lines().back(); }
 };
 
 // A started program; its stdout and stderr go to files. Killed if the test ends before it does.

@@ -1,6 +1,7 @@
 // The real program with a scripted worker: exit codes, errors, reports.
 #include "driver/cli/program.h"
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -55,7 +56,7 @@ class CommandLine : public ::testing::Test {
   }
 
   // cp-pool run on demo.json with the scripted worker and short deadlines.
-  Words run_words(const std::string& filter, const Words& more = {}) const {
+  [[nodiscard]] Words run_words(const std::string& filter, const Words& more = {}) const {
     Words words = {"run",      "--matrix",  (folder / "demo.json").string(),
                    "--filter", filter,      "--worker",
                    kWorker,    "--timeout", "20s",
@@ -65,7 +66,7 @@ class CommandLine : public ::testing::Test {
   }
   Finished run(const std::string& filter, const Words& more = {}) { return call(run_words(filter, more)); }
 
-  std::string path(const std::string& name) const { return (folder / name).string(); }
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder / name).string(); }
 
   TemporaryFolder folder;
 };
@@ -80,7 +81,7 @@ std::vector<nlohmann::json> json_lines(const std::string& text) {
 // One line on stderr, in the one form that errors have.
 auto is_one_error(const std::string& part) {
   return AllOf(StartsWith("cp-pool: error: "), HasSubstr(part), EndsWith("\n"),
-               ::testing::ResultOf([](const std::string& s) { return std::count(s.begin(), s.end(), '\n'); }, 1));
+               ::testing::ResultOf([](const std::string& s) { return std::ranges::count(s, '\n'); }, 1));
 }
 
 // --- Exit codes ------------------------------------------------------------------------------------------------------
@@ -259,8 +260,7 @@ TEST_F(CommandLine, EventsJunitAndLedgerTellTheSameStory) {
   EXPECT_EQ(lines.back()["type"], "run_finished");
   EXPECT_EQ(lines.back()["counts"]["crash"], 1);
   EXPECT_EQ(lines.back()["exit_code"], 100);
-  const auto finished =
-      std::count_if(lines.begin(), lines.end(), [](const auto& line) { return line["type"] == "case_finished"; });
+  const auto finished = std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "case_finished"; });
   EXPECT_EQ(finished, 6);
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr(R"(tests="6" failures="1" errors="2")"));
 }

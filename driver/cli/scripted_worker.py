@@ -17,13 +17,14 @@ def respond(message):
 def result(request):
     model = request["case"]["model"]
     answer = {"event": "result", "seq": request["seq"], "outcome": "pass", "reason": "", "healthy": True,
-              "ranks": [], "checks": [], "timings_ms": {"forward": 1.5}, "hygiene": [], "backend": "math"}
+              "ranks": [{"rank": 0, "ok": True, "error": "", "output_hash": "f00d"}],
+              "checks": [], "timings_ms": {"forward": 1.5}, "hygiene": [], "backend": "math"}
     check = {"tensor": "dq", "rank": 0, "max_abs": 0.5, "rms": 0.1, "error": 0.5, "bound": 0.25, "baseline": 0.125,
              "worst_index": [0, 7, 1], "ok": True, "message": ""}
     if model == "fail":
         answer.update(outcome="fail", reason="dq is wrong", checks=[{**check, "ok": False}])
     elif model == "skip":
-        answer.update(outcome="skip", reason="this worker skips it")
+        answer.update(outcome="skip", reason="this worker skips it", ranks=[])
     elif model == "error":
         answer.update(outcome="error", reason="rank 0 threw", ranks=[{"rank": 0, "ok": False, "error": "boom\nat here"}])
     elif model == "crash":

@@ -54,7 +54,7 @@ class Stream {
     }
   }
 
-  std::size_t bad_lines() const { return bad_lines_; }
+  [[nodiscard]] std::size_t bad_lines() const { return bad_lines_; }
 
  private:
   const SubmitOptions& options_;

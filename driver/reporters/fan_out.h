@@ -18,7 +18,7 @@ class FanOut : public EventSink {
 
   void on_event(const Event& event) override;
 
-  bool failed() const { return failed_; }  // whether a view was dropped
+  [[nodiscard]] bool failed() const { return failed_; }  // whether a view was dropped
 
  private:
   std::vector<EventSink*> sinks_;

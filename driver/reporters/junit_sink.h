@@ -37,7 +37,7 @@ class JunitSink : public EventSink {
 
  private:
   static JunitCase describe(const CaseFinished& event);
-  std::string document() const;
+  [[nodiscard]] std::string document() const;
 
   AtomicFile file_;
   RunStarted run_;

@@ -33,13 +33,7 @@ double quantile(std::vector<double> values, double q) {
 }
 
 void Summary::add(const CaseFinished& event) {
-  std::string hashes;
-  for (const protocol::RankResult& rank : event.ranks) hashes += rank.output_hash + ' ';
-  if (event.outcome == CaseOutcome::pass) {
-    Outputs& outputs = outputs_[event.id];
-    if (outputs.runs++ == 0) outputs.first = hashes;
-    outputs.differ |= outputs.first != hashes;
-  }
+  compare_outputs(event);
   switch (event.outcome) {
     case CaseOutcome::skip:
     case CaseOutcome::infra:
@@ -55,6 +49,18 @@ void Summary::add(const CaseFinished& event) {
       durations_ms_.push_back(event.duration_ms);
       return;
   }
+}
+
+void Summary::compare_outputs(const CaseFinished& event) {
+  std::string hashes;
+  for (const protocol::RankResult& rank : event.ranks) {
+    if (rank.output_hash.empty()) return;  // nothing to compare
+    hashes += rank.output_hash + ' ';
+  }
+  if (hashes.empty()) return;
+  Outputs& outputs = outputs_[event.id];
+  if (outputs.runs++ == 0) outputs.first = hashes;
+  outputs.differ |= outputs.first != hashes;
 }
 
 std::string Summary::repeats_text() const {

@@ -23,13 +23,14 @@ class Summary {
 
   // Lines, each ended by a newline, without the ledger: durations of the cases that ran, which of several runs of one
   // case gave different outputs, then why cases did not run (outcome, count, reason; the most frequent first).
-  std::string text() const;
+  [[nodiscard]] std::string text() const;
 
  private:
-  std::string repeats_text() const;
+  void compare_outputs(const CaseFinished& event);
+  [[nodiscard]] std::string repeats_text() const;
 
   struct Outputs {
-    std::string first;  // the output hashes of all ranks
+    std::string first;  // the output hashes of all ranks of the first run
     std::size_t runs = 0;
     bool differ = false;
   };

@@ -56,6 +56,9 @@ TEST(SummaryText, ComparesTheOutputsOfSeveralRunsOfACase) {
   Summary same;
   for (const char* hash : {"1", "1"}) same.add(run("a", hash));
   EXPECT_THAT(same.text(), ::testing::HasSubstr("\n1 repeated: every run gave the same output bits\n"));
+  Summary unknown;
+  for (const char* hash : {"", ""}) unknown.add(run("a", hash));
+  EXPECT_THAT(unknown.text(), ::testing::Not(::testing::HasSubstr("repeated")));
   Summary different;
   for (const char* hash : {"1", "1", "2"}) different.add(run("a", hash));
   different.add(run("b", "3"));

@@ -67,12 +67,7 @@ TerminalStyle detect_style(int fd, bool progress) {
 TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
 
 TerminalSink::~TerminalSink() {
-  try {
-    clear_live();
-  } catch (const OutputError&) {
-    // The terminal is gone, and the live line with it.
-    live_shown_ = false;
-  }
+  clear_live();
 }
 
 void TerminalSink::on_event(const Event& event) {
@@ -83,7 +78,7 @@ void TerminalSink::on(const RunStarted& event) {
   state_.expanded = event.cases;
   if (!style_.progress) return;
   // A stream's number of cases is not known.
-  const std::string cases = event.cases > 0 ? fmt::format("{} cases of ", event.cases) : "cases from ";
+  const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
   const std::string size = event.size.empty() ? "" : fmt::format(" ({})", clean(event.size));
   print(fmt::format("cp-pool {}: {}{}{} on {}\n", event.version, cases, clean(event.title), size, event.device));
 }
@@ -95,8 +90,9 @@ void TerminalSink::on(const PoolSpawned&) {
 void TerminalSink::on(const PoolReady& event) {
   if (!style_.progress) return;
   const auto why = replaced_.find(event.pool.key);
-  print(fmt::format("{} ready in {}: {}, {} ranks{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
-                    one_line(clean(event.ready.worker)), event.ready.world_size,
+  print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
+                    one_line(clean(event.ready.worker)),
+                    count_of(static_cast<std::size_t>(event.ready.world_size), "rank"),
                     why == replaced_.end() ? "" : fmt::format(" (replaces #{})", why->second)));
 }
 
@@ -107,7 +103,8 @@ void TerminalSink::on(const PoolRetired& event) {
   const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
                         event.reason == RetireReason::max_cases;
   if (!expected || (style_.progress && event.reason == RetireReason::max_cases)) {
-    lines += fmt::format("{} given up after {} cases: {}{}\n", name(event.pool), event.cases, to_string(event.reason),
+    lines += fmt::format("{} given up after {}: {}{}\n", name(event.pool),
+                         count_of(static_cast<std::size_t>(event.cases), "case"), to_string(event.reason),
                          why.empty() ? "" : ": " + why);
   }
   for (const Leftover& leftover : event.leftovers) {
@@ -200,10 +197,11 @@ void TerminalSink::draw_live() {
   live_shown_ = true;
 }
 
-void TerminalSink::clear_live() {
+void TerminalSink::clear_live() noexcept {
   if (!live_shown_) return;
   live_shown_ = false;
-  write_all(fd_, kClearLine, "the terminal");
+  // A terminal that is gone has no live line; the next event meets the error.
+  [[maybe_unused]] const ssize_t written = ::write(fd_, kClearLine.data(), kClearLine.size());
 }
 
 }  // namespace cp_pool

@@ -40,7 +40,7 @@ class TerminalSink : public EventSink {
 
   // Takes the live line away, for output that does not come through here (stderr on the same terminal). The next
   // event draws it again.
-  void clear_live();
+  void clear_live() noexcept;
 
  private:
   void on(const RunStarted& event);
@@ -51,9 +51,9 @@ class TerminalSink : public EventSink {
   void on(const CaseFinished& event);
   void on(const RunFinished& event);
 
-  std::string case_line(const CaseFinished& event) const;
-  std::string failure_block(const CaseFinished& event) const;
-  std::string paint(std::string_view text, std::string_view code) const;
+  [[nodiscard]] std::string case_line(const CaseFinished& event) const;
+  [[nodiscard]] std::string failure_block(const CaseFinished& event) const;
+  [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
   void print(std::string_view lines);  // above the live line
   void draw_live();
 

@@ -35,6 +35,10 @@ std::string format_figure(double value) {
   return fmt::format("{:.3g}", value);
 }
 
+std::string count_of(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string format_index(const std::vector<std::int64_t>& index) {
   return fmt::format("[{}]", fmt::join(index, ", "));
 }

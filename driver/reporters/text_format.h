@@ -17,6 +17,9 @@ std::string format_clock(double seconds);
 // Three significant digits, non-finite as nan, inf, -inf.
 std::string format_figure(double value);
 
+// "1 case", "2 cases".
+std::string count_of(std::size_t count, std::string_view noun);
+
 // "[0, 17, 3]".
 std::string format_index(const std::vector<std::int64_t>& index);
 

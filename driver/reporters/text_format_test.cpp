@@ -31,6 +31,12 @@ TEST(FormatFigure, KeepsThreeDigitsAndNamesNonFiniteNumbers) {
   EXPECT_EQ(format_figure(-std::numeric_limits<double>::infinity()), "-inf");
 }
 
+TEST(CountOf, KnowsThePlural) {
+  EXPECT_EQ(count_of(0, "case"), "0 cases");
+  EXPECT_EQ(count_of(1, "case"), "1 case");
+  EXPECT_EQ(count_of(2, "rank"), "2 ranks");
+}
+
 TEST(FormatIndex, IsAListInBrackets) {
   EXPECT_EQ(format_index({0, 17, 3}), "[0, 17, 3]");
   EXPECT_EQ(format_index({}), "[]");

@@ -16,7 +16,7 @@ class TimingsTable {
 
   // A row for each world size and phase (min, p50, p95, max; "case" is the whole case as the driver saw it), then the
   // slowest 10 cases. Lines, each ended by a newline; empty if no case ran.
-  std::string text() const;
+  [[nodiscard]] std::string text() const;
 
  private:
   using Row = std::pair<int, std::string>;  // world size, phase

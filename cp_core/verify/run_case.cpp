@@ -8,9 +8,11 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include "cases/case_id.h"
 #include "cases/lengths.h"
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/check_outputs.h"
+#include "cp_core/verify/dump.h"
 #include "cp_core/verify/expected_cache.h"
 #include "cp_core/verify/mask_probe.h"
 #include "cp_core/verify/rank_step.h"
@@ -76,6 +78,10 @@ class CaseRun {
     std::shared_ptr<const Expected> expected;
     phase("reference", [&] { expected = expected_of(canonical, inputs, options_.reference_cache); });
     phase("compare", [&] { add(verify::check_outputs(case_, *expected, view_, outputs)); });
+    if (options_.dump_dir) {
+      const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
+      phase("dump", [&] { dump_case(*options_.dump_dir, id, case_, lengths_, inputs, outputs, *groups_.cp); });
+    }
     if (again != report_.output_hash) {
       report_.checks.push_back(verify::failed_check("repeat", "the same step again gave other bits"));
     }

@@ -39,9 +39,10 @@ struct RankReport {
 };
 
 struct RunOptions {
-  std::optional<std::filesystem::path> dump_dir;
-  bool reference_cache = true;  // keep references for later cases that pose the same problem
-  // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe.
+  std::optional<std::filesystem::path> dump_dir;  // write inputs and results of all ranks there (docs/numerics.md)
+  std::string id;                                 // names the dump; empty = case_id of the case
+  bool reference_cache = true;                    // keep references for later cases that pose the same problem
+  // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump.
   std::function<void(std::string_view)> on_phase;
 };
 

@@ -1,0 +1,22 @@
+// Writes a case with its inputs and what all ranks computed, in global sequence order, for a check by other means
+// (tools/check_dump.py; the format is described in docs/numerics.md).
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "cases/case.h"
+#include "cases/lengths.h"
+#include "cp_core/comm/communicator.h"
+#include "cp_core/verify/inputs.h"
+#include "cp_core/verify/rank_step.h"
+
+namespace cp_pool::verify {
+
+// Collective; rank 0 writes DIR/ID.safetensors, '/' in the ID as "__". A result of the wrong shape or dtype is gathered
+// as NaN. Throws CommError, and on rank 0 std::runtime_error naming the file.
+void dump_case(const std::filesystem::path& folder, const std::string& id, const Case& c,
+               const SequenceLengths& lengths, const CanonicalInputs& inputs, const Outputs& outputs,
+               Communicator& group);
+
+}  // namespace cp_pool::verify

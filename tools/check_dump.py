@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Rechecks the .safetensors files of `cp-pool run --dump DIR`, with numpy alone and from the definition alone.
+
+Usage: check_dump.py DIR|FILE...      exit code: 0 all right, 1 something wrong, 2 nothing to check
+
+Every result is computed again in fp64, sequence by sequence and head by head, and held against the file: per row, the
+root mean square error must be within C * u * A, A being the same sums over absolute values (docs/numerics.md).
+"""
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+
+UNIT_ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
+FACTOR = {"fp32": 64.0, "bf16": 8.0, "fp16": 8.0}
+NUMPY_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
+
+
+def read_safetensors(path):
+    data = path.read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + length])
+    metadata = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        raw = data[8 + length + begin : 8 + length + end]
+        if entry["dtype"] == "BF16":
+            values = (np.frombuffer(raw, "<u2").astype(np.uint32) << 16).view(np.float32)
+        else:
+            values = np.frombuffer(raw, NUMPY_TYPES[entry["dtype"]])
+        values = values.reshape(entry["shape"])
+        tensors[name] = values if values.dtype.kind == "i" else values.astype(np.float64)
+    return metadata, tensors
+
+
+def visible(case, sq, skv):
+    i = np.arange(sq)[:, None] + skv - sq
+    j = np.arange(skv)[None, :]
+    left, right = case["window"]
+    seen = np.ones((sq, skv), bool)
+    if left >= 0:
+        seen &= i - j <= left
+    if right >= 0:
+        seen &= j - i <= right
+    if case["causal"]:
+        seen &= j <= i
+    if case["chunk"] > 0:
+        seen &= i // case["chunk"] == j // case["chunk"]
+    return seen
+
+
+def per_sequence(case, tensor, offsets, lengths):
+    """[tokens, heads, dim] of each sequence, padding cut off; views."""
+    if case["layout"] == "thd":
+        return [tensor[o : o + n] for o, n in zip(offsets, lengths)]
+    batch = range(len(lengths))
+    return [tensor[b] if case["layout"] == "bshd" else tensor[:, b] for b in batch]
+
+
+def padding_is(case, tensor, offsets, lengths, ends, value):
+    """True if every padding row of a thd tensor, rows first, holds `value`."""
+    if case["layout"] != "thd":
+        return True
+    return all(np.all(tensor[o + n : e] == value) for o, n, e in zip(offsets, lengths, ends))
+
+
+class Expected:
+    """Values and magnitudes, shaped like the tensors of the file."""
+
+    def __init__(self, tensors, names):
+        self.value = {name: np.zeros_like(tensors[name]) for name in names}
+        self.magnitude = {name: np.zeros_like(tensors[name]) for name in names}
+        for name in ("lse", "max_logit"):
+            if name in self.value:
+                self.value[name][...] = -np.inf
+
+
+def attend_head(case, q, k, v, dout, bias, sink, seen):
+    """One head of one sequence: a dict of values and one of magnitudes."""
+    scale = case["head_dim_qk"] ** -0.5
+    scores = np.where(seen, scale * q @ k.T + bias, -np.inf)
+    largest = np.max(scores, axis=1, initial=-np.inf)
+    shift = largest if sink is None else np.maximum(largest, sink)
+    shift = np.where(np.isinf(shift), 0.0, shift)[:, None]
+    weights = np.exp(scores - shift)
+    total = weights.sum(1, keepdims=True)
+    if sink is not None:
+        sink_weight = np.exp(sink - shift)
+        total = total + sink_weight
+    with np.errstate(divide="ignore"):
+        lse = (np.log(total) + shift)[:, 0]
+    p = weights / np.where(total == 0, 1, total)
+    out = p @ v
+    value = {"out": out, "lse": lse, "max_logit": np.max(largest, initial=-np.inf)}
+    size = {"out": p @ abs(v)}
+    if dout is None:
+        return value, size
+    delta = (dout * out).sum(1, keepdims=True)
+    delta_size = abs(dout * out).sum(1, keepdims=True)
+    for result, dp, a, b, d in (
+        (value, dout @ v.T - delta, q, k, dout),
+        (size, abs(dout) @ abs(v).T + delta_size, abs(q), abs(k), abs(dout)),
+    ):
+        ds = p * dp
+        result.update(dbias=ds, dq=scale * ds @ b, dk=scale * ds.T @ a, dv=p.T @ d)
+    if sink is not None:
+        p_sink = sink_weight / total
+        value["dsink"] = -(p_sink * delta).sum()
+        size["dsink"] = (p_sink * delta_size).sum()
+    return value, size
+
+
+def compute(case, t):
+    names = [n for n in ("out", "lse", "max_logit", "dq", "dk", "dv", "dbias", "dsink") if n in t]
+    expected = Expected(t, names)
+    q_off, kv_off = t["cu_seqlens_q_padded"], t["cu_seqlens_kv_padded"]
+    q_len, kv_len = np.diff(t["cu_seqlens_q"]), np.diff(t["cu_seqlens_kv"])
+
+    def rows(tensor, query_side):
+        return per_sequence(case, tensor, q_off if query_side else kv_off, q_len if query_side else kv_len)
+
+    parts = {n: rows(t[n], n in ("q", "dout")) for n in ("q", "k", "v", "dout") if n in t}
+    group = case["heads"] // case["kv_heads"]
+    for b, (sq, skv) in enumerate(zip(q_len, kv_len)):
+        seen = visible(case, sq, skv)
+        for h in range(case["heads"]):
+            kv = h // group
+            bias = 0.0
+            if "bias" in t:
+                table = t["bias"][min(b, t["bias"].shape[0] - 1), min(h, t["bias"].shape[1] - 1)]
+                bias = np.where(seen, table[: sq if table.shape[0] > 1 else 1, :skv], 0.0)
+            sink = t["sink"][h] if "sink" in t else None
+            dout = parts["dout"][b][:, h] if "dout" in parts else None
+            answers = attend_head(
+                case, parts["q"][b][:, h], parts["k"][b][:, kv], parts["v"][b][:, kv], dout, bias, sink, seen
+            )
+            for target, answer in zip((expected.value, expected.magnitude), answers):
+                for name in ("out", "dq"):
+                    if name in target:
+                        rows(target[name], True)[b][:, h] = answer[name]
+                for name in ("dk", "dv"):
+                    if name in target:
+                        rows(target[name], False)[b][:, kv] += answer[name]
+                if "dbias" in target:
+                    table = target["dbias"]
+                    table[min(b, table.shape[0] - 1), min(h, table.shape[1] - 1), :sq, :skv] += answer["dbias"]
+                if "dsink" in target:
+                    target["dsink"][h] += answer["dsink"]
+            if case["layout"] == "thd":
+                expected.value["lse"][h, q_off[b] : q_off[b] + sq] = answers[0]["lse"]
+            else:
+                expected.value["lse"][b, h] = answers[0]["lse"]
+            if "max_logit" in t:
+                expected.value["max_logit"][h] = max(expected.value["max_logit"][h], answers[0]["max_logit"])
+    return expected
+
+
+def faults(case, t):
+    expected = compute(case, t)
+    found = []
+    q_off, kv_off = t["cu_seqlens_q_padded"], t["cu_seqlens_kv_padded"]
+    q_len, kv_len = np.diff(t["cu_seqlens_q"]), np.diff(t["cu_seqlens_kv"])
+    for name, value in expected.value.items():
+        actual = t[name]
+        if value.size == 0:
+            continue
+        if name in ("out", "dq", "dk", "dv"):
+            off, length = (q_off, q_len) if name in ("out", "dq") else (kv_off, kv_len)
+            if not padding_is(case, actual, off, length, off[1:], 0.0):
+                found.append(f"{name}: padding is not zero")
+        factor = FACTOR[case["dtype"]] * UNIT_ROUNDOFF[case["dtype"]]
+        magnitude = expected.magnitude[name]
+        if name in ("lse", "max_logit"):
+            factor = FACTOR["fp32"] * UNIT_ROUNDOFF["fp32"]
+            magnitude = 1 + abs(np.where(np.isinf(value), 0, value))
+            if not np.array_equal(np.isneginf(actual), np.isneginf(value)):
+                found.append(f"{name}: -inf in the wrong places")
+                continue
+            value, actual = np.where(np.isinf(value), 0, value), np.where(np.isinf(actual), 0, actual)
+        if not np.all(np.isfinite(actual)):
+            found.append(f"{name}: not finite in {np.sum(~np.isfinite(actual))} places")
+            continue
+        error, bound = abs(actual - value), factor * magnitude
+        if name in ("out", "dq", "dk", "dv", "dbias"):
+            error, bound = (np.sqrt(np.mean(np.square(x), axis=-1)) for x in (error, bound))
+            if name == "dbias" and np.any(actual[magnitude == 0] != 0):
+                found.append("dbias: not zero where nothing contributes")
+        beyond = np.argwhere(error > bound)
+        if len(beyond):
+            worst = tuple(int(i) for i in beyond[np.argmax((error - bound)[tuple(beyond.T)])])
+            found.append(f"{name}: error {error[worst]:.3g} beyond {bound[worst]:.3g} at {worst}, {len(beyond)} rows")
+    return found
+
+
+def main(arguments):
+    files = []
+    for argument in map(Path, arguments):
+        files += sorted(argument.rglob("*.safetensors")) if argument.is_dir() else [argument]
+    if not files:
+        print(__doc__ if not arguments else "no .safetensors file found", file=sys.stderr)
+        return 2
+    wrong = 0
+    for path in files:
+        metadata, tensors = read_safetensors(path)
+        found = faults(json.loads(metadata["case"]), tensors)
+        wrong += bool(found)
+        for fault in found:
+            print(f"FAIL {metadata.get('id', path.name)}: {fault}")
+    print(f"{len(files)} files checked, {wrong} wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

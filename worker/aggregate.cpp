@@ -116,6 +116,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
   decide(summary, result);
   add_ranks(summary, result);
   std::vector<const RankOutcome*> by_rank;
+  by_rank.reserve(summary.outcomes.size());
   for (const RankOutcome& outcome : summary.outcomes) by_rank.push_back(&outcome);
   std::ranges::sort(by_rank, {}, &RankOutcome::rank);
   for (const RankOutcome* outcome : by_rank) {

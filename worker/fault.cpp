@@ -55,14 +55,14 @@ auto look_up(const Table& table, std::string_view name, const char* what, std::s
   for (const auto& [known, value] : table) {
     if (known == name) return value;
   }
-  throw FaultSyntaxError(fmt::format("\"{}\": unknown {} \"{}\"; known: {}", whole, what, name, list_names(table)));
+  throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, list_names(table)));
 }
 
 int parse_number(std::string_view text, std::string_view whole) {
   int value = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
-    throw FaultSyntaxError(fmt::format("\"{}\": \"{}\" is not a number", whole, text));
+    throw FaultSyntaxError(fmt::format(R"("{}": "{}" is not a number)", whole, text));
   }
   return value;
 }
@@ -133,7 +133,7 @@ void FaultInjector::start_case(const std::string& id) {
 void FaultInjector::reach(Fault::Phase phase) {
   const auto found = std::ranges::find(armed_, phase, &Fault::phase);
   if (found == armed_.end()) return;
-  const Fault fault = *found;
+  const Fault fault = std::move(*found);
   armed_.erase(found);
   fire(fault);
 }

@@ -199,46 +199,10 @@ TEST(Run, StopsAtTheFirstFailureIfAsked) {
 TEST(Run, StopsAfterSoManyFailures) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.max_fail = 2;
+  config.max_failures = 2;
   run(fake_cases({"fail", "pass", "error", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "pass", "error", "not-run"));
   EXPECT_THAT(recorder.finished(3).reason, HasSubstr("after 2 failures (--max-fail)"));
-}
-
-std::vector<std::string> models_in_order_of_start(const Recorder& recorder) {
-  std::vector<std::string> out;
-  for (const CaseStarted& started : recorder.all<CaseStarted>()) out.push_back(started.id);
-  return out;
-}
-
-TEST(Run, SendsItsCasesInTheOrderAskedFor) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.order = parse_order("reverse").value();
-  run(fake_cases({"pass", "fail", "skip"}), config, recorder);
-  EXPECT_THAT(models_in_order_of_start(recorder), ElementsAre("fake/skip", "fake/fail", "fake/pass"));
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "skip")) << "indices are those of the list";
-}
-
-TEST(Run, RepeatsItsList) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.repeat = 2;
-  const RunFinished finished = run(fake_cases({"pass", "fail"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "pass", "fail"));
-  EXPECT_EQ(recorder.finished(3).repetition, 2);
-  EXPECT_EQ(recorder.all<RunStarted>().at(0).cases, 4U);
-  EXPECT_EQ(finished.expanded, 4U);
-  EXPECT_TRUE(finished.ledger_exact);
-}
-
-TEST(Run, GivesEveryCaseAFreshPoolIfAsked) {
-  Recorder recorder;
-  RunConfig config = fake_config();
-  config.isolate = true;
-  run(fake_cases({"pass", "fail", "pass"}), config, recorder);
-  EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "max_cases", "max_cases"));
-  EXPECT_EQ(recorder.finished(2).pool->generation, 3);
 }
 
 TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {

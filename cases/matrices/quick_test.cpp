@@ -104,6 +104,28 @@ TEST(Quick, MeetsEveryCommWithTheHardLengths) {
   }
 }
 
+TEST(Quick, TouchesEveryKind) {
+  for (const BiasShape shape : {BiasShape::shape_1hss, BiasShape::shape_bhss, BiasShape::shape_b1ss,
+                                BiasShape::shape_11ss, BiasShape::shape_111s}) {
+    EXPECT_TRUE(holds_for_one([shape](const Case& c) { return c.bias == shape && c.training; })) << to_string(shape);
+  }
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.bias && c.layout == Layout::thd; }));
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.softmax == SoftmaxType::off_by_one; }));
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.chunk > 0; }));
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.causal && c.seqlen_q < c.seqlen_kv; }));
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.seqlens_kv.has_value(); }));
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    const auto comm_has = [comm](const std::function<bool(const Case&)>& predicate) {
+      return holds_for_one([&](const Case& c) { return c.comm == comm && predicate(c); });
+    };
+    EXPECT_TRUE(comm_has([](const Case& c) { return c.bias.has_value(); })) << to_string(comm);
+    EXPECT_TRUE(comm_has([](const Case& c) { return c.softmax == SoftmaxType::learnable; })) << to_string(comm);
+    EXPECT_TRUE(comm_has([](const Case& c) { return c.max_logit; })) << to_string(comm);
+    // Bottom-right: queries before the first key see none.
+    EXPECT_TRUE(comm_has([](const Case& c) { return c.causal && c.seqlen_q > c.seqlen_kv; })) << to_string(comm);
+  }
+}
+
 // A case that no worker can run would only ever be skipped.
 TEST(Quick, HasHeadsForEveryRank) {
   for (const MatrixCase& entry : quick()) {

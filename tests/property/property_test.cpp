@@ -1,0 +1,77 @@
+// No false alarm, and no wrong answer: every case passes on ranks that are threads of this process.
+//   CP_POOL_PROPERTY_CASES  how many random cases (default 2000)
+//   CP_POOL_PROPERTY_SEED   which
+// A case that fails is printed with the smallest one that still does; `cp-pool submit FILE` runs either on processes.
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_json.h"
+#include "cp_core/verify/test_support.h"
+#include "tests/property/random_case.h"
+#include "tests/property/shrink.h"
+
+namespace cp_pool::property {
+namespace {
+
+std::uint64_t number_from_environment(const char* name, std::uint64_t otherwise) {
+  const char* text = std::getenv(name);
+  if (text == nullptr) return otherwise;
+  const std::string_view digits(text);
+  std::uint64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size()) {
+    throw std::invalid_argument(fmt::format("{}={} is not a number", name, digits));
+  }
+  return number;
+}
+
+struct Failure {
+  std::string kind;  // the check that failed, "skip" or "exception"; empty if the case passes on every rank
+  std::string text;
+};
+
+Failure failure_of(const Case& c) {
+  try {
+    const auto reports = verify::test::run_on_threads(c);
+    for (const RankReport& report : reports) {
+      if (report.outcome == RankReport::Outcome::skip) return {"skip", report.reason};
+      const auto failed = std::ranges::find(report.checks, false, &Check::ok);
+      if (failed != report.checks.end()) return {failed->tensor, verify::test::fault_of(reports)};
+    }
+    return {};
+  } catch (const std::exception& error) {
+    return {"exception", error.what()};
+  }
+}
+
+// A smaller case that fails in another way would lead away from the fault.
+std::string describe_failure(const Case& c, const Failure& failure) {
+  const auto fails_alike = [&failure](const Case& simpler) { return failure_of(simpler).kind == failure.kind; };
+  const Case smallest = shrink(c, fails_alike);
+  return fmt::format("{}\n{}\nthe smallest that fails alike: {}\n{}", failure.text, to_json(c).dump(),
+                     failure_of(smallest).text, to_json(smallest).dump());
+}
+
+TEST(Property, EveryRandomCasePasses) {
+  const std::uint64_t cases = number_from_environment("CP_POOL_PROPERTY_CASES", 2000);
+  const std::uint64_t seed = number_from_environment("CP_POOL_PROPERTY_SEED", 20261121);
+  std::mt19937_64 generator(seed);
+  for (std::uint64_t i = 1; i <= cases; ++i) {
+    const Case c = random_case(generator);
+    const Failure failure = failure_of(c);
+    ASSERT_EQ(failure.kind, "") << fmt::format("case {} of seed {}: {}", i, seed, describe_failure(c, failure));
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool::property

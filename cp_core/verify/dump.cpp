@@ -75,17 +75,15 @@ class Gatherer {
     return {Layout::thd, rank, group_.size(), padded, padded};
   }
 
-  at::Tensor packed_or_nan(const at::Tensor& shard, const std::vector<std::int64_t>& padded, std::int64_t heads,
-                           std::int64_t dim) const {
+  [[nodiscard]] at::Tensor packed_or_nan(const at::Tensor& shard, const std::vector<std::int64_t>& padded,
+                                         std::int64_t heads, std::int64_t dim) const {
     const auto dtype = scalar_type_of(case_.dtype);
     const RankRows rows(case_.layout, group_.rank(), group_.size(), padded, padded);
-    const std::vector<std::int64_t> wanted{rows.count(), heads, dim};
-    try {
-      const at::Tensor packed = rows.packed(shard);
-      if (packed.sizes() == wanted && packed.scalar_type() == dtype) return packed;
-    } catch (const ShapeError&) {  // the checks have said so
+    const std::vector<std::int64_t> wanted_row{heads, dim};
+    if (!rows.fits(shard) || shard.scalar_type() != dtype || shard.sizes().slice(shard.dim() - 2) != wanted_row) {
+      return at::full({rows.count(), heads, dim}, kNaN, dtype);
     }
-    return at::full(wanted, kNaN, dtype);
+    return rows.packed(shard);
   }
 
   // Rows in packed order of every rank to rows of the whole, padding included.
@@ -101,7 +99,7 @@ class Gatherer {
     return whole;
   }
 
-  at::Tensor in_layout(const at::Tensor& packed) const {
+  [[nodiscard]] at::Tensor in_layout(const at::Tensor& packed) const {
     if (case_.layout == Layout::thd) return packed;
     const at::Tensor by_sequence = packed.view({case_.batch, -1, packed.size(1), packed.size(2)});
     return case_.layout == Layout::bshd ? by_sequence : by_sequence.transpose(0, 1);

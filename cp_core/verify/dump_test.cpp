@@ -20,11 +20,13 @@ namespace cp_pool::verify {
 namespace {
 
 class DumpTest : public testing::Test {
+ public:
+  DumpTest(const DumpTest&) = delete;
+  DumpTest& operator=(const DumpTest&) = delete;
+
  protected:
   DumpTest() : folder_(std::filesystem::temp_directory_path() / fmt::format("dump_test.{}", getpid())) {}
   ~DumpTest() override { std::filesystem::remove_all(folder_); }
-  DumpTest(const DumpTest&) = delete;
-  DumpTest& operator=(const DumpTest&) = delete;
 
   void dump(const Case& c, const std::string& id) const {
     RunOptions options;

@@ -48,7 +48,7 @@ ExpectedTensor make_tensor(std::string_view name, const at::Tensor& value, const
   tensor.bound = tensor.baseline_error.mul(2.0).add_(allowance);
   if (ceiling > 0 && value.numel() > 0) {
     // Held only where rounding alone stays well below it, as the baseline shows.
-    const double baseline_needs = error.abs().div_(value.abs().add_(1.0)).max().item<double>();
+    const auto baseline_needs = error.abs().div_(value.abs().add_(1.0)).max().item<double>();
     if (kCeilingMargin * baseline_needs <= ceiling) tensor.ceiling = ceiling;
   }
   return tensor;

@@ -69,18 +69,22 @@ at::Tensor RankRows::shard(const at::Tensor& canonical) const {
   return layout_ == Layout::bshd ? by_sequence : by_sequence.transpose(0, 1).contiguous();
 }
 
+bool RankRows::fits(const at::Tensor& shard) const {
+  if (!shard.defined()) return false;
+  if (layout_ == Layout::thd) return shard.dim() == 3 && shard.size(0) == count();
+  const int batch_dim = layout_ == Layout::bshd ? 0 : 1;
+  return shard.dim() == 4 && shard.size(batch_dim) == batch_ && shard.size(0) * shard.size(1) == count();
+}
+
 at::Tensor RankRows::packed(const at::Tensor& shard) const {
-  const bool thd = layout_ == Layout::thd;
-  const bool rank_fits = shard.dim() == (thd ? 3 : 4);
-  if (rank_fits && thd && shard.size(0) == count()) return shard.contiguous();
-  if (rank_fits && !thd) {
-    const at::Tensor by_sequence = layout_ == Layout::bshd ? shard : shard.transpose(0, 1);
-    if (by_sequence.size(0) == batch_ && by_sequence.size(0) * by_sequence.size(1) == count()) {
-      return by_sequence.contiguous().view({count(), shard.size(2), shard.size(3)});
-    }
+  if (!fits(shard)) {
+    throw ShapeError(fmt::format("a tensor of shape [{}] is no {} shard of {} rows in {} sequences",
+                                 shard.defined() ? fmt::format("{}", fmt::join(shard.sizes(), ", ")) : "undefined",
+                                 to_string(layout_), count(), batch_));
   }
-  throw ShapeError(fmt::format("a tensor of shape [{}] is no {} shard of {} rows in {} sequences",
-                               fmt::join(shard.sizes(), ", "), to_string(layout_), count(), batch_));
+  if (layout_ == Layout::thd) return shard.contiguous();
+  const at::Tensor by_sequence = layout_ == Layout::bshd ? shard : shard.transpose(0, 1);
+  return by_sequence.contiguous().view({count(), shard.size(2), shard.size(3)});
 }
 
 }  // namespace cp_pool::verify

@@ -46,6 +46,8 @@ class RankRows {
 
   // The rank's shard of a canonical tensor [tokens, heads, dim], in the case's layout; padding is NaN.
   [[nodiscard]] at::Tensor shard(const at::Tensor& canonical) const;
+  // Is this a defined tensor of the shape of a shard, whatever its heads and dim?
+  [[nodiscard]] bool fits(const at::Tensor& shard) const;
   // A shard back in packed order: [count(), heads, dim]. Throws ShapeError if it is no shard.
   [[nodiscard]] at::Tensor packed(const at::Tensor& shard) const;
 

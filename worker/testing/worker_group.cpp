@@ -60,6 +60,7 @@ Listener listen_on_loopback() {
   if (master_fd >= 0) fcntl(master_fd, F_SETFD, 0);
   for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   execv(argv[0], argv.data());
@@ -174,7 +175,7 @@ std::optional<protocol::Event> WorkerGroup::next_event() {
   return event;
 }
 
-void WorkerGroup::start_run(const std::string& id, nlohmann::json changes, std::int64_t timeout_ms) {
+void WorkerGroup::start_run(const std::string& id, const nlohmann::json& changes, std::int64_t timeout_ms) {
   protocol::RunRequest request;
   request.seq = ++seq_;
   request.id = id;
@@ -184,9 +185,9 @@ void WorkerGroup::start_run(const std::string& id, nlohmann::json changes, std::
   send(request);
 }
 
-std::optional<protocol::ResultEvent> WorkerGroup::run(const std::string& id, nlohmann::json changes,
+std::optional<protocol::ResultEvent> WorkerGroup::run(const std::string& id, const nlohmann::json& changes,
                                                       std::int64_t timeout_ms) {
-  start_run(id, std::move(changes), timeout_ms);
+  start_run(id, changes, timeout_ms);
   return next<protocol::ResultEvent>();
 }
 

@@ -49,6 +49,7 @@ Finding find_gpus(const std::filesystem::path& proc) {
     return {.name = "GPUs", .state = Finding::State::note, .text = "none; cases run on CPU ranks", .remedy = ""};
   }
   std::vector<std::string> counted;
+  counted.reserve(models.size());
   for (const auto& [model, count] : models) counted.push_back(fmt::format("{} x {}", count, model));
   return {
       .name = "GPUs", .state = Finding::State::good, .text = fmt::format("{}", fmt::join(counted, ", ")), .remedy = ""};

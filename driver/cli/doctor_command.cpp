@@ -93,6 +93,7 @@ std::vector<Finding> find_matrices(const std::string& size) {
     std::map<int, std::size_t> by_world_size;
     for (const SelectedCase& selected : selection.cases) ++by_world_size[selected.matrix_case.c.cp_size];
     std::vector<std::string> counts;
+    counts.reserve(by_world_size.size());
     for (const auto& [ranks, count] : by_world_size) counts.push_back(fmt::format("{} on {}", count, ranks));
     findings.push_back({.name = "matrix",
                         .state = State::good,

@@ -59,6 +59,7 @@ Case edit_case(Case c, const std::vector<std::string>& edits) {
 
 std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits) {
   std::vector<const CaseField*> fields;
+  fields.reserve(edits.size());
   for (const std::string& text : edits) fields.push_back(read_edit(text).field);
   return fields;
 }

@@ -32,6 +32,7 @@ int run_command(const RunOptions& options, const std::string& program) {
     throw CommandError(ExitCode::nothing_selected, fmt::format("no case of {} is selected", selection.title));
   }
   std::vector<NamedCase> cases;
+  cases.reserve(selection.cases.size());
   for (const SelectedCase& selected : selection.cases) {
     cases.push_back({.id = selected.matrix_case.id,
                      .c = selected.matrix_case.c,

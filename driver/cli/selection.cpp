@@ -34,6 +34,7 @@ std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
 Selection select_cases(const SelectionOptions& options) {
   try {
     std::vector<Filter> filters;
+    filters.reserve(options.filters.size());
     for (const std::string& expression : options.filters) filters.push_back(Filter::parse(expression));
     std::vector<std::size_t> matched(filters.size());
     Selection selection;

@@ -75,15 +75,18 @@ TEST(Chunked, MeetsEveryPairWithLayoutAndDtype) {
     }
     met.insert(fmt::format("{} {}", layout_of(c), to_string(c.dtype)));
   }
+  const auto expect_met = [&met](std::string_view a, std::string_view b) {
+    EXPECT_TRUE(met.contains(fmt::format("{} {}", a, b))) << a << " never meets " << b;
+  };
   const std::vector<std::string> layouts{"bshd", "sbhd", "thd", "thd padded"};
   const std::vector<std::string> dtypes{"fp32", "bf16", "fp16"};
   for (const char* other : {"causal", "none", "window left", "window both", "divides", "smaller", "equal", "multiple",
                             "larger", "p2p", "all_gather", "a2a", "a2a+p2p", "cp1", "cp2", "cp4"}) {
-    for (const std::string& layout : layouts) EXPECT_TRUE(met.contains(layout + " " + other)) << layout << " " << other;
-    for (const std::string& dtype : dtypes) EXPECT_TRUE(met.contains(dtype + " " + other)) << dtype << " " << other;
+    for (const std::string& layout : layouts) expect_met(layout, other);
+    for (const std::string& dtype : dtypes) expect_met(dtype, other);
   }
   for (const std::string& layout : layouts) {
-    for (const std::string& dtype : dtypes) EXPECT_TRUE(met.contains(layout + " " + dtype)) << layout << " " << dtype;
+    for (const std::string& dtype : dtypes) expect_met(layout, dtype);
   }
 }
 

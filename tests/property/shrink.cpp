@@ -124,11 +124,10 @@ std::vector<Case> one_step_simpler(const Case& c) {
   return steps.take();
 }
 
-// Every step but these few goes down; these could otherwise go round in circles.
+// Some steps set one size to another and may go up, from which a later step would come back.
 bool is_simpler(const Case& c, const Case& than) {
-  const auto more = [](std::int64_t a, std::int64_t b) { return a > b; };
-  return !(more(c.heads, than.heads) || more(c.kv_heads, than.kv_heads) || more(c.head_dim_v, than.head_dim_v) ||
-           (than.softmax == SoftmaxType::vanilla && c.softmax != SoftmaxType::vanilla));
+  const bool gains_a_sink = than.softmax == SoftmaxType::vanilla && c.softmax != SoftmaxType::vanilla;
+  return c.heads <= than.heads && c.kv_heads <= than.kv_heads && c.head_dim_v <= than.head_dim_v && !gains_a_sink;
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace cp_pool::property {
 
 // Drops features and reduces sizes, one at a time, as long as the case stays valid and `fails`. What is left fails, and
-// no single further step does. `failing` must fail; `fails` is asked at most a few hundred times.
+// no single further step does. `failing` must fail; `fails` is asked some hundred times.
 Case shrink(Case failing, const std::function<bool(const Case&)>& fails);
 
 }  // namespace cp_pool::property

@@ -226,6 +226,17 @@ bool WorkerGroup::wait_for_stderr(int rank, const std::string& text) const {
   return true;
 }
 
+bool WorkerGroup::ask_until_stderr_has(int rank, int signal, const std::string& text) {
+  constexpr int kPauseMs = 50;
+  const auto deadline = Clock::now() + kPatience;
+  while (read_stderr(rank).find(text) == std::string::npos) {
+    if (Clock::now() >= deadline) return false;
+    kill(rank, signal);
+    poll(nullptr, 0, kPauseMs);
+  }
+  return true;
+}
+
 std::string WorkerGroup::rest_of_stdout() {
   const auto rest = framer_.rest();
   return rest ? rest->text : "";

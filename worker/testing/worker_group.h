@@ -56,6 +56,8 @@ class WorkerGroup {
   [[nodiscard]] std::string read_stderr(int rank) const;
   // False if the rank has not written this within kPatience.
   [[nodiscard]] bool wait_for_stderr(int rank, const std::string& text) const;
+  // As wait_for_stderr, sending the signal again and again.
+  [[nodiscard]] bool ask_until_stderr_has(int rank, int signal, const std::string& text);
   // The line without a newline at the end of stdout.
   [[nodiscard]] std::string rest_of_stdout();
   [[nodiscard]] const std::vector<std::string>& chatter() const { return chatter_; }

@@ -95,8 +95,9 @@ TEST(ComputeOf, SplittingHeadsGivesEveryRankAllPairsOfFewerHeads) {
   const Compute compute = compute_of(c, equal(1, 64), 1);
   EXPECT_EQ(compute.pairs, 64 * 65 / 2);
   EXPECT_EQ(compute.heads, c.heads / 2);
-  EXPECT_EQ(compute.forward_flops(c), 2.0 * (64 * 65 / 2) * 2 * (64 + 64));
-  EXPECT_EQ(compute.backward_flops(c), 2.0 * (64 * 65 / 2) * 2 * (3 * 64 + 2 * 64));
+  constexpr double kPairs = 64 * 65 / 2.0;
+  EXPECT_EQ(compute.forward_flops(c), 2.0 * kPairs * 2 * (64 + 64));
+  EXPECT_EQ(compute.backward_flops(c), 2.0 * kPairs * 2 * (3 * 64 + 2 * 64));
 }
 
 TEST(ComputeOf, PaddingIsNoWork) {

@@ -43,6 +43,7 @@ class Program {
 
   Program(std::vector<std::string> argv, const Redirect& redirect) {
     std::vector<char*> words;
+    words.reserve(argv.size() + 1);
     for (std::string& word : argv) words.push_back(word.data());
     words.push_back(nullptr);
     pid_ = ::fork();

@@ -40,7 +40,7 @@ std::vector<std::string> shipped_matrices() {
 }
 
 std::filesystem::path find_matrix(const std::string& name_or_file) {
-  const std::filesystem::path path{name_or_file};
+  std::filesystem::path path{name_or_file};
   if (path.has_parent_path() || path.extension() == ".json") return path;
   for (const std::filesystem::path& folder : matrix_folders()) {
     std::filesystem::path file = folder / (name_or_file + ".json");

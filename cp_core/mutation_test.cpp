@@ -120,8 +120,8 @@ class Mutants : public testing::Test {
     return differs(*from_case_, problem_from_case()) ? static_cast<int>(samples_->size()) : -1;
   }
 
-  static inline std::vector<Sample>* samples_ = nullptr;
-  static inline Sample* from_case_ = nullptr;
+  static inline std::vector<Sample>* samples_ = nullptr;  // NOLINT(readability-identifier-naming)
+  static inline Sample* from_case_ = nullptr;             // NOLINT(readability-identifier-naming)
 };
 
 TEST_F(Mutants, ShowNothingWhileNoneIsOn) {

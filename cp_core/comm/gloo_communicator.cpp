@@ -132,6 +132,7 @@ class GlooCommunicator final : public Communicator {
     swap_parts(*work, received, in.view(-1));
     work->then([received, out, count = size()]() mutable {
       std::vector<at::Tensor> parts;
+      parts.reserve(static_cast<std::size_t>(count));
       for (int r = 0; r < count; ++r) parts.push_back(part(received, r, count));
       reduce_in_rank_order(out, parts, ReduceOp::sum);
     });
@@ -144,6 +145,7 @@ class GlooCommunicator final : public Communicator {
     gather_into(*work, received, inout.view(-1));
     work->then([received, inout, op, count = size()]() mutable {
       std::vector<at::Tensor> parts;
+      parts.reserve(static_cast<std::size_t>(count));
       for (int r = 0; r < count; ++r) parts.push_back(part(received, r, count));
       reduce_in_rank_order(inout, parts, op);
     });

@@ -66,6 +66,7 @@ TEST_F(ExpectedCacheTest, ComputesOnceForManyThreads) {
   ExpectedCache cache(10000, compute());
   {
     std::vector<std::jthread> threads;
+    threads.reserve(8);
     for (int i = 0; i < 8; ++i) threads.emplace_back([&] { cache.get(problem(1), {}); });
   }
   EXPECT_EQ(computed_, 1);

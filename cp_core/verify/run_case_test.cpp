@@ -20,6 +20,7 @@ using testing::HasSubstr;
 
 std::vector<std::string> tensors_of(const RankReport& report) {
   std::vector<std::string> names;
+  names.reserve(report.checks.size());
   for (const Check& check : report.checks) names.push_back(check.tensor);
   return names;
 }

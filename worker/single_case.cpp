@@ -73,6 +73,7 @@ protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner) {
   const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
   {
     std::vector<std::jthread> ranks;
+    ranks.reserve(static_cast<std::size_t>(c.cp_size));
     for (int rank = 0; rank < c.cp_size; ++rank) {
       ranks.emplace_back(
           [&, rank] { summary.outcomes[static_cast<std::size_t>(rank)] = run_rank(c, runner, store, rank); });

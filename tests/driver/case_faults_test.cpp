@@ -29,6 +29,7 @@ struct Fault {
   std::string reason;   // part of the case's
   bool hangs = false;   // ends at the deadline
 };
+// NOLINTNEXTLINE(readability-identifier-naming): found by its name
 void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.model;
 }

@@ -1,8 +1,8 @@
 // A driver that is killed with SIGKILL, at any moment, takes its ranks with it.
 #include <chrono>
+#include <csignal>
 #include <ostream>
 #include <poll.h>
-#include <signal.h>
 #include <string>
 #include <sys/syscall.h>
 #include <sys/wait.h>

@@ -16,13 +16,13 @@ namespace {
 
 // In the environment of every process that the test starts, directly or not.
 const std::string& mark() {
-  static const std::string kMark = [] {
+  static const std::string text = [] {
     const std::string value =
         fmt::format("{}-{}", ::getpid(), std::chrono::steady_clock::now().time_since_epoch().count());
     ::setenv("CP_POOL_TEST_MARK", value.c_str(), 1);
     return "CP_POOL_TEST_MARK=" + value;
   }();
-  return kMark;
+  return text;
 }
 
 std::string read_file(const std::filesystem::path& path) {

@@ -1,10 +1,10 @@
 // When a pool is replaced, a case is sent again, and a key or a run is given up.
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <signal.h>
 #include <sstream>
 #include <stdexcept>
 #include <string>

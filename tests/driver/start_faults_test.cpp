@@ -25,6 +25,7 @@ struct BadStart {
   std::string reason;
   bool never_ready = false;
 };
+// NOLINTNEXTLINE(readability-identifier-naming): found by its name
 void PrintTo(const BadStart& bad, std::ostream* out) {
   *out << bad.name;
 }

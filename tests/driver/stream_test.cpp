@@ -1,7 +1,7 @@
 // Cases that arrive one by one, as `cp-pool submit` gets them.
+#include <csignal>
 #include <fcntl.h>
 #include <fstream>
-#include <signal.h>
 #include <string>
 #include <string_view>
 #include <unistd.h>

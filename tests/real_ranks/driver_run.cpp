@@ -1,9 +1,9 @@
 #include "tests/real_ranks/driver_run.h"
 
 #include <cerrno>
+#include <csignal>
 #include <fcntl.h>
 #include <fstream>
-#include <signal.h>
 #include <spawn.h>
 #include <sstream>
 #include <stdexcept>

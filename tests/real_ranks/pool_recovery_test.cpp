@@ -1,8 +1,8 @@
 // The pool of real ranks under faults: what the user of `cp-pool run` sees when a rank dies or throws.
 #include <chrono>
+#include <csignal>
 #include <map>
 #include <set>
-#include <signal.h>
 #include <sstream>
 #include <string>
 #include <vector>

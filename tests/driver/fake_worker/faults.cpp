@@ -75,7 +75,7 @@ void hang() {
 }
 
 bool commit_fault(const std::string& kind) {
-  static const std::map<std::string, std::function<void()>> kFaults{
+  static const std::map<std::string, std::function<void()>> faults{
       {"hang", hang},
       {"sigsegv", [] { die_of(SIGSEGV); }},
       {"sigabrt", [] { die_of(SIGABRT); }},
@@ -113,8 +113,8 @@ bool commit_fault(const std::string& kind) {
          hang();
        }},
   };
-  const auto fault = kFaults.find(kind);
-  if (fault == kFaults.end()) return false;
+  const auto fault = faults.find(kind);
+  if (fault == faults.end()) return false;
   fault->second();
   return true;
 }

@@ -138,7 +138,7 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
 TEST_F(Mutants, AreOnOneAtATime) {
   const ScopedMutant on(Mutant::mask_offset);
   EXPECT_TRUE(mutant_is_on(Mutant::mask_offset));
-  EXPECT_THROW(ScopedMutant(Mutant::ring_order), std::logic_error);
+  EXPECT_THROW(ScopedMutant{Mutant::ring_order}, std::logic_error);
 }
 
 }  // namespace

@@ -22,6 +22,7 @@ struct Moment {
   std::vector<std::string> arguments;
   std::string when;  // the line after which the driver is killed
 };
+// NOLINTNEXTLINE(readability-identifier-naming): found by its name
 void PrintTo(const Moment& moment, std::ostream* out) {
   *out << moment.name;
 }

@@ -72,6 +72,7 @@ NamedCase fake_case(const std::string& model, int world_size) {
 
 std::vector<NamedCase> fake_cases(const std::vector<std::string>& models, int world_size) {
   std::vector<NamedCase> out;
+  out.reserve(models.size());
   for (const std::string& model : models) out.push_back(fake_case(model, world_size));
   return out;
 }

@@ -245,7 +245,7 @@ TEST(Run, ThrowsWhatItsSinkThrowsAndLeavesNoProcess) {
 }
 
 // Waits in a thread of its own until the log has the text, then calls the function.
-std::jthread when_logged(std::filesystem::path log, std::string text, std::function<void()> then) {
+std::jthread when_logged(const std::filesystem::path& log, const std::string& text, const std::function<void()>& then) {
   return std::jthread([=](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       std::ifstream in(log);

@@ -35,6 +35,7 @@ DriverRun::DriverRun(std::vector<std::string> arguments) : folder_(make_folder()
   arguments.insert(arguments.begin(), CP_POOL_BINARY);
   arguments.insert(arguments.end(), {"--events", (folder_ / "events.jsonl").string()});
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (auto& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
 

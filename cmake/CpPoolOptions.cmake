@@ -15,11 +15,12 @@ set(CP_POOL_SANITIZE "" CACHE STRING "Value of -fsanitize= for every target, e.g
 add_library(cp_options INTERFACE)
 target_include_directories(cp_options INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_definitions(cp_options INTERFACE CP_POOL_VERSION="${PROJECT_VERSION}")
-target_compile_options(cp_options INTERFACE -Wall -Wextra -Wpedantic -Werror)
+target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror>)
+# -Wpedantic rejects the line markers that nvcc writes.
+target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Werror;-Werror=all-warnings>)
 if(CP_POOL_SANITIZE)
   # vptr checks need RTTI of libraries that are not instrumented.
-  target_compile_options(cp_options INTERFACE -fsanitize=${CP_POOL_SANITIZE} -fno-sanitize=vptr
-                                              -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CP_POOL_SANITIZE};-fno-sanitize=vptr;-fno-sanitize-recover=all;-fno-omit-frame-pointer>)
   target_link_options(cp_options INTERFACE -fsanitize=${CP_POOL_SANITIZE} -fno-sanitize=vptr)
 endif()
 

@@ -6,6 +6,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "cp_core/cuda/cuda_part.h"
+
 namespace cp_pool {
 namespace {
 
@@ -29,8 +31,12 @@ void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const Row
   TORCH_CHECK(source.is_contiguous() && target.is_contiguous() && source.dtype() == target.dtype() &&
                   source.sizes().slice(1) == target.sizes().slice(1) && source.device() == target.device(),
               "copy_rows needs tensors with rows of one kind");
-  TORCH_CHECK(source.is_cpu(), "copy_rows has no kernel for ", source.device());
   if (source.numel() == 0 || target.numel() == 0) return;
+  if (source.is_cuda()) {
+    cuda_part().copy_rows(source, target, copies);
+    return;
+  }
+  TORCH_CHECK(source.is_cpu(), "copy_rows has no kernel for ", source.device());
   copy_rows_cpu(static_cast<const std::byte*>(source.const_data_ptr()), static_cast<std::byte*>(target.data_ptr()),
                 row_bytes(source), copies);
 }

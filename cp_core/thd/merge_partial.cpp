@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -59,6 +60,10 @@ void check_cpu(const at::Tensor& tensor) {
 
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowRange> rows) {
+  if (out.is_cuda()) {
+    cuda_part().merge_partial(out, lse, part_out, part_lse, rows);
+    return;
+  }
   for (const at::Tensor& tensor : {out, lse, part_out, part_lse}) check_cpu(tensor);
   const Shape shape = shape_of(out);
   auto* out_data = out.mutable_data_ptr<float>();
@@ -77,6 +82,10 @@ void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out,
 }
 
 void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows) {
+  if (out.is_cuda()) {
+    cuda_part().merge_sink(out, lse, sink, rows);
+    return;
+  }
   for (const at::Tensor& tensor : {out, lse, sink}) check_cpu(tensor);
   const Shape shape = shape_of(out);
   auto* out_data = out.mutable_data_ptr<float>();
@@ -98,6 +107,7 @@ at::Tensor row_delta(const at::Tensor& out, const at::Tensor& dout) {
 
 at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
                          std::span<const RowRange> rows) {
+  if (lse.is_cuda()) return cuda_part().sink_gradient(sink, lse, delta, rows);
   for (const at::Tensor& tensor : {sink, lse, delta}) check_cpu(tensor);
   const std::int64_t heads = lse.size(0);
   const std::int64_t tokens = lse.size(1);

@@ -1,0 +1,27 @@
+# The CUDA part is optional: with nvcc it is built, as a module that the worker loads when its ranks are GPUs; without
+# nvcc everything but the GPU lane works. CUDA, cuDNN and NCCL libraries are those of the torch wheel: a toolkit's copies
+# in the same process crash.
+option(CP_POOL_CUDA "Build the CUDA part if nvcc is found" ON)
+set(CP_POOL_HAVE_CUDA OFF)
+if(CP_POOL_CUDA)
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    # Ampere, Hopper, Blackwell; newer ones compile the PTX at first use.
+    if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+      set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 100-virtual)
+    endif()
+    set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+    enable_language(CUDA)
+    set(CMAKE_CUDA_STANDARD 20)
+    set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+    set(CMAKE_CUDA_EXTENSIONS OFF)
+    if(CCACHE)
+      set(CMAKE_CUDA_COMPILER_LAUNCHER "${CCACHE}")
+    endif()
+    cp_pool_require(LibTorchCuda "pip install torch==2.11.0 (the CUDA build) and nvidia-cudnn-frontend into .venv" MODULE)
+    set(CP_POOL_HAVE_CUDA ON)
+  else()
+    message(STATUS "no nvcc: building without the CUDA part (GPU ranks will not be available)")
+  endif()
+endif()

@@ -1,0 +1,62 @@
+#include "cp_core/cuda/cuda_part.h"
+
+#include <array>
+#include <atomic>
+#include <dlfcn.h>
+#include <mutex>
+#include <string>
+#include <unistd.h>
+
+namespace cp_pool {
+namespace {
+
+constexpr const char* kModule = "libcp_core_cuda.so";
+// What the module exports: gives its part, which lives as long as the process.
+constexpr const char* kEntry = "cp_pool_cuda_part";
+
+std::atomic<CudaPart*>& loaded() {
+  static std::atomic<CudaPart*> part{nullptr};
+  return part;
+}
+
+std::string beside_this_program() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
+  if (length <= 0) return kModule;
+  const std::string program(path.data(), static_cast<std::size_t>(length));
+  return program.substr(0, program.rfind('/') + 1) + kModule;
+}
+
+CudaPart& load() {
+  const std::string path = beside_this_program();
+  const bool exists = access(path.c_str(), R_OK) == 0;
+  // Symbols stay local: the module finds cp_core's in this program.
+  void* module = dlopen(exists ? path.c_str() : kModule, RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    const std::string error = dlerror();
+    throw CudaUnavailable(exists ? error : path + " is not there: cp-pool was built without CUDA (" + error + ")");
+  }
+  using Entry = CudaPart* (*)();
+  auto* entry = reinterpret_cast<Entry>(dlsym(module, kEntry));
+  if (entry == nullptr) throw CudaUnavailable(path + " has no " + kEntry);
+  return *entry();
+}
+
+}  // namespace
+
+CudaPart& load_cuda_part() {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  if (CudaPart* part = loaded().load()) return *part;
+  CudaPart& part = load();
+  loaded().store(&part);
+  return part;
+}
+
+CudaPart& cuda_part() {
+  CudaPart* part = loaded().load();
+  if (part == nullptr) throw CudaUnavailable("a CUDA tensor in a process that has not loaded the CUDA part");
+  return *part;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,95 @@
+// The door to everything that needs CUDA. It lives in a module of its own (libcp_core_cuda.so), so that CPU ranks never
+// load the CUDA libraries: a process has no CUDA part until load_cuda_part().
+//
+// Everything given tensors works on the current stream of their device, and never waits for the device.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include "cases/case.h"
+#include "cp_core/attention/backend.h"
+#include "cp_core/comm/communicator.h"
+#include "cp_core/layout.h"
+#include "cp_core/partition.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace cp_pool {
+
+// No CUDA on this machine, or not in this build. The text says what is missing.
+class CudaUnavailable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct CudaMemory {
+  std::size_t allocated_bytes = 0;  // by tensors
+  std::size_t reserved_bytes = 0;   // by the caching allocator
+};
+
+class CudaPart {
+ public:
+  CudaPart() = default;
+  CudaPart(const CudaPart&) = delete;
+  CudaPart& operator=(const CudaPart&) = delete;
+  virtual ~CudaPart() = default;
+
+  // --- device ---
+  // Makes device `index` of the visible ones (CUDA_VISIBLE_DEVICES) this thread's, and creates its context. Throws
+  // CudaUnavailable: no driver, driver too old, no such device.
+  virtual void use_device(int index) = 0;
+  [[nodiscard]] virtual int visible_devices() const = 0;  // 0 without a driver
+  // e.g. "NVIDIA H200, compute capability 9.0, 140 GiB"
+  [[nodiscard]] virtual std::string device_name(int index) const = 0;
+  // Of CUDA, its driver, cuDNN and NCCL, as loaded.
+  [[nodiscard]] virtual std::string versions() const = 0;
+  [[nodiscard]] virtual CudaMemory memory() const = 0;
+  // Gives cached memory back and seeds the generators: before every case.
+  virtual void reset(std::uint64_t seed) = 0;
+
+  // --- comm ---
+  // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device.
+  [[nodiscard]] virtual CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
+                                             int rank, int size, std::chrono::milliseconds connect_timeout) const = 0;
+
+  // --- attention ---
+  // math, flash or cudnn, for tensors on the current device.
+  [[nodiscard]] virtual std::unique_ptr<AttentionBackend> make_backend(Backend backend) const = 0;
+  // Why the backend of this case cannot run it on the current device, as a sentence that quotes the library where it
+  // is the library that refuses; empty if it can.
+  [[nodiscard]] virtual std::string skip_reason(const Case& c) const = 0;
+
+  // --- thd: as thd/copy_rows.h and thd/merge_partial.h say ---
+  virtual void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const = 0;
+  virtual void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
+                             std::span<const RowRange> rows) const = 0;
+  virtual void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink,
+                          std::span<const RowRange> rows) const = 0;
+  [[nodiscard]] virtual at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
+                                                 std::span<const RowRange> rows) const = 0;
+
+  // --- verify ---
+  // Element i of fp32 `values` gets number i of the stream of inputs that begins at `start` (verify/inputs.cpp): the
+  // same bits as on the CPU.
+  virtual void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const = 0;
+};
+
+// Loads the module beside the running program (or on the library path), once. Throws CudaUnavailable: not built, or a
+// library is missing. From any thread: loading takes most of a second, and can overlap other work.
+CudaPart& load_cuda_part();
+
+// The loaded part. Throws CudaUnavailable if there is none: a CUDA tensor in a process that did not load it.
+CudaPart& cuda_part();
+
+}  // namespace cp_pool

@@ -1,0 +1,87 @@
+#include "cp_core/cuda/device.h"
+
+#include <cuda_runtime_api.h>
+#include <cudnn.h>
+#include <nccl.h>
+
+#include <ATen/Context.h>
+#include <ATen/cuda/CUDAContext.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <fmt/format.h>
+
+namespace cp_pool::cuda {
+namespace {
+
+[[noreturn]] void unavailable(const std::string& what, cudaError_t error) {
+  (void)cudaGetLastError();  // the next call shall not report it again
+  throw CudaUnavailable(fmt::format("{}: {}", what, cudaGetErrorString(error)));
+}
+
+std::string dotted(int version, int major_unit, int minor_unit) {
+  return fmt::format("{}.{}", version / major_unit, version % major_unit / minor_unit);
+}
+
+}  // namespace
+
+void use_device(int index) {
+  int count = 0;
+  if (const cudaError_t error = cudaGetDeviceCount(&count); error != cudaSuccess) unavailable("no usable GPU", error);
+  if (index >= count) {
+    throw CudaUnavailable(fmt::format("rank needs GPU {} and {} {} visible (CUDA_VISIBLE_DEVICES)", index, count,
+                                      count == 1 ? "is" : "are"));
+  }
+  if (const cudaError_t error = cudaSetDevice(index); error != cudaSuccess) {
+    unavailable(fmt::format("GPU {} cannot be used", index), error);
+  }
+  // The context itself.
+  if (const cudaError_t error = cudaFree(nullptr); error != cudaSuccess) {
+    unavailable(fmt::format("GPU {} gives no context", index), error);
+  }
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+}
+
+int visible_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  return count;
+}
+
+std::string device_name(int index) {
+  cudaDeviceProp properties{};
+  if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
+    unavailable(fmt::format("GPU {}", index), error);
+  }
+  return fmt::format("{}, compute capability {}.{}, {} GiB", static_cast<const char*>(properties.name),
+                     properties.major, properties.minor, properties.totalGlobalMem >> 30U);
+}
+
+std::string versions() {
+  int driver = 0;
+  int runtime = 0;
+  (void)cudaDriverGetVersion(&driver);
+  (void)cudaRuntimeGetVersion(&runtime);
+  int nccl = 0;
+  (void)ncclGetVersion(&nccl);
+  const auto cudnn = static_cast<int>(cudnnGetVersion());
+  return fmt::format("CUDA {} (driver {}), cuDNN {}.{}.{}, NCCL {}.{}.{}", dotted(runtime, 1000, 10),
+                     dotted(driver, 1000, 10), cudnn / 10000, cudnn / 100 % 100, cudnn % 100, nccl / 10000,
+                     nccl / 100 % 100, nccl % 100);
+}
+
+CudaMemory memory() {
+  const auto index = c10::cuda::current_device();
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index);
+  return {.allocated_bytes = static_cast<std::size_t>(stats.allocated_bytes[0].current),
+          .reserved_bytes = static_cast<std::size_t>(stats.reserved_bytes[0].current)};
+}
+
+void reset(std::uint64_t seed) {
+  at::globalContext().defaultGenerator(at::Device(at::kCUDA, c10::cuda::current_device())).set_current_seed(seed);
+  c10::cuda::CUDACachingAllocator::emptyCache();
+}
+
+}  // namespace cp_pool::cuda

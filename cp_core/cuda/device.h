@@ -1,0 +1,18 @@
+// The device side of CudaPart (cuda_part.h, where the contracts are).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "cp_core/cuda/cuda_part.h"
+
+namespace cp_pool::cuda {
+
+void use_device(int index);
+int visible_devices();
+std::string device_name(int index);
+std::string versions();
+CudaMemory memory();
+void reset(std::uint64_t seed);
+
+}  // namespace cp_pool::cuda

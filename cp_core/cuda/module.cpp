@@ -1,0 +1,62 @@
+// What the module gives: the one CudaPart.
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "cp_core/attention/cuda_backends.h"
+#include "cp_core/comm/nccl_communicator.h"
+#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
+#include "cp_core/thd/row_kernels.h"
+#include "cp_core/verify/inputs_cuda.h"
+
+namespace cp_pool {
+namespace {
+
+class Part final : public CudaPart {
+ public:
+  void use_device(int index) override { cuda::use_device(index); }
+  [[nodiscard]] int visible_devices() const override { return cuda::visible_devices(); }
+  [[nodiscard]] std::string device_name(int index) const override { return cuda::device_name(index); }
+  [[nodiscard]] std::string versions() const override { return cuda::versions(); }
+  [[nodiscard]] CudaMemory memory() const override { return cuda::memory(); }
+  void reset(std::uint64_t seed) override { cuda::reset(seed); }
+
+  [[nodiscard]] CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank,
+                                     int size, std::chrono::milliseconds connect_timeout) const override {
+    return make_nccl_groups(store, prefix, rank, size, connect_timeout);
+  }
+
+  [[nodiscard]] std::unique_ptr<AttentionBackend> make_backend(Backend backend) const override {
+    return make_cuda_backend(backend);
+  }
+  [[nodiscard]] std::string skip_reason(const Case& c) const override { return cuda_backend_skip_reason(c); }
+
+  void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const override {
+    cuda::copy_rows(source, target, copies);
+  }
+  void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
+                     std::span<const RowRange> rows) const override {
+    cuda::merge_partial(out, lse, part_out, part_lse, rows);
+  }
+  void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink,
+                  std::span<const RowRange> rows) const override {
+    cuda::merge_sink(out, lse, sink, rows);
+  }
+  [[nodiscard]] at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
+                                         std::span<const RowRange> rows) const override {
+    return cuda::sink_gradient(sink, lse, delta, rows);
+  }
+
+  void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const override {
+    verify::fill_nearly_normal_cuda(values, start);
+  }
+};
+
+}  // namespace
+}  // namespace cp_pool
+
+extern "C" __attribute__((visibility("default"))) cp_pool::CudaPart* cp_pool_cuda_part() {
+  // Lives as long as the process: CUDA is torn down before static objects are.
+  static auto* part = new cp_pool::Part();
+  return part;
+}

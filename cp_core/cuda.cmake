@@ -3,6 +3,11 @@
 if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
+    attention/flash_backend.cpp
+    attention/flash_window.cpp
+    attention/score_max.cpp
+    attention/tile_lanes.cpp
+    attention/tile_rows.cu
     comm/nccl_communicator.cpp
     cuda/device.cpp
     cuda/module.cpp

@@ -21,4 +21,10 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+
+  cp_pool_test(cp_core_gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES cp_core cp_core_cuda_objects SOURCES
+    attention/gpu_backends_test.cpp
+    attention/tile_group_cases.cpp
+    attention/tile_reference.cpp
+  )
 endif()

@@ -3,11 +3,16 @@
 if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
+    attention/cudnn_backend.cpp
+    attention/cudnn_graphs.cpp
+    attention/cudnn_lane.cpp
+    attention/cudnn_plan_cache.cpp
     attention/flash_backend.cpp
     attention/flash_window.cpp
     attention/score_max.cpp
     attention/tile_lanes.cpp
     attention/tile_rows.cu
+    attention/widened.cpp
     comm/nccl_communicator.cpp
     cuda/device.cpp
     cuda/module.cpp

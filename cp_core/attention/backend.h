@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -65,6 +66,12 @@ class AttentionBackend {
                         const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) = 0;
   // True if it works delta out for itself, from dout and out.
   [[nodiscard]] virtual bool needs_out() const { return false; }
+  // The group cut into what this backend computes best, one call each: the same pairs of rows and keys. Parts may have
+  // the same query rows.
+  [[nodiscard]] virtual std::vector<TileGroup> parts(const TileGroup& group,
+                                                     const AttentionOperands& /*operands*/) const {
+    return {group};
+  }
 };
 
 // dout scaled row by row such that the sum of dout * result is delta: what stands for the output where only dout and

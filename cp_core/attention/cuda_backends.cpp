@@ -2,29 +2,41 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string_view>
 
 #include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
+#include "cp_core/attention/cudnn_backend.h"
 #include "cp_core/attention/flash_backend.h"
 #include "cp_core/attention/math_backend.h"
 
 namespace cp_pool {
 namespace {
 
-std::string flash_skip_reason(const Case& c) {
-  if (c.dtype == DType::fp32) return "FlashAttention computes in bf16 and fp16 only; this case is fp32";
-  if (c.bias) return fmt::format("FlashAttention takes no bias; this case has one of shape {}", to_string(*c.bias));
+// What both libraries refuse.
+std::string library_skip_reason(const Case& c, std::string_view library, std::int64_t largest_head_dim) {
+  if (c.dtype == DType::fp32) {
+    return fmt::format("{} computes in bf16 and fp16 only; this case is fp32", library);
+  }
   const std::int64_t dim = std::max(c.head_dim_qk, c.head_dim_v);
-  if (dim > FlashBackend::kLargestHeadDim) {
-    return fmt::format("FlashAttention takes head dimensions up to {}; this case has {}", FlashBackend::kLargestHeadDim,
-                       dim);
+  if (dim > largest_head_dim) {
+    return fmt::format("{} takes head dimensions up to {}; this case has {}", library, largest_head_dim, dim);
   }
   const cudaDeviceProp& device = *at::cuda::getCurrentDeviceProperties();
   if (device.major < 8) {
-    return fmt::format("FlashAttention needs compute capability 8.0; this GPU has {}.{}", device.major, device.minor);
+    return fmt::format("{} needs compute capability 8.0; this GPU has {}.{}", library, device.major, device.minor);
   }
   return {};
+}
+
+std::string flash_skip_reason(const Case& c) {
+  if (c.bias) return fmt::format("FlashAttention takes no bias; this case has one of shape {}", to_string(*c.bias));
+  return library_skip_reason(c, "FlashAttention", FlashBackend::kLargestHeadDim);
+}
+
+std::string cudnn_skip_reason(const Case& c) {
+  return library_skip_reason(c, "cuDNN's fused attention", CudnnBackend::kLargestHeadDim);
 }
 
 }  // namespace
@@ -36,9 +48,9 @@ std::unique_ptr<AttentionBackend> make_cuda_backend(Backend backend) {
     case Backend::flash:
       return std::make_unique<FlashBackend>();
     case Backend::cudnn:
-      break;
+      return std::make_unique<CudnnBackend>();
   }
-  throw std::invalid_argument(fmt::format("no {} backend on GPUs yet", to_string(backend)));
+  throw std::invalid_argument("unknown backend");
 }
 
 std::string cuda_backend_skip_reason(const Case& c) {
@@ -48,9 +60,9 @@ std::string cuda_backend_skip_reason(const Case& c) {
     case Backend::flash:
       return flash_skip_reason(c);
     case Backend::cudnn:
-      break;
+      return cudnn_skip_reason(c);
   }
-  return fmt::format("no {} backend on GPUs yet", to_string(c.backend));
+  throw std::invalid_argument("unknown backend");
 }
 
 }  // namespace cp_pool

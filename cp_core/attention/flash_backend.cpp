@@ -6,7 +6,6 @@
 
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
-#include <ATen/ops/constant_pad_nd.h>
 #include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
@@ -14,6 +13,7 @@
 #include "cp_core/attention/score_max.h"
 #include "cp_core/attention/tile_lanes.h"
 #include "cp_core/attention/tile_rows.h"
+#include "cp_core/attention/widened.h"
 
 namespace cp_pool {
 namespace {
@@ -34,14 +34,9 @@ void check_supported(const AttentionOperands& operands) {
   }
 }
 
-// The kernels want one head dimension for all tensors, a multiple of 8. Columns of zeros change neither scores nor the
-// other columns of the output and of the gradients.
+// The kernels want one head dimension for all tensors.
 std::int64_t kernel_head_dim(const AttentionOperands& operands) {
-  return (std::max(operands.q.size(2), operands.v.size(2)) + 7) / 8 * 8;
-}
-
-at::Tensor widened(const at::Tensor& rows, std::int64_t dim) {
-  return rows.size(2) == dim ? rows : at::constant_pad_nd(rows, {0, dim - rows.size(2)});
+  return rounded_head_dim(std::max(operands.q.size(2), operands.v.size(2)));
 }
 
 // One lane as arguments of one call.

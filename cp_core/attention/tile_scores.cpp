@@ -56,7 +56,8 @@ at::Tensor hidden_keys(const Tile& tile, const TileBlock& block, const at::Devic
   return tile.right == kInfiniteWindow ? before : before.logical_or_(offset.gt(tile.right));
 }
 
-// The part of a bias, or of its gradient, that a tile needs: [1 or heads, 1 or m, n].
+}  // namespace
+
 at::Tensor bias_of_tile(const at::Tensor& bias, BiasRows rows, const Tile& tile) {
   const std::int64_t sequence = CP_MUTATE(bias_of_first_sequence, tile.sequence, 0);
   const at::Tensor of_sequence = bias.select(0, bias.size(0) == 1 ? 0 : sequence);
@@ -66,8 +67,6 @@ at::Tensor bias_of_tile(const at::Tensor& bias, BiasRows rows, const Tile& tile)
   const std::int64_t row = rows == BiasRows::local ? tile.q_row % bias.size(2) : tile.q_position;
   return columns.narrow(1, CP_MUTATE(bias_rows_from_zero, row, 0), tile.m);
 }
-
-}  // namespace
 
 std::vector<TileBlock> tile_blocks(const Tile& tile, const AttentionOperands& operands, std::size_t bytes) {
   const std::int64_t all_kv_heads = operands.k.size(1);

@@ -25,6 +25,9 @@ std::vector<TileBlock> tile_blocks(const Tile& tile, const AttentionOperands& op
 // The tile as one block.
 TileBlock whole_tile(const Tile& tile, const AttentionOperands& operands);
 
+// The part of a bias, or of its gradient, that a tile needs, as a view: [1 or heads, 1 or m, n].
+at::Tensor bias_of_tile(const at::Tensor& bias, BiasRows rows, const Tile& tile);
+
 // "Grouped" tensors have the query heads that share a kv head one after the other, so that one product per kv head
 // serves the whole group: fp32 [block.kv_heads, (heads / kv_heads) * rows, dim].
 class BlockScores {

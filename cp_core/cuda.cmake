@@ -4,6 +4,7 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
     attention/cudnn_backend.cpp
+    attention/cudnn_call.cpp
     attention/cudnn_graphs.cpp
     attention/cudnn_lane.cpp
     attention/cudnn_plan_cache.cpp
@@ -29,6 +30,8 @@ if(CP_POOL_HAVE_CUDA)
 
   cp_pool_test(cp_core_gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES cp_core cp_core_cuda_objects SOURCES
     attention/gpu_backends_test.cpp
+    attention/gpu_libraries_test.cpp
+    attention/gpu_test_support.cpp
     attention/tile_group_cases.cpp
     attention/tile_reference.cpp
   )

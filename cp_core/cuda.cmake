@@ -7,7 +7,7 @@ if(CP_POOL_HAVE_CUDA)
     cuda/device.cpp
     cuda/module.cpp
     thd/row_kernels.cu
-    verify/inputs.cu
+    verify/cuda_kernels.cu
   )
   target_compile_options(cp_core_cuda_objects PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)

@@ -68,6 +68,10 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;
 
+  // Blocks until everything enqueued on the current stream is complete, at most until the deadline. Throws CommError.
+  // CPU operations are complete once waited for: nothing to do.
+  virtual void synchronize(std::string_view /*what*/) {}
+
   // Bounded by `limit`. Carries `tag` and this communicator's operation count: throws CommError naming the rank whose
   // values differ from rank 0's, or that did not arrive. Proof after a case that all ranks are at the same place.
   virtual void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) = 0;

@@ -77,6 +77,7 @@ struct Hygiene {  // of one rank, after a case
   std::int64_t rss_kib = 0;
   std::int64_t fds = 0;
   std::int64_t threads = 0;
+  std::int64_t gpu_kib = 0;  // held by the caching allocator; 0 on a CPU
 };
 
 struct ReadyEvent {

@@ -4,8 +4,10 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
     comm/nccl_communicator.cpp
+    cuda/delay.cu
     cuda/device.cpp
     cuda/module.cpp
+    cuda/stream_delays.cpp
     thd/row_kernels.cu
     verify/inputs.cu
   )

@@ -60,6 +60,11 @@ class ObservedCommunicator final : public Communicator {
     target_->checked_barrier(tag, limit);
   }
 
+  void synchronize(std::string_view what) override {
+    const PendingOperationGuard guard(describe("synchronize", what));
+    target_->synchronize(what);
+  }
+
  private:
   [[nodiscard]] std::string describe(const char* operation, std::string_view what) const {
     return fmt::format("{} on group {}: {}", operation, name_, what);

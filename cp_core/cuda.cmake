@@ -4,6 +4,8 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
     comm/nccl_communicator.cpp
+    comm/nccl_link.cpp
+    comm/nccl_places.cpp
     cuda/delay.cu
     cuda/device.cpp
     cuda/module.cpp

@@ -27,16 +27,25 @@ using Group = NcclLink::Group;
 // NCCL moves bytes; only sums and maxima know a dtype.
 ncclDataType_t reduction_type(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
-    case at::kFloat: return ncclFloat32;
-    case at::kDouble: return ncclFloat64;
-    case at::kHalf: return ncclFloat16;
-    case at::kBFloat16: return ncclBfloat16;
-    case at::kInt: return ncclInt32;
-    case at::kLong: return ncclInt64;
-    case at::kChar: return ncclInt8;
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    case at::kChar:
+      return ncclInt8;
     case at::kByte:
-    case at::kBool: return ncclUint8;
-    default: throw std::invalid_argument(fmt::format("no reduction of {}", c10::toString(tensor.scalar_type())));
+    case at::kBool:
+      return ncclUint8;
+    default:
+      throw std::invalid_argument(fmt::format("no reduction of {}", c10::toString(tensor.scalar_type())));
   }
 }
 
@@ -115,8 +124,8 @@ class NcclCommunicator final : public Communicator {
   WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
     require((to == rank_) == (from == rank_), "exchange", what, "a rank that sends to itself receives from itself");
     require(to != rank_ || send.numel() == recv.numel(), "exchange", what, "an exchange with itself keeps its size");
-    const std::string step = fmt::format("{}: send to rank {}, receive from rank {}", describe("exchange", what),
-                                         member(to), member(from));
+    const std::string step =
+        fmt::format("{}: send to rank {}, receive from rank {}", describe("exchange", what), member(to), member(from));
     return start(step, {send, recv}, [&] {
       if (to == rank_) return copy(recv.data_ptr(), send.const_data_ptr(), bytes_of(send));
       if (send.numel() == 0 && recv.numel() == 0) return;

@@ -60,7 +60,8 @@ ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, m
   store.set(here_key(prefix, rank), std::vector<std::uint8_t>{1});
   if (rank == 0) {
     if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
-      throw std::runtime_error(fmt::format("no NCCL id: {} ({})", ncclGetErrorString(result), ncclGetLastError(nullptr)));
+      throw std::runtime_error(
+          fmt::format("no NCCL id: {} ({})", ncclGetErrorString(result), ncclGetLastError(nullptr)));
     }
     std::vector<std::uint8_t> bytes(sizeof id);
     std::memcpy(bytes.data(), &id, sizeof id);
@@ -149,11 +150,9 @@ void NcclLink::enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)
 }
 
 void NcclLink::enqueue(Group group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call) {
-  enqueue(group, call,
-          {.step = step,
-           .deadline = deadline_,
-           .explain = [&] { return fmt::format("{}: timed out", step); },
-           .look = {}});
+  enqueue(
+      group, call,
+      {.step = step, .deadline = deadline_, .explain = [&] { return fmt::format("{}: timed out", step); }, .look = {}});
 }
 
 ncclResult_t NcclLink::poll(Group group, const std::string& step) {

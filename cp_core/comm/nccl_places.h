@@ -1,5 +1,5 @@
-// Where each rank of a group stands at its last barrier, as told in the store: what NCCL cannot tell when a rank does not
-// come, or comes with another operation.
+// Where each rank of a group stands at its last barrier, as told in the store: what NCCL cannot tell when a rank does
+// not come, or comes with another operation.
 #pragma once
 
 #include <cstdint>

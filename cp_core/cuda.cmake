@@ -8,9 +8,9 @@ set_source_files_properties(thd/merge_partial.cu PROPERTIES COMPILE_OPTIONS -fma
 if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
+    comm/nccl_barrier.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
-    comm/nccl_places.cpp
     cuda/delay.cu
     cuda/device.cpp
     cuda/module.cpp
@@ -44,8 +44,8 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(device_test LABEL gpu SOURCES cuda/device_test.cpp verify/inputs_cuda_test.cpp
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(row_kernels_test LABEL gpu SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
-  cp_pool_test(nccl_communicator_test LABEL gpu TIMEOUT 600 SOURCES comm/nccl_communicator_test.cpp
-               LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(nccl_communicator_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
+               SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp)
 
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
   target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)

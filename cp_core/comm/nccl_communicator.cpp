@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -11,11 +10,10 @@
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "cp_core/comm/nccl_barrier.h"
 #include "cp_core/comm/nccl_link.h"
-#include "cp_core/comm/nccl_places.h"
 #include "cp_core/cuda/delay.h"
 
 namespace cp_pool {
@@ -97,22 +95,16 @@ class NcclWork final : public Work {
 class NcclCommunicator final : public Communicator {
  public:
   // members: ranks of the link, by rank of this group.
-  NcclCommunicator(std::shared_ptr<NcclLink> link, Group group, std::vector<int> members, NcclPlaces places)
-      : link_(std::move(link)),
+  NcclCommunicator(const std::shared_ptr<NcclLink>& link, Group group, std::vector<int> members,
+                   const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
+      : link_(link),
         group_(group),
         members_(std::move(members)),
-        places_(std::move(places)),
-        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, link_->device())),
-        delays_(cuda::StreamDelays::from_environment(link_->rank())),
-        gathered_places_(at::empty({size(), 2}, at::TensorOptions().dtype(at::kLong).pinned_memory(true))) {
-    const auto self = std::ranges::find(members_, link_->rank());
+        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, link->device())),
+        delays_(cuda::StreamDelays::from_environment(link->rank())),
+        barrier_(link, group, members_, stream_, store, barrier_prefix) {
+    const auto self = std::ranges::find(members_, link->rank());
     rank_ = static_cast<int>(self - members_.begin());
-  }
-  NcclCommunicator(const NcclCommunicator&) = delete;
-  NcclCommunicator& operator=(const NcclCommunicator&) = delete;
-  ~NcclCommunicator() override {
-    // A barrier given up may still write to it: leave it to the device.
-    if (link_->failed()) (void)gathered_places_.unsafeReleaseTensorImpl();
   }
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -205,7 +197,9 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
+  void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override {
+    barrier_.pass(tag, operations_, limit);
+  }
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
@@ -221,22 +215,17 @@ class NcclCommunicator final : public Communicator {
     link_->throw_if_failed(step);
     // Whatever becomes of the Work, the allocator gives the memory to nobody before this stream is through with it.
     for (const at::Tensor& tensor : tensors) tensor.record_stream(stream_);
-    auto done = std::make_shared<c10::cuda::CUDAEvent>();
-    const auto caller = c10::cuda::getCurrentCUDAStream(link_->device());
+    c10::cuda::CUDAEvent ready;
+    ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
     const c10::cuda::CUDAStreamGuard guard(stream_);
-    follow(caller);
+    ready.block(stream_);
     delays_.next();
     std::forward<Body>(body)();
     delays_.next();
+    auto done = std::make_shared<c10::cuda::CUDAEvent>();
     done->record(stream_);
     link_->add_pending(step, done);
     return std::make_unique<NcclWork>(link_, step, std::move(done), std::move(tensors));
-  }
-
-  void follow(const c10::cuda::CUDAStream& caller) {
-    c10::cuda::CUDAEvent ready;
-    ready.record(caller);
-    ready.block(stream_);
   }
 
   void enqueue(const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call) {
@@ -247,102 +236,15 @@ class NcclCommunicator final : public Communicator {
     if (bytes > 0) C10_CUDA_CHECK(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, stream_));
   }
 
-  using Places = std::vector<std::optional<NcclPlaces::Place>>;  // by rank of this group
-  [[nodiscard]] Places published_places() const;
-  Places gather_places(const NcclPlaces::Place& own, const NcclLink::Wait& wait);
-  void require_one_place(const Places& places, const std::string& step);
-  [[nodiscard]] std::string who_is_missing() const;
-
   std::shared_ptr<NcclLink> link_;
   Group group_;
   std::vector<int> members_;
-  NcclPlaces places_;
   c10::cuda::CUDAStream stream_;
   cuda::StreamDelays delays_;
-  at::Tensor gathered_places_;  // [size, 2] on the host: what the last barrier gathered
+  NcclBarrier barrier_;
   int rank_ = 0;
   std::int64_t operations_ = 0;
-  std::int64_t barriers_ = 0;
 };
-
-void NcclCommunicator::checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) {
-  const std::string step = fmt::format("rank {}: barrier with tag {}", link_->rank(), tag);
-  const NcclLink::Wait wait{.step = step,
-                            .deadline = Clock::now() + limit,
-                            .explain = [&] { return fmt::format("{}: {}: timed out", step, who_is_missing()); },
-                            .look = [&] { require_one_place(published_places(), step); }};
-  link_->throw_if_failed(step);
-  const NcclPlaces::Place own{.barrier = ++barriers_, .tag = tag, .operations = operations_};
-  try {
-    // Ranks at different places would wait for each other in different operations: the store tells them apart.
-    places_.publish(link_->rank(), own);
-    require_one_place(gather_places(own, wait), step);
-  } catch (const CommError&) {
-    throw;
-  } catch (const std::exception& error) {
-    link_->fail(CommError::Kind::failed, step, fmt::format("{}: {}", step, error.what()));
-  }
-}
-
-// Over NCCL: that it succeeds shows that every earlier operation of the group is complete on every rank.
-NcclCommunicator::Places NcclCommunicator::gather_places(const NcclPlaces::Place& own, const NcclLink::Wait& wait) {
-  const auto caller = c10::cuda::getCurrentCUDAStream(link_->device());
-  const c10::cuda::CUDAStreamGuard guard(stream_);
-  follow(caller);
-  const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCUDA, link_->device());
-  const at::Tensor mine = at::empty({2}, options);
-  mine.select(0, 0).fill_(own.tag);
-  mine.select(0, 1).fill_(own.operations);
-  const at::Tensor all = at::empty({size(), 2}, options);
-  link_->enqueue(
-      group_,
-      [&](ncclComm_t comm) {
-        return ncclAllGather(mine.const_data_ptr(), all.data_ptr(), 2, ncclInt64, comm, stream_);
-      },
-      wait);
-  C10_CUDA_CHECK(cudaMemcpyAsync(gathered_places_.data_ptr(), all.const_data_ptr(), bytes_of(all),
-                                 cudaMemcpyDeviceToHost, stream_));
-  c10::cuda::CUDAEvent read;
-  read.record(stream_);
-  link_->wait_for(read, wait);
-
-  Places places;
-  const auto values = gathered_places_.accessor<std::int64_t, 2>();
-  for (int r = 0; r < size(); ++r) {
-    places.push_back(NcclPlaces::Place{.barrier = own.barrier, .tag = values[r][0], .operations = values[r][1]});
-  }
-  return places;
-}
-
-NcclCommunicator::Places NcclCommunicator::published_places() const {
-  Places places;
-  for (const int member : members_) places.push_back(places_.of(member));
-  return places;
-}
-
-// Of those at this barrier.
-void NcclCommunicator::require_one_place(const Places& places, const std::string& step) {
-  const auto& first = places.front();
-  if (!first || first->barrier != barriers_) return;
-  for (int r = 1; r < size(); ++r) {
-    const auto& place = places[static_cast<std::size_t>(r)];
-    if (!place || place->barrier != barriers_) continue;
-    if (place->tag == first->tag && place->operations == first->operations) continue;
-    link_->fail(CommError::Kind::failed, step,
-                fmt::format("{}: rank {} is at tag {} after {} operations, but rank {} at tag {} after {}", step,
-                            member(r), place->tag, place->operations, member(0), first->tag, first->operations));
-  }
-}
-
-std::string NcclCommunicator::who_is_missing() const {
-  std::vector<int> missing;
-  for (const int member : members_) {
-    const auto place = places_.of(member);
-    if (!place || place->barrier < barriers_) missing.push_back(member);
-  }
-  if (missing.empty()) return "all ranks are there, but do not hear of each other";
-  return fmt::format("receive from rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
-}
 
 std::vector<int> ranks_from(int first, int step, int end) {
   std::vector<int> ranks;
@@ -356,8 +258,8 @@ CpGroups make_nccl_groups(const c10::intrusive_ptr<c10d::Store>& store, const st
                           std::chrono::milliseconds connect_timeout) {
   const auto link = NcclLink::connect(store, prefix, rank, size, connect_timeout);
   const auto make = [&](Group group, const char* name, std::vector<int> members) {
-    return std::make_shared<NcclCommunicator>(link, group, std::move(members),
-                                              NcclPlaces(store, fmt::format("{}nccl_place/{}/", prefix, name)));
+    return std::make_shared<NcclCommunicator>(link, group, std::move(members), store,
+                                              fmt::format("{}nccl_place/{}/", prefix, name));
   };
   CpGroups groups;
   groups.cp = make(Group::cp, "cp", ranks_from(0, 1, size));

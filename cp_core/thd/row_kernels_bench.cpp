@@ -47,7 +47,8 @@ double median_milliseconds(const std::function<void()>& action) {
 }
 
 // Prints a line; gives the bandwidth.
-double report(const std::string& name, std::int64_t bytes_moved, double reference, const std::function<void()>& action) {
+double report(const std::string& name, std::int64_t bytes_moved, double reference,
+              const std::function<void()>& action) {
   const double milliseconds = median_milliseconds(action);
   const double bandwidth = static_cast<double>(bytes_moved) / milliseconds / 1e6;
   const double share = reference == 0 ? 100.0 : 100.0 * bandwidth / reference;

@@ -55,7 +55,7 @@ class ObservedCommunicator final : public Communicator {
   }
 
   void synchronize(std::string_view what) override {
-    const PendingOperationGuard guard(fmt::format("synchronize on group {}: {}", name_, what));
+    const PendingOperationGuard guard(describe("synchronize", what));
     target_->synchronize(what);
   }
 

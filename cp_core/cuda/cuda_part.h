@@ -58,6 +58,8 @@ class CudaPart {
   [[nodiscard]] virtual CudaMemory memory() const = 0;
   // Gives cached memory back and seeds the generators: before every case.
   virtual void reset(std::uint64_t seed) = 0;
+  // Keeps the current stream busy for so long: where a wait is missing, what should have waited overtakes.
+  virtual void delay(std::int64_t nanoseconds) const = 0;
 
   // --- comm ---
   // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device.
@@ -92,7 +94,10 @@ class CudaPart {
 // library is missing. From any thread: loading takes most of a second, and can overlap other work.
 CudaPart& load_cuda_part();
 
-// The loaded part. Throws CudaUnavailable if there is none: a CUDA tensor in a process that did not load it.
+// For programs that link the part instead of loading it. It must live as long as the process.
+void use_cuda_part(CudaPart& part);
+
+// The part loaded or given. Throws CudaUnavailable if there is none: a CUDA tensor in a process that did not load it.
 CudaPart& cuda_part();
 
 }  // namespace cp_pool

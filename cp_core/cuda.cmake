@@ -9,6 +9,16 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
     comm/nccl_barrier.cpp
+    attention/cudnn_backend.cpp
+    attention/cudnn_graphs.cpp
+    attention/cudnn_lane.cpp
+    attention/cudnn_plan_cache.cpp
+    attention/flash_backend.cpp
+    attention/flash_window.cpp
+    attention/score_max.cpp
+    attention/tile_lanes.cpp
+    attention/tile_rows.cu
+    attention/widened.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
     cuda/delay.cu
@@ -26,6 +36,12 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+
+  cp_pool_test(cp_core_gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES cp_core cp_core_cuda_objects SOURCES
+    attention/gpu_backends_test.cpp
+    attention/tile_group_cases.cpp
+    attention/tile_reference.cpp
+  )
 endif()
 cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)

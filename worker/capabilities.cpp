@@ -22,7 +22,8 @@ nlohmann::json capabilities() {
   return {{"backends", {{"cpu", {"math"}}}},
           {"comm", names<CommType>()},
           {"layouts", names<Layout>()},
-          {"dtypes", names<DType>()}};
+          {"dtypes", names<DType>()},
+          {"requests", {"cancel"}}};
 }
 
 nlohmann::json versions() {

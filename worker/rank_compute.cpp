@@ -105,6 +105,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   RunOptions options;
   options.id = request.id;
   if (request.dump_dir) options.dump_dir = *request.dump_dir;
+  options.reference_cache = request.reference_cache;
   if (outcome.rank == 0) {
     options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };
   }

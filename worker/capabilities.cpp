@@ -22,8 +22,11 @@ nlohmann::json capabilities(const at::Device& device) {
   // A case may name any backend; on CPU every name runs as math, and the result says so.
   const nlohmann::json backends =
       device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
-  return {
-      {"backends", backends}, {"comm", names<CommType>()}, {"layouts", names<Layout>()}, {"dtypes", names<DType>()}};
+  return {{"backends", backends},
+          {"comm", names<CommType>()},
+          {"layouts", names<Layout>()},
+          {"dtypes", names<DType>()},
+          {"requests", {"cancel"}}};
 }
 
 nlohmann::json versions(const at::Device& device) {

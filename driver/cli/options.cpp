@@ -106,6 +106,9 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case");
+  command.add_flag_callback(
+      "--no-reference-cache", [&config] { config.reference_cache = false; },
+      "The worker computes every expected result anew, and keeps none");
   command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
   command.add_flag_callback(
       "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");

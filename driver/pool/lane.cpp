@@ -90,7 +90,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
     }
     const std::int64_t seq = ++run_.last_seq;
     run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt});
-    Attempt result = co_await pool_->run_case(*job.named, seq);
+    Attempt result = co_await pool_->run_case(*job.named, seq, next_on_this_pool());
     std::optional<Retirement> retirement = std::move(result.retirement);
     if (result.charged || attempt == kMaxAttempts) {
       if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", attempt);
@@ -161,6 +161,12 @@ std::optional<Retirement> Lane::retirement_by_age() const {
   const int limit = run_.config.pool_max_cases;
   if (limit <= 0 || cases_on_pool_ < limit) return std::nullopt;
   return Retirement{RetireReason::max_cases, fmt::format("it ran {} cases (--pool-max-cases)", cases_on_pool_)};
+}
+
+const NamedCase* Lane::next_on_this_pool() const {
+  const int limit = run_.config.pool_max_cases;
+  const bool last = limit > 0 && cases_on_pool_ + 1 >= limit;
+  return jobs_.empty() || last ? nullptr : jobs_.front().named;
 }
 
 void Lane::finish(const Job& job, CaseFinished finished) {

@@ -92,6 +92,8 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
         refused.permanent = refused.permanent || ready->protocol != protocol::kVersion;
         co_return refused;
       }
+      capabilities_ = ready->capabilities;
+      idle_ = true;
       run_.emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
       co_return std::nullopt;
     }

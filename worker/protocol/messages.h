@@ -30,6 +30,7 @@ struct RunRequest {
   nlohmann::json case_json;
   std::int64_t timeout_ms = 90000;
   std::optional<std::string> dump_dir;
+  bool reference_cache = true;  // the worker may keep expected results for later cases
 };
 struct PrepareRequest {
   std::int64_t seq = 0;

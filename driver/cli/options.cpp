@@ -195,6 +195,8 @@ struct Parser {
     add_selection(*run_command, run.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*run_command, run.selection);
     add_order(*run_command, run);
+    run_command->add_flag("--deterministic", run.deterministic,
+                          "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
     add_execution(*run_command, run.execution);
   }
 
@@ -239,6 +241,7 @@ struct Parser {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
       run.execution.config.device = resolve_device(run.execution.config.device);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
+      if (run.deterministic) run.execution.rerun_arguments.emplace_back("--deterministic");
       return run;
     }
     if (submit_command->parsed()) {

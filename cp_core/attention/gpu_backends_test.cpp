@@ -15,14 +15,14 @@
 namespace cp_pool {
 namespace {
 
-using test::GpuTest;
+using test::GpuBackendTest;
 using test::GroupCase;
 using test::GroupExpected;
 using test::GroupInputs;
 using test::Setting;
 using test::TileShape;
 
-class GpuBackend : public GpuTest, public testing::WithParamInterface<Setting> {};
+class GpuBackend : public GpuBackendTest, public testing::WithParamInterface<Setting> {};
 
 void expect_right_answers(const Setting& s, const at::Tensor& bias) {
   const GroupInputs inputs = test::make_group_inputs(s.c, s.shape, s.dtype, bias);
@@ -83,7 +83,7 @@ std::vector<Setting> settings() {
 INSTANTIATE_TEST_SUITE_P(All, GpuBackend, testing::ValuesIn(settings()),
                          [](const auto& info) { return test::setting_name(info.param); });
 
-class GpuBias : public GpuTest, public testing::WithParamInterface<Setting> {};
+class GpuBias : public GpuBackendTest, public testing::WithParamInterface<Setting> {};
 
 // [1 or sequences, 1 or heads, positions, positions]
 at::Tensor make_bias(const GroupCase& c, std::int64_t sequences, std::int64_t heads) {

@@ -10,6 +10,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/attention/attend.h"
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/gpu_test_support.h"
@@ -19,14 +20,14 @@
 namespace cp_pool {
 namespace {
 
-using test::GpuTest;
+using test::GpuBackendTest;
 using test::GroupCase;
 using test::GroupInputs;
 using test::TileShape;
 
 const TileShape kGqa{.name = "gqa", .heads = 8, .kv_heads = 2, .head_dim_qk = 128, .head_dim_v = 128};
 
-class GpuLibrary : public GpuTest, public testing::WithParamInterface<Backend> {};
+class GpuLibrary : public GpuBackendTest, public testing::WithParamInterface<Backend> {};
 
 struct Problem {
   GroupCase c;
@@ -111,6 +112,27 @@ TEST_P(GpuLibrary, TakesACarrierOfDeltaForTheOutput) {
   }
 }
 
+// Large enough for a backend to cut it.
+TEST_P(GpuLibrary, AttendsToALargeCausalRectangle) {
+  const TileShape shape{.name = "two_heads", .heads = 2, .kv_heads = 1, .head_dim_qk = 64, .head_dim_v = 64};
+  const Tile tile{.m = 2100, .n = 3000, .right = 0};
+  const GroupCase c{.name = "causal_wide_large",
+                    .q_tokens = tile.m,
+                    .k_tokens = tile.n,
+                    .group = {.left = kInfiniteWindow, .right = 0, .tiles = {tile}}};
+  const GroupInputs inputs = test::make_group_inputs(c, shape, at::kBFloat16, {});
+  const test::GroupExpected expected = test::expect_group(c, inputs);
+  const GroupInputs gpu_inputs = test::on_gpu(inputs);
+  const auto backend = make_cuda_backend(GetParam());
+  AttentionSums sums = make_sums(gpu_inputs.operands, /*max_logit=*/true);
+  attend(*backend, {c.group}, gpu_inputs.operands, sums);
+  const AttentionPartial whole{.out = sums.out, .lse = sums.lse, .max_logit = sums.max_logit};
+  EXPECT_EQ(test::forward_differences(c, expected, whole, at::kBFloat16), "");
+  AttentionGradientSums gradients = test::make_sums(gpu_inputs.operands);
+  attend_backward(*backend, {c.group}, gpu_inputs.operands, gpu_inputs.backward, gradients);
+  EXPECT_EQ(test::backward_differences(expected, gradients, at::kBFloat16), "");
+}
+
 TEST_P(GpuLibrary, RefusesFp32) {
   const GroupCase c = test::group_case("full_square");
   const GroupInputs inputs = test::on_gpu(test::make_group_inputs(c, kGqa, at::kFloat, {}));
@@ -121,7 +143,7 @@ TEST_P(GpuLibrary, RefusesFp32) {
 INSTANTIATE_TEST_SUITE_P(All, GpuLibrary, testing::Values(Backend::flash, Backend::cudnn),
                          [](const auto& info) { return std::string(to_string(info.param)); });
 
-class GpuMath : public GpuTest {};
+class GpuMath : public GpuBackendTest {};
 
 // Blocks of one head and a few rows.
 TEST_F(GpuMath, HasTheScoresOfTheCpuInBlocks) {

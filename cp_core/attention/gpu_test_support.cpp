@@ -6,7 +6,6 @@
 #include <vector>
 
 #include <ATen/Context.h>
-#include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/logaddexp.h>
 #include <ATen/ops/zeros.h>
@@ -21,15 +20,6 @@ namespace {
 constexpr double kUntouchedOut = 777.0;
 constexpr double kUntouchedLse = -333.0;
 constexpr double kSumBefore = 5.0;  // what the gradients are added to
-
-bool has_gpu() {
-  return at::cuda::is_available();
-}
-
-bool gpu_required() {
-  const char* required = std::getenv("CP_POOL_REQUIRE_GPU");
-  return required != nullptr && std::string(required) == "1";
-}
 
 double unit_roundoff(at::ScalarType dtype) {
   return std::exp2(dtype == at::kBFloat16 ? -8 : dtype == at::kHalf ? -11 : -24);
@@ -102,13 +92,7 @@ std::string dtype_name(at::ScalarType dtype) {
 
 }  // namespace
 
-void GpuTest::SetUp() {
-  if (has_gpu()) return;
-  if (gpu_required()) FAIL() << "no GPU, and CP_POOL_REQUIRE_GPU=1";
-  GTEST_SKIP() << "no GPU";
-}
-
-void GpuTest::TearDown() {
+void GpuBackendTest::TearDown() {
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 

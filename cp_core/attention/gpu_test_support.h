@@ -14,14 +14,14 @@
 
 #include "cases/case.h"
 #include "cp_core/attention/tile_reference.h"
+#include "cp_core/cuda/gpu_test.h"
 
 namespace cp_pool::test {
 
-// Skips without a GPU; fails instead if CP_POOL_REQUIRE_GPU=1.
-class GpuTest : public testing::Test {
+// Without gradients; leaves deterministic mode.
+class GpuBackendTest : public GpuTest {
  protected:
-  void SetUp() override;
-  void TearDown() override;  // out of deterministic mode
+  void TearDown() override;
 
  private:
   at::NoGradGuard no_grad_;

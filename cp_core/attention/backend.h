@@ -43,7 +43,7 @@ struct AttentionBackwardOperands {
   at::Tensor delta;  // fp32 [heads, q tokens]
   // Like dout: the output, or anything else whose sum with dout is delta (delta_carrier). Undefined unless the backend
   // needs_out().
-  at::Tensor out{};
+  at::Tensor out;
 };
 
 // Gradients are added here, in fp32.

@@ -15,8 +15,8 @@ namespace cp_pool {
 // cuDNN's terms: right_bound is inclusive, left_bound exclusive, both around the diagonal; without bounds all is seen.
 struct CudnnMask {
   bool bottom_right = false;  // else the diagonal starts at the top left
-  std::optional<std::int64_t> left_bound{};
-  std::optional<std::int64_t> right_bound{};
+  std::optional<std::int64_t> left_bound;
+  std::optional<std::int64_t> right_bound;
   bool padding = false;  // the lengths of each batch item come in seq_len_q and seq_len_kv
 
   auto operator<=>(const CudnnMask&) const = default;

@@ -41,7 +41,8 @@ CudnnMask top_left_mask(const Tile& tile) {
 }
 
 CudnnMask bottom_right_mask(const Tile& tile) {
-  CudnnMask mask{.bottom_right = true};
+  CudnnMask mask;
+  mask.bottom_right = true;
   if (tile.right != kInfiniteWindow) mask.right_bound = tile.right;
   if (tile.left != kInfiniteWindow) mask.left_bound = tile.left + 1;
   mask.padding = mask.left_bound || tile.m > tile.n;
@@ -89,8 +90,13 @@ CudnnGraph CudnnLane::description() const {
 
 std::vector<CudnnMask> CudnnLane::masks() const {
   const Tile& tile = tiles_.front();
-  if (tile.full()) return {{.padding = ragged()}};
-  if (causal(tile) && std::ranges::all_of(tiles_, square)) return {{.right_bound = 0, .padding = ragged()}};
+  CudnnMask plain;
+  plain.padding = ragged();
+  if (tile.full()) return {plain};
+  if (causal(tile) && std::ranges::all_of(tiles_, square)) {
+    plain.right_bound = 0;
+    return {plain};
+  }
   CudnnMask bottom_right = bottom_right_mask(tile);
   if (ragged()) {
     bottom_right.padding = true;

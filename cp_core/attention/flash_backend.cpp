@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
 #include <fmt/format.h>
@@ -145,9 +146,11 @@ std::unique_ptr<Call> make_call(const Lane& lane, const FlashWindow& window) {
   return std::make_unique<VariableLengthCall>(lane, window);
 }
 
-// Calls body(call) for calls that cover the group.
+// Calls body(call) for calls that cover the group. The operators get undefined tensors, which autograd's wrappers
+// refuse.
 template <typename Body>
 void for_each_call(const TileGroup& group, Body body) {
+  const at::AutoDispatchBelowAutograd no_autograd;
   const FlashWindow window{.left = group.left, .right = group.right};
   for (const Lane& lane : split_by_keys(group.tiles)) body(*make_call(lane, window));
 }

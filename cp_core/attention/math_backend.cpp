@@ -34,7 +34,7 @@ void forward_block(const Tile& tile, const TileBlock& block, const AttentionOper
   }
 }
 
-void add_dbias(at::Tensor target, const at::Tensor& dscores) {
+void add_dbias(const at::Tensor& target, const at::Tensor& dscores) {
   const at::Tensor of_heads =
       target.size(0) == 1 ? CP_MUTATE(dbias_one_head, dscores.sum(0, true), dscores.narrow(0, 0, 1)) : dscores;
   CP_MUTATE(dbias_overwrites, target.add_(of_heads), target.copy_(of_heads));

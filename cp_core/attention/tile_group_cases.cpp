@@ -44,6 +44,7 @@ GroupCase make(std::string name, Window window, const std::vector<Rectangle>& re
 // `count` tiles of m x n whose rows repeat every q_stride and k_stride.
 std::vector<Rectangle> batch(std::int64_t count, Rectangle first, std::int64_t q_stride, std::int64_t k_stride) {
   std::vector<Rectangle> rectangles;
+  rectangles.reserve(static_cast<std::size_t>(count));
   for (std::int64_t b = 0; b < count; ++b) {
     rectangles.push_back({first.q_row + b * q_stride, first.k_row + b * k_stride, first.m, first.n});
   }

@@ -83,7 +83,8 @@ AttentionBackwardOperands scatter_backward(const Exchanges& exchanges, const Att
   auto rows = exchanges.q().start_scatter(statistics, "a2a lse and delta");
   const at::Tensor own_dout = exchanges.q().finish_scatter(std::move(dout));
   const at::Tensor own_rows = exchanges.q().finish_scatter(std::move(rows)).permute({2, 1, 0}).contiguous();
-  AttentionBackwardOperands own{.dout = own_dout, .lse = own_rows.select(0, 0), .delta = own_rows.select(0, 1)};
+  AttentionBackwardOperands own{
+      .dout = own_dout, .lse = own_rows.select(0, 0), .delta = own_rows.select(0, 1), .out = {}};
   if (needs_out) own.out = delta_carrier(own.dout, own.delta);
   return own;
 }

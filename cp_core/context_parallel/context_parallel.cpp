@@ -122,7 +122,8 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
   const auto backend = make_backend(problem.backend, inputs.q.device());
   const Context context{.problem = problem, .groups = groups, .backend = *backend};
   const PackedInputs packed = pack_inputs(problem, inputs);
-  AttentionBackwardOperands backward{.dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}};
+  AttentionBackwardOperands backward{
+      .dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}, .out = {}};
   const at::Tensor out = to_packed(forward.out, problem.layout);
   backward.delta = row_delta(out, backward.dout);
   if (backend->needs_out()) backward.out = out;

@@ -9,6 +9,16 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
     comm/nccl_barrier.cpp
+    attention/cudnn_backend.cpp
+    attention/cudnn_graphs.cpp
+    attention/cudnn_lane.cpp
+    attention/cudnn_plan_cache.cpp
+    attention/flash_backend.cpp
+    attention/flash_window.cpp
+    attention/score_max.cpp
+    attention/tile_lanes.cpp
+    attention/tile_rows.cu
+    attention/widened.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
     cuda/delay.cu
@@ -17,7 +27,7 @@ if(CP_POOL_HAVE_CUDA)
     cuda/stream_delays.cpp
     thd/copy_rows.cu
     thd/merge_partial.cu
-    verify/inputs.cu
+    verify/cuda_kernels.cu
   )
   target_compile_options(cp_core_cuda_objects PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)
@@ -26,6 +36,12 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+
+  cp_pool_test(cp_core_gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES cp_core cp_core_cuda_objects SOURCES
+    attention/gpu_backends_test.cpp
+    attention/tile_group_cases.cpp
+    attention/tile_reference.cpp
+  )
 endif()
 cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
@@ -41,7 +57,7 @@ if(CP_POOL_HAVE_CUDA)
   target_link_libraries(gpu_test_support PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
   set(CP_CORE_GPU_LIBRARIES gpu_test_support cp_core_cuda_objects cp_core)
 
-  cp_pool_test(device_test LABEL gpu SOURCES cuda/device_test.cpp verify/inputs_cuda_test.cpp
+  cp_pool_test(device_test LABEL gpu SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(row_kernels_test LABEL gpu SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}

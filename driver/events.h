@@ -139,6 +139,8 @@ class EventSink {
   EventSink& operator=(const EventSink&) = delete;
   virtual ~EventSink() = default;
   virtual void on_event(const Event& event) = 0;
+  // Now and then while a run goes on, whether anything happens or not (RunConfig::tick): for what shows time passing.
+  virtual void on_tick() {}
 };
 
 }  // namespace cp_pool

@@ -41,7 +41,9 @@ struct RunConfig {
   int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
+  bool reference_cache = true;                    // likewise
   HygieneLimits hygiene;
+  std::chrono::milliseconds tick{1000};  // how often sinks are told that time passes; 0 = never
   // Ranks that may work at the same time, over all pools: a pool waits with its start until its ranks fit (a larger
   // pool counts as this many), and keeps its place until its last case is done. 0 = the CPU's cores for device cpu,
   // one pool at a time for any other.

@@ -76,7 +76,8 @@ class Group:
         self.seq += 1
         case = {"comm": "p2p", "cp_size": self.ranks, "dtype": "fp32", "batch": 1, "seqlen_q": 32, "seqlen_kv": 32, "heads": 2,
                 "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 8, "causal": True, **changes}
-        self.send(op="run", seq=self.seq, id=case_id, case=case, timeout_ms=timeout_ms, options={"dump_dir": None})
+        self.send(op="run", seq=self.seq, id=case_id, case=case, timeout_ms=timeout_ms, 
+                  options={"dump_dir": None, "reference_cache": True})
 
 
 def expect(condition, what):

@@ -11,11 +11,13 @@ namespace {
 
 TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   RunCommand sent;
-  sent.request = {.seq = 5, .id = "a", .case_json = {{"heads", 3}}, .timeout_ms = 70, .dump_dir = "/d"};
+  sent.request = {
+      .seq = 5, .id = "a", .case_json = {{"heads", 3}}, .timeout_ms = 70, .dump_dir = "/d", .reference_cache = false};
   const auto got = std::get<RunCommand>(decode_compute_command(encode(ComputeCommand{sent})));
   EXPECT_EQ(got.request.seq, 5);
   EXPECT_EQ(got.request.case_json, sent.request.case_json);
   EXPECT_EQ(got.request.dump_dir, "/d");
+  EXPECT_FALSE(got.request.reference_cache);
   EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
   EXPECT_EQ(std::get<AbortCommand>(decode_watch_command(encode(WatchCommand{AbortCommand{4}}))).generation, 4);

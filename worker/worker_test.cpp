@@ -344,6 +344,21 @@ TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
   EXPECT_EQ(hashes(first), hashes(again));
 }
 
+TEST_F(Worker, ComputesTheReferenceAnewWhenAskedTo) {
+  WorkerGroup group({});
+  group.next<protocol::ReadyEvent>();
+  // Large enough that computing the reference and finding it differ by orders of magnitude.
+  const nlohmann::json large = {{"seqlen_q", 256}, {"seqlen_kv", 256}};
+  const auto reference_ms = [&](bool cached) {
+    const auto result = group.run("one", large, 20000, cached);
+    expect_pass(result);
+    return result->timings_ms.at("reference");
+  };
+  const double first = reference_ms(true);
+  EXPECT_LT(reference_ms(true), first / 4);
+  EXPECT_GT(reference_ms(false), first / 4);
+}
+
 TEST_F(Worker, SaysWhereItStandsWhenAsked) {
   WorkerGroup group(with({"--inject", "hang@1:inside:hangs"}));
   group.next<protocol::ReadyEvent>();

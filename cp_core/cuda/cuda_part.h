@@ -1,7 +1,8 @@
 // The door to everything that needs CUDA. It lives in a module of its own (libcp_core_cuda.so), so that CPU ranks never
 // load the CUDA libraries: a process has no CUDA part until load_cuda_part().
 //
-// Everything given tensors works on the current stream of their device, and never waits for the device.
+// Everything given tensors works on the current stream of their device, and never waits for the device unless it says
+// so.
 #pragma once
 
 #include <chrono>
@@ -85,6 +86,8 @@ class CudaPart {
   // Element i of fp32 `values` gets number i of the stream of inputs that begins at `start` (verify/inputs.cpp): the
   // same bits as on the CPU.
   virtual void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const = 0;
+  // The sum of word_term (verify/word_sum.h) over a contiguous tensor's bytes. Waits for the device.
+  [[nodiscard]] virtual std::uint64_t sum_words(const at::Tensor& tensor) const = 0;
 };
 
 // Loads the module beside the running program (or on the library path), once. Throws CudaUnavailable: not built, or a

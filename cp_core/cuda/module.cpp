@@ -5,7 +5,7 @@
 #include "cp_core/cuda/delay.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/thd/row_kernels.h"
-#include "cp_core/verify/inputs_cuda.h"
+#include "cp_core/verify/cuda_kernels.h"
 
 namespace cp_pool {
 namespace {
@@ -48,6 +48,9 @@ class Part final : public CudaPart {
 
   void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const override {
     verify::fill_nearly_normal_cuda(values, start);
+  }
+  [[nodiscard]] std::uint64_t sum_words(const at::Tensor& tensor) const override {
+    return verify::sum_words_cuda(tensor);
   }
 };
 

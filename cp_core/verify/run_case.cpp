@@ -25,11 +25,13 @@ using verify::Outputs;
 using verify::RankView;
 using verify::Shards;
 
-constexpr std::size_t kCacheBytes = std::size_t{512} << 20U;
+constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
+constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;
 
 std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& problem,
                                             const verify::CanonicalInputs& inputs, bool cached) {
-  static verify::ExpectedCache cache(kCacheBytes);
+  // A process computes on one device all its life.
+  static verify::ExpectedCache cache(inputs.q.is_cuda() ? kCacheBytesCuda : kCacheBytesCpu);
   return cached ? cache.get(problem, inputs)
                 : std::make_shared<const Expected>(verify::compute_expected(problem, inputs));
 }
@@ -41,7 +43,7 @@ class CaseRun {
         groups_(groups),
         options_(options),
         lengths_(resolve_lengths(c)),
-        view_(c, lengths_, groups.cp->rank(), groups.cp->size()) {}
+        view_(c, lengths_, groups.cp->rank(), groups.cp->size(), options.device) {}
 
   // Each part talks to the other ranks first and judges afterwards, and no rank leaves out a part because of what it
   // found: a failed check leaves nobody waiting.
@@ -62,7 +64,7 @@ class CaseRun {
     verify::CanonicalInputs inputs;
     Shards shards;
     phase("inputs", [&] {
-      inputs = verify::make_inputs(canonical);
+      inputs = verify::make_inputs(canonical, options_.device);
       shards = verify::make_shards(case_, inputs, view_);
     });
     const AttentionProblem problem = make_problem(case_, lengths_);
@@ -89,7 +91,7 @@ class CaseRun {
 
   void probe_mask() {
     const Case c = verify::mask_probe_case(case_);
-    const auto probe = verify::make_mask_probe(verify::canonical_problem(c, lengths_));
+    const auto probe = verify::make_mask_probe(verify::canonical_problem(c, lengths_), options_.device);
     const Outputs outputs = step(c, verify::make_shards(c, probe.inputs, view_));
     add(verify::check_mask_probe(c, probe.expected, view_, outputs));
   }
@@ -114,6 +116,7 @@ class CaseRun {
     if (options_.on_phase) options_.on_phase(name);
     const auto start = steady_clock::now();
     body();
+    groups_.cp->synchronize(name);  // what failed or never ends on a device shows here
     report_.timings_ms[name] = std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
   }
 
@@ -128,7 +131,7 @@ class CaseRun {
 }  // namespace
 
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options) {
-  if (const std::string reason = skip_reason(c); !reason.empty()) {
+  if (const std::string reason = skip_reason(c, options.device); !reason.empty()) {
     RankReport report;
     report.outcome = RankReport::Outcome::skip;
     report.reason = reason;

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
+#include "driver/cli/device.h"
 #include "driver/cli/duration.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/help_text.h"
@@ -85,8 +86,9 @@ void add_worker(CLI::App& command, std::string& worker) {
 void add_execution(CLI::App& command, ExecutionOptions& options) {
   RunConfig& config = options.config;
   constexpr std::chrono::milliseconds kShortest{1};
-  command.add_option("--device", config.device, "Device of the ranks")
-      ->check(CLI::IsMember({"cpu"}))
+  config.device = "auto";
+  command.add_option("--device", config.device, "Device of the ranks: auto is cuda where there is a GPU, else cpu")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->type_name("DEVICE")
       ->capture_default_str();
   add_worker(command, options.worker);
@@ -106,6 +108,9 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case");
+  command.add_flag_callback(
+      "--no-reference-cache", [&config] { config.reference_cache = false; },
+      "The worker computes every expected result anew, and keeps none");
   command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
   command.add_flag_callback(
       "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
@@ -232,10 +237,12 @@ struct Parser {
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
+      run.execution.config.device = resolve_device(run.execution.config.device);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
       return run;
     }
     if (submit_command->parsed()) {
+      submit.execution.config.device = resolve_device(submit.execution.config.device);
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
       return submit;
     }

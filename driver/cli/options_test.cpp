@@ -108,6 +108,9 @@ TEST(RunOptions, AreReadFromTheCommandLine) {
 TEST(RunOptions, ShorthandsSetWhatTheyStandFor) {
   EXPECT_EQ(parse_as<RunOptions>({"run", "--max-fail", "3"}).execution.config.max_failures, 3);
   EXPECT_EQ(parse_as<RunOptions>({"run", "--isolate"}).execution.config.pool_max_cases, 1);
+  EXPECT_TRUE(parse_as<RunOptions>({"run"}).execution.config.reference_cache);
+  EXPECT_FALSE(parse_as<RunOptions>({"run", "--no-reference-cache"}).execution.config.reference_cache);
+  EXPECT_FALSE(parse_as<SubmitOptions>({"submit", "-", "--no-reference-cache"}).execution.config.reference_cache);
   const auto run = parse_as<RunOptions>({"run", "--order", "shuffle:7", "--repeat", "3", "--timings"});
   EXPECT_EQ(run.order.kind, Order::Kind::shuffle);
   EXPECT_EQ(run.order.seed, 7U);
@@ -165,9 +168,26 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
 
 TEST(Help, NamesEveryOptionExamplesAndExitCodes) {
   const std::string run = parse_as<PrintText>({"run", "--help"}).text;
-  for (const char* part : {"--matrix", "--filter", "--size", "--device", "--timeout", "--start-timeout", "--grace",
-                           "--global-timeout", "--max-consecutive-timeouts", "--pool-max-cases", "--worker", "--junit",
-                           "--events", "--run-dir", "--dump", "--fail-fast", "--no-progress", "Examples:", "130  "}) {
+  for (const char* part : {"--matrix",
+                           "--filter",
+                           "--size",
+                           "--device",
+                           "--timeout",
+                           "--start-timeout",
+                           "--grace",
+                           "--global-timeout",
+                           "--max-consecutive-timeouts",
+                           "--pool-max-cases",
+                           "--worker",
+                           "--junit",
+                           "--events",
+                           "--run-dir",
+                           "--dump",
+                           "--no-reference-cache",
+                           "--fail-fast",
+                           "--no-progress",
+                           "Examples:",
+                           "130  "}) {
     EXPECT_THAT(run, HasSubstr(part));
   }
   const std::string all = parse_as<PrintText>({"--help"}).text;

@@ -2,19 +2,23 @@
 #include "driver/cli/program.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <pty.h>
 #include <sstream>
 #include <string>
 #include <sys/stat.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "driver/reporters/scoped_variable.h"
 #include "driver/reporters/temporary_folder.h"
 
 namespace cp_pool {
@@ -28,6 +32,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using testing::Program;
 using testing::read_file;
+using testing::ScopedVariable;
 using ::testing::StartsWith;
 using testing::TemporaryFolder;
 using testing::write_file;
@@ -136,6 +141,8 @@ TEST_F(CommandLine, Exits96WithOneLineForAMissingWorkerAndStillReports) {
   EXPECT_EQ(run_of.exit_code, 96);
   EXPECT_THAT(run_of.err, is_one_error("/no/such/worker"));
   EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 2 infra, "));
+  EXPECT_THAT(run_of.out, HasSubstr("2 infra (not run): the pool cannot start: cannot run \"/no/such/worker\""));
+  EXPECT_THAT(run_of.out, Not(HasSubstr("demo/pass"))) << "no line a case";
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr("errors=\"2\""));
 }
 
@@ -168,7 +175,7 @@ TEST_F(CommandLine, Exits94ForABadFilterWithACaretUnderThePlace) {
 
 TEST_F(CommandLine, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
   write_file(path("file"), "");
-  ::setenv("CP_POOL_TEST_MARK", path("mark").c_str(), 1);
+  const ScopedVariable mark{"CP_POOL_TEST_MARK", path("mark").c_str()};
   for (const std::string option : {"--junit", "--events", "--run-dir", "--dump"}) {
     const Finished done = run("model=pass", {option, path("file/x")});
     EXPECT_EQ(done.exit_code, 73) << option;
@@ -178,7 +185,6 @@ TEST_F(CommandLine, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
   EXPECT_FALSE(std::filesystem::exists(path("mark")));
   run("model=pass");
   EXPECT_TRUE(std::filesystem::exists(path("mark")));  // the mark would have been seen
-  ::unsetenv("CP_POOL_TEST_MARK");
 }
 
 TEST_F(CommandLine, Exits73WhenAReportIsLostDuringTheRunAndFinishesTheOthers) {
@@ -307,6 +313,43 @@ TEST_F(CommandLine, TheWorkerAndTheMatricesOfAnInstallationAreFoundBesideTheProg
   const Finished done = Program{{path("bin/cp-pool"), "run", "--matrix", "mine", "--filter", "model=pass"}}.wait();
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 1 pass"));
+}
+
+TEST_F(CommandLine, TheWorkerIsToldNotToKeepReferences) {
+  const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  const auto asked_for_cache = [&](const Words& words) {
+    write_file(path("requests"), "");
+    EXPECT_EQ(call(words).exit_code, 0);
+    return json_lines(read_file(path("requests"))).at(0)["options"]["reference_cache"].get<bool>();
+  };
+  const Words submit = {"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker", kWorker};
+  EXPECT_TRUE(asked_for_cache(run_words("model=pass")));
+  EXPECT_FALSE(asked_for_cache(run_words("model=pass", {"--no-reference-cache"})));
+  EXPECT_TRUE(asked_for_cache(submit));
+  Words without = submit;
+  without.emplace_back("--no-reference-cache");
+  EXPECT_FALSE(asked_for_cache(without));
+}
+
+TEST_F(CommandLine, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
+  int master = -1;
+  int slave = -1;
+  std::array<char, 64> name{};
+  winsize size{.ws_row = 24, .ws_col = 200, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&master, &slave, name.data(), nullptr, &size), 0);
+  const ScopedVariable term{"TERM", "xterm"};
+  Words words = run_words("model=hang", {"--timeout", "2500ms"});
+  words.insert(words.begin(), kProgram);
+  Program program{words, {.in = "/dev/null", .out = name.data()}};
+  ::close(slave);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  for (ssize_t n = 0; (n = ::read(master, buffer.data(), buffer.size())) > 0;) {  // ends with EIO
+    output.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  ::close(master);
+  EXPECT_EQ(program.wait().exit_code, 100);
+  EXPECT_THAT(output, HasSubstr("0/1 | 0:01 demo/hang/p2p/cp1/bshd/fp32"));
 }
 
 // --- submit ----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A worker for the tests of the command line: speaks the protocol, computes nothing, and does what the model of a case
-says: pass, fail, skip, error, crash, hang, chatter. CP_POOL_TEST_MARK names a file that it creates when it starts."""
+says: pass, fail, skip, error, crash, hang, chatter. CP_POOL_TEST_MARK names a file that it creates when it starts,
+CP_POOL_TEST_REQUESTS one to which it appends every request."""
 import json
 import os
 import pathlib
@@ -48,6 +49,9 @@ def main():
              "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}]})
     for line in sys.stdin:
         request = json.loads(line)
+        if requests := os.environ.get("CP_POOL_TEST_REQUESTS"):
+            with open(requests, "a", encoding="utf-8") as file:
+                file.write(line)
         if request["op"] == "run":
             respond({"event": "started", "seq": request["seq"]})
             respond(result(request))

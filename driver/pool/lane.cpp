@@ -82,7 +82,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
   for (int attempt = 1;; ++attempt) {
     if (!co_await ensure_pool()) {
       const bool stopped = run_.stop.no_new_cases();
-      CaseFinished finished = never_run(job, stopped ? CaseOutcome::not_run : CaseOutcome::infra,
+      CaseFinished finished = never_run(job, stopped ? CaseOutcome::not_run : given_up_outcome_,
                                         stopped ? why_stopped() : given_up_.value_or(""));
       if (!stopped) finished.stderr_tails = last_start_tails_;
       finished.attempts = attempt - 1;
@@ -90,7 +90,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
     }
     const std::int64_t seq = ++run_.last_seq;
     run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt});
-    Attempt result = co_await pool_->run_case(*job.named, seq);
+    Attempt result = co_await pool_->run_case(*job.named, seq, next_on_this_pool());
     std::optional<Retirement> retirement = std::move(result.retirement);
     if (result.charged || attempt == kMaxAttempts) {
       if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", attempt);
@@ -141,7 +141,10 @@ asio::awaitable<void> Lane::retire(Retirement retirement) {
 void Lane::note_start_failure(StartFailure failure) {
   ++failed_starts_;
   last_start_tails_ = std::move(failure.stderr_tails);
-  if (failure.permanent) {
+  if (failure.skip) {
+    given_up_ = failure.retirement.detail;
+    given_up_outcome_ = CaseOutcome::skip;
+  } else if (failure.permanent) {
     given_up_ = fmt::format("the pool cannot start: {}", failure.retirement.detail);
   } else if (failed_starts_ == kMaxFailedStarts) {
     given_up_ = fmt::format("the pool failed to start {} times running: {}", failed_starts_, failure.retirement.detail);
@@ -161,6 +164,12 @@ std::optional<Retirement> Lane::retirement_by_age() const {
   const int limit = run_.config.pool_max_cases;
   if (limit <= 0 || cases_on_pool_ < limit) return std::nullopt;
   return Retirement{RetireReason::max_cases, fmt::format("it ran {} cases (--pool-max-cases)", cases_on_pool_)};
+}
+
+const NamedCase* Lane::next_on_this_pool() const {
+  const int limit = run_.config.pool_max_cases;
+  const bool last = limit > 0 && cases_on_pool_ + 1 >= limit;
+  return jobs_.empty() || last ? nullptr : jobs_.front().named;
 }
 
 void Lane::finish(const Job& job, CaseFinished finished) {

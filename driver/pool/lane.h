@@ -50,6 +50,8 @@ class Lane {
   void note_start_failure(StartFailure failure);
   void note_outcome(CaseOutcome outcome);
   std::optional<Retirement> retirement_by_age() const;
+  [[nodiscard]] const NamedCase* next_on_this_pool()
+      const;  // after the job that is being run; nullptr if none is known
   void finish(const Job& job, CaseFinished finished);
   CaseFinished report(const Job& job, Attempt attempt, std::int64_t seq, int attempts) const;
   CaseFinished never_run(const Job& job, CaseOutcome outcome, std::string reason) const;
@@ -70,6 +72,7 @@ class Lane {
   int failed_starts_ = 0;                // running
   int timeouts_ = 0;                     // running
   std::optional<std::string> given_up_;  // why no pool of this key is started any more
+  CaseOutcome given_up_outcome_ = CaseOutcome::infra;
   std::vector<StderrTail> last_start_tails_;
 };
 

@@ -18,6 +18,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kStartDrain{200};   // after an exit, for what it said last
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
+// After which another start cannot help.
+constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
+                                     protocol::kExitTooFewDevices, kExitCommandNotFound};
 
 std::string random_uuid() {
   std::random_device random;
@@ -92,6 +95,8 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
         refused.permanent = refused.permanent || ready->protocol != protocol::kVersion;
         co_return refused;
       }
+      capabilities_ = ready->capabilities;
+      idle_ = true;
       run_.emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
       co_return std::nullopt;
     }
@@ -120,6 +125,10 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   if (group_->any_exited()) detail = fmt::format("{}{}{}", describe_deaths(), detail.empty() ? "" : ": ", detail);
   StartFailure out = start_failure(RetireReason::start_failed, std::move(detail));
   out.permanent = permanently_failed();
+  if (too_few_devices()) {
+    out.skip = true;
+    if (!why.empty()) out.retirement.detail = protocol::clean_text(why);
+  }
   out.stderr_tails = group_->tails();
   co_return out;
 }
@@ -136,8 +145,13 @@ std::optional<std::string> Pool::refuse(const protocol::ReadyEvent& ready) const
 
 bool Pool::permanently_failed() const {
   return std::ranges::any_of(group_->ranks(), [](const WorkerGroup::Rank& rank) {
-    return rank.exit && !rank.exit->signaled &&
-           (rank.exit->code == protocol::kExitNoCommonVersion || rank.exit->code == kExitCommandNotFound);
+    return rank.exit && !rank.exit->signaled && std::ranges::count(kPermanentExits, rank.exit->code) > 0;
+  });
+}
+
+bool Pool::too_few_devices() const {
+  return std::ranges::any_of(group_->ranks(), [](const WorkerGroup::Rank& rank) {
+    return rank.exit && !rank.exit->signaled && rank.exit->code == protocol::kExitTooFewDevices;
   });
 }
 

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "driver/events.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/wakeup.h"
@@ -27,6 +29,7 @@ struct Retirement {
 struct StartFailure {
   Retirement retirement;
   bool permanent = false;  // another try cannot help
+  bool skip = false;       // this machine has too few devices: no fault of anybody's
   std::vector<StderrTail> stderr_tails;
 };
 
@@ -53,8 +56,9 @@ class Pool {
   // retired.
   asio::awaitable<std::optional<StartFailure>> start();
 
-  // Sends the case and waits for its end.
-  asio::awaitable<Attempt> run_case(const NamedCase& named, std::int64_t seq);
+  // Sends the case and waits for its end. next: the case that this pool is to run afterwards, if that is known: a
+  // worker that offers it may prepare for it meanwhile.
+  asio::awaitable<Attempt> run_case(const NamedCase& named, std::int64_t seq, const NamedCase* next);
 
   // Between cases: why the pool cannot be used any more; nullopt: it can.
   std::optional<Retirement> check_idle();
@@ -69,7 +73,8 @@ class Pool {
   struct Outstanding {  // the case that has been sent; seq 0: none
     std::int64_t seq = 0;
     bool started = false;
-    std::string phase;  // the last one reported
+    bool cancelled = false;  // the worker was asked to end it
+    std::string phase;       // the last one reported
     std::optional<protocol::ResultEvent> result;
     std::optional<std::string> protocol_break;
     Clock::time_point sent;
@@ -82,12 +87,15 @@ class Pool {
   asio::awaitable<StartFailure> failed_start(std::string why);
   std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
   [[nodiscard]] bool permanently_failed() const;
+  [[nodiscard]] bool too_few_devices() const;
   std::string describe_deaths();
 
   // pool_case.cpp
+  void send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next);
   void take_messages(Outstanding& current);
   void take_event(Outstanding& current, const protocol::Event& event);
   asio::awaitable<void> wait_for_end(Outstanding& current);
+  asio::awaitable<void> cancel(Outstanding& current);
   asio::awaitable<void> drain(Outstanding& current);
   asio::awaitable<void> wait_for_fences();
   asio::awaitable<Attempt> conclude_with_result(Outstanding& current);
@@ -95,9 +103,12 @@ class Pool {
   Attempt conclude_lost(const Outstanding& current);
   asio::awaitable<void> ask_for_stacks();
   asio::awaitable<Attempt> conclude_unfinished(const Outstanding& current);
+  void blame_end_of_run(Attempt& attempt) const;
   std::optional<Retirement> judge(const Outstanding& current);
   std::optional<std::string> growth_past_limit(const protocol::ResultEvent& result);
+  [[nodiscard]] bool ended(const Outstanding& current) const;
   [[nodiscard]] bool lost() const;
+  [[nodiscard]] bool offers(const char* request) const;
 
   // pool_retire.cpp
   asio::awaitable<void> ask_to_shut_down();
@@ -113,6 +124,8 @@ class Pool {
   std::string tag_;
   PoolProcesses processes_;
   std::unique_ptr<WorkerGroup> group_;
+  nlohmann::json capabilities_;
+  bool idle_ = false;  // ready, and no case is outstanding
   Clock::time_point spawned_;
   Clock::time_point last_result_;
   int cases_ = 0;

@@ -19,6 +19,7 @@ constexpr milliseconds kDrain{200};      // after an exit, for what is still in 
 constexpr milliseconds kAnswer{50};      // of that, for a rank 0 that lives and may have its result on the way
 constexpr milliseconds kFenceWait{250};  // after a result, for the ranks' stderr
 constexpr milliseconds kDeathAfterResult{200};
+constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not say that it acts on cancel
 
 CaseOutcome to_case_outcome(protocol::Outcome outcome) {
   switch (outcome) {
@@ -53,20 +54,38 @@ double ms_since(Clock::time_point start) {
 
 }  // namespace
 
-asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq) {
-  protocol::RunRequest request{seq, named.id, to_json(named.c), run_.config.timeout.count(), std::nullopt};
+// capabilities.requests lists the requests that a worker may ignore but does not.
+bool Pool::offers(const char* request) const {
+  const auto requests = capabilities_.find("requests");
+  return requests != capabilities_.end() && requests->is_array() &&
+         std::ranges::find(*requests, nlohmann::json(request)) != requests->end();
+}
+
+void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
+  protocol::RunRequest request{
+      seq, named.id, to_json(named.c), run_.config.timeout.count(), std::nullopt, run_.config.reference_cache};
   if (run_.config.dump_dir) request.dump_dir = run_.config.dump_dir->string();
   group_->begin_case(seq);
+  group_->send(request);
+  if (next != nullptr && offers("prepare")) {
+    group_->send(protocol::PrepareRequest{++run_.last_seq, to_json(next->c)});
+  }
+}
+
+asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
   Outstanding current;
   current.seq = seq;
   current.sent = Clock::now();
   current.deadline = current.sent + run_.config.timeout;
-  group_->send(request);
+  idle_ = false;
+  send_case(named, seq, next);
 
   co_await wait_for_end(current);
+  if (!ended(current) && run_.stop.abandon_running()) co_await cancel(current);
   const double duration_ms = ms_since(current.sent);
   Attempt attempt;
   if (current.result) {
+    idle_ = true;
     attempt = co_await conclude_with_result(current);
   } else if (current.protocol_break || lost()) {
     attempt = conclude_lost(current);
@@ -84,6 +103,10 @@ bool Pool::lost() const {
   return group_->any_exited() || group_->stdin_broken() || group_->stdout_closed();
 }
 
+bool Pool::ended(const Outstanding& current) const {
+  return current.result || current.protocol_break || lost();
+}
+
 asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
   for (;;) {
     take_messages(current);
@@ -91,6 +114,24 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
     if (lost()) co_return co_await drain(current);
     if (run_.stop.abandon_running() || Clock::now() >= current.deadline) co_return;
     co_await wakeup_.wait_until(current.deadline);
+  }
+}
+
+// The run is over and the case is not: a worker that ends it in order keeps its answer for those who read the report,
+// and can be shut down in order.
+asio::awaitable<void> Pool::cancel(Outstanding& current) {
+  if (run_.stop.internal_error) co_return;
+  if (!run_.stop.interrupted) co_await ask_for_stacks();
+  current.cancelled = true;
+  group_->send(protocol::CancelRequest{current.seq});
+  const milliseconds patience =
+      offers("cancel") ? run_.config.grace : std::min(run_.config.grace, milliseconds{kMayIgnoreCancel});
+  const auto limit = Clock::now() + patience;
+  while (!run_.stop.kill_at_once && Clock::now() < limit) {
+    take_messages(current);
+    if (current.result || current.protocol_break) co_return;
+    if (lost()) co_return co_await drain(current);
+    co_await wakeup_.wait_until(limit);
   }
 }
 
@@ -145,6 +186,7 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
   Attempt out;
   out.outcome = to_case_outcome(current.result->outcome);
   out.reason = protocol::clean_text(current.result->reason);
+  if (current.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run(out);
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   if (needs_tail) {
     co_await wait_for_fences();
@@ -223,27 +265,36 @@ asio::awaitable<void> Pool::ask_for_stacks() {
   while (!group_->all_exited() && !run_.stop.interrupted && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
+// The case was still running when the run was stopped.
+void Pool::blame_end_of_run(Attempt& attempt) const {
+  const bool out_of_time = !run_.stop.interrupted && !run_.stop.internal_error;
+  attempt.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
+  attempt.reason = out_of_time ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
+                                             run_.config.global_timeout.count())
+                               : "the run was interrupted";
+}
+
 // The run or the deadline ends a case that still runs.
 asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   Attempt out;
   if (run_.stop.interrupted || run_.stop.internal_error) {
-    out.outcome = CaseOutcome::cancelled;
-    out.reason = "the run was interrupted";
+    blame_end_of_run(out);
     out.retirement = {RetireReason::interrupted, out.reason};
     out.stderr_tails = group_->tails();
     co_return out;
   }
-  out.outcome = CaseOutcome::timeout;
-  out.reason = run_.stop.global_timeout
-                   ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
-                                 run_.config.global_timeout.count())
-                   : fmt::format("no result within {} ms (--timeout)", run_.config.timeout.count());
-  if (!current.started) {
-    out.reason += group_->stdin_pending() ? "; rank 0 has not read its request" : "; the case never started";
+  if (run_.stop.global_timeout) {
+    blame_end_of_run(out);
+  } else {
+    out.outcome = CaseOutcome::timeout;
+    out.reason = fmt::format("no result within {} ms (--timeout)", run_.config.timeout.count());
   }
+  // Its request comes before that to prepare: a case that has started has been read.
+  const bool unread = !current.started && group_->stdin_pending();
+  if (!current.started) out.reason += unread ? "; rank 0 has not read its request" : "; the case never started";
   if (!current.phase.empty()) out.reason += fmt::format("; the last phase was {}", current.phase);
-  out.retirement = {group_->stdin_pending() ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
-  co_await ask_for_stacks();
+  out.retirement = {unread ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
+  if (!current.cancelled) co_await ask_for_stacks();
   out.stderr_tails = group_->tails();
   co_return out;
 }

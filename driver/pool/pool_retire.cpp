@@ -17,8 +17,10 @@ constexpr milliseconds kBetweenPasses{5};
 constexpr int kMaxBlockingPasses = 20;
 constexpr int kCleanPasses = 2;  // a process may fork while /proc is read
 
+// No fault of the worker's.
 bool is_graceful(RetireReason reason) {
-  return reason == RetireReason::finished || reason == RetireReason::max_cases || reason == RetireReason::hygiene;
+  return reason == RetireReason::finished || reason == RetireReason::max_cases || reason == RetireReason::hygiene ||
+         reason == RetireReason::interrupted;
 }
 
 // The ranks that are left wait for one that is gone: there is nothing to ask them.
@@ -43,7 +45,7 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
   std::vector<RankExit> exits_by_rank;
   if (group_) {
     processes_.find();  // while parents still live: a child with another environment is known through them
-    if (is_graceful(retirement.reason)) co_await ask_to_shut_down();
+    if (idle_ && is_graceful(retirement.reason)) co_await ask_to_shut_down();
     if (!kill_at_once(retirement.reason)) co_await terminate();
     co_await kill();
     leftovers = processes_.describe();
@@ -65,7 +67,7 @@ asio::awaitable<void> Pool::ask_to_shut_down() {
   group_->send(protocol::ShutdownRequest{});
   group_->close_stdin_when_written();
   const auto limit = Clock::now() + run_.config.grace;
-  while (!group_->all_exited() && !run_.stop.abandon_running() && Clock::now() < limit) {
+  while (!group_->all_exited() && !run_.stop.kill_at_once && Clock::now() < limit) {
     co_await wakeup_.wait_until(limit);
   }
 }

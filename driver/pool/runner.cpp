@@ -21,7 +21,11 @@ double own_cpu_ms() {
 }  // namespace
 
 Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
-    : context_(io_, config, sink), slots_(busy_ranks), signals_(io_, SIGINT, SIGTERM), global_timeout_(io_) {}
+    : context_(io_, config, sink),
+      slots_(busy_ranks),
+      signals_(io_, SIGINT, SIGTERM),
+      global_timeout_(io_),
+      clock_(io_) {}
 
 void Runner::add(const NamedCase& named) {
   lane(named.c.cp_size).add({ledger_.expect(), &named});
@@ -54,6 +58,7 @@ RunResult Runner::run(const RunStarted& header) {
   context_.emit(header);
   watch_signals();
   watch_global_timeout();
+  watch_clock();
   stop_watching_if_done();
   for (bool done = false; !done;) {
     try {
@@ -95,6 +100,7 @@ void Runner::stop_watching_if_done() {
   if (!closed_ || lanes_left_ > 0) return;
   signals_.cancel();
   global_timeout_.cancel();
+  clock_.cancel();
 }
 
 void Runner::watch_signals() {
@@ -114,6 +120,16 @@ void Runner::watch_global_timeout() {
     if (error) return;
     context_.stop.global_timeout = true;
     abandon();
+  });
+}
+
+void Runner::watch_clock() {
+  if (context_.config.tick.count() <= 0) return;
+  clock_.expires_after(context_.config.tick);
+  clock_.async_wait([this](asio::error_code error) {
+    if (error || (closed_ && lanes_left_ == 0)) return;
+    watch_clock();  // first, so that a sink that throws stops no clock
+    context_.sink.on_tick();
   });
 }
 

@@ -46,6 +46,7 @@ class Runner {
   void stop_watching_if_done();
   void watch_signals();
   void watch_global_timeout();
+  void watch_clock();
 
   ProcessSettings settings_;
   asio::io_context io_{1};
@@ -54,6 +55,7 @@ class Runner {
   Slots slots_;
   asio::signal_set signals_;
   asio::steady_timer global_timeout_;
+  asio::steady_timer clock_;
   std::map<int, std::unique_ptr<Lane>> lanes_;  // by world size
   std::size_t lanes_left_ = 0;
   bool closed_ = false;

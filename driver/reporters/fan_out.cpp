@@ -12,9 +12,17 @@ void FanOut::add(EventSink& sink) {
 }
 
 void FanOut::on_event(const Event& event) {
+  deliver([&](EventSink& sink) { sink.on_event(event); });
+}
+
+void FanOut::on_tick() {
+  deliver([](EventSink& sink) { sink.on_tick(); });
+}
+
+void FanOut::deliver(const std::function<void(EventSink&)>& what) {
   std::erase_if(sinks_, [&](EventSink* sink) {
     try {
-      sink->on_event(event);
+      what(*sink);
       return false;
     } catch (const std::exception& e) {
       failed_ = true;

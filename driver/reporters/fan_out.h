@@ -17,10 +17,13 @@ class FanOut : public EventSink {
   void add(EventSink& sink);  // not owned; must outlive this. Views get events in the order in which they were added
 
   void on_event(const Event& event) override;
+  void on_tick() override;
 
   [[nodiscard]] bool failed() const { return failed_; }  // whether a view was dropped
 
  private:
+  void deliver(const std::function<void(EventSink&)>& what);
+
   std::vector<EventSink*> sinks_;
   std::function<void(const std::string&)> on_error_;
   bool failed_ = false;

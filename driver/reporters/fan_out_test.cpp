@@ -13,6 +13,8 @@ namespace {
 class Recorder : public EventSink {
  public:
   void on_event(const Event& event) override { types.push_back(event.index()); }
+  void on_tick() override { ++ticks; }
+  int ticks = 0;
   std::vector<std::size_t> types;
 };
 
@@ -36,6 +38,17 @@ TEST(FanOut, EveryViewGetsEveryEventInOrder) {
   EXPECT_THAT(a.types, ::testing::ElementsAre(0U, 6U));
   EXPECT_EQ(a.types, b.types);
   EXPECT_FALSE(fan_out.failed());
+}
+
+TEST(FanOut, EveryViewHearsThatTimePasses) {
+  Recorder a;
+  Recorder b;
+  FanOut fan_out{[](const std::string&) {}};
+  fan_out.add(a);
+  fan_out.add(b);
+  fan_out.on_tick();
+  EXPECT_EQ(a.ticks, 1);
+  EXPECT_EQ(b.ticks, 1);
 }
 
 TEST(FanOut, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {

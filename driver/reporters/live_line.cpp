@@ -1,5 +1,6 @@
 #include "driver/reporters/live_line.h"
 
+#include <cmath>
 #include <numeric>
 #include <string_view>
 
@@ -46,7 +47,11 @@ std::string live_line(const LiveState& state, std::size_t columns) {
       line += fmt::format(" ETA {}", format_clock(static_cast<double>(state.expanded - done) / rate));
     }
   }
-  if (!state.running.empty()) line += " | " + protocol::clean_text(state.running);
+  if (!state.running.empty()) {
+    line += " | ";
+    if (state.running_s >= 1) line += format_clock(std::floor(state.running_s)) + ' ';
+    line += protocol::clean_text(state.running);
+  }
   return clip(line, columns);
 }
 

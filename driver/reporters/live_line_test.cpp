@@ -1,9 +1,12 @@
 #include "driver/reporters/live_line.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {
+
+using ::testing::EndsWith;
 
 LiveState some_state() {
   LiveState state;
@@ -17,6 +20,14 @@ LiveState some_state() {
 TEST(LiveLine, ShowsCountsRateEtaAndTheRunningCase) {
   EXPECT_EQ(live_line(some_state(), 200),
             "[==========          ] 40/80 30 pass 1 fail 9 skip | 4.0/s ETA 0:10 | te-flash/cp_2_0/p2p");
+}
+
+TEST(LiveLine, ShowsHowLongACaseHasBeenRunningFromASecondOn) {
+  LiveState state = some_state();
+  state.running_s = 0.9;
+  EXPECT_THAT(live_line(state, 200), EndsWith(" | te-flash/cp_2_0/p2p"));
+  state.running_s = 75;
+  EXPECT_THAT(live_line(state, 200), EndsWith(" | 1:15 te-flash/cp_2_0/p2p"));
 }
 
 TEST(LiveLine, IsCutAtTheWidthByColumnsNotBytes) {

@@ -89,7 +89,9 @@ std::string Summary::text() const {
   });
   for (const auto& [group, count] : groups) {
     const auto& [outcome, reason] = group;
-    out += fmt::format("{} {}: {}\n", count, to_string(outcome), reason.empty() ? "no reason given" : reason);
+    const char* const not_run = outcome == CaseOutcome::infra ? " (not run)" : "";
+    out +=
+        fmt::format("{} {}{}: {}\n", count, to_string(outcome), not_run, reason.empty() ? "no reason given" : reason);
   }
   return out;
 }

@@ -40,10 +40,12 @@ TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers)
   summary.add(finished(3, "d", CaseOutcome::skip, "no window"));
   summary.add(finished(4, "e", CaseOutcome::skip, "no window"));
   summary.add(finished(5, "f", CaseOutcome::not_run, ""));
+  for (const char* id : {"g", "h"}) summary.add(finished(6, id, CaseOutcome::infra, "no worker"));
   EXPECT_EQ(summary.text(),
             "2 ran: p50 100 ms, p95 200 ms, max 200 ms a case\n"
             "2 skip: no window\n"
             "1 skip: no bias\n"
+            "2 infra (not run): no worker\n"
             "1 not-run: no reason given\n");
 }
 

@@ -1,5 +1,6 @@
 #include "driver/reporters/terminal_sink.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <numeric>
 #include <sys/ioctl.h>
@@ -74,6 +75,10 @@ void TerminalSink::on_event(const Event& event) {
   std::visit([this](const auto& e) { on(e); }, event);
 }
 
+void TerminalSink::on_tick() {
+  draw_live();
+}
+
 void TerminalSink::on(const RunStarted& event) {
   state_.expanded = event.cases;
   if (!style_.progress) return;
@@ -115,17 +120,21 @@ void TerminalSink::on(const PoolRetired& event) {
 }
 
 void TerminalSink::on(const CaseStarted& event) {
-  if (first_case_ == std::chrono::steady_clock::time_point{}) first_case_ = std::chrono::steady_clock::now();
-  state_.running = event.id;
+  const auto now = std::chrono::steady_clock::now();
+  if (first_case_ == std::chrono::steady_clock::time_point{}) first_case_ = now;
+  running_[event.index] = {event.id, now};
   draw_live();
 }
 
 void TerminalSink::on(const CaseFinished& event) {
   ++state_.counts.at(static_cast<std::size_t>(event.outcome));
+  running_.erase(event.index);
   summary_.add(event);
   if (style_.timings) timings_.add(event);
   if (is_failure(event.outcome)) {
     print(failure_block(event));
+  } else if (event.outcome == CaseOutcome::infra || event.outcome == CaseOutcome::not_run) {
+    show_not_run(event);
   } else if (style_.progress && !style_.live) {
     print(case_line(event));
   } else {
@@ -186,11 +195,27 @@ void TerminalSink::print(std::string_view lines) {
   draw_live();
 }
 
+// They come in crowds, so the summary counts them by reason; only what their workers said last is shown, once.
+void TerminalSink::show_not_run(const CaseFinished& event) {
+  const std::string said = stderr_details(event, protocol::Ansi::escape);
+  if (said.empty() || !reasons_shown_.insert(event.reason).second) return draw_live();
+  print(fmt::format("{}  {}\n{}", paint(to_string(event.outcome), kRed), one_line(clean(event.reason)),
+                    prefix_lines(said, "    ")));
+}
+
+void TerminalSink::note_running() {
+  const auto seconds_since = [now = std::chrono::steady_clock::now()](std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(now - start).count();
+  };
+  if (first_case_ != std::chrono::steady_clock::time_point{}) state_.elapsed_s = seconds_since(first_case_);
+  const auto longest = std::ranges::min_element(running_, {}, [](const auto& entry) { return entry.second.since; });
+  state_.running = longest == running_.end() ? "" : longest->second.id;
+  state_.running_s = longest == running_.end() ? 0 : seconds_since(longest->second.since);
+}
+
 void TerminalSink::draw_live() {
   if (!style_.live || state_.expanded == 0) return;
-  if (first_case_ != std::chrono::steady_clock::time_point{}) {
-    state_.elapsed_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - first_case_).count();
-  }
+  note_running();
   const std::size_t columns = columns_of(fd_);
   // The last column stays free: writing it makes some terminals wrap.
   write_all(fd_, fmt::format("{}{}{}{}", kClearLine, kNoWrap, live_line(state_, columns - 1), kWrap), "the terminal");

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 
@@ -37,6 +38,7 @@ class TerminalSink : public EventSink {
 
   // Throws OutputError.
   void on_event(const Event& event) override;
+  void on_tick() override;  // draws the live line anew
 
   // Takes the live line away, for output that does not come through here (stderr on the same terminal). The next
   // event draws it again.
@@ -55,7 +57,14 @@ class TerminalSink : public EventSink {
   [[nodiscard]] std::string failure_block(const CaseFinished& event) const;
   [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
   void print(std::string_view lines);  // above the live line
+  void show_not_run(const CaseFinished& event);
+  void note_running();
   void draw_live();
+
+  struct Running {
+    std::string id;
+    std::chrono::steady_clock::time_point since;
+  };
 
   int fd_;
   TerminalStyle style_;
@@ -63,6 +72,8 @@ class TerminalSink : public EventSink {
   Summary summary_;
   TimingsTable timings_;
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
+  std::map<std::size_t, Running> running_;       // by index
+  std::set<std::string> reasons_shown_;          // of cases that were not run
   std::chrono::steady_clock::time_point first_case_;
   bool live_shown_ = false;
 };

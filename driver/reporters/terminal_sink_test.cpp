@@ -14,6 +14,7 @@
 
 #include "driver/reporters/example_events.h"
 #include "driver/reporters/output_file.h"
+#include "driver/reporters/scoped_variable.h"
 #include "driver/reporters/temporary_folder.h"
 
 namespace cp_pool {
@@ -28,6 +29,7 @@ using testing::pool_ready;
 using testing::pool_retired;
 using testing::run_finished;
 using testing::run_started;
+using testing::ScopedVariable;
 using ::testing::SizeIs;
 
 // What the sink writes to a file.
@@ -106,6 +108,25 @@ TEST(PlainTerminal, AnInterruptedRunSaysSo) {
   EXPECT_THAT(captured({}, {event}), HasSubstr("interrupted: the run was stopped before its end\n4 expanded ="));
 }
 
+TEST(PlainTerminal, CasesThatAreNotRunAreCountedAtTheEndAndTheirWorkersStderrIsShownOnce) {
+  std::vector<Event> events{run_started(4)};
+  for (std::size_t i = 0; i < 3; ++i) {
+    CaseFinished infra = finished(i, "a", CaseOutcome::infra, "the pool cannot start");
+    infra.stderr_tails = {{.rank = 0, .text = "no license\n", .fenced = true}};
+    events.emplace_back(infra);
+  }
+  events.emplace_back(finished(3, "b", CaseOutcome::not_run, "interrupted"));
+  events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 3, 0, 1}));
+  EXPECT_EQ(captured({}, events),
+            "cp-pool 0.1.0: 4 cases of te-flash (small) on cpu\n"
+            "infra  the pool cannot start\n"
+            "    rank 0 stderr:\n"
+            "      | no license\n"
+            "3 infra (not run): the pool cannot start\n"
+            "1 not-run: interrupted\n"
+            "4 expanded = 0 pass + 0 fail + 3 infra + 1 not-run, 41.2 s\n");
+}
+
 TEST(PlainTerminal, WritesNoEscapeSequences) {
   EXPECT_THAT(captured({}, small_run()), Not(HasSubstr("\x1b")));
   EXPECT_THAT(captured({.color = true}, small_run()), HasSubstr("\x1b[1;31mfail\x1b[0m"));
@@ -155,10 +176,10 @@ Screen replay(const std::string& output) {
 }
 
 // Runs the action against a pseudo terminal and gives all that came out of it.
-std::string on_pty(const std::function<void(int)>& action) {
+std::string on_pty(const std::function<void(int)>& action, unsigned short columns = kColumns) {
   int master = -1;
   int slave = -1;
-  winsize size{.ws_row = 24, .ws_col = kColumns, .ws_xpixel = 0, .ws_ypixel = 0};
+  winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
   EXPECT_EQ(::openpty(&master, &slave, nullptr, nullptr, &size), 0);
   action(slave);
   ::close(slave);
@@ -171,11 +192,13 @@ std::string on_pty(const std::function<void(int)>& action) {
   return output;
 }
 
-std::string on_pty(const std::vector<Event>& events) {
-  return on_pty([&](int fd) {
-    TerminalSink sink{fd, {.live = true}};
-    for (const Event& event : events) sink.on_event(event);
-  });
+std::string on_pty(const std::vector<Event>& events, unsigned short columns = kColumns) {
+  return on_pty(
+      [&](int fd) {
+        TerminalSink sink{fd, {.live = true}};
+        for (const Event& event : events) sink.on_event(event);
+      },
+      columns);
 }
 
 TEST(LiveTerminal, TheLiveLineIsRedrawnInPlaceAndLeavesNothingBehind) {
@@ -206,6 +229,36 @@ TEST(LiveTerminal, ALongIdNeverMakesTheLiveLineWiderThanTheTerminal) {
   EXPECT_THAT(screen.live.back(), SizeIs(kColumns - 1));
 }
 
+TEST(LiveTerminal, ShowsTheCaseThatHasBeenRunningLongest) {
+  const auto started = [](std::size_t index, const std::string& id) {
+    CaseStarted event;
+    event.index = index;
+    event.id = id;
+    return event;
+  };
+  constexpr unsigned short kWide = 200;
+  const Screen screen =
+      replay(on_pty({run_started(3), started(0, "first"), started(1, "second"), finished(0, "first", CaseOutcome::pass),
+                     finished(1, "second", CaseOutcome::pass)},
+                    kWide));
+  ASSERT_THAT(screen.live, SizeIs(5));
+  EXPECT_THAT(screen.live[2], HasSubstr("| first"));
+  EXPECT_THAT(screen.live[3], HasSubstr("| second"));
+  EXPECT_THAT(screen.live[4], Not(HasSubstr("second")));
+}
+
+TEST(LiveTerminal, IsDrawnAnewAsTimePasses) {
+  const Screen screen = replay(on_pty([](int fd) {
+    TerminalSink sink{fd, {.live = true}};
+    sink.on_event(run_started(2));
+    for (int i = 0; i < 3; ++i) sink.on_tick();
+    sink.on_event(run_finished({2, 0, 0, 0, 0, 0, 0, 0, 0}));
+    sink.on_tick();
+  }));
+  EXPECT_THAT(screen.live, SizeIs(4));
+  EXPECT_THAT(screen.lines, ElementsAre(HasSubstr("2 cases"), HasSubstr("2 expanded"), ""));
+}
+
 TEST(LiveTerminal, IsClearedForOtherOutputAndComesBack) {
   const Screen screen = replay(on_pty([](int fd) {
     TerminalSink sink{fd, {.live = true}};
@@ -221,28 +274,6 @@ TEST(LiveTerminal, IsClearedForOtherOutputAndComesBack) {
 
 // --- Detection -------------------------------------------------------------------------------------------------------
 
-class Environment {  // sets a variable for a scope; null unsets it
- public:
-  Environment(const char* name, const char* value) : name_{name} {
-    if (const char* old = std::getenv(name)) old_ = old;
-    set(value);
-  }
-  Environment(const Environment&) = delete;
-  Environment& operator=(const Environment&) = delete;
-  ~Environment() { set(old_ ? old_->c_str() : nullptr); }
-
- private:
-  void set(const char* value) {
-    if (value != nullptr) {
-      ::setenv(name_, value, 1);
-    } else {
-      ::unsetenv(name_);
-    }
-  }
-  const char* name_;
-  std::optional<std::string> old_;
-};
-
 TEST(DetectStyle, AFileGetsPlainLines) {
   const testing::TemporaryFolder folder;
   const OutputFile file{folder / "f"};
@@ -255,19 +286,19 @@ TEST(DetectStyle, AFileGetsPlainLines) {
 }
 
 TEST(DetectStyle, ATerminalGetsALiveLineAndColorUnlessTheUserSaysNo) {
-  const Environment term{"TERM", "xterm"};
-  const Environment color{"NO_COLOR", nullptr};
+  const ScopedVariable term{"TERM", "xterm"};
+  const ScopedVariable color{"NO_COLOR", nullptr};
   on_pty([](int fd) {
     EXPECT_TRUE(detect_style(fd, true).live);
     EXPECT_TRUE(detect_style(fd, true).color);
     EXPECT_FALSE(detect_style(fd, false).live);
     {
-      const Environment no_color{"NO_COLOR", "1"};
+      const ScopedVariable no_color{"NO_COLOR", "1"};
       EXPECT_FALSE(detect_style(fd, true).color);
       EXPECT_TRUE(detect_style(fd, true).live);
     }
     {
-      const Environment dumb{"TERM", "dumb"};
+      const ScopedVariable dumb{"TERM", "dumb"};
       EXPECT_FALSE(detect_style(fd, true).live);
       EXPECT_FALSE(detect_style(fd, true).color);
     }

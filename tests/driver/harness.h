@@ -19,6 +19,7 @@ class Recorder : public EventSink {
     events.push_back(event);
     if (on_each) on_each(event);
   }
+  void on_tick() override { ++ticks; }
 
   template <typename T>
   [[nodiscard]] std::vector<T> all() const {
@@ -34,6 +35,7 @@ class Recorder : public EventSink {
   [[nodiscard]] std::vector<std::string> retirements() const;  // reasons, in order
 
   std::vector<Event> events;
+  int ticks = 0;
   std::function<void(const Event&)> on_each;
 };
 

@@ -133,6 +133,40 @@ TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
   EXPECT_THAT(recorder.retirements(), ElementsAre("stdin_broken", "finished"));
 }
 
+std::string stderr_log(const std::filesystem::path& run_dir, const std::string& pool) {
+  std::ifstream in(run_dir / "pools" / pool / "rank0.stderr.log");
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+TEST(Prepare, FollowsTheCaseBeforeForAWorkerThatOffersIt) {
+  const TemporaryPath folder("logs");
+  RunConfig config = fake_config({"--offers=prepare"});
+  config.run_dir = folder.get();
+  Recorder recorder;
+  run({fake_case("skip", 2), fake_case("pass", 1), fake_case("fail", 2)}, config, recorder);
+  // On the pool of two ranks the next case is the third of the list; after it nothing is known to come.
+  EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"),
+              testing::MatchesRegex("rank 0 starts skip seq 1\n.*prepares fail seq 2\n"
+                                    "rank 0 starts fail seq 3\n.*\n"));
+  EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"), testing::Not(HasSubstr("prepares skip")));
+  EXPECT_THAT(stderr_log(folder.get(), "cpu-1-gen1"), testing::Not(HasSubstr("prepares")));
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "pass", "fail"));
+}
+
+TEST(Prepare, IsNotSentToAWorkerThatDoesNotOfferItOrToAPoolThatWillNotRunTheNextCase) {
+  for (const bool offered : {false, true}) {
+    const TemporaryPath folder("logs");
+    RunConfig config = fake_config(offered ? std::vector<std::string>{"--offers=prepare"} : std::vector<std::string>{});
+    config.run_dir = folder.get();
+    if (offered) config.pool_max_cases = 1;
+    Recorder recorder;
+    run(fake_cases({"pass", "pass"}), config, recorder);
+    EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"), testing::Not(HasSubstr("prepares")));
+  }
+}
+
 TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
   Recorder recorder;
   run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);
@@ -214,6 +248,30 @@ TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
   EXPECT_EQ(finished.exit_code, 100);
   EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(30);
+  config.global_timeout = milliseconds(400);
+  const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run"));
+  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("still running at the end of the run's 400 ms"));
+  EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
+  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("stack of this rank"));
+  ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "exit 0");
+  EXPECT_EQ(finished.exit_code, 100);
+}
+
+TEST(Run, TellsItsSinksThatTimePassesWhileACaseHangs) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(500);
+  config.tick = milliseconds(20);
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_GE(recorder.ticks, 5);
 }
 
 TEST(Run, KeepsFullLogsInItsFolder) {
@@ -301,6 +359,48 @@ TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
   EXPECT_EQ(finished.exit_code, 130);
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+// Interrupts the run when its first case has been sent.
+void interrupt_first_case(Recorder& recorder) {
+  recorder.on_each = [](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
+  };
+}
+
+TEST(Interrupt, LetsTheWorkerEndTheCaseAndShutsItsPoolDownInOrder) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled", "not-run"));
+  EXPECT_EQ(recorder.finished(0).reason, "the run was interrupted");
+  EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  const PoolRetired retired = recorder.all<PoolRetired>().at(0);
+  for (const RankExit& exit : retired.exits) EXPECT_EQ(exit.status, "exit 0");
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Interrupt, KeepsAResultThatIsOnItsWay) {
+  RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(30);
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"until_cancelled_then_pass", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run"));
+}
+
+TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "signal 15 (SIGTERM), by the driver");
+  EXPECT_LT(recorder.finished(0).duration_ms, 10000);
 }
 
 TEST(Interrupt, GivenTwiceWaitsForNobody) {

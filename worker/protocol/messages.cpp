@@ -34,7 +34,8 @@ json to_json(const RunRequest& m) {
           {"id", m.id},
           {"case", m.case_json},
           {"timeout_ms", m.timeout_ms},
-          {"options", {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}}}};
+          {"options",
+           {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}, {"reference_cache", m.reference_cache}}}};
 }
 json to_json(const PrepareRequest& m) {
   return {{"op", "prepare"}, {"seq", m.seq}, {"case", m.case_json}};
@@ -68,7 +69,7 @@ json to_json(const TensorCheck& m) {
           {"message", m.message}};
 }
 json to_json(const Hygiene& m) {
-  return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}};
+  return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}, {"gpu_kib", m.gpu_kib}};
 }
 template <typename T>
 json to_json(const std::vector<T>& items) {
@@ -138,7 +139,8 @@ TensorCheck read_check(const Fields& f) {
           .message = f.get_string("message", "")};
 }
 Hygiene read_hygiene(const Fields& f) {
-  return {f.get_int("rank"), f.get_int64("rss_kib", 0), f.get_int64("fds", 0), f.get_int64("threads", 0)};
+  return {f.get_int("rank"), f.get_int64("rss_kib", 0), f.get_int64("fds", 0), f.get_int64("threads", 0),
+          f.get_int64("gpu_kib", 0)};
 }
 template <typename Read>
 auto read_list(const Fields& f, const char* name, Read read) {
@@ -185,10 +187,13 @@ RunRequest read_run(const Fields& f) {
                  .id = f.get_string("id", ""),
                  .case_json = f.require_object("case"),
                  .timeout_ms = f.get_int64("timeout_ms", RunRequest{}.timeout_ms),
-                 .dump_dir = std::nullopt};
+                 .dump_dir = std::nullopt,
+                 .reference_cache = true};
   if (out.timeout_ms <= 0) throw ProtocolError(fmt::format("run: timeout_ms {} is not positive", out.timeout_ms));
-  const json options = f.get_object("options");
-  out.dump_dir = Fields(options, "run: options").find_string("dump_dir");
+  const json options_json = f.get_object("options");
+  const Fields options(options_json, "run: options");
+  out.dump_dir = options.find_string("dump_dir");
+  out.reference_cache = options.get_bool("reference_cache", true);
   return out;
 }
 

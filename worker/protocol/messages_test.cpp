@@ -53,8 +53,11 @@ TEST(Requests, RunRoundTrips) {
   EXPECT_EQ(got.case_json, sent.case_json);
   EXPECT_EQ(got.timeout_ms, 5000);
   EXPECT_EQ(got.dump_dir, "/tmp/x");
+  EXPECT_TRUE(got.reference_cache);
   sent.dump_dir.reset();
+  sent.reference_cache = false;
   EXPECT_EQ(request_round_trip(sent).dump_dir, std::nullopt);
+  EXPECT_FALSE(request_round_trip(sent).reference_cache);
 }
 
 TEST(Requests, OthersRoundTrip) {
@@ -70,6 +73,7 @@ TEST(Requests, TakeDefaultsAndIgnoreUnknownFields) {
   const auto run = std::get<RunRequest>(parse_request(R"({"op":"run","seq":1,"case":{},"future":[1]})"));
   EXPECT_EQ(run.timeout_ms, 90000);
   EXPECT_EQ(run.dump_dir, std::nullopt);
+  EXPECT_TRUE(run.reference_cache);
 }
 
 TEST(Requests, ErrorsNameTheFieldAndWhatCame) {
@@ -84,6 +88,8 @@ TEST(Requests, ErrorsNameTheFieldAndWhatCame) {
   EXPECT_EQ(request_error(R"({"op":"run","seq":1,"case":3})"), R"(run: "case": expected an object, got 3)");
   EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"timeout_ms":0})"), HasSubstr("timeout_ms 0"));
   EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"options":{"dump_dir":3}})"), HasSubstr("dump_dir"));
+  EXPECT_EQ(request_error(R"({"op":"run","seq":1,"case":{},"options":{"reference_cache":0}})"),
+            R"(run: options: "reference_cache": expected true or false, got 0)");
 }
 
 TEST(Requests, ErrorsCarryTheSeqOfTheText) {

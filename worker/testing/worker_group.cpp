@@ -175,19 +175,21 @@ std::optional<protocol::Event> WorkerGroup::next_event() {
   return event;
 }
 
-void WorkerGroup::start_run(const std::string& id, const nlohmann::json& changes, std::int64_t timeout_ms) {
+void WorkerGroup::start_run(const std::string& id, const nlohmann::json& changes, std::int64_t timeout_ms,
+                            bool reference_cache) {
   protocol::RunRequest request;
   request.seq = ++seq_;
   request.id = id;
   request.case_json = small_case(ranks_);
   if (changes.is_object()) request.case_json.update(changes);
   request.timeout_ms = timeout_ms;
+  request.reference_cache = reference_cache;
   send(request);
 }
 
 std::optional<protocol::ResultEvent> WorkerGroup::run(const std::string& id, const nlohmann::json& changes,
-                                                      std::int64_t timeout_ms) {
-  start_run(id, changes, timeout_ms);
+                                                      std::int64_t timeout_ms, bool reference_cache) {
+  start_run(id, changes, timeout_ms, reference_cache);
   return next<protocol::ResultEvent>();
 }
 

@@ -45,8 +45,9 @@ class WorkerGroup {
   }
   // Runs a small case under this ID. Nullopt if there is no result.
   std::optional<protocol::ResultEvent> run(const std::string& id, const nlohmann::json& changes = {},
-                                           std::int64_t timeout_ms = 20000);
-  void start_run(const std::string& id, const nlohmann::json& changes = {}, std::int64_t timeout_ms = 20000);
+                                           std::int64_t timeout_ms = 20000, bool reference_cache = true);
+  void start_run(const std::string& id, const nlohmann::json& changes = {}, std::int64_t timeout_ms = 20000,
+                 bool reference_cache = true);
 
   // Exit statuses of all ranks, as "exit 0" or "signal 9"; nullopt if one is still there after `limit`.
   std::optional<std::vector<std::string>> wait_all(std::chrono::milliseconds limit);

@@ -1,6 +1,7 @@
 // A worker that computes nothing and does to the driver whatever a case's model says: pass, fail, sigsegv, hang@1
 // (in rank 1), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N] [--starts=FILE]
-// [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad.
+// [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad. --offers=prepare (or cancel; may be
+// repeated) puts that into its capabilities.
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
@@ -9,6 +10,7 @@
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -26,6 +28,7 @@ struct Options {
   int start_rank = 0;
   std::string starts_file;
   int bad_starts = 1 << 30;
+  std::vector<std::string> offers;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -37,6 +40,7 @@ Options parse_options(int argc, char** argv) {
     if (arg.starts_with("--start-rank=")) out.start_rank = std::atoi(value.c_str());
     if (arg.starts_with("--starts=")) out.starts_file = value;
     if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
+    if (arg.starts_with("--offers=")) out.offers.push_back(value);
   }
   return out;
 }
@@ -85,24 +89,28 @@ void print_where_it_stands(int /*signal*/) {
 
 class RankZero {
  public:
-  RankZero(const protocol::RankEnvironment& environment, int generation, const std::string& start)
+  RankZero(const protocol::RankEnvironment& environment, int generation, const Options& options)
       : environment_(environment), generation_(generation), ranks_(environment) {
+    const std::string& start = options.start;
     protocol::ReadyEvent ready;
     ready.protocol = start == "protocol_2" ? 2 : protocol::kVersion;
     ready.worker = "fake 1";
     ready.world_size = start == "wrong_world_size" ? environment.world_size + 1 : environment.world_size;
     ready.device = environment.device;
     ready.ranks.push_back({0, "here", ::getpid()});
+    if (!options.offers.empty()) ready.capabilities["requests"] = options.offers;
     for (const int pid : ranks_.pids()) ready.ranks.push_back({static_cast<int>(ready.ranks.size()), "here", pid});
     respond(ready);
   }
 
   void serve() {
-    LineReader requests(STDIN_FILENO);
-    while (const auto line = requests.next()) {
+    while (const auto line = requests_.next()) {
       const protocol::Request request = protocol::parse_request(*line);
       if (std::holds_alternative<protocol::ShutdownRequest>(request)) _exit(0);
       if (const auto* ping = std::get_if<protocol::PingRequest>(&request)) respond(protocol::PongEvent{ping->seq, {0}});
+      if (const auto* prepare = std::get_if<protocol::PrepareRequest>(&request)) {
+        say(fmt::format("prepares {} seq {}", prepare->case_json.at("model").get<std::string>(), prepare->seq));
+      }
       if (const auto* run = std::get_if<protocol::RunRequest>(&request)) run_case(*run);
     }
   }
@@ -126,11 +134,21 @@ class RankZero {
     } else if (!commit_fault(kind) && break_protocol(kind, request.seq)) {
       return;
     }
+    if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
     if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
     if (kind != "no_fence") fence(request.seq);
     respond(result_of(kind, request.seq));
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);
+  }
+
+  void wait_for_cancel(std::int64_t seq) {
+    while (const auto line = requests_.next()) {
+      const protocol::Request request = protocol::parse_request(*line);
+      const auto* const cancel = std::get_if<protocol::CancelRequest>(&request);
+      if (cancel != nullptr && cancel->seq == seq) return;
+    }
+    _exit(0);
   }
 
   // True: this was all of the case.
@@ -186,6 +204,7 @@ class RankZero {
     if (kind == "invalid_utf8" || kind == "no_fence" || kind == "error_then_exit" || kind == "unhealthy") {
       out.outcome = protocol::Outcome::error;
     }
+    if (kind == "until_cancelled") out.outcome = protocol::Outcome::cancelled;
     if (kind == "fail_then_exit" || kind == "chatter_stderr") out.outcome = protocol::Outcome::fail;
     if (out.outcome != protocol::Outcome::pass && out.reason.empty()) out.reason = fmt::format("it is {}", kind);
     return out;
@@ -215,6 +234,7 @@ class RankZero {
   protocol::RankEnvironment environment_;
   int generation_;
   Ranks ranks_;
+  LineReader requests_{STDIN_FILENO};
   int leaks_ = 0;
 };
 
@@ -226,7 +246,7 @@ int run(int argc, char** argv) {
   const int generation = first ? count_start(options.starts_file) : 1;
   if (environment.rank == options.start_rank && generation <= options.bad_starts) start_badly(options.start);
   if (!first) serve_rank_zero(environment);
-  RankZero(environment, generation, options.start).serve();
+  RankZero(environment, generation, options).serve();
   return 0;
 }
 

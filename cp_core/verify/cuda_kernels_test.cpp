@@ -1,4 +1,4 @@
-#include "cp_core/verify/inputs_cuda.h"
+#include "cp_core/verify/cuda_kernels.h"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>

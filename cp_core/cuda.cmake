@@ -8,8 +8,8 @@ set_source_files_properties(thd/merge_partial.cu PROPERTIES COMPILE_OPTIONS -fma
 if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
-    comm/nccl_barrier.cpp
     attention/cudnn_backend.cpp
+    attention/cudnn_call.cpp
     attention/cudnn_graphs.cpp
     attention/cudnn_lane.cpp
     attention/cudnn_plan_cache.cpp
@@ -19,6 +19,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_lanes.cpp
     attention/tile_rows.cu
     attention/widened.cpp
+    comm/nccl_barrier.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
     cuda/delay.cu
@@ -36,12 +37,6 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
-
-  cp_pool_test(cp_core_gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES cp_core cp_core_cuda_objects SOURCES
-    attention/gpu_backends_test.cpp
-    attention/tile_group_cases.cpp
-    attention/tile_reference.cpp
-  )
 endif()
 cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
@@ -62,6 +57,13 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(row_kernels_test LABEL gpu SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
                SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp)
+  cp_pool_test(gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+    attention/gpu_backends_test.cpp
+    attention/gpu_libraries_test.cpp
+    attention/gpu_test_support.cpp
+    attention/tile_group_cases.cpp
+    attention/tile_reference.cpp
+  )
 
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
   target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)

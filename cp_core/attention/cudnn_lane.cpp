@@ -1,7 +1,10 @@
 #include "cp_core/attention/cudnn_lane.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
+
+#include "cp_core/attention/widened.h"
 
 namespace cp_pool {
 namespace {
@@ -54,10 +57,16 @@ CudnnLane::CudnnLane(Lane lane, const AttentionOperands& operands)
   shape_.dtype = operands.q.scalar_type();
   shape_.heads = operands.q.size(1);
   shape_.kv_heads = operands.k.size(1);
-  shape_.head_dim_qk = operands.q.size(2);
-  shape_.head_dim_v = operands.v.size(2);
+  shape_.head_dim_qk = rounded_head_dim(operands.q.size(2));
+  shape_.head_dim_v = rounded_head_dim(operands.v.size(2));
   shape_.scale = operands.scale;
   if (operands.bias.defined()) shape_.bias_heads = operands.bias.size(1);
+}
+
+bool CudnnLane::offsets_fit() const {
+  const std::int64_t columns = std::max(shape_.head_dim_qk, shape_.head_dim_v);
+  const std::int64_t elements = std::max(q_rows() * shape_.heads, k_rows() * shape_.kv_heads) * columns;
+  return elements <= std::numeric_limits<std::int32_t>::max();
 }
 
 CudnnGraph CudnnLane::description() const {

@@ -13,7 +13,8 @@ namespace cp_pool {
 // Of one call. Buffers that the call fills have the tiles' rows one after the other.
 class CudnnLane {
  public:
-  // operands: only sizes and dtype are read. With a bias the lane has one tile.
+  // operands: only sizes and dtype are read. Graphs have their head dimensions rounded up (widened.h). With a bias the
+  // lane has one tile.
   CudnnLane(Lane lane, const AttentionOperands& operands);
 
   // Descriptions that compute the lane, the best first: cuDNN may refuse the first.
@@ -26,6 +27,8 @@ class CudnnLane {
   [[nodiscard]] const UniformTiles& uniform() const { return *uniform_; }
   [[nodiscard]] std::int64_t q_rows() const { return lengths_.q.back(); }
   [[nodiscard]] std::int64_t k_rows() const { return lengths_.k.back(); }
+  // False if the offsets of a ragged lane are more than int32 can hold.
+  [[nodiscard]] bool offsets_fit() const;
   // Where the tiles' rows begin in buffers, and where the last ends.
   [[nodiscard]] const CumulativeLengths& lengths() const { return lengths_; }
 

@@ -66,7 +66,7 @@ TEST_P(MathBackendOnGroups, HasTheSameScoresInBlocks) {
     BlockScores expected(tile, whole, operands);
     const at::Tensor by_head = expected.by_head(expected.scores());
     std::int64_t rows = 0;
-    for (const TileBlock& block : tile_blocks(tile, operands, 5000)) {
+    for (const TileBlock& block : tile_blocks(tile, operands, 40000)) {
       BlockScores scores(tile, block, operands);
       const at::Tensor part = by_head.narrow(0, block.kv_head * 2, block.kv_heads * 2).narrow(1, block.row, block.rows);
       ASSERT_TRUE(scores.by_head(scores.scores()).allclose(part, 1e-5, 1e-5)) << block.kv_head << ", " << block.row;

@@ -260,6 +260,7 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
 // Our worker's ranks answer SIGUSR2 with a stack trace on stderr, which belongs to the case's tail. A worker that does
 // not know the signal dies of it, which it would do a moment later anyway.
 asio::awaitable<void> Pool::ask_for_stacks() {
+  group_->reopen_tails();
   group_->signal_ranks(SIGUSR2);
   const auto limit = Clock::now() + run_.config.stack_wait;
   while (!group_->all_exited() && !run_.stop.interrupted && Clock::now() < limit) co_await wakeup_.wait_until(limit);

@@ -1,4 +1,5 @@
 // When a pool is replaced, a case is sent again, and a key or a run is given up.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -317,7 +318,8 @@ std::jthread when_logged(const std::filesystem::path& log, const std::string& te
 
 class BusyRank : public testing::TestWithParam<int> {};
 
-TEST_P(BusyRank, IsSeenDeadAtOnce) {
+// Kills a rank in the middle of a case in which rank 0 hangs; until the case is reported.
+double ms_to_see_busy_rank_die(int rank) {
   const TemporaryPath folder("busy");
   RunConfig config = fake_config();
   config.run_dir = folder.get();
@@ -327,7 +329,7 @@ TEST_P(BusyRank, IsSeenDeadAtOnce) {
   std::chrono::steady_clock::time_point seen;
   recorder.on_each = [&](const Event& event) {
     if (const auto* spawned = std::get_if<PoolSpawned>(&event))
-      pid = spawned->pids.at(static_cast<std::size_t>(GetParam()));
+      pid = spawned->pids.at(static_cast<std::size_t>(rank));
     if (std::holds_alternative<CaseFinished>(event)) seen = std::chrono::steady_clock::now();
   };
   const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank1.stderr.log";
@@ -337,9 +339,15 @@ TEST_P(BusyRank, IsSeenDeadAtOnce) {
   });
   run(fake_cases({"hang"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("crash"));
-  // 100 ms on a machine that has nothing else to do.
-  EXPECT_LT(ms_between(killed, seen), 500);
-  RecordProperty("ms", std::to_string(ms_between(killed, seen)));
+  return ms_between(killed, seen);
+}
+
+TEST_P(BusyRank, IsSeenDeadWithinATenthOfASecond) {
+  // The best of three: what the driver waits for is in all of them, what the machine does besides is not.
+  double best = ms_to_see_busy_rank_die(GetParam());
+  for (int i = 0; i < 2; ++i) best = std::min(best, ms_to_see_busy_rank_die(GetParam()));
+  EXPECT_LT(best, 100);
+  RecordProperty("ms", std::to_string(best));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BusyRank, testing::Values(0, 1));

@@ -328,8 +328,7 @@ double ms_to_see_busy_rank_die(int rank) {
   std::atomic<std::chrono::steady_clock::time_point> killed;
   std::chrono::steady_clock::time_point seen;
   recorder.on_each = [&](const Event& event) {
-    if (const auto* spawned = std::get_if<PoolSpawned>(&event))
-      pid = spawned->pids.at(static_cast<std::size_t>(rank));
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event)) pid = spawned->pids.at(static_cast<std::size_t>(rank));
     if (std::holds_alternative<CaseFinished>(event)) seen = std::chrono::steady_clock::now();
   };
   const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank1.stderr.log";

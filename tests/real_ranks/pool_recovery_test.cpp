@@ -118,7 +118,8 @@ SystemClock::time_point time_of(const json& event) {
   int milliseconds = 0;
   const std::string text = event.at("ts");  // 2026-01-31T12:00:00.123Z
   const char* const rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
-  if (rest == nullptr || std::sscanf(rest, ".%3dZ", &milliseconds) != 1) throw std::runtime_error("not a time: " + text);
+  if (rest == nullptr || std::sscanf(rest, ".%3dZ", &milliseconds) != 1)
+    throw std::runtime_error("not a time: " + text);
   return SystemClock::from_time_t(timegm(&parts)) + std::chrono::milliseconds(milliseconds);
 }
 
@@ -162,6 +163,45 @@ TEST_P(BusyRank, DeathIsSeenWithinATenthOfASecond) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PoolRecovery, BusyRank, ::testing::Values(0, 1));
+
+TEST(Interrupt, EndsACaseOfRanksThatSitInACollectiveAndKeepsWhatTheySaid) {
+  DriverRun run(kTwoRankRun + std::vector<std::string>{"--worker", CP_POOL_WORKER_BINARY " --inject hang@1:inside"});
+  run.wait_for([](const json& e) { return is(e, "case_started"); });
+  const auto interrupted = std::chrono::steady_clock::now();
+  kill(run.pid(), SIGINT);
+  EXPECT_EQ(run.wait(), 130) << run.output();
+  EXPECT_LT(std::chrono::steady_clock::now() - interrupted, 5s) << "less than the grace: the worker answered";
+  const auto events = run.events();
+  const auto first = of_type(events, "case_finished").at(0);
+  EXPECT_EQ(first.at("outcome"), "cancelled");
+  EXPECT_THAT(first.at("ranks"), ::testing::Not(::testing::IsEmpty()));
+  EXPECT_GT(outcome_counts(events)["not-run"], 0);
+  expect_exact_ledger(events);
+  expect_no_rank_left(events);
+}
+
+class KilledDriver : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KilledDriver, LeavesNoRankBehindAndItsEventsReadable) {
+  DriverRun run(kTwoRankRun);
+  run.wait_for([](const json& e) { return is(e, GetParam()); });
+  kill(run.pid(), SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  EXPECT_EQ(run.wait(), -SIGKILL);
+  const auto events = run.events();  // parses every line
+  ASSERT_FALSE(events.empty());
+  for (const auto& spawned : of_type(events, "pool_spawned")) {
+    for (const auto& pid : spawned.at("pids")) {
+      while (process_runs(pid.get<pid_t>()) && std::chrono::steady_clock::now() - killed < 2s)
+        std::this_thread::yield();
+      EXPECT_FALSE(process_runs(pid.get<pid_t>())) << "rank " << pid << " outlives the driver by 2 s";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(At, KilledDriver,
+                         ::testing::Values("pool_spawned", "pool_ready", "case_started", "case_finished"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(PoolRecovery, ARankThatThrowsInsideACollectiveReachesTheReportWithItsOwnError) {
   const std::string worker = std::string(CP_POOL_WORKER_BINARY) + " --inject throw@1:inside:*/p2p/*";

@@ -248,6 +248,7 @@ TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
       run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
   EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("stack of this rank"));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
@@ -260,7 +261,6 @@ TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run"));
   EXPECT_THAT(recorder.finished(0).reason, HasSubstr("still running at the end of the run's 400 ms"));
   EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
-  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("stack of this rank"));
   ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
   EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "exit 0");
   EXPECT_EQ(finished.exit_code, 100);
@@ -398,6 +398,15 @@ TEST(Interrupt, KeepsAResultThatIsOnItsWay) {
   interrupt_first_case(recorder);
   run(fake_cases({"until_cancelled_then_pass", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run"));
+}
+
+TEST(Interrupt, OfAWorkerThatDiesOfBeingCancelledIsNoCrash) {
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"until_cancelled_then_exit"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr("rank 0 died: exit 3"));
 }
 
 TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {

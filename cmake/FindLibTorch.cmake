@@ -13,11 +13,15 @@ find_package_handle_standard_args(LibTorch REQUIRED_VARS LibTorch_INCLUDE_DIR Li
                                                          LibTorch_C10_LIBRARY)
 if(LibTorch_FOUND AND NOT TARGET LibTorch::cpu)
   add_library(LibTorch::cpu INTERFACE IMPORTED)
-  target_include_directories(LibTorch::cpu SYSTEM INTERFACE "${LibTorch_INCLUDE_DIR}"
+  # The wheel's include folder has fmt's headers too, of another version and without a library: the system's, which we
+  # link, must be found first.
+  find_path(LibTorch_SYSTEM_FMT_DIR fmt/core.h PATHS /usr/include NO_DEFAULT_PATH REQUIRED)
+  mark_as_advanced(LibTorch_SYSTEM_FMT_DIR)
+  file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/system-fmt")
+  file(CREATE_LINK "${LibTorch_SYSTEM_FMT_DIR}/fmt" "${CMAKE_BINARY_DIR}/system-fmt/fmt" SYMBOLIC)
+  target_include_directories(LibTorch::cpu SYSTEM INTERFACE "${CMAKE_BINARY_DIR}/system-fmt" "${LibTorch_INCLUDE_DIR}"
                                                             "${LibTorch_INCLUDE_DIR}/torch/csrc/api/include")
   target_compile_definitions(LibTorch::cpu INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-  # The wheel's include folder has fmt's headers, found before the system's, but no fmt library of that version.
-  target_compile_definitions(LibTorch::cpu INTERFACE FMT_HEADER_ONLY)
   # The libraries register kernels in static constructors: keep them even where no symbol seems used.
   target_link_libraries(LibTorch::cpu INTERFACE -Wl,--no-as-needed "${LibTorch_CPU_LIBRARY}" "${LibTorch_C10_LIBRARY}"
                                                 -Wl,--as-needed)

@@ -4,6 +4,8 @@ set(_nvidia "${CP_POOL_SITE_PACKAGES}/nvidia")
 find_library(LibTorchCuda_CUDA_LIBRARY torch_cuda PATHS "${CP_POOL_SITE_PACKAGES}/torch/lib" NO_DEFAULT_PATH)
 find_library(LibTorchCuda_C10_LIBRARY c10_cuda PATHS "${CP_POOL_SITE_PACKAGES}/torch/lib" NO_DEFAULT_PATH)
 find_library(LibTorchCuda_CUDART_LIBRARY NAMES cudart libcudart.so.13 PATHS "${_nvidia}/cu13/lib" NO_DEFAULT_PATH)
+# cudnn-frontend refers to it.
+find_library(LibTorchCuda_NVRTC_LIBRARY NAMES nvrtc libnvrtc.so.13 PATHS "${_nvidia}/cu13/lib" NO_DEFAULT_PATH)
 find_library(LibTorchCuda_NCCL_LIBRARY NAMES nccl libnccl.so.2 PATHS "${_nvidia}/nccl/lib" NO_DEFAULT_PATH)
 find_library(LibTorchCuda_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 PATHS "${_nvidia}/cudnn/lib" NO_DEFAULT_PATH)
 find_path(LibTorchCuda_CUDART_INCLUDE_DIR cuda_runtime_api.h PATHS "${_nvidia}/cu13/include" NO_DEFAULT_PATH)
@@ -12,8 +14,8 @@ find_path(LibTorchCuda_CUDNN_INCLUDE_DIR cudnn.h PATHS "${_nvidia}/cudnn/include
 find_path(LibTorchCuda_CUDNN_FRONTEND_INCLUDE_DIR cudnn_frontend.h PATHS "${CP_POOL_SITE_PACKAGES}/include"
           NO_DEFAULT_PATH)
 set(_required
-    LibTorchCuda_CUDA_LIBRARY LibTorchCuda_C10_LIBRARY LibTorchCuda_CUDART_LIBRARY LibTorchCuda_NCCL_LIBRARY
-    LibTorchCuda_CUDNN_LIBRARY LibTorchCuda_CUDART_INCLUDE_DIR LibTorchCuda_NCCL_INCLUDE_DIR
+    LibTorchCuda_CUDA_LIBRARY LibTorchCuda_C10_LIBRARY LibTorchCuda_CUDART_LIBRARY LibTorchCuda_NVRTC_LIBRARY
+    LibTorchCuda_NCCL_LIBRARY LibTorchCuda_CUDNN_LIBRARY LibTorchCuda_CUDART_INCLUDE_DIR LibTorchCuda_NCCL_INCLUDE_DIR
     LibTorchCuda_CUDNN_INCLUDE_DIR LibTorchCuda_CUDNN_FRONTEND_INCLUDE_DIR)
 mark_as_advanced(${_required})
 include(FindPackageHandleStandardArgs)
@@ -27,6 +29,6 @@ if(LibTorchCuda_FOUND AND NOT TARGET LibTorch::cuda)
   target_link_libraries(
     LibTorch::cuda
     INTERFACE LibTorch::cpu -Wl,--no-as-needed "${LibTorchCuda_CUDA_LIBRARY}" "${LibTorchCuda_C10_LIBRARY}"
-              -Wl,--as-needed "${LibTorchCuda_CUDART_LIBRARY}" "${LibTorchCuda_NCCL_LIBRARY}"
-              "${LibTorchCuda_CUDNN_LIBRARY}")
+              -Wl,--as-needed "${LibTorchCuda_CUDART_LIBRARY}" "${LibTorchCuda_NVRTC_LIBRARY}"
+              "${LibTorchCuda_NCCL_LIBRARY}" "${LibTorchCuda_CUDNN_LIBRARY}")
 endif()

@@ -1,13 +1,33 @@
 # The CUDA part: a module that the worker loads when its ranks are GPUs (cuda/cuda_part.h). It takes what it needs of
 # cp_core from the program that loads it. Tests link its objects directly.
+
+# CPU and GPU give the same bits (thd/merge_math.h).
+set_source_files_properties(thd/merge_partial.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+set_source_files_properties(thd/merge_partial.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
+
 if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
+    comm/nccl_barrier.cpp
+    attention/cudnn_backend.cpp
+    attention/cudnn_graphs.cpp
+    attention/cudnn_lane.cpp
+    attention/cudnn_plan_cache.cpp
+    attention/flash_backend.cpp
+    attention/flash_window.cpp
+    attention/score_max.cpp
+    attention/tile_lanes.cpp
+    attention/tile_rows.cu
+    attention/widened.cpp
     comm/nccl_communicator.cpp
+    comm/nccl_link.cpp
+    cuda/delay.cu
     cuda/device.cpp
     cuda/module.cpp
-    thd/row_kernels.cu
-    verify/inputs.cu
+    cuda/stream_delays.cpp
+    thd/copy_rows.cu
+    thd/merge_partial.cu
+    verify/cuda_kernels.cu
   )
   target_compile_options(cp_core_cuda_objects PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)
@@ -16,4 +36,33 @@ if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+
+  cp_pool_test(cp_core_gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES cp_core cp_core_cuda_objects SOURCES
+    attention/gpu_backends_test.cpp
+    attention/tile_group_cases.cpp
+    attention/tile_reference.cpp
+  )
+endif()
+cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
+set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
+
+if(CP_POOL_HAVE_CUDA)
+  # The module, loaded as the worker loads it: into a program that has all of cp_core and shows it.
+  cp_pool_test(cuda_module_test LABEL unit SOURCES cuda/module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
+  set_target_properties(cuda_module_test PROPERTIES ENABLE_EXPORTS ON)
+  add_dependencies(cuda_module_test cp_core_cuda)
+
+  # Tests on GPUs, and a benchmark, with the part linked in.
+  add_library(gpu_test_support OBJECT cuda/gpu_ranks.cpp cuda/gpu_test.cpp)
+  target_link_libraries(gpu_test_support PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
+  set(CP_CORE_GPU_LIBRARIES gpu_test_support cp_core_cuda_objects cp_core)
+
+  cp_pool_test(device_test LABEL gpu SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
+               LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(row_kernels_test LABEL gpu SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(nccl_communicator_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
+               SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp)
+
+  add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
+  target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)
 endif()

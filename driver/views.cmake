@@ -36,6 +36,7 @@ target_compile_definitions(reporters_test PRIVATE
 add_library(cp_cli STATIC
   cli/case_shape.cpp
   cli/case_source.cpp
+  cli/device.cpp
   cli/doctor.cpp
   cli/doctor_command.cpp
   cli/duration.cpp

@@ -3,6 +3,7 @@
 #include <torch/headeronly/version.h>
 
 #include "cases/case_names.h"
+#include "cp_core/cuda/cuda_part.h"
 
 namespace cp_pool {
 
@@ -17,17 +18,24 @@ nlohmann::json names() {
 
 }  // namespace
 
-nlohmann::json capabilities() {
-  // A case may name any of these; on CPU every backend name runs as math, and the result says so.
-  return {{"backends", {{"cpu", {"math"}}}},
+nlohmann::json capabilities(const at::Device& device) {
+  // A case may name any backend; on CPU every name runs as math, and the result says so.
+  const nlohmann::json backends =
+      device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
+  return {{"backends", backends},
           {"comm", names<CommType>()},
           {"layouts", names<Layout>()},
           {"dtypes", names<DType>()},
           {"requests", {"cancel"}}};
 }
 
-nlohmann::json versions() {
-  return {{"cp_pool", CP_POOL_VERSION}, {"torch", TORCH_VERSION}, {"compiler", __VERSION__}};
+nlohmann::json versions(const at::Device& device) {
+  nlohmann::json out = {{"cp_pool", CP_POOL_VERSION}, {"torch", TORCH_VERSION}, {"compiler", __VERSION__}};
+  if (device.is_cuda()) {
+    out["cuda"] = cuda_part().versions();
+    out["gpu"] = cuda_part().device_name(device.index());
+  }
+  return out;
 }
 
 }  // namespace cp_pool

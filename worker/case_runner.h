@@ -16,9 +16,11 @@ class CaseRunner {
   virtual ~CaseRunner() = default;
 
   // Before every case: seeds, flags and scratch state as in a fresh process.
-  virtual void reset() = 0;
-  // Why it cannot run the case; empty if it can. The same on every rank.
-  virtual std::string skip_reason(const Case& c) = 0;
+  virtual void reset(const at::Device& device) = 0;
+  // Why it cannot run the case on this device; empty if it can. The same on every rank.
+  virtual std::string skip_reason(const Case& c, const at::Device& device) = 0;
+  // Which attention backend runs it.
+  virtual Backend backend(const Case& c, const at::Device& device) = 0;
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
 };
 

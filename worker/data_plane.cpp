@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/comm/gloo_communicator.h"
+#include "cp_core/cuda/cuda_part.h"
 
 namespace cp_pool {
 
@@ -20,11 +21,12 @@ std::string own_interface(const protocol::RankEnvironment& environment) {
   return name.data();
 }
 
-void prove(const CpGroups& groups, int generation, std::chrono::milliseconds limit) {
+void prove(const CpGroups& groups, const at::Device& device, int generation, std::chrono::milliseconds limit) {
   const int size = groups.cp->size();
   groups.cp->set_deadline(Communicator::Clock::now() + limit);
-  at::Tensor sum = at::full({1}, groups.cp->rank() + 1, at::TensorOptions().dtype(at::kLong));
+  at::Tensor sum = at::full({1}, groups.cp->rank() + 1, at::TensorOptions(device).dtype(at::kLong));
   groups.cp->all_reduce(sum, ReduceOp::sum, fmt::format("proof of generation {}", generation))->wait();
+  groups.cp->synchronize("proof of the connection");
   const std::int64_t expected = std::int64_t{size} * (size + 1) / 2;
   const auto got = sum.item<std::int64_t>();
   if (got != expected) {
@@ -39,12 +41,14 @@ std::string generation_prefix(int generation) {
   return fmt::format("gen/{}/", generation);
 }
 
-CpGroups connect_groups(const protocol::RankEnvironment& environment, const Mail& mail, int generation,
-                        std::chrono::milliseconds limit) {
+CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
+                        int generation, std::chrono::milliseconds limit) {
+  const std::string prefix = generation_prefix(generation);
   const GlooOptions options{.host = own_interface(environment), .connect_timeout = limit};
-  CpGroups groups =
-      make_gloo_groups(mail.store(), generation_prefix(generation), environment.rank, environment.world_size, options);
-  prove(groups, generation, limit);
+  CpGroups groups = device.is_cuda()
+                        ? cuda_part().make_groups(mail.store(), prefix, environment.rank, environment.world_size, limit)
+                        : make_gloo_groups(mail.store(), prefix, environment.rank, environment.world_size, options);
+  prove(groups, device, generation, limit);
   return groups;
 }
 

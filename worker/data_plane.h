@@ -12,9 +12,9 @@ namespace cp_pool {
 // The store keys of one generation of communicators start with this.
 std::string generation_prefix(int generation);
 
-// Collective. Connects all ranks within `limit` and proves it by an all-reduce. `mail` is used only during the call.
-// Throws CommError.
-CpGroups connect_groups(const protocol::RankEnvironment& environment, const Mail& mail, int generation,
-                        std::chrono::milliseconds limit);
+// Collective: Gloo for ranks on CPUs, NCCL for ranks on GPUs. Connects all ranks within `limit` and proves it by an
+// all-reduce. `mail` is used only during the call. Throws CommError.
+CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
+                        int generation, std::chrono::milliseconds limit);
 
 }  // namespace cp_pool

@@ -13,10 +13,12 @@
 
 #include "cases/case_error.h"
 #include "cases/case_json.h"
+#include "cp_core/cuda/cuda_part.h"
 #include "worker/cp_core_runner.h"
 #include "worker/options.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
+#include "worker/rank_device.h"
 #include "worker/rank_process.h"
 #include "worker/response_writer.h"
 #include "worker/single_case.h"
@@ -74,6 +76,15 @@ void quieten_libtorch() {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kErrorsOnly;
 }
 
+// The ranks cannot be: says why, to the driver on rank 0 and to whoever reads stderr.
+int refuse(const RankProcessConfig& config, const std::string& why, int exit_code) {
+  fmt::print(stderr, "cp-pool-worker: rank {}: {}\n", config.environment.rank, why);
+  if (config.environment.rank == 0) {
+    ResponseWriter(config.stdout_fd).write(protocol::ProtocolErrorEvent{std::nullopt, why});
+  }
+  return exit_code;
+}
+
 int run(int argc, char** argv, StartupClock& clock) {
   const Options options = parse_options(argc, argv);
   if (options.exit_code) {
@@ -89,7 +100,13 @@ int run(int argc, char** argv, StartupClock& clock) {
   if (!speaks_our_protocol(config.environment)) return protocol::kExitNoCommonVersion;
   config.stdin_fd = take_stdin();
   config.stdout_fd = original_stdout();
-  return serve_as_rank(config, runner, clock);
+  try {
+    return serve_as_rank(config, runner, clock);
+  } catch (const TooFewDevices& e) {
+    return refuse(config, e.what(), protocol::kExitTooFewDevices);
+  } catch (const CudaUnavailable& e) {
+    return refuse(config, e.what(), protocol::kExitNoDevice);
+  }
 }
 
 }  // namespace

@@ -54,6 +54,11 @@ class ObservedCommunicator final : public Communicator {
     return observed(describe("all_reduce", what), [&] { return target_->all_reduce(inout, op, what); });
   }
 
+  void synchronize(std::string_view what) override {
+    const PendingOperationGuard guard(describe("synchronize", what));
+    target_->synchronize(what);
+  }
+
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override {
     before_operation_();
     const PendingOperationGuard guard(describe("barrier", "after the case"));

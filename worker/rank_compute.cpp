@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "cp_core/cuda/cuda_part.h"
 #include "worker/data_plane.h"
 #include "worker/hygiene.h"
 #include "worker/observed_communicator.h"
@@ -40,7 +41,7 @@ void RankCompute::connect(milliseconds limit) {
 }
 
 void RankCompute::make_groups(int generation, milliseconds limit) {
-  const CpGroups groups = connect_groups(parts_.environment, rendezvous_, generation, limit);
+  const CpGroups groups = connect_groups(parts_.environment, parts_.device, rendezvous_, generation, limit);
   parts_.faults.set_lonely_collective([this, cp = groups.cp] {
     const PendingOperationGuard guard("barrier on group cp: joined by no other rank");
     cp->checked_barrier(kLonelyTag, time_left());
@@ -77,7 +78,6 @@ void RankCompute::handle(const RunCommand& command) {
   deadline_ = Clock::now() + milliseconds(request.timeout_ms) * 9 / 10;
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
-  outcome.backend = "math";
   try {
     run_case(request, outcome);
   } catch (const ControlPlaneError&) {
@@ -93,6 +93,9 @@ void RankCompute::handle(const RunCommand& command) {
     }
   }
   outcome.hygiene = measure_hygiene(outcome.rank);
+  if (parts_.device.is_cuda()) {
+    outcome.hygiene.gpu_kib = static_cast<std::int64_t>(cuda_part().memory().reserved_bytes / 1024);
+  }
   write_fence(request.seq);
   if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0's is in writing the line
   mail_.to_rank0(CaseDone{request.seq, std::move(outcome)});
@@ -101,7 +104,7 @@ void RankCompute::handle(const RunCommand& command) {
 
 void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& outcome) {
   parts_.baseline.restore();
-  parts_.runner.reset();
+  parts_.runner.reset(parts_.device);
   use_share_of_cores(parts_.environment.local_world_size);
   parts_.faults.start_case(request.id);
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
@@ -109,7 +112,8 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
 
   // Parsed on every rank: no case shares anything with another, or with another rank.
   const Case c = parse_case(request.case_json, "case");
-  if (std::string reason = parts_.runner.skip_reason(c); !reason.empty()) {
+  outcome.backend = to_string(parts_.runner.backend(c, parts_.device));
+  if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) {
     outcome.verdict = Verdict::skip;
     outcome.reason = std::move(reason);
     return;
@@ -120,6 +124,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   }
   RunOptions options;
   options.id = request.id;
+  options.device = parts_.device;
   if (request.dump_dir) options.dump_dir = *request.dump_dir;
   options.reference_cache = request.reference_cache;
   if (outcome.rank == 0) {

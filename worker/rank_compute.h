@@ -21,6 +21,7 @@ class RankCompute {
   struct Parts {
     const protocol::RankEnvironment& environment;
     const EnvironmentBaseline& baseline;
+    at::Device device;
     CaseRunner& runner;
     FaultInjector& faults;
     GroupSlot& groups;

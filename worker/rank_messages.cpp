@@ -24,7 +24,7 @@ struct adl_serializer<std::optional<T>> {
 namespace cp_pool::protocol {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRequest, seq, id, case_json, timeout_ms, dump_dir, reference_cache)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankInfo, rank, host, pid)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hygiene, rank, rss_kib, fds, threads)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hygiene, rank, rss_kib, fds, threads, gpu_kib)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorCheck, tensor, rank, max_abs, rms, error, bound, baseline, worst_index, ok,
                                    message)
 }  // namespace cp_pool::protocol

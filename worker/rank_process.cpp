@@ -16,6 +16,7 @@
 #include "worker/environment_baseline.h"
 #include "worker/group_slot.h"
 #include "worker/rank_compute.h"
+#include "worker/rank_device.h"
 #include "worker/rank_zero.h"
 #include "worker/stack_dump.h"
 #include "worker/watcher.h"
@@ -32,13 +33,13 @@ std::string host_name() {
   return name.data();
 }
 
-protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment) {
+protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device) {
   protocol::ReadyEvent ready;
   ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
   ready.world_size = environment.world_size;
   ready.device = environment.device;
-  ready.capabilities = capabilities();
-  ready.versions = versions();
+  ready.capabilities = capabilities(device);
+  ready.versions = versions(device);
   return ready;
 }
 
@@ -66,17 +67,22 @@ class StoppedSignal {
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
   const protocol::RankEnvironment& environment = config.environment;
   const EnvironmentBaseline baseline;
+  RankDevice device(environment);
   install_stack_dump(environment.rank);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);
   std::optional<MailServer> server;
-  std::unique_ptr<RankZero> rank_zero;
   if (environment.rank == 0) {
     // The listening socket came from the driver; a process that this one starts must not hold it.
     if (environment.master_fd) fcntl(*environment.master_fd, F_SETFD, FD_CLOEXEC);
     server.emplace(environment);
-    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment), FaultInjector(config.faults, 0),
-                                           config.stdin_fd, config.stdout_fd);
+  }
+  device.make_current();
+  clock.mark("device");
+  std::unique_ptr<RankZero> rank_zero;
+  if (environment.rank == 0) {
+    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device()),
+                                           FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   Mail mail(environment);
   Mail rendezvous(environment);
@@ -85,7 +91,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const Watcher watcher(environment, groups, stopped.future());
   clock.mark("control_plane");
 
-  RankCompute compute({environment, baseline, runner, faults, groups}, mail, rendezvous);
+  RankCompute compute({environment, baseline, device.device(), runner, faults, groups}, mail, rendezvous);
   compute.connect(kConnectLimit);
   clock.mark("data_plane");
   mail.to_rank0(Hello{{environment.rank, host_name(), getpid()}, clock.phases_ms()});

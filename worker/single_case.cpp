@@ -25,7 +25,7 @@ constexpr std::chrono::minutes kBarrierLimit{10};  // the other ranks may be slo
 RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   RankOutcome outcome;
   outcome.rank = rank;
-  outcome.backend = "math";
+  outcome.backend = to_string(runner.backend(c, at::kCPU));
   CpGroups groups;
   try {
     use_share_of_cores(c.cp_size);
@@ -60,8 +60,8 @@ std::string describe_check(const protocol::TensorCheck& check) {
 protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner) {
   CaseSummary summary{.seq = 1, .world_size = c.cp_size, .outcomes = {}, .cancelled = false};
   summary.outcomes.resize(static_cast<std::size_t>(c.cp_size));
-  runner.reset();
-  if (const std::string reason = runner.skip_reason(c); !reason.empty()) {
+  runner.reset(at::kCPU);
+  if (const std::string reason = runner.skip_reason(c, at::kCPU); !reason.empty()) {
     for (int rank = 0; rank < c.cp_size; ++rank) {
       RankOutcome& outcome = summary.outcomes[static_cast<std::size_t>(rank)];
       outcome.rank = rank;

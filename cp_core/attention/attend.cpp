@@ -50,15 +50,21 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
   AttentionPartial partial{
       .out = at::empty_like(sums.out), .lse = at::empty_like(sums.lse), .max_logit = sums.max_logit};
   for (const TileGroup& group : plan) {
-    backend.forward(group, operands, partial);
-    merge_partial(sums.out, sums.lse, partial.out, partial.lse, query_rows(group));
+    for (const TileGroup& part : backend.parts(group, operands)) {
+      backend.forward(part, operands, partial);
+      merge_partial(sums.out, sums.lse, partial.out, partial.lse, query_rows(part));
+    }
   }
   sums.max_logit = partial.max_logit;
 }
 
 void attend_backward(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands,
                      const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
-  for (const TileGroup& group : plan) backend.backward(group, operands, backward_operands, sums);
+  for (const TileGroup& group : plan) {
+    for (const TileGroup& part : backend.parts(group, operands)) {
+      backend.backward(part, operands, backward_operands, sums);
+    }
+  }
 }
 
 }  // namespace cp_pool

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -40,6 +41,9 @@ struct AttentionBackwardOperands {
   at::Tensor dout;   // like out, dtype of q
   at::Tensor lse;    // fp32 [heads, q tokens]
   at::Tensor delta;  // fp32 [heads, q tokens]
+  // Like dout: the output, or anything else whose sum with dout is delta (delta_carrier). Undefined unless the backend
+  // needs_out().
+  at::Tensor out{};
 };
 
 // Gradients are added here, in fp32.
@@ -60,7 +64,20 @@ class AttentionBackend {
   virtual void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) = 0;
   virtual void backward(const TileGroup& group, const AttentionOperands& operands,
                         const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) = 0;
+  // True if it works delta out for itself, from dout and out.
+  [[nodiscard]] virtual bool needs_out() const { return false; }
+  // The group cut into what this backend computes best, one call each: the same pairs of rows and keys. Parts may have
+  // the same query rows.
+  [[nodiscard]] virtual std::vector<TileGroup> parts(const TileGroup& group,
+                                                     const AttentionOperands& /*operands*/) const {
+    return {group};
+  }
 };
+
+// dout scaled row by row such that the sum of dout * result is delta: what stands for the output where only dout and
+// delta (fp32 [heads, q tokens]) have been exchanged. Of dout's dtype and shape. A row's norm is at most that of the
+// output's row, so that the rounding of delta is no worse than with the rounded output.
+at::Tensor delta_carrier(const at::Tensor& dout, const at::Tensor& delta);
 
 // The backend that runs cases of this kind on this device: on CPU always the math backend.
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device);

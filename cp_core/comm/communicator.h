@@ -72,6 +72,12 @@ class Communicator {
   // values differ from rank 0's, or that did not arrive. Proof after a case that all ranks are at the same place.
   virtual void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) = 0;
 
+  // Waits until everything enqueued on the current stream is complete, at most until the deadline: where a host thread
+  // waits for device ranks. CPU operations are complete once waited for. `what` says the step, as above. Throws
+  // CommError: timeout (names the oldest operation not complete), failed (an error that the library found later),
+  // aborted.
+  virtual void synchronize(std::string_view /*what*/) {}
+
   // Makes every operation in flight and every later one fail with CommError::Kind::aborted, on this rank and, through
   // the lost connection, on its peers. Callable from any thread, more than once. A fresh communicator must be made.
   virtual void abort() = 0;

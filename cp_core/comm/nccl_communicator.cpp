@@ -1,10 +1,274 @@
 #include "cp_core/comm/nccl_communicator.h"
 
-namespace cp_pool {
+#include <algorithm>
+#include <cstdint>
+#include <stdexcept>
+#include <utility>
+#include <vector>
 
-CpGroups make_nccl_groups(const c10::intrusive_ptr<c10d::Store>& /*store*/, const std::string& /*prefix*/, int /*rank*/,
-                          int /*size*/, std::chrono::milliseconds /*connect_timeout*/) {
-  throw CommError(CommError::Kind::failed, "no NCCL communicator yet");
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cp_core/comm/nccl_barrier.h"
+#include "cp_core/comm/nccl_link.h"
+#include "cp_core/cuda/delay.h"
+
+namespace cp_pool {
+namespace {
+
+using Clock = Communicator::Clock;
+using Group = NcclLink::Group;
+
+// NCCL moves bytes; only sums and maxima know a dtype.
+ncclDataType_t reduction_type(const at::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case at::kFloat:
+      return ncclFloat32;
+    case at::kDouble:
+      return ncclFloat64;
+    case at::kHalf:
+      return ncclFloat16;
+    case at::kBFloat16:
+      return ncclBfloat16;
+    case at::kInt:
+      return ncclInt32;
+    case at::kLong:
+      return ncclInt64;
+    case at::kChar:
+      return ncclInt8;
+    case at::kByte:
+    case at::kBool:
+      return ncclUint8;
+    default:
+      throw std::invalid_argument(fmt::format("no reduction of {}", c10::toString(tensor.scalar_type())));
+  }
+}
+
+ncclRedOp_t reduction_of(const at::Tensor& tensor, ReduceOp op) {
+  // A sum of truth values is their "or".
+  return op == ReduceOp::max || tensor.scalar_type() == at::kBool ? ncclMax : ncclSum;
+}
+
+// Partial sums of 16-bit floats are kept in fp32, and rounded once.
+bool widens(const at::Tensor& tensor, ReduceOp op) {
+  return op == ReduceOp::sum && at::isReducedFloatingType(tensor.scalar_type());
+}
+
+std::size_t bytes_of(const at::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
+}
+
+std::size_t count_of(const at::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel());
+}
+
+std::byte* part(const at::Tensor& tensor, int index, std::size_t bytes) {
+  return static_cast<std::byte*>(tensor.data_ptr()) + static_cast<std::size_t>(index) * bytes;
+}
+
+void require(bool condition, const char* operation, std::string_view what, const char* expectation) {
+  if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
+}
+
+class NcclWork final : public Work {
+ public:
+  NcclWork(std::shared_ptr<NcclLink> link, std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done,
+           std::vector<at::Tensor> tensors)
+      : link_(std::move(link)), step_(std::move(step)), done_(std::move(done)), tensors_(std::move(tensors)) {}
+
+  void wait() override {
+    link_->throw_if_failed(step_);
+    done_->block(c10::cuda::getCurrentCUDAStream(link_->device()));
+    tensors_.clear();
+  }
+
+ private:
+  std::shared_ptr<NcclLink> link_;
+  std::string step_;
+  std::shared_ptr<c10::cuda::CUDAEvent> done_;
+  std::vector<at::Tensor> tensors_;
+};
+
+class NcclCommunicator final : public Communicator {
+ public:
+  // members: ranks of the link, by rank of this group.
+  NcclCommunicator(const std::shared_ptr<NcclLink>& link, Group group, std::vector<int> members,
+                   const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
+      : link_(link),
+        group_(group),
+        members_(std::move(members)),
+        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, link->device())),
+        delays_(cuda::StreamDelays::from_environment(link->rank())),
+        barrier_(link, group, members_, stream_, store, barrier_prefix) {
+    const auto self = std::ranges::find(members_, link->rank());
+    rank_ = static_cast<int>(self - members_.begin());
+  }
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
+  void set_deadline(Clock::time_point deadline) override { link_->set_deadline(deadline); }
+  void abort() override { link_->abort("abort was called"); }
+  void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
+
+  WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
+    require((to == rank_) == (from == rank_), "exchange", what, "a rank that sends to itself receives from itself");
+    require(to != rank_ || send.numel() == recv.numel(), "exchange", what, "an exchange with itself keeps its size");
+    const std::string step =
+        fmt::format("{}: send to rank {}, receive from rank {}", describe("exchange", what), member(to), member(from));
+    return start(step, {send, recv}, [&] {
+      if (to == rank_) return copy(recv.data_ptr(), send.const_data_ptr(), bytes_of(send));
+      if (send.numel() == 0 && recv.numel() == 0) return;
+      enqueue(step, [&](ncclComm_t comm) {
+        NcclResults results;
+        results << ncclGroupStart();
+        if (recv.numel() > 0) results << ncclRecv(recv.data_ptr(), bytes_of(recv), ncclInt8, from, comm, stream_);
+        if (send.numel() > 0) results << ncclSend(send.const_data_ptr(), bytes_of(send), ncclInt8, to, comm, stream_);
+        results << ncclGroupEnd();
+        return results.value();
+      });
+    });
+  }
+
+  WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    require(out.numel() == in.numel() * size(), "all_gather", what, "out holds size() times the elements of in");
+    const std::string step = describe("all_gather", what);
+    return start(step, {out, in}, [&] {
+      if (in.numel() == 0) return;
+      enqueue(step, [&](ncclComm_t comm) {
+        return ncclAllGather(in.const_data_ptr(), out.data_ptr(), bytes_of(in), ncclInt8, comm, stream_);
+      });
+    });
+  }
+
+  WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
+            "in and out have size() equal parts");
+    const std::string step = describe("all_to_all", what);
+    return start(step, {out, in}, [&] {
+      const std::size_t bytes = bytes_of(in) / static_cast<std::size_t>(size());
+      if (bytes == 0) return;
+      copy(part(out, rank_, bytes), part(in, rank_, bytes), bytes);
+      if (size() == 1) return;
+      enqueue(step, [&](ncclComm_t comm) {
+        NcclResults results;
+        results << ncclGroupStart();
+        for (int distance = 1; distance < size(); ++distance) {
+          const int to = (rank_ + distance) % size();
+          const int from = (rank_ + size() - distance) % size();
+          results << ncclSend(part(in, to, bytes), bytes, ncclInt8, to, comm, stream_);
+          results << ncclRecv(part(out, from, bytes), bytes, ncclInt8, from, comm, stream_);
+        }
+        results << ncclGroupEnd();
+        return results.value();
+      });
+    });
+  }
+
+  WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    require(in.numel() == out.numel() * size(), "reduce_scatter", what, "in holds size() times the elements of out");
+    const std::string step = describe("reduce_scatter", what);
+    return start(step, {out, in}, [&] {
+      if (out.numel() == 0) return;
+      const bool wide = widens(in, ReduceOp::sum);
+      const at::Tensor all = wide ? in.to(at::kFloat) : in;
+      const at::Tensor sum = wide ? at::empty(out.sizes(), out.options().dtype(at::kFloat)) : out;
+      enqueue(step, [&](ncclComm_t comm) {
+        return ncclReduceScatter(all.const_data_ptr(), sum.data_ptr(), count_of(sum), reduction_type(sum),
+                                 reduction_of(sum, ReduceOp::sum), comm, stream_);
+      });
+      if (wide) out.copy_(sum);
+    });
+  }
+
+  WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override {
+    const std::string step = describe("all_reduce", what);
+    return start(step, {inout}, [&] {
+      if (inout.numel() == 0) return;
+      const bool wide = widens(inout, op);
+      const at::Tensor sum = wide ? inout.to(at::kFloat) : inout;
+      enqueue(step, [&](ncclComm_t comm) {
+        return ncclAllReduce(sum.const_data_ptr(), sum.data_ptr(), count_of(sum), reduction_type(sum),
+                             reduction_of(sum, op), comm, stream_);
+      });
+      if (wide) inout.copy_(sum);
+    });
+  }
+
+  void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override {
+    barrier_.pass(tag, operations_, limit);
+  }
+
+ private:
+  [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
+
+  [[nodiscard]] std::string describe(const char* operation, std::string_view what) const {
+    return fmt::format("rank {}: {}, {}", link_->rank(), operation, what);
+  }
+
+  // Runs `body` with the communicator's stream as the current one, after what the caller's has so far.
+  template <typename Body>
+  WorkPtr start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body) {
+    ++operations_;
+    link_->throw_if_failed(step);
+    // Whatever becomes of the Work, the allocator gives the memory to nobody before this stream is through with it.
+    for (const at::Tensor& tensor : tensors) tensor.record_stream(stream_);
+    c10::cuda::CUDAEvent ready;
+    ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
+    const c10::cuda::CUDAStreamGuard guard(stream_);
+    ready.block(stream_);
+    delays_.next();
+    std::forward<Body>(body)();
+    delays_.next();
+    auto done = std::make_shared<c10::cuda::CUDAEvent>();
+    done->record(stream_);
+    link_->add_pending(step, done);
+    return std::make_unique<NcclWork>(link_, step, std::move(done), std::move(tensors));
+  }
+
+  void enqueue(const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call) {
+    link_->enqueue(group_, step, call);
+  }
+
+  void copy(void* target, const void* source, std::size_t bytes) {
+    if (bytes > 0) C10_CUDA_CHECK(cudaMemcpyAsync(target, source, bytes, cudaMemcpyDeviceToDevice, stream_));
+  }
+
+  std::shared_ptr<NcclLink> link_;
+  Group group_;
+  std::vector<int> members_;
+  c10::cuda::CUDAStream stream_;
+  cuda::StreamDelays delays_;
+  NcclBarrier barrier_;
+  int rank_ = 0;
+  std::int64_t operations_ = 0;
+};
+
+std::vector<int> ranks_from(int first, int step, int end) {
+  std::vector<int> ranks;
+  for (int rank = first; rank < end; rank += step) ranks.push_back(rank);
+  return ranks;
+}
+
+}  // namespace
+
+CpGroups make_nccl_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
+                          std::chrono::milliseconds connect_timeout) {
+  const auto link = NcclLink::connect(store, prefix, rank, size, connect_timeout);
+  const auto make = [&](Group group, const char* name, std::vector<int> members) {
+    return std::make_shared<NcclCommunicator>(link, group, std::move(members), store,
+                                              fmt::format("{}nccl_place/{}/", prefix, name));
+  };
+  CpGroups groups;
+  groups.cp = make(Group::cp, "cp", ranks_from(0, 1, size));
+  if (link->has_pairs()) {
+    const int pair = rank / 2 * 2;
+    groups.inner = make(Group::inner, "inner", ranks_from(pair, 1, pair + 2));
+    groups.outer = make(Group::outer, "outer", ranks_from(rank % 2, 2, size));
+  }
+  return groups;
 }
 
 }  // namespace cp_pool

@@ -76,13 +76,16 @@ AttentionOperands scatter_operands(const Exchanges& exchanges, const AttentionOp
   return scattered;
 }
 
-AttentionBackwardOperands scatter_backward(const Exchanges& exchanges, const AttentionBackwardOperands& backward) {
+AttentionBackwardOperands scatter_backward(const Exchanges& exchanges, const AttentionBackwardOperands& backward,
+                                           bool needs_out) {
   const at::Tensor statistics = at::stack({backward.lse, backward.delta}, -1).transpose(0, 1);
   auto dout = exchanges.q().start_scatter(backward.dout, "a2a dout");
   auto rows = exchanges.q().start_scatter(statistics, "a2a lse and delta");
   const at::Tensor own_dout = exchanges.q().finish_scatter(std::move(dout));
   const at::Tensor own_rows = exchanges.q().finish_scatter(std::move(rows)).permute({2, 1, 0}).contiguous();
-  return {.dout = own_dout, .lse = own_rows.select(0, 0), .delta = own_rows.select(0, 1)};
+  AttentionBackwardOperands own{.dout = own_dout, .lse = own_rows.select(0, 0), .delta = own_rows.select(0, 1)};
+  if (needs_out) own.out = delta_carrier(own.dout, own.delta);
+  return own;
 }
 
 }  // namespace
@@ -109,8 +112,8 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
                              const PackedInputs& inputs, const AttentionBackwardOperands& backward) {
   const Exchanges exchanges(context, group, ring);
   const AttentionOperands operands = scatter_operands(exchanges, inputs.operands);
-  const PackedGradients own =
-      finish_backward(operands, ring_backward(context, ring, operands, scatter_backward(exchanges, backward)));
+  const AttentionBackwardOperands own_backward = scatter_backward(exchanges, backward, context.backend.needs_out());
+  const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, own_backward));
   auto dq = exchanges.q().start_gather(own.dq, "a2a dq");
   auto dk = exchanges.kv().start_gather(own.dk, "a2a dk");
   auto dv = exchanges.kv().start_gather(own.dv, "a2a dv");

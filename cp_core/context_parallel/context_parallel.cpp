@@ -123,7 +123,9 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
   const Context context{.problem = problem, .groups = groups, .backend = *backend};
   const PackedInputs packed = pack_inputs(problem, inputs);
   AttentionBackwardOperands backward{.dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}};
-  backward.delta = row_delta(to_packed(forward.out, problem.layout), backward.dout);
+  const at::Tensor out = to_packed(forward.out, problem.layout);
+  backward.delta = row_delta(out, backward.dout);
+  if (backend->needs_out()) backward.out = out;
   const PackedGradients gradients = backward_of_type(context, packed, backward);
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   return {.dq = from_packed(gradients.dq, problem.layout, batch),

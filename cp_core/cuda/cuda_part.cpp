@@ -53,6 +53,10 @@ CudaPart& load_cuda_part() {
   return part;
 }
 
+void use_cuda_part(CudaPart& part) {
+  loaded().store(&part);
+}
+
 CudaPart& cuda_part() {
   CudaPart* part = loaded().load();
   if (part == nullptr) throw CudaUnavailable("a CUDA tensor in a process that has not loaded the CUDA part");

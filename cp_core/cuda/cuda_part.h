@@ -1,7 +1,8 @@
 // The door to everything that needs CUDA. It lives in a module of its own (libcp_core_cuda.so), so that CPU ranks never
 // load the CUDA libraries: a process has no CUDA part until load_cuda_part().
 //
-// Everything given tensors works on the current stream of their device, and never waits for the device.
+// Everything given tensors works on the current stream of their device, and never waits for the device unless it says
+// so.
 #pragma once
 
 #include <chrono>
@@ -57,6 +58,8 @@ class CudaPart {
   [[nodiscard]] virtual CudaMemory memory() const = 0;
   // Gives cached memory back and seeds the generators: before every case.
   virtual void reset(std::uint64_t seed) = 0;
+  // Keeps the current stream busy for so long: where a wait is missing, what should have waited overtakes.
+  virtual void delay(std::int64_t nanoseconds) const = 0;
 
   // --- comm ---
   // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device.
@@ -83,13 +86,18 @@ class CudaPart {
   // Element i of fp32 `values` gets number i of the stream of inputs that begins at `start` (verify/inputs.cpp): the
   // same bits as on the CPU.
   virtual void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const = 0;
+  // The sum of word_term (verify/word_sum.h) over a contiguous tensor's bytes. Waits for the device.
+  [[nodiscard]] virtual std::uint64_t sum_words(const at::Tensor& tensor) const = 0;
 };
 
 // Loads the module beside the running program (or on the library path), once. Throws CudaUnavailable: not built, or a
 // library is missing. From any thread: loading takes most of a second, and can overlap other work.
 CudaPart& load_cuda_part();
 
-// The loaded part. Throws CudaUnavailable if there is none: a CUDA tensor in a process that did not load it.
+// For programs that link the part instead of loading it. It must live as long as the process.
+void use_cuda_part(CudaPart& part);
+
+// The part loaded or given. Throws CudaUnavailable if there is none: a CUDA tensor in a process that did not load it.
 CudaPart& cuda_part();
 
 }  // namespace cp_pool

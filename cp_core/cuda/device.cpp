@@ -80,7 +80,8 @@ CudaMemory memory() {
 }
 
 void reset(std::uint64_t seed) {
-  at::globalContext().defaultGenerator(at::Device(at::kCUDA, c10::cuda::current_device())).set_current_seed(seed);
+  at::Generator generator = at::globalContext().defaultGenerator(at::Device(at::kCUDA, c10::cuda::current_device()));
+  generator.set_current_seed(seed);
   c10::cuda::CUDACachingAllocator::emptyCache();
 }
 

@@ -1,13 +1,11 @@
 // What the module gives: the one CudaPart.
-#include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAFunctions.h>
-
 #include "cp_core/attention/cuda_backends.h"
 #include "cp_core/comm/nccl_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/delay.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/thd/row_kernels.h"
-#include "cp_core/verify/inputs_cuda.h"
+#include "cp_core/verify/cuda_kernels.h"
 
 namespace cp_pool {
 namespace {
@@ -20,6 +18,7 @@ class Part final : public CudaPart {
   [[nodiscard]] std::string versions() const override { return cuda::versions(); }
   [[nodiscard]] CudaMemory memory() const override { return cuda::memory(); }
   void reset(std::uint64_t seed) override { cuda::reset(seed); }
+  void delay(std::int64_t nanoseconds) const override { cuda::delay(nanoseconds); }
 
   [[nodiscard]] CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank,
                                      int size, std::chrono::milliseconds connect_timeout) const override {
@@ -49,6 +48,9 @@ class Part final : public CudaPart {
 
   void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const override {
     verify::fill_nearly_normal_cuda(values, start);
+  }
+  [[nodiscard]] std::uint64_t sum_words(const at::Tensor& tensor) const override {
+    return verify::sum_words_cuda(tensor);
   }
 };
 

@@ -1,29 +1,21 @@
 #include "cp_core/thd/merge_partial.h"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
-#include <utility>
+#include <array>
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
+#include "cp_core/thd/merge_math.h"
 
 namespace cp_pool {
 namespace {
 
-constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
-
-float log_add_exp(float a, float b) {
-  const auto [low, high] = std::minmax(a, b);
-  return low == kMinusInfinity ? high : high + std::log1p(std::exp(low - high));
-}
-
-float weight(float lse, float total) {
-  return lse == kMinusInfinity ? 0.0F : std::exp(lse - total);
-}
+using merge_math::kMinusInfinity;
+using merge_math::log_add_exp;
+using merge_math::weight;
 
 struct Shape {
   std::int64_t tokens = 0;
@@ -37,18 +29,33 @@ Shape shape_of(const at::Tensor& out) {
 
 void merge_row_cpu(float* out, float& lse, const float* part_out, float part_lse, std::int64_t dim) {
   lse = CP_MUTATE(merge_empty_lse_zero, lse, lse == kMinusInfinity ? 0.0F : lse);
-  const float total = CP_MUTATE(merge_lse_is_max, log_add_exp(lse, part_lse), std::max(lse, part_lse));
+  const double total = CP_MUTATE(merge_lse_is_max, log_add_exp(lse, part_lse), std::max(lse, part_lse));
   const float keep = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
   const float add = CP_MUTATE(merge_weights_equal, weight(part_lse, total), lse == kMinusInfinity ? 1.0F : 0.5F);
   for (std::int64_t i = 0; i < dim; ++i) out[i] = out[i] * keep + part_out[i] * add;
-  lse = CP_MUTATE(merge_lse_not_updated, total, lse == kMinusInfinity ? total : lse);
+  lse = static_cast<float>(CP_MUTATE(merge_lse_not_updated, total, lse == kMinusInfinity ? total : lse));
 }
 
 void merge_sink_row_cpu(float* out, float& lse, float sink, std::int64_t dim) {
-  const float total = log_add_exp(lse, sink);
+  const double total = log_add_exp(lse, sink);
   const float keep = weight(lse, total);
   for (std::int64_t i = 0; i < dim; ++i) out[i] *= keep;
-  lse = total;
+  lse = static_cast<float>(total);
+}
+
+// In the order that merge_math.h fixes. lse, delta: of one head, by token.
+double sum_sink_terms(float sink, const float* lse, const float* delta, std::span<const RowRange> rows) {
+  std::array<double, merge_math::kSinkLanes> lanes{};
+  std::size_t row = 0;
+  for (const RowRange& range : rows) {
+    for (std::int64_t t = range.row; t < range.row + range.count; ++t, ++row) {
+      lanes[row % lanes.size()] += merge_math::sink_term(sink, lse[t], delta[t]);
+    }
+  }
+  for (std::size_t half = lanes.size() / 2; half > 0; half /= 2) {
+    for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+  }
+  return lanes[0];
 }
 
 void check_cpu(const at::Tensor& tensor) {
@@ -117,13 +124,11 @@ at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at
   const auto* delta_data = delta.const_data_ptr<float>();
   for (std::int64_t h = 0; h < heads; ++h) {
     double sum = 0;
-    for (const RowRange& range : rows) {
-      for (std::int64_t t = range.row; t < range.row + range.count; ++t) {
-        const std::int64_t at = h * tokens + t;
-        sum -= static_cast<double>(std::exp(sink_data[h] - lse_data[at])) * static_cast<double>(delta_data[at]);
-      }
+    for (std::size_t first = 0; first < rows.size(); first += merge_math::kSinkRanges) {
+      const auto some = rows.subspan(first, std::min<std::size_t>(merge_math::kSinkRanges, rows.size() - first));
+      sum += sum_sink_terms(sink_data[h], lse_data + h * tokens, delta_data + h * tokens, some);
     }
-    gradient.mutable_data_ptr<float>()[h] = static_cast<float>(sum);
+    gradient.mutable_data_ptr<float>()[h] = static_cast<float>(0.0 - sum);  // not -0
   }
   return gradient;
 }

@@ -19,14 +19,14 @@ class Baseline {
         k_(inputs.k.to(at::kFloat)),
         v_(inputs.v.to(at::kFloat)),
         sink_(inputs.sink),
-        results_(empty_results(problem, at::kFloat)) {
+        results_(empty_results(problem, inputs.q.options().dtype(at::kFloat))) {
     if (problem.training) dout_ = inputs.dout.to(at::kFloat);
     if (problem.bias) bias_ = inputs.bias.to(at::kFloat);
     if (sink_.defined()) results_.lse.copy_(sink_.view({1, problem.heads, 1}).expand_as(results_.lse));
   }
 
   Results compute() {
-    for_each_query_block(problem_, [this](const QueryBlock& block) { add(block); });
+    for_each_query_block(problem_, q_.device(), [this](const QueryBlock& block) { add(block); });
     for (const auto member : {&Results::dk, &Results::dv, &Results::dbias}) {
       if ((results_.*member).defined()) results_.*member = rounded(results_.*member);
     }

@@ -84,11 +84,13 @@ double unit_roundoff(DType dtype) {
 }
 
 at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
-                        std::int64_t first_row, std::int64_t rows) {
+                        std::int64_t first_row, std::int64_t rows, const at::Device& device) {
   // i' counts a query from the sequence's bottom-right corner: the last query stands at the last key.
-  const at::Tensor i = at::arange(first_row, first_row + rows).add(seqlen_kv - seqlen_q).unsqueeze(1);
-  const at::Tensor j = at::arange(seqlen_kv).unsqueeze(0);
-  at::Tensor visible = at::ones({rows, seqlen_kv}, at::kBool);
+  const at::Tensor i = at::arange(first_row, first_row + rows, at::TensorOptions(device).dtype(at::kLong))
+                           .add(seqlen_kv - seqlen_q)
+                           .unsqueeze(1);
+  const at::Tensor j = at::arange(seqlen_kv, at::TensorOptions(device).dtype(at::kLong)).unsqueeze(0);
+  at::Tensor visible = at::ones({rows, seqlen_kv}, at::TensorOptions(device).dtype(at::kBool));
   const auto [left, right] = problem.window;
   if (left >= 0) visible.logical_and_(i.sub(j).le(left));
   if (right >= 0) visible.logical_and_(j.sub(i).le(right));

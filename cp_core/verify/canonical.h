@@ -57,6 +57,6 @@ inline constexpr double kUnitRoundoffFp32 = 0x1p-24;
 // Which keys queries first_row .. first_row + rows - 1 of a sequence see, from the definition (docs/numerics.md):
 // bool [rows, seqlen_kv]. Shares nothing with mask.h on purpose.
 at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
-                        std::int64_t first_row, std::int64_t rows);
+                        std::int64_t first_row, std::int64_t rows, const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool::verify

@@ -44,7 +44,8 @@ std::vector<Check> check_outputs(const Case& c, const Expected& expected, const 
                                  const Outputs& outputs) {
   const auto& [forward, gradients] = outputs;
   const auto dtype = scalar_type_of(c.dtype);
-  const RankRows one_row = RankRows::replicated(1, 1);
+  const RankRows one_row =
+      RankRows::replicated(1, 1, forward.out.defined() ? forward.out.device() : at::Device(at::kCPU));
   std::vector<Check> checks{check_shard(expected, "out", view.q, forward.out, dtype),
                             check_by_head(expected, "lse", view.q, forward.lse)};
   if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row, forward.max_logit));

@@ -38,8 +38,8 @@ std::string file_name(const std::string& id) {
 
 class Gatherer {
  public:
-  Gatherer(const Case& c, const SequenceLengths& lengths, Communicator& group)
-      : case_(c), lengths_(lengths), group_(group) {}
+  Gatherer(const Case& c, const SequenceLengths& lengths, const at::Device& device, Communicator& group)
+      : case_(c), lengths_(lengths), options_(device), group_(group) {}
 
   // A shard in the case's layout to the whole tensor in that layout.
   at::Tensor whole(const at::Tensor& shard, bool query_side, std::int64_t heads, std::int64_t dim) {
@@ -52,7 +52,8 @@ class Gatherer {
     const std::int64_t rows = rows_of(lengths_.padded_q, group_.rank()).count();
     const bool fits =
         lse.defined() && lse.scalar_type() == at::kFloat && lse.sizes() == at::IntArrayRef{case_.heads, rows};
-    const at::Tensor by_row = fits ? lse.t().unsqueeze(-1) : at::full({rows, case_.heads, 1}, kNaN, at::kFloat);
+    const at::Tensor by_row =
+        fits ? lse.t().unsqueeze(-1) : at::full({rows, case_.heads, 1}, kNaN, options_.dtype(at::kFloat));
     const at::Tensor tokens = gather(by_row, lengths_.padded_q).squeeze(-1);
     if (case_.layout == Layout::thd) return tokens.t();
     return tokens.view({case_.batch, -1, case_.heads}).transpose(1, 2);
@@ -72,16 +73,16 @@ class Gatherer {
 
  private:
   [[nodiscard]] RankRows rows_of(const std::vector<std::int64_t>& padded, int rank) const {
-    return {Layout::thd, rank, group_.size(), padded, padded};
+    return {Layout::thd, rank, group_.size(), padded, padded, options_.device()};
   }
 
   [[nodiscard]] at::Tensor packed_or_nan(const at::Tensor& shard, const std::vector<std::int64_t>& padded,
                                          std::int64_t heads, std::int64_t dim) const {
     const auto dtype = scalar_type_of(case_.dtype);
-    const RankRows rows(case_.layout, group_.rank(), group_.size(), padded, padded);
+    const RankRows rows(case_.layout, group_.rank(), group_.size(), padded, padded, options_.device());
     const std::vector<std::int64_t> wanted_row{heads, dim};
     if (!rows.fits(shard) || shard.scalar_type() != dtype || shard.sizes().slice(shard.dim() - 2) != wanted_row) {
-      return at::full({rows.count(), heads, dim}, kNaN, dtype);
+      return at::full({rows.count(), heads, dim}, kNaN, options_.dtype(dtype));
     }
     return rows.packed(shard);
   }
@@ -107,6 +108,7 @@ class Gatherer {
 
   const Case& case_;
   const SequenceLengths& lengths_;
+  at::TensorOptions options_;
   Communicator& group_;
 };
 
@@ -115,8 +117,8 @@ class Gatherer {
 void dump_case(const std::filesystem::path& folder, const std::string& id, const Case& c,
                const SequenceLengths& lengths, const CanonicalInputs& inputs, const Outputs& outputs,
                Communicator& group) {
-  const Shards whole = make_shards(c, inputs, RankView(c, lengths, 0, 1));
-  Gatherer gatherer(c, lengths, group);
+  const Shards whole = make_shards(c, inputs, RankView(c, lengths, 0, 1, inputs.q.device()));
+  Gatherer gatherer(c, lengths, inputs.q.device(), group);
   const auto& [forward, gradients] = outputs;
   std::map<std::string, at::Tensor> tensors{{"q", whole.inputs.q},
                                             {"k", whole.inputs.k},

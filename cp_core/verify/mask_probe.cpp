@@ -30,13 +30,14 @@ struct Sums {
 };
 
 Sums sum_codes(const CanonicalProblem& problem, const at::Tensor& v, const at::Tensor& weighted_dout) {
-  Sums sums{.keys_seen = at::zeros({problem.tokens_q(), 1}),
-            .key_codes = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}),
-            .query_codes = at::zeros(v.sizes()),
-            .queries = at::zeros({problem.tokens_kv(), 1})};
-  for_each_query_block(problem, [&](const QueryBlock& block) {
+  const auto options = v.options();
+  Sums sums{.keys_seen = at::zeros({problem.tokens_q(), 1}, options),
+            .key_codes = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}, options),
+            .query_codes = at::zeros(v.sizes(), options),
+            .queries = at::zeros({problem.tokens_kv(), 1}, options)};
+  for_each_query_block(problem, v.device(), [&](const QueryBlock& block) {
     const at::Tensor visible =
-        visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows).to(at::kFloat);
+        visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows, v.device()).to(at::kFloat);
     const at::Tensor codes = v.narrow(0, block.kv_start, block.seqlen_kv);
     sums.keys_seen.narrow(0, block.q_start, block.rows).copy_(visible.sum(1, /*keepdim=*/true));
     sums.key_codes.narrow(0, block.q_start, block.rows)
@@ -70,17 +71,17 @@ Case mask_probe_case(const Case& c) {
   return probe;
 }
 
-MaskProbe make_mask_probe(const CanonicalProblem& problem) {
+MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& device) {
   const auto dtype = scalar_type_of(problem.dtype);
   const double u = unit_roundoff(problem.dtype);
   MaskProbe probe;
-  probe.inputs = make_inputs(problem);
+  probe.inputs = make_inputs(problem, device);
   probe.inputs.q.zero_();
   const at::Tensor v = codes_like(probe.inputs.v);
   probe.inputs.v = v.to(dtype);
 
   // The counts first: dout, of which the backward's sums are made, needs them.
-  const at::Tensor none = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v});
+  const at::Tensor none = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}, v.options());
   const Sums forward = sum_codes(problem, v, none);
   const at::Tensor count = forward.keys_seen.clamp_min(1.0);  // rows that see no key: sums are 0
   const at::Tensor rounding = count.sqrt().mul(u);            // of out * count, whose elements are about sqrt(count)

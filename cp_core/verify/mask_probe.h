@@ -21,6 +21,6 @@ struct MaskProbe {
 };
 
 // problem: of a mask_probe_case.
-MaskProbe make_mask_probe(const CanonicalProblem& problem);
+MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool::verify

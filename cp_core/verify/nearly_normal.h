@@ -4,11 +4,7 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define CP_POOL_DEVICE_CODE __host__ __device__
-#else
-#define CP_POOL_DEVICE_CODE
-#endif
+#include "cp_core/cuda/device_code.h"
 
 namespace cp_pool::verify {
 

@@ -1,17 +1,25 @@
 #include <ATen/Context.h>
 
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/verify/run_case.h"
 
 namespace cp_pool {
+namespace {
 
-void reset_numeric_state() {
-  at::manual_seed(1234);
+constexpr std::uint64_t kSeed = 1234;
+
+}  // namespace
+
+void reset_numeric_state(const at::Device& device) {
+  at::manual_seed(kSeed);
+  if (device.is_cuda()) cuda_part().reset(kSeed);
   auto& context = at::globalContext();
   context.setDeterministicAlgorithms(false, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(true);
   context.setDeterministicCuDNN(false);
   context.setBenchmarkCuDNN(false);
-  context.setFloat32MatmulPrecision("highest");
+  context.setAllowTF32CuDNN(false);
+  context.setFloat32MatmulPrecision("highest");  // no TF32 in fp32 products
   c10::set_default_dtype(caffe2::TypeMeta::Make<float>());
 }
 

@@ -1,18 +1,32 @@
 #include "cp_core/verify/output_hash.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 #include <fmt/format.h>
 
+#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/verify/word_sum.h"
+
 namespace cp_pool::verify {
 namespace {
 
-// The finaliser of MurmurHash3 (Appleby, public domain): every input bit reaches every output bit.
-std::uint64_t avalanche(std::uint64_t z) {
-  z = (z ^ (z >> 33U)) * 0xFF51AFD7ED558CCD;
-  z = (z ^ (z >> 33U)) * 0xC4CEB9FE1A85EC53;
-  return z ^ (z >> 33U);
+std::uint64_t sum_words_cpu(const std::byte* data, std::size_t size) {
+  std::uint64_t sum = 0;
+  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
+    std::uint64_t word = 0;  // the last one filled up with zeros
+    std::memcpy(&word, data + at, std::min(sizeof word, size - at));
+    sum += word_term(word, at / sizeof word);
+  }
+  return sum;
+}
+
+std::uint64_t sum_words(const at::Tensor& tensor) {
+  if (!tensor.defined() || tensor.nbytes() == 0) return 0;
+  const at::Tensor bytes = tensor.contiguous();
+  if (bytes.is_cuda()) return cuda_part().sum_words(bytes);
+  return sum_words_cpu(static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes());
 }
 
 }  // namespace
@@ -22,15 +36,8 @@ void OutputHash::add_word(std::uint64_t word) {
 }
 
 void OutputHash::add(const at::Tensor& tensor) {
-  const at::Tensor bytes = tensor.defined() ? tensor.contiguous() : tensor;
-  const std::size_t size = tensor.defined() ? bytes.nbytes() : 0;
-  const auto* data = size == 0 ? nullptr : static_cast<const std::byte*>(bytes.const_data_ptr());
-  add_word(size);
-  for (std::size_t at = 0; at < size; at += sizeof(std::uint64_t)) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, data + at, std::min(sizeof word, size - at));
-    add_word(word);
-  }
+  add_word(tensor.defined() ? tensor.nbytes() : 0);
+  add_word(sum_words(tensor));
 }
 
 std::string OutputHash::hex() const {

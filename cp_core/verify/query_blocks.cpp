@@ -6,11 +6,15 @@
 namespace cp_pool::verify {
 namespace {
 
-constexpr std::int64_t kMaxScores = std::int64_t{1} << 23U;  // of one block: 64 MiB in fp64
+// Scores of one block: 64 MiB in fp64 on a CPU, 1 GiB on a GPU, whose launches must be few.
+constexpr std::int64_t kMaxScoresCpu = std::int64_t{1} << 23U;
+constexpr std::int64_t kMaxScoresCuda = std::int64_t{1} << 27U;
 
 }  // namespace
 
-void for_each_query_block(const CanonicalProblem& problem, const std::function<void(const QueryBlock&)>& visit) {
+void for_each_query_block(const CanonicalProblem& problem, const at::Device& device,
+                          const std::function<void(const QueryBlock&)>& visit) {
+  const std::int64_t max_scores = device.is_cuda() ? kMaxScoresCuda : kMaxScoresCpu;
   QueryBlock block;
   std::int64_t sequence_start = 0;
   for (std::size_t b = 0; b < problem.seqlens_q.size(); ++b) {
@@ -18,7 +22,7 @@ void for_each_query_block(const CanonicalProblem& problem, const std::function<v
     block.seqlen_q = problem.seqlens_q[b];
     block.seqlen_kv = problem.seqlens_kv[b];
     if (block.seqlen_kv > 0) {
-      const auto most = std::max<std::int64_t>(1, kMaxScores / (problem.heads * block.seqlen_kv));
+      const auto most = std::max<std::int64_t>(1, max_scores / (problem.heads * block.seqlen_kv));
       for (block.first_row = 0; block.first_row < block.seqlen_q; block.first_row += most) {
         block.rows = std::min(most, block.seqlen_q - block.first_row);
         block.q_start = sequence_start + block.first_row;
@@ -71,7 +75,8 @@ void add_bias_rows(const CanonicalProblem& problem, const QueryBlock& block, at:
 
 void hide_invisible_keys(const CanonicalProblem& problem, const QueryBlock& block, at::Tensor& scores) {
   const at::Tensor hidden =
-      visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows).logical_not_();
+      visible_keys(problem, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows, scores.device())
+          .logical_not_();
   const auto group = problem.heads / problem.kv_heads;
   scores.view({problem.kv_heads, group, block.rows, block.seqlen_kv})
       .masked_fill_(hidden, -std::numeric_limits<double>::infinity());

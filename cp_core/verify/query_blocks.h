@@ -21,8 +21,9 @@ struct QueryBlock {
   std::int64_t kv_start = 0;   // canonical row of the sequence's first key
 };
 
-// Visits every query of every sequence that has keys, once.
-void for_each_query_block(const CanonicalProblem& problem, const std::function<void(const QueryBlock&)>& visit);
+// Visits every query of every sequence that has keys, once. The size of the blocks suits the device.
+void for_each_query_block(const CanonicalProblem& problem, const at::Device& device,
+                          const std::function<void(const QueryBlock&)>& visit);
 
 // The block's rows of a query-side tensor [tokens_q, heads, dim] as [kv_heads, group * rows, dim]: the query heads that
 // share a kv head lie behind each other, so one batched product serves them all.

@@ -15,12 +15,12 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-RankRows rows_of(const Case& c, const SequenceLengths& lengths, int rank, int size) {
-  if (c.bias == BiasShape::shape_111s) return RankRows::replicated(1, 1);
+RankRows rows_of(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device) {
+  if (c.bias == BiasShape::shape_111s) return RankRows::replicated(1, 1, device);
   const std::int64_t valid = std::ranges::max(lengths.valid_q);
   const std::int64_t padded = std::ranges::max(lengths.padded_q);
-  if (c.layout == Layout::thd) return RankRows::replicated(valid, padded);
-  return {Layout::thd, rank, size, {valid}, {padded}};
+  if (c.layout == Layout::thd) return RankRows::replicated(valid, padded, device);
+  return {Layout::thd, rank, size, {valid}, {padded}, device};
 }
 
 void fill_from(at::Tensor& tensor, std::int64_t dim, std::int64_t first) {
@@ -29,8 +29,10 @@ void fill_from(at::Tensor& tensor, std::int64_t dim, std::int64_t first) {
 
 }  // namespace
 
-RankBias::RankBias(const Case& c, const SequenceLengths& lengths, int rank, int size)
-    : lengths_(lengths), rows_(rows_of(c, lengths, rank, size)), padded_columns_(std::ranges::max(lengths.padded_kv)) {}
+RankBias::RankBias(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device)
+    : lengths_(lengths),
+      rows_(rows_of(c, lengths, rank, size, device)),
+      padded_columns_(std::ranges::max(lengths.padded_kv)) {}
 
 at::Tensor RankBias::shard(const at::Tensor& bias) const {
   at::Tensor poisoned = bias.clone();

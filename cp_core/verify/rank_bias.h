@@ -15,7 +15,7 @@ namespace cp_pool::verify {
 
 class RankBias {
  public:
-  RankBias(const Case& c, const SequenceLengths& lengths, int rank, int size);
+  RankBias(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device = at::kCPU);
 
   // bias: as in CanonicalInputs. NaN where no sequence that uses the element has a valid query and key.
   [[nodiscard]] at::Tensor shard(const at::Tensor& bias) const;

@@ -2,10 +2,10 @@
 
 namespace cp_pool::verify {
 
-RankView::RankView(const Case& c, const SequenceLengths& lengths, int rank, int size)
-    : q(c.layout, rank, size, lengths.valid_q, lengths.padded_q),
-      kv(c.layout, rank, size, lengths.valid_kv, lengths.padded_kv),
-      bias(c, lengths, rank, size) {}
+RankView::RankView(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device)
+    : q(c.layout, rank, size, lengths.valid_q, lengths.padded_q, device),
+      kv(c.layout, rank, size, lengths.valid_kv, lengths.padded_kv, device),
+      bias(c, lengths, rank, size, device) {}
 
 Shards make_shards(const Case& c, const CanonicalInputs& inputs, const RankView& view) {
   Shards shards;

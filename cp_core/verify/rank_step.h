@@ -16,7 +16,7 @@ namespace cp_pool::verify {
 
 // Which rows of each tensor a rank holds.
 struct RankView {
-  RankView(const Case& c, const SequenceLengths& lengths, int rank, int size);
+  RankView(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device = at::kCPU);
 
   RankRows q;
   RankRows kv;

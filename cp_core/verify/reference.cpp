@@ -49,7 +49,8 @@ class ReferenceBuilder {
       : problem_(problem),
         wide_(wide_operands(inputs)),
         absolute_(absolute_operands(inputs)),
-        reference_{.value = empty_results(problem, at::kDouble), .magnitude = empty_results(problem, at::kFloat)} {
+        reference_{.value = empty_results(problem, inputs.q.options().dtype(at::kDouble)),
+                   .magnitude = empty_results(problem, inputs.q.options().dtype(at::kFloat))} {
     if (problem.bias) bias_ = inputs.bias.to(at::kDouble);
     if (problem.has_sink()) {
       sink_ = inputs.sink.to(at::kDouble);
@@ -59,7 +60,7 @@ class ReferenceBuilder {
   }
 
   Reference build() {
-    for_each_query_block(problem_, [this](const QueryBlock& block) { add(block); });
+    for_each_query_block(problem_, wide_.q.device(), [this](const QueryBlock& block) { add(block); });
     for (const auto member : {&Results::lse, &Results::max_logit}) {
       reference_.magnitude.*member = (reference_.value.*member).abs().add_(1.0).to(at::kFloat);
     }
@@ -150,20 +151,20 @@ class ReferenceBuilder {
 
 }  // namespace
 
-Results empty_results(const CanonicalProblem& problem, at::ScalarType dtype) {
+Results empty_results(const CanonicalProblem& problem, const at::TensorOptions& options) {
   const auto zeros = [&](std::int64_t tokens, std::int64_t heads, std::int64_t dim) {
-    return at::zeros({tokens, heads, dim}, dtype);
+    return at::zeros({tokens, heads, dim}, options);
   };
   Results results;
   results.out = zeros(problem.tokens_q(), problem.heads, problem.head_dim_v);
-  results.lse = at::full({problem.tokens_q(), problem.heads, 1}, -kInfinity, dtype);
-  results.max_logit = at::full({1, problem.heads, 1}, -kInfinity, dtype);
+  results.lse = at::full({problem.tokens_q(), problem.heads, 1}, -kInfinity, options);
+  results.max_logit = at::full({1, problem.heads, 1}, -kInfinity, options);
   if (problem.training) {
     results.dq = zeros(problem.tokens_q(), problem.heads, problem.head_dim_qk);
     results.dk = zeros(problem.tokens_kv(), problem.kv_heads, problem.head_dim_qk);
     results.dv = zeros(problem.tokens_kv(), problem.kv_heads, problem.head_dim_v);
   }
-  if (problem.has_dbias()) results.dbias = at::zeros(bias_extents(problem), dtype);
+  if (problem.has_dbias()) results.dbias = at::zeros(bias_extents(problem), options);
   if (problem.has_dsink()) results.dsink = zeros(1, problem.heads, 1);
   return results;
 }

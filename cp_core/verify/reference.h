@@ -21,7 +21,7 @@ struct Results {
 };
 
 // All rows as if they saw no key: gradients and out 0, lse and max_logit -inf.
-Results empty_results(const CanonicalProblem& problem, at::ScalarType dtype);
+Results empty_results(const CanonicalProblem& problem, const at::TensorOptions& options);
 
 // A bias, its gradient or a shard of them [b, h, rows, columns] in the form of the other results: [rows, b * h,
 // columns].

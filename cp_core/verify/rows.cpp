@@ -10,14 +10,14 @@
 namespace cp_pool::verify {
 namespace {
 
-at::Tensor index_tensor(const std::vector<std::int64_t>& values) {
-  return at::tensor(values, at::kLong);
+at::Tensor index_tensor(const std::vector<std::int64_t>& values, const at::Device& device) {
+  return at::tensor(values, at::kLong).to(device);
 }
 
 }  // namespace
 
 RankRows::RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
-                   const std::vector<std::int64_t>& padded)
+                   const std::vector<std::int64_t>& padded, const at::Device& device)
     : RankRows(layout, static_cast<std::int64_t>(valid.size())) {
   std::int64_t sequence_start = 0;  // canonical row of the sequence's first token
   for (std::int64_t b = 0; b < batch_; ++b) {
@@ -30,13 +30,13 @@ RankRows::RankRows(Layout layout, int rank, int size, const std::vector<std::int
     }
     sequence_start += valid[sequence];
   }
-  make_indices();
+  make_indices(device);
 }
 
-RankRows RankRows::replicated(std::int64_t valid, std::int64_t padded) {
+RankRows RankRows::replicated(std::int64_t valid, std::int64_t padded, const at::Device& device) {
   RankRows rows(Layout::thd, 1);
   for (std::int64_t position = 0; position < padded; ++position) rows.add(0, position, valid, 0);
-  rows.make_indices();
+  rows.make_indices(device);
   return rows;
 }
 
@@ -45,7 +45,7 @@ void RankRows::add(std::int64_t sequence, std::int64_t position, std::int64_t va
   rows_.push_back({.sequence = sequence, .position = position, .canonical = canonical});
 }
 
-void RankRows::make_indices() {
+void RankRows::make_indices(const at::Device& device) {
   std::vector<std::int64_t> valid_rows;
   std::vector<std::int64_t> padding_rows;
   std::vector<std::int64_t> canonical_rows;
@@ -54,9 +54,9 @@ void RankRows::make_indices() {
     (canonical < 0 ? padding_rows : valid_rows).push_back(row);
     if (canonical >= 0) canonical_rows.push_back(canonical);
   }
-  valid_rows_ = index_tensor(valid_rows);
-  padding_rows_ = index_tensor(padding_rows);
-  canonical_rows_ = index_tensor(canonical_rows);
+  valid_rows_ = index_tensor(valid_rows, device);
+  padding_rows_ = index_tensor(padding_rows, device);
+  canonical_rows_ = index_tensor(canonical_rows, device);
 }
 
 at::Tensor RankRows::shard(const at::Tensor& canonical) const {

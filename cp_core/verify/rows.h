@@ -29,17 +29,18 @@ struct LocalRow {
 
 class RankRows {
  public:
-  // valid, padded: one length a sequence.
+  // valid, padded: one length a sequence. device: where the tensors are that it is used with.
   RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
-           const std::vector<std::int64_t>& padded);
+           const std::vector<std::int64_t>& padded, const at::Device& device = at::kCPU);
 
   // Rows that every rank holds alike: positions 0 .. padded - 1 of one sequence.
-  static RankRows replicated(std::int64_t valid, std::int64_t padded);
+  static RankRows replicated(std::int64_t valid, std::int64_t padded, const at::Device& device = at::kCPU);
 
   [[nodiscard]] const std::vector<LocalRow>& rows() const { return rows_; }  // packed order, padding included
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
 
-  // Indices, int64: rows in packed order that are valid or padding, and the canonical row of each valid one.
+  // Indices, int64, on the device: rows in packed order that are valid or padding, and the canonical row of each valid
+  // one.
   [[nodiscard]] const at::Tensor& valid_rows() const { return valid_rows_; }
   [[nodiscard]] const at::Tensor& padding_rows() const { return padding_rows_; }
   [[nodiscard]] const at::Tensor& canonical_rows() const { return canonical_rows_; }
@@ -54,7 +55,7 @@ class RankRows {
  private:
   RankRows(Layout layout, std::int64_t batch) : layout_(layout), batch_(batch) {}
   void add(std::int64_t sequence, std::int64_t position, std::int64_t valid, std::int64_t sequence_start);
-  void make_indices();
+  void make_indices(const at::Device& device);
 
   Layout layout_;
   std::int64_t batch_;

@@ -42,18 +42,20 @@ struct RunOptions {
   std::optional<std::filesystem::path> dump_dir;  // write inputs and results of all ranks there (docs/numerics.md)
   std::string id;                                 // names the dump; empty = case_id of the case
   bool reference_cache = true;                    // keep references for later cases that pose the same problem
+  at::Device device = at::kCPU;                   // where the ranks' tensors are: the communicators' device
   // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump.
   std::function<void(std::string_view)> on_phase;
 };
 
-// Why this build cannot run the case, as a sentence; empty if it can. The same on every rank.
-std::string skip_reason(const Case& c);
+// Why this build cannot run the case on this device, as a sentence; empty if it can. The same on every rank.
+std::string skip_reason(const Case& c, const at::Device& device = at::kCPU);
 
 // Collective over groups.cp. Throws CommError, or whatever a library throws; then other ranks may still sit in a
 // collective.
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options);
 
-// Seeds every generator with 1234, restores deterministic flags and drops scratch state: before every case.
-void reset_numeric_state();
+// Seeds every generator with 1234, restores deterministic flags, gives cached device memory back and drops scratch
+// state: before every case.
+void reset_numeric_state(const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool

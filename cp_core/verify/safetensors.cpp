@@ -63,7 +63,7 @@ void write_safetensors(const std::filesystem::path& path, const std::map<std::st
   file.write(header.data(), static_cast<std::streamsize>(header.size()));
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined() || tensor.numel() == 0) continue;
-    const at::Tensor data = tensor.contiguous();
+    const at::Tensor data = tensor.cpu().contiguous();
     file.write(static_cast<const char*>(data.const_data_ptr()), static_cast<std::streamsize>(data.nbytes()));
   }
   file.close();

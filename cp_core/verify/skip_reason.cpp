@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/verify/run_case.h"
 
 namespace cp_pool {
@@ -16,8 +17,9 @@ std::string heads_not_divisible(const Case& c) {
 
 }  // namespace
 
-std::string skip_reason(const Case& c) {
-  return heads_not_divisible(c);
+std::string skip_reason(const Case& c, const at::Device& device) {
+  if (std::string reason = heads_not_divisible(c); !reason.empty()) return reason;
+  return device.is_cuda() ? cuda_part().skip_reason(c) : "";
 }
 
 }  // namespace cp_pool

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
+#include "driver/cli/device.h"
 #include "driver/cli/duration.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/help_text.h"
@@ -85,8 +86,9 @@ void add_worker(CLI::App& command, std::string& worker) {
 void add_execution(CLI::App& command, ExecutionOptions& options) {
   RunConfig& config = options.config;
   constexpr std::chrono::milliseconds kShortest{1};
-  command.add_option("--device", config.device, "Device of the ranks")
-      ->check(CLI::IsMember({"cpu"}))
+  config.device = "auto";
+  command.add_option("--device", config.device, "Device of the ranks: auto is cuda where there is a GPU, else cpu")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->type_name("DEVICE")
       ->capture_default_str();
   add_worker(command, options.worker);
@@ -193,6 +195,8 @@ struct Parser {
     add_selection(*run_command, run.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*run_command, run.selection);
     add_order(*run_command, run);
+    run_command->add_flag("--deterministic", run.deterministic,
+                          "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
     add_execution(*run_command, run.execution);
   }
 
@@ -235,10 +239,13 @@ struct Parser {
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
+      run.execution.config.device = resolve_device(run.execution.config.device);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
+      if (run.deterministic) run.execution.rerun_arguments.emplace_back("--deterministic");
       return run;
     }
     if (submit_command->parsed()) {
+      submit.execution.config.device = resolve_device(submit.execution.config.device);
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
       return submit;
     }

@@ -33,7 +33,8 @@ struct RunOptions {
   SelectionOptions selection;
   ExecutionOptions execution;
   Order order;
-  int repeat = 1;  // how often each case runs
+  int repeat = 1;              // how often each case runs
+  bool deterministic = false;  // every case asks for deterministic kernels
 };
 
 struct SubmitOptions {

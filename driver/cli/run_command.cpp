@@ -37,6 +37,7 @@ int run_command(const RunOptions& options, const std::string& program) {
     cases.push_back({.id = selected.matrix_case.id,
                      .c = selected.matrix_case.c,
                      .rerun = rerun_of_run(program, selected, options.execution)});
+    if (options.deterministic) cases.back().c.deterministic = true;
   }
   Order order = options.order;
   const std::string order_text = fix_seed(order);

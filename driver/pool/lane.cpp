@@ -82,7 +82,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
   for (int attempt = 1;; ++attempt) {
     if (!co_await ensure_pool()) {
       const bool stopped = run_.stop.no_new_cases();
-      CaseFinished finished = never_run(job, stopped ? CaseOutcome::not_run : CaseOutcome::infra,
+      CaseFinished finished = never_run(job, stopped ? CaseOutcome::not_run : given_up_outcome_,
                                         stopped ? why_stopped() : given_up_.value_or(""));
       if (!stopped) finished.stderr_tails = last_start_tails_;
       finished.attempts = attempt - 1;
@@ -141,7 +141,10 @@ asio::awaitable<void> Lane::retire(Retirement retirement) {
 void Lane::note_start_failure(StartFailure failure) {
   ++failed_starts_;
   last_start_tails_ = std::move(failure.stderr_tails);
-  if (failure.permanent) {
+  if (failure.skip) {
+    given_up_ = failure.retirement.detail;
+    given_up_outcome_ = CaseOutcome::skip;
+  } else if (failure.permanent) {
     given_up_ = fmt::format("the pool cannot start: {}", failure.retirement.detail);
   } else if (failed_starts_ == kMaxFailedStarts) {
     given_up_ = fmt::format("the pool failed to start {} times running: {}", failed_starts_, failure.retirement.detail);

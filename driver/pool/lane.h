@@ -72,6 +72,7 @@ class Lane {
   int failed_starts_ = 0;                // running
   int timeouts_ = 0;                     // running
   std::optional<std::string> given_up_;  // why no pool of this key is started any more
+  CaseOutcome given_up_outcome_ = CaseOutcome::infra;
   std::vector<StderrTail> last_start_tails_;
 };
 

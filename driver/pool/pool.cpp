@@ -18,6 +18,9 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kStartDrain{200};   // after an exit, for what it said last
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
+// After which another start cannot help.
+constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
+                                     protocol::kExitTooFewDevices, kExitCommandNotFound};
 
 std::string random_uuid() {
   std::random_device random;
@@ -122,6 +125,11 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   if (group_->any_exited()) detail = fmt::format("{}{}{}", describe_deaths(), detail.empty() ? "" : ": ", detail);
   StartFailure out = start_failure(RetireReason::start_failed, std::move(detail));
   out.permanent = permanently_failed();
+  if (too_few_devices()) {
+    out.skip = true;
+    out.retirement.detail =
+        fmt::format("this machine has fewer devices than the {} that its ranks need, one each", world_size_);
+  }
   out.stderr_tails = group_->tails();
   co_return out;
 }
@@ -138,8 +146,13 @@ std::optional<std::string> Pool::refuse(const protocol::ReadyEvent& ready) const
 
 bool Pool::permanently_failed() const {
   return std::ranges::any_of(group_->ranks(), [](const WorkerGroup::Rank& rank) {
-    return rank.exit && !rank.exit->signaled &&
-           (rank.exit->code == protocol::kExitNoCommonVersion || rank.exit->code == kExitCommandNotFound);
+    return rank.exit && !rank.exit->signaled && std::ranges::count(kPermanentExits, rank.exit->code) > 0;
+  });
+}
+
+bool Pool::too_few_devices() const {
+  return std::ranges::any_of(group_->ranks(), [](const WorkerGroup::Rank& rank) {
+    return rank.exit && !rank.exit->signaled && rank.exit->code == protocol::kExitTooFewDevices;
   });
 }
 

@@ -29,6 +29,7 @@ struct Retirement {
 struct StartFailure {
   Retirement retirement;
   bool permanent = false;  // another try cannot help
+  bool skip = false;       // this machine has too few devices: no fault of anybody's
   std::vector<StderrTail> stderr_tails;
 };
 
@@ -86,6 +87,7 @@ class Pool {
   asio::awaitable<StartFailure> failed_start(std::string why);
   std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
   [[nodiscard]] bool permanently_failed() const;
+  [[nodiscard]] bool too_few_devices() const;
   std::string describe_deaths();
 
   // pool_case.cpp

@@ -50,7 +50,11 @@ Json part(const protocol::TensorCheck& check) {
 }
 
 Json part(const protocol::Hygiene& hygiene) {
-  return {{"rank", hygiene.rank}, {"rss_kib", hygiene.rss_kib}, {"fds", hygiene.fds}, {"threads", hygiene.threads}};
+  return {{"rank", hygiene.rank},
+          {"rss_kib", hygiene.rss_kib},
+          {"fds", hygiene.fds},
+          {"threads", hygiene.threads},
+          {"gpu_kib", hygiene.gpu_kib}};
 }
 
 Json part(const StderrTail& tail) {

@@ -69,7 +69,7 @@ json to_json(const TensorCheck& m) {
           {"message", m.message}};
 }
 json to_json(const Hygiene& m) {
-  return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}};
+  return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}, {"gpu_kib", m.gpu_kib}};
 }
 template <typename T>
 json to_json(const std::vector<T>& items) {
@@ -139,7 +139,8 @@ TensorCheck read_check(const Fields& f) {
           .message = f.get_string("message", "")};
 }
 Hygiene read_hygiene(const Fields& f) {
-  return {f.get_int("rank"), f.get_int64("rss_kib", 0), f.get_int64("fds", 0), f.get_int64("threads", 0)};
+  return {f.get_int("rank"), f.get_int64("rss_kib", 0), f.get_int64("fds", 0), f.get_int64("threads", 0),
+          f.get_int64("gpu_kib", 0)};
 }
 template <typename Read>
 auto read_list(const Fields& f, const char* name, Read read) {

@@ -22,6 +22,8 @@ inline constexpr std::string_view kFencePrefix = "[CP_POOL_FENCE] ";
 inline constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
 inline constexpr std::size_t kMaxErrorBytes = std::size_t{16} << 10U;  // of one rank's error text
 inline constexpr int kExitNoCommonVersion = 78;
+inline constexpr int kExitNoDevice = 69;       // the ranks' device cannot be used at all: nothing of it can run
+inline constexpr int kExitTooFewDevices = 77;  // fewer devices than ranks: cases of this world size are skipped
 
 // --- Requests --------------------------------------------------------------------------------------------------------
 struct RunRequest {
@@ -78,6 +80,7 @@ struct Hygiene {  // of one rank, after a case
   std::int64_t rss_kib = 0;
   std::int64_t fds = 0;
   std::int64_t threads = 0;
+  std::int64_t gpu_kib = 0;  // held by the caching allocator; 0 on a CPU
 };
 
 struct ReadyEvent {

@@ -1,4 +1,4 @@
-// The inputs' numbers made on a GPU.
+// What the verification does element by element on a GPU.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,8 @@
 
 namespace cp_pool::verify {
 
-// As CudaPart::fill_nearly_normal.
+// As in CudaPart.
 void fill_nearly_normal_cuda(at::Tensor& values, std::uint64_t start);
+std::uint64_t sum_words_cuda(const at::Tensor& tensor);
 
 }  // namespace cp_pool::verify

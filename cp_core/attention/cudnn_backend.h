@@ -1,0 +1,32 @@
+// Fused attention of cuDNN: bf16 and fp16, bias and its gradient, head dimensions of K and V that differ.
+#pragma once
+
+#include "cp_core/attention/backend.h"
+#include "cp_core/attention/math_backend.h"
+
+namespace cp_pool {
+
+class CudnnLane;
+
+// Gradients repeat bit by bit if at::globalContext().deterministicAlgorithms(). Where cuDNN refuses a tile with a bias,
+// the math backend computes it; other refusals are thrown as BackendUnsupported.
+class CudnnBackend final : public AttentionBackend {
+ public:
+  void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
+  void backward(const TileGroup& group, const AttentionOperands& operands,
+                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+  [[nodiscard]] bool needs_out() const override { return true; }
+  [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
+
+  // Builds the plans that forward, and backward if training, will need. Of `like` only sizes and dtypes are read: its
+  // tensors may be of the meta device. From any thread that has the device set. A refusal is left for the call itself
+  // to meet.
+  static void prepare(const TilePlan& plan, const AttentionOperands& like, bool training);
+
+  static constexpr std::int64_t kLargestHeadDim = 256;
+
+ private:
+  MathBackend math_;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,215 @@
+#include "cp_core/attention/cudnn_graphs.h"
+
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#define CUDNN_FRONTEND_SKIP_JSON_LIB
+#include <cudnn_frontend.h>
+
+#include <ATen/cudnn/Handle.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+
+namespace cp_pool {
+namespace {
+
+namespace fe = cudnn_frontend;
+using Tensor = std::shared_ptr<fe::graph::Tensor_attributes>;
+using Sizes = std::vector<std::int64_t>;
+
+std::string describe(const CudnnGraph& g) {
+  const auto bound = [](const std::optional<std::int64_t>& b) { return b ? std::to_string(*b) : std::string("none"); };
+  return fmt::format(
+      "{}{} of batch {}, heads {} / {}, {} queries, {} keys, head dimensions {} / {}, diagonal from the {} with bounds "
+      "{} and {}{}{}{}",
+      g.ragged ? "ragged " : "", g.backward ? "attention backward" : "attention forward", g.batch, g.heads, g.kv_heads,
+      g.m, g.n, g.head_dim_qk, g.head_dim_v, g.mask.bottom_right ? "bottom right" : "top left",
+      bound(g.mask.left_bound), bound(g.mask.right_bound), g.mask.padding ? ", padded" : "",
+      g.bias_heads > 0 ? ", with bias" : "", g.deterministic ? ", deterministic" : "");
+}
+
+void check(fe::error_t status, const CudnnGraph& graph) {
+  if (status.is_good()) return;
+  throw BackendUnsupported(fmt::format("cuDNN refuses {}: {}", describe(graph), status.get_message()));
+}
+
+fe::DataType_t data_type(c10::ScalarType dtype) {
+  switch (dtype) {
+    case c10::ScalarType::BFloat16:
+      return fe::DataType_t::BFLOAT16;
+    case c10::ScalarType::Half:
+      return fe::DataType_t::HALF;
+    default:
+      throw BackendUnsupported("cuDNN's fused attention computes in bf16 and fp16 only");
+  }
+}
+
+// One tensor of the graph, as the pointers name it.
+Tensor tensor(fe::graph::Graph& graph, CudnnTensor name, const Sizes& dim, const Sizes& stride, fe::DataType_t type) {
+  return graph.tensor(fe::graph::Tensor_attributes()
+                          .set_uid(static_cast<std::int64_t>(name))
+                          .set_dim(dim)
+                          .set_stride(stride)
+                          .set_data_type(type));
+}
+
+void set_output(const Tensor& output, CudnnTensor name, const Sizes& dim, const Sizes& stride, fe::DataType_t type) {
+  output->set_output(true).set_uid(static_cast<std::int64_t>(name)).set_dim(dim).set_stride(stride).set_data_type(type);
+}
+
+// [batch, heads, rows, dim] of rows [row, head, dim].
+struct RowTensor {
+  RowTensor(const CudnnGraph& g, std::int64_t heads, std::int64_t rows, std::int64_t head_dim, std::int64_t item_stride)
+      : dim{g.batch, heads, rows, head_dim},
+        stride{g.ragged || item_stride == 0 ? rows * heads * head_dim : item_stride, head_dim, heads * head_dim, 1} {}
+
+  Sizes dim;
+  Sizes stride;
+};
+
+// The graph's tensors that both passes have.
+class Builder {
+ public:
+  explicit Builder(const CudnnGraph& description) : g_(description), type_(data_type(description.dtype)) {
+    graph_->set_io_data_type(type_)
+        .set_intermediate_data_type(fe::DataType_t::FLOAT)
+        .set_compute_data_type(fe::DataType_t::FLOAT);
+    if (g_.ragged) {
+      offset_q_ = offsets(CudnnTensor::offset_q);
+      offset_k_ = offsets(CudnnTensor::offset_k);
+      offset_v_ = offsets(CudnnTensor::offset_v);
+      offset_out_ = offsets(CudnnTensor::offset_out);
+      offset_stats_ = offsets(CudnnTensor::offset_stats);
+    }
+    q_ = rows(CudnnTensor::q, g_.heads, g_.m, g_.head_dim_qk, g_.q_stride, offset_q_);
+    k_ = rows(CudnnTensor::k, g_.kv_heads, g_.n, g_.head_dim_qk, g_.k_stride, offset_k_);
+    v_ = rows(CudnnTensor::v, g_.kv_heads, g_.n, g_.head_dim_v, g_.v_stride, offset_v_);
+  }
+
+  std::shared_ptr<fe::graph::Graph> build() {
+    if (g_.backward) {
+      add_backward();
+    } else {
+      add_forward();
+    }
+    cudnnHandle_t handle = at::native::getCudnnHandle();
+    check(graph_->build(handle, {fe::HeurMode_t::A}), g_);
+    return graph_;
+  }
+
+ private:
+  Tensor rows(CudnnTensor name, std::int64_t heads, std::int64_t count, std::int64_t head_dim, std::int64_t stride,
+              const Tensor& offset) {
+    const RowTensor shape(g_, heads, count, head_dim, stride);
+    Tensor result = tensor(*graph_, name, shape.dim, shape.stride, type_);
+    if (offset) result->set_ragged_offset(offset);
+    return result;
+  }
+
+  void set_output_rows(const Tensor& output, CudnnTensor name, std::int64_t heads, std::int64_t count,
+                       std::int64_t head_dim, const Tensor& offset) const {
+    const RowTensor shape(g_, heads, count, head_dim, 0);
+    set_output(output, name, shape.dim, shape.stride, type_);
+    if (offset) output->set_ragged_offset(offset);
+  }
+
+  Tensor offsets(CudnnTensor name) {
+    return tensor(*graph_, name, {g_.batch + 1, 1, 1, 1}, {1, 1, 1, 1}, fe::DataType_t::INT32);
+  }
+  Tensor lengths(CudnnTensor name) {
+    return tensor(*graph_, name, {g_.batch, 1, 1, 1}, {1, 1, 1, 1}, fe::DataType_t::INT32);
+  }
+
+  // [batch, heads, m, 1]
+  [[nodiscard]] Sizes stats_dim() const { return {g_.batch, g_.heads, g_.m, 1}; }
+  [[nodiscard]] Sizes stats_stride() const {
+    return g_.ragged ? Sizes{g_.heads * g_.m, 1, g_.heads, 1} : Sizes{g_.heads * g_.m, g_.m, 1, 1};
+  }
+
+  // What both kinds of attributes have in common.
+  template <typename Attributes>
+  void set_mask(Attributes& attributes) {
+    attributes.set_attn_scale(static_cast<float>(g_.scale));
+    if (g_.mask.padding) {
+      attributes.set_padding_mask(true)
+          .set_seq_len_q(lengths(CudnnTensor::seq_len_q))
+          .set_seq_len_kv(lengths(CudnnTensor::seq_len_kv));
+    }
+    if (g_.mask.left_bound || g_.mask.right_bound) {
+      attributes.set_diagonal_alignment(g_.mask.bottom_right ? fe::DiagonalAlignment_t::BOTTOM_RIGHT
+                                                             : fe::DiagonalAlignment_t::TOP_LEFT);
+    }
+    if (g_.mask.left_bound) attributes.set_diagonal_band_left_bound(static_cast<int>(*g_.mask.left_bound));
+    if (g_.mask.right_bound) attributes.set_diagonal_band_right_bound(static_cast<int>(*g_.mask.right_bound));
+    if (g_.bias_heads > 0) {
+      const Sizes dim{1, g_.bias_heads, g_.m, g_.n};
+      attributes.set_bias(tensor(*graph_, CudnnTensor::bias, dim, score_stride(g_.bias_heads), type_));
+    }
+  }
+
+  [[nodiscard]] Sizes score_stride(std::int64_t heads) const { return {heads * g_.m * g_.n, g_.m * g_.n, g_.n, 1}; }
+
+  void add_forward() {
+    auto attributes = fe::graph::SDPA_attributes().set_name("attention").set_generate_stats(true);
+    set_mask(attributes);
+    const auto [out, stats] = graph_->sdpa(q_, k_, v_, attributes);
+    set_output_rows(out, CudnnTensor::out, g_.heads, g_.m, g_.head_dim_v, offset_out_);
+    set_output(stats, CudnnTensor::stats, stats_dim(), stats_stride(), fe::DataType_t::FLOAT);
+    if (g_.ragged) stats->set_ragged_offset(offset_stats_);
+  }
+
+  void add_backward() {
+    auto attributes = fe::graph::SDPA_backward_attributes()
+                          .set_name("attention_backward")
+                          .set_deterministic_algorithm(g_.deterministic);
+    set_mask(attributes);
+    if (g_.ragged) attributes.set_max_total_seq_len_q(g_.q_rows).set_max_total_seq_len_kv(g_.k_rows);
+    if (g_.dbias) {
+      const Sizes dim{1, g_.heads, g_.m, g_.n};
+      attributes.set_dbias(tensor(*graph_, CudnnTensor::dbias, dim, score_stride(g_.heads), type_));
+    }
+    const Tensor out = rows(CudnnTensor::out, g_.heads, g_.m, g_.head_dim_v, g_.out_stride, offset_out_);
+    const Tensor dout = rows(CudnnTensor::dout, g_.heads, g_.m, g_.head_dim_v, g_.out_stride, offset_out_);
+    const Tensor stats = tensor(*graph_, CudnnTensor::stats, stats_dim(), stats_stride(), fe::DataType_t::FLOAT);
+    if (g_.ragged) stats->set_ragged_offset(offset_stats_);
+    const auto [dq, dk, dv] = graph_->sdpa_backward(q_, k_, v_, out, dout, stats, attributes);
+    set_output_rows(dq, CudnnTensor::dq, g_.heads, g_.m, g_.head_dim_qk, offset_q_);
+    set_output_rows(dk, CudnnTensor::dk, g_.kv_heads, g_.n, g_.head_dim_qk, offset_k_);
+    set_output_rows(dv, CudnnTensor::dv, g_.kv_heads, g_.n, g_.head_dim_v, offset_v_);
+  }
+
+  const CudnnGraph& g_;
+  fe::DataType_t type_;
+  std::shared_ptr<fe::graph::Graph> graph_ = std::make_shared<fe::graph::Graph>();
+  Tensor offset_q_, offset_k_, offset_v_, offset_out_, offset_stats_;
+  Tensor q_, k_, v_;
+};
+
+class Plan final : public CudnnPlan {
+ public:
+  explicit Plan(const CudnnGraph& description) : graph_(Builder(description).build()) {
+    check(graph_->get_workspace_size(workspace_bytes_), description);
+  }
+
+  [[nodiscard]] std::int64_t workspace_bytes() const override { return workspace_bytes_; }
+
+  void execute(Pointers& pointers, void* workspace) const override {
+    cudnnHandle_t handle = at::native::getCudnnHandle();
+    fe::error_t status = graph_->execute(handle, pointers, workspace);
+    if (status.is_bad()) throw std::runtime_error("cuDNN attention: " + status.get_message());
+  }
+
+ private:
+  std::shared_ptr<const fe::graph::Graph> graph_;
+  std::int64_t workspace_bytes_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<const CudnnPlan> build_cudnn_plan(const CudnnGraph& graph) {
+  return std::make_unique<const Plan>(graph);
+}
+
+}  // namespace cp_pool

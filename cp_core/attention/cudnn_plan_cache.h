@@ -1,0 +1,14 @@
+// Built plans of cuDNN, kept for the process.
+#pragma once
+
+#include <memory>
+
+#include "cp_core/attention/cudnn_graphs.h"
+
+namespace cp_pool {
+
+// The plan of this graph on the current device, built if nobody has asked for it lately. Any thread: one that asks for
+// what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
+std::shared_ptr<const CudnnPlan> cudnn_plan(const CudnnGraph& graph);
+
+}  // namespace cp_pool

@@ -1,0 +1,25 @@
+// What FlashAttention 2 is told about a group's window, and how long it is told that keys are. It takes a window that
+// is not shorter than max_seqlen_k for an infinite one, and an infinite side beside a finite one for one of
+// max_seqlen_k: both are wrong where there are more queries than keys.
+#pragma once
+
+#include <cstdint>
+
+#include "cp_core/tiling.h"
+
+namespace cp_pool {
+
+struct FlashWindow {
+  std::int64_t left = kInfiniteWindow;
+  std::int64_t right = kInfiniteWindow;
+
+  [[nodiscard]] bool causal() const { return left == kInfiniteWindow && right == 0; }
+
+  // The smallest max_seqlen_k with which tiles up to m x n get this window.
+  [[nodiscard]] std::int64_t max_seqlen_k(std::int64_t m, std::int64_t n) const;
+
+  // True if the fixed-length interface, whose max_seqlen_k is n, gives m x n tiles this window.
+  [[nodiscard]] bool fits_fixed_length(std::int64_t m, std::int64_t n) const { return max_seqlen_k(m, n) <= n; }
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,12 @@
+// The largest score of each head, for libraries that do not give it.
+#pragma once
+
+#include "cp_core/attention/backend.h"
+
+namespace cp_pool {
+
+// Raises max_logit, fp32 [heads], to the largest score of the group's tiles: scale and bias included, from fp32
+// products of the operands. On their device; the scores are made in pieces of bounded size.
+void raise_max_logit(const TileGroup& group, const AttentionOperands& operands, at::Tensor& max_logit);
+
+}  // namespace cp_pool

@@ -1,0 +1,274 @@
+#include <algorithm>
+#include <limits>
+
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Half.h>
+
+#include "cp_core/attention/tile_rows.h"
+
+namespace cp_pool::cuda {
+namespace {
+
+constexpr unsigned kThreads = 128;
+constexpr std::int64_t kMostBlocks = 1 << 20;
+constexpr int kVector = 8;  // elements that a thread moves at once: 16 bytes of bf16
+
+// Parameters of a kernel take at most 4 KiB.
+constexpr int kMostRanges = 256;
+struct Ranges {
+  int count;
+  int first;                // of the caller's ranges
+  int packed[kMostRanges];  // first rows
+  int buffer[kMostRanges];
+  int end[kMostRanges];  // sum of the counts so far
+};
+
+constexpr int kMostInts = 960;
+struct Ints {
+  int count;
+  int values[kMostInts];
+};
+
+struct Row {
+  int range;
+  std::int64_t packed;
+  std::int64_t buffer;
+};
+
+__device__ Row find_row(const Ranges& ranges, int row) {
+  int low = 0;
+  int high = ranges.count - 1;
+  while (low < high) {
+    const int middle = (low + high) / 2;
+    if (row < ranges.end[middle]) {
+      high = middle;
+    } else {
+      low = middle + 1;
+    }
+  }
+  const int within = row - (low == 0 ? 0 : ranges.end[low - 1]);
+  return {ranges.first + low, std::int64_t{ranges.packed[low]} + within, std::int64_t{ranges.buffer[low]} + within};
+}
+
+__device__ std::int64_t place(const StatisticLayout& layout, const Row& row, int head) {
+  return row.range * layout.range_stride + head * layout.head_stride + row.buffer * layout.row_stride;
+}
+
+template <typename T, int kElements>
+struct alignas(sizeof(T) * kElements > 16 ? 16 : sizeof(T) * kElements) Elements {
+  T values[kElements];
+};
+
+struct RowShape {
+  int heads;
+  int dim;         // of the packed tensor
+  int buffer_dim;  // of the buffer, >= dim
+};
+
+// Each element of a packed row with its counterpart of the buffer.
+template <typename T, int kElements, typename Combine>
+__device__ void for_each_element(const RowShape& shape, const T* buffer_row, float* packed_row, Combine combine) {
+  const int per_head = shape.dim / kElements;
+  for (int i = static_cast<int>(threadIdx.x); i < shape.heads * per_head; i += static_cast<int>(blockDim.x)) {
+    const int head = i / per_head;
+    const int column = i % per_head * kElements;
+    const auto from = *reinterpret_cast<const Elements<T, kElements>*>(buffer_row + head * shape.buffer_dim + column);
+    auto& to = *reinterpret_cast<Elements<float, kElements>*>(packed_row + head * shape.dim + column);
+    Elements<float, kElements> values = to;
+    for (int e = 0; e < kElements; ++e) combine(values.values[e], static_cast<float>(from.values[e]));
+    to = values;
+  }
+}
+
+struct Statistic {
+  StatisticLayout layout;
+  const float* buffer;
+  float* packed;  // [heads, tokens]
+  std::int64_t tokens;
+};
+
+template <typename T, int kElements>
+__global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed, Statistic lse) {
+  for (int i = static_cast<int>(blockIdx.x); i < ranges.end[ranges.count - 1]; i += static_cast<int>(gridDim.x)) {
+    const Row row = find_row(ranges, i);
+    for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
+                                   packed + row.packed * shape.heads * shape.dim,
+                                   [](float& to, float from) { to = from; });
+    for (int h = static_cast<int>(threadIdx.x); h < shape.heads; h += static_cast<int>(blockDim.x)) {
+      const float value = lse.buffer[place(lse.layout, row, h)];
+      lse.packed[h * lse.tokens + row.packed] = value == INFINITY ? -INFINITY : value;
+    }
+  }
+}
+
+template <typename T, int kElements>
+__global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed) {
+  for (int i = static_cast<int>(blockIdx.x); i < ranges.end[ranges.count - 1]; i += static_cast<int>(gridDim.x)) {
+    const Row row = find_row(ranges, i);
+    for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
+                                   packed + row.packed * shape.heads * shape.dim,
+                                   [](float& to, float from) { to += from; });
+  }
+}
+
+struct GatheredStatistic {
+  StatisticLayout layout;
+  const float* packed;
+  std::int64_t packed_head_stride;
+  float* buffer;
+  int heads;
+};
+
+// Threads along the rows, which are contiguous in the packed statistic.
+__global__ void gather_statistic_kernel(Ranges ranges, GatheredStatistic statistic) {
+  const int rows = ranges.end[ranges.count - 1];
+  const int head = static_cast<int>(blockIdx.y);
+  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < rows;
+       i += static_cast<int>(gridDim.x * blockDim.x)) {
+    const Row row = find_row(ranges, i);
+    statistic.buffer[place(statistic.layout, row, head)] =
+        statistic.packed[head * statistic.packed_head_stride + row.packed];
+  }
+}
+
+__global__ void write_ints_kernel(Ints ints, int* target) {
+  for (int i = static_cast<int>(threadIdx.x); i < ints.count; i += static_cast<int>(blockDim.x)) {
+    target[i] = ints.values[i];
+  }
+}
+
+int as_int(std::int64_t value) {
+  TORCH_CHECK(value >= 0 && value <= std::numeric_limits<int>::max(), value, " rows are too many");
+  return static_cast<int>(value);
+}
+
+// Calls launch(ranges, stream) for as many ranges at once as fit.
+template <typename Launch>
+void for_each_launch(std::span<const TileRows> rows, Launch launch) {
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  for (std::size_t first = 0; first < rows.size(); first += kMostRanges) {
+    const auto part = rows.subspan(first, std::min<std::size_t>(kMostRanges, rows.size() - first));
+    Ranges ranges{};
+    ranges.count = static_cast<int>(part.size());
+    ranges.first = static_cast<int>(first);
+    std::int64_t total = 0;
+    for (std::size_t i = 0; i < part.size(); ++i) {
+      total += part[i].count;
+      ranges.packed[i] = as_int(part[i].packed);
+      ranges.buffer[i] = as_int(part[i].buffer);
+      ranges.end[i] = as_int(total);
+    }
+    if (total == 0) continue;
+    launch(ranges, stream);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+}
+
+unsigned blocks_for(std::int64_t work) {
+  return static_cast<unsigned>(std::clamp<std::int64_t>(work, 1, kMostBlocks));
+}
+
+unsigned row_blocks(const Ranges& ranges) {
+  return blocks_for(ranges.end[ranges.count - 1]);
+}
+
+bool aligned(const void* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
+}
+
+RowShape shape_of(const at::Tensor& buffer, const at::Tensor& packed) {
+  TORCH_CHECK(buffer.is_contiguous() && buffer.dim() >= 3, "a contiguous buffer [..., heads, dim] expected");
+  TORCH_CHECK(packed.is_contiguous() && packed.scalar_type() == at::kFloat, "contiguous fp32 rows expected");
+  TORCH_CHECK(buffer.size(-2) == packed.size(1) && buffer.size(-1) >= packed.size(2), "rows of ", buffer.sizes(),
+              " do not fit rows of ", packed.sizes());
+  return {as_int(packed.size(1)), as_int(packed.size(2)), as_int(buffer.size(-1))};
+}
+
+// Calls body(typed buffer pointer, integral constant of elements a thread moves at once).
+template <typename Body>
+void dispatch(const at::Tensor& buffer, const at::Tensor& packed, const RowShape& shape, Body body) {
+  const bool vectors = shape.dim % kVector == 0 && shape.buffer_dim % kVector == 0 &&
+                       aligned(buffer.const_data_ptr()) && aligned(packed.const_data_ptr());
+  const auto with_type = [&](const auto* pointer) {
+    if (vectors) {
+      body(pointer, std::integral_constant<int, kVector>{});
+    } else {
+      body(pointer, std::integral_constant<int, 1>{});
+    }
+  };
+  switch (buffer.scalar_type()) {
+    case at::kBFloat16:
+      return with_type(buffer.const_data_ptr<c10::BFloat16>());
+    case at::kHalf:
+      return with_type(buffer.const_data_ptr<c10::Half>());
+    case at::kFloat:
+      return with_type(buffer.const_data_ptr<float>());
+    default:
+      TORCH_CHECK(false, "no kernel for rows of ", buffer.scalar_type());
+  }
+}
+
+}  // namespace
+
+void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLayout& layout,
+                 std::span<const TileRows> rows, AttentionPartial& partial) {
+  const RowShape shape = shape_of(out, partial.out);
+  TORCH_CHECK(lse.scalar_type() == at::kFloat && lse.is_contiguous(), "contiguous fp32 lse expected");
+  TORCH_CHECK(partial.lse.is_contiguous() && partial.lse.size(0) == shape.heads, "lse [heads, tokens] expected");
+  const Statistic statistic{layout, lse.const_data_ptr<float>(), partial.lse.mutable_data_ptr<float>(),
+                            partial.lse.size(1)};
+  auto* target = partial.out.mutable_data_ptr<float>();
+  dispatch(out, partial.out, shape, [&](const auto* source, auto elements) {
+    using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
+    for_each_launch(rows, [&](const Ranges& ranges, cudaStream_t stream) {
+      put_partial_kernel<T, decltype(elements)::value>
+          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, target, statistic);
+    });
+  });
+}
+
+void add_rows(const at::Tensor& buffer, std::span<const TileRows> rows, at::Tensor& sum) {
+  const RowShape shape = shape_of(buffer, sum);
+  auto* target = sum.mutable_data_ptr<float>();
+  dispatch(buffer, sum, shape, [&](const auto* source, auto elements) {
+    using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
+    for_each_launch(rows, [&](const Ranges& ranges, cudaStream_t stream) {
+      add_rows_kernel<T, decltype(elements)::value>
+          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, target);
+    });
+  });
+}
+
+void gather_statistic(const at::Tensor& statistic, std::span<const TileRows> rows, const StatisticLayout& layout,
+                      at::Tensor& buffer) {
+  TORCH_CHECK(statistic.scalar_type() == at::kFloat && statistic.stride(1) == 1, "fp32 [heads, tokens] expected");
+  TORCH_CHECK(buffer.scalar_type() == at::kFloat && buffer.is_contiguous(), "contiguous fp32 buffer expected");
+  const GatheredStatistic gathered{layout, statistic.const_data_ptr<float>(), statistic.stride(0),
+                                   buffer.mutable_data_ptr<float>(), as_int(statistic.size(0))};
+  for_each_launch(rows, [&](const Ranges& ranges, cudaStream_t stream) {
+    const std::int64_t blocks = (ranges.end[ranges.count - 1] + kThreads - 1) / kThreads;
+    const dim3 grid(blocks_for(blocks), static_cast<unsigned>(gathered.heads));
+    gather_statistic_kernel<<<grid, kThreads, 0, stream>>>(ranges, gathered);
+  });
+}
+
+at::Tensor device_ints(std::span<const std::int32_t> values) {
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  const auto count = static_cast<std::int64_t>(values.size());
+  at::Tensor result = at::empty({count}, at::TensorOptions(at::kInt).device(stream.device()));
+  for (std::size_t first = 0; first < values.size(); first += kMostInts) {
+    const auto part = values.subspan(first, std::min<std::size_t>(kMostInts, values.size() - first));
+    Ints ints{};
+    ints.count = static_cast<int>(part.size());
+    std::ranges::copy(part, ints.values);
+    write_ints_kernel<<<1, kThreads, 0, stream>>>(ints, result.mutable_data_ptr<int>() + first);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  }
+  return result;
+}
+
+}  // namespace cp_pool::cuda

@@ -1,0 +1,47 @@
+// Between packed tensors and the buffers of a library's call: the rows of the tiles, and no others, in one launch. The
+// ranges travel as kernel parameters (several launches where there are more than fit into one), so that nothing is
+// uploaded or read back and a CUDA graph can capture it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/attention/backend.h"
+
+namespace cp_pool::cuda {
+
+// `count` rows from `packed` on in a packed tensor are those from `buffer` on in a buffer.
+struct TileRows {
+  std::int64_t packed = 0;
+  std::int64_t buffer = 0;
+  std::int64_t count = 0;
+};
+
+// Where a buffer keeps a statistic of row r (counted over the whole buffer) of head h, in range b of those given:
+// b * range_stride + h * head_stride + r * row_stride.
+struct StatisticLayout {
+  std::int64_t range_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
+// partial.out and partial.lse at the packed rows, from out: contiguous [rows, heads, >= head_dim_v], bf16 or fp16, and
+// lse: fp32. +inf in lse, which FlashAttention gives rows without keys, becomes -inf.
+void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLayout& layout,
+                 std::span<const TileRows> rows, AttentionPartial& partial);
+
+// Adds to the packed rows of `sum`, fp32 [tokens, heads, dim], those of `rows`: contiguous [rows, heads, >= dim].
+void add_rows(const at::Tensor& buffer, std::span<const TileRows> rows, at::Tensor& sum);
+
+// Fills a buffer with a statistic, fp32 [heads, tokens] with contiguous tokens.
+void gather_statistic(const at::Tensor& statistic, std::span<const TileRows> rows, const StatisticLayout& layout,
+                      at::Tensor& buffer);
+
+// int32 [values] on the current device. Written by a kernel that has the values as its parameters: an upload from
+// pageable memory would wait for the device, and could not be captured.
+at::Tensor device_ints(std::span<const std::int32_t> values);
+
+}  // namespace cp_pool::cuda

@@ -1,0 +1,19 @@
+// Head dimensions that a library's kernel does not take as they are.
+#pragma once
+
+#include <cstdint>
+
+#include <ATen/core/Tensor.h>
+
+namespace cp_pool {
+
+// The least multiple of 8 that is not smaller: vectors of 16 bytes.
+inline std::int64_t rounded_head_dim(std::int64_t head_dim) {
+  return (head_dim + 7) / 8 * 8;
+}
+
+// [tokens, heads, head_dim] with columns of zeros behind, which change neither scores nor the other columns of outputs
+// and gradients. The tensor itself if it has head_dim columns.
+at::Tensor widened(const at::Tensor& rows, std::int64_t head_dim);
+
+}  // namespace cp_pool

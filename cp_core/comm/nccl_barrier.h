@@ -1,0 +1,59 @@
+// The checked barrier of a group of GPU ranks. Over NCCL each rank tells the others where it is; NCCL cannot say who is
+// missing, nor hear a rank that is in another operation, so each rank says where it is in the store, too.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include "cp_core/comm/nccl_link.h"
+
+namespace cp_pool {
+
+class NcclBarrier {
+ public:
+  // members: ranks of the link, by rank of the group. stream: the group's. Uses the store in pass() alone, and of it
+  // one key a member, that starts with `prefix`.
+  NcclBarrier(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members,
+              c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix);
+  NcclBarrier(const NcclBarrier&) = delete;
+  NcclBarrier& operator=(const NcclBarrier&) = delete;
+  ~NcclBarrier();
+
+  // As Communicator::checked_barrier; operations: how many this rank has started. Throws CommError.
+  void pass(std::int64_t tag, std::int64_t operations, std::chrono::milliseconds limit);
+
+ private:
+  struct Place {
+    std::int64_t barrier = 0;  // how many barriers the rank has come to
+    std::int64_t tag = 0;
+    std::int64_t operations = 0;
+  };
+  using Places = std::vector<std::optional<Place>>;  // by rank of the group
+
+  Places gather(const Place& own, const NcclLink::Wait& wait);
+  void publish(const Place& own);
+  [[nodiscard]] Places published() const;
+  void require_one_place(const Places& places, const std::string& step);
+  [[nodiscard]] std::string who_is_missing() const;
+  [[nodiscard]] std::string key_of(int member) const;
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(members_.size()); }
+
+  std::shared_ptr<NcclLink> link_;
+  NcclLink::Group group_;
+  std::vector<int> members_;
+  c10::cuda::CUDAStream stream_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string prefix_;
+  at::Tensor gathered_;  // [size, 2] on the host: tags and operations, as the last barrier gathered them
+  std::int64_t barriers_ = 0;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,58 @@
+#include "cp_core/cuda/device.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/rand.h>
+#include <c10/cuda/CUDAEvent.h>
+#include <gmock/gmock.h>
+
+#include "cp_core/cuda/delay.h"
+#include "cp_core/cuda/gpu_test.h"
+
+namespace cp_pool::cuda {
+namespace {
+
+using testing::HasSubstr;
+
+class Device : public GpuTest {};
+
+TEST_F(Device, SaysWhatItIs) {
+  EXPECT_THAT(device_name(0), testing::AllOf(HasSubstr("compute capability"), HasSubstr("GiB")));
+  EXPECT_THAT(versions(), testing::AllOf(HasSubstr("CUDA "), HasSubstr("cuDNN "), HasSubstr("NCCL ")));
+}
+
+TEST_F(Device, OfANumberThatIsNotThereIsRefused) {
+  EXPECT_THROW(use_device(visible_devices()), CudaUnavailable);
+}
+
+TEST_F(Device, GivesTheSameRandomNumbersAfterAReset) {
+  reset(1234);
+  const at::Tensor first = at::rand({1000}, at::kCUDA).cpu();
+  reset(1234);
+  EXPECT_TRUE(at::equal(at::rand({1000}, at::kCUDA).cpu(), first));
+  reset(1235);
+  EXPECT_FALSE(at::equal(at::rand({1000}, at::kCUDA).cpu(), first));
+}
+
+TEST_F(Device, GivesCachedMemoryBackInAReset) {
+  at::Tensor large = at::empty({1 << 28}, at::TensorOptions().device(at::kCUDA).dtype(at::kByte));
+  EXPECT_GE(memory().allocated_bytes, std::size_t{1} << 28U);
+  large.reset();
+  EXPECT_GE(memory().reserved_bytes, std::size_t{1} << 28U);
+  reset(1);
+  EXPECT_LT(memory().reserved_bytes, std::size_t{1} << 28U);
+}
+
+TEST_F(Device, IsKeptBusyByADelay) {
+  c10::cuda::CUDAEvent begin(cudaEventDefault);
+  c10::cuda::CUDAEvent end(cudaEventDefault);
+  begin.record();
+  delay(20'000'000);
+  end.record();
+  end.synchronize();
+  EXPECT_GE(begin.elapsed_time(end), 20.0F);
+  EXPECT_LT(begin.elapsed_time(end), 200.0F);
+}
+
+}  // namespace
+}  // namespace cp_pool::cuda

@@ -1,0 +1,111 @@
+#include "cp_core/cuda/gpu_ranks.h"
+
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+
+#include "cp_core/cuda/gpu_test.h"
+
+namespace cp_pool {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kLongEnough = 20s;
+constexpr unsigned kKillAfterSeconds = 60;
+
+// Runs `body` in a child process, which exits with its result.
+template <typename Body>
+pid_t in_child(Body&& body) {
+  std::fflush(nullptr);  // what is buffered is the parent's to print
+  const pid_t child = fork();
+  if (child != 0) return child;
+  alarm(kKillAfterSeconds);
+  const int code = body();
+  std::fflush(nullptr);
+  _exit(code);
+}
+
+std::string end_of(pid_t child) {
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFSIGNALED(status)) {
+    return WTERMSIG(status) == SIGALRM ? fmt::format("hung for {} s", kKillAfterSeconds)
+                                       : fmt::format("died of signal {}", WTERMSIG(status));
+  }
+  return WEXITSTATUS(status) == 0 ? "" : fmt::format("exited with {}, see above", WEXITSTATUS(status));
+}
+
+int run_rank(const GpuRank& rank, const std::function<void(const GpuRank&)>& body) {
+  try {
+    CudaPart& part = linked_cuda_part();
+    use_cuda_part(part);
+    part.use_device(rank.rank);
+    body(rank);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "rank {}: {}\n", rank.rank, error.what());
+    return 2;
+  }
+  return testing::Test::HasFailure() ? 1 : 0;
+}
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder() { std::filesystem::create_directory(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  [[nodiscard]] std::string file(const char* name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_ = std::filesystem::temp_directory_path() / fmt::format("cp_pool_gpu_ranks.{}", getpid());
+};
+
+}  // namespace
+
+int count_gpus() {
+  static const int count = [] {
+    int status = 0;
+    waitpid(in_child([] { return linked_cuda_part().visible_devices(); }), &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+  }();
+  return count;
+}
+
+CpGroups GpuRank::connect(const std::string& prefix) const {
+  CpGroups groups = cuda_part().make_groups(store, prefix, rank, size, kLongEnough);
+  groups.cp->set_deadline(Communicator::Clock::now() + kLongEnough);
+  return groups;
+}
+
+void GpuRank::tell(const std::string& event) const {
+  store->set(event, std::vector<std::uint8_t>{1});
+}
+
+void GpuRank::await(const std::string& event) const {
+  store->wait({event}, kLongEnough);
+}
+
+void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body) {
+  const TemporaryFolder folder;
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < size; ++rank) {
+    children.push_back(in_child([&] {
+      const auto store = c10::make_intrusive<c10d::FileStore>(folder.file("store"), size);
+      return run_rank({.rank = rank, .size = size, .store = store}, body);
+    }));
+  }
+  for (int rank = 0; rank < size; ++rank) {
+    const std::string end = end_of(children[static_cast<std::size_t>(rank)]);
+    EXPECT_EQ(end, "") << "rank " << rank << " of " << size;
+  }
+}
+
+}  // namespace cp_pool

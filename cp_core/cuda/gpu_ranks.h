@@ -1,0 +1,34 @@
+// Ranks in processes of their own, one GPU each, as in a worker group. The parent must not have used CUDA, which does
+// not survive a fork.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <c10/util/intrusive_ptr.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cp_core/comm/communicator.h"
+
+namespace cp_pool {
+
+// Counted in a child process.
+int count_gpus();
+
+struct GpuRank {
+  int rank = 0;
+  int size = 1;
+  c10::intrusive_ptr<c10d::Store> store;
+
+  // The groups of all ranks, with a deadline of 20 s from now.
+  [[nodiscard]] CpGroups connect(const std::string& prefix = "test/") const;
+  // Events between ranks.
+  void tell(const std::string& event) const;
+  void await(const std::string& event) const;
+};
+
+// Forks `size` ranks, rank r on GPU r, and runs `body` in each. The expectations that fail there are printed there, and
+// fail this test. A rank that takes longer than a minute is killed.
+void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body);
+
+}  // namespace cp_pool

@@ -1,0 +1,31 @@
+#include "cp_core/cuda/gpu_test.h"
+
+#include <cstdlib>
+#include <string_view>
+
+extern "C" cp_pool::CudaPart* cp_pool_cuda_part();
+
+namespace cp_pool {
+
+CudaPart& linked_cuda_part() {
+  return *cp_pool_cuda_part();
+}
+
+void require_gpus(int needed, int visible) {
+  if (visible >= needed) return;
+  const char* required = std::getenv("CP_POOL_REQUIRE_GPU");
+  if (required != nullptr && std::string_view(required) == "1") {
+    FAIL() << "CP_POOL_REQUIRE_GPU=1, and this test needs " << needed << " GPUs: " << visible << " are visible";
+  }
+  GTEST_SKIP() << "needs " << needed << " GPUs: " << visible << " are visible";
+}
+
+void GpuTest::SetUp() {
+  CudaPart& part = linked_cuda_part();
+  require_gpus(1, part.visible_devices());
+  if (IsSkipped() || HasFatalFailure()) return;
+  use_cuda_part(part);
+  part.use_device(0);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,23 @@
+// What tests on GPUs share. Without enough visible GPUs such a test is skipped, with a sentence; with
+// CP_POOL_REQUIRE_GPU=1 in the environment it fails instead.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include "cp_core/cuda/cuda_part.h"
+
+namespace cp_pool {
+
+// The part that is linked into this program.
+CudaPart& linked_cuda_part();
+
+// Skips or fails the running test if fewer than `needed` of `visible` GPUs are there. For SetUp.
+void require_gpus(int needed, int visible);
+
+// A test on the first visible GPU, in this process.
+class GpuTest : public testing::Test {
+ protected:
+  void SetUp() override;
+};
+
+}  // namespace cp_pool

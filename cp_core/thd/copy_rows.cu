@@ -1,0 +1,65 @@
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include "cp_core/thd/row_kernels.h"
+#include "cp_core/thd/row_lists.cuh"
+
+namespace cp_pool::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kUnroll = 4;
+constexpr int kTile = kThreads * kUnroll;
+
+// A copy of rows is a copy of consecutive units on both sides, so all copies together are one line of units, cut in
+// tiles, a block each. Most tiles lie in one copy.
+template <typename Unit, int kCapacity>
+__global__ void __launch_bounds__(kThreads)
+    copy_kernel(const Unit* __restrict__ source, Unit* __restrict__ target,
+                const __grid_constant__ CopyList<kCapacity> copies, std::int64_t total) {
+  const std::int64_t tile = std::int64_t{blockIdx.x} * kTile;
+  int run = find_run(copies, tile);
+  if (tile + kTile <= copies.end[run]) {
+    const Unit* from = source + copies.source[run] + tile + threadIdx.x;
+    Unit* to = target + copies.target[run] + tile + threadIdx.x;
+    Unit units[kUnroll];
+#pragma unroll
+    for (int k = 0; k < kUnroll; ++k) units[k] = from[k * kThreads];
+#pragma unroll
+    for (int k = 0; k < kUnroll; ++k) to[k * kThreads] = units[k];
+    return;
+  }
+  for (std::int64_t unit = tile + threadIdx.x; unit < tile + kTile && unit < total; unit += kThreads) {
+    while (unit >= copies.end[run]) ++run;
+    target[copies.target[run] + unit] = source[copies.source[run] + unit];
+  }
+}
+
+template <typename Unit>
+void copy_units(const at::Tensor& source, at::Tensor& target, std::int64_t row_bytes, std::span<const RowCopy> copies) {
+  const auto* from = static_cast<const Unit*>(source.const_data_ptr());
+  auto* to = static_cast<Unit*>(target.mutable_data_ptr());
+  const auto stream = c10::cuda::getCurrentCUDAStream();
+  in_lists(copies, row_bytes / static_cast<std::int64_t>(sizeof(Unit)), [&](const auto& list, std::int64_t total) {
+    copy_kernel<<<blocks_for(total, kTile), kThreads, 0, stream>>>(from, to, list, total);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+  });
+}
+
+}  // namespace
+
+void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) {
+  if (source.numel() == 0 || target.numel() == 0) return;
+  const std::int64_t row_bytes = source.numel() / source.size(0) * static_cast<std::int64_t>(source.element_size());
+  const auto fits = [&](std::size_t bytes) {
+    return row_bytes % static_cast<std::int64_t>(bytes) == 0 && is_aligned(source.const_data_ptr(), bytes) &&
+           is_aligned(target.const_data_ptr(), bytes);
+  };
+  if (fits(16)) return copy_units<uint4>(source, target, row_bytes, copies);
+  if (fits(8)) return copy_units<uint2>(source, target, row_bytes, copies);
+  if (fits(4)) return copy_units<std::uint32_t>(source, target, row_bytes, copies);
+  if (fits(2)) return copy_units<std::uint16_t>(source, target, row_bytes, copies);
+  copy_units<std::uint8_t>(source, target, row_bytes, copies);
+}
+
+}  // namespace cp_pool::cuda

@@ -1,0 +1,227 @@
+#include "cp_core/thd/row_kernels.h"
+
+#include <algorithm>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cp_core/cuda/gpu_test.h"
+#include "cp_core/thd/copy_rows.h"
+#include "cp_core/thd/merge_partial.h"
+
+namespace cp_pool {
+namespace {
+
+using Random = std::mt19937_64;
+
+std::int64_t draw(Random& random, std::int64_t low, std::int64_t high) {
+  return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+}
+
+// `count` disjoint ranges of a tensor of `rows` rows, in order, some of them empty.
+std::vector<RowRange> random_ranges(Random& random, std::int64_t rows, std::int64_t count) {
+  std::vector<std::int64_t> cuts(static_cast<std::size_t>(2 * count));
+  for (std::int64_t& cut : cuts) cut = draw(random, 0, rows);
+  std::ranges::sort(cuts);
+  std::vector<RowRange> ranges;
+  for (std::size_t i = 0; i < cuts.size(); i += 2) ranges.push_back({.row = cuts[i], .count = cuts[i + 1] - cuts[i]});
+  return ranges;
+}
+
+// Disjoint targets; sources anywhere.
+std::vector<RowCopy> random_copies(Random& random, std::int64_t rows, std::int64_t count) {
+  std::vector<RowCopy> copies;
+  for (const RowRange& range : random_ranges(random, rows, count)) {
+    copies.push_back({.source = draw(random, 0, rows - range.count), .target = range.row, .count = range.count});
+  }
+  std::ranges::shuffle(copies, random);
+  return copies;
+}
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  return at::equal(a.cpu().contiguous().view(at::kByte), b.cpu().contiguous().view(at::kByte));
+}
+
+// How many elements differ, and the first of them: for messages.
+std::string difference(const at::Tensor& on_gpu, const at::Tensor& on_cpu) {
+  const at::Tensor got = on_gpu.cpu().view(-1).to(at::kDouble);
+  const at::Tensor want = on_cpu.view(-1).to(at::kDouble);
+  const at::Tensor where = got.ne(want).nonzero().view(-1);
+  if (where.numel() == 0) return "no element differs in value";
+  const auto first = where[0].item<std::int64_t>();
+  return fmt::format("{} of {} elements differ; [{}] is {:.9g} on the GPU, {:.9g} on the CPU", where.numel(),
+                     got.numel(), first, got[first].item<double>(), want[first].item<double>());
+}
+
+at::Tensor random_values(std::vector<std::int64_t> shape, at::ScalarType dtype) {
+  if (at::isIntegralType(dtype, /*includeBool=*/false))
+    return at::randint(100, shape, at::TensorOptions().dtype(dtype));
+  return at::randn(shape).to(dtype);
+}
+
+// --- copy_rows -------------------------------------------------------------------------------------------------------
+
+class CopyRowsOnGpu : public GpuTest {
+ protected:
+  static void expect_as_on_cpu(const at::Tensor& source, const at::Tensor& target, std::span<const RowCopy> copies) {
+    at::Tensor on_cpu = target.cpu().clone();
+    at::Tensor on_gpu = target.clone();
+    copy_rows(source.cpu(), on_cpu, copies);
+    copy_rows(source, on_gpu, copies);
+    EXPECT_TRUE(same_bits(on_gpu, on_cpu)) << difference(on_gpu, on_cpu);
+  }
+};
+
+TEST_F(CopyRowsOnGpu, GivesTheBitsOfTheCpuForEveryRowSizeAndNumberOfCopies) {
+  struct Row {
+    std::vector<std::int64_t> shape;
+    at::ScalarType dtype;
+  };
+  const std::vector<Row> rows{{{8, 128}, at::kBFloat16}, {{5}, at::kBFloat16}, {{3}, at::kByte}, {{1}, at::kFloat},
+                              {{2, 3}, at::kFloat},      {{192}, at::kFloat},  {{7}, at::kLong}};
+  Random random(1);
+  for (const Row& row : rows) {
+    for (const std::int64_t count : {0, 1, 7, 64, 65, 200, 1500}) {
+      constexpr std::int64_t kRows = 4000;
+      SCOPED_TRACE(
+          fmt::format("{} copies of rows of {} {}", count, fmt::join(row.shape, " x "), c10::toString(row.dtype)));
+      std::vector<std::int64_t> shape{kRows};
+      shape.insert(shape.end(), row.shape.begin(), row.shape.end());
+      expect_as_on_cpu(random_values(shape, row.dtype).cuda(), random_values(shape, row.dtype).cuda(),
+                       random_copies(random, kRows, count));
+    }
+  }
+}
+
+TEST_F(CopyRowsOnGpu, TakesTensorsAtAnyAddress) {
+  Random random(2);
+  for (const std::int64_t offset : {1, 2, 4, 8}) {
+    const at::Tensor source = at::randn({1000 * 16 + offset}, at::kCUDA).to(at::kBFloat16).narrow(0, offset, 16000);
+    const at::Tensor target = at::zeros({1000, 16}, source.options());
+    SCOPED_TRACE(fmt::format("from element {}", offset));
+    expect_as_on_cpu(source.view({1000, 16}), target, random_copies(random, 1000, 20));
+  }
+}
+
+TEST_F(CopyRowsOnGpu, GoesBack) {
+  Random random(3);
+  const at::Tensor source = at::randn({3000, 4, 32}, at::kCUDA);
+  const std::vector<RowCopy> copies = random_copies(random, 3000, 40);
+  at::Tensor there = at::zeros_like(source);
+  copy_rows(source, there, copies);
+  at::Tensor back = source.clone();
+  copy_rows_back(there, back, copies);
+  EXPECT_TRUE(same_bits(back, source)) << difference(back, source.cpu());
+}
+
+TEST_F(CopyRowsOnGpu, LeavesOtherRowsAlone) {
+  at::Tensor target = at::full({100, 8}, 7.0, at::kCUDA);
+  copy_rows(at::zeros({100, 8}, at::kCUDA), target, std::vector<RowCopy>{{.source = 0, .target = 10, .count = 5}});
+  EXPECT_EQ(target.eq(7.0).sum().item<std::int64_t>(), 95 * 8);
+  EXPECT_EQ(target.narrow(0, 10, 5).eq(0.0).sum().item<std::int64_t>(), 5 * 8);
+}
+
+// --- merging ---------------------------------------------------------------------------------------------------------
+
+// Ordinary values, rows without keys in one part, the other or both, equal ones, and ones far apart.
+at::Tensor random_lse(std::int64_t heads, std::int64_t tokens) {
+  at::Tensor lse = at::randn({heads, tokens}).mul(8.0);
+  const at::Tensor kind = at::randint(8, {heads, tokens});
+  lse.masked_fill_(kind.eq(0), -std::numeric_limits<double>::infinity());
+  lse.masked_fill_(kind.eq(1), 2.5);
+  lse.masked_fill_(kind.eq(2), -90.0);
+  lse.masked_fill_(kind.eq(3), 1e-6);
+  return lse;
+}
+
+struct MergeShape {
+  std::int64_t tokens;
+  std::int64_t heads;
+  std::int64_t dim;
+  std::int64_t ranges;
+};
+
+class MergeOnGpu : public GpuTest {
+ protected:
+  static std::string text(const MergeShape& shape) {
+    return fmt::format("{} tokens, {} heads, {} dim, {} ranges", shape.tokens, shape.heads, shape.dim, shape.ranges);
+  }
+  inline static const std::vector<MergeShape> kShapes{
+      {.tokens = 500, .heads = 16, .dim = 128, .ranges = 3},  {.tokens = 500, .heads = 5, .dim = 64, .ranges = 1},
+      {.tokens = 300, .heads = 3, .dim = 192, .ranges = 64},  {.tokens = 900, .heads = 2, .dim = 100, .ranges = 65},
+      {.tokens = 77, .heads = 1, .dim = 3, .ranges = 9},      {.tokens = 1, .heads = 1, .dim = 1, .ranges = 1},
+      {.tokens = 6000, .heads = 2, .dim = 8, .ranges = 1500}, {.tokens = 50, .heads = 4, .dim = 32, .ranges = 0}};
+};
+
+TEST_F(MergeOnGpu, OfAPartGivesTheBitsOfTheCpu) {
+  Random random(4);
+  for (const MergeShape& shape : kShapes) {
+    SCOPED_TRACE(text(shape));
+    const std::vector<RowRange> rows = random_ranges(random, shape.tokens, shape.ranges);
+    at::Tensor out = at::randn({shape.tokens, shape.heads, shape.dim});
+    at::Tensor lse = random_lse(shape.heads, shape.tokens);
+    const at::Tensor part_out = at::randn_like(out);
+    const at::Tensor part_lse = random_lse(shape.heads, shape.tokens);
+    at::Tensor out_gpu = out.cuda();
+    at::Tensor lse_gpu = lse.cuda();
+    merge_partial(out, lse, part_out, part_lse, rows);
+    merge_partial(out_gpu, lse_gpu, part_out.cuda(), part_lse.cuda(), rows);
+    EXPECT_TRUE(same_bits(lse_gpu, lse)) << "lse: " << difference(lse_gpu, lse);
+    EXPECT_TRUE(same_bits(out_gpu, out)) << "out: " << difference(out_gpu, out);
+  }
+}
+
+TEST_F(MergeOnGpu, OfASinkGivesTheBitsOfTheCpu) {
+  Random random(5);
+  for (const MergeShape& shape : kShapes) {
+    SCOPED_TRACE(text(shape));
+    const std::vector<RowRange> rows = random_ranges(random, shape.tokens, shape.ranges);
+    at::Tensor out = at::randn({shape.tokens, shape.heads, shape.dim});
+    at::Tensor lse = random_lse(shape.heads, shape.tokens);
+    const at::Tensor sink = at::randn({shape.heads});
+    at::Tensor out_gpu = out.cuda();
+    at::Tensor lse_gpu = lse.cuda();
+    merge_sink(out, lse, sink, rows);
+    merge_sink(out_gpu, lse_gpu, sink.cuda(), rows);
+    EXPECT_TRUE(same_bits(lse_gpu, lse)) << "lse: " << difference(lse_gpu, lse);
+    EXPECT_TRUE(same_bits(out_gpu, out)) << "out: " << difference(out_gpu, out);
+  }
+}
+
+TEST_F(MergeOnGpu, OfThePartsOfASinkGradientGivesTheBitsOfTheCpu) {
+  Random random(6);
+  for (const MergeShape& shape : kShapes) {
+    SCOPED_TRACE(text(shape));
+    const std::vector<RowRange> rows = random_ranges(random, shape.tokens, shape.ranges);
+    const at::Tensor sink = at::randn({shape.heads});
+    const at::Tensor lse = at::randn({shape.heads, shape.tokens}).add(3.0);
+    const at::Tensor delta = at::randn({shape.heads, shape.tokens});
+    const at::Tensor on_cpu = sink_gradient(sink, lse, delta, rows);
+    const at::Tensor on_gpu = sink_gradient(sink.cuda(), lse.cuda(), delta.cuda(), rows);
+    EXPECT_TRUE(same_bits(on_gpu, on_cpu)) << difference(on_gpu, on_cpu);
+  }
+}
+
+TEST_F(MergeOnGpu, GivesTheSameBitsForOutputsAtAnyAddress) {
+  // One float off 16 bytes: the path without vectors.
+  const std::vector<RowRange> rows{{.row = 0, .count = 200}};
+  const at::Tensor whole = at::randn({200 * 4 * 64}, at::kCUDA);
+  const at::Tensor part_out = at::randn({200, 4, 64}, at::kCUDA);
+  const at::Tensor lse = at::randn({4, 200}, at::kCUDA);
+  const at::Tensor part_lse = at::randn({4, 200}, at::kCUDA);
+  at::Tensor aligned = whole.view({200, 4, 64}).clone();
+  at::Tensor odd = at::zeros({whole.numel() + 1}, at::kCUDA).narrow(0, 1, whole.numel()).view({200, 4, 64});
+  odd.copy_(aligned);
+  at::Tensor aligned_lse = lse.clone();
+  at::Tensor odd_lse = lse.clone();
+  merge_partial(aligned, aligned_lse, part_out, part_lse, rows);
+  merge_partial(odd, odd_lse, part_out, part_lse, rows);
+  EXPECT_TRUE(same_bits(odd, aligned)) << difference(odd, aligned.cpu());
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,114 @@
+// Lists of rows as kernel parameters: no upload, and a CUDA graph keeps them. A launch carries at most kMostRanges;
+// longer lists take several.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+
+#include "cp_core/layout.h"
+#include "cp_core/partition.h"
+
+namespace cp_pool::cuda {
+
+// Parameters are copied at every launch: short lists, the common ones, get a short type.
+inline constexpr int kFewRanges = 64;
+inline constexpr int kMostRanges = 1024;
+
+// Runs of consecutive numbers: number i of the concatenated runs is in the first run whose end is greater than i.
+// A kernel parameter is at most 32 KiB.
+template <int kCapacity>
+struct RangeList {
+  std::int64_t end[kCapacity];     // of the run, in the concatenation
+  std::int64_t offset[kCapacity];  // from the concatenation's numbers to the run's own
+  int size = 0;
+};
+template <int kCapacity>
+struct CopyList {
+  std::int64_t end[kCapacity];
+  std::int64_t source[kCapacity];  // offsets, as above
+  std::int64_t target[kCapacity];
+  int size = 0;
+};
+static_assert(sizeof(CopyList<kMostRanges>) < 32000);
+
+template <typename List>
+__device__ int find_run(const List& list, std::int64_t number) {
+  int first = 0;
+  int last = list.size - 1;
+  while (first < last) {
+    const int middle = (first + last) / 2;
+    if (number < list.end[middle]) {
+      last = middle;
+    } else {
+      first = middle + 1;
+    }
+  }
+  return first;
+}
+
+// The row that number i of the concatenated ranges is.
+template <int kCapacity>
+__device__ std::int64_t row_at(const RangeList<kCapacity>& list, std::int64_t i) {
+  return i + list.offset[find_run(list, i)];
+}
+
+template <int kCapacity>
+std::int64_t append(RangeList<kCapacity>& list, std::int64_t total, const RowRange& range) {
+  list.end[list.size] = total + range.count;
+  list.offset[list.size] = range.row - total;
+  ++list.size;
+  return total + range.count;
+}
+
+// units: in a row.
+template <int kCapacity>
+std::int64_t append(CopyList<kCapacity>& list, std::int64_t total, const RowCopy& copy, std::int64_t units) {
+  list.end[list.size] = total + copy.count * units;
+  list.source[list.size] = copy.source * units - total;
+  list.target[list.size] = copy.target * units - total;
+  ++list.size;
+  return total + copy.count * units;
+}
+
+// Calls launch(list, total) with the ranges, in as many lists as they need; total: of the list. Not for an empty list.
+template <template <int> typename List, int kCapacity, typename Range, typename Launch, typename... Units>
+void in_lists_of(std::span<const Range> ranges, const Launch& launch, Units... units) {
+  while (!ranges.empty()) {
+    const auto some = ranges.first(std::min<std::size_t>(kCapacity, ranges.size()));
+    ranges = ranges.subspan(some.size());
+    List<kCapacity> list;
+    std::int64_t total = 0;
+    for (const Range& range : some) {
+      if (range.count > 0) total = append(list, total, range, units...);
+    }
+    if (total > 0) launch(list, total);
+  }
+}
+
+template <typename Launch>
+void in_lists(std::span<const RowRange> ranges, const Launch& launch) {
+  if (ranges.size() <= kFewRanges) return in_lists_of<RangeList, kFewRanges>(ranges, launch);
+  in_lists_of<RangeList, kMostRanges>(ranges, launch);
+}
+
+template <typename Launch>
+void in_lists(std::span<const RowCopy> copies, std::int64_t units, const Launch& launch) {
+  if (copies.size() <= kFewRanges) return in_lists_of<CopyList, kFewRanges>(copies, launch, units);
+  in_lists_of<CopyList, kMostRanges>(copies, launch, units);
+}
+
+inline unsigned blocks_for(std::int64_t items, std::int64_t items_per_block) {
+  const std::int64_t blocks = (items + items_per_block - 1) / items_per_block;
+  TORCH_CHECK(blocks < (std::int64_t{1} << 31), "too many rows for one launch: ", items);
+  return static_cast<unsigned>(blocks);
+}
+
+inline bool is_aligned(const void* pointer, std::size_t alignment) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
+}
+
+}  // namespace cp_pool::cuda

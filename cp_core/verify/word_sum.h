@@ -1,0 +1,23 @@
+// The fingerprint of one tensor: a sum over its 8-byte words, so that it can be taken in any order. Each word is mixed
+// with its place first.
+#pragma once
+
+#include <cstdint>
+
+#include "cp_core/cuda/device_code.h"
+
+namespace cp_pool::verify {
+
+// The finaliser of MurmurHash3 (Appleby, public domain): every input bit reaches every output bit.
+CP_POOL_DEVICE_CODE constexpr std::uint64_t avalanche(std::uint64_t z) {
+  z = (z ^ (z >> 33U)) * 0xFF51AFD7ED558CCD;
+  z = (z ^ (z >> 33U)) * 0xC4CEB9FE1A85EC53;
+  return z ^ (z >> 33U);
+}
+
+// What word number `at` adds to the sum.
+CP_POOL_DEVICE_CODE constexpr std::uint64_t word_term(std::uint64_t word, std::uint64_t at) {
+  return avalanche(word + avalanche((at + 1) * 0x9E3779B97F4A7C15));
+}
+
+}  // namespace cp_pool::verify

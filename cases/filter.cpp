@@ -50,6 +50,13 @@ std::vector<std::string> known_fields(Filter::Scope scope) {
   return fields;
 }
 
+// Of the same length. A NUL would end the text of an exception, a newline or escape would spoil its form.
+std::string without_controls(std::string_view text) {
+  std::string out(text);
+  std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+  return out;
+}
+
 }  // namespace
 
 class FilterParser {
@@ -72,12 +79,11 @@ class FilterParser {
   };
 
   [[noreturn]] void fail(std::size_t at, std::string_view message) const {
-    std::string shown(text_);
-    std::ranges::replace_if(shown, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
+    const std::string shown = without_controls(text_);
     // A caret stands under the character, not the byte: continuation bytes of UTF-8 take no column.
     const auto columns =
         std::ranges::count_if(shown.substr(0, at), [](unsigned char c) { return (c & 0xc0U) != 0x80U; });
-    throw CaseError(fmt::format("bad filter: {}\n  {}\n  {:>{}}", message, shown, '^', columns + 1));
+    throw CaseError(fmt::format("bad filter: {}\n  {}\n  {:>{}}", without_controls(message), shown, '^', columns + 1));
   }
 
   void skip_blank() { at_ = std::min(text_.find_first_not_of(kBlank, at_), text_.size()); }

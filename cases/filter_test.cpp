@@ -9,6 +9,8 @@
 
 #include "cases/case_error.h"
 #include "cases/case_id.h"
+#include "cases/case_json.h"
+#include "cases/did_you_mean.h"
 
 namespace cp_pool {
 namespace {
@@ -156,6 +158,12 @@ TEST(FilterErrors, PointToThePlace) {
             "bad filter: '\xc3\xa4' is neither FIELD=VALUE nor an ID (suite/model/..) nor a glob with *\n"
             "  \xc3\xa4 & heads=4\n  ^");
   EXPECT_THAT(error_of("*\xc3\xa4*)"), HasSubstr("\n  *\xc3\xa4*)\n     ^"));
+}
+
+TEST(FilterErrors, HoldNoControlCharacters) {
+  EXPECT_EQ(error_of(std::string_view{"a\0b\x1b=1", 6}),
+            "bad filter: unknown field 'a b ' (known: " + join_names(case_field_names()) +
+                ", world_size, tag, id, size)\n  a b =1\n  ^");
 }
 
 TEST(FilterErrors, ValuesThatAFieldNeverHasAreErrors) {

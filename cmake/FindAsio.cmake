@@ -10,5 +10,9 @@ if(Asio_FOUND AND NOT TARGET Asio::asio)
   # The aligned allocator of Asio 1.22 trips -Wmismatched-new-delete under g++ 12 -O2.
   target_compile_definitions(Asio::asio INTERFACE ASIO_STANDALONE ASIO_NO_DEPRECATED ASIO_SEPARATE_COMPILATION
                                                   ASIO_DISABLE_STD_ALIGNED_ALLOC)
+  if(CP_POOL_SANITIZE MATCHES "thread")
+    # ThreadSanitizer does not know bare fences; Asio's queues have locks besides.
+    target_compile_definitions(Asio::asio INTERFACE ASIO_DISABLE_FENCED_BLOCK)
+  endif()
   target_link_libraries(Asio::asio INTERFACE Threads::Threads)
 endif()

@@ -92,8 +92,10 @@ target_compile_definitions(cli_program_test PRIVATE
   CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
   CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/scripted_worker.py")
 
-cp_pool_test(cli_real_worker_test LABEL integration
-  SOURCES cli/real_worker_test.cpp
-  LIBRARIES cp_driver nlohmann_json::nlohmann_json)
-add_dependencies(cli_real_worker_test cp-pool cp-pool-worker)
-target_compile_definitions(cli_real_worker_test PRIVATE CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>")
+if(CP_POOL_LIBTORCH)
+  cp_pool_test(cli_real_worker_test LABEL integration
+    SOURCES cli/real_worker_test.cpp
+    LIBRARIES cp_driver nlohmann_json::nlohmann_json)
+  add_dependencies(cli_real_worker_test cp-pool cp-pool-worker)
+  target_compile_definitions(cli_real_worker_test PRIVATE CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>")
+endif()

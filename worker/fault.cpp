@@ -13,6 +13,8 @@
 
 #include <fmt/format.h>
 
+#include "worker/stray_process.h"
+
 namespace cp_pool {
 
 namespace {
@@ -20,7 +22,7 @@ namespace {
 using Kind = Fault::Kind;
 using Phase = Fault::Phase;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 12> kKinds{{
+constexpr std::array<std::pair<std::string_view, Kind>, 15> kKinds{{
     {"throw", Kind::throw_error},
     {"bad_alloc", Kind::bad_alloc},
     {"sigsegv", Kind::sigsegv},
@@ -33,6 +35,9 @@ constexpr std::array<std::pair<std::string_view, Kind>, 12> kKinds{{
     {"deaf", Kind::deaf},
     {"wait", Kind::wait},
     {"print", Kind::print},
+    {"print_err", Kind::print_err},
+    {"setsid", Kind::setsid},
+    {"daemon", Kind::daemon},
 }};
 constexpr std::array<std::pair<std::string_view, Phase>, 6> kPhases{{
     {"start", Phase::start},
@@ -84,11 +89,11 @@ std::string_view take(std::string_view& rest, char separator) {
 }
 
 // Straight to the descriptor, as code that knows nothing of stdio would.
-void print_bytes(int bytes) {
+void print_bytes(int fd, int bytes) {
   constexpr int kLine = 100;
   const std::string line = std::string(kLine - 1, '.') + "\n";
   for (int printed = 0; printed < bytes; printed += kLine) {
-    if (write(STDOUT_FILENO, line.data(), line.size()) < 0) return;
+    if (write(fd, line.data(), line.size()) < 0) return;
   }
 }
 
@@ -104,8 +109,8 @@ Fault parse_fault(std::string_view text) {
   const std::string_view name = take(kind, '=');
   out.kind = look_up(kKinds, name, "kind", text);
   if (!kind.empty()) {
-    if (out.kind != Kind::exit && out.kind != Kind::print) {
-      throw FaultSyntaxError(fmt::format("\"{}\": only exit and print take a number", text));
+    if (out.kind != Kind::exit && out.kind != Kind::print && out.kind != Kind::print_err) {
+      throw FaultSyntaxError(fmt::format("\"{}\": only exit, print and print_err take a number", text));
     }
     out.argument = parse_number(kind, text);
   }
@@ -170,7 +175,16 @@ void FaultInjector::fire(const Fault& fault) const {
       if (lonely_collective_) lonely_collective_();
       return;
     case Kind::print:
-      print_bytes(fault.argument.value_or(kTenMebibytes));
+      print_bytes(STDOUT_FILENO, fault.argument.value_or(kTenMebibytes));
+      return;
+    case Kind::print_err:
+      print_bytes(STDERR_FILENO, fault.argument.value_or(kTenMebibytes));
+      return;
+    case Kind::setsid:
+      leave_setsid_child();
+      return;
+    case Kind::daemon:
+      leave_daemon();
       return;
   }
 }

@@ -17,16 +17,19 @@ struct Fault {
   enum class Kind {
     throw_error,  // throw: std::runtime_error
     bad_alloc,    // throw std::bad_alloc
-    sigsegv,      // a write through a null pointer
+    sigsegv,
     sigabrt,
     sigkill,
-    sigstop,  // every thread stands still
-    exit,     // exit=N: _exit(N); N is 0 if left out
-    hang,     // the thread sleeps for ever
-    spin,     // the thread computes for ever
-    deaf,     // as hang, with SIGTERM ignored
-    wait,     // waits in an all-reduce that no other rank joins
-    print,    // print=N: N bytes to stdout in lines, then goes on; N is 10 MiB if left out
+    sigstop,    // every thread stands still
+    exit,       // exit=N: _exit(N); N is 0 if left out
+    hang,       // the thread sleeps for ever
+    spin,       // the thread computes for ever
+    deaf,       // as hang, with SIGTERM ignored
+    wait,       // waits in an all-reduce that no other rank joins
+    print,      // print=N: N bytes to stdout in lines, then goes on; N is 10 MiB if left out
+    print_err,  // print_err=N: likewise to stderr
+    setsid,     // leaves a child in a session of its own that ignores signals and holds the rank's pipes, then goes on
+    daemon,     // leaves a double-forked daemon, then goes on
   };
   enum class Phase {
     start,   // before the rank connects; the case glob says nothing here
@@ -37,7 +40,7 @@ struct Fault {
     idle,    // after the rank reported
   };
   Kind kind = Kind::throw_error;
-  std::optional<int> argument;  // of exit and print
+  std::optional<int> argument;  // of exit, print and print_err
   int rank = 0;
   Phase phase = Phase::before;
   std::string case_glob = "*";

@@ -1,8 +1,15 @@
 #include "worker/fault.h"
 
+#include <csignal>
+#include <fstream>
 #include <new>
 #include <string>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +43,7 @@ TEST(ParseFault, ErrorsSayWhatIsKnown) {
   EXPECT_THAT(error_of("jump@0:before"), testing::HasSubstr("unknown kind \"jump\"; known: throw, bad_alloc"));
   EXPECT_THAT(error_of("throw@0:during"), testing::HasSubstr("unknown phase \"during\"; known: start, before, inside"));
   EXPECT_THAT(error_of("throw@one:before"), testing::HasSubstr("\"one\" is not a number"));
-  EXPECT_THAT(error_of("throw=3@1:before"), testing::HasSubstr("only exit and print take a number"));
+  EXPECT_THAT(error_of("throw=3@1:before"), testing::HasSubstr("only exit, print and print_err take a number"));
 }
 
 TEST(FaultInjector, FiresOnItsRankPhaseAndCaseOnceACase) {
@@ -84,6 +91,45 @@ TEST(FaultInjector, PrintGoesOnAfterwards) {
   testing::internal::CaptureStdout();
   injector.reach(Fault::Phase::before);
   EXPECT_EQ(testing::internal::GetCapturedStdout().size(), 1000U);
+}
+
+// Runs the fault in a process that ends afterwards; gives the process that it has left behind, or -1.
+pid_t stray_of(const char* fault) {
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that it becomes a child of this process
+  const pid_t rank = ::fork();
+  if (rank == 0) {
+    FaultInjector injector({parse_fault(fault)}, 0);
+    injector.start_case("x");
+    injector.reach(Fault::Phase::before);
+    _exit(0);
+  }
+  ::waitpid(rank, nullptr, 0);
+  pid_t stray = -1;
+  std::ifstream(fmt::format("/proc/self/task/{}/children", ::getpid())) >> stray;
+  return stray;
+}
+
+TEST(FaultInjector, SetsidAndDaemonLeaveAProcessThatSignalsToTheGroupDoNotReach) {
+  for (const char* fault : {"setsid@0:before", "daemon@0:before"}) {
+    const pid_t stray = stray_of(fault);
+    ASSERT_GT(stray, 0) << fault;
+    siginfo_t info{};
+    ::kill(stray, SIGTERM);
+    while (::getsid(stray) != stray) std::this_thread::yield();  // it may be on its way
+    ::kill(stray, SIGTERM);
+    EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(stray), &info, WEXITED | WNOHANG), 0);
+    EXPECT_EQ(info.si_pid, 0) << fault << " ends at SIGTERM";
+    ::kill(stray, SIGKILL);
+    ::waitpid(stray, nullptr, 0);
+  }
+}
+
+TEST(FaultInjector, PrintErrGoesToStderr) {
+  FaultInjector injector({parse_fault("print_err=1000@0:before")}, 0);
+  injector.start_case("x");
+  testing::internal::CaptureStderr();
+  injector.reach(Fault::Phase::before);
+  EXPECT_EQ(testing::internal::GetCapturedStderr().size(), 1000U);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ that sets its rank variables, and speaks the protocol of docs/protocol.md.
 
 Faults: KIND@RANK:PHASE[:CASE], e.g. throw@1:inside:te-flash/* (docs/protocol.md says what each is)
   KIND   {}
-         exit=N is an exit code, print=N a number of bytes
+         exit=N is an exit code, print=N and print_err=N a number of bytes
   PHASE  {}
   CASE   a glob over case IDs; every case if left out)",
                      list_fault_kinds(), list_fault_phases());

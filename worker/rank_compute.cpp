@@ -6,6 +6,8 @@
 #include <unistd.h>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cases/case_json.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "worker/data_plane.h"
@@ -48,12 +50,26 @@ void RankCompute::make_groups(int generation, milliseconds limit) {
 }
 
 void RankCompute::serve() {
-  for (;;) {
-    const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
-    if (std::holds_alternative<ExitCommand>(command)) return;
-    if (const auto* run = std::get_if<RunCommand>(&command)) handle(*run);
-    if (const auto* rebuild = std::get_if<RebuildCommand>(&command)) handle(*rebuild);
+  try {
+    for (;;) {
+      const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
+      if (std::holds_alternative<ExitCommand>(command)) return;
+      if (const auto* run = std::get_if<RunCommand>(&command)) handle(*run);
+      if (const auto* rebuild = std::get_if<RebuildCommand>(&command)) handle(*rebuild);
+    }
+  } catch (const ControlPlaneError&) {
+    throw;
+  } catch (...) {
+    // Nobody would report for this rank any more. Unwinding would wait for the watcher, which waits for an order that
+    // never comes: the rank would look busy until a deadline. Its death is seen at once.
+    die(describe_current_exception(FailurePhase::run).failure.text);
   }
+}
+
+void RankCompute::die(const std::string& why) const {
+  fmt::print(stderr, "cp-pool-worker: rank {}: the computing thread failed: {}\n", parts_.environment.rank, why);
+  std::fflush(nullptr);
+  _exit(1);
 }
 
 void RankCompute::handle(const RunCommand& command) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <string>
 
 #include "worker/case_runner.h"
 #include "worker/caught_error.h"
@@ -30,12 +31,14 @@ class RankCompute {
 
   // Connects the first communicators. Throws CommError.
   void connect(std::chrono::milliseconds limit);
-  // Obeys commands until ExitCommand. Throws ControlPlaneError if rank 0 is gone.
+  // Obeys commands until ExitCommand. Throws ControlPlaneError if rank 0 is gone; anything else that goes wrong outside
+  // a case ends the process.
   void serve();
 
  private:
   using Clock = Communicator::Clock;
 
+  [[noreturn]] void die(const std::string& why) const;
   void handle(const RunCommand& command);
   void handle(const RebuildCommand& command);
   void make_groups(int generation, std::chrono::milliseconds limit);

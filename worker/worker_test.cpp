@@ -215,7 +215,7 @@ TEST_F(Worker, ShutdownEndsEveryRank) {
 }
 
 TEST_F(Worker, TheOtherRanksEndWhenRank0Dies) {
-  for (const char* fault : {"hang@1:before", "hang@1:inside", "throw@1:idle"}) {
+  for (const char* fault : {"hang@1:before", "hang@1:inside"}) {
     WorkerGroup group(with({"--inject", fault}));
     group.next<protocol::ReadyEvent>();
     group.start_run("busy");
@@ -224,6 +224,16 @@ TEST_F(Worker, TheOtherRanksEndWhenRank0Dies) {
     const auto statuses = group.wait_all(kEndLimit);
     ASSERT_TRUE(statuses.has_value()) << fault;
     EXPECT_EQ(statuses->at(0), "signal 9");
+  }
+}
+
+TEST_F(Worker, ARankThatFailsOutsideACaseDies) {
+  for (const char* fault : {"throw@1:result", "bad_alloc@1:idle"}) {
+    WorkerGroup group(with({"--inject", fault}));
+    group.next<protocol::ReadyEvent>();
+    group.start_run("one");
+    EXPECT_EQ(group.wait_for_exit(1), "exit 1") << fault;
+    EXPECT_THAT(group.read_stderr(1), HasSubstr("rank 1: the computing thread failed: std::"));
   }
 }
 

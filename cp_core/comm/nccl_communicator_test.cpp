@@ -102,6 +102,7 @@ TEST_P(NcclRanks, ManyExchangesOfRandomSizesArriveInOrder) {
     const auto start = Clock::now();
     for (int round = 0; round < kRounds; ++round) {
       std::vector<std::int64_t> sizes;
+      sizes.reserve(static_cast<std::size_t>(rank.size));
       for (int r = 0; r < rank.size; ++r) sizes.push_back(random() % 4 == 0 ? 0 : random() % 100000);
       if (rank.size == 1) sizes.assign(1, 1000);
       const at::Tensor send = filled({sizes[static_cast<std::size_t>(rank.rank)]}, round * 10 + rank.rank);

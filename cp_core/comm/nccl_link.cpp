@@ -166,7 +166,8 @@ ncclResult_t NcclLink::poll(Group group, const std::string& step) {
 }
 
 void NcclLink::wait_until_ready(Group group, ncclResult_t state, const Wait& wait) {
-  if (state == ncclInProgress) {
+  // A call that returns ncclSuccess may still be under way: ncclCommSplit of NCCL 2.28 is. Only the communicator tells.
+  if (state == ncclInProgress || state == ncclSuccess) {
     wait_until(
         [&] {
           state = poll(group, wait.step);

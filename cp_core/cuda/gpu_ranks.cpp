@@ -96,6 +96,7 @@ void GpuRank::await(const std::string& event) const {
 void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body) {
   const TemporaryFolder folder;
   std::vector<pid_t> children;
+  children.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
     children.push_back(in_child([&] {
       const auto store = c10::make_intrusive<c10d::FileStore>(folder.file("store"), size);

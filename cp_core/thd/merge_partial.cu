@@ -21,9 +21,9 @@ struct Shape {
 
 // What one head of one row is multiplied with, and where it is.
 struct Scales {
-  std::int64_t unit = 0;
-  float keep = 0;
-  float add = 0;
+  std::int64_t unit;
+  float keep;
+  float add;
 };
 
 __device__ float merged(float out, float part, const Scales& scales) {
@@ -53,7 +53,7 @@ __device__ void for_each_row_and_head(const RangeList<kCapacity>& rows, std::int
     const std::int64_t row = item / shape.heads;
     const std::int64_t head = item - row * shape.heads;
     const std::int64_t token = row_at(rows, row);
-    Scales scales;
+    Scales scales{};
     scales.unit = (token * shape.heads + head) * shape.units;
     weigh(token, head, scales);
     tile[threadIdx.x] = scales;

@@ -1,6 +1,6 @@
-// The CUDA versions of copy_rows.h and merge_partial.h: one launch each, on the current stream, bit-identical to the
-// CPU's on the same input. The few ranges they need travel as kernel parameters, so nothing is uploaded or read back,
-// and a CUDA graph can capture them.
+// The CUDA versions of copy_rows.h and merge_partial.h: one launch each, on the current stream, with the same bits as
+// the CPU's on the same input. The few ranges they need travel as kernel parameters, so nothing is uploaded or read
+// back, and a CUDA graph can capture them.
 #pragma once
 
 #include <span>

@@ -71,6 +71,7 @@ at::Tensor row_indices(const std::vector<RowCopy>& copies, std::int64_t rows) {
 std::vector<RowCopy> valid_copies(std::int64_t rows) {
   const std::int64_t padded = rows / kSequences;
   std::vector<RowCopy> copies;
+  copies.reserve(kSequences);
   for (std::int64_t s = 0; s < kSequences; ++s) {
     copies.push_back({.source = s * padded, .target = s * padded, .count = padded * 7 / 8});
   }

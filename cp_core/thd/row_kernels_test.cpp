@@ -57,7 +57,7 @@ std::string difference(const at::Tensor& on_gpu, const at::Tensor& on_cpu) {
                      got.numel(), first, got[first].item<double>(), want[first].item<double>());
 }
 
-at::Tensor random_values(std::vector<std::int64_t> shape, at::ScalarType dtype) {
+at::Tensor random_values(const std::vector<std::int64_t>& shape, at::ScalarType dtype) {
   if (at::isIntegralType(dtype, /*includeBool=*/false))
     return at::randint(100, shape, at::TensorOptions().dtype(dtype));
   return at::randn(shape).to(dtype);

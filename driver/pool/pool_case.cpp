@@ -87,7 +87,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq
   if (current.result) {
     idle_ = true;
     attempt = co_await conclude_with_result(current);
-  } else if (current.protocol_break || lost()) {
+  } else if (!current.cancelled && (current.protocol_break || lost())) {
     attempt = conclude_lost(current);
   } else {
     attempt = co_await conclude_unfinished(current);
@@ -121,7 +121,6 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
 // and can be shut down in order.
 asio::awaitable<void> Pool::cancel(Outstanding& current) {
   if (run_.stop.internal_error) co_return;
-  if (!run_.stop.interrupted) co_await ask_for_stacks();
   current.cancelled = true;
   group_->send(protocol::CancelRequest{current.seq});
   const milliseconds patience =
@@ -260,6 +259,7 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
 // Our worker's ranks answer SIGUSR2 with a stack trace on stderr, which belongs to the case's tail. A worker that does
 // not know the signal dies of it, which it would do a moment later anyway.
 asio::awaitable<void> Pool::ask_for_stacks() {
+  group_->reopen_tails();
   group_->signal_ranks(SIGUSR2);
   const auto limit = Clock::now() + run_.config.stack_wait;
   while (!group_->all_exited() && !run_.stop.interrupted && Clock::now() < limit) co_await wakeup_.wait_until(limit);
@@ -280,6 +280,8 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   if (run_.stop.interrupted || run_.stop.internal_error) {
     blame_end_of_run(out);
     out.retirement = {RetireReason::interrupted, out.reason};
+    // Some workers take being asked to stop for a reason to die.
+    if (group_->any_exited()) out.retirement->detail += fmt::format("; {}", describe_deaths());
     out.stderr_tails = group_->tails();
     co_return out;
   }
@@ -294,7 +296,7 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   if (!current.started) out.reason += unread ? "; rank 0 has not read its request" : "; the case never started";
   if (!current.phase.empty()) out.reason += fmt::format("; the last phase was {}", current.phase);
   out.retirement = {unread ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
-  if (!current.cancelled) co_await ask_for_stacks();
+  co_await ask_for_stacks();
   out.stderr_tails = group_->tails();
   co_return out;
 }

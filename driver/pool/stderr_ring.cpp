@@ -40,6 +40,7 @@ void StderrRing::begin_case(std::int64_t seq) {
   if (!foreign_) lines_.clear();
   seq_ = seq;
   fence_seen_ = false;
+  reopened_ = false;
 }
 
 void StderrRing::take_fence(std::int64_t seq) {
@@ -53,7 +54,7 @@ void StderrRing::take_fence(std::int64_t seq) {
 
 void StderrRing::take_line(std::string_view line) {
   last_line_ = last_bytes(line, kTailBytes);
-  if (fence_seen_) return;
+  if (fence_seen_ && !reopened_) return;
   lines_.push_back(last_line_);
   if (lines_.size() > kTailLines) lines_.pop_front();
 }

@@ -26,6 +26,9 @@ class StderrRing {
   // From now on lines belong to this case.
   void begin_case(std::int64_t seq);
 
+  // What comes after the fence belongs to the case, too, until the next one begins: the rank is asked where it stands.
+  void reopen() { reopened_ = true; }
+
   // All lines of the case are in: its fence was read, or the stream has ended.
   [[nodiscard]] bool complete() const { return fence_seen_ || closed_; }
 
@@ -45,8 +48,9 @@ class StderrRing {
   std::deque<std::string> lines_;  // of the current case, kTailLines at most, each kTailBytes at most
   std::string last_line_;
   std::int64_t seq_ = 0;     // of the current case
-  bool fence_seen_ = false;  // what follows belongs to no case
-  bool foreign_ = false;     // lines_ may start with some of an earlier case, whose fence has not come
+  bool fence_seen_ = false;  // what follows belongs to no case, unless reopened_
+  bool reopened_ = false;
+  bool foreign_ = false;  // lines_ may start with some of an earlier case, whose fence has not come
   bool closed_ = false;
 };
 

@@ -43,6 +43,19 @@ TEST(StderrRing, GivesNoCaseWhatWasWrittenBetweenCases) {
   EXPECT_TRUE(ring.tail().fenced);
 }
 
+TEST(StderrRing, TakesWhatARankThatIsThroughWithTheCaseSaysWhenItIsAsked) {
+  StderrRing ring(0);
+  ring.begin_case(1);
+  ring.feed(std::string("first\n") + kFence1 + "idle\n");
+  ring.reopen();
+  ring.feed("where I stand\n");
+  EXPECT_EQ(ring.tail().text, "first\nwhere I stand\n");
+  EXPECT_TRUE(ring.tail().fenced);
+  ring.begin_case(2);
+  ring.feed(std::string("second\n") + kFence2 + "idle\n");
+  EXPECT_EQ(ring.tail().text, "second\n");
+}
+
 TEST(StderrRing, DropsLinesOfTheCaseBeforeWhenItsFenceComesLate) {
   StderrRing ring(0);
   ring.begin_case(1);

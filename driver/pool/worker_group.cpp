@@ -190,6 +190,10 @@ void WorkerGroup::begin_case(std::int64_t seq) {
   for (Rank& rank : ranks_) rank.tail.begin_case(seq);
 }
 
+void WorkerGroup::reopen_tails() {
+  for (Rank& rank : ranks_) rank.tail.reopen();
+}
+
 bool WorkerGroup::tails_complete() const {
   return std::ranges::all_of(ranks_, [](const Rank& rank) { return rank.tail.complete(); });
 }

@@ -80,6 +80,7 @@ class WorkerGroup {
   [[nodiscard]] bool drained() const;
 
   void begin_case(std::int64_t seq);
+  void reopen_tails();  // StderrRing::reopen of every rank
   [[nodiscard]] bool tails_complete() const;
   std::vector<StderrTail> tails();
   std::string last_stderr_line(int rank) { return ranks_[static_cast<std::size_t>(rank)].tail.last_line(); }

@@ -70,12 +70,23 @@ void append_properties(pugi::xml_node parent, const std::vector<std::pair<std::s
   }
 }
 
+// No published schema allows <properties> in a <testcase>. Lines of this form in <system-out> are the known way to say
+// them all the same (https://github.com/testmoapp/junitxml, "Properties in test output").
+std::string property_lines(const std::vector<std::pair<std::string, std::string>>& properties) {
+  std::string out;
+  for (const auto& [name, value] : properties) {
+    std::string line = clean(value);
+    std::ranges::replace(line, '\n', ' ');
+    out += fmt::format("[[PROPERTY|{}={}]]\n", name, line);
+  }
+  return out;
+}
+
 void append_case(pugi::xml_node suite, const JunitCase& test) {
   pugi::xml_node node = suite.append_child("testcase");
   set(node, "name", test.name);
   set(node, "classname", test.class_name);
   set(node, "time", seconds(test.seconds));
-  append_properties(node, test.properties);
   const Verdict result = verdict(test.outcome);
   if (result != Verdict::passed) {
     const char* element = result == Verdict::failure ? "failure" : result == Verdict::error ? "error" : "skipped";
@@ -84,6 +95,7 @@ void append_case(pugi::xml_node suite, const JunitCase& test) {
     set(why, "message", test.message);
     why.append_child(pugi::node_pcdata).set_value(test.details.c_str());
   }
+  append_text(node, "system-out", property_lines(test.properties));
   append_text(node, "system-err", test.stderr_text);
 }
 

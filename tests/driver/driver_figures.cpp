@@ -1,14 +1,21 @@
-// What the driver itself costs, with a worker that computes nothing. driver_figures [CASES]
+// What the driver itself costs, with a worker that computes nothing: driver_figures [CASES [WORKER [ARGUMENTS]]]. The
+// pings go to WORKER, by default the same fake one.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
+#include <optional>
+#include <stdexcept>
 #include <string>
 #include <sys/resource.h>
+#include <utility>
 #include <vector>
 
+#include <asio/io_context.hpp>
 #include <fmt/format.h>
 
+#include "driver/pool/worker_group.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -69,6 +76,49 @@ void print_kill_to_next_result() {
              percentile(ms, 1));
 }
 
+// Through the driver's own pipes and event loop.
+class PingedGroup {
+ public:
+  explicit PingedGroup(std::vector<std::string> command)
+      : group_(io_, {std::move(command), "cpu", 2, "driver-figures", std::nullopt}, [] {}) {
+    group_.spawn();
+    wait_for<protocol::ReadyEvent>();
+  }
+
+  double ping_ms(bool all) {
+    const auto start = std::chrono::steady_clock::now();
+    group_.send(protocol::PingRequest{++seq_, all});
+    wait_for<protocol::PongEvent>();
+    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  }
+
+ private:
+  template <typename Wanted>
+  void wait_for() {
+    for (;;) {
+      while (const auto incoming = group_.take()) {
+        if (std::holds_alternative<Wanted>(std::get<protocol::Event>(*incoming))) return;
+      }
+      if (group_.any_exited()) throw std::runtime_error("the worker ended");
+      io_.run_one();
+    }
+  }
+
+  asio::io_context io_{1};
+  WorkerGroup group_;
+  std::int64_t seq_ = 0;
+};
+
+void print_pings(const std::vector<std::string>& worker) {
+  PingedGroup group(worker);
+  for (const bool all : {false, true}) {
+    std::vector<double> ms;
+    for (int i = 0; i < 2000; ++i) ms.push_back(group.ping_ms(all));
+    fmt::print("ping{} of 2 ranks: p50 {:.3f} ms, p95 {:.3f} ms, max {:.3f} ms\n", all ? " to all" : "",
+               percentile(ms, 0.5), percentile(ms, 0.95), percentile(ms, 1));
+  }
+}
+
 }  // namespace
 }  // namespace cp_pool::driver_test
 
@@ -76,4 +126,6 @@ int main(int argc, char** argv) {
   const int count = argc > 1 ? std::max(1, std::atoi(argv[1])) : 10000;
   cp_pool::driver_test::print_noop_cases(static_cast<std::size_t>(count));
   cp_pool::driver_test::print_kill_to_next_result();
+  const std::vector<std::string> worker(argv + std::min(argc, 2), argv + argc);
+  cp_pool::driver_test::print_pings(worker.empty() ? cp_pool::driver_test::fake_config().worker_command : worker);
 }

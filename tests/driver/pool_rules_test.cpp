@@ -1,4 +1,5 @@
 // When a pool is replaced, a case is sent again, and a key or a run is given up.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -247,6 +248,7 @@ TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
       run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
   EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("stack of this rank"));
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
@@ -259,7 +261,6 @@ TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run"));
   EXPECT_THAT(recorder.finished(0).reason, HasSubstr("still running at the end of the run's 400 ms"));
   EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
-  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("stack of this rank"));
   ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
   EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "exit 0");
   EXPECT_EQ(finished.exit_code, 100);
@@ -317,7 +318,8 @@ std::jthread when_logged(const std::filesystem::path& log, const std::string& te
 
 class BusyRank : public testing::TestWithParam<int> {};
 
-TEST_P(BusyRank, IsSeenDeadAtOnce) {
+// Kills a rank in the middle of a case in which rank 0 hangs; until the case is reported.
+double ms_to_see_busy_rank_die(int rank) {
   const TemporaryPath folder("busy");
   RunConfig config = fake_config();
   config.run_dir = folder.get();
@@ -326,8 +328,7 @@ TEST_P(BusyRank, IsSeenDeadAtOnce) {
   std::atomic<std::chrono::steady_clock::time_point> killed;
   std::chrono::steady_clock::time_point seen;
   recorder.on_each = [&](const Event& event) {
-    if (const auto* spawned = std::get_if<PoolSpawned>(&event))
-      pid = spawned->pids.at(static_cast<std::size_t>(GetParam()));
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event)) pid = spawned->pids.at(static_cast<std::size_t>(rank));
     if (std::holds_alternative<CaseFinished>(event)) seen = std::chrono::steady_clock::now();
   };
   const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank1.stderr.log";
@@ -337,9 +338,15 @@ TEST_P(BusyRank, IsSeenDeadAtOnce) {
   });
   run(fake_cases({"hang"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("crash"));
-  // 100 ms on a machine that has nothing else to do.
-  EXPECT_LT(ms_between(killed, seen), 500);
-  RecordProperty("ms", std::to_string(ms_between(killed, seen)));
+  return ms_between(killed, seen);
+}
+
+TEST_P(BusyRank, IsSeenDeadWithinATenthOfASecond) {
+  // The best of three: what the driver waits for is in all of them, what the machine does besides is not.
+  double best = ms_to_see_busy_rank_die(GetParam());
+  for (int i = 0; i < 2; ++i) best = std::min(best, ms_to_see_busy_rank_die(GetParam()));
+  EXPECT_LT(best, 100);
+  RecordProperty("ms", std::to_string(best));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BusyRank, testing::Values(0, 1));
@@ -391,6 +398,15 @@ TEST(Interrupt, KeepsAResultThatIsOnItsWay) {
   interrupt_first_case(recorder);
   run(fake_cases({"until_cancelled_then_pass", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run"));
+}
+
+TEST(Interrupt, OfAWorkerThatDiesOfBeingCancelledIsNoCrash) {
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"until_cancelled_then_exit"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr("rank 0 died: exit 3"));
 }
 
 TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {

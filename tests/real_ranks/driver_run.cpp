@@ -128,4 +128,12 @@ bool process_exists(pid_t pid) {
   return kill(pid, 0) == 0 || errno != ESRCH;
 }
 
+bool process_runs(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  std::getline(in, text);
+  const std::size_t end_of_name = text.rfind(") ");
+  return end_of_name != std::string::npos && text.at(end_of_name + 2) != 'Z' && text.at(end_of_name + 2) != 'X';
+}
+
 }  // namespace cp_pool::testing

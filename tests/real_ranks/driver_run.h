@@ -49,5 +49,7 @@ class DriverRun {
 std::vector<nlohmann::json> of_type(const std::vector<nlohmann::json>& events, const std::string& type);
 
 bool process_exists(pid_t pid);
+// As process_exists, but not for one that has ended and waits for its parent to notice.
+bool process_runs(pid_t pid);
 
 }  // namespace cp_pool::testing

@@ -1,15 +1,26 @@
 // The pool of real ranks under faults: what the user of `cp-pool run` sees when a rank dies or throws.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <set>
 #include <sstream>
+#include <stdexcept>
 #include <string>
+#include <string_view>
+#include <thread>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/driver/harness.h"
 #include "tests/real_ranks/driver_run.h"
 
 namespace cp_pool::testing {
@@ -20,6 +31,10 @@ using namespace std::chrono_literals;
 
 // Two-rank cases of the quick matrix: enough of them that a run has a middle.
 const std::vector<std::string> kTwoRankRun = {"run", "--matrix", "quick", "--filter", "cp_size=2", "--no-progress"};
+
+constexpr const char* kTinyCase =
+    R"({"suite":"adhoc","model":"m","comm":"p2p","cp_size":2,"layout":"bshd","dtype":"fp32","seqlen_q":16,)"
+    R"("seqlen_kv":16,"heads":2,"kv_heads":2,"head_dim_qk":8,"head_dim_v":8})";
 
 std::vector<std::string> operator+(std::vector<std::string> left, const std::vector<std::string>& right) {
   left.insert(left.end(), right.begin(), right.end());
@@ -77,10 +92,7 @@ class IdleRank : public ::testing::TestWithParam<int> {};
 
 TEST_P(IdleRank, DeathIsSeenWithinATenthOfASecondAndTheNextCasePasses) {
   DriverRun run({"submit", "--json", "-"});
-  const std::string line =
-      R"({"suite":"adhoc","model":"m","comm":"p2p","cp_size":2,"layout":"bshd","dtype":"fp32","seqlen_q":16,)"
-      R"("seqlen_kv":16,"heads":2,"kv_heads":2,"head_dim_qk":8,"head_dim_v":8})";
-  run.write_line(line);
+  run.write_line(kTinyCase);
   const auto spawned = run.wait_for([](const json& e) { return is(e, "pool_spawned"); });
   run.wait_for([](const json& e) { return is(e, "case_finished"); });
 
@@ -89,7 +101,7 @@ TEST_P(IdleRank, DeathIsSeenWithinATenthOfASecondAndTheNextCasePasses) {
   run.wait_for([](const json& e) { return is(e, "pool_retired"); });
   EXPECT_LT(std::chrono::steady_clock::now() - killed, 100ms);
 
-  run.write_line(line);
+  run.write_line(kTinyCase);
   run.close_stdin();
   EXPECT_EQ(run.wait(), 0) << run.output();
   const auto events = run.events();
@@ -98,6 +110,98 @@ TEST_P(IdleRank, DeathIsSeenWithinATenthOfASecondAndTheNextCasePasses) {
 }
 
 INSTANTIATE_TEST_SUITE_P(PoolRecovery, IdleRank, ::testing::Values(0, 1));
+
+using SystemClock = std::chrono::system_clock;
+
+SystemClock::time_point time_of(const json& event) {
+  std::tm parts{};
+  int milliseconds = 0;
+  const std::string text = event.at("ts");  // 2026-01-31T12:00:00.123Z
+  const char* const rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  if (rest == nullptr || std::sscanf(rest, ".%3dZ", &milliseconds) != 1)
+    throw std::runtime_error("not a time: " + text);
+  return SystemClock::from_time_t(timegm(&parts)) + std::chrono::milliseconds(milliseconds);
+}
+
+void wait_for_text(const std::filesystem::path& file, std::string_view text) {
+  for (std::string content; content.find(text) == std::string::npos; std::this_thread::yield()) {
+    std::ifstream in(file);
+    content.assign(std::istreambuf_iterator<char>(in), {});
+  }
+}
+
+// Kills a rank that waits for the other one, which computes for ever; until the driver reports the case.
+SystemClock::duration time_to_see_busy_rank_die(int rank) {
+  const driver_test::TemporaryPath folder("busy-rank");
+  const std::string worker = fmt::format("{} --inject spin@{}:inside", CP_POOL_WORKER_BINARY, 1 - rank);
+  DriverRun run({"submit", "--json", "-", "--run-dir", folder.get(), "--worker", worker});
+  run.write_line(kTinyCase);
+  const auto spawned = run.wait_for([](const json& e) { return is(e, "pool_spawned"); });
+  const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank0.stdout.log";
+  wait_for_text(log, R"("event":"started")");
+  wait_for_text(log, R"("phase":"forward")");
+  const auto killed = SystemClock::now();
+  kill(spawned.at("pids").at(rank).get<pid_t>(), SIGKILL);
+  const auto finished = run.wait_for([](const json& e) { return is(e, "case_finished"); });
+  EXPECT_EQ(finished.at("outcome"), "crash");
+  EXPECT_THAT(finished.at("reason").get<std::string>(),
+              ::testing::HasSubstr(fmt::format("rank {} died: signal 9 (SIGKILL)", rank)));
+  run.close_stdin();
+  run.wait();
+  expect_no_rank_left(run.events());
+  return time_of(finished) - killed;
+}
+
+class BusyRank : public ::testing::TestWithParam<int> {};
+
+TEST_P(BusyRank, DeathIsSeenWithinATenthOfASecond) {
+  // The best of three: what the driver waits for is in all of them, what the machine does besides is not.
+  auto best = SystemClock::duration::max();
+  for (int i = 0; i < 3; ++i) best = std::min(best, time_to_see_busy_rank_die(GetParam()));
+  EXPECT_LT(best, 100ms);
+  RecordProperty("ms", std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(best).count()));
+}
+
+INSTANTIATE_TEST_SUITE_P(PoolRecovery, BusyRank, ::testing::Values(0, 1));
+
+TEST(Interrupt, EndsACaseOfRanksThatSitInACollectiveAndKeepsWhatTheySaid) {
+  DriverRun run(kTwoRankRun + std::vector<std::string>{"--worker", CP_POOL_WORKER_BINARY " --inject hang@1:inside"});
+  run.wait_for([](const json& e) { return is(e, "case_started"); });
+  const auto interrupted = std::chrono::steady_clock::now();
+  kill(run.pid(), SIGINT);
+  EXPECT_EQ(run.wait(), 130) << run.output();
+  EXPECT_LT(std::chrono::steady_clock::now() - interrupted, 5s) << "less than the grace: the worker answered";
+  const auto events = run.events();
+  const auto first = of_type(events, "case_finished").at(0);
+  EXPECT_EQ(first.at("outcome"), "cancelled");
+  EXPECT_THAT(first.at("ranks"), ::testing::Not(::testing::IsEmpty()));
+  EXPECT_GT(outcome_counts(events)["not-run"], 0);
+  expect_exact_ledger(events);
+  expect_no_rank_left(events);
+}
+
+class KilledDriver : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(KilledDriver, LeavesNoRankBehindAndItsEventsReadable) {
+  DriverRun run(kTwoRankRun);
+  run.wait_for([](const json& e) { return is(e, GetParam()); });
+  kill(run.pid(), SIGKILL);
+  const auto killed = std::chrono::steady_clock::now();
+  EXPECT_EQ(run.wait(), -SIGKILL);
+  const auto events = run.events();  // parses every line
+  ASSERT_FALSE(events.empty());
+  for (const auto& spawned : of_type(events, "pool_spawned")) {
+    for (const auto& pid : spawned.at("pids")) {
+      while (process_runs(pid.get<pid_t>()) && std::chrono::steady_clock::now() - killed < 2s)
+        std::this_thread::yield();
+      EXPECT_FALSE(process_runs(pid.get<pid_t>())) << "rank " << pid << " outlives the driver by 2 s";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(At, KilledDriver,
+                         ::testing::Values("pool_spawned", "pool_ready", "case_started", "case_finished"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(PoolRecovery, ARankThatThrowsInsideACollectiveReachesTheReportWithItsOwnError) {
   const std::string worker = std::string(CP_POOL_WORKER_BINARY) + " --inject throw@1:inside:*/p2p/*";

@@ -216,11 +216,32 @@ Request read_request(const std::string& name, const Fields& f) {
   throw ProtocolError(fmt::format("unknown op \"{}\"", name));
 }
 
+// Copying and writing JSON takes stack for each level: a line of 16 MiB of brackets must not end the reader.
+void expect_shallow(std::string_view text) {
+  constexpr int kDeepest = 64;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) throw ProtocolError(fmt::format("nested more than {} deep", kDeepest));
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
 // Reads one message; a ProtocolError leaves with the seq of the text, if it has one.
 template <typename Message>
 Message parse_message(std::string_view text, const char* key, Message (*read)(const std::string&, const Fields&)) {
   std::optional<std::int64_t> seq;
   try {
+    expect_shallow(text);
     const json message = json::parse(to_valid_utf8(text));
     const Fields top(message, key);
     seq = top.peek_int64("seq");

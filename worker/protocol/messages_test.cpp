@@ -92,6 +92,16 @@ TEST(Requests, ErrorsNameTheFieldAndWhatCame) {
             R"(run: options: "reference_cache": expected true or false, got 0)");
 }
 
+TEST(Requests, AreNotNestedDeeperThanStackAllows) {
+  const auto nested = [](std::size_t depth) {
+    return R"({"op":"run","seq":1,"case":{"a":)" + std::string(depth, '[') + std::string(depth, ']') + "}}";
+  };
+  EXPECT_EQ(request_error(nested(62)), "no error");
+  EXPECT_EQ(request_error(nested(63)), "nested more than 64 deep");
+  EXPECT_EQ(request_error(nested(1000000)), "nested more than 64 deep");
+  EXPECT_EQ(request_error(R"({"op":"ping","seq":1,"text":")" + std::string(100, '[') + R"(\"{["})"), "no error");
+}
+
 TEST(Requests, ErrorsCarryTheSeqOfTheText) {
   const auto seq_of = [](const char* text) {
     try {

@@ -135,6 +135,7 @@ class RankZero {
       return;
     }
     if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
+    if (kind == "until_cancelled_then_exit") _exit(3);
     if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
     if (kind != "no_fence") fence(request.seq);
     respond(result_of(kind, request.seq));

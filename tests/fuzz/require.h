@@ -1,0 +1,15 @@
+// A claim of a fuzz target: if it does not hold, the process aborts, which the fuzzer reports with the input.
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace cp_pool::fuzz {
+
+inline void require(bool holds, const char* claim) {
+  if (holds) return;
+  std::fprintf(stderr, "fuzz target: %s\n", claim);
+  std::abort();
+}
+
+}  // namespace cp_pool::fuzz

@@ -1,0 +1,105 @@
+#include "tests/real_ranks/fault_table.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace cp_pool::testing {
+namespace {
+
+constexpr std::array<std::string_view, 5> kPhases{"before", "inside", "after", "result", "idle"};
+
+bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
+  return std::ranges::find(kinds, kind) != kinds.end();
+}
+
+bool is_during_the_case(const FaultRow& row) {
+  return row.phase == "before" || row.phase == "inside" || row.phase == "after";
+}
+
+// The rank is dead, or as good as dead, at once.
+FaultExpectation of_death(const FaultRow& row) {
+  if (row.phase != "idle") return {.outcomes = {"crash"}, .retired = {"crash"}, .next = {"pass"}};
+  // Rank 0 may die before its other thread has written the result.
+  return {.outcomes = row.rank == 0 ? std::set<std::string>{"pass", "crash"} : std::set<std::string>{"pass"},
+          .retired = {"crash", "died_after_result"},
+          .next = {"pass"}};
+}
+
+// Nobody sees a rank that hangs while it has nothing to do: the next case meets it.
+FaultExpectation of_hang(const FaultRow& row) {
+  if (row.phase != "idle") {
+    // A rank that waits for others can be freed, if the worker's own deadline leaves the time.
+    return {.outcomes = {"timeout"},
+            .retired = {"timeout", "unhealthy", row.kind == "wait" ? "" : "unhealthy"},
+            .next = {"pass"}};
+  }
+  // A rank 0 that is stopped may not have written the result.
+  if (row.kind == "sigstop" && row.rank == 0) {
+    return {.outcomes = {"pass", "timeout"}, .retired = {"", "timeout"}, .next = {"pass", "timeout"}};
+  }
+  return {.outcomes = {"pass"}, .retired = {""}, .next = {"timeout"}};
+}
+
+const FaultExpectation kHarmless{.outcomes = {"pass"}, .retired = {""}, .next = {"pass"}};
+
+}  // namespace
+
+std::string name_of(const FaultRow& row) {
+  return fmt::format("{}@{}:{}", row.kind, row.rank, row.phase);
+}
+
+FaultExpectation expectation_of(const FaultRow& row) {
+  if (is_one_of(row.kind, {"print", "print_err", "setsid", "daemon"})) return kHarmless;
+  if (is_one_of(row.kind, {"hang", "spin", "deaf", "sigstop"})) return of_hang(row);
+  if (row.kind == "wait" && row.phase != "after") return of_hang(row);
+  const bool reported = is_one_of(row.kind, {"throw", "bad_alloc", "wait"}) && is_during_the_case(row);
+  if (reported) return {.outcomes = {"error"}, .retired = {""}, .next = {"pass"}};
+  return of_death(row);
+}
+
+std::vector<std::string> fault_kinds() {
+  return {"throw", "bad_alloc", "sigsegv", "sigabrt", "sigkill", "sigstop",   "exit=0", "exit=3",
+          "hang",  "spin",      "deaf",    "wait",    "print",   "print_err", "setsid", "daemon"};
+}
+
+std::vector<FaultRow> whole_table(const std::string& kind) {
+  std::vector<FaultRow> rows;
+  for (const int rank : {0, 1}) {
+    for (const std::string_view phase : kPhases) {
+      FaultRow row{kind, rank, std::string{phase}};
+      // Outside a case there is no collective to wait in.
+      if (kind != "wait" || is_during_the_case(row)) rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::vector<FaultRow> covering_rows(const std::string& kind) {
+  static const std::map<std::string, std::vector<std::pair<int, std::string>>> rows{
+      {"throw", {{0, "inside"}, {1, "before"}, {1, "result"}, {1, "idle"}}},
+      {"bad_alloc", {{1, "inside"}, {0, "after"}}},
+      {"sigsegv", {{0, "before"}, {1, "inside"}}},
+      {"sigabrt", {{0, "result"}}},
+      {"sigkill", {{0, "inside"}, {1, "inside"}, {1, "idle"}}},
+      {"sigstop", {{1, "inside"}, {0, "idle"}}},
+      {"exit=0", {{1, "result"}}},
+      {"exit=3", {{0, "after"}, {0, "idle"}}},
+      {"hang", {{0, "inside"}, {1, "idle"}}},
+      {"spin", {{1, "after"}}},
+      {"deaf", {{0, "result"}}},
+      {"wait", {{1, "before"}}},
+      {"print", {{0, "before"}, {1, "after"}}},
+      {"print_err", {{1, "before"}, {0, "result"}}},
+      {"setsid", {{1, "inside"}}},
+      {"daemon", {{0, "idle"}}},
+  };
+  std::vector<FaultRow> out;
+  for (const auto& [rank, phase] : rows.at(kind)) out.push_back({kind, rank, phase});
+  return out;
+}
+
+}  // namespace cp_pool::testing

@@ -1,0 +1,207 @@
+// Every row of the fault table (fault_table.h) through the real driver and real ranks: the outcome within its deadline,
+// the tail, the two cases that follow, the pool, no process left, exact books. By default some rows of each kind; the
+// whole table with CP_POOL_FAULT_TABLE=whole, which also prints what was seen (docs/reliability.md).
+#include "tests/real_ranks/fault_table.h"
+
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <ostream>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+#include "tests/real_ranks/driver_run.h"
+
+namespace cp_pool::testing {
+namespace {
+
+using driver_test::processes_left;
+using driver_test::TemporaryPath;
+using nlohmann::json;
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr double kTimeoutMs = 1600;
+constexpr double kAtOnceMs = 1200;     // well before any deadline, on a machine that has other things to do
+constexpr double kFromInside = 0.9;    // where the worker's own deadline is
+constexpr double kWayToReport = 1000;  // deadline seen to outcome known
+
+bool want_whole_table() {
+  const char* const value = std::getenv("CP_POOL_FAULT_TABLE");
+  return value != nullptr && std::string_view{value} == "whole";
+}
+
+enum Part { fault, next, last, parts };
+
+std::string model_of(std::size_t row, int part) {
+  return fmt::format("r{:02}-{}", row, part);
+}
+
+// Two clean cases follow each faulty one. All run on two ranks, in this order.
+std::string matrix_of(const std::vector<FaultRow>& rows) {
+  std::string models;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    for (int part = fault; part < parts; ++part) {
+      models += fmt::format("{}\"{}\":{{}}", models.empty() ? "" : ",", model_of(row, part));
+    }
+  }
+  return R"({"suite":"faults","sizes":{"small":{}},"defaults":{"cp_size":2,"comm":"p2p","layout":"bshd","dtype":"fp32",)"
+         R"("batch":1,"seqlen_q":32,"seqlen_kv":32,"heads":2,"kv_heads":2,"head_dim_qk":8,"head_dim_v":8},"models":{)" +
+         models + "}}";
+}
+
+std::string worker_of(const std::vector<FaultRow>& rows) {
+  std::string command = CP_POOL_WORKER_BINARY;
+  for (std::size_t row = 0; row < rows.size(); ++row) {
+    command += fmt::format(" --inject {}:faults/{}/*", name_of(rows[row]), model_of(row, fault));
+  }
+  return command;
+}
+
+std::string text(const json& event, const char* key) {
+  return event.at(key).get<std::string>();
+}
+
+// What happened to the cases of one kind.
+class Seen {
+ public:
+  explicit Seen(const std::vector<json>& events) {
+    for (const json& event : of_type(events, "case_finished")) finished_[event.at("index").get<std::size_t>()] = event;
+    for (const json& event : of_type(events, "pool_retired")) retired_[generation(event)] = text(event, "reason");
+  }
+  [[nodiscard]] const json& finished(std::size_t row, Part part) const { return finished_.at(row * parts + part); }
+
+  // Why the pool was given up right after the faulty case; "" if the next case ran on it.
+  [[nodiscard]] std::string retired_after(std::size_t row) const {
+    const int pool = generation(finished(row, fault));
+    return generation(finished(row, next)) == pool ? "" : retired_.at(pool);
+  }
+
+ private:
+  static int generation(const json& event) { return event.at("pool").at("generation").get<int>(); }
+
+  std::map<std::size_t, json> finished_;
+  std::map<int, std::string> retired_;  // by generation
+};
+
+// Where each rank stood; a rank that is stopped cannot say it.
+void expect_stacks(const FaultRow& row, const json& finished) {
+  for (const json& tail : finished.at("stderr")) {
+    if (row.kind == "sigstop" && tail.at("rank") == row.rank) continue;
+    EXPECT_THAT(text(tail, "text"), HasSubstr("stack of the computing thread")) << "rank " << tail.at("rank");
+  }
+}
+
+void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
+  SCOPED_TRACE(name_of(row));
+  const FaultExpectation expected = expectation_of(row);
+  const json& faulty = seen.finished(index, fault);
+  const std::string outcome = text(faulty, "outcome");
+  const double ms = faulty.at("duration_ms").get<double>();
+  EXPECT_THAT(expected.outcomes, Contains(outcome)) << faulty.at("reason");
+  if (outcome == "timeout") {
+    EXPECT_GE(ms, kFromInside * kTimeoutMs);
+    EXPECT_LE(ms, kTimeoutMs + kWayToReport);
+    if (text(faulty, "reason").starts_with("no result within")) expect_stacks(row, faulty);
+  } else {
+    EXPECT_LT(ms, kAtOnceMs);
+  }
+  EXPECT_EQ(outcome == "pass", text(faulty, "reason").empty());
+  EXPECT_THAT(expected.retired, Contains(seen.retired_after(index)));
+  EXPECT_THAT(expected.next, Contains(text(seen.finished(index, next), "outcome")));
+  EXPECT_EQ(text(seen.finished(index, last), "outcome"), "pass") << seen.finished(index, last).at("reason");
+}
+
+// "| sigsegv | 1 | crash, 56 ms: crash |..": outcome, after how long, why the pool was given up, and a bad next case.
+void print_rows(const std::vector<FaultRow>& rows, const Seen& seen) {
+  std::map<int, std::string> lines;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    std::string& line = lines[rows[i].rank];
+    if (line.empty()) line = fmt::format("| {} | {} |", rows[i].kind, rows[i].rank);
+    const json& faulty = seen.finished(i, fault);
+    const std::string retired = seen.retired_after(i);
+    const std::string after = text(seen.finished(i, next), "outcome");
+    line += fmt::format(" {}, {:.0f} ms{}{} |", text(faulty, "outcome"), faulty.at("duration_ms").get<double>(),
+                        retired.empty() ? "" : ", " + retired, after == "pass" ? "" : "; next " + after);
+  }
+  for (const auto& [rank, line] : lines) fmt::print("{}\n", line);
+}
+
+class FaultTable : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(FaultTable, EachFaultHasItsOutcomeAndHurtsNoLaterCase) {
+  const std::vector<FaultRow> rows = want_whole_table() ? whole_table(GetParam()) : covering_rows(GetParam());
+  ASSERT_THAT(processes_left(), IsEmpty());  // also puts the mark into the environment
+  const TemporaryPath matrix("faults.json");
+  std::ofstream(matrix.get()) << matrix_of(rows);
+  DriverRun run({"run", "--matrix", matrix.get(), "--worker", worker_of(rows), "--timeout",
+                 fmt::format("{}ms", kTimeoutMs), "--grace", "300ms", "--no-progress"});
+  run.wait();
+
+  const std::vector<json> events = run.events();
+  ASSERT_EQ(of_type(events, "case_finished").size(), rows.size() * parts) << run.output();
+  const Seen seen(events);
+  for (std::size_t i = 0; i < rows.size(); ++i) expect_row(rows[i], i, seen);
+  for (const json& retired : of_type(events, "pool_retired")) EXPECT_THAT(retired.at("leftovers"), IsEmpty());
+  const json end = of_type(events, "run_finished").at(0);
+  EXPECT_TRUE(end.at("ledger_exact").get<bool>());
+  EXPECT_EQ(end.at("expanded"), rows.size() * parts);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  if (want_whole_table()) print_rows(rows, seen);
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, FaultTable, ::testing::ValuesIn(fault_kinds()), [](const auto& info) {
+  std::string name = info.param;
+  std::erase(name, '=');
+  return name;
+});
+
+struct StartFault {
+  std::string name;
+  std::string fault;
+  std::string start_timeout;
+  std::size_t tries;
+  std::string reason;
+};
+// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+void PrintTo(const StartFault& bad, std::ostream* out) {
+  *out << bad.fault;
+}
+
+class FaultAtTheStart : public ::testing::TestWithParam<StartFault> {};
+
+TEST_P(FaultAtTheStart, MakesTheCasesInfra) {
+  const StartFault& bad = GetParam();
+  ASSERT_THAT(processes_left(), IsEmpty());
+  const TemporaryPath matrix("faults.json");
+  std::ofstream(matrix.get()) << matrix_of({{"", 0, ""}});
+  DriverRun run({"run", "--matrix", matrix.get(), "--worker",
+                 fmt::format("{} --inject {}", CP_POOL_WORKER_BINARY, bad.fault), "--start-timeout", bad.start_timeout,
+                 "--grace", "300ms", "--no-progress"});
+  EXPECT_EQ(run.wait(), 96) << run.output();
+  const std::vector<json> events = run.events();
+  EXPECT_EQ(of_type(events, "pool_spawned").size(), bad.tries);
+  for (const json& finished : of_type(events, "case_finished")) {
+    EXPECT_EQ(finished.at("outcome"), "infra");
+    EXPECT_THAT(text(finished, "reason"), HasSubstr(bad.reason));
+  }
+  EXPECT_TRUE(of_type(events, "run_finished").at(0).at("ledger_exact").get<bool>());
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Faults, FaultAtTheStart,
+                         ::testing::Values(StartFault{"hang", "hang@1:start", "700ms", 3, "not ready within 700 ms"},
+                                           StartFault{"sigkill", "sigkill@0:start", "30s", 3, "signal 9 (SIGKILL)"},
+                                           StartFault{"throw", "throw@1:start", "30s", 3, "rank 1 died: exit 1"},
+                                           StartFault{"exit127", "exit=127@1:start", "30s", 1, "exit 127"}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace cp_pool::testing

@@ -1,0 +1,131 @@
+// What `cp-pool explain` says that a rank sends, against what the library hands to its communicators.
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_id.h"
+#include "cases/case_json.h"
+#include "cases/case_names.h"
+#include "cases/lengths.h"
+#include "cp_core/comm/local_communicator.h"
+#include "cp_core/context_parallel/context_parallel.h"
+#include "cp_core/verify/rank_step.h"
+#include "driver/cli/case_shape.h"
+#include "tests/traffic/counting_communicator.h"
+
+namespace cp_pool {
+namespace {
+
+// What every rank sends, forward and backward.
+std::vector<Traffic> measured(const Case& c) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  std::vector<Traffic> traffic(static_cast<std::size_t>(c.cp_size));
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    const at::NoGradGuard no_grad;
+    std::int64_t sent = 0;
+    const auto counting = [&](const std::shared_ptr<Communicator>& group) {
+      return group ? std::make_shared<testing::CountingCommunicator>(group, sent) : nullptr;
+    };
+    const CpGroups counted{counting(groups.cp), counting(groups.inner), counting(groups.outer)};
+    const verify::RankView view(c, lengths, rank, c.cp_size);
+    const verify::Shards shards =
+        verify::make_shards(c, verify::make_inputs(verify::canonical_problem(c, lengths)), view);
+    const AttentionProblem problem = make_problem(c, lengths);
+
+    Traffic& own = traffic[static_cast<std::size_t>(rank)];
+    const AttentionForward forward = context_parallel_forward(problem, counted, shards.inputs);
+    own.forward = std::exchange(sent, 0);
+    if (!c.training) return;
+    static_cast<void>(context_parallel_backward(problem, counted, shards.inputs, forward, shards.dout));
+    own.backward = sent;
+  });
+  return traffic;
+}
+
+void expect_traffic(const Case& c) {
+  SCOPED_TRACE(to_json(c).dump());
+  validate(c, "test");
+  const Traffic expected = traffic_of(c, resolve_lengths(c));
+  for (const Traffic& rank : measured(c)) {
+    EXPECT_EQ(rank.forward, expected.forward);
+    EXPECT_EQ(rank.backward, expected.backward);
+  }
+  if (c.cp_size > 1) {
+    EXPECT_GT(expected.forward, 0);
+  }
+}
+
+Case base_case(CommType comm) {
+  Case c;
+  c.suite = "traffic";
+  c.model = "m";
+  c.comm = comm;
+  c.cp_size = 4;
+  c.dtype = DType::fp32;
+  c.batch = 2;
+  c.seqlen_q = 32;
+  c.seqlen_kv = 32;
+  c.heads = 8;
+  c.kv_heads = 4;
+  c.head_dim_qk = 8;
+  c.head_dim_v = 16;
+  return c;
+}
+
+class ExpectedTraffic : public ::testing::TestWithParam<CommType> {};
+
+TEST_P(ExpectedTraffic, IsWhatEachRankSends) {
+  expect_traffic(base_case(GetParam()));
+}
+
+TEST_P(ExpectedTraffic, FollowsTheNumberOfRanks) {
+  for (const int ranks : {1, 2, 8}) {
+    Case c = base_case(GetParam());
+    c.cp_size = ranks;
+    c.kv_heads = 8;
+    if (!find_problem(c)) expect_traffic(c);  // a2a+p2p starts at 4
+  }
+}
+
+TEST_P(ExpectedTraffic, FollowsDtypeLengthsAndLayout) {
+  for (const DType dtype : {DType::bf16, DType::fp16}) {
+    Case c = base_case(GetParam());
+    c.dtype = dtype;
+    c.layout = Layout::sbhd;
+    c.seqlen_kv = 64;
+    expect_traffic(c);
+  }
+}
+
+TEST_P(ExpectedTraffic, CountsPaddingAndWhateverTheMaskHides) {
+  Case c = base_case(GetParam());
+  c.layout = Layout::thd;
+  c.pad_between_seqs = true;
+  c.seqlens = {5, 0};
+  c.seqlen_q = c.seqlen_kv = 32;
+  c.causal = true;
+  c.window = {3, 0};
+  expect_traffic(c);
+}
+
+TEST_P(ExpectedTraffic, HasNoBackwardWithoutTraining) {
+  Case c = base_case(GetParam());
+  c.training = false;
+  expect_traffic(c);
+}
+
+INSTANTIATE_TEST_SUITE_P(CommTypes, ExpectedTraffic,
+                         ::testing::Values(CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p),
+                         [](const auto& info) {
+                           std::string name{to_string(info.param)};
+                           std::erase(name, '+');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace cp_pool

@@ -66,6 +66,7 @@ const std::vector<Fault> kFaults{
     {"setsid_grandchild@1", "timeout", "timeout", "no result within", true},
     {"bare_grandchild@1", "timeout", "timeout", "no result within", true},
     {"garbage_after_sentinel", "crash", "protocol_break", "a line that is no message"},
+    {"deep_json", "crash", "protocol_break", "nested more than 64 deep"},
     {"long_line", "crash", "protocol_break", "a line of more than 16 MiB"},
     {"wrong_seq", "crash", "protocol_break", "which is not outstanding"},
     {"closes_stdout", "crash", "protocol_break", "rank 0 closed its stdout"},

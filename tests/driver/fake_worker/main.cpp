@@ -163,6 +163,10 @@ class RankZero {
       respond_raw(seq, "{\"event\":\"result\", this is not JSON");
       hang();
     }
+    if (kind == "deep_json") {
+      respond_raw(seq, R"({"event":"result","seq":)" + std::string(std::size_t{8} << 20U, '['));
+      hang();
+    }
     if (kind == "long_line") {
       respond_raw(seq, std::string(std::size_t{17} << 20U, 'x'));
       hang();

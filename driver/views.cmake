@@ -72,6 +72,7 @@ add_custom_target(cp-pool-man ALL DEPENDS "${man_page}")
 cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
     cli/case_shape_test.cpp
+    cli/device_test.cpp
     cli/doctor_test.cpp
     cli/duration_test.cpp
     cli/exit_code_test.cpp

@@ -42,6 +42,7 @@ const std::vector<BadStart> kBadStarts{
     {"wrong_version", {"--start=wrong_version"}, 1, "this worker speaks 2..3 only"},
     {"ready_with_another_protocol", {"--start=protocol_2"}, 1, "speaks protocol version 2"},
     {"exit_127", {"--start=exit_127"}, 1, "exit 127"},
+    {"no_device", {"--start=no_device"}, 1, "exit 69"},
     {"missing_binary", {"/nowhere/cp-pool-worker"}, 1, "cannot run \"/nowhere/cp-pool-worker\": No such file"},
     {"missing_in_path", {"./no-such-worker"}, 1, "No such file"},
     {"not_executable", {"/etc/passwd"}, 1, "Permission denied"},
@@ -73,6 +74,18 @@ TEST_P(StartFault, MakesTheCasesOfItsKeyInfra) {
 
 INSTANTIATE_TEST_SUITE_P(Table, StartFault, testing::ValuesIn(kBadStarts),
                          [](const auto& info) { return info.param.name; });
+
+TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
+  Recorder recorder;
+  // Rank 1 exists only in the larger pool.
+  const auto config = fake_config({"--start=too_few_devices", "--start-rank=1"});
+  const RunFinished finished =
+      run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "pass", "skip"));
+  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("fewer devices than the 2 that its ranks need"));
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_TRUE(finished.ledger_exact);
+}
 
 TEST(Start, ShowsWhatTheWorkerSaidOnStderr) {
   Recorder recorder;

@@ -63,6 +63,8 @@ void respond(const protocol::Event& event) {
 void start_badly(const std::string& kind) {
   if (kind == "never_ready") hang();
   if (kind == "exit_127") _exit(127);
+  if (kind == "no_device") _exit(protocol::kExitNoDevice);
+  if (kind == "too_few_devices") _exit(protocol::kExitTooFewDevices);
   if (kind == "exit_1") {
     write_all(STDERR_FILENO, "no license for this machine\n");
     _exit(1);

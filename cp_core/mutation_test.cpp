@@ -1,5 +1,6 @@
 #include "cp_core/mutation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>
@@ -34,6 +35,11 @@ AttentionProblem problem_of(CommType comm, Layout layout, Mask mask) {
   return problem;
 }
 
+void set_kv_lengths(AttentionProblem& problem, std::int64_t length) {
+  std::ranges::fill(problem.lengths.valid_kv, length);
+  std::ranges::fill(problem.lengths.padded_kv, length);
+}
+
 // A few problems in which every seam matters.
 std::vector<AttentionProblem> problems() {
   std::vector<AttentionProblem> all;
@@ -50,6 +56,17 @@ std::vector<AttentionProblem> problems() {
       for (std::int64_t& length : unequal.lengths.valid_kv) length += 16;
       for (std::int64_t& length : unequal.lengths.padded_kv) length += 16;
       all.push_back(unequal);
+
+      AttentionProblem few_keys = problem_of(comm, layout, {.right = 0});
+      few_keys.softmax = SoftmaxType::off_by_one;
+      set_kv_lengths(few_keys, 16);  // most queries see none
+      all.push_back(few_keys);
+
+      // A rank's two chunks of queries, against keys that reach past the diagonal: not one tile.
+      all.push_back(problem_of(comm, layout, {.right = 1}));
+      AttentionProblem fewer_keys = problem_of(comm, layout, {.right = 2});
+      set_kv_lengths(fewer_keys, 56);
+      all.push_back(fewer_keys);
 
       for (const BiasShape bias : {BiasShape::shape_bhss, BiasShape::shape_11ss}) {
         AttentionProblem biased = problem_of(comm, layout, {.right = 0});
@@ -89,7 +106,7 @@ class Mutants : public testing::Test {
   static void SetUpTestSuite() {
     samples_ = new std::vector<Sample>;
     for (const AttentionProblem& problem : problems()) add(problem);
-    AttentionProblem negative = problem_of(CommType::p2p, Layout::bshd, {});
+    AttentionProblem negative = problem_of(CommType::p2p, Layout::thd, {});
     negative.max_logit = true;
     add(negative);
     Sample& last = samples_->back();

@@ -1,6 +1,7 @@
 #include "cp_core/partition.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include <fmt/format.h>
@@ -67,7 +68,9 @@ std::vector<Run> local_half_runs(const std::vector<std::int64_t>& padded, int ra
   for (std::size_t b = 0; b < padded.size(); ++b) {
     const std::int64_t chunk = chunk_length(padded[b], ranks);
     const std::int64_t begin = chunk_of(ranks, rank, half) * chunk;
-    std::int64_t row = sequence_row + half * chunk;
+    std::int64_t row =
+        CP_MUTATE(all_gather_step_sliced, sequence_row + half * chunk,
+                  half * chunk_length(std::reduce(padded.begin(), padded.end()), ranks) + sequence_row / 2);
     append(runs, row, static_cast<std::int64_t>(b), begin, begin + chunk);
     sequence_row += 2 * chunk;
   }

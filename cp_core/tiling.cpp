@@ -120,8 +120,8 @@ bool merge_below(Tile& a, const Tile& b) {
   const bool both_full = a.full() && b.full() && a.n == b.n;
   const bool finite = a.left == kInfiniteWindow && b.left == kInfiniteWindow && a.right != kInfiniteWindow &&
                       b.right != kInfiniteWindow;
-  const bool one_diagonal = a.n + a.right == b.n - b.m + b.right;
-  const bool same_keys = a.n == b.n || (a.n < b.n && a.right == 0);
+  const bool one_diagonal = CP_MUTATE(tile_merge_diagonal, a.n + a.right == b.n - b.m + b.right, true);
+  const bool same_keys = a.n == b.n || (a.n < b.n && CP_MUTATE(tile_merge_keys, a.right == 0, true));
   if (!both_full && !(finite && one_diagonal && same_keys)) return false;
   a.m += b.m;
   a.n = b.n;

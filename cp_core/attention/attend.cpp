@@ -53,6 +53,7 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
     for (const TileGroup& part : backend.parts(group, operands)) {
       backend.forward(part, operands, partial);
       merge_partial(sums.out, sums.lse, partial.out, partial.lse, query_rows(part));
+      if (CP_MUTATE(merge_rounded_each_part, false, true)) sums.out.copy_(sums.out.to(at::kBFloat16));
     }
   }
   sums.max_logit = partial.max_logit;

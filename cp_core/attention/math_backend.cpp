@@ -18,6 +18,23 @@ std::vector<TileBlock> blocks_of(const Tile& tile, const AttentionOperands& oper
   return tile_blocks(tile, operands, kScoreBytesOnGpu);
 }
 
+#ifdef CP_POOL_MUTANTS
+Tile without_window(Tile tile) {
+  tile.left = tile.right = kInfiniteWindow;
+  return tile;
+}
+
+Tile with_next_key(Tile tile, const AttentionOperands& operands) {
+  if (!operands.bias.defined() && tile.k_row + tile.n < operands.k.size(0)) ++tile.n;
+  return tile;
+}
+
+at::Tensor row_max_of(const Tile& tile, const TileBlock& block, const AttentionOperands& operands) {
+  BlockScores scores(tile, block, operands);
+  return scores.by_head(scores.scores().amax(-1, true)).squeeze(-1);
+}
+#endif
+
 void forward_block(const Tile& tile, const TileBlock& block, const AttentionOperands& operands,
                    AttentionPartial& partial) {
   BlockScores scores(tile, block, operands);
@@ -30,7 +47,10 @@ void forward_block(const Tile& tile, const TileBlock& block, const AttentionOper
   scores.statistic_view(partial.lse).copy_(scores.by_head(sum.log()).squeeze(-1).add_(row_max));
   if (partial.max_logit.defined()) {
     at::Tensor max_logit = scores.head_view(partial.max_logit);
-    at::maximum_out(max_logit, max_logit, row_max.amax(-1));
+    at::Tensor counted =
+        CP_MUTATE(max_logit_of_hidden_keys, row_max, row_max_of(without_window(tile), block, operands));
+    counted = CP_MUTATE(max_logit_past_tile, counted, row_max_of(with_next_key(tile, operands), block, operands));
+    at::maximum_out(max_logit, max_logit, counted.amax(-1));
   }
 }
 

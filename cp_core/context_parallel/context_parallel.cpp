@@ -28,6 +28,7 @@ PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs&
   if (problem.softmax == SoftmaxType::learnable) packed.sink = inputs.sink;
   if (problem.softmax == SoftmaxType::off_by_one) {
     packed.sink = at::zeros({problem.heads}, inputs.q.options().dtype(at::kFloat));
+    if (CP_MUTATE(off_by_one_logit, false, true)) packed.sink.fill_(1.0);
   }
   return packed;
 }
@@ -83,6 +84,7 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
   const SequenceLengths& lengths = context.problem.lengths;
   const std::vector<RowRange> rows = valid_rows(local_runs(lengths.padded_q, cp.size(), cp.rank()), lengths.valid_q);
   at::Tensor dsink = sink_gradient(sink, backward.lse, backward.delta, rows);
+  if (CP_MUTATE(dsink_misses_last_rank, false, cp.rank() == cp.size() - 1)) dsink.zero_();
   if (CP_MUTATE(dsink_not_reduced, true, false)) cp.all_reduce(dsink, ReduceOp::sum, "dsink")->wait();
   return dsink;
 }

@@ -1,5 +1,6 @@
 #include "cp_core/context_parallel/core.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cp_core/layout.h"
@@ -7,6 +8,13 @@
 #include "cp_core/thd/merge_partial.h"
 
 namespace cp_pool {
+
+#ifdef CP_POOL_MUTANTS
+static bool have_padding(const std::vector<Run>& runs, const std::vector<std::int64_t>& valid) {
+  return std::ranges::any_of(
+      runs, [&valid](const Run& run) { return run.end > valid[static_cast<std::size_t>(run.sequence)]; });
+}
+#endif
 
 TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs) {
   const ValidLengths lengths{.q = problem.lengths.valid_q, .kv = problem.lengths.valid_kv};
@@ -20,10 +28,15 @@ bool has_dbias(const AttentionProblem& problem) {
 
 PackedForward finish_forward(const AttentionProblem& problem, const std::vector<Run>& q_runs, const at::Tensor& sink,
                              at::ScalarType dtype, AttentionSums sums) {
+  const SequenceLengths& lengths = problem.lengths;
   if (sink.defined()) {
-    const std::vector<RowRange> rows = valid_rows(q_runs, problem.lengths.valid_q);
+    const std::vector<RowRange> rows =
+        valid_rows(q_runs, CP_MUTATE(sink_joins_padding, lengths.valid_q, lengths.padded_q));
     merge_sink(sums.out, sums.lse, sink, rows);
     if (CP_MUTATE(sink_merged_twice, false, true)) merge_sink(sums.out, sums.lse, sink, rows);
+  }
+  if (sums.max_logit.defined() && CP_MUTATE(max_logit_over_padding, false, have_padding(q_runs, lengths.valid_q))) {
+    sums.max_logit.clamp_min_(0.0);
   }
   return {.out = sums.out.to(dtype), .lse = std::move(sums.lse), .max_logit = std::move(sums.max_logit)};
 }

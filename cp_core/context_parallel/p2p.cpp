@@ -128,7 +128,8 @@ class TravellingGradients {
 
  private:
   void add_arrived() {
-    CP_MUTATE(dkv_of_last_rank_only, own_.flat.add_(arriving_.flat), own_.flat);
+    const KeyValues& before = CP_MUTATE(dkv_sum_of_sent, arriving_, leaving_);
+    CP_MUTATE(dkv_of_last_rank_only, own_.flat.add_(before.flat), own_.flat);
     if (CP_MUTATE(dkv_rounded_each_step, false, true)) own_.flat.copy_(own_.flat.to(at::kBFloat16));
   }
 

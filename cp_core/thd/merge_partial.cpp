@@ -37,6 +37,7 @@ void merge_row_cpu(float* out, float& lse, const float* part_out, float part_lse
 }
 
 void merge_sink_row_cpu(float* out, float& lse, float sink, std::int64_t dim) {
+  if (CP_MUTATE(sink_needs_a_key, false, lse == kMinusInfinity)) return;
   const double total = log_add_exp(lse, sink);
   const float keep = weight(lse, total);
   for (std::int64_t i = 0; i < dim; ++i) out[i] *= keep;

@@ -1,6 +1,7 @@
 // Every deliberate fault of mutants.def must be caught by run_case on at least one of a fixed list of cases. What
 // killed each mutant is recorded as properties of the test, which tools/mutants prints as a table.
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <random>
 #include <span>
@@ -16,6 +17,26 @@
 namespace cp_pool::verify {
 namespace {
 
+// What random cases seldom are.
+std::vector<Case> rare_cases() {
+  // A rank's two chunks of queries must not become one tile where the diagonal goes on past the keys of the first, or
+  // does not meet the first row of the second.
+  Case right_window = test::small_case();
+  right_window.window = {kInfiniteWindow, 1};
+  Case fewer_keys = test::small_case();
+  fewer_keys.window = {kInfiniteWindow, 2};
+  fewer_keys.seqlen_kv = 12;
+  // One key and one query, beside padding: the score of about every second head is negative.
+  Case one_key = test::small_case();
+  one_key.layout = Layout::thd;
+  one_key.pad_between_seqs = true;
+  one_key.batch = 1;
+  one_key.seqlens = {{1}};
+  one_key.heads = one_key.kv_heads = 8;
+  one_key.max_logit = true;
+  return {right_window, fewer_keys, one_key};
+}
+
 std::vector<Case> witness_cases() {
   std::vector<Case> cases;
   std::mt19937_64 generator(7);
@@ -24,6 +45,7 @@ std::vector<Case> witness_cases() {
     c.training = true;
     if (c.cp_size > 1 && skip_reason(c).empty()) cases.push_back(c);
   }
+  std::ranges::copy(rare_cases(), std::back_inserter(cases));
   return cases;
 }
 

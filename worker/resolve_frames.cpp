@@ -6,6 +6,16 @@
 
 namespace cp_pool {
 
+namespace {
+
+// Also as AddressSanitizer intercepts it.
+bool records_the_throw(const std::string& function) {
+  return function == "__cxa_throw" || function == "backtrace" ||
+         function.find("interceptor_backtrace") != std::string::npos;
+}
+
+}  // namespace
+
 std::string resolve_frames(const std::vector<void*>& addresses) {
   backward::TraceResolver resolver;
   resolver.load_addresses(addresses.data(), static_cast<int>(addresses.size()));
@@ -15,8 +25,9 @@ std::string resolve_frames(const std::vector<void*>& addresses) {
     // A return address may already belong to the next line, or function: look up the call before it.
     void* const call = static_cast<char*>(addresses[i]) - 1;
     const backward::ResolvedTrace frame = resolver.resolve(backward::Trace(call, i));
-    const std::string& function = frame.source.function.empty() ? frame.object_function : frame.source.function;
-    if (shown == 0 && (function == "__cxa_throw" || function == "backtrace")) continue;  // what recorded it
+    // The symbol's name has the class in it, that of the debug information has not.
+    const std::string& function = frame.object_function.empty() ? frame.source.function : frame.object_function;
+    if (shown == 0 && records_the_throw(function)) continue;
     out += fmt::format("  #{} {}", shown++, function.empty() ? "??" : function);
     if (!frame.source.filename.empty()) {
       out += fmt::format(" at {}:{}", frame.source.filename, frame.source.line);

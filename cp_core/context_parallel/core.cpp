@@ -14,6 +14,12 @@ static bool have_padding(const std::vector<Run>& runs, const std::vector<std::in
   return std::ranges::any_of(
       runs, [&valid](const Run& run) { return run.end > valid[static_cast<std::size_t>(run.sequence)]; });
 }
+
+static bool every_second_time() {
+  thread_local bool second = true;
+  second = !second;
+  return second;
+}
 #endif
 
 TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs) {
@@ -38,6 +44,7 @@ PackedForward finish_forward(const AttentionProblem& problem, const std::vector<
   if (sums.max_logit.defined() && CP_MUTATE(max_logit_over_padding, false, have_padding(q_runs, lengths.valid_q))) {
     sums.max_logit.clamp_min_(0.0);
   }
+  if (CP_MUTATE(repeat_drifts, false, every_second_time())) sums.lse.mul_(1.0 + 0x1p-22);
   return {.out = sums.out.to(dtype), .lse = std::move(sums.lse), .max_logit = std::move(sums.max_logit)};
 }
 

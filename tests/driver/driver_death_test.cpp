@@ -1,17 +1,21 @@
 // A driver that is killed with SIGKILL, at any moment, takes its ranks with it.
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <ostream>
 #include <poll.h>
+#include <random>
 #include <string>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/process/process_tree.h"
 #include "driver/process/spawn.h"
 
 namespace cp_pool::driver_test {
@@ -35,13 +39,17 @@ std::string read_line(int fd) {
   return line;
 }
 
-TEST_P(DriverDeath, LeavesNoRankBehind) {
-  Pipe out = make_pipe();
+SpawnedProcess spawn_driver(const std::vector<std::string>& arguments, int stdout_fd) {
   SpawnRequest request;
   request.argv = {CP_POOL_DRIVER_PROCESS};
-  request.argv.insert(request.argv.end(), GetParam().arguments.begin(), GetParam().arguments.end());
-  request.stdout_fd = out.write.get();
-  const SpawnedProcess driver = spawn(request);
+  request.argv.insert(request.argv.end(), arguments.begin(), arguments.end());
+  request.stdout_fd = stdout_fd;
+  return spawn(request);
+}
+
+TEST_P(DriverDeath, LeavesNoRankBehind) {
+  Pipe out = make_pipe();
+  const SpawnedProcess driver = spawn_driver(GetParam().arguments, out.write.get());
   out.write.reset();
 
   std::vector<UniqueFd> ranks;
@@ -61,6 +69,33 @@ TEST_P(DriverDeath, LeavesNoRankBehind) {
     EXPECT_EQ(::poll(&exited, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))), 1) << "a rank lives on";
   }
   ::waitpid(driver.pid, nullptr, 0);
+}
+
+// Orphans become children of this process, which takes away those that have ended.
+std::vector<ProcessInfo> living_descendants() {
+  while (::waitpid(-1, nullptr, WNOHANG) > 0) {
+  }
+  std::vector<ProcessInfo> out = list_descendants(::getpid());
+  std::erase_if(out, [](const ProcessInfo& process) { return process.dead(); });
+  return out;
+}
+
+TEST(KilledDriver, LeavesNoRankBehindAtAnyMoment) {
+  using std::chrono::microseconds;
+  std::mt19937 random(7);
+  set_child_subreaper(true);
+  std::size_t most = 0;
+  for (int i = 0; i < 30; ++i) {
+    const SpawnedProcess driver = spawn_driver({"hang"}, -1);
+    // From the first instructions of the driver to a case that runs: no event tells of the moments in between.
+    std::this_thread::sleep_for(microseconds(random() % 60000));
+    most = std::max(most, list_descendants(::getpid()).size());
+    ::kill(driver.pid, SIGKILL);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(2);
+    while (!living_descendants().empty() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    EXPECT_EQ(living_descendants().size(), 0U) << "try " << i;
+  }
+  EXPECT_EQ(most, 5U) << "the driver and its four ranks were never seen";
 }
 
 INSTANTIATE_TEST_SUITE_P(Moments, DriverDeath,

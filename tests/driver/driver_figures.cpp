@@ -110,10 +110,12 @@ class PingedGroup {
 };
 
 void print_pings(const std::vector<std::string>& worker) {
+  constexpr std::size_t kPings = 2000;
   PingedGroup group(worker);
   for (const bool all : {false, true}) {
     std::vector<double> ms;
-    for (int i = 0; i < 2000; ++i) ms.push_back(group.ping_ms(all));
+    ms.reserve(kPings);
+    while (ms.size() < kPings) ms.push_back(group.ping_ms(all));
     fmt::print("ping{} of 2 ranks: p50 {:.3f} ms, p95 {:.3f} ms, max {:.3f} ms\n", all ? " to all" : "",
                percentile(ms, 0.5), percentile(ms, 0.95), percentile(ms, 1));
   }

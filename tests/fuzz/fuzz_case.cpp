@@ -9,6 +9,7 @@
 #include "cases/case_json.h"
 #include "tests/fuzz/require.h"
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer looks for it by this name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cp_pool;
   Case c;

@@ -28,6 +28,7 @@ std::array<Case, 2> cases() {
 }  // namespace
 }  // namespace cp_pool
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer looks for it by this name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cp_pool;
   static const std::array<Case, 2> subjects = cases();

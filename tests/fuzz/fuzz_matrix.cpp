@@ -46,6 +46,7 @@ void expand_all(const Matrix& matrix) {
 }  // namespace
 }  // namespace cp_pool
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer looks for it by this name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cp_pool;
   try {

@@ -56,6 +56,7 @@ void clean(std::string_view text) {
 }  // namespace
 }  // namespace cp_pool
 
+// NOLINTNEXTLINE(readability-identifier-naming): libFuzzer looks for it by this name
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cp_pool;
   if (size == 0) return 0;

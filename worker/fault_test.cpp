@@ -114,7 +114,6 @@ TEST(FaultInjector, SetsidAndDaemonLeaveAProcessThatSignalsToTheGroupDoNotReach)
     const pid_t stray = stray_of(fault);
     ASSERT_GT(stray, 0) << fault;
     siginfo_t info{};
-    ::kill(stray, SIGTERM);
     while (::getsid(stray) != stray) std::this_thread::yield();  // it may be on its way
     ::kill(stray, SIGTERM);
     EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(stray), &info, WEXITED | WNOHANG), 0);

@@ -11,8 +11,9 @@ namespace {
 
 // In a child of a process with several threads only async-signal-safe calls are allowed.
 [[noreturn]] void live_in_a_session_of_its_own() {
-  ::setsid();
+  // Deaf first: who finds it in its own session knows that it ignores signals.
   for (const int signal : {SIGTERM, SIGHUP, SIGINT, SIGUSR2}) ::signal(signal, SIG_IGN);
+  ::setsid();
   for (;;) ::pause();
 }
 

@@ -29,6 +29,13 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
+// How soon a death is seen. A process under AddressSanitizer takes much of that to give its memory back.
+#ifdef __SANITIZE_ADDRESS__
+constexpr auto kSeen = 500ms;
+#else
+constexpr auto kSeen = 100ms;
+#endif
+
 // Two-rank cases of the quick matrix: enough of them that a run has a middle.
 const std::vector<std::string> kTwoRankRun = {"run", "--matrix", "quick", "--filter", "cp_size=2", "--no-progress"};
 
@@ -99,7 +106,7 @@ TEST_P(IdleRank, DeathIsSeenWithinATenthOfASecondAndTheNextCasePasses) {
   const auto killed = std::chrono::steady_clock::now();
   kill(spawned.at("pids").at(GetParam()).get<pid_t>(), SIGKILL);
   run.wait_for([](const json& e) { return is(e, "pool_retired"); });
-  EXPECT_LT(std::chrono::steady_clock::now() - killed, 100ms);
+  EXPECT_LT(std::chrono::steady_clock::now() - killed, kSeen);
 
   run.write_line(kTinyCase);
   run.close_stdin();
@@ -158,7 +165,7 @@ TEST_P(BusyRank, DeathIsSeenWithinATenthOfASecond) {
   // The best of three: what the driver waits for is in all of them, what the machine does besides is not.
   auto best = SystemClock::duration::max();
   for (int i = 0; i < 3; ++i) best = std::min(best, time_to_see_busy_rank_die(GetParam()));
-  EXPECT_LT(best, 100ms);
+  EXPECT_LT(best, kSeen);
   RecordProperty("ms", std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(best).count()));
 }
 

@@ -6,6 +6,7 @@
 
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/mutation.h"
+#include "cp_core/vector_math.h"
 
 namespace cp_pool {
 namespace {
@@ -82,6 +83,10 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
 }
 
 }  // namespace
+
+MathBackend::MathBackend() {
+  settle_vector_math();
+}
 
 void MathBackend::forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) {
   const at::NoTF32Guard full_precision;

@@ -7,6 +7,7 @@ namespace cp_pool {
 
 class MathBackend final : public AttentionBackend {
  public:
+  MathBackend();
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;

@@ -11,6 +11,8 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cp_core/vector_math.h"
+
 namespace cp_pool::test {
 namespace {
 
@@ -147,6 +149,7 @@ at::Tensor covered_keys(const GroupCase& c) {
 GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::ScalarType dtype,
                               const at::Tensor& bias) {
   at::Generator generator = at::detail::createCPUGenerator(20);
+  settle_vector_math();
   const at::Tensor queries = covered_queries(c);
   const at::Tensor keys = covered_keys(c);
   const auto rows = [&](const at::Tensor& of, std::int64_t heads, std::int64_t dim) {

@@ -19,6 +19,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/comm/local_communicator.h"
+#include "cp_core/vector_math.h"
 
 namespace cp_pool::test {
 namespace {
@@ -193,6 +194,7 @@ class Comparison {
 }  // namespace
 
 WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, std::uint64_t seed) {
+  settle_vector_math();
   at::Generator generator = at::detail::createCPUGenerator(seed);
   const auto random = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kFloat).to(dtype); };
   const SequenceLengths& lengths = problem.lengths;

@@ -5,6 +5,7 @@
 #include <string>
 #include <utility>
 
+#include "cp_core/vector_math.h"
 #include "cp_core/verify/baseline.h"
 #include "cp_core/verify/reference.h"
 
@@ -57,6 +58,7 @@ ExpectedTensor make_tensor(std::string_view name, const at::Tensor& value, const
 }  // namespace
 
 Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs& inputs) {
+  settle_vector_math();
   Expected expected;
   const Reference reference = compute_reference(problem, inputs);
   const Results baseline = compute_baseline(problem, inputs);

@@ -1,6 +1,7 @@
 #include <ATen/Context.h>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/vector_math.h"
 #include "cp_core/verify/run_case.h"
 
 namespace cp_pool {
@@ -11,6 +12,7 @@ constexpr std::uint64_t kSeed = 1234;
 }  // namespace
 
 void reset_numeric_state(const at::Device& device) {
+  settle_vector_math();
   at::manual_seed(kSeed);
   if (device.is_cuda()) cuda_part().reset(kSeed);
   auto& context = at::globalContext();

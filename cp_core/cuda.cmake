@@ -34,6 +34,8 @@ if(CP_POOL_HAVE_CUDA)
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)
   target_link_libraries(cp_core_cuda_objects PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt)
 
+  cp_pool_use_precompiled(torch cp_core_cuda_objects)
+
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
@@ -43,21 +45,22 @@ set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -
 
 if(CP_POOL_HAVE_CUDA)
   # The module, loaded as the worker loads it: into a program that has all of cp_core and shows it.
-  cp_pool_test(cuda_module_test LABEL unit SOURCES cuda/module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
+  cp_pool_test(cuda_module_test LABEL unit TORCH SOURCES cuda/module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
   set_target_properties(cuda_module_test PROPERTIES ENABLE_EXPORTS ON)
   add_dependencies(cuda_module_test cp_core_cuda)
 
   # Tests on GPUs, and a benchmark, with the part linked in.
   add_library(gpu_test_support OBJECT cuda/gpu_ranks.cpp cuda/gpu_test.cpp)
   target_link_libraries(gpu_test_support PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
+  cp_pool_use_precompiled(torch gpu_test_support)
   set(CP_CORE_GPU_LIBRARIES gpu_test_support cp_core_cuda_objects cp_core)
 
-  cp_pool_test(device_test LABEL gpu SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
+  cp_pool_test(device_test LABEL gpu TORCH SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
-  cp_pool_test(row_kernels_test LABEL gpu SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
-  cp_pool_test(nccl_communicator_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
+  cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
                SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp)
-  cp_pool_test(gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+  cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
     attention/gpu_test_support.cpp

@@ -57,9 +57,17 @@ GpuStep::GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups)
   shards_ = verify::make_shards(c, verify::make_inputs(canonical_, own_gpu()), view_);
 }
 
+AttentionForward GpuStep::forward() const {
+  return context_parallel_forward(problem_, groups_, shards_.inputs);
+}
+
+AttentionGradients GpuStep::backward(const AttentionForward& forward) const {
+  return context_parallel_backward(problem_, groups_, shards_.inputs, forward, shards_.dout);
+}
+
 verify::Outputs GpuStep::run() const {
-  verify::Outputs outputs{.forward = context_parallel_forward(problem_, groups_, shards_.inputs), .gradients = {}};
-  outputs.gradients = context_parallel_backward(problem_, groups_, shards_.inputs, outputs.forward, shards_.dout);
+  verify::Outputs outputs{.forward = forward(), .gradients = {}};
+  outputs.gradients = backward(outputs.forward);
   return outputs;
 }
 

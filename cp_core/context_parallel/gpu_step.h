@@ -24,7 +24,9 @@ class GpuStep {
  public:
   GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups);
 
-  // Forward and backward, enqueued on the current stream.
+  // Enqueued on the current stream.
+  [[nodiscard]] AttentionForward forward() const;
+  [[nodiscard]] AttentionGradients backward(const AttentionForward& forward) const;
   [[nodiscard]] verify::Outputs run() const;
   // The same, waited for: of the bits of everything that the rank got.
   [[nodiscard]] std::string hash() const;

@@ -8,7 +8,6 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <c10/util/Exception.h>
 
-#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -42,8 +41,7 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 SecondStream::SecondStream(const at::Device& device) {
   if (!device.is_cuda()) return;
   const c10::Stream first = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  streams_.emplace(
-      Streams{.device = device, .first = first, .second = stream_beside(first), .mark = c10::Event(device.type())});
+  streams_.emplace(Streams{.first = first, .second = stream_beside(first), .mark = c10::Event(device.type())});
   if (CP_MUTATE(second_stream_wait_skipped, true, false)) order(streams_->first, streams_->second);
 }
 
@@ -59,9 +57,7 @@ SecondStream::~SecondStream() {
 void SecondStream::run(const std::function<void()>& body) {
   if (!streams_) return body();
   const c10::StreamGuard guard(streams_->second);
-  delay_point(streams_->device);
   body();
-  delay_point(streams_->device);
 }
 
 void SecondStream::mark() {
@@ -69,9 +65,7 @@ void SecondStream::mark() {
 }
 
 void SecondStream::wait_for_mark() {
-  if (!streams_) return;
-  delay_point(streams_->device);
-  if (CP_MUTATE(mark_wait_skipped, true, false)) streams_->mark.block(streams_->second);
+  if (streams_ && CP_MUTATE(mark_wait_skipped, true, false)) streams_->mark.block(streams_->second);
 }
 
 void SecondStream::join() {

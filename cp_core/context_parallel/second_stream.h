@@ -40,7 +40,6 @@ class SecondStream {
 
  private:
   struct Streams {
-    at::Device device;
     c10::Stream first;
     c10::Stream second;
     c10::Event mark;

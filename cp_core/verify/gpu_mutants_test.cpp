@@ -70,7 +70,7 @@ class GpuWaitMutants : public testing::TestWithParam<WaitMutant> {};
 
 // The device rests after each pass: memory that a fault frees too early must not become that of another tensor.
 std::string hash_under_delays(const GpuStep& step, std::uint64_t seed) {
-  constexpr std::uint64_t kMostMicroseconds = 1000;
+  constexpr std::uint64_t kMostMicroseconds = 3000;
   cuda_part().set_stream_delays(seed, kMostMicroseconds);
   Outputs outputs{.forward = step.forward(), .gradients = {}};
   c10::cuda::device_synchronize();

@@ -68,6 +68,14 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_reference.cpp
   )
 
+  cp_pool_test(gpu_streams_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+    context_parallel/gpu_step.cpp
+    context_parallel/gpu_streams_test.cpp
+  )
+  cp_pool_test(gpu_mutants_test LABEL gpu TIMEOUT 600
+    LIBRARIES gpu_test_support cp_core_cuda_objects cp_core_mutants verify_test_support
+    SOURCES context_parallel/gpu_step.cpp verify/gpu_mutants_test.cpp)
+
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
   target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)
 endif()

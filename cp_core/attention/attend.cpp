@@ -8,6 +8,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
 
@@ -51,7 +52,9 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
       .out = at::empty_like(sums.out), .lse = at::empty_like(sums.lse), .max_logit = sums.max_logit};
   for (const TileGroup& group : plan) {
     for (const TileGroup& part : backend.parts(group, operands)) {
+      delay_point(operands.q.device());
       backend.forward(part, operands, partial);
+      delay_point(operands.q.device());
       merge_partial(sums.out, sums.lse, partial.out, partial.lse, query_rows(part));
       if (CP_MUTATE(merge_rounded_each_part, false, true)) sums.out.copy_(sums.out.to(at::kBFloat16));
     }
@@ -63,6 +66,7 @@ void attend_backward(AttentionBackend& backend, const TilePlan& plan, const Atte
                      const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
   for (const TileGroup& group : plan) {
     for (const TileGroup& part : backend.parts(group, operands)) {
+      delay_point(operands.q.device());
       backend.backward(part, operands, backward_operands, sums);
     }
   }

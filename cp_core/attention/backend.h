@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -52,6 +53,13 @@ struct AttentionGradientSums {
   at::Tensor dk;
   at::Tensor dv;
   at::Tensor dbias;  // shaped like bias; undefined if not wanted
+  // Makes the current stream wait until it may touch the sums; empty if it may at once. A backend calls wait_for_turn()
+  // when everything that does not need the sums is enqueued.
+  std::function<void()> turn{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
+
+  void wait_for_turn() const {
+    if (turn) turn();
+  }
 };
 
 class AttentionBackend {

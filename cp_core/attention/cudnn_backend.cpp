@@ -122,6 +122,7 @@ void backward_call(CudnnCall& call, const AttentionOperands& operands, const Att
   const at::Tensor dk = call.key_buffer(CudnnTensor::dk, operands.k);
   const at::Tensor dv = call.key_buffer(CudnnTensor::dv, operands.v);
   call.execute(operands);
+  sums.wait_for_turn();
   cuda::add_rows(dq, call.q_rows(), sums.dq);
   cuda::add_rows(dk, call.k_rows(), sums.dk);
   cuda::add_rows(dv, call.k_rows(), sums.dv);

@@ -127,6 +127,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   options.device = parts_.device;
   if (request.dump_dir) options.dump_dir = *request.dump_dir;
   options.reference_cache = request.reference_cache;
+  if (request.perf) options.perf = {request.perf->warmup, request.perf->iterations};
   if (outcome.rank == 0) {
     options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };
   }

@@ -21,6 +21,7 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/layout.h"
 #include "cp_core/partition.h"
+#include "cp_core/perf/step_clock.h"
 
 namespace c10d {
 class Store;
@@ -81,6 +82,10 @@ class CudaPart {
                           std::span<const RowRange> rows) const = 0;
   [[nodiscard]] virtual at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
                                                  std::span<const RowRange> rows) const = 0;
+
+  // --- perf ---
+  // CUDA events on the current stream.
+  [[nodiscard]] virtual std::unique_ptr<StepClock> make_step_clock() const = 0;
 
   // --- verify ---
   // Element i of fp32 `values` gets number i of the stream of inputs that begins at `start` (verify/inputs.cpp): the

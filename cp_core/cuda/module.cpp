@@ -4,6 +4,7 @@
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/cuda/delay.h"
 #include "cp_core/cuda/device.h"
+#include "cp_core/perf/cuda_step_clock.h"
 #include "cp_core/thd/row_kernels.h"
 #include "cp_core/verify/cuda_kernels.h"
 
@@ -45,6 +46,8 @@ class Part final : public CudaPart {
                                          std::span<const RowRange> rows) const override {
     return cuda::sink_gradient(sink, lse, delta, rows);
   }
+
+  [[nodiscard]] std::unique_ptr<StepClock> make_step_clock() const override { return cuda::make_step_clock(); }
 
   void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const override {
     verify::fill_nearly_normal_cuda(values, start);

@@ -63,6 +63,7 @@ TEST(Requests, RunRoundTrips) {
 
 TEST(Requests, RunMayAskForTimes) {
   RunRequest sent;
+  sent.case_json = {{"cp_size", 2}};
   EXPECT_FALSE(request_round_trip(sent).perf);
   sent.perf = PerfRequest{.warmup = 0, .iterations = 7};
   const RunRequest got = request_round_trip(sent);

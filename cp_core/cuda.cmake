@@ -35,8 +35,14 @@ if(CP_POOL_HAVE_CUDA)
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)
   target_link_libraries(cp_core_cuda_objects PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt)
 
+  # Loaded before it: cuda/early_start.h.
+  add_library(cp_core_early MODULE cuda/early_module.cpp)
+  target_link_libraries(cp_core_early PRIVATE cp_options LibTorch::nccl)
+  set_target_properties(cp_core_early PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
+  add_dependencies(cp_core_cuda cp_core_early)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endif()
 cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)

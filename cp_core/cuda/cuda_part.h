@@ -63,9 +63,11 @@ class CudaPart {
   virtual void delay(std::int64_t nanoseconds) const = 0;
 
   // --- comm ---
-  // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device.
+  // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device. started: what
+  // EarlyStart::take_communicator (cuda/early_start.h) gave for this prefix; null for none.
   [[nodiscard]] virtual CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
-                                             int rank, int size, std::chrono::milliseconds connect_timeout) const = 0;
+                                             int rank, int size, std::chrono::milliseconds connect_timeout,
+                                             void* started) const = 0;
 
   // --- attention ---
   // math, flash or cudnn, for tensors on the current device.

@@ -22,8 +22,9 @@ class Part final : public CudaPart {
   void delay(std::int64_t nanoseconds) const override { cuda::delay(nanoseconds); }
 
   [[nodiscard]] CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank,
-                                     int size, std::chrono::milliseconds connect_timeout) const override {
-    return make_nccl_groups(store, prefix, rank, size, connect_timeout);
+                                     int size, std::chrono::milliseconds connect_timeout,
+                                     void* started) const override {
+    return make_nccl_groups(store, prefix, rank, size, connect_timeout, started);
   }
 
   [[nodiscard]] std::unique_ptr<AttentionBackend> make_backend(Backend backend) const override {

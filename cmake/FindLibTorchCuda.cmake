@@ -1,3 +1,4 @@
+# LibTorch::nccl: the CUDA runtime and NCCL of the PyTorch wheel alone.
 # LibTorch::cuda: the CUDA half of the PyTorch wheel with its own CUDA runtime, NCCL, cuDNN and the cudnn-frontend
 # headers, from the same site-packages as LibTorch::cpu.
 set(_nvidia "${CP_POOL_SITE_PACKAGES}/nvidia")
@@ -21,6 +22,10 @@ mark_as_advanced(${_required})
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(LibTorchCuda REQUIRED_VARS ${_required})
 if(LibTorchCuda_FOUND AND NOT TARGET LibTorch::cuda)
+  add_library(LibTorch::nccl INTERFACE IMPORTED)
+  target_include_directories(
+    LibTorch::nccl SYSTEM INTERFACE "${LibTorchCuda_CUDART_INCLUDE_DIR}" "${LibTorchCuda_NCCL_INCLUDE_DIR}")
+  target_link_libraries(LibTorch::nccl INTERFACE "${LibTorchCuda_CUDART_LIBRARY}" "${LibTorchCuda_NCCL_LIBRARY}")
   add_library(LibTorch::cuda INTERFACE IMPORTED)
   target_include_directories(
     LibTorch::cuda SYSTEM

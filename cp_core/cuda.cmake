@@ -26,6 +26,7 @@ if(CP_POOL_HAVE_CUDA)
     cuda/device.cpp
     cuda/module.cpp
     cuda/stream_delays.cpp
+    perf/cuda_step_clock.cpp
     thd/copy_rows.cu
     thd/merge_partial.cu
     verify/cuda_kernels.cu
@@ -36,8 +37,14 @@ if(CP_POOL_HAVE_CUDA)
 
   cp_pool_use_precompiled(torch cp_core_cuda_objects)
 
+  # Loaded before it: cuda/early_start.h.
+  add_library(cp_core_early MODULE cuda/early_module.cpp)
+  target_link_libraries(cp_core_early PRIVATE cp_options LibTorch::nccl)
+  set_target_properties(cp_core_early PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+
   add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
+  add_dependencies(cp_core_cuda cp_core_early)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endif()
 cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
@@ -68,11 +75,11 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_reference.cpp
   )
 
-  cp_pool_test(gpu_streams_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+  cp_pool_test(gpu_streams_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     context_parallel/gpu_step.cpp
     context_parallel/gpu_streams_test.cpp
   )
-  cp_pool_test(gpu_mutants_test LABEL gpu TIMEOUT 600
+  cp_pool_test(gpu_mutants_test LABEL gpu TORCH TIMEOUT 600
     LIBRARIES gpu_test_support cp_core_cuda_objects cp_core_mutants verify_test_support
     SOURCES context_parallel/gpu_step.cpp verify/gpu_mutants_test.cpp)
 

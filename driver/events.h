@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "driver/perf_figures.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
@@ -115,6 +116,7 @@ struct CaseFinished {
   std::map<std::string, double> timings_ms;
   std::vector<protocol::Hygiene> hygiene;
   std::string backend;
+  std::optional<PerfFigures> perf;       // of a pass in a run that takes times
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone
 };

@@ -42,6 +42,7 @@ struct RunConfig {
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   bool reference_cache = true;                    // likewise
+  std::optional<protocol::PerfRequest> perf;      // take times of every case that passes
   HygieneLimits hygiene;
   std::chrono::milliseconds tick{1000};  // how often sinks are told that time passes; 0 = never
   // Ranks that may work at the same time, over all pools: a pool waits with its start until its ranks fit (a larger

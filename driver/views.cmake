@@ -8,6 +8,8 @@ add_library(cp_reporters STATIC
   reporters/junit_sink.cpp
   reporters/live_line.cpp
   reporters/output_file.cpp
+  reporters/perf_baseline.cpp
+  reporters/perf_table.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
   reporters/text_format.cpp
@@ -24,6 +26,8 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/junit_sink_test.cpp
     reporters/live_line_test.cpp
     reporters/output_file_test.cpp
+    reporters/perf_baseline_test.cpp
+    reporters/perf_table_test.cpp
     reporters/summary_test.cpp
     reporters/terminal_sink_test.cpp
     reporters/text_format_test.cpp
@@ -34,7 +38,6 @@ target_compile_definitions(reporters_test PRIVATE
 
 # --- Command line -----------------------------------------------------------------------------------------------------
 add_library(cp_cli STATIC
-  cli/case_shape.cpp
   cli/case_source.cpp
   cli/device.cpp
   cli/doctor.cpp
@@ -71,7 +74,6 @@ add_custom_target(cp-pool-man ALL DEPENDS "${man_page}")
 
 cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
-    cli/case_shape_test.cpp
     cli/device_test.cpp
     cli/doctor_test.cpp
     cli/duration_test.cpp

@@ -88,6 +88,30 @@ void add_ranks(const CaseSummary& summary, ResultEvent& result) {
                     [first](const RankResult& r) { return std::tuple{r.rank != first, r.ok || r.aborted, r.rank}; });
 }
 
+protocol::StepMs summarise(std::vector<double> step_ms) {
+  std::ranges::sort(step_ms);
+  const std::size_t middle = step_ms.size() / 2;
+  const double median = step_ms.size() % 2 == 1 ? step_ms[middle] : (step_ms[middle - 1] + step_ms[middle]) / 2;
+  return {.median = median, .min = step_ms.front(), .max = step_ms.back()};
+}
+
+// Of every timed step the slowest rank's time. Nothing unless every rank has timed the same number of steps.
+std::optional<protocol::PerfResult> perf_of(const std::vector<const RankOutcome*>& by_rank,
+                                            const std::optional<protocol::PerfRequest>& request) {
+  if (!request || by_rank.empty() || !by_rank.front()->perf || by_rank.front()->perf->step_ms.empty()) return {};
+  std::vector<double> slowest(by_rank.front()->perf->step_ms.size(), 0);
+  protocol::PerfResult out{.request = *request, .step_ms = {}, .ranks = {}, .one_rank_ms = {}, .one_rank_reason = ""};
+  for (const RankOutcome* outcome : by_rank) {
+    if (!outcome->perf || outcome->perf->step_ms.size() != slowest.size()) return {};
+    std::ranges::transform(slowest, outcome->perf->step_ms, slowest.begin(), std::ranges::max);
+    out.ranks.push_back({outcome->rank, summarise(outcome->perf->step_ms)});
+    if (!outcome->perf->one_rank_ms.empty()) out.one_rank_ms = summarise(outcome->perf->one_rank_ms);
+    if (!outcome->perf->one_rank_reason.empty()) out.one_rank_reason = outcome->perf->one_rank_reason;
+  }
+  out.step_ms = summarise(slowest);
+  return out;
+}
+
 }  // namespace
 
 std::string name_rank(const RankOutcome& outcome, const std::string& text) {
@@ -128,6 +152,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
     }
     if (result.backend.empty()) result.backend = outcome->backend;
   }
+  if (result.outcome == Outcome::pass) result.perf = perf_of(by_rank, summary.perf);
   return result;
 }
 

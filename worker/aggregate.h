@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@ struct CaseSummary {
   int world_size = 1;
   std::vector<RankOutcome> outcomes;  // in order of arrival; ranks that were not freed are missing
   bool cancelled = false;
+  std::optional<protocol::PerfRequest> perf;  // what was asked for
 };
 
 // The outcome is the first that applies: cancelled; fail (a rank has a wrong answer); error or timeout (a rank failed

@@ -30,7 +30,23 @@ RankOutcome with_failure(int rank, FailureKind kind, const std::string& summary,
 }
 
 ResultEvent result_of(std::vector<RankOutcome> outcomes, int world_size = 2, bool cancelled = false) {
-  return aggregate({.seq = 7, .world_size = world_size, .outcomes = std::move(outcomes), .cancelled = cancelled});
+  return aggregate(
+      {.seq = 7, .world_size = world_size, .outcomes = std::move(outcomes), .cancelled = cancelled, .perf = {}});
+}
+
+RankOutcome with_times(int rank, std::vector<double> step_ms) {
+  RankOutcome out = with_verdict(rank, Verdict::pass);
+  out.perf = RankStepTimes{.step_ms = std::move(step_ms), .one_rank_ms = {}, .one_rank_reason = ""};
+  return out;
+}
+
+std::optional<protocol::PerfResult> perf_of(std::vector<RankOutcome> outcomes) {
+  return aggregate({.seq = 7,
+                    .world_size = 2,
+                    .outcomes = std::move(outcomes),
+                    .cancelled = false,
+                    .perf = protocol::PerfRequest{.warmup = 2, .iterations = 4}})
+      .perf;
 }
 
 TEST(Aggregate, PassesIfEveryRankPasses) {
@@ -142,6 +158,39 @@ TEST(Aggregate, TimesAreThoseOfTheSlowestRankAndChecksComeByRank) {
   EXPECT_EQ(result.checks[0].rank, 0);
   EXPECT_EQ(result.hygiene.size(), 2U);
   EXPECT_EQ(result.backend, "math");
+}
+
+TEST(Aggregate, AStepTakesAsLongAsItsSlowestRank) {
+  RankOutcome first = with_times(0, {1, 9, 2, 3});
+  first.perf->one_rank_ms = {7, 5, 6, 100};
+  const auto perf = perf_of({with_times(1, {4, 1, 1, 8}), first});
+  ASSERT_TRUE(perf);
+  EXPECT_EQ(perf->request.warmup, 2);
+  EXPECT_EQ(perf->request.iterations, 4);
+  EXPECT_EQ(perf->step_ms.median, (4 + 8) / 2.0);  // of 4, 9, 2, 8
+  EXPECT_EQ(perf->step_ms.min, 2);
+  EXPECT_EQ(perf->step_ms.max, 9);
+  ASSERT_EQ(perf->ranks.size(), 2U);
+  EXPECT_EQ(perf->ranks[1].rank, 1);
+  EXPECT_EQ(perf->ranks[1].ms.median, 2.5);
+  ASSERT_TRUE(perf->one_rank_ms);
+  EXPECT_EQ(perf->one_rank_ms->median, 6.5);
+}
+
+TEST(Aggregate, SaysWhyThereIsNoTimeOfOneRank) {
+  RankOutcome first = with_times(0, {1});
+  first.perf->one_rank_reason = "does not fit";
+  const auto perf = perf_of({first, with_times(1, {1})});
+  ASSERT_TRUE(perf);
+  EXPECT_FALSE(perf->one_rank_ms);
+  EXPECT_EQ(perf->one_rank_reason, "does not fit");
+}
+
+TEST(Aggregate, HasNoTimesUnlessEveryRankHasThemAndPassed) {
+  EXPECT_FALSE(perf_of({with_times(0, {1, 2}), with_verdict(1, Verdict::pass)}));
+  EXPECT_FALSE(perf_of({with_times(0, {1, 2}), with_times(1, {1})}));
+  EXPECT_FALSE(perf_of({with_times(0, {1}), with_verdict(1, Verdict::fail, "wrong")}));
+  EXPECT_FALSE(result_of({with_times(0, {1}), with_times(1, {1})}).perf);
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   } catch (const CaseError& e) {
     return refuse(request.seq, e.what(), true);
   }
-  case_ = {.seq = request.seq, .world_size = world_size_, .outcomes = {}, .cancelled = false};
+  case_ = {.seq = request.seq, .world_size = world_size_, .outcomes = {}, .cancelled = false, .perf = request.perf};
   resets_ = 0;
   state_ = State::running;
   command_all(RunCommand{request});

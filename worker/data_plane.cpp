@@ -42,12 +42,14 @@ std::string generation_prefix(int generation) {
 }
 
 CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
-                        int generation, std::chrono::milliseconds limit) {
+                        int generation, std::chrono::milliseconds limit, const ConnectOptions& options) {
   const std::string prefix = generation_prefix(generation);
-  const GlooOptions options{.host = own_interface(environment), .connect_timeout = limit};
+  const GlooOptions gloo{.host = own_interface(environment), .connect_timeout = limit};
   CpGroups groups = device.is_cuda()
-                        ? cuda_part().make_groups(mail.store(), prefix, environment.rank, environment.world_size, limit)
-                        : make_gloo_groups(mail.store(), prefix, environment.rank, environment.world_size, options);
+                        ? cuda_part().make_groups(mail.store(), prefix, environment.rank, environment.world_size, limit,
+                                                  options.started)
+                        : make_gloo_groups(mail.store(), prefix, environment.rank, environment.world_size, gloo);
+  if (options.on_connected) options.on_connected();
   prove(groups, device, generation, limit);
   return groups;
 }

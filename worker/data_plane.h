@@ -2,6 +2,8 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
+#include <string>
 
 #include "cp_core/comm/communicator.h"
 #include "worker/control_plane.h"
@@ -12,9 +14,14 @@ namespace cp_pool {
 // The store keys of one generation of communicators start with this.
 std::string generation_prefix(int generation);
 
+struct ConnectOptions {
+  void* started = nullptr;             // RankDevice::take_communicator
+  std::function<void()> on_connected;  // called before the proof
+};
+
 // Collective: Gloo for ranks on CPUs, NCCL for ranks on GPUs. Connects all ranks within `limit` and proves it by an
 // all-reduce. `mail` is used only during the call. Throws CommError.
 CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
-                        int generation, std::chrono::milliseconds limit);
+                        int generation, std::chrono::milliseconds limit, const ConnectOptions& options = {});
 
 }  // namespace cp_pool

@@ -72,12 +72,12 @@ class Group:
         self.start(case_id, timeout_ms, **changes)
         return self.next("result")
 
-    def start(self, case_id, timeout_ms=20000, **changes):
+    def start(self, case_id, timeout_ms=20000, perf=None, **changes):
         self.seq += 1
         case = {"comm": "p2p", "cp_size": self.ranks, "dtype": "fp32", "batch": 1, "seqlen_q": 32, "seqlen_kv": 32, "heads": 2,
                 "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 8, "causal": True, **changes}
         self.send(op="run", seq=self.seq, id=case_id, case=case, timeout_ms=timeout_ms, 
-                  options={"dump_dir": None, "reference_cache": True})
+                  options={"dump_dir": None, "reference_cache": True, **({"perf": perf} if perf else {})})
 
 
 def expect(condition, what):
@@ -106,6 +106,9 @@ def check_worker(validator, worker):
         seen.add(group.run("is impossible", heads=0)["outcome"])
         seen.add(group.run("throws")["outcome"])
         seen.add(group.run("pads", layout="thd", pad_between_seqs=True, dtype="bf16", comm="all_gather")["outcome"])
+        timed = group.run("is timed", perf={"warmup": 1, "iterations": 3})
+        expect(timed["perf"]["step_ms"]["median"] > 0 and timed["perf"]["one_rank_ms"]["median"] > 0, "times are taken")
+        expect([rank["rank"] for rank in timed["perf"]["ranks"]] == [0, 1], "times of every rank")
         result = group.run("hangs", timeout_ms=500)
         seen.add(result["outcome"])
         expect(not result["healthy"], "a rank that hangs makes the pool unhealthy")

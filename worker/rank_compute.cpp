@@ -36,12 +36,12 @@ void write_fence(std::int64_t seq) {
 
 }  // namespace
 
-void RankCompute::connect(milliseconds limit) {
-  make_groups(0, limit);
+void RankCompute::connect(milliseconds limit, const ConnectOptions& options) {
+  make_groups(0, limit, options);
 }
 
-void RankCompute::make_groups(int generation, milliseconds limit) {
-  const CpGroups groups = connect_groups(parts_.environment, parts_.device, rendezvous_, generation, limit);
+void RankCompute::make_groups(int generation, milliseconds limit, const ConnectOptions& options) {
+  const CpGroups groups = connect_groups(parts_.environment, parts_.device, rendezvous_, generation, limit, options);
   parts_.faults.set_lonely_collective([this, cp = groups.cp] {
     const PendingOperationGuard guard("barrier on group cp: joined by no other rank");
     cp->checked_barrier(kLonelyTag, time_left());
@@ -127,6 +127,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   options.device = parts_.device;
   if (request.dump_dir) options.dump_dir = *request.dump_dir;
   options.reference_cache = request.reference_cache;
+  if (request.perf) options.perf = {request.perf->warmup, request.perf->iterations};
   if (outcome.rank == 0) {
     options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };
   }

@@ -9,6 +9,7 @@
 #include "worker/case_runner.h"
 #include "worker/caught_error.h"
 #include "worker/control_plane.h"
+#include "worker/data_plane.h"
 #include "worker/environment_baseline.h"
 #include "worker/fault.h"
 #include "worker/group_slot.h"
@@ -30,7 +31,7 @@ class RankCompute {
   RankCompute(Parts parts, Mail& mail, Mail& rendezvous) : parts_(parts), mail_(mail), rendezvous_(rendezvous) {}
 
   // Connects the first communicators. Throws CommError.
-  void connect(std::chrono::milliseconds limit);
+  void connect(std::chrono::milliseconds limit, const ConnectOptions& options);
   // Obeys commands until ExitCommand. Throws ControlPlaneError if rank 0 is gone; anything else that goes wrong outside
   // a case ends the process.
   void serve();
@@ -41,7 +42,7 @@ class RankCompute {
   [[noreturn]] void die(const std::string& why) const;
   void handle(const RunCommand& command);
   void handle(const RebuildCommand& command);
-  void make_groups(int generation, std::chrono::milliseconds limit);
+  void make_groups(int generation, std::chrono::milliseconds limit, const ConnectOptions& options = {});
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
   void pass_barriers(std::int64_t seq);
   [[nodiscard]] std::chrono::milliseconds time_left() const;  // until the deadline; never too short for a barrier

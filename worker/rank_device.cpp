@@ -1,12 +1,23 @@
 #include "worker/rank_device.h"
 
+#include <chrono>
+
 #include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "worker/control_plane.h"
+#include "worker/data_plane.h"
 
 namespace cp_pool {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double ms_since(Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
 
 at::Device device_of(const protocol::RankEnvironment& environment) {
   if (environment.device == "cpu") return at::kCPU;
@@ -28,9 +39,35 @@ void use(CudaPart& part, int index, int ranks) {
 
 RankDevice::RankDevice(const protocol::RankEnvironment& environment) : device_(device_of(environment)) {
   if (!device_.is_cuda()) return;
-  loaded_ = std::async(std::launch::async, [index = device_.index(), ranks = environment.local_world_size] {
-              use(load_cuda_part(), index, ranks);
-            }).share();
+  early_.emplace(EarlyStart::Rank{.device = device_.index(),
+                                  .rank = environment.rank,
+                                  .size = environment.world_size,
+                                  .prefix = generation_prefix(0)},
+                 [environment] { return Mail(environment).store(); });
+  loaded_ =
+      std::async(std::launch::async, [early = *early_, index = device_.index(), ranks = environment.local_world_size] {
+        early.await_libraries();
+        LoadTimes times;
+        const auto start = Clock::now();
+        CudaPart& part = load_cuda_part();
+        times.load_cuda_ms = ms_since(start);
+        const auto loaded = Clock::now();
+        use(part, index, ranks);
+        times.use_device_ms = ms_since(loaded);
+        return times;
+      }).share();
+}
+
+void* RankDevice::take_communicator() const {
+  return early_ ? early_->take_communicator() : nullptr;
+}
+
+std::map<std::string, double> RankDevice::times_ms() const {
+  if (!early_) return {};
+  std::map<std::string, double> times = early_->times_ms();
+  times["load_cuda"] = loaded_.get().load_cuda_ms;
+  times["use_device"] = loaded_.get().use_device_ms;
+  return times;
 }
 
 at::Device RankDevice::make_current() {

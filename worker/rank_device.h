@@ -2,11 +2,14 @@
 #pragma once
 
 #include <future>
+#include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
 #include <c10/core/Device.h>
 
+#include "cp_core/cuda/early_start.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
@@ -19,8 +22,9 @@ class TooFewDevices : public std::runtime_error {
 
 class RankDevice {
  public:
-  // Starts loading the CUDA part and creating the device's context, where the environment asks for one, so that this
-  // overlaps the control plane's start. Throws EnvironmentError for a device that is neither cpu nor cuda.
+  // Starts loading the CUDA part, creating the device's context and connecting the ranks' first NCCL communicator, each
+  // beside the others and beside the control plane's start, where the environment asks for a GPU. Throws
+  // EnvironmentError for a device that is neither cpu nor cuda.
   explicit RankDevice(const protocol::RankEnvironment& environment);
 
   // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable, TooFewDevices.
@@ -28,9 +32,20 @@ class RankDevice {
 
   [[nodiscard]] const at::Device& device() const { return device_; }
 
+  // EarlyStart::take_communicator; null for ranks on CPUs.
+  [[nodiscard]] void* take_communicator() const;
+  // Milliseconds of what ran on other threads until now: those of EarlyStart, load_cuda, use_device.
+  [[nodiscard]] std::map<std::string, double> times_ms() const;
+
  private:
+  struct LoadTimes {
+    double load_cuda_ms = 0;
+    double use_device_ms = 0;
+  };
+
   at::Device device_;
-  std::shared_future<void> loaded_;
+  std::optional<EarlyStart> early_;
+  std::shared_future<LoadTimes> loaded_;
 };
 
 }  // namespace cp_pool

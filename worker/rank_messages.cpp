@@ -22,7 +22,8 @@ struct adl_serializer<std::optional<T>> {
 // NOLINTEND(readability-identifier-naming)
 
 namespace cp_pool::protocol {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRequest, seq, id, case_json, timeout_ms, dump_dir, reference_cache)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PerfRequest, warmup, iterations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRequest, seq, id, case_json, timeout_ms, dump_dir, reference_cache, perf)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankInfo, rank, host, pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hygiene, rank, rss_kib, fds, threads, gpu_kib)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorCheck, tensor, rank, max_abs, rms, error, bound, baseline, worst_index, ok,
@@ -40,8 +41,9 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseReset, rank, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CasePhase, seq, phase)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseFailing, rank, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, kind, phase, summary, text)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStepTimes, step_ms, one_rank_ms, one_rank_reason)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankOutcome, rank, verdict, reason, failure, output_hash, checks, timings_ms,
-                                   hygiene, backend)
+                                   hygiene, backend, perf)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseDone, seq, outcome)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rebuilt, rank, generation, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probed, rank, token)

@@ -62,6 +62,11 @@ struct CaseFailing {
   std::int64_t seq = 0;
 };
 
+struct RankStepTimes {  // by timed step
+  std::vector<double> step_ms;
+  std::vector<double> one_rank_ms;  // of rank 0 alone; empty elsewhere, and if it could not be run
+  std::string one_rank_reason;      // why not
+};
 enum class Verdict { pass, fail, skip };
 struct RankOutcome {
   int rank = 0;
@@ -73,6 +78,7 @@ struct RankOutcome {
   std::map<std::string, double> timings_ms;
   protocol::Hygiene hygiene;
   std::string backend;
+  std::optional<RankStepTimes> perf;
 };
 struct CaseDone {  // the rank is free again
   std::int64_t seq = 0;

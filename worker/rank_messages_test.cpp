@@ -11,13 +11,20 @@ namespace {
 
 TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   RunCommand sent;
-  sent.request = {
-      .seq = 5, .id = "a", .case_json = {{"heads", 3}}, .timeout_ms = 70, .dump_dir = "/d", .reference_cache = false};
+  sent.request = {.seq = 5,
+                  .id = "a",
+                  .case_json = {{"heads", 3}},
+                  .timeout_ms = 70,
+                  .dump_dir = "/d",
+                  .reference_cache = false,
+                  .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}};
   const auto got = std::get<RunCommand>(decode_compute_command(encode(ComputeCommand{sent})));
   EXPECT_EQ(got.request.seq, 5);
   EXPECT_EQ(got.request.case_json, sent.request.case_json);
   EXPECT_EQ(got.request.dump_dir, "/d");
   EXPECT_FALSE(got.request.reference_cache);
+  ASSERT_TRUE(got.request.perf);
+  EXPECT_EQ(got.request.perf->iterations, 9);
   EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
   EXPECT_EQ(std::get<AbortCommand>(decode_watch_command(encode(WatchCommand{AbortCommand{4}}))).generation, 4);
@@ -35,6 +42,7 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   check.bound = std::numeric_limits<double>::infinity();
   check.worst_index = {1, 2};
   sent.outcome.checks.push_back(check);
+  sent.outcome.perf = RankStepTimes{.step_ms = {0.5, 2}, .one_rank_ms = {3}, .one_rank_reason = "r"};
   const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{sent})));
   EXPECT_EQ(got.seq, 9);
   EXPECT_EQ(got.outcome.verdict, Verdict::fail);
@@ -44,6 +52,10 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   EXPECT_TRUE(std::isnan(got.outcome.checks.at(0).max_abs));
   EXPECT_EQ(got.outcome.checks.at(0).bound, check.bound);
   EXPECT_EQ(got.outcome.checks.at(0).worst_index, check.worst_index);
+  ASSERT_TRUE(got.outcome.perf);
+  EXPECT_EQ(got.outcome.perf->step_ms, sent.outcome.perf->step_ms);
+  EXPECT_EQ(got.outcome.perf->one_rank_ms, sent.outcome.perf->one_rank_ms);
+  EXPECT_EQ(got.outcome.perf->one_rank_reason, "r");
 }
 
 TEST(RankMessages, AnOutcomeMayHaveNeitherVerdictNorFailure) {

@@ -39,6 +39,9 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
   outcome.reason = report.reason;
   outcome.output_hash = report.output_hash;
   outcome.timings_ms = report.timings_ms;
+  if (report.perf) {
+    outcome.perf = {report.perf->step_ms, report.perf->one_rank_ms, report.perf->one_rank_reason};
+  }
   for (const Check& check : report.checks) outcome.checks.push_back(to_tensor_check(check, outcome.rank));
 }
 

@@ -92,8 +92,10 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   clock.mark("control_plane");
 
   RankCompute compute({environment, baseline, device.device(), runner, faults, groups}, mail, rendezvous);
-  compute.connect(kConnectLimit);
-  clock.mark("data_plane");
+  void* const started = device.take_communicator();
+  compute.connect(kConnectLimit, {.started = started, .on_connected = [&] { clock.mark("data_plane"); }});
+  clock.mark("proof");
+  clock.note(device.times_ms());
   mail.to_rank0(Hello{{environment.rank, host_name(), getpid()}, clock.phases_ms()});
   compute.serve();
   mail.to_rank0(Goodbye{environment.rank});

@@ -58,7 +58,7 @@ std::string describe_check(const protocol::TensorCheck& check) {
 }  // namespace
 
 protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner) {
-  CaseSummary summary{.seq = 1, .world_size = c.cp_size, .outcomes = {}, .cancelled = false};
+  CaseSummary summary{.seq = 1, .world_size = c.cp_size, .outcomes = {}, .cancelled = false, .perf = {}};
   summary.outcomes.resize(static_cast<std::size_t>(c.cp_size));
   runner.reset(at::kCPU);
   if (const std::string reason = runner.skip_reason(c, at::kCPU); !reason.empty()) {

@@ -42,6 +42,10 @@ void StartupClock::mark(const std::string& phase) {
   last_ = now;
 }
 
+void StartupClock::note(const std::map<std::string, double>& beside_ms) {
+  phases_ms_.insert(beside_ms.begin(), beside_ms.end());
+}
+
 std::map<std::string, double> StartupClock::phases_ms() const {
   std::map<std::string, double> out = phases_ms_;
   out["total"] = total_ms_;

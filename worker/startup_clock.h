@@ -14,6 +14,8 @@ class StartupClock {
   StartupClock();
   // The time since the last mark (or the constructor) is that of `phase`.
   void mark(const std::string& phase);
+  // What ran beside the phases: shown with them, and no part of the total.
+  void note(const std::map<std::string, double>& beside_ms);
   // Milliseconds by phase, and "total" since process start.
   [[nodiscard]] std::map<std::string, double> phases_ms() const;
 

@@ -255,8 +255,8 @@ std::vector<int> ranks_from(int first, int step, int end) {
 }  // namespace
 
 CpGroups make_nccl_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
-                          std::chrono::milliseconds connect_timeout) {
-  const auto link = NcclLink::connect(store, prefix, rank, size, connect_timeout);
+                          std::chrono::milliseconds connect_timeout, void* started) {
+  const auto link = NcclLink::connect(store, prefix, rank, size, connect_timeout, static_cast<ncclComm_t>(started));
   const auto make = [&](Group group, const char* name, std::vector<int> members) {
     return std::make_shared<NcclCommunicator>(link, group, std::move(members), store,
                                               fmt::format("{}nccl_place/{}/", prefix, name));

@@ -25,8 +25,8 @@ namespace cp_pool {
 // share a deadline, and fall together when one fails, times out or is aborted. A failure ends the waits of this rank at
 // once; what its peers and its own device still wait for ends with abort() on each of them. checked_barrier uses
 // `store`, on the thread that calls it, to tell who is missing. Keys in the store start with `prefix`; use a fresh one
-// after an abort. Throws CommError.
+// after an abort. started: as in NcclLink::connect, an ncclComm_t. Throws CommError.
 CpGroups make_nccl_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
-                          std::chrono::milliseconds connect_timeout);
+                          std::chrono::milliseconds connect_timeout, void* started = nullptr);
 
 }  // namespace cp_pool

@@ -137,7 +137,7 @@ TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
 TEST_F(NcclPair, ARankThatDoesNotComeIsNamed) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     if (rank.rank == 1) return;
-    const auto error = error_of([&] { (void)cuda_part().make_groups(rank.store, "test/", 0, 2, 2s); });
+    const auto error = error_of([&] { (void)cuda_part().make_groups(rank.store, "test/", 0, 2, 2s, nullptr); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->kind(), CommError::Kind::timeout);
     EXPECT_THAT(error->what(), HasSubstr("rank 0: connecting 2 ranks over NCCL: rank 1 did not come in time"));

@@ -15,6 +15,8 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "cp_core/cuda/early_start.h"
+
 namespace cp_pool {
 namespace {
 
@@ -55,9 +57,8 @@ std::string here_key(const std::string& prefix, int rank) {
 
 // Rank 0's NCCL id, by way of the store.
 ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, milliseconds timeout) {
-  const std::string key = prefix + "nccl_id";
+  const std::string key = nccl_id_key(prefix);
   ncclUniqueId id{};
-  store.set(here_key(prefix, rank), std::vector<std::uint8_t>{1});
   if (rank == 0) {
     if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
       throw std::runtime_error(
@@ -87,7 +88,7 @@ std::string ranks_not_here(c10d::Store& store, const std::string& prefix, int si
 }  // namespace
 
 std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
-                                            int rank, int size, milliseconds timeout) {
+                                            int rank, int size, milliseconds timeout, ncclComm_t started) {
   const std::string step = fmt::format("rank {}: connecting {} ranks over NCCL", rank, size);
   const Wait wait{.step = step,
                   .deadline = Clock::now() + timeout,
@@ -95,7 +96,12 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
                   .look = {}};
   auto link = std::make_shared<NcclLink>(rank, size, c10::cuda::current_device());
   try {
-    link->initialise(share_id(*store, prefix, rank, timeout), wait);
+    store->set(here_key(prefix, rank), std::vector<std::uint8_t>{1});
+    if (started != nullptr) {
+      link->adopt(started, wait);
+    } else {
+      link->initialise(share_id(*store, prefix, rank, timeout), wait);
+    }
     if (link->has_pairs()) {
       link->split(Group::inner, rank / 2, wait);
       link->split(Group::outer, rank % 2, wait);
@@ -121,6 +127,14 @@ void NcclLink::initialise(const ncclUniqueId& id, const Wait& wait) {
     state = ncclCommInitRankConfig(comms_.data(), size_, id, rank_, &config);
   }
   wait_until_ready(Group::cp, state, wait);
+}
+
+void NcclLink::adopt(ncclComm_t started, const Wait& wait) {
+  {
+    const std::lock_guard lock(mutex_);
+    comms_[index(Group::cp)] = started;
+  }
+  wait_until_ready(Group::cp, ncclInProgress, wait);
 }
 
 void NcclLink::split(Group group, int color, const Wait& wait) {

@@ -31,9 +31,12 @@ class NcclLink {
   enum class Group { cp = 0, inner = 1, outer = 2 };
 
   // Collective, on this thread's current device: connects `size` ranks and splits off the pairs and rings (groups inner
-  // and outer), if size is even and at least 4. Throws CommError; a timeout names the ranks that did not come.
+  // and outer), if size is even and at least 4. started: a communicator of these ranks that NCCL connects already
+  // (cuda/early_start.h), now the link's; null if this rank has none, whatever the others have. Throws CommError; a
+  // timeout names the ranks that did not come.
   static std::shared_ptr<NcclLink> connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
-                                           int rank, int size, std::chrono::milliseconds timeout);
+                                           int rank, int size, std::chrono::milliseconds timeout,
+                                           ncclComm_t started = nullptr);
   NcclLink(int rank, int size, c10::DeviceIndex device) : rank_(rank), size_(size), device_(device) {}
   NcclLink(const NcclLink&) = delete;
   NcclLink& operator=(const NcclLink&) = delete;
@@ -79,6 +82,7 @@ class NcclLink {
 
  private:
   void initialise(const ncclUniqueId& id, const Wait& wait);
+  void adopt(ncclComm_t started, const Wait& wait);
   void split(Group group, int color, const Wait& wait);
   ncclResult_t poll(Group group, const std::string& step);
   void wait_until_ready(Group group, ncclResult_t state, const Wait& wait);

@@ -1,11 +1,11 @@
 #include "cp_core/cuda/cuda_part.h"
 
-#include <array>
 #include <atomic>
 #include <dlfcn.h>
 #include <mutex>
 #include <string>
-#include <unistd.h>
+
+#include "cp_core/cuda/module_path.h"
 
 namespace cp_pool {
 namespace {
@@ -19,22 +19,15 @@ std::atomic<CudaPart*>& loaded() {
   return part;
 }
 
-std::string beside_this_program() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
-  if (length <= 0) return kModule;
-  const std::string program(path.data(), static_cast<std::size_t>(length));
-  return program.substr(0, program.rfind('/') + 1) + kModule;
-}
-
 CudaPart& load() {
-  const std::string path = beside_this_program();
-  const bool exists = access(path.c_str(), R_OK) == 0;
+  const std::string path = module_path(kModule);
+  const bool exists = path != kModule;
   // Symbols stay local: the module finds cp_core's in this program.
-  void* module = dlopen(exists ? path.c_str() : kModule, RTLD_NOW | RTLD_LOCAL);
+  void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     const std::string error = dlerror();
-    throw CudaUnavailable(exists ? error : path + " is not there: cp-pool was built without CUDA (" + error + ")");
+    throw CudaUnavailable(
+        exists ? error : path + " is not beside this program: cp-pool was built without CUDA (" + error + ")");
   }
   using Entry = CudaPart* (*)();
   auto* entry = reinterpret_cast<Entry>(dlsym(module, kEntry));

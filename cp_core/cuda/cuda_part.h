@@ -21,6 +21,7 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/layout.h"
 #include "cp_core/partition.h"
+#include "cp_core/perf/step_clock.h"
 
 namespace c10d {
 class Store;
@@ -66,9 +67,11 @@ class CudaPart {
   virtual void set_stream_delays(std::uint64_t seed, std::uint64_t most_microseconds) = 0;
 
   // --- comm ---
-  // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device.
+  // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device. started: what
+  // EarlyStart::take_communicator (cuda/early_start.h) gave for this prefix; null for none.
   [[nodiscard]] virtual CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
-                                             int rank, int size, std::chrono::milliseconds connect_timeout) = 0;
+                                             int rank, int size, std::chrono::milliseconds connect_timeout,
+                                             void* started) = 0;
 
   // --- attention ---
   // math, flash or cudnn, for tensors on the current device.
@@ -85,6 +88,10 @@ class CudaPart {
                           std::span<const RowRange> rows) const = 0;
   [[nodiscard]] virtual at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
                                                  std::span<const RowRange> rows) const = 0;
+
+  // --- perf ---
+  // CUDA events on the current stream.
+  [[nodiscard]] virtual std::unique_ptr<StepClock> make_step_clock() const = 0;
 
   // --- verify ---
   // Element i of fp32 `values` gets number i of the stream of inputs that begins at `start` (verify/inputs.cpp): the

@@ -80,7 +80,7 @@ int count_gpus() {
 }
 
 CpGroups GpuRank::connect(const std::string& prefix) const {
-  CpGroups groups = cuda_part().make_groups(store, prefix, rank, size, kLongEnough);
+  CpGroups groups = cuda_part().make_groups(store, prefix, rank, size, kLongEnough, nullptr);
   groups.cp->set_deadline(Communicator::Clock::now() + kLongEnough);
   return groups;
 }

@@ -4,6 +4,7 @@
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/cuda/delay.h"
 #include "cp_core/cuda/device.h"
+#include "cp_core/perf/cuda_step_clock.h"
 #include "cp_core/thd/row_kernels.h"
 #include "cp_core/verify/cuda_kernels.h"
 
@@ -25,9 +26,9 @@ class Part final : public CudaPart {
   }
 
   [[nodiscard]] CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank,
-                                     int size, std::chrono::milliseconds connect_timeout) override {
+                                     int size, std::chrono::milliseconds connect_timeout, void* started) override {
     delays_ = cuda::StreamDelays::from_environment(kOfAttention + static_cast<std::uint64_t>(rank));
-    return make_nccl_groups(store, prefix, rank, size, connect_timeout);
+    return make_nccl_groups(store, prefix, rank, size, connect_timeout, started);
   }
 
   [[nodiscard]] std::unique_ptr<AttentionBackend> make_backend(Backend backend) const override {
@@ -50,6 +51,8 @@ class Part final : public CudaPart {
                                          std::span<const RowRange> rows) const override {
     return cuda::sink_gradient(sink, lse, delta, rows);
   }
+
+  [[nodiscard]] std::unique_ptr<StepClock> make_step_clock() const override { return cuda::make_step_clock(); }
 
   void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const override {
     verify::fill_nearly_normal_cuda(values, start);

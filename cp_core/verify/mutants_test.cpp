@@ -1,5 +1,5 @@
-// Every deliberate fault of mutants.def that CPU ranks can have must be caught by run_case on at least one of a fixed list of cases. What
-// killed each mutant is recorded as properties of the test, which tools/mutants prints as a table.
+// Every deliberate fault of mutants.def that CPU ranks can have must be caught by run_case on at least one of a fixed
+// list of cases. What killed each mutant is recorded as properties of the test, which tools/mutants prints as a table.
 #include <algorithm>
 #include <iterator>
 #include <optional>

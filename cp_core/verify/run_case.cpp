@@ -6,6 +6,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include "cases/case_id.h"
@@ -55,6 +56,7 @@ class CaseRun {
       report_.outcome = RankReport::Outcome::fail;
       report_.reason = fmt::format("{}: {}", failed->tensor, failed->message);
     }
+    if (options_.perf && all_passed()) take_times(*options_.perf);
     return std::move(report_);
   }
 
@@ -103,6 +105,21 @@ class CaseRun {
       check.tensor = "repeated " + check.tensor;
       report_.checks.push_back(std::move(check));
     }
+  }
+
+  // The same answer on every rank.
+  bool all_passed() {
+    const bool failed = report_.outcome == RankReport::Outcome::fail;
+    at::Tensor failures = at::full({1}, failed ? 1 : 0, at::TensorOptions(options_.device).dtype(at::kInt));
+    groups_.cp->all_reduce(failures, ReduceOp::max, "verdicts before the timed steps")->wait();
+    groups_.cp->synchronize("verdicts before the timed steps");
+    return failures.item<int>() == 0;
+  }
+
+  void take_times(const PerfOptions& perf) {
+    StepTimes& times = report_.perf.emplace();
+    phase("timed", [&] { times.step_ms = time_case(case_, lengths_, groups_, perf, options_.device); });
+    phase("timed alone", [&] { time_one_rank(case_, lengths_, groups_, perf, options_.device, times); });
   }
 
   void probe_mask() {

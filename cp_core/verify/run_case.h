@@ -12,6 +12,7 @@
 
 #include "cases/case.h"
 #include "cp_core/comm/communicator.h"
+#include "cp_core/perf/step_times.h"
 
 namespace cp_pool {
 
@@ -35,6 +36,7 @@ struct RankReport {
   std::string reason;  // of a fail or skip, one sentence
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;  // by phase, as in RunOptions
+  std::optional<StepTimes> perf;             // if asked for, and every rank passed
   std::string output_hash;  // of the bits of this rank's outputs and gradients; equal inputs give equal hashes
 };
 
@@ -43,7 +45,8 @@ struct RunOptions {
   std::string id;                                 // names the dump; empty = case_id of the case
   bool reference_cache = true;                    // keep references for later cases that pose the same problem
   at::Device device = at::kCPU;                   // where the ranks' tensors are: the communicators' device
-  // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump.
+  std::optional<PerfOptions> perf;                // time the step after it has been verified
+  // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump; timed, timed alone.
   std::function<void(std::string_view)> on_phase;
 };
 

@@ -12,7 +12,7 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
     {ExitCode::failed, "a case ended as fail, error, timeout or crash, or was not run because others did"},
     {ExitCode::infra, "a case could not be judged: its pool did not start (infra); doctor: something is missing"},
-    {ExitCode::bad_input, "bad matrix, case or filter"},
+    {ExitCode::bad_input, "bad matrix, case, filter or baseline"},
     {ExitCode::cannot_write, "an output (--junit, --events, --run-dir, stdout) cannot be written"},
     {ExitCode::usage, "bad command line; nothing was run"},
     {ExitCode::nothing_selected, "the filters select no case"},

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/case_shape.h"
+#include "driver/case_shape.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {

@@ -116,6 +116,42 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
       "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
 }
 
+// What --mode, --warmup and --iterations say; config.perf comes of them when all is read.
+struct PerfArguments {
+  bool perf = false;
+  protocol::PerfRequest request;
+};
+
+void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf) {
+  command
+      .add_option_function<std::string>(
+          "--mode", [&perf](const std::string& mode) { perf.perf = mode == "perf"; },
+          "verify: is the answer right; perf: then also how fast the step is")
+      ->check(CLI::IsMember({"verify", "perf"}))
+      ->type_name("MODE")
+      ->default_str("verify");
+  add_count(command, "--warmup", perf.request.warmup, "Steps before those that --mode perf times");
+  add_count(command, "--iterations", perf.request.iterations, "Steps that --mode perf times");
+  add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE");
+}
+
+// Throws CommandError (usage).
+void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOptions& options) {
+  if (!perf.perf) {
+    for (const char* name : {"--warmup", "--iterations", "--baseline"}) {
+      if (command.count(name) == 0) continue;
+      throw CommandError(ExitCode::usage, fmt::format("{} needs --mode perf (see cp-pool run --help)", name));
+    }
+    return;
+  }
+  if (perf.request.iterations < 1) {
+    throw CommandError(ExitCode::usage, "--iterations: at least 1 (see cp-pool run --help)");
+  }
+  options.config.perf = perf.request;
+  // Pools side by side would take each other's time.
+  options.config.max_busy_ranks = 1;
+}
+
 void add_edits(CLI::App& command, std::vector<std::string>& edits) {
   command.add_option("--set", edits, "Change a field of the case: comm=a2a, cp_size=4, window=64,0; may be repeated")
       ->type_name("KEY=VALUE")
@@ -153,6 +189,11 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
   add("--worker", options.worker);
   add("--timeout", duration_text(options.config.timeout));
   add("--start-timeout", duration_text(options.config.start_timeout));
+  if (options.config.perf) {
+    words.insert(words.end(), {"--mode", "perf"});
+    add("--warmup", std::to_string(options.config.perf->warmup));
+    add("--iterations", std::to_string(options.config.perf->iterations));
+  }
   return words;
 }
 
@@ -163,7 +204,9 @@ struct Parser {
   CLI::App app{"Runs context-parallel attention cases on warm pools of ranks and says which answers are wrong.",
                "cp-pool"};
   RunOptions run;
+  PerfArguments run_perf;
   SubmitOptions submit;
+  PerfArguments submit_perf;
   ListOptions list;
   CLI::App* run_command = nullptr;
   CLI::App* submit_command = nullptr;
@@ -198,6 +241,7 @@ struct Parser {
     run_command->add_flag("--deterministic", run.deterministic,
                           "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
     add_execution(*run_command, run.execution);
+    add_perf(*run_command, run.execution, run_perf);
   }
 
   void add_submit() {
@@ -211,6 +255,7 @@ struct Parser {
     add_edits(*submit_command, submit.edits);
     submit_command->add_flag("--json", submit.json, "Print one JSON object a case, in order, and nothing else");
     add_execution(*submit_command, submit.execution);
+    add_perf(*submit_command, submit.execution, submit_perf);
   }
 
   void add_list() {
@@ -239,12 +284,14 @@ struct Parser {
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
+      apply_perf(*run_command, run_perf, run.execution);
       run.execution.config.device = resolve_device(run.execution.config.device);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
       if (run.deterministic) run.execution.rerun_arguments.emplace_back("--deterministic");
       return run;
     }
     if (submit_command->parsed()) {
+      apply_perf(*submit_command, submit_perf, submit.execution);
       submit.execution.config.device = resolve_device(submit.execution.config.device);
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
       return submit;

@@ -132,6 +132,32 @@ TEST(RunOptions, ARerunKeepsWhatChangesTheOutcomeOfACase) {
               ElementsAre("--worker", "w x", "--timeout", "1500ms"));
 }
 
+TEST(PerfMode, HasItsOptionsAndOnePoolAtATime) {
+  EXPECT_FALSE(parse_as<RunOptions>({"run"}).execution.config.perf);
+  EXPECT_FALSE(parse_as<RunOptions>({"run", "--mode", "verify"}).execution.config.perf);
+  const auto plain = parse_as<RunOptions>({"run", "--mode", "perf"}).execution;
+  ASSERT_TRUE(plain.config.perf);
+  EXPECT_EQ(plain.config.perf->warmup, 5);
+  EXPECT_EQ(plain.config.perf->iterations, 20);
+  EXPECT_EQ(plain.config.max_busy_ranks, 1);
+  EXPECT_THAT(plain.rerun_arguments, ElementsAre("--mode", "perf"));
+  const auto full = parse_as<SubmitOptions>({"submit", "x", "--mode", "perf", "--warmup", "0", "--iterations", "7",
+                                             "--baseline", "before.jsonl"})
+                        .execution;
+  ASSERT_TRUE(full.config.perf);
+  EXPECT_EQ(full.config.perf->warmup, 0);
+  EXPECT_EQ(full.config.perf->iterations, 7);
+  EXPECT_EQ(full.baseline, "before.jsonl");
+  EXPECT_THAT(full.rerun_arguments, ElementsAre("--mode", "perf", "--warmup", "0", "--iterations", "7"));
+}
+
+TEST(PerfMode, IsNeededByItsOptions) {
+  EXPECT_THAT(usage_error({"run", "--iterations", "3"}), HasSubstr("--iterations needs --mode perf"));
+  EXPECT_THAT(usage_error({"run", "--baseline", "x"}), HasSubstr("--baseline needs --mode perf"));
+  EXPECT_THAT(usage_error({"run", "--mode", "perf", "--iterations", "0"}), HasSubstr("--iterations: at least 1"));
+  EXPECT_THAT(usage_error({"run", "--mode", "fast"}), HasSubstr("fast"));
+}
+
 TEST(SubmitOptions, TakeACaseAndLookItUpInEveryMatrix) {
   const auto submit = parse_as<SubmitOptions>({"submit", "--json", "--matrix", "te-flash", "the/id"});
   EXPECT_EQ(submit.case_argument, "the/id");

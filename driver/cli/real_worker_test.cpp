@@ -56,5 +56,46 @@ TEST(RealWorker, AnIsolatedRunGivesTheSameOutputBitsAsAPooledOneInAnyOrder) {
   EXPECT_EQ(outputs_of({"--order", "reverse"}).hashes, pooled.hashes);
 }
 
+TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
+  const TemporaryFolder folder;
+  const std::string before = (folder / "before.jsonl").string();
+  const std::string junit = (folder / "junit.xml").string();
+  const auto run = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {CP_POOL_PROGRAM,      "run",    "--matrix", "perf",     "--filter",
+                                      "model=b2_s4096_h12", "--mode", "perf",     "--warmup", "1",
+                                      "--iterations",       "3",      "--device", "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Program{words}.wait();
+  };
+  const Finished first = run({"--events", before, "--junit", junit});
+  ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
+  EXPECT_THAT(first.out, ::testing::HasSubstr("median, min and max of 3 after 1 to warm up\n"));
+  EXPECT_THAT(read_file(junit), ::testing::HasSubstr("[[PROPERTY|perf_efficiency="));
+
+  std::map<std::string, nlohmann::json> figures;
+  std::istringstream lines{read_file(before)};
+  for (std::string line; std::getline(lines, line);) {
+    const auto event = nlohmann::json::parse(line);
+    if (event["type"] == "case_finished") figures[event["id"]] = event["perf"];
+  }
+  EXPECT_EQ(figures.size(), 6U);  // bshd and thd; p2p, all_gather and a2a
+  for (const auto& [id, perf] : figures) {
+    EXPECT_GT(perf["min_ms"].get<double>(), 0) << id;
+    EXPECT_LE(perf["min_ms"].get<double>(), perf["ms"].get<double>()) << id;
+    EXPECT_LE(perf["ms"].get<double>(), perf["max_ms"].get<double>()) << id;
+    EXPECT_DOUBLE_EQ(perf["efficiency"].get<double>(),
+                     perf["one_rank_ms"]["median"].get<double>() / (2 * perf["ms"].get<double>()))
+        << id;
+    EXPECT_EQ(perf["ranks"].size(), 2U) << id;
+  }
+
+  const Finished second = run({"--baseline", before});
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+  EXPECT_THAT(second.out, ::testing::HasSubstr("6 of 6 cases in both"));
+  const Finished missing = run({"--baseline", (folder / "none").string()});
+  EXPECT_EQ(missing.exit_code, 94);
+  EXPECT_THAT(missing.err, ::testing::HasSubstr("cannot read the baseline"));
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -62,12 +62,18 @@ bool Pool::offers(const char* request) const {
 }
 
 void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
-  protocol::RunRequest request{
-      seq, named.id, to_json(named.c), run_.config.timeout.count(), std::nullopt, run_.config.reference_cache};
+  protocol::RunRequest request{.seq = seq,
+                               .id = named.id,
+                               .case_json = to_json(named.c),
+                               .timeout_ms = run_.config.timeout.count(),
+                               .dump_dir = std::nullopt,
+                               .reference_cache = run_.config.reference_cache,
+                               .perf = run_.config.perf};
   if (run_.config.dump_dir) request.dump_dir = run_.config.dump_dir->string();
   group_->begin_case(seq);
   group_->send(request);
-  if (next != nullptr && offers("prepare")) {
+  // What prepares beside a step that is timed would take part of its time.
+  if (next != nullptr && offers("prepare") && !run_.config.perf) {
     group_->send(protocol::PrepareRequest{++run_.last_seq, to_json(next->c)});
   }
 }

@@ -69,11 +69,35 @@ Json part(const Leftover& leftover) {
   return {{"pid", leftover.pid}, {"state", leftover.state}, {"wchan", leftover.wchan}};
 }
 
+Json part(const protocol::StepMs& ms) {
+  return {{"median", number(ms.median)}, {"min", number(ms.min)}, {"max", number(ms.max)}};
+}
+
+Json part(const protocol::RankMs& rank) {
+  return {{"rank", rank.rank}, {"ms", part(rank.ms)}};
+}
+
 template <typename Item>
 Json list(const std::vector<Item>& items) {
   Json json = Json::array();
   for (const Item& item : items) json.push_back(part(item));
   return json;
+}
+
+Json part(const PerfFigures& figures) {
+  const protocol::PerfResult& measured = figures.measured;
+  return {{"ms", number(figures.ms)},
+          {"min_ms", number(measured.step_ms.min)},
+          {"max_ms", number(measured.step_ms.max)},
+          {"warmup", measured.request.warmup},
+          {"iterations", measured.request.iterations},
+          {"tflops", number(figures.tflops)},
+          {"bytes_sent", figures.bytes_sent},
+          {"gbytes_per_s", number(figures.gbytes_per_s)},
+          {"efficiency", figures.efficiency ? number(*figures.efficiency) : Json(nullptr)},
+          {"one_rank_ms", measured.one_rank_ms ? part(*measured.one_rank_ms) : Json(nullptr)},
+          {"one_rank_reason", measured.one_rank_reason},
+          {"ranks", list(measured.ranks)}};
 }
 
 Json body(const RunStarted& event) {
@@ -151,6 +175,7 @@ Json case_result_json(const CaseFinished& event) {
           {"checks", list(event.checks)},
           {"timings_ms", milliseconds(event.timings_ms)},
           {"hygiene", list(event.hygiene)},
+          {"perf", event.perf ? part(*event.perf) : Json(nullptr)},
           {"stderr", list(event.stderr_tails)},
           {"case", to_json(event.c)},
           {"rerun", event.rerun}};

@@ -32,7 +32,7 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
   EXPECT_EQ(keys(event_json(testing::failed_case(0, "id"))),
             (Keys{"type", "index", "id", "outcome", "reason", "duration_ms", "seq", "pool", "attempts", "backend",
-                  "ranks", "checks", "timings_ms", "hygiene", "stderr", "case", "rerun"}));
+                  "ranks", "checks", "timings_ms", "hygiene", "perf", "stderr", "case", "rerun"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
                                                    "duration_ms", "driver_cpu_ms", "exit_code"}));
 }
@@ -59,6 +59,17 @@ TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
   EXPECT_EQ(json["stderr"][1].dump(), R"({"rank":1,"fenced":false,"text":"one\ntwo\n"})");
   EXPECT_EQ(json["case"]["suite"], "te-flash");
   EXPECT_EQ(json["case"]["cp_size"], 2);
+}
+
+TEST(EventJson, ATimedCaseHasItsFigures) {
+  EXPECT_TRUE(case_result_json(testing::finished(0, "id", CaseOutcome::pass))["perf"].is_null());
+  EXPECT_EQ(case_result_json(testing::timed_case(0, "id", 2, 3))["perf"].dump(),
+            R"({"ms":2.0,"min_ms":1.0,"max_ms":4.0,"warmup":2,"iterations":9,"tflops":123.4,"bytes_sent":4096,)"
+            R"("gbytes_per_s":5.678,"efficiency":0.75,"one_rank_ms":{"median":3.0,"min":1.0,"max":1000.0},)"
+            R"("one_rank_reason":"","ranks":[{"rank":0,"ms":{"median":2.0,"min":1.0,"max":4.0}}]})");
+  const nlohmann::ordered_json alone = case_result_json(testing::timed_case(0, "id", 2))["perf"];
+  EXPECT_TRUE(alone["efficiency"].is_null() && alone["one_rank_ms"].is_null());
+  EXPECT_EQ(alone["one_rank_reason"], "it does not fit");
 }
 
 TEST(EventJson, ACaseThatWasNeverSentHasNoPool) {

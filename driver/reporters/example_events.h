@@ -37,6 +37,27 @@ inline CaseFinished finished(std::size_t index, const std::string& id, CaseOutco
   return event;
 }
 
+// A pass in a run that takes times, of 2 ranks.
+inline CaseFinished timed_case(std::size_t index, const std::string& id, double ms,
+                               std::optional<double> one_rank_ms = std::nullopt) {
+  CaseFinished event = finished(index, id, CaseOutcome::pass);
+  PerfFigures& figures = event.perf.emplace();
+  figures.measured.request = {.warmup = 2, .iterations = 9};
+  figures.measured.step_ms = {.median = ms, .min = ms / 2, .max = ms * 2};
+  figures.measured.ranks = {{0, {.median = ms, .min = ms / 2, .max = ms * 2}}};
+  figures.ms = ms;
+  figures.tflops = 123.4;
+  figures.bytes_sent = 4096;
+  figures.gbytes_per_s = 5.678;
+  if (one_rank_ms) {
+    figures.measured.one_rank_ms = protocol::StepMs{.median = *one_rank_ms, .min = 1, .max = 1000};
+    figures.efficiency = *one_rank_ms / (2 * ms);
+  } else {
+    figures.measured.one_rank_reason = "it does not fit";
+  }
+  return event;
+}
+
 // Wrong on rank 1, with a stack trace on rank 0 and both ranks' stderr.
 inline CaseFinished failed_case(std::size_t index, const std::string& id) {
   CaseFinished event = finished(index, id, CaseOutcome::fail, "dq is wrong on rank 1");

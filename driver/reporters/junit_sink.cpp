@@ -99,6 +99,15 @@ void append_case(pugi::xml_node suite, const JunitCase& test) {
   append_text(node, "system-err", test.stderr_text);
 }
 
+void append_figures(const CaseFinished& event, std::vector<std::pair<std::string, std::string>>& properties) {
+  if (!event.perf) return;
+  const auto add = [&](const char* name, double value) { properties.emplace_back(name, fmt::format("{:.4g}", value)); };
+  add("perf_ms", event.perf->ms);
+  add("perf_tflops", event.perf->tflops);
+  add("perf_gbytes_per_s", event.perf->gbytes_per_s);
+  if (event.perf->efficiency) add("perf_efficiency", *event.perf->efficiency);
+}
+
 std::string host_name() {
   std::array<char, 256> name{};
   return ::gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
@@ -158,6 +167,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"backend", event.backend.empty() ? std::string{to_string(event.c.backend)} : event.backend},
                     {"seed", std::to_string(event.c.seed)},
                     {"rerun", event.rerun}};
+  append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;
   const std::string reason = clean(event.reason);
   out.message =

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -65,7 +66,7 @@ TerminalStyle detect_style(int fd, bool progress) {
   return {.live = capable && progress, .color = color, .progress = progress};
 }
 
-TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
+TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{std::move(style)}, perf_{style_.baseline} {}
 
 TerminalSink::~TerminalSink() {
   clear_live();
@@ -131,6 +132,7 @@ void TerminalSink::on(const CaseFinished& event) {
   running_.erase(event.index);
   summary_.add(event);
   if (style_.timings) timings_.add(event);
+  perf_.add(event);
   if (is_failure(event.outcome)) {
     print(failure_block(event));
   } else if (event.outcome == CaseOutcome::infra || event.outcome == CaseOutcome::not_run) {
@@ -146,7 +148,7 @@ void TerminalSink::on(const CaseFinished& event) {
 void TerminalSink::on(const RunFinished& event) {
   clear_live();
   style_.live = false;
-  std::string lines = timings_.text() + summary_.text();
+  std::string lines = timings_.text() + perf_.text() + summary_.text();
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
   std::size_t bad = 0;
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
@@ -166,6 +168,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
       fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
                   place, format_duration(event.duration_ms), clean(event.id));
   if (!event.reason.empty()) line += ": " + one_line(clean(event.reason));
+  if (event.perf) line += ": " + perf_summary(*event.perf);
   return line + '\n';
 }
 

@@ -5,12 +5,14 @@
 #include <chrono>
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
 
 #include "driver/events.h"
 #include "driver/reporters/live_line.h"
+#include "driver/reporters/perf_table.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/timings_table.h"
 
@@ -19,9 +21,10 @@ namespace cp_pool {
 struct TerminalStyle {
   bool live = false;  // redraw a live line in place
   bool color = false;
-  bool progress = true;  // false: no live line, and no lines for what went well
-  bool timings = false;  // end with the timings table
-  bool checks = false;   // a table of every check of each case
+  bool progress = true;                                 // false: no live line, and no lines for what went well
+  bool timings = false;                                 // end with the timings table
+  bool checks = false;                                  // a table of every check of each case
+  std::optional<PerfBaseline> baseline = std::nullopt;  // what the times are compared with
 };
 
 // What fits the descriptor: live and colour only on a terminal that can (TERM is not dumb), colour only without
@@ -71,6 +74,7 @@ class TerminalSink : public EventSink {
   LiveState state_;
   Summary summary_;
   TimingsTable timings_;
+  PerfTable perf_;
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
   std::map<std::size_t, Running> running_;       // by index
   std::set<std::string> reasons_shown_;          // of cases that were not run

@@ -15,7 +15,7 @@
 #include "cp_core/comm/local_communicator.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/verify/rank_step.h"
-#include "driver/cli/case_shape.h"
+#include "driver/case_shape.h"
 #include "tests/traffic/counting_communicator.h"
 
 namespace cp_pool {

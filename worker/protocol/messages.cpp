@@ -28,14 +28,19 @@ constexpr std::array<std::pair<Outcome, std::string_view>, 6> kOutcomes{{
 }};
 
 // --- To JSON ---------------------------------------------------------------------------------------------------------
+json to_json(const PerfRequest& m) {
+  return {{"warmup", m.warmup}, {"iterations", m.iterations}};
+}
 json to_json(const RunRequest& m) {
-  return {{"op", "run"},
-          {"seq", m.seq},
-          {"id", m.id},
-          {"case", m.case_json},
-          {"timeout_ms", m.timeout_ms},
-          {"options",
-           {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}, {"reference_cache", m.reference_cache}}}};
+  json out{{"op", "run"},
+           {"seq", m.seq},
+           {"id", m.id},
+           {"case", m.case_json},
+           {"timeout_ms", m.timeout_ms},
+           {"options",
+            {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}, {"reference_cache", m.reference_cache}}}};
+  if (m.perf) out["options"]["perf"] = to_json(*m.perf);
+  return out;
 }
 json to_json(const PrepareRequest& m) {
   return {{"op", "prepare"}, {"seq", m.seq}, {"case", m.case_json}};
@@ -71,6 +76,12 @@ json to_json(const TensorCheck& m) {
 json to_json(const Hygiene& m) {
   return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}, {"gpu_kib", m.gpu_kib}};
 }
+json to_json(const StepMs& m) {
+  return {{"median", m.median}, {"min", m.min}, {"max", m.max}};
+}
+json to_json(const RankMs& m) {
+  return {{"rank", m.rank}, {"ms", to_json(m.ms)}};
+}
 template <typename T>
 json to_json(const std::vector<T>& items) {
   json out = json::array();
@@ -91,17 +102,27 @@ json to_json(const StartedEvent& m) {
 json to_json(const ProgressEvent& m) {
   return {{"event", "progress"}, {"seq", m.seq}, {"phase", m.phase}};
 }
-json to_json(const ResultEvent& m) {
-  return {{"event", "result"},
-          {"seq", m.seq},
-          {"outcome", to_string(m.outcome)},
-          {"reason", m.reason},
-          {"healthy", m.healthy},
+json to_json(const PerfResult& m) {
+  return {{"warmup", m.request.warmup},
+          {"iterations", m.request.iterations},
+          {"step_ms", to_json(m.step_ms)},
           {"ranks", to_json(m.ranks)},
-          {"checks", to_json(m.checks)},
-          {"timings_ms", m.timings_ms},
-          {"hygiene", to_json(m.hygiene)},
-          {"backend", m.backend}};
+          {"one_rank_ms", m.one_rank_ms ? to_json(*m.one_rank_ms) : json(nullptr)},
+          {"one_rank_reason", m.one_rank_reason}};
+}
+json to_json(const ResultEvent& m) {
+  json out{{"event", "result"},
+           {"seq", m.seq},
+           {"outcome", to_string(m.outcome)},
+           {"reason", m.reason},
+           {"healthy", m.healthy},
+           {"ranks", to_json(m.ranks)},
+           {"checks", to_json(m.checks)},
+           {"timings_ms", m.timings_ms},
+           {"hygiene", to_json(m.hygiene)},
+           {"backend", m.backend}};
+  if (m.perf) out["perf"] = to_json(*m.perf);
+  return out;
 }
 json to_json(const PongEvent& m) {
   return {{"event", "pong"}, {"seq", m.seq}, {"ranks", m.ranks}};
@@ -149,6 +170,32 @@ auto read_list(const Fields& f, const char* name, Read read) {
   return out;
 }
 
+StepMs read_step_ms(const Fields& f) {
+  return {f.get_double("median", 0), f.get_double("min", 0), f.get_double("max", 0)};
+}
+RankMs read_rank_ms(const Fields& f) {
+  const json ms = f.require_object("ms");
+  return {f.get_int("rank"), read_step_ms(Fields(ms, "ms"))};
+}
+PerfRequest read_perf_request(const Fields& f) {
+  const PerfRequest out{f.get_int("warmup", PerfRequest{}.warmup), f.get_int("iterations", PerfRequest{}.iterations)};
+  if (out.warmup < 0) throw ProtocolError(fmt::format("perf: warmup {} is negative", out.warmup));
+  if (out.iterations < 1) throw ProtocolError(fmt::format("perf: iterations {} is less than 1", out.iterations));
+  return out;
+}
+PerfResult read_perf_result(const Fields& f) {
+  const json step = f.require_object("step_ms");
+  PerfResult out{.request = read_perf_request(f),
+                 .step_ms = read_step_ms(Fields(step, "step_ms")),
+                 .ranks = read_list(f, "ranks", read_rank_ms),
+                 .one_rank_ms = std::nullopt,
+                 .one_rank_reason = f.get_string("one_rank_reason", "")};
+  if (const json one_rank = f.get_object("one_rank_ms"); !one_rank.empty()) {
+    out.one_rank_ms = read_step_ms(Fields(one_rank, "one_rank_ms"));
+  }
+  return out;
+}
+
 ReadyEvent read_ready(const Fields& f) {
   return {.protocol = f.get_int("protocol"),
           .worker = f.get_string("worker", ""),
@@ -163,15 +210,18 @@ ResultEvent read_result(const Fields& f) {
   const std::string name = f.get_string("outcome");
   const std::optional<Outcome> outcome = parse_outcome(name);
   if (!outcome) throw ProtocolError(fmt::format("result: unknown outcome \"{}\"", name));
-  return {.seq = f.get_int64("seq"),
-          .outcome = *outcome,
-          .reason = f.get_string("reason", ""),
-          .healthy = f.get_bool("healthy", true),
-          .ranks = read_list(f, "ranks", read_rank_result),
-          .checks = read_list(f, "checks", read_check),
-          .timings_ms = f.get_numbers("timings_ms"),
-          .hygiene = read_list(f, "hygiene", read_hygiene),
-          .backend = f.get_string("backend", "")};
+  ResultEvent out{.seq = f.get_int64("seq"),
+                  .outcome = *outcome,
+                  .reason = f.get_string("reason", ""),
+                  .healthy = f.get_bool("healthy", true),
+                  .ranks = read_list(f, "ranks", read_rank_result),
+                  .checks = read_list(f, "checks", read_check),
+                  .timings_ms = f.get_numbers("timings_ms"),
+                  .hygiene = read_list(f, "hygiene", read_hygiene),
+                  .backend = f.get_string("backend", ""),
+                  .perf = std::nullopt};
+  if (const json perf = f.get_object("perf"); !perf.empty()) out.perf = read_perf_result(Fields(perf, "perf"));
+  return out;
 }
 PongEvent read_pong(const Fields& f) {
   PongEvent out{.seq = f.get_int64("seq"), .ranks = {}};
@@ -188,12 +238,14 @@ RunRequest read_run(const Fields& f) {
                  .case_json = f.require_object("case"),
                  .timeout_ms = f.get_int64("timeout_ms", RunRequest{}.timeout_ms),
                  .dump_dir = std::nullopt,
-                 .reference_cache = true};
+                 .reference_cache = true,
+                 .perf = std::nullopt};
   if (out.timeout_ms <= 0) throw ProtocolError(fmt::format("run: timeout_ms {} is not positive", out.timeout_ms));
   const json options_json = f.get_object("options");
   const Fields options(options_json, "run: options");
   out.dump_dir = options.find_string("dump_dir");
   out.reference_cache = options.get_bool("reference_cache", true);
+  if (const json perf = options.get_object("perf"); !perf.empty()) out.perf = read_perf_request(Fields(perf, "perf"));
   return out;
 }
 

@@ -25,6 +25,28 @@ inline constexpr int kExitNoCommonVersion = 78;
 inline constexpr int kExitNoDevice = 69;       // the ranks' device cannot be used at all: nothing of it can run
 inline constexpr int kExitTooFewDevices = 77;  // fewer devices than ranks: cases of this world size are skipped
 
+// --- Speed -----------------------------------------------------------------------------------------------------------
+struct PerfRequest {    // time the step of a case that has been verified
+  int warmup = 5;       // steps before the timed ones
+  int iterations = 20;  // timed steps
+};
+struct StepMs {
+  double median = 0;
+  double min = 0;
+  double max = 0;
+};
+struct RankMs {
+  int rank = 0;
+  StepMs ms;
+};
+struct PerfResult {
+  PerfRequest request;
+  StepMs step_ms;                     // forward and backward: of each timed step the slowest rank's time
+  std::vector<RankMs> ranks;          // each rank's own
+  std::optional<StepMs> one_rank_ms;  // the same problem on rank 0 alone
+  std::string one_rank_reason;        // why not
+};
+
 // --- Requests --------------------------------------------------------------------------------------------------------
 struct RunRequest {
   std::int64_t seq = 0;
@@ -33,6 +55,7 @@ struct RunRequest {
   std::int64_t timeout_ms = 90000;
   std::optional<std::string> dump_dir;
   bool reference_cache = true;  // the worker may keep expected results for later cases
+  std::optional<PerfRequest> perf = std::nullopt;
 };
 struct PrepareRequest {
   std::int64_t seq = 0;
@@ -109,7 +132,8 @@ struct ResultEvent {
   std::vector<TensorCheck> checks;
   std::map<std::string, double> timings_ms;
   std::vector<Hygiene> hygiene;
-  std::string backend;  // that ran it; "math" on CPU whatever the case asked for
+  std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
+  std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
 };
 struct PongEvent {
   std::int64_t seq = 0;

@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,6 +59,23 @@ TEST(Requests, RunRoundTrips) {
   sent.reference_cache = false;
   EXPECT_EQ(request_round_trip(sent).dump_dir, std::nullopt);
   EXPECT_FALSE(request_round_trip(sent).reference_cache);
+}
+
+TEST(Requests, RunMayAskForTimes) {
+  RunRequest sent;
+  sent.case_json = {{"cp_size", 2}};
+  EXPECT_FALSE(request_round_trip(sent).perf);
+  sent.perf = PerfRequest{.warmup = 0, .iterations = 7};
+  const RunRequest got = request_round_trip(sent);
+  ASSERT_TRUE(got.perf);
+  EXPECT_EQ(got.perf->warmup, 0);
+  EXPECT_EQ(got.perf->iterations, 7);
+  const auto with = [](const char* perf) {
+    return request_error(fmt::format(R"({{"op":"run","seq":1,"case":{{}},"options":{{"perf":{}}}}})", perf));
+  };
+  EXPECT_THAT(with(R"({"warmup":-1})"), HasSubstr("warmup -1"));
+  EXPECT_THAT(with(R"({"iterations":0})"), HasSubstr("iterations 0"));
+  EXPECT_THAT(with("3"), HasSubstr("perf"));
 }
 
 TEST(Requests, OthersRoundTrip) {
@@ -167,6 +185,29 @@ TEST(Events, ResultRoundTrips) {
   EXPECT_EQ(got.hygiene[0].rss_kib, 100);
   EXPECT_EQ(got.hygiene[0].threads, 4);
   EXPECT_EQ(got.backend, "math");
+  EXPECT_FALSE(got.perf);
+}
+
+TEST(Events, TimesOfAResultRoundTrip) {
+  ResultEvent sent = result_event();
+  sent.perf = PerfResult{.request = {.warmup = 1, .iterations = 3},
+                         .step_ms = {.median = 2, .min = 1, .max = 4},
+                         .ranks = {{0, {.median = 1.5, .min = 1, .max = 2}}},
+                         .one_rank_ms = StepMs{.median = 3, .min = 3, .max = 5},
+                         .one_rank_reason = ""};
+  const ResultEvent got = event_round_trip(sent);
+  ASSERT_TRUE(got.perf);
+  EXPECT_EQ(got.perf->request.iterations, 3);
+  EXPECT_EQ(got.perf->step_ms.max, 4);
+  ASSERT_EQ(got.perf->ranks.size(), 1U);
+  EXPECT_EQ(got.perf->ranks[0].ms.median, 1.5);
+  ASSERT_TRUE(got.perf->one_rank_ms);
+  EXPECT_EQ(got.perf->one_rank_ms->max, 5);
+
+  sent.perf->one_rank_ms.reset();
+  sent.perf->one_rank_reason = "too large";
+  EXPECT_FALSE(event_round_trip(sent).perf->one_rank_ms);
+  EXPECT_EQ(event_round_trip(sent).perf->one_rank_reason, "too large");
 }
 
 TEST(Events, OthersRoundTrip) {

@@ -1,4 +1,4 @@
-#include "driver/cli/case_shape.h"
+#include "driver/case_shape.h"
 
 #include <algorithm>
 

@@ -1,0 +1,31 @@
+// What times steps: on a GPU the device itself, which works behind the host.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include <c10/core/Device.h>
+
+namespace cp_pool {
+
+// Steps are counted from 0. One after the other: begin, the step, end.
+class StepClock {
+ public:
+  StepClock() = default;
+  StepClock(const StepClock&) = delete;
+  StepClock& operator=(const StepClock&) = delete;
+  virtual ~StepClock() = default;
+
+  // Mark the beginning and the end of a step on the current stream. Neither waits, nor allocates anything that the
+  // device has to wait for.
+  virtual void begin() = 0;
+  virtual void end() = 0;
+
+  [[nodiscard]] virtual bool complete(std::size_t step) const = 0;        // whether the device has reached its end
+  [[nodiscard]] virtual double milliseconds(std::size_t step) const = 0;  // of a complete step
+};
+
+// For ranks on this device: steady_clock on a CPU, CUDA events on a GPU.
+std::unique_ptr<StepClock> make_step_clock(const at::Device& device);
+
+}  // namespace cp_pool

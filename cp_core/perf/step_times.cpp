@@ -1,0 +1,113 @@
+#include "cp_core/perf/step_times.h"
+
+#include <chrono>
+#include <new>
+#include <thread>
+
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/comm/local_communicator.h"
+#include "cp_core/perf/step_clock.h"
+#include "cp_core/verify/canonical.h"
+#include "cp_core/verify/inputs.h"
+#include "cp_core/verify/rank_step.h"
+
+namespace cp_pool {
+namespace {
+
+// Steps that the host may be ahead of the device: one to work on and one to follow. More would only hold more memory,
+// since what a side stream has used is free again when the device is through with it.
+constexpr std::size_t kQueuedSteps = 2;
+
+// A step that takes long is left to synchronize, which knows the deadline and names what hangs.
+void wait_for(const StepClock& clock, std::size_t step, Communicator& cp) {
+  using std::chrono::steady_clock;
+  constexpr std::chrono::seconds kLong{1};
+  auto ask = steady_clock::now() + kLong;
+  while (!clock.complete(step)) {
+    if (steady_clock::now() >= ask) {
+      cp.synchronize("timed steps");
+      ask = steady_clock::now() + kLong;
+    }
+    std::this_thread::yield();
+  }
+}
+
+// The shards of one rank, and the step on them.
+class Problem {
+ public:
+  Problem(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const at::Device& device)
+      : training_(c.training),
+        problem_(make_problem(c, lengths)),
+        groups_(groups),
+        shards_(verify::make_shards(c, verify::make_inputs(verify::canonical_problem(c, lengths), device),
+                                    verify::RankView(c, lengths, groups.cp->rank(), groups.cp->size(), device))) {}
+
+  void step() const {
+    const AttentionForward forward = context_parallel_forward(problem_, groups_, shards_.inputs);
+    if (training_) context_parallel_backward(problem_, groups_, shards_.inputs, forward, shards_.dout);
+  }
+
+ private:
+  bool training_;
+  AttentionProblem problem_;
+  const CpGroups& groups_;
+  verify::Shards shards_;
+};
+
+}  // namespace
+
+std::vector<double> time_steps(Communicator& cp, const at::Device& device, const PerfOptions& options,
+                               const std::function<void()>& step) {
+  const auto warmup = static_cast<std::size_t>(options.warmup);
+  const std::size_t steps = warmup + static_cast<std::size_t>(options.iterations);
+  const std::unique_ptr<StepClock> clock = make_step_clock(device);
+  at::Tensor here = at::zeros({1}, at::TensorOptions(device).dtype(at::kInt));
+  for (std::size_t i = 0; i < steps; ++i) {
+    if (i >= kQueuedSteps) wait_for(*clock, i - kQueuedSteps, cp);
+    cp.all_reduce(here, ReduceOp::max, fmt::format("start of timed step {}", i))->wait();
+    clock->begin();
+    step();
+    clock->end();
+  }
+  wait_for(*clock, steps - 1, cp);
+  cp.synchronize("timed steps");
+  std::vector<double> times_ms;
+  times_ms.reserve(steps - warmup);
+  for (std::size_t i = warmup; i < steps; ++i) times_ms.push_back(clock->milliseconds(i));
+  return times_ms;
+}
+
+std::vector<double> time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups,
+                              const PerfOptions& options, const at::Device& device) {
+  const Problem problem(c, lengths, groups, device);
+  return time_steps(*groups.cp, device, options, [&] { problem.step(); });
+}
+
+void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+                   const at::Device& device, StepTimes& into) {
+  if (groups.cp->rank() == 0) {
+    Case whole = c;
+    whole.cp_size = 1;
+    const CpGroups alone = make_local_groups(1).front();
+    try {
+      const Problem problem(whole, lengths, alone, device);
+      into.one_rank_ms = time_steps(*alone.cp, device, options, [&] { problem.step(); });
+    } catch (const c10::OutOfMemoryError& error) {
+      into.one_rank_reason =
+          fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());
+    } catch (const std::bad_alloc&) {
+      into.one_rank_reason = "the whole problem does not fit on one rank: out of memory";
+    } catch (const BackendUnsupported& error) {
+      into.one_rank_reason = fmt::format("the whole problem cannot be run on one rank: {}", error.what());
+    }
+  }
+  at::Tensor here = at::zeros({1}, at::TensorOptions(device).dtype(at::kInt));
+  groups.cp->all_reduce(here, ReduceOp::max, "end of the steps of rank 0 alone")->wait();
+  groups.cp->synchronize("the steps of rank 0 alone");
+}
+
+}  // namespace cp_pool

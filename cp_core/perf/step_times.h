@@ -1,0 +1,44 @@
+// How long a step of a case takes, forward and backward, and how long the same problem takes one rank alone.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <c10/core/Device.h>
+
+#include "cases/case.h"
+#include "cases/lengths.h"
+#include "cp_core/comm/communicator.h"
+
+namespace cp_pool {
+
+struct PerfOptions {
+  int warmup = 5;       // steps before the timed ones; not negative
+  int iterations = 20;  // timed steps; at least 1
+};
+
+struct StepTimes {
+  std::vector<double> step_ms;      // of this rank, by timed step
+  std::vector<double> one_rank_ms;  // the whole problem on rank 0 alone; empty on other ranks, and if it cannot be run
+  std::string one_rank_reason;      // on rank 0: why it cannot be run there, as a sentence
+};
+
+// Inputs are made before the clock runs, and nothing is verified. The ranks begin each timed step together, and the
+// host enqueues it while the device is in the one before, as training does.
+
+// Collective over groups.cp: the steps of all ranks. Throws CommError, or whatever a library throws.
+std::vector<double> time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups,
+                              const PerfOptions& options, const at::Device& device);
+
+// Collective over groups.cp: rank 0 runs the same sequences with cp_size 1, and the others wait for it. Into
+// one_rank_ms and one_rank_reason.
+void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+                   const at::Device& device, StepTimes& into);
+
+// The loop itself. Collective over cp.
+std::vector<double> time_steps(Communicator& cp, const at::Device& device, const PerfOptions& options,
+                               const std::function<void()>& step);
+
+}  // namespace cp_pool

@@ -1,0 +1,87 @@
+#include "cp_core/perf/step_times.h"
+
+#include <atomic>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/comm/local_communicator.h"
+
+namespace cp_pool {
+namespace {
+
+using testing::AllOf;
+using testing::Each;
+using testing::Gt;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+Case small_case() {
+  Case c;
+  c.dtype = DType::fp32;
+  c.seqlen_q = c.seqlen_kv = 16;
+  c.heads = c.kv_heads = 2;
+  c.head_dim_qk = c.head_dim_v = 8;
+  c.causal = true;
+  return c;
+}
+
+std::vector<StepTimes> times_of(const Case& c, const PerfOptions& options) {
+  std::vector<StepTimes> times(static_cast<std::size_t>(c.cp_size));
+  const SequenceLengths lengths = resolve_lengths(c);
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    StepTimes& own = times[static_cast<std::size_t>(rank)];
+    own.step_ms = time_case(c, lengths, groups, options, at::kCPU);
+    time_one_rank(c, lengths, groups, options, at::kCPU, own);
+  });
+  return times;
+}
+
+TEST(StepTimes, AreThoseOfTheTimedStepsAlone) {
+  std::atomic<int> steps = 0;
+  run_ranks(2, [&](const CpGroups& groups, int) {
+    const auto times = time_steps(*groups.cp, at::kCPU, {.warmup = 3, .iterations = 4}, [&] { ++steps; });
+    EXPECT_THAT(times, SizeIs(4));
+  });
+  EXPECT_EQ(steps, 2 * (3 + 4));
+}
+
+TEST(StepTimes, NoRankBeginsAStepBeforeTheOthersHaveEndedTheirs) {
+  std::atomic<int> ended = 0;
+  std::atomic<bool> too_early = false;
+  run_ranks(3, [&](const CpGroups& groups, int) {
+    int step = 0;
+    time_steps(*groups.cp, at::kCPU, {.warmup = 1, .iterations = 20}, [&] {
+      if (ended < 3 * step++) too_early = true;
+      ++ended;
+    });
+  });
+  EXPECT_FALSE(too_early);
+}
+
+TEST(StepTimes, OfOneRankAreMeasuredByRank0) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a}) {
+    for (const Layout layout : {Layout::bshd, Layout::thd}) {
+      Case c = small_case();
+      c.comm = comm;
+      c.layout = layout;
+      const auto times = times_of(c, {.warmup = 0, .iterations = 2});
+      for (const StepTimes& rank : times) {
+        EXPECT_THAT(rank.step_ms, AllOf(SizeIs(2), Each(Gt(0))));
+        EXPECT_EQ(rank.one_rank_reason, "");
+      }
+      EXPECT_THAT(times.front().one_rank_ms, AllOf(SizeIs(2), Each(Gt(0))));
+      EXPECT_THAT(times.back().one_rank_ms, IsEmpty());
+    }
+  }
+}
+
+TEST(StepTimes, OfAForwardAlone) {
+  Case c = small_case();
+  c.training = false;
+  EXPECT_THAT(times_of(c, {.warmup = 1, .iterations = 1}).front().step_ms, SizeIs(1));
+}
+
+}  // namespace
+}  // namespace cp_pool

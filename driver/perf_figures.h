@@ -1,0 +1,24 @@
+// What the times of a step mean for its case.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "cases/case.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+struct PerfFigures {
+  protocol::PerfResult measured;
+  double ms = 0;                     // median over the timed steps of the slowest rank's time
+  double tflops = 0;                 // 1e12 floating point operations of a rank per second: visible pairs alone
+  std::int64_t bytes_sent = 0;       // by a rank, a step
+  double gbytes_per_s = 0;           // 1e9 of them per second
+  std::optional<double> efficiency;  // one rank's time / (ranks * ms); none without one rank's time
+};
+
+// Operations and bytes are those that `cp-pool explain` names (case_shape.h).
+PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured);
+
+}  // namespace cp_pool

@@ -1,0 +1,52 @@
+#include "driver/perf_figures.h"
+
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+protocol::PerfResult measured(double ms, std::optional<double> one_rank_ms) {
+  protocol::PerfResult out;
+  out.step_ms = {.median = ms, .min = ms / 2, .max = ms * 2};
+  if (one_rank_ms) out.one_rank_ms = protocol::StepMs{.median = *one_rank_ms, .min = 0, .max = 1e9};
+  return out;
+}
+
+// 2 sequences of 8 tokens, 4 heads of dimension 16, not causal.
+Case dense_case() {
+  Case c;
+  c.batch = 2;
+  c.seqlen_q = c.seqlen_kv = 8;
+  c.heads = c.kv_heads = 4;
+  c.head_dim_qk = c.head_dim_v = 16;
+  c.cp_size = 2;
+  c.dtype = DType::bf16;
+  return c;
+}
+
+TEST(PerfFigures, CountTheOperationsOfVisiblePairs) {
+  constexpr double kPairs = 2 * 8 * 8 * 4;
+  constexpr double kSeconds = 2e-3;
+  // Two products forward, five backward; a multiply and an add each.
+  const double of_a_rank = kPairs * (2 + 5) * 2 * 16 / 2;
+  EXPECT_DOUBLE_EQ(perf_figures(dense_case(), measured(2, 3)).tflops, of_a_rank / kSeconds / 1e12);
+  Case forward = dense_case();
+  forward.training = false;
+  EXPECT_DOUBLE_EQ(perf_figures(forward, measured(2, 3)).tflops, of_a_rank * 2 / 7 / kSeconds / 1e12);
+}
+
+TEST(PerfFigures, CountTheBytesThatARankSends) {
+  // K and V of 8 tokens, once forward, once backward; their gradients in fp32 to the other rank and back.
+  constexpr std::int64_t kNumbers = 2 * 8 * 4 * 16;
+  const PerfFigures figures = perf_figures(dense_case(), measured(2, 3));
+  EXPECT_EQ(figures.bytes_sent, kNumbers * 2 + kNumbers * 2 + kNumbers * 4 * 2);
+  EXPECT_DOUBLE_EQ(figures.gbytes_per_s, static_cast<double>(figures.bytes_sent) / 2e-3 / 1e9);
+}
+
+TEST(PerfFigures, EfficiencyIsTheShareOfTheTimeThatPerfectSharingWouldTake) {
+  EXPECT_DOUBLE_EQ(*perf_figures(dense_case(), measured(2, 3)).efficiency, 0.75);
+  EXPECT_FALSE(perf_figures(dense_case(), measured(2, std::nullopt)).efficiency);
+}
+
+}  // namespace
+}  // namespace cp_pool

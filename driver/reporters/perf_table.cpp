@@ -1,0 +1,102 @@
+#include "driver/reporters/perf_table.h"
+
+#include <map>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Four significant digits.
+std::string number(double value) {
+  return fmt::format("{:.{}f}", value, value < 1 ? 4 : value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0);
+}
+
+std::string efficiency(const PerfFigures& figures) {
+  return figures.efficiency ? fmt::format("{:.3f}", *figures.efficiency) : "-";
+}
+
+}  // namespace
+
+std::string perf_summary(const PerfFigures& figures) {
+  std::string text = fmt::format("{} ms, {} TFLOP/s, {} GB/s", number(figures.ms), number(figures.tflops),
+                                 number(figures.gbytes_per_s));
+  if (figures.efficiency) text += fmt::format(", efficiency {}", efficiency(figures));
+  return text;
+}
+
+void PerfTable::add(const CaseFinished& event) {
+  if (event.perf) rows_.push_back({event.id, *event.perf});
+}
+
+const double* PerfTable::baseline_of(const Row& row) const {
+  if (!baseline_) return nullptr;
+  const auto found = baseline_->ms.find(row.id);
+  return found == baseline_->ms.end() ? nullptr : &found->second;
+}
+
+std::string PerfTable::row_text(const Row& row) const {
+  const PerfFigures& figures = row.figures;
+  const protocol::PerfResult& measured = figures.measured;
+  std::string text =
+      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", number(figures.ms), number(measured.step_ms.min),
+                  number(measured.step_ms.max), number(figures.tflops), number(figures.gbytes_per_s),
+                  measured.one_rank_ms ? number(measured.one_rank_ms->median) : "-", efficiency(figures));
+  if (baseline_) {
+    const double* before = baseline_of(row);
+    text += fmt::format(" {:>9} {:>6}", before == nullptr ? "-" : number(*before),
+                        before == nullptr ? "-" : fmt::format("{:.3f}", figures.ms / *before));
+  }
+  return text + fmt::format("  {}\n", protocol::clean_text(row.id));
+}
+
+std::string PerfTable::reasons_text() const {
+  std::map<std::string, std::size_t> reasons;
+  for (const Row& row : rows_) {
+    if (row.figures.efficiency) continue;
+    const std::string& reason = row.figures.measured.one_rank_reason;
+    ++reasons[reason.empty() ? "no reason given" : protocol::clean_text(reason)];
+  }
+  std::string text;
+  for (const auto& [reason, count] : reasons) {
+    text += fmt::format("{} without efficiency: {}\n", count_of(count, "case"), reason);
+  }
+  return text;
+}
+
+std::string PerfTable::sum_text() const {
+  if (!baseline_) return "";
+  double before = 0;
+  double now = 0;
+  std::size_t common = 0;
+  for (const Row& row : rows_) {
+    const double* ms = baseline_of(row);
+    if (ms == nullptr) continue;
+    ++common;
+    before += *ms;
+    now += row.figures.ms;
+  }
+  const std::string name = protocol::clean_text(baseline_->name);
+  if (common == 0) return fmt::format("baseline {}: none of these cases is in it\n", name);
+  return fmt::format("baseline {}: {} of {} in both, {} ms now and {} ms then: {:.3f} of it\n", name, common,
+                     count_of(rows_.size(), "case"), number(now), number(before), now / before);
+}
+
+std::string PerfTable::text() const {
+  if (rows_.empty()) return "";
+  std::string text = fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", "ms", "min", "max", "TFLOP/s", "GB/s",
+                                 "one rank", "effic.");
+  if (baseline_) text += fmt::format(" {:>9} {:>6}", "baseline", "ratio");
+  text += '\n';
+  for (const Row& row : rows_) text += row_text(row);
+  const protocol::PerfRequest& request = rows_.front().figures.measured.request;
+  text += fmt::format("a step is forward and backward; median, min and max of {} after {} to warm up\n",
+                      request.iterations, request.warmup);
+  return text + reasons_text() + sum_text();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,42 @@
+// How fast the cases were: `cp-pool run --mode perf`.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/events.h"
+#include "driver/reporters/perf_baseline.h"
+
+namespace cp_pool {
+
+// "12.3 ms, 345 TFLOP/s, 67 GB/s, efficiency 0.89".
+std::string perf_summary(const PerfFigures& figures);
+
+class PerfTable {
+ public:
+  explicit PerfTable(std::optional<PerfBaseline> baseline = std::nullopt) : baseline_(std::move(baseline)) {}
+
+  void add(const CaseFinished& event);  // cases without times are passed over
+
+  // A row for each case, in the order in which they finished: the slowest rank's median, min and max, TFLOP/s and GB/s
+  // of a rank, one rank's time, efficiency; with a baseline its time and what is it of this one's. Then why an
+  // efficiency is missing, and the comparison in sum. Lines, each ended by a newline; empty if there are no times.
+  [[nodiscard]] std::string text() const;
+
+ private:
+  struct Row {
+    std::string id;
+    PerfFigures figures;
+  };
+
+  [[nodiscard]] const double* baseline_of(const Row& row) const;
+  [[nodiscard]] std::string row_text(const Row& row) const;
+  [[nodiscard]] std::string reasons_text() const;
+  [[nodiscard]] std::string sum_text() const;
+
+  std::optional<PerfBaseline> baseline_;
+  std::vector<Row> rows_;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,60 @@
+#include "driver/reporters/perf_table.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using testing::timed_case;
+
+TEST(PerfTable, HasARowForEachTimedCase) {
+  PerfTable table;
+  table.add(timed_case(0, "case-a", 0.5, 0.75));
+  table.add(testing::finished(1, "untimed", CaseOutcome::pass));
+  table.add(timed_case(2, "case-b", 120));
+  EXPECT_EQ(table.text(),
+            "       ms       min       max  TFLOP/s     GB/s  one rank effic.\n"
+            "   0.5000    0.2500     1.000    123.4    5.678    0.7500  0.750  case-a\n"
+            "    120.0     60.00     240.0    123.4    5.678         -      -  case-b\n"
+            "a step is forward and backward; median, min and max of 9 after 2 to warm up\n"
+            "1 case without efficiency: it does not fit\n");
+}
+
+TEST(PerfTable, ComparesEachCaseAndTheSumWithABaseline) {
+  PerfTable table{PerfBaseline{.name = "before.jsonl", .ms = {{"a", 4}, {"b", 10}, {"gone", 7}}}};
+  table.add(timed_case(0, "a", 2, 2));
+  table.add(timed_case(1, "b", 15, 2));
+  table.add(timed_case(2, "new", 1000, 2));
+  const std::string text = table.text();
+  EXPECT_THAT(text, HasSubstr("effic.  baseline  ratio\n"));
+  EXPECT_THAT(text, HasSubstr(" 0.500     4.000  0.500  a\n"));
+  EXPECT_THAT(text, HasSubstr("     10.00  1.500  b\n"));
+  EXPECT_THAT(text, HasSubstr("         -      -  new\n"));
+  EXPECT_THAT(text,
+              HasSubstr("baseline before.jsonl: 2 of 3 cases in both, 17.00 ms now and 14.00 ms then: 1.214 of it\n"));
+}
+
+TEST(PerfTable, SaysThatABaselineHoldsOtherCases) {
+  PerfTable table{PerfBaseline{.name = "before.jsonl", .ms = {{"gone", 7}}}};
+  table.add(timed_case(0, "a", 2, 2));
+  EXPECT_THAT(table.text(), HasSubstr("baseline before.jsonl: none of these cases is in it\n"));
+}
+
+TEST(PerfTable, IsEmptyWithoutTimes) {
+  PerfTable table{PerfBaseline{.name = "before.jsonl", .ms = {{"a", 7}}}};
+  table.add(testing::finished(0, "a", CaseOutcome::pass));
+  EXPECT_EQ(table.text(), "");
+}
+
+TEST(PerfSummary, HasTheFiguresOfACase) {
+  EXPECT_EQ(perf_summary(*timed_case(0, "a", 2, 3).perf), "2.000 ms, 123.4 TFLOP/s, 5.678 GB/s, efficiency 0.750");
+  EXPECT_THAT(perf_summary(*timed_case(0, "a", 2).perf), Not(HasSubstr("efficiency")));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -183,7 +183,9 @@ class Witnesses {
   bool fails(const Case& c) {
     groups_.cp->set_deadline(Communicator::Clock::now() + kLongEnough);
     reset_numeric_state(device_);
-    const RankReport report = run_case(c, groups_, {.dump_dir = {}, .id = {}, .device = device_, .on_phase = {}});
+    RunOptions options;
+    options.device = device_;
+    const RankReport report = run_case(c, groups_, options);
     found_ = report.reason;
     return largest_of_ranks(groups_, report.outcome == RankReport::Outcome::fail ? 1 : 0) > 0;
   }

@@ -26,6 +26,7 @@ if(CP_POOL_HAVE_CUDA)
     cuda/device.cpp
     cuda/module.cpp
     cuda/stream_delays.cpp
+    perf/cuda_captured_step.cpp
     perf/cuda_step_clock.cpp
     thd/copy_rows.cu
     thd/merge_partial.cu

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -52,6 +53,28 @@ struct AttentionGradientSums {
   at::Tensor dk;
   at::Tensor dv;
   at::Tensor dbias;  // shaped like bias; undefined if not wanted
+  // Nothing has been added yet, and the memory holds anything. A backend meets this only if it takes_empty_sums().
+  bool dq_empty = false;
+  bool dkv_empty = false;  // dk and dv
+
+  // Zeros where nothing has been added.
+  void fill_dq();
+  void fill_dkv();
+  void fill() {
+    fill_dq();
+    fill_dkv();
+  }
+};
+
+// What one call gives that computes a whole plan: in the dtype of q, and nothing is summed.
+struct WholeForward {
+  at::Tensor out;  // [q tokens, heads, head_dim_v]
+  at::Tensor lse;  // fp32 [heads, q tokens]
+};
+struct WholeGradients {  // like q, k, v
+  at::Tensor dq;
+  at::Tensor dk;
+  at::Tensor dv;
 };
 
 class AttentionBackend {
@@ -66,6 +89,17 @@ class AttentionBackend {
                         const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) = 0;
   // True if it works delta out for itself, from dout and out.
   [[nodiscard]] virtual bool needs_out() const { return false; }
+  // True if backward() takes sums that are empty, and leaves them filled.
+  [[nodiscard]] virtual bool takes_empty_sums() const { return false; }
+  // The plan in one call that writes every row of the results; nothing, and nothing is done, if the backend cannot make
+  // one call of it. Not for operands with a bias.
+  virtual std::optional<WholeForward> forward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/) {
+    return std::nullopt;
+  }
+  virtual std::optional<WholeGradients> backward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
+                                                       const AttentionBackwardOperands& /*backward_operands*/) {
+    return std::nullopt;
+  }
   // The group cut into what this backend computes best, one call each: the same pairs of rows and keys. Parts may have
   // the same query rows.
   [[nodiscard]] virtual std::vector<TileGroup> parts(const TileGroup& group,
@@ -78,6 +112,9 @@ class AttentionBackend {
 // delta (fp32 [heads, q tokens]) have been exchanged. Of dout's dtype and shape. A row's norm is at most that of the
 // output's row, so that the rounding of delta is no worse than with the rounded output.
 at::Tensor delta_carrier(const at::Tensor& dout, const at::Tensor& delta);
+
+// True if the tiles, whose query rows are disjoint and in order, have all rows [0, rows).
+bool covers_queries(const std::vector<Tile>& tiles, std::int64_t rows);
 
 // The backend that runs cases of this kind on this device: on CPU always the math backend.
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device);

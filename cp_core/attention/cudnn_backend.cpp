@@ -111,6 +111,12 @@ void forward_call(CudnnCall& call, const AttentionOperands& operands, AttentionP
   cuda::put_partial(out, stats, call.stats_layout(operands.q.size(1)), call.q_rows(), partial);
 }
 
+// True if the buffer of a call has every row of `sum` in its place, with no more columns.
+bool is_all_of(const std::vector<cuda::TileRows>& rows, const at::Tensor& buffer, const at::Tensor& sum) {
+  return buffer.sizes() == sum.sizes() &&
+         std::ranges::all_of(rows, [](const cuda::TileRows& range) { return range.packed == range.buffer; });
+}
+
 void backward_call(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward,
                    AttentionGradientSums& sums) {
   bind_operands(call, operands);
@@ -122,9 +128,23 @@ void backward_call(CudnnCall& call, const AttentionOperands& operands, const Att
   const at::Tensor dk = call.key_buffer(CudnnTensor::dk, operands.k);
   const at::Tensor dv = call.key_buffer(CudnnTensor::dv, operands.v);
   call.execute(operands);
-  cuda::add_rows(dq, call.q_rows(), sums.dq);
-  cuda::add_rows(dk, call.k_rows(), sums.dk);
-  cuda::add_rows(dv, call.k_rows(), sums.dv);
+  // The first that is added to nothing is the sum, if it has every row.
+  if (sums.dq_empty && is_all_of(call.q_rows(), dq, sums.dq)) {
+    sums.dq.copy_(dq);
+    sums.dq_empty = false;
+  } else {
+    sums.fill_dq();
+    cuda::add_rows(dq, call.q_rows(), sums.dq);
+  }
+  if (sums.dkv_empty && is_all_of(call.k_rows(), dk, sums.dk) && is_all_of(call.k_rows(), dv, sums.dv)) {
+    sums.dk.copy_(dk);
+    sums.dv.copy_(dv);
+    sums.dkv_empty = false;
+  } else {
+    sums.fill_dkv();
+    cuda::add_rows(dk, call.k_rows(), sums.dk);
+    cuda::add_rows(dv, call.k_rows(), sums.dv);
+  }
 }
 
 AttentionBackwardOperands widened_backward(const AttentionBackwardOperands& backward, std::int64_t head_dim_v) {
@@ -211,6 +231,7 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
   for (const Tile& tile : group.tiles) {
     const auto planned = plan_bias_tile(tile, wide, backward_graphs, sums.dbias.defined());
     if (!planned) {
+      sums.fill();
       math_.backward(group_of(tile), operands, backward_operands, sums);
       continue;
     }
@@ -224,6 +245,72 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
     backward_call(call, wide, wide_backward, sums);
     if (dbias.defined()) add_dbias(dbias, wide, tile, sums);
   }
+}
+
+// --- whole plans ---
+
+namespace {
+
+// Tiles that cover all rows of q and k, in order, each row of q with a key: one call without gaps, whose buffers are
+// packed tensors.
+bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
+  if (plan.size() != 1 || operands.bias.defined()) return false;
+  const std::vector<Tile>& tiles = plan.front().tiles;
+  std::int64_t k_row = 0;
+  for (const Tile& tile : tiles) {
+    if (tile.k_row != k_row) return false;
+    k_row += tile.n;
+  }
+  const bool packed = covers_queries(tiles, operands.q.size(0)) && k_row == operands.k.size(0);
+  const bool as_is = rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
+                     rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
+  return packed && as_is && cudnn_parts(plan.front(), false).size() == 1;
+}
+
+// One lane; nothing where cuDNN takes less at a time.
+std::optional<PlannedLane> plan_whole(const TilePlan& plan, const AttentionOperands& operands, GraphsOf graphs) {
+  check_supported(operands);
+  if (!is_whole(plan, operands)) return std::nullopt;
+  std::vector<PlannedLane> planned = plan_lanes(plan.front(), operands, graphs);
+  if (planned.size() != 1) return std::nullopt;
+  return std::move(planned.front());
+}
+
+// stats of a whole plan, in the call's layout, as [heads, tokens].
+at::Tensor by_head(const at::Tensor& stats, const CudnnLane& lane, std::int64_t heads) {
+  if (lane.ragged()) return stats.view({lane.q_rows(), heads}).t().contiguous();
+  const auto batch = static_cast<std::int64_t>(lane.tiles().size());
+  return stats.view({batch, heads, lane.uniform().m}).transpose(0, 1).reshape({heads, lane.q_rows()});
+}
+
+}  // namespace
+
+std::optional<WholeForward> CudnnBackend::forward_whole(const TilePlan& plan, const AttentionOperands& operands) {
+  const auto planned = plan_whole(plan, operands, forward_graphs);
+  if (!planned) return std::nullopt;
+  CudnnCall call(*planned);
+  bind_operands(call, operands);
+  at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
+  const at::Tensor stats = call.stats_buffer(operands.q);
+  call.execute(operands);
+  return WholeForward{.out = std::move(out), .lse = by_head(stats, planned->lane, operands.q.size(1))};
+}
+
+std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                                           const AttentionBackwardOperands& backward_operands) {
+  const auto planned = plan_whole(plan, operands, backward_graphs);
+  if (!planned) return std::nullopt;
+  CudnnCall call(*planned);
+  bind_operands(call, operands);
+  call.bind_queries(CudnnTensor::out, backward_operands.out);
+  call.bind_queries(CudnnTensor::dout, backward_operands.dout);
+  at::Tensor stats = call.stats_buffer(operands.q);
+  cuda::gather_statistic(backward_operands.lse, call.q_rows(), call.stats_layout(operands.q.size(1)), stats);
+  WholeGradients gradients{.dq = call.query_buffer(CudnnTensor::dq, operands.q),
+                           .dk = call.key_buffer(CudnnTensor::dk, operands.k),
+                           .dv = call.key_buffer(CudnnTensor::dv, operands.v)};
+  call.execute(operands);
+  return gradients;
 }
 
 std::vector<TileGroup> CudnnBackend::parts(const TileGroup& group, const AttentionOperands& operands) const {

@@ -16,6 +16,10 @@ class CudnnBackend final : public AttentionBackend {
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
   [[nodiscard]] bool needs_out() const override { return true; }
+  [[nodiscard]] bool takes_empty_sums() const override { return true; }
+  std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
+  std::optional<WholeGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                               const AttentionBackwardOperands& backward_operands) override;
   [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
 
   // Builds the plans that forward, and backward if training, will need. Of `like` only sizes and dtypes are read: its

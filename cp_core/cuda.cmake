@@ -69,6 +69,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
     attention/gpu_test_support.cpp
+    attention/gpu_whole_test.cpp
     attention/tile_group_cases.cpp
     attention/tile_reference.cpp
   )

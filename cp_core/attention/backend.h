@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -77,6 +78,8 @@ struct WholeGradients {  // like q, k, v
   at::Tensor dv;
 };
 
+enum class Pass { forward, backward };
+
 class AttentionBackend {
  public:
   AttentionBackend() = default;
@@ -87,6 +90,9 @@ class AttentionBackend {
   virtual void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) = 0;
   virtual void backward(const TileGroup& group, const AttentionOperands& operands,
                         const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) = 0;
+  // Said before the calls for these plans: what takes long for the first of a kind can be done for all of them at once.
+  // Of `like` only sizes and dtypes are read.
+  virtual void get_ready(std::span<const TilePlan> /*plans*/, const AttentionOperands& /*like*/, Pass /*pass*/) {}
   // True if it works delta out for itself, from dout and out.
   [[nodiscard]] virtual bool needs_out() const { return false; }
   // True if backward() takes sums that are empty, and leaves them filled.

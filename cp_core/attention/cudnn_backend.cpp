@@ -1,14 +1,21 @@
 #include "cp_core/attention/cudnn_backend.h"
 
 #include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAFunctions.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
@@ -315,6 +322,88 @@ std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan,
 
 std::vector<TileGroup> CudnnBackend::parts(const TileGroup& group, const AttentionOperands& operands) const {
   return cudnn_parts(group, operands.bias.defined());
+}
+
+// --- plans ahead of their calls ---
+
+namespace {
+
+// A plan takes cuDNN tens of milliseconds on one core.
+constexpr std::size_t kPlanThreads = 8;
+
+// What the calls for a plan of tiles depend on.
+std::vector<std::int64_t> signature(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  std::vector<std::int64_t> key{static_cast<std::int64_t>(pass), at::globalContext().deterministicAlgorithms() ? 1 : 0,
+                                static_cast<std::int64_t>(like.q.scalar_type())};
+  for (const at::Tensor& tensor : {like.q, like.k, like.v, like.bias}) {
+    if (tensor.defined()) key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  for (const TilePlan& plan : plans) {
+    for (const TileGroup& group : plan) {
+      for (const Tile& tile : group.tiles) {
+        key.insert(key.end(), {tile.q_row, tile.k_row, tile.m, tile.n, tile.left, tile.right});
+      }
+    }
+  }
+  return key;
+}
+
+// True once for each key, among the last some hundred.
+bool first_time(std::vector<std::int64_t> key) {
+  constexpr std::size_t kMostKeys = 512;
+  static std::mutex mutex;
+  static std::set<std::vector<std::int64_t>> seen;
+  const std::lock_guard lock(mutex);
+  if (seen.size() >= kMostKeys) seen.clear();
+  return seen.insert(std::move(key)).second;
+}
+
+// The graphs of all calls that have no plan yet; each as the alternatives that first_plan takes.
+std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> plans, const AttentionOperands& like,
+                                                    Pass pass) {
+  std::map<CudnnGraph, std::vector<CudnnGraph>> missing;
+  const bool bias = like.bias.defined();
+  const bool dbias = bias && like.bias.size(2) > 1;
+  for (const TilePlan& plan : plans) {
+    for (const TileGroup& group : plan) {
+      for (const TileGroup& part : cudnn_parts(group, bias)) {
+        for (const Lane& tiles : bias ? single_tiles(part.tiles) : split_by_keys(part.tiles)) {
+          const CudnnLane lane(tiles, like);
+          auto graphs = pass == Pass::forward ? forward_graphs(lane, false) : backward_graphs(lane, dbias);
+          if (!cudnn_plan_is_known(graphs.front())) missing.emplace(graphs.front(), std::move(graphs));
+        }
+      }
+    }
+  }
+  std::vector<std::vector<CudnnGraph>> result;
+  for (auto& [first, graphs] : missing) result.push_back(std::move(graphs));
+  return result;
+}
+
+// On this thread and others.
+void build_at_once(const std::vector<std::vector<CudnnGraph>>& wanted) {
+  std::atomic<std::size_t> next = 0;
+  const auto build = [&wanted, &next, device = c10::cuda::current_device()] {
+    c10::cuda::set_device(device);
+    for (std::size_t i = next++; i < wanted.size(); i = next++) {
+      try {
+        (void)first_plan(wanted[i]);
+      } catch (const std::exception&) {
+        // The call meets it again: a refusal is remembered, and anything else is tried anew.
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 1; i < std::min(kPlanThreads, wanted.size()); ++i) threads.emplace_back(build);
+  build();
+}
+
+}  // namespace
+
+void CudnnBackend::get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  if (!first_time(signature(plans, like, pass))) return;
+  const auto missing = missing_graphs(plans, like, pass);
+  if (missing.size() > 1) build_at_once(missing);
 }
 
 void CudnnBackend::prepare(const TilePlan& plan, const AttentionOperands& like, bool training) {

@@ -15,6 +15,7 @@ class CudnnBackend final : public AttentionBackend {
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+  void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
   [[nodiscard]] bool needs_out() const override { return true; }
   [[nodiscard]] bool takes_empty_sums() const override { return true; }
   std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;

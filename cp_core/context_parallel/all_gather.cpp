@@ -92,6 +92,7 @@ PackedForward all_gather_forward(const Context& context, const PackedInputs& inp
   GatheredKeyValues gathered(cp, inputs.operands, "forward");
   const std::array<TilePlan, 2> plans = step_plans(context);
   const AttentionOperands operands = gathered.wait(inputs.operands, to_sequence_order(context));
+  context.backend.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_sums(operands, context.problem.max_logit);
   for (const TilePlan& plan : plans) attend(context.backend, plan, operands, sums);
   if (sums.max_logit.defined() && CP_MUTATE(max_logit_of_own_queries, true, false)) {
@@ -108,6 +109,7 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   const std::array<TilePlan, 2> plans = step_plans(context);
   const std::vector<RowCopy> copies = to_sequence_order(context);
   const AttentionOperands operands = gathered.wait(inputs.operands, copies);
+  context.backend.get_ready(plans, operands, Pass::backward);
   AttentionGradientSums sums = make_gradient_sums(operands, has_dbias(context.problem));
   for (const TilePlan& plan : plans) attend_backward(context.backend, plan, operands, backward, sums);
   const ScatteredGradient dk(cp, sums.dk, copies, "all_gather backward dK");

@@ -170,6 +170,7 @@ AttentionSums ring_forward(const Context& context, Communicator* group, const At
       return {.out = std::move(whole->out), .lse = std::move(whole->lse), .max_logit = {}};
     }
   }
+  context.backend.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_empty_sums(operands, context.problem.max_logit);
   AttentionOperands step_operands = operands;
   TravellingKeyValues key_values(ring, group, operands, "forward");
@@ -196,6 +197,7 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
       return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};
     }
   }
+  context.backend.get_ready(plans, operands, Pass::backward);
   AttentionGradientSums sums = make_ring_sums(operands, has_dbias(context.problem));
   AttentionOperands step_operands = operands;
   TravellingKeyValues key_values(ring, group, operands, "backward");

@@ -12,6 +12,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn_call.cpp
     attention/cudnn_graphs.cpp
     attention/cudnn_lane.cpp
+    attention/cudnn_lane_plans.cpp
     attention/cudnn_plan_cache.cpp
     attention/flash_backend.cpp
     attention/flash_window.cpp

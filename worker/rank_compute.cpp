@@ -135,8 +135,8 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   if (request.dump_dir) options.dump_dir = *request.dump_dir;
   options.reference_cache = request.reference_cache;
   if (request.perf) {
-    options.perf = {.warmup = request.perf->warmup, .iterations = request.perf->iterations,
-                    .graph = request.perf->graph};
+    options.perf = {
+        .warmup = request.perf->warmup, .iterations = request.perf->iterations, .graph = request.perf->graph};
     if (request.perf->trace_dir) options.perf->trace = trace_stem(*request.perf->trace_dir, request.id);
   }
   if (outcome.rank == 0) {

@@ -44,18 +44,18 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment) : device_(d
                                   .size = environment.world_size,
                                   .prefix = generation_prefix(0)},
                  [environment] { return Mail(environment).store(); });
-  loaded_ = std::async(std::launch::async, [early = *early_, index = device_.index(),
-                                            ranks = environment.local_world_size] {
-              early.await_libraries();
-              LoadTimes times;
-              const auto start = Clock::now();
-              CudaPart& part = load_cuda_part();
-              times.load_cuda_ms = ms_since(start);
-              const auto loaded = Clock::now();
-              use(part, index, ranks);
-              times.use_device_ms = ms_since(loaded);
-              return times;
-            }).share();
+  loaded_ =
+      std::async(std::launch::async, [early = *early_, index = device_.index(), ranks = environment.local_world_size] {
+        early.await_libraries();
+        LoadTimes times;
+        const auto start = Clock::now();
+        CudaPart& part = load_cuda_part();
+        times.load_cuda_ms = ms_since(start);
+        const auto loaded = Clock::now();
+        use(part, index, ranks);
+        times.use_device_ms = ms_since(loaded);
+        return times;
+      }).share();
 }
 
 void* RankDevice::take_communicator() const {

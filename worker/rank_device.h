@@ -6,7 +6,6 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
-#include <string>
 
 #include <c10/core/Device.h>
 
@@ -24,7 +23,8 @@ class TooFewDevices : public std::runtime_error {
 class RankDevice {
  public:
   // Starts loading the CUDA part, creating the device's context and connecting the ranks' first NCCL communicator, each
-  // beside the others and beside the control plane's start, where the environment asks for a GPU. Throws EnvironmentError for a device that is neither cpu nor cuda.
+  // beside the others and beside the control plane's start, where the environment asks for a GPU. Throws
+  // EnvironmentError for a device that is neither cpu nor cuda.
   explicit RankDevice(const protocol::RankEnvironment& environment);
 
   // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable, TooFewDevices.

@@ -11,9 +11,13 @@ namespace {
 
 TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   RunCommand sent;
-  sent.request = {
-      .seq = 5, .id = "a", .case_json = {{"heads", 3}}, .timeout_ms = 70, .dump_dir = "/d", .reference_cache = false,
-      .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}};
+  sent.request = {.seq = 5,
+                  .id = "a",
+                  .case_json = {{"heads", 3}},
+                  .timeout_ms = 70,
+                  .dump_dir = "/d",
+                  .reference_cache = false,
+                  .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}};
   const auto got = std::get<RunCommand>(decode_compute_command(encode(ComputeCommand{sent})));
   EXPECT_EQ(got.request.seq, 5);
   EXPECT_EQ(got.request.case_json, sent.request.case_json);

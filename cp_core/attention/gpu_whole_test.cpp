@@ -39,8 +39,8 @@ GroupCase packed_case(const std::string& name, const std::vector<std::int64_t>& 
 }
 
 std::vector<GroupCase> whole_cases() {
-  return {packed_case("one", {512}, true), packed_case("full", {512}, false), packed_case("batch", {256, 256, 256}, true),
-          packed_case("ragged", {384, 130, 257}, true)};
+  return {packed_case("one", {512}, true), packed_case("full", {512}, false),
+          packed_case("batch", {256, 256, 256}, true), packed_case("ragged", {384, 130, 257}, true)};
 }
 
 class GpuWhole : public GpuBackendTest, public testing::WithParamInterface<GroupCase> {

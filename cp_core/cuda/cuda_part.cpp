@@ -26,8 +26,8 @@ CudaPart& load() {
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     const std::string error = dlerror();
-    throw CudaUnavailable(exists ? error
-                                 : path + " is not beside this program: cp-pool was built without CUDA (" + error + ")");
+    throw CudaUnavailable(
+        exists ? error : path + " is not beside this program: cp-pool was built without CUDA (" + error + ")");
   }
   using Entry = CudaPart* (*)();
   auto* entry = reinterpret_cast<Entry>(dlsym(module, kEntry));

@@ -1,6 +1,6 @@
 // A module of its own (libcp_core_early.so) with nothing but the CUDA runtime and NCCL: it is loaded in a few
-// milliseconds, while libcp_core_cuda.so, which brings all of LibTorch's CUDA half, takes most of a second. Both use the
-// same libnccl.so.2: a process loads a library of one name once.
+// milliseconds, while libcp_core_cuda.so, which brings all of LibTorch's CUDA half, takes most of a second. Both use
+// the same libnccl.so.2: a process loads a library of one name once.
 //
 // No call throws; each says whether it worked. Why one did not is said by the CUDA part, which tries again.
 #include <cstring>

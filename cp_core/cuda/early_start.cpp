@@ -26,8 +26,8 @@ class Module {
     void* module = dlopen(module_path("libcp_core_early.so").c_str(), RTLD_NOW | RTLD_LOCAL);
     if (module == nullptr) return false;
     return find(module, "cp_pool_early_load_driver", load_driver) && find(module, "cp_pool_early_context", context) &&
-           find(module, "cp_pool_early_nccl_id", nccl_id) &&
-           find(module, "cp_pool_early_nccl_connect", nccl_connect) && load_driver();
+           find(module, "cp_pool_early_nccl_id", nccl_id) && find(module, "cp_pool_early_nccl_connect", nccl_connect) &&
+           load_driver();
   }
 
   bool (*load_driver)() = nullptr;

@@ -97,8 +97,8 @@ std::vector<double> time_problem(const Problem& problem, Communicator& cp, const
 // After the timed steps, which it would slow down.
 void trace(const Problem& problem, Communicator& cp, const PerfOptions& options, const at::Device& device,
            const std::string& who) {
-  if (options.trace.empty()) return;
-  const std::filesystem::path stem = options.trace.string() + "." + who;
+  if (!options.trace) return;
+  const std::filesystem::path stem = options.trace->string() + "." + who;
   at::Tensor here = at::zeros({1}, at::TensorOptions(device).dtype(at::kInt));
   trace_step(device, stem, [&] {
     cp.all_reduce(here, ReduceOp::max, "start of the traced step")->wait();
@@ -128,7 +128,8 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
       into.one_rank_ms = time_problem(problem, *alone.cp, options, device);
       trace(problem, *alone.cp, options, device, "alone");
     } catch (const c10::OutOfMemoryError& error) {
-      into.one_rank_reason = fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());
+      into.one_rank_reason =
+          fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());
     } catch (const std::bad_alloc&) {
       into.one_rank_reason = "the whole problem does not fit on one rank: out of memory";
     } catch (const BackendUnsupported& error) {

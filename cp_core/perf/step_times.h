@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,8 +20,8 @@ struct PerfOptions {
   int warmup = 5;       // steps before the timed ones; not negative
   int iterations = 20;  // timed steps; at least 1
   bool graph = false;   // on GPUs: the timed steps are replays of a CUDA graph of the step
-  // Trace one more step of all ranks, and of rank 0 alone: files <trace>.rank0.* and so on (step_trace.h). Empty: none.
-  std::filesystem::path trace = {};
+  // Trace one more step of all ranks, and of rank 0 alone: files <trace>.rank0.* and so on (step_trace.h). None: no trace.
+  std::optional<std::filesystem::path> trace = std::nullopt;
 };
 
 struct StepTimes {
@@ -29,8 +30,8 @@ struct StepTimes {
   std::string one_rank_reason;      // on rank 0: why it cannot be run there, as a sentence
 };
 
-// Inputs are made before the clock runs, and nothing is verified. The ranks begin each timed step together, and the host
-// enqueues it while the device is in the one before, as training does.
+// Inputs are made before the clock runs, and nothing is verified. The ranks begin each timed step together, and the
+// host enqueues it while the device is in the one before, as training does.
 
 // Collective over groups.cp: the steps of all ranks. Throws CommError, or whatever a library throws.
 std::vector<double> time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups,

@@ -41,8 +41,7 @@ std::vector<StepTimes> times_of(const Case& c, const PerfOptions& options) {
 TEST(StepTimes, AreThoseOfTheTimedStepsAlone) {
   std::atomic<int> steps = 0;
   run_ranks(2, [&](const CpGroups& groups, int) {
-    const auto times =
-        time_steps(*groups.cp, at::kCPU, {.warmup = 3, .iterations = 4}, [&] { ++steps; });
+    const auto times = time_steps(*groups.cp, at::kCPU, {.warmup = 3, .iterations = 4}, [&] { ++steps; });
     EXPECT_THAT(times, SizeIs(4));
   });
   EXPECT_EQ(steps, 2 * (3 + 4));

@@ -62,9 +62,9 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   const std::string before = (folder / "before.jsonl").string();
   const std::string junit = (folder / "junit.xml").string();
   const auto run = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> words = {CP_POOL_PROGRAM, "run",      "--matrix",     "perf", "--filter",
-                                      "model=b2_s4096_h12",        "--mode",       "perf", "--warmup",
-                                      "1",             "--iterations", "3",        "--device", "cpu"};
+    std::vector<std::string> words = {CP_POOL_PROGRAM,      "run",    "--matrix", "perf",     "--filter",
+                                      "model=b2_s4096_h12", "--mode", "perf",     "--warmup", "1",
+                                      "--iterations",       "3",      "--device", "cpu"};
     words.insert(words.end(), more.begin(), more.end());
     return Program{words}.wait();
   };

@@ -30,8 +30,8 @@ PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
   errno = 0;
   std::ifstream file(events_file);
   if (!file || std::filesystem::is_directory(events_file)) {
-    throw BaselineError(fmt::format("cannot read the baseline {}: {}", baseline.name,
-                                    file ? "it is a folder" : std::strerror(errno)));
+    throw BaselineError(
+        fmt::format("cannot read the baseline {}: {}", baseline.name, file ? "it is a folder" : std::strerror(errno)));
   }
   std::size_t number = 0;
   for (std::string line; std::getline(file, line);) {

@@ -33,9 +33,9 @@ std::string error_of(const std::filesystem::path& file) {
 
 TEST(PerfBaseline, HasTheTimesOfAnEventsFile) {
   const TemporaryFolder folder;
-  const auto file = events_file(
-      folder, {testing::run_started(3), testing::timed_case(0, "a", 2.5), testing::timed_case(1, "b", 3),
-               testing::finished(2, "untimed", CaseOutcome::pass), testing::timed_case(3, "a", 2.25)});
+  const auto file =
+      events_file(folder, {testing::run_started(3), testing::timed_case(0, "a", 2.5), testing::timed_case(1, "b", 3),
+                           testing::finished(2, "untimed", CaseOutcome::pass), testing::timed_case(3, "a", 2.25)});
   const PerfBaseline baseline = read_perf_baseline(file);
   EXPECT_THAT(baseline.ms, ElementsAre(Pair("a", 2.25), Pair("b", 3)));
   EXPECT_EQ(baseline.name, file.string());

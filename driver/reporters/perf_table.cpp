@@ -42,10 +42,10 @@ const double* PerfTable::baseline_of(const Row& row) const {
 std::string PerfTable::row_text(const Row& row) const {
   const PerfFigures& figures = row.figures;
   const protocol::PerfResult& measured = figures.measured;
-  std::string text = fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", number(figures.ms),
-                                 number(measured.step_ms.min), number(measured.step_ms.max), number(figures.tflops),
-                                 number(figures.gbytes_per_s),
-                                 measured.one_rank_ms ? number(measured.one_rank_ms->median) : "-", efficiency(figures));
+  std::string text =
+      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", number(figures.ms), number(measured.step_ms.min),
+                  number(measured.step_ms.max), number(figures.tflops), number(figures.gbytes_per_s),
+                  measured.one_rank_ms ? number(measured.one_rank_ms->median) : "-", efficiency(figures));
   if (baseline_) {
     const double* before = baseline_of(row);
     text += fmt::format(" {:>9} {:>6}", before == nullptr ? "-" : number(*before),

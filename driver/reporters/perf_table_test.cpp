@@ -35,7 +35,8 @@ TEST(PerfTable, ComparesEachCaseAndTheSumWithABaseline) {
   EXPECT_THAT(text, HasSubstr(" 0.500     4.000  0.500  a\n"));
   EXPECT_THAT(text, HasSubstr("     10.00  1.500  b\n"));
   EXPECT_THAT(text, HasSubstr("         -      -  new\n"));
-  EXPECT_THAT(text, HasSubstr("baseline before.jsonl: 2 of 3 cases in both, 17.00 ms now and 14.00 ms then: 1.214 of it\n"));
+  EXPECT_THAT(text,
+              HasSubstr("baseline before.jsonl: 2 of 3 cases in both, 17.00 ms now and 14.00 ms then: 1.214 of it\n"));
 }
 
 TEST(PerfTable, SaysThatABaselineHoldsOtherCases) {

@@ -66,8 +66,7 @@ TerminalStyle detect_style(int fd, bool progress) {
   return {.live = capable && progress, .color = color, .progress = progress};
 }
 
-TerminalSink::TerminalSink(int fd, TerminalStyle style)
-    : fd_{fd}, style_{std::move(style)}, perf_{style_.baseline} {}
+TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{std::move(style)}, perf_{style_.baseline} {}
 
 TerminalSink::~TerminalSink() {
   clear_live();

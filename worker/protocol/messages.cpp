@@ -35,12 +35,12 @@ json to_json(const PerfRequest& m) {
 }
 json to_json(const RunRequest& m) {
   json out{{"op", "run"},
-          {"seq", m.seq},
-          {"id", m.id},
-          {"case", m.case_json},
-          {"timeout_ms", m.timeout_ms},
-          {"options",
-           {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}, {"reference_cache", m.reference_cache}}}};
+           {"seq", m.seq},
+           {"id", m.id},
+           {"case", m.case_json},
+           {"timeout_ms", m.timeout_ms},
+           {"options",
+            {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}, {"reference_cache", m.reference_cache}}}};
   if (m.perf) out["options"]["perf"] = to_json(*m.perf);
   return out;
 }
@@ -115,15 +115,15 @@ json to_json(const PerfResult& m) {
 }
 json to_json(const ResultEvent& m) {
   json out{{"event", "result"},
-          {"seq", m.seq},
-          {"outcome", to_string(m.outcome)},
-          {"reason", m.reason},
-          {"healthy", m.healthy},
-          {"ranks", to_json(m.ranks)},
-          {"checks", to_json(m.checks)},
-          {"timings_ms", m.timings_ms},
-          {"hygiene", to_json(m.hygiene)},
-          {"backend", m.backend}};
+           {"seq", m.seq},
+           {"outcome", to_string(m.outcome)},
+           {"reason", m.reason},
+           {"healthy", m.healthy},
+           {"ranks", to_json(m.ranks)},
+           {"checks", to_json(m.checks)},
+           {"timings_ms", m.timings_ms},
+           {"hygiene", to_json(m.hygiene)},
+           {"backend", m.backend}};
   if (m.perf) out["perf"] = to_json(*m.perf);
   return out;
 }
@@ -217,15 +217,15 @@ ResultEvent read_result(const Fields& f) {
   const std::optional<Outcome> outcome = parse_outcome(name);
   if (!outcome) throw ProtocolError(fmt::format("result: unknown outcome \"{}\"", name));
   ResultEvent out{.seq = f.get_int64("seq"),
-          .outcome = *outcome,
-          .reason = f.get_string("reason", ""),
-          .healthy = f.get_bool("healthy", true),
-          .ranks = read_list(f, "ranks", read_rank_result),
-          .checks = read_list(f, "checks", read_check),
-          .timings_ms = f.get_numbers("timings_ms"),
-          .hygiene = read_list(f, "hygiene", read_hygiene),
-          .backend = f.get_string("backend", ""),
-          .perf = std::nullopt};
+                  .outcome = *outcome,
+                  .reason = f.get_string("reason", ""),
+                  .healthy = f.get_bool("healthy", true),
+                  .ranks = read_list(f, "ranks", read_rank_result),
+                  .checks = read_list(f, "checks", read_check),
+                  .timings_ms = f.get_numbers("timings_ms"),
+                  .hygiene = read_list(f, "hygiene", read_hygiene),
+                  .backend = f.get_string("backend", ""),
+                  .perf = std::nullopt};
   if (const json perf = f.get_object("perf"); !perf.empty()) out.perf = read_perf_result(Fields(perf, "perf"));
   return out;
 }

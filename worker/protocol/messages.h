@@ -26,10 +26,10 @@ inline constexpr int kExitNoDevice = 69;       // the ranks' device cannot be us
 inline constexpr int kExitTooFewDevices = 77;  // fewer devices than ranks: cases of this world size are skipped
 
 // --- Speed -----------------------------------------------------------------------------------------------------------
-struct PerfRequest {  // time the step of a case that has been verified
-  int warmup = 5;       // steps before the timed ones
-  int iterations = 20;  // timed steps
-  bool graph = false;   // on GPUs: time replays of a CUDA graph of the step
+struct PerfRequest {                                    // time the step of a case that has been verified
+  int warmup = 5;                                       // steps before the timed ones
+  int iterations = 20;                                  // timed steps
+  bool graph = false;                                   // on GPUs: time replays of a CUDA graph of the step
   std::optional<std::string> trace_dir = std::nullopt;  // trace one more step into files there
 };
 struct StepMs {
@@ -43,8 +43,8 @@ struct RankMs {
 };
 struct PerfResult {
   PerfRequest request;
-  StepMs step_ms;             // forward and backward: of each timed step the slowest rank's time
-  std::vector<RankMs> ranks;  // each rank's own
+  StepMs step_ms;                     // forward and backward: of each timed step the slowest rank's time
+  std::vector<RankMs> ranks;          // each rank's own
   std::optional<StepMs> one_rank_ms;  // the same problem on rank 0 alone
   std::string one_rank_reason;        // why not
 };
@@ -134,7 +134,7 @@ struct ResultEvent {
   std::vector<TensorCheck> checks;
   std::map<std::string, double> timings_ms;
   std::vector<Hygiene> hygiene;
-  std::string backend;  // that ran it; "math" on CPU whatever the case asked for
+  std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
   std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
 };
 struct PongEvent {

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -194,7 +195,7 @@ TEST(FilterErrors, RulesHaveNeitherIdNorSize) {
 }
 
 TEST(FilterErrors, NestingIsBounded) {
-  EXPECT_EQ(error_of(std::string(90, '(') + "heads=4" + std::string(90, ')')), "no error");
+  EXPECT_EQ(error_of(fmt::format("{:(>90}heads=4{:)>90}", "", "")), "no error");
   EXPECT_THAT(error_of(std::string(100000, '(')), StartsWith("bad filter: nested too deep"));
   EXPECT_THAT(error_of(std::string(100000, '!')), StartsWith("bad filter: nested too deep"));
 }

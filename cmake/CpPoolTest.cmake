@@ -1,10 +1,19 @@
-# cp_pool_test(<name> LABEL unit|integration|gpu SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER])
+# cp_pool_test(<name> LABEL unit|integration|gpu SOURCES <files> [LIBRARIES <targets>] [TIMEOUT <seconds>] [DISCOVER]
+#              [TORCH])
 # One GoogleTest executable in ctest. DISCOVER registers each of its tests by itself: only for executables that start
-# in milliseconds (none that links LibTorch).
+# in milliseconds (none that links LibTorch). TORCH: its sources include LibTorch's headers.
 include(GoogleTest)
 
+cp_pool_define_precompiled(test LIBRARIES GTest::gmock fmt::fmt nlohmann_json::nlohmann_json
+                           HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
+if(CP_POOL_LIBTORCH)
+  cp_pool_define_precompiled(torch LIBRARIES LibTorch::cpu fmt::fmt HEADERS <ATen/core/Tensor.h>)
+  cp_pool_define_precompiled(torch_test LIBRARIES LibTorch::cpu GTest::gmock fmt::fmt
+                             HEADERS <ATen/core/Tensor.h> <gmock/gmock.h> <gtest/gtest.h>)
+endif()
+
 function(cp_pool_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER;TORCH" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 120)
   endif()
@@ -12,6 +21,14 @@ function(cp_pool_test name)
   target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
   # Tests are compiled once and run once: optimising them costs more than it saves.
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
+  # As the libraries, so that one precompiled header serves all tests.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+  if(arg_TORCH)
+    cp_pool_use_precompiled(torch_test ${name})
+  else()
+    cp_pool_use_precompiled(test ${name})
+  endif()
   if(arg_DISCOVER)
     gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})
   else()

@@ -37,6 +37,8 @@ if(CP_POOL_HAVE_CUDA)
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)
   target_link_libraries(cp_core_cuda_objects PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt)
 
+  cp_pool_use_precompiled(torch cp_core_cuda_objects)
+
   # Loaded before it: cuda/early_start.h.
   add_library(cp_core_early MODULE cuda/early_module.cpp)
   target_link_libraries(cp_core_early PRIVATE cp_options LibTorch::nccl)
@@ -52,21 +54,22 @@ set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -
 
 if(CP_POOL_HAVE_CUDA)
   # The module, loaded as the worker loads it: into a program that has all of cp_core and shows it.
-  cp_pool_test(cuda_module_test LABEL unit SOURCES cuda/module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
+  cp_pool_test(cuda_module_test LABEL unit TORCH SOURCES cuda/module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
   set_target_properties(cuda_module_test PROPERTIES ENABLE_EXPORTS ON)
   add_dependencies(cuda_module_test cp_core_cuda)
 
   # Tests on GPUs, and a benchmark, with the part linked in.
   add_library(gpu_test_support OBJECT cuda/gpu_ranks.cpp cuda/gpu_test.cpp)
   target_link_libraries(gpu_test_support PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
+  cp_pool_use_precompiled(torch gpu_test_support)
   set(CP_CORE_GPU_LIBRARIES gpu_test_support cp_core_cuda_objects cp_core)
 
-  cp_pool_test(device_test LABEL gpu SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
+  cp_pool_test(device_test LABEL gpu TORCH SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
-  cp_pool_test(row_kernels_test LABEL gpu SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
-  cp_pool_test(nccl_communicator_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
+  cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
                SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp)
-  cp_pool_test(gpu_backends_test LABEL gpu TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+  cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
     attention/gpu_test_support.cpp
@@ -74,6 +77,14 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_group_cases.cpp
     attention/tile_reference.cpp
   )
+
+  cp_pool_test(gpu_streams_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+    context_parallel/gpu_step.cpp
+    context_parallel/gpu_streams_test.cpp
+  )
+  cp_pool_test(gpu_mutants_test LABEL gpu TORCH TIMEOUT 600
+    LIBRARIES gpu_test_support cp_core_cuda_objects cp_core_mutants verify_test_support
+    SOURCES context_parallel/gpu_step.cpp verify/gpu_mutants_test.cpp)
 
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
   target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)

@@ -8,7 +8,7 @@ namespace cp_pool {
 namespace {
 
 constexpr std::array kMutants{
-#define CP_MUTANT(name, description) MutantInfo{Mutant::name, #name, description},
+#define CP_MUTANT(name, where, description) MutantInfo{Mutant::name, #name, MutantWhere::where, description},
 #include "cp_core/mutants.def"
 #undef CP_MUTANT
 };

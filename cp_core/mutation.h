@@ -13,14 +13,18 @@ namespace cp_pool {
 
 enum class Mutant {
   none,
-#define CP_MUTANT(name, description) name,
+#define CP_MUTANT(name, where, description) name,
 #include "cp_core/mutants.def"
 #undef CP_MUTANT
 };
 
+// On which ranks a mutant can be seen.
+enum class MutantWhere { both, cpu, gpu };
+
 struct MutantInfo {
   Mutant mutant;
   std::string_view name;
+  MutantWhere where;
   std::string_view description;  // what goes wrong while it is on
 };
 

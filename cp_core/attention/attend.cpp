@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
 
@@ -68,7 +69,9 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
       // The first part is the result so far if it has every row: each of them sees a key of its tile.
       if (sums.empty && covers_queries(part.tiles, sums.out.size(0))) {
         AttentionPartial first{.out = sums.out, .lse = sums.lse, .max_logit = partial.max_logit};
+        delay_point(operands.q.device());
         backend.forward(part, operands, first);
+        delay_point(operands.q.device());
         partial.max_logit = first.max_logit;
         sums.empty = false;
         continue;
@@ -78,7 +81,9 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
         partial.out = at::empty_like(sums.out);
         partial.lse = at::empty_like(sums.lse);
       }
+      delay_point(operands.q.device());
       backend.forward(part, operands, partial);
+      delay_point(operands.q.device());
       merge_partial(sums.out, sums.lse, partial.out, partial.lse, query_rows(part));
       if (CP_MUTATE(merge_rounded_each_part, false, true)) sums.out.copy_(sums.out.to(at::kBFloat16));
     }
@@ -91,6 +96,7 @@ void attend_backward(AttentionBackend& backend, const TilePlan& plan, const Atte
   for (const TileGroup& group : plan) {
     for (const TileGroup& part : backend.parts(group, operands)) {
       if (!backend.takes_empty_sums()) sums.fill();
+      delay_point(operands.q.device());
       backend.backward(part, operands, backward_operands, sums);
     }
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -64,6 +65,14 @@ struct AttentionGradientSums {
   void fill() {
     fill_dq();
     fill_dkv();
+  }
+
+  // Makes the current stream wait until it may touch the sums; empty if it may at once. A backend calls wait_for_turn()
+  // when everything that does not need the sums is enqueued.
+  std::function<void()> turn{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
+
+  void wait_for_turn() const {
+    if (turn) turn();
   }
 };
 

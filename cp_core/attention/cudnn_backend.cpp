@@ -74,6 +74,7 @@ void backward_call(CudnnCall& call, const AttentionOperands& operands, const Att
   const at::Tensor dk = call.key_buffer(CudnnTensor::dk, operands.k);
   const at::Tensor dv = call.key_buffer(CudnnTensor::dv, operands.v);
   call.execute(operands);
+  sums.wait_for_turn();
   // The first that is added to nothing is the sum, if it has every row.
   if (sums.dq_empty && is_all_of(call.q_rows(), dq, sums.dq)) {
     sums.dq.copy_(dq);

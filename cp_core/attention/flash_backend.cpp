@@ -198,6 +198,7 @@ void FlashBackend::backward(const TileGroup& group, const AttentionOperands& ope
         call.statistic(backward_operands.lse), call.cu_seqlens_q, call.cu_seqlens_k, call.max_q, call.max_k,
         /*dropout_p=*/0.0, call.window.causal(), /*rng_state=*/{}, /*unused=*/{}, operands.scale,
         finite(call.window.left), finite(call.window.right));
+    sums.wait_for_turn();
     cuda::add_rows(dq.contiguous(), call.q_rows, sums.dq);
     cuda::add_rows(dk.contiguous(), call.k_rows, sums.dk);
     cuda::add_rows(dv.contiguous(), call.k_rows, sums.dv);

@@ -98,6 +98,7 @@ void MathBackend::forward(const TileGroup& group, const AttentionOperands& opera
 void MathBackend::backward(const TileGroup& group, const AttentionOperands& operands,
                            const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
   const at::NoTF32Guard full_precision;
+  sums.wait_for_turn();
   for (const Tile& tile : group.tiles) {
     for (const TileBlock& block : blocks_of(tile, operands)) {
       backward_block(tile, block, operands, backward_operands, sums);

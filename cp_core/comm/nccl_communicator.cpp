@@ -101,7 +101,7 @@ class NcclCommunicator final : public Communicator {
         group_(group),
         members_(std::move(members)),
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, link->device())),
-        delays_(cuda::StreamDelays::from_environment(link->rank())),
+        delays_(cuda::StreamDelays::from_environment(static_cast<std::uint64_t>(link->rank()))),
         barrier_(link, group, members_, stream_, store, barrier_prefix) {
     const auto self = std::ranges::find(members_, link->rank());
     rank_ = static_cast<int>(self - members_.begin());

@@ -4,7 +4,8 @@
 // first operation between two ranks does that. Graphs must be destroyed before the communicators they use.
 //
 // With the environment variable CP_POOL_DEBUG_STREAM_DELAYS=<seed>[:<most microseconds>] every operation has a
-// pseudo-random delay before it and after it on its stream, so that a wait that is left out shows.
+// pseudo-random delay before it and after it on its stream, as have the parts of attention on theirs (cuda/delay.h), so
+// that a wait that is left out shows.
 #pragma once
 
 #include <chrono>

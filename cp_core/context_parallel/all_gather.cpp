@@ -5,8 +5,11 @@
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 
+#include "cp_core/context_parallel/second_stream.h"
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/copy_rows.h"
 
@@ -45,6 +48,10 @@ class GatheredKeyValues {
     AttentionOperands whole = operands;
     whole.k = at::empty_like(k_);
     whole.v = at::empty_like(v_);
+#ifdef CP_POOL_MUTANTS
+    whole.k.zero_();
+    whole.v.zero_();
+#endif
     k_work_->wait();
     copy_rows(k_, whole.k, copies);
     if (CP_MUTATE(all_gather_wait_skipped, true, false)) v_work_->wait();
@@ -68,6 +75,36 @@ std::array<TilePlan, 2> step_plans(const Context& context) {
     return make_plan(problem, local_half_runs(problem.lengths.padded_q, cp.size(), cp.rank(), half), k_runs);
   };
   return {plan(0), plan(CP_MUTATE(all_gather_step_repeated, 1, 0))};
+}
+
+// The two steps, the second on a stream of its own. Each has its own rows of out and lse, but max_logit is of all rows.
+void attend_steps(const Context& context, const std::array<TilePlan, 2>& plans, const AttentionOperands& operands,
+                  AttentionSums& sums) {
+  AttentionSums second_sums = sums;
+  if (sums.max_logit.defined()) second_sums.max_logit = sums.max_logit.clone();
+  SecondStream second(operands.q.device());
+  attend(context.backend, plans[0], operands, sums);
+  second.run([&] { attend(context.backend, plans[1], operands, second_sums); });
+  if (CP_MUTATE(max_logit_before_join, true, false)) second.join();
+  if (sums.max_logit.defined()) sums.max_logit = at::maximum(sums.max_logit, second_sums.max_logit);
+}
+
+// The same of the backward. Both steps add to dk, dv and dbias: the second computes beside the first, but adds when the
+// first has added. That takes no memory, where sums of its own would take as much again as all of K and V in fp32; and
+// the order, and so the bits, are always the same. The sums are made behind the fork, beside the second step's kernels.
+AttentionGradientSums attend_steps_backward(const Context& context, const std::array<TilePlan, 2>& plans,
+                                            const AttentionOperands& operands,
+                                            const AttentionBackwardOperands& backward) {
+  SecondStream second(operands.q.device());
+  delay_point(operands.q.device());
+  AttentionGradientSums sums = make_gradient_sums(operands, has_dbias(context.problem));
+  attend_backward(context.backend, plans[0], operands, backward, sums);
+  second.mark();
+  AttentionGradientSums second_sums = sums;
+  second_sums.turn = [&second] { second.wait_for_mark(); };
+  second.run([&] { attend_backward(context.backend, plans[1], operands, backward, second_sums); });
+  second.join();
+  return sums;
 }
 
 // Sends each rank the sum of its part of a gradient over whole sequences.
@@ -94,7 +131,7 @@ PackedForward all_gather_forward(const Context& context, const PackedInputs& inp
   const AttentionOperands operands = gathered.wait(inputs.operands, to_sequence_order(context));
   context.backend.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_sums(operands, context.problem.max_logit);
-  for (const TilePlan& plan : plans) attend(context.backend, plan, operands, sums);
+  attend_steps(context, plans, operands, sums);
   if (sums.max_logit.defined() && CP_MUTATE(max_logit_of_own_queries, true, false)) {
     cp.all_reduce(sums.max_logit, ReduceOp::max, "all_gather forward max_logit")->wait();
   }
@@ -110,8 +147,7 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   const std::vector<RowCopy> copies = to_sequence_order(context);
   const AttentionOperands operands = gathered.wait(inputs.operands, copies);
   context.backend.get_ready(plans, operands, Pass::backward);
-  AttentionGradientSums sums = make_gradient_sums(operands, has_dbias(context.problem));
-  for (const TilePlan& plan : plans) attend_backward(context.backend, plan, operands, backward, sums);
+  AttentionGradientSums sums = attend_steps_backward(context, plans, operands, backward);
   const ScatteredGradient dk(cp, sums.dk, copies, "all_gather backward dK");
   const ScatteredGradient dv(cp, sums.dv, copies, "all_gather backward dV");
   dk.work->wait();

@@ -56,4 +56,8 @@ CudaPart& cuda_part() {
   return *part;
 }
 
+void delay_point(const at::Device& device) {
+  if (device.is_cuda()) cuda_part().random_delay();
+}
+
 }  // namespace cp_pool

@@ -63,13 +63,17 @@ class CudaPart {
   virtual void reset(std::uint64_t seed) = 0;
   // Keeps the current stream busy for so long: where a wait is missing, what should have waited overtakes.
   virtual void delay(std::int64_t nanoseconds) const = 0;
+  // Such a delay, pseudo-random, if CP_POOL_DEBUG_STREAM_DELAYS or set_stream_delays turned them on (cuda/delay.h).
+  virtual void random_delay() = 0;
+  // From now on, here and in all communicators; 0 microseconds: none.
+  virtual void set_stream_delays(std::uint64_t seed, std::uint64_t most_microseconds) = 0;
 
   // --- comm ---
   // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device. started: what
   // EarlyStart::take_communicator (cuda/early_start.h) gave for this prefix; null for none.
   [[nodiscard]] virtual CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
                                              int rank, int size, std::chrono::milliseconds connect_timeout,
-                                             void* started) const = 0;
+                                             void* started) = 0;
 
   // --- attention ---
   // math, flash or cudnn, for tensors on the current device.
@@ -113,5 +117,8 @@ void use_cuda_part(CudaPart& part);
 
 // The part loaded or given. Throws CudaUnavailable if there is none: a CUDA tensor in a process that did not load it.
 CudaPart& cuda_part();
+
+// Stands between operations on the current stream of a device: a random_delay() on a GPU, nothing on a CPU.
+void delay_point(const at::Device& device);
 
 }  // namespace cp_pool

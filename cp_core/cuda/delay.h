@@ -9,19 +9,33 @@ namespace cp_pool::cuda {
 // Keeps the current stream busy for this long, on one thread of the device.
 void delay(std::int64_t nanoseconds);
 
+struct DelaySettings {
+  std::uint64_t seed = 0;
+  std::uint64_t most_microseconds = 0;  // 0: off
+};
+
 // Pseudo-random delays, the same ones for the same seed. Off unless the environment variable
 // CP_POOL_DEBUG_STREAM_DELAYS=<seed>[:<most microseconds>] is set; without the second number, 500.
 class StreamDelays {
  public:
-  // Reads the variable. Ranks, told apart by `rank`, get different delays. Throws std::invalid_argument.
-  static StreamDelays from_environment(int rank);
+  StreamDelays() = default;  // off until set_stream_delays
+  // Reads the variable. Those of different `salt` (ranks, and users in a rank) get different delays. Throws
+  // std::invalid_argument.
+  static StreamDelays from_environment(std::uint64_t salt);
 
   // Delays the current stream, if delays are on.
   void next();
 
  private:
+  void start(const DelaySettings& settings);
+
+  std::uint64_t salt_ = 0;
+  std::uint64_t version_ = 0;  // of the process's settings
   std::uint64_t state_ = 0;
-  std::uint64_t most_nanoseconds_ = 0;  // 0: off
+  std::uint64_t most_nanoseconds_ = 0;
 };
+
+// From now on, for all StreamDelays of the process: each begins anew, whatever the environment says.
+void set_stream_delays(const DelaySettings& settings);
 
 }  // namespace cp_pool::cuda

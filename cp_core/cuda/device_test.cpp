@@ -43,15 +43,34 @@ TEST_F(Device, GivesCachedMemoryBackInAReset) {
   EXPECT_LT(memory().reserved_bytes, std::size_t{1} << 28U);
 }
 
-TEST_F(Device, IsKeptBusyByADelay) {
+// On the current stream of the device.
+template <typename Work>
+float milliseconds_of(const Work& work) {
   c10::cuda::CUDAEvent begin(cudaEventDefault);
   c10::cuda::CUDAEvent end(cudaEventDefault);
   begin.record();
-  delay(20'000'000);
+  work();
   end.record();
   end.synchronize();
-  EXPECT_GE(begin.elapsed_time(end), 20.0F);
-  EXPECT_LT(begin.elapsed_time(end), 200.0F);
+  return begin.elapsed_time(end);
+}
+
+TEST_F(Device, IsKeptBusyByADelay) {
+  const float took = milliseconds_of([] { delay(20'000'000); });
+  EXPECT_GE(took, 20.0F);
+  EXPECT_LT(took, 200.0F);
+}
+
+TEST_F(Device, HasRandomDelaysWhileTheyAreTurnedOn) {
+  StreamDelays delays;
+  const auto fifty = [&delays] {
+    for (int i = 0; i < 50; ++i) delays.next();
+  };
+  EXPECT_LT(milliseconds_of(fifty), 5.0F);
+  set_stream_delays({.seed = 3, .most_microseconds = 2000});
+  EXPECT_NEAR(milliseconds_of(fifty), 50.0F, 30.0F);
+  set_stream_delays({});
+  EXPECT_LT(milliseconds_of(fifty), 5.0F);
 }
 
 }  // namespace

@@ -21,10 +21,14 @@ class Part final : public CudaPart {
   [[nodiscard]] CudaMemory memory() const override { return cuda::memory(); }
   void reset(std::uint64_t seed) override { cuda::reset(seed); }
   void delay(std::int64_t nanoseconds) const override { cuda::delay(nanoseconds); }
+  void random_delay() override { delays_.next(); }
+  void set_stream_delays(std::uint64_t seed, std::uint64_t most_microseconds) override {
+    cuda::set_stream_delays({.seed = seed, .most_microseconds = most_microseconds});
+  }
 
   [[nodiscard]] CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank,
-                                     int size, std::chrono::milliseconds connect_timeout,
-                                     void* started) const override {
+                                     int size, std::chrono::milliseconds connect_timeout, void* started) override {
+    delays_ = cuda::StreamDelays::from_environment(kOfAttention + static_cast<std::uint64_t>(rank));
     return make_nccl_groups(store, prefix, rank, size, connect_timeout, started);
   }
 
@@ -61,6 +65,12 @@ class Part final : public CudaPart {
   [[nodiscard]] std::uint64_t sum_words(const at::Tensor& tensor) const override {
     return verify::sum_words_cuda(tensor);
   }
+
+ private:
+  // Other delays than the rank's communicators have.
+  static constexpr std::uint64_t kOfAttention = 1U << 16U;
+
+  cuda::StreamDelays delays_;
 };
 
 }  // namespace

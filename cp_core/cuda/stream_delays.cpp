@@ -1,5 +1,7 @@
+#include <atomic>
 #include <charconv>
 #include <cstdlib>
+#include <mutex>
 #include <stdexcept>
 #include <string_view>
 
@@ -30,22 +32,61 @@ std::uint64_t parse(std::string_view text) {
   return value;
 }
 
+// What set_stream_delays said last.
+class ProcessSettings {
+ public:
+  // 0: nothing yet.
+  [[nodiscard]] std::uint64_t version() const { return version_.load(std::memory_order_acquire); }
+  [[nodiscard]] DelaySettings get() const {
+    const std::lock_guard lock(mutex_);
+    return settings_;
+  }
+  void set(const DelaySettings& settings) {
+    const std::lock_guard lock(mutex_);
+    settings_ = settings;
+    version_.fetch_add(1, std::memory_order_release);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  DelaySettings settings_;
+  std::atomic<std::uint64_t> version_{0};
+};
+
+ProcessSettings& process_settings() {
+  static ProcessSettings settings;
+  return settings;
+}
+
 }  // namespace
 
-StreamDelays StreamDelays::from_environment(int rank) {
+void set_stream_delays(const DelaySettings& settings) {
+  process_settings().set(settings);
+}
+
+StreamDelays StreamDelays::from_environment(std::uint64_t salt) {
   StreamDelays delays;
+  delays.salt_ = salt;
   const char* variable = std::getenv(kVariable);
   if (variable == nullptr || *variable == '\0') return delays;
   const std::string_view text = variable;
   const std::size_t colon = text.find(':');
   const std::uint64_t seed = parse(text.substr(0, colon));
   const std::uint64_t most = colon == std::string_view::npos ? kDefaultMicroseconds : parse(text.substr(colon + 1));
-  delays.state_ = mix(mix(seed) + static_cast<std::uint64_t>(rank) * kGoldenGamma);
-  delays.most_nanoseconds_ = most * 1000;
+  delays.start({.seed = seed, .most_microseconds = most});
   return delays;
 }
 
+void StreamDelays::start(const DelaySettings& settings) {
+  state_ = mix(mix(settings.seed) + salt_ * kGoldenGamma);
+  most_nanoseconds_ = settings.most_microseconds * 1000;
+}
+
 void StreamDelays::next() {
+  if (const std::uint64_t version = process_settings().version(); version != version_) {
+    version_ = version;
+    start(process_settings().get());
+  }
   if (most_nanoseconds_ == 0) return;
   state_ += kGoldenGamma;
   delay(static_cast<std::int64_t>(mix(state_) % (most_nanoseconds_ + 1)));

@@ -1,0 +1,213 @@
+// Streams on GPU ranks: nothing waits for the device, nothing depends on what happens to be first.
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/allclose.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/context_parallel/gpu_step.h"
+#include "cp_core/cuda/gpu_test.h"
+
+namespace cp_pool::test {
+namespace {
+
+using std::chrono::seconds;
+using verify::Outputs;
+
+constexpr std::array kCommTypes{CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p};
+constexpr std::array kBackends{Backend::flash, Backend::cudnn};
+constexpr seconds kLongEnough{50};
+
+std::string letters_of(std::string_view name) {
+  std::string letters(name);
+  std::ranges::replace(letters, '+', '_');
+  return letters;
+}
+
+std::vector<std::pair<const char*, at::Tensor>> tensors_of(const Outputs& outputs) {
+  const auto& [forward, gradients] = outputs;
+  return {{"out", forward.out}, {"lse", forward.lse}, {"max_logit", forward.max_logit}, {"dq", gradients.dq},
+          {"dk", gradients.dk}, {"dv", gradients.dv}, {"dsink", gradients.dsink}};
+}
+
+// Runs `body` on the ranks that a type gets here, or skips.
+void on_ranks_of(CommType comm, const std::function<void(const GpuRank&, const CpGroups&)>& body) {
+  const int ranks = gpu_ranks_for(comm);
+  require_gpus(ranks, count_gpus());
+  if (testing::Test::IsSkipped() || testing::Test::HasFatalFailure()) return;
+  on_gpu_ranks(ranks, [&body](const GpuRank& rank) {
+    const at::NoGradGuard no_grad;
+    const CpGroups groups = rank.connect();
+    groups.cp->set_deadline(Communicator::Clock::now() + kLongEnough);
+    body(rank, groups);
+    groups.cp->checked_barrier(1, kLongEnough);
+  });
+}
+
+// Everything that a step can have on its way: padding, GQA, sinks, max_logit.
+Case full_case(CommType comm, Backend backend, int ranks) {
+  Case c = gpu_thd_case(comm, backend, ranks, {1021, 517, 40, 2040});
+  c.softmax = SoftmaxType::learnable;
+  c.max_logit = true;
+  return c;
+}
+
+// --- Graphs ----------------------------------------------------------------------------------------------------------
+
+class GpuGraphs : public testing::TestWithParam<std::tuple<CommType, Backend>> {};
+
+void capture_and_replay(const GpuStep& step, const CpGroups& groups, int rank) {
+  constexpr int kReplays = 20;
+  c10::cuda::device_synchronize();  // the inputs were made on another stream
+  const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+  (void)step.hash();  // connects the ranks, builds plans, loads kernels, gives libraries their workspaces
+  const std::string eager = step.hash();
+  c10::cuda::device_synchronize();
+  at::cuda::CUDAGraph graph;
+  graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+  const Outputs outputs = step.run();
+  graph.capture_end();
+  for (int i = 0; i < kReplays; ++i) {
+    for (const auto& [name, tensor] : tensors_of(outputs)) {
+      if (tensor.defined()) at::Tensor(tensor).fill_(-1);
+    }
+    graph.replay();
+    groups.cp->synchronize("replay");
+    EXPECT_EQ(verify::hash_of(outputs), eager) << "rank " << rank << ", replay " << i;
+  }
+}
+
+TEST_P(GpuGraphs, OfForwardAndBackwardGiveTheBitsOfTheEagerRun) {
+  const auto [comm, backend] = GetParam();
+  on_ranks_of(comm, [comm = comm, backend = backend](const GpuRank& rank, const CpGroups& groups) {
+    const GpuStep step(full_case(comm, backend, rank.size), rank, groups);
+    capture_and_replay(step, groups, rank.rank);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuGraphs,
+                         testing::Combine(testing::ValuesIn(kCommTypes), testing::ValuesIn(kBackends)),
+                         [](const auto& info) {
+                           return letters_of(to_string(std::get<0>(info.param))) + "_" +
+                                  letters_of(to_string(std::get<1>(info.param)));
+                         });
+
+// --- Delays ----------------------------------------------------------------------------------------------------------
+
+class GpuDelays : public testing::TestWithParam<CommType> {};
+
+struct Repeats {
+  int count = 0;
+  std::uint64_t most_microseconds = 0;
+};
+
+// Every repeat has delays of its own, in both streams and before and after every exchange.
+void repeat_under_delays(const Case& c, const GpuRank& rank, const CpGroups& groups, const Repeats& repeats) {
+  const GpuStep step(c, rank, groups);
+  (void)step.hash();
+  const std::string expected = step.hash();
+  const auto start = Communicator::Clock::now();
+  std::vector<int> different;
+  for (int i = 1; i <= repeats.count; ++i) {
+    cuda_part().set_stream_delays(static_cast<std::uint64_t>(i), repeats.most_microseconds);
+    if (step.hash() != expected) different.push_back(i);
+  }
+  cuda_part().set_stream_delays(0, 0);
+  const std::chrono::duration<double, std::milli> took = Communicator::Clock::now() - start;
+  EXPECT_TRUE(different.empty()) << "rank " << rank.rank << ", " << to_string(c.backend) << ": " << different.size()
+                                 << " of " << repeats.count << " repeats give other bits, the first with seed "
+                                 << different.front();
+  if (rank.rank == 0) {
+    fmt::print("[ figures  ] {} ranks, {}, {}, sequences of up to {}: {} repeats, {:.2f} ms each\n", rank.size,
+               to_string(c.comm), to_string(c.backend), c.seqlen_q, repeats.count, took.count() / repeats.count);
+  }
+}
+
+TEST_P(GpuDelays, ChangeNoBit) {
+  on_ranks_of(GetParam(), [](const GpuRank& rank, const CpGroups& groups) {
+    for (const Backend backend : kBackends) {
+      const Case c = full_case(GetParam(), backend, rank.size);
+      repeat_under_delays(c, rank, groups, {.count = 200, .most_microseconds = 300});
+    }
+  });
+}
+
+TEST_P(GpuDelays, ChangeNoBitOfLongPacks) {
+  on_ranks_of(GetParam(), [](const GpuRank& rank, const CpGroups& groups) {
+    const std::vector<std::vector<std::int64_t>> packs{
+        {24576}, {28672}, {30720}, {32768}, {24576, 28672, 30720, 32768}, {16000, 30, 8200, 4096, 2050}};
+    for (const Backend backend : kBackends) {
+      for (const std::vector<std::int64_t>& pack : packs) {
+        Case c = gpu_thd_case(GetParam(), backend, rank.size, pack);
+        c.heads = c.kv_heads = 4;
+        repeat_under_delays(c, rank, groups, {.count = 10, .most_microseconds = 2000});
+      }
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuDelays, testing::ValuesIn(kCommTypes),
+                         [](const auto& info) { return letters_of(to_string(info.param)); });
+
+// --- Types -----------------------------------------------------------------------------------------------------------
+
+// Two results that are each within TE's tolerance of bf16.
+constexpr double kTwiceTolerance = 2 * 2.5e-2;
+
+double tolerance_of(std::string_view tensor) {
+  return tensor == "lse" || tensor == "max_logit" ? 1e-4 : kTwiceTolerance;
+}
+
+void expect_close(const Outputs& actual, const Outputs& expected, const std::string& what) {
+  const auto wanted = tensors_of(expected);
+  const auto got = tensors_of(actual);
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const auto& [name, value] = wanted[i];
+    ASSERT_TRUE(got[i].second.defined() && value.defined()) << what << ": " << name;
+    const at::Tensor a = got[i].second.to(at::kFloat);
+    const at::Tensor b = value.to(at::kFloat);
+    const double largest = a.sub(b).nan_to_num(0, 0, 0).abs().max().item<double>();
+    if (std::string_view(name) == "dsink") {
+      // The sum of thousands of terms: relative to the largest.
+      EXPECT_LE(largest, kTwiceTolerance * (1 + b.abs().max().item<double>())) << what << ": dsink";
+      continue;
+    }
+    EXPECT_TRUE(at::allclose(a, b, tolerance_of(name), tolerance_of(name)))
+        << what << ": " << name << " differs by up to " << largest;
+  }
+}
+
+TEST(GpuTypes, AgreeWithTheReferenceAndWithEachOther) {
+  on_ranks_of(CommType::p2p, [](const GpuRank& rank, const CpGroups& groups) {
+    for (const Backend backend : kBackends) {
+      std::optional<Outputs> of_p2p;
+      for (const CommType comm : kCommTypes) {
+        if (comm == CommType::a2a_p2p && rank.size < 4) continue;
+        const std::string what = fmt::format("rank {}, {}, {}", rank.rank, to_string(backend), to_string(comm));
+        const GpuStep step(full_case(comm, backend, rank.size), rank, groups);
+        const Outputs outputs = step.run();
+        groups.cp->synchronize(what);
+        for (const Check& check : step.check(outputs)) {
+          EXPECT_TRUE(check.ok) << what << ": " << check.tensor << ": " << check.message << " (error " << check.error
+                                << ", bound " << check.bound << ")";
+        }
+        if (!of_p2p) of_p2p = outputs;
+        expect_close(outputs, *of_p2p, what);
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace cp_pool::test

@@ -1,0 +1,52 @@
+// A stream beside the current one, for work that does not depend on the current stream's. On the CPU there is none:
+// run() runs at once, on the calling thread, and waits are nothing.
+//
+// Memory: the caching allocator gives a block back to the stream it was allocated on. A tensor of the first stream that
+// the second touches must be kept until join(); after that, whatever reuses its memory is enqueued behind both. Tensors
+// made inside run() must not leave it: only the second stream uses them; so it is with the libraries' workspaces, which
+// come from the allocator at each call, or (cuBLAS) are kept by stream. So no tensor needs record_stream, which would
+// keep memory from being reused during a capture, and until an event is queried otherwise.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+namespace cp_pool {
+
+class SecondStream {
+ public:
+  // The first stream is the device's current one; the second begins when the first has done what it has been given so
+  // far.
+  explicit SecondStream(const at::Device& device);
+  SecondStream(const SecondStream&) = delete;
+  SecondStream& operator=(const SecondStream&) = delete;
+  // Joins, if join() has not been called: an exception passes through.
+  ~SecondStream();
+
+  // With the second stream as the current one.
+  void run(const std::function<void()>& body);
+
+  // A place in the work of the first stream: after what it has been given so far.
+  void mark();
+  // The second stream goes on when the first has come to the mark.
+  void wait_for_mark();
+
+  // The first stream goes on when the second has done what it has been given.
+  void join();
+
+ private:
+  struct Streams {
+    c10::Stream first;
+    c10::Stream second;
+    c10::Event mark;
+  };
+
+  std::optional<Streams> streams_;  // of a GPU
+  bool joined_ = false;
+};
+
+}  // namespace cp_pool

@@ -12,6 +12,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn_call.cpp
     attention/cudnn_graphs.cpp
     attention/cudnn_lane.cpp
+    attention/cudnn_lane_plans.cpp
     attention/cudnn_plan_cache.cpp
     attention/flash_backend.cpp
     attention/flash_window.cpp
@@ -26,6 +27,7 @@ if(CP_POOL_HAVE_CUDA)
     cuda/device.cpp
     cuda/module.cpp
     cuda/stream_delays.cpp
+    perf/cuda_captured_step.cpp
     perf/cuda_step_clock.cpp
     thd/copy_rows.cu
     thd/merge_partial.cu
@@ -71,6 +73,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
     attention/gpu_test_support.cpp
+    attention/gpu_whole_test.cpp
     attention/tile_group_cases.cpp
     attention/tile_reference.cpp
   )

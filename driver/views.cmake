@@ -98,7 +98,7 @@ target_compile_definitions(cli_program_test PRIVATE
 if(CP_POOL_LIBTORCH)
   cp_pool_test(cli_real_worker_test LABEL integration
     SOURCES cli/real_worker_test.cpp
-    LIBRARIES cp_driver nlohmann_json::nlohmann_json)
+    LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
   add_dependencies(cli_real_worker_test cp-pool cp-pool-worker)
   target_compile_definitions(cli_real_worker_test PRIVATE CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>")
 endif()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -32,6 +33,12 @@ void write_fence(std::int64_t seq) {
   std::fflush(nullptr);
   const std::string fence = protocol::format_fence(seq);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, fence.data(), fence.size());
+}
+
+// A file name that tells the case.
+std::filesystem::path trace_stem(const std::string& folder, std::string id) {
+  std::ranges::replace(id, '/', '_');
+  return std::filesystem::path(folder) / id;
 }
 
 }  // namespace
@@ -127,7 +134,11 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   options.device = parts_.device;
   if (request.dump_dir) options.dump_dir = *request.dump_dir;
   options.reference_cache = request.reference_cache;
-  if (request.perf) options.perf = {request.perf->warmup, request.perf->iterations};
+  if (request.perf) {
+    options.perf = {
+        .warmup = request.perf->warmup, .iterations = request.perf->iterations, .graph = request.perf->graph};
+    if (request.perf->trace_dir) options.perf->trace = trace_stem(*request.perf->trace_dir, request.id);
+  }
   if (outcome.rank == 0) {
     options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };
   }

@@ -22,7 +22,7 @@ struct adl_serializer<std::optional<T>> {
 // NOLINTEND(readability-identifier-naming)
 
 namespace cp_pool::protocol {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PerfRequest, warmup, iterations)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PerfRequest, warmup, iterations, graph, trace_dir)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRequest, seq, id, case_json, timeout_ms, dump_dir, reference_cache, perf)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankInfo, rank, host, pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hygiene, rank, rss_kib, fds, threads, gpu_kib)

@@ -7,13 +7,19 @@ namespace cp_pool {
 
 // Attention over the keys seen so far. Rows that saw none, padding among them: out 0, lse -inf.
 struct AttentionSums {
-  at::Tensor out;        // fp32 [q tokens, heads, head_dim_v]
+  at::Tensor out;        // fp32 [q tokens, heads, head_dim_v]; of q's dtype where one call gave all of it
   at::Tensor lse;        // fp32 [heads, q tokens]
   at::Tensor max_logit;  // fp32 [heads], -inf where no score was seen; undefined if not asked for
+  bool empty = false;    // no key has been seen, and out and lse hold anything: attend fills or overwrites them
 };
 
 // No key seen yet.
 AttentionSums make_sums(const AttentionOperands& operands, bool max_logit);
+
+// The same without memory having been written, for one stream.
+AttentionSums make_empty_sums(const AttentionOperands& operands, bool max_logit);
+// Fills out and lse if nothing has been added.
+void fill_if_empty(AttentionSums& sums);
 
 // All gradients 0, shaped like the operands.
 AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool dbias);

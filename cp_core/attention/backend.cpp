@@ -18,6 +18,28 @@ at::Tensor delta_carrier(const at::Tensor& dout, const at::Tensor& delta) {
   return at::mul_out(carrier, dout, factor);
 }
 
+void AttentionGradientSums::fill_dq() {
+  if (dq_empty) dq.zero_();
+  dq_empty = false;
+}
+
+void AttentionGradientSums::fill_dkv() {
+  if (dkv_empty) {
+    dk.zero_();
+    dv.zero_();
+  }
+  dkv_empty = false;
+}
+
+bool covers_queries(const std::vector<Tile>& tiles, std::int64_t rows) {
+  std::int64_t next = 0;
+  for (const Tile& tile : tiles) {
+    if (tile.q_row != next) return false;
+    next += tile.m;
+  }
+  return next == rows;
+}
+
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
   if (device.is_cuda()) return cuda_part().make_backend(backend);
   TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);

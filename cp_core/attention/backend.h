@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -53,6 +55,18 @@ struct AttentionGradientSums {
   at::Tensor dk;
   at::Tensor dv;
   at::Tensor dbias;  // shaped like bias; undefined if not wanted
+  // Nothing has been added yet, and the memory holds anything. A backend meets this only if it takes_empty_sums().
+  bool dq_empty = false;
+  bool dkv_empty = false;  // dk and dv
+
+  // Zeros where nothing has been added.
+  void fill_dq();
+  void fill_dkv();
+  void fill() {
+    fill_dq();
+    fill_dkv();
+  }
+
   // Makes the current stream wait until it may touch the sums; empty if it may at once. A backend calls wait_for_turn()
   // when everything that does not need the sums is enqueued.
   std::function<void()> turn{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
@@ -61,6 +75,19 @@ struct AttentionGradientSums {
     if (turn) turn();
   }
 };
+
+// What one call gives that computes a whole plan: in the dtype of q, and nothing is summed.
+struct WholeForward {
+  at::Tensor out;  // [q tokens, heads, head_dim_v]
+  at::Tensor lse;  // fp32 [heads, q tokens]
+};
+struct WholeGradients {  // like q, k, v
+  at::Tensor dq;
+  at::Tensor dk;
+  at::Tensor dv;
+};
+
+enum class Pass { forward, backward };
 
 class AttentionBackend {
  public:
@@ -72,8 +99,22 @@ class AttentionBackend {
   virtual void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) = 0;
   virtual void backward(const TileGroup& group, const AttentionOperands& operands,
                         const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) = 0;
+  // Said before the calls for these plans: what takes long for the first of a kind can be done for all of them at once.
+  // Of `like` only sizes and dtypes are read.
+  virtual void get_ready(std::span<const TilePlan> /*plans*/, const AttentionOperands& /*like*/, Pass /*pass*/) {}
   // True if it works delta out for itself, from dout and out.
   [[nodiscard]] virtual bool needs_out() const { return false; }
+  // True if backward() takes sums that are empty, and leaves them filled.
+  [[nodiscard]] virtual bool takes_empty_sums() const { return false; }
+  // The plan in one call that writes every row of the results; nothing, and nothing is done, if the backend cannot make
+  // one call of it. Not for operands with a bias.
+  virtual std::optional<WholeForward> forward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/) {
+    return std::nullopt;
+  }
+  virtual std::optional<WholeGradients> backward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
+                                                       const AttentionBackwardOperands& /*backward_operands*/) {
+    return std::nullopt;
+  }
   // The group cut into what this backend computes best, one call each: the same pairs of rows and keys. Parts may have
   // the same query rows.
   [[nodiscard]] virtual std::vector<TileGroup> parts(const TileGroup& group,
@@ -86,6 +127,9 @@ class AttentionBackend {
 // delta (fp32 [heads, q tokens]) have been exchanged. Of dout's dtype and shape. A row's norm is at most that of the
 // output's row, so that the rounding of delta is no worse than with the rounded output.
 at::Tensor delta_carrier(const at::Tensor& dout, const at::Tensor& delta);
+
+// True if the tiles, whose query rows are disjoint and in order, have all rows [0, rows).
+bool covers_queries(const std::vector<Tile>& tiles, std::int64_t rows);
 
 // The backend that runs cases of this kind on this device: on CPU always the math backend.
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device);

@@ -2,22 +2,18 @@
 
 #include <algorithm>
 #include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
-#include <ATen/Context.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cudnn_call.h"
 #include "cp_core/attention/cudnn_lane.h"
-#include "cp_core/attention/cudnn_plan_cache.h"
+#include "cp_core/attention/cudnn_lane_plans.h"
 #include "cp_core/attention/score_max.h"
-#include "cp_core/attention/tile_lanes.h"
 #include "cp_core/attention/tile_rows.h"
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/attention/widened.h"
@@ -38,56 +34,6 @@ AttentionOperands widened_operands(const AttentionOperands& operands) {
   result.k = widened(operands.k, rounded_head_dim(operands.k.size(2)));
   result.v = widened(operands.v, rounded_head_dim(operands.v.size(2)));
   return result;
-}
-
-// The first that cuDNN builds. Throws the refusals of all as one.
-GraphPlan first_plan(const std::vector<CudnnGraph>& graphs) {
-  std::string refusals;
-  for (const CudnnGraph& graph : graphs) {
-    try {
-      return {.graph = graph, .plan = cudnn_plan(graph)};
-    } catch (const BackendUnsupported& refusal) {
-      refusals += refusals.empty() ? refusal.what() : fmt::format("; {}", refusal.what());
-    }
-  }
-  throw BackendUnsupported(refusals);
-}
-
-using GraphsOf = std::vector<CudnnGraph> (*)(const CudnnLane&, bool dbias);
-
-std::vector<CudnnGraph> forward_graphs(const CudnnLane& lane, bool /*dbias*/) {
-  return lane.forward_graphs();
-}
-std::vector<CudnnGraph> backward_graphs(const CudnnLane& lane, bool dbias) {
-  return lane.backward_graphs(at::globalContext().deterministicAlgorithms(), dbias);
-}
-
-// One tile a lane.
-std::vector<Lane> single_tiles(const std::vector<Tile>& tiles) {
-  std::vector<Lane> lanes;
-  lanes.reserve(tiles.size());
-  for (const Tile& tile : tiles) lanes.push_back({tile});
-  return lanes;
-}
-
-// All plans are there before anything is launched. A ragged lane that cuDNN refuses is computed tile by tile.
-std::vector<PlannedLane> plan_lanes(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs) {
-  std::vector<PlannedLane> planned;
-  const auto plan = [&](const Lane& tiles) {
-    CudnnLane lane(tiles, operands);
-    if (lane.ragged() && !lane.offsets_fit()) throw BackendUnsupported("ragged tensors of more than 2^31 elements");
-    auto built = first_plan(graphs(lane, false));
-    planned.push_back({.lane = std::move(lane), .plan = std::move(built)});
-  };
-  for (const Lane& tiles : split_by_keys(group.tiles)) {
-    try {
-      plan(tiles);
-    } catch (const BackendUnsupported&) {
-      if (tiles.size() == 1) throw;
-      for (const Lane& tile : single_tiles(tiles)) plan(tile);
-    }
-  }
-  return planned;
 }
 
 // --- tiles without a bias ---
@@ -111,6 +57,12 @@ void forward_call(CudnnCall& call, const AttentionOperands& operands, AttentionP
   cuda::put_partial(out, stats, call.stats_layout(operands.q.size(1)), call.q_rows(), partial);
 }
 
+// True if the buffer of a call has every row of `sum` in its place, with no more columns.
+bool is_all_of(const std::vector<cuda::TileRows>& rows, const at::Tensor& buffer, const at::Tensor& sum) {
+  return buffer.sizes() == sum.sizes() &&
+         std::ranges::all_of(rows, [](const cuda::TileRows& range) { return range.packed == range.buffer; });
+}
+
 void backward_call(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward,
                    AttentionGradientSums& sums) {
   bind_operands(call, operands);
@@ -123,9 +75,23 @@ void backward_call(CudnnCall& call, const AttentionOperands& operands, const Att
   const at::Tensor dv = call.key_buffer(CudnnTensor::dv, operands.v);
   call.execute(operands);
   sums.wait_for_turn();
-  cuda::add_rows(dq, call.q_rows(), sums.dq);
-  cuda::add_rows(dk, call.k_rows(), sums.dk);
-  cuda::add_rows(dv, call.k_rows(), sums.dv);
+  // The first that is added to nothing is the sum, if it has every row.
+  if (sums.dq_empty && is_all_of(call.q_rows(), dq, sums.dq)) {
+    sums.dq.copy_(dq);
+    sums.dq_empty = false;
+  } else {
+    sums.fill_dq();
+    cuda::add_rows(dq, call.q_rows(), sums.dq);
+  }
+  if (sums.dkv_empty && is_all_of(call.k_rows(), dk, sums.dk) && is_all_of(call.k_rows(), dv, sums.dv)) {
+    sums.dk.copy_(dk);
+    sums.dv.copy_(dv);
+    sums.dkv_empty = false;
+  } else {
+    sums.fill_dkv();
+    cuda::add_rows(dk, call.k_rows(), sums.dk);
+    cuda::add_rows(dv, call.k_rows(), sums.dv);
+  }
 }
 
 AttentionBackwardOperands widened_backward(const AttentionBackwardOperands& backward, std::int64_t head_dim_v) {
@@ -136,19 +102,6 @@ AttentionBackwardOperands widened_backward(const AttentionBackwardOperands& back
 }
 
 // --- tiles with a bias: one call each, since each has a part of the bias of its own ---
-
-// nullopt where cuDNN refuses.
-std::optional<PlannedLane> plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs,
-                                          bool dbias) {
-  if (tile.m == 1) return std::nullopt;
-  CudnnLane lane({tile}, operands);
-  try {
-    auto plan = first_plan(graphs(lane, dbias));
-    return PlannedLane{.lane = std::move(lane), .plan = std::move(plan)};
-  } catch (const BackendUnsupported&) {
-    return std::nullopt;
-  }
-}
 
 TileGroup group_of(const Tile& tile) {
   return {.left = tile.left, .right = tile.right, .tiles = {tile}};
@@ -212,6 +165,7 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
   for (const Tile& tile : group.tiles) {
     const auto planned = plan_bias_tile(tile, wide, backward_graphs, sums.dbias.defined());
     if (!planned) {
+      sums.fill();
       math_.backward(group_of(tile), operands, backward_operands, sums);
       continue;
     }
@@ -227,28 +181,78 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
   }
 }
 
+// --- whole plans ---
+
+namespace {
+
+// Tiles that cover all rows of q and k, in order, each row of q with a key: one call without gaps, whose buffers are
+// packed tensors.
+bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
+  if (plan.size() != 1 || operands.bias.defined()) return false;
+  const std::vector<Tile>& tiles = plan.front().tiles;
+  std::int64_t k_row = 0;
+  for (const Tile& tile : tiles) {
+    if (tile.k_row != k_row) return false;
+    k_row += tile.n;
+  }
+  const bool packed = covers_queries(tiles, operands.q.size(0)) && k_row == operands.k.size(0);
+  const bool as_is = rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
+                     rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
+  return packed && as_is && cudnn_parts(plan.front(), false).size() == 1;
+}
+
+// One lane; nothing where cuDNN takes less at a time.
+std::optional<PlannedLane> plan_whole(const TilePlan& plan, const AttentionOperands& operands, GraphsOf graphs) {
+  check_supported(operands);
+  if (!is_whole(plan, operands)) return std::nullopt;
+  std::vector<PlannedLane> planned = plan_lanes(plan.front(), operands, graphs);
+  if (planned.size() != 1) return std::nullopt;
+  return std::move(planned.front());
+}
+
+// stats of a whole plan, in the call's layout, as [heads, tokens].
+at::Tensor by_head(const at::Tensor& stats, const CudnnLane& lane, std::int64_t heads) {
+  if (lane.ragged()) return stats.view({lane.q_rows(), heads}).t().contiguous();
+  const auto batch = static_cast<std::int64_t>(lane.tiles().size());
+  return stats.view({batch, heads, lane.uniform().m}).transpose(0, 1).reshape({heads, lane.q_rows()});
+}
+
+}  // namespace
+
+std::optional<WholeForward> CudnnBackend::forward_whole(const TilePlan& plan, const AttentionOperands& operands) {
+  const auto planned = plan_whole(plan, operands, forward_graphs);
+  if (!planned) return std::nullopt;
+  CudnnCall call(*planned);
+  bind_operands(call, operands);
+  at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
+  const at::Tensor stats = call.stats_buffer(operands.q);
+  call.execute(operands);
+  return WholeForward{.out = std::move(out), .lse = by_head(stats, planned->lane, operands.q.size(1))};
+}
+
+std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                                           const AttentionBackwardOperands& backward_operands) {
+  const auto planned = plan_whole(plan, operands, backward_graphs);
+  if (!planned) return std::nullopt;
+  CudnnCall call(*planned);
+  bind_operands(call, operands);
+  call.bind_queries(CudnnTensor::out, backward_operands.out);
+  call.bind_queries(CudnnTensor::dout, backward_operands.dout);
+  at::Tensor stats = call.stats_buffer(operands.q);
+  cuda::gather_statistic(backward_operands.lse, call.q_rows(), call.stats_layout(operands.q.size(1)), stats);
+  WholeGradients gradients{.dq = call.query_buffer(CudnnTensor::dq, operands.q),
+                           .dk = call.key_buffer(CudnnTensor::dk, operands.k),
+                           .dv = call.key_buffer(CudnnTensor::dv, operands.v)};
+  call.execute(operands);
+  return gradients;
+}
+
 std::vector<TileGroup> CudnnBackend::parts(const TileGroup& group, const AttentionOperands& operands) const {
   return cudnn_parts(group, operands.bias.defined());
 }
 
-void CudnnBackend::prepare(const TilePlan& plan, const AttentionOperands& like, bool training) {
-  const auto build = [&](const CudnnLane& lane, GraphsOf graphs, bool dbias) {
-    try {
-      (void)first_plan(graphs(lane, dbias));
-    } catch (const BackendUnsupported&) {
-      // The cache remembers it.
-    }
-  };
-  const bool bias = like.bias.defined();
-  for (const TileGroup& group : plan) {
-    for (const TileGroup& part : cudnn_parts(group, bias)) {
-      for (const Lane& tiles : bias ? single_tiles(part.tiles) : split_by_keys(part.tiles)) {
-        const CudnnLane lane(tiles, like);
-        build(lane, forward_graphs, false);
-        if (training) build(lane, backward_graphs, bias && like.bias.size(2) > 1);
-      }
-    }
-  }
+void CudnnBackend::get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  build_plans_ahead(plans, like, pass);
 }
 
 }  // namespace cp_pool

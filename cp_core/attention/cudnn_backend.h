@@ -15,13 +15,14 @@ class CudnnBackend final : public AttentionBackend {
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+  // Builds plans; from any thread that has the device set.
+  void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
   [[nodiscard]] bool needs_out() const override { return true; }
+  [[nodiscard]] bool takes_empty_sums() const override { return true; }
+  std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
+  std::optional<WholeGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                               const AttentionBackwardOperands& backward_operands) override;
   [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
-
-  // Builds the plans that forward, and backward if training, will need. Of `like` only sizes and dtypes are read: its
-  // tensors may be of the meta device. From any thread that has the device set. A refusal is left for the call itself
-  // to meet.
-  static void prepare(const TilePlan& plan, const AttentionOperands& like, bool training);
 
   static constexpr std::int64_t kLargestHeadDim = 256;
 

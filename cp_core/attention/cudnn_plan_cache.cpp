@@ -51,6 +51,11 @@ class Cache {
     return plan.get();
   }
 
+  bool knows(const Key& key) {
+    const std::lock_guard lock(mutex_);
+    return entries_.contains(key);
+  }
+
  private:
   struct Entry {
     std::shared_future<PlanPtr> plan;
@@ -85,12 +90,20 @@ class Cache {
   std::list<Key> order_;  // the least lately used first
 };
 
+Cache& cache() {
+  // Never destroyed: cuDNN may be gone before static objects are.
+  static auto* cache = new Cache();
+  return *cache;
+}
+
 }  // namespace
 
 std::shared_ptr<const CudnnPlan> cudnn_plan(const CudnnGraph& graph) {
-  // Never destroyed: cuDNN may be gone before static objects are.
-  static auto* cache = new Cache();
-  return cache->get({.device = c10::cuda::current_device(), .graph = graph});
+  return cache().get({.device = c10::cuda::current_device(), .graph = graph});
+}
+
+bool cudnn_plan_is_known(const CudnnGraph& graph) {
+  return cache().knows({.device = c10::cuda::current_device(), .graph = graph});
 }
 
 }  // namespace cp_pool

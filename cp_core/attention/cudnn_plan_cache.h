@@ -11,4 +11,7 @@ namespace cp_pool {
 // what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
 std::shared_ptr<const CudnnPlan> cudnn_plan(const CudnnGraph& graph);
 
+// True if cudnn_plan has it, or is at it.
+bool cudnn_plan_is_known(const CudnnGraph& graph);
+
 }  // namespace cp_pool

@@ -161,13 +161,15 @@ TEST_F(GpuCudnn, CanBeCapturedAtOnceIfPrepared) {
                                .v = without_data(operands.v),
                                .bias = {},
                                .scale = operands.scale};
-  CudnnBackend::prepare({problem.c.group}, like, /*training=*/true);
+  CudnnBackend backend;
+  const std::vector<TilePlan> plans{{problem.c.group}};
+  backend.get_ready(plans, like, Pass::forward);
+  backend.get_ready(plans, like, Pass::backward);
   const c10::cuda::CUDAStream stream = c10::cuda::getStreamFromPool();
   const c10::cuda::CUDAStreamGuard guard(stream);
   Answers answers = make_answers(problem);
   answers.partial.max_logit.reset();
   stream.synchronize();
-  CudnnBackend backend;
   at::cuda::CUDAGraph graph;
   graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
   EXPECT_NO_THROW(compute(backend, problem, answers));

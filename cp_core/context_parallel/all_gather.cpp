@@ -129,6 +129,7 @@ PackedForward all_gather_forward(const Context& context, const PackedInputs& inp
   GatheredKeyValues gathered(cp, inputs.operands, "forward");
   const std::array<TilePlan, 2> plans = step_plans(context);
   const AttentionOperands operands = gathered.wait(inputs.operands, to_sequence_order(context));
+  context.backend.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_sums(operands, context.problem.max_logit);
   attend_steps(context, plans, operands, sums);
   if (sums.max_logit.defined() && CP_MUTATE(max_logit_of_own_queries, true, false)) {
@@ -145,6 +146,7 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   const std::array<TilePlan, 2> plans = step_plans(context);
   const std::vector<RowCopy> copies = to_sequence_order(context);
   const AttentionOperands operands = gathered.wait(inputs.operands, copies);
+  context.backend.get_ready(plans, operands, Pass::backward);
   AttentionGradientSums sums = attend_steps_backward(context, plans, operands, backward);
   const ScatteredGradient dk(cp, sums.dk, copies, "all_gather backward dK");
   const ScatteredGradient dv(cp, sums.dv, copies, "all_gather backward dV");

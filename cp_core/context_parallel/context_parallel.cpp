@@ -89,6 +89,14 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
   return dsink;
 }
 
+// Who reads it: a backend without out (the math backend takes over tiles with a bias, too), ranks that exchange it
+// instead of out, and the gradient of the sink.
+bool needs_delta(const Context& context) {
+  const CommType type = type_of(context);
+  return !context.backend.needs_out() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable ||
+         type == CommType::a2a || type == CommType::a2a_p2p;
+}
+
 }  // namespace
 
 AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
@@ -127,7 +135,7 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
   AttentionBackwardOperands backward{
       .dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}, .out = {}};
   const at::Tensor out = to_packed(forward.out, problem.layout);
-  backward.delta = row_delta(out, backward.dout);
+  if (needs_delta(context)) backward.delta = row_delta(out, backward.dout);
   if (backend->needs_out()) backward.out = out;
   const PackedGradients gradients = backward_of_type(context, packed, backward);
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "cp_core/mutation.h"
@@ -102,11 +103,8 @@ class TravellingGradients {
         leaving_(operands, at::kFloat),
         arriving_(make_inbox(operands, at::kFloat)) {}
 
-  // Where this step's own gradients are added, from 0.
-  const KeyValues& start_step() {
-    own_.flat.zero_();
-    return own_;
-  }
+  // Where this step's own gradients are added, to nothing.
+  const KeyValues& start_step() { return own_; }
 
   void finish_step(int step) {
     if (ring_.size == 1) return;
@@ -141,6 +139,16 @@ class TravellingGradients {
   Communicator::WorkPtr exchange_;
 };
 
+// dq and dbias of the whole pass; dk and dv are each step's own.
+AttentionGradientSums make_ring_sums(const AttentionOperands& operands, bool dbias) {
+  const auto options = operands.q.options().dtype(at::kFloat);
+  AttentionGradientSums sums;
+  sums.dq = at::empty(operands.q.sizes(), options);
+  sums.dq_empty = true;
+  if (dbias) sums.dbias = at::zeros(operands.bias.sizes(), options);
+  return sums;
+}
+
 std::vector<TilePlan> ring_plans(const AttentionProblem& problem, const Ring& ring) {
   const std::vector<Run> q_runs = local_runs(problem.lengths.padded_q, ring.size, ring.rank);
   std::vector<TilePlan> plans;
@@ -156,7 +164,14 @@ std::vector<TilePlan> ring_plans(const AttentionProblem& problem, const Ring& ri
 AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands) {
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
-  AttentionSums sums = make_sums(operands, context.problem.max_logit);
+  if (ring.size == 1 && !context.problem.bias && !context.problem.max_logit &&
+      context.problem.softmax == SoftmaxType::vanilla) {
+    if (auto whole = context.backend.forward_whole(plans.front(), operands)) {
+      return {.out = std::move(whole->out), .lse = std::move(whole->lse), .max_logit = {}};
+    }
+  }
+  context.backend.get_ready(plans, operands, Pass::forward);
+  AttentionSums sums = make_empty_sums(operands, context.problem.max_logit);
   AttentionOperands step_operands = operands;
   TravellingKeyValues key_values(ring, group, operands, "forward");
   for (int step = 0; step < ring.size; ++step) {
@@ -166,6 +181,7 @@ AttentionSums ring_forward(const Context& context, Communicator* group, const At
     attend(context.backend, plans[static_cast<std::size_t>(step)], step_operands, sums);
     key_values.finish_step();
   }
+  fill_if_empty(sums);
   if (sums.max_logit.defined() && group && CP_MUTATE(max_logit_of_own_queries, true, false)) {
     group->all_reduce(sums.max_logit, ReduceOp::max, "p2p forward max_logit")->wait();
   }
@@ -176,7 +192,13 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
                                     const AttentionBackwardOperands& backward) {
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
-  AttentionGradientSums sums = make_gradient_sums(operands, has_dbias(context.problem));
+  if (ring.size == 1 && !context.problem.bias) {
+    if (auto whole = context.backend.backward_whole(plans.front(), operands, backward)) {
+      return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};
+    }
+  }
+  context.backend.get_ready(plans, operands, Pass::backward);
+  AttentionGradientSums sums = make_ring_sums(operands, has_dbias(context.problem));
   AttentionOperands step_operands = operands;
   TravellingKeyValues key_values(ring, group, operands, "backward");
   TravellingGradients gradients(ring, group, operands);
@@ -187,10 +209,13 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
     step_operands.v = held.v;
     sums.dk = own.k;
     sums.dv = own.v;
+    sums.dkv_empty = true;
     attend_backward(context.backend, plans[static_cast<std::size_t>(step)], step_operands, backward, sums);
+    sums.fill_dkv();
     gradients.finish_step(step);
     key_values.finish_step();
   }
+  sums.fill_dq();
   const KeyValues& home = gradients.come_home();
   sums.dk = home.k;
   sums.dv = home.v;

@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stdexcept>
@@ -21,6 +22,7 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/layout.h"
 #include "cp_core/partition.h"
+#include "cp_core/perf/captured_step.h"
 #include "cp_core/perf/step_clock.h"
 
 namespace c10d {
@@ -90,6 +92,11 @@ class CudaPart {
                                                  std::span<const RowRange> rows) const = 0;
 
   // --- perf ---
+  // Waits for everything on the current device. For measurements: it knows no deadline.
+  virtual void synchronize() const = 0;
+  // What `step` enqueues on the current stream, and on those that it makes wait for it. `step` must have run before; it
+  // throws where it waits for the device. Waits for the device itself before.
+  [[nodiscard]] virtual std::unique_ptr<CapturedStep> capture(const std::function<void()>& step) const = 0;
   // CUDA events on the current stream.
   [[nodiscard]] virtual std::unique_ptr<StepClock> make_step_clock() const = 0;
 

@@ -79,6 +79,10 @@ CudaMemory memory() {
           .reserved_bytes = static_cast<std::size_t>(stats.reserved_bytes[0].current)};
 }
 
+void synchronize() {
+  c10::cuda::device_synchronize();
+}
+
 void reset(std::uint64_t seed) {
   at::Generator generator = at::globalContext().defaultGenerator(at::Device(at::kCUDA, c10::cuda::current_device()));
   generator.set_current_seed(seed);

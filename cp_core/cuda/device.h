@@ -13,6 +13,7 @@ int visible_devices();
 std::string device_name(int index);
 std::string versions();
 CudaMemory memory();
+void synchronize();
 void reset(std::uint64_t seed);
 
 }  // namespace cp_pool::cuda

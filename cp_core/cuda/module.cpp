@@ -4,6 +4,7 @@
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/cuda/delay.h"
 #include "cp_core/cuda/device.h"
+#include "cp_core/perf/cuda_captured_step.h"
 #include "cp_core/perf/cuda_step_clock.h"
 #include "cp_core/thd/row_kernels.h"
 #include "cp_core/verify/cuda_kernels.h"
@@ -52,6 +53,10 @@ class Part final : public CudaPart {
     return cuda::sink_gradient(sink, lse, delta, rows);
   }
 
+  void synchronize() const override { cuda::synchronize(); }
+  [[nodiscard]] std::unique_ptr<CapturedStep> capture(const std::function<void()>& step) const override {
+    return cuda::capture(step);
+  }
   [[nodiscard]] std::unique_ptr<StepClock> make_step_clock() const override { return cuda::make_step_clock(); }
 
   void fill_nearly_normal(at::Tensor& values, std::uint64_t start) const override {

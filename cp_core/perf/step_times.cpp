@@ -10,7 +10,9 @@
 
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/local_communicator.h"
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/perf/step_clock.h"
+#include "cp_core/perf/step_trace.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/inputs.h"
 #include "cp_core/verify/rank_step.h"
@@ -81,10 +83,38 @@ std::vector<double> time_steps(Communicator& cp, const at::Device& device, const
   return times_ms;
 }
 
+namespace {
+
+std::vector<double> time_problem(const Problem& problem, Communicator& cp, const PerfOptions& options,
+                                 const at::Device& device) {
+  if (!options.graph || !device.is_cuda()) return time_steps(cp, device, options, [&] { problem.step(); });
+  problem.step();  // builds plans, loads kernels, connects ranks: nothing that a graph can hold
+  cp.synchronize("step before the capture");
+  const std::unique_ptr<CapturedStep> captured = cuda_part().capture([&] { problem.step(); });
+  return time_steps(cp, device, options, [&] { captured->replay(); });
+}
+
+// After the timed steps, which it would slow down.
+void trace(const Problem& problem, Communicator& cp, const PerfOptions& options, const at::Device& device,
+           const std::string& who) {
+  if (!options.trace) return;
+  const std::filesystem::path stem = options.trace->string() + "." + who;
+  at::Tensor here = at::zeros({1}, at::TensorOptions(device).dtype(at::kInt));
+  trace_step(device, stem, [&] {
+    cp.all_reduce(here, ReduceOp::max, "start of the traced step")->wait();
+    problem.step();
+    if (device.is_cuda()) cuda_part().synchronize();
+  });
+}
+
+}  // namespace
+
 std::vector<double> time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups,
                               const PerfOptions& options, const at::Device& device) {
   const Problem problem(c, lengths, groups, device);
-  return time_steps(*groups.cp, device, options, [&] { problem.step(); });
+  std::vector<double> times_ms = time_problem(problem, *groups.cp, options, device);
+  trace(problem, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()));
+  return times_ms;
 }
 
 void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
@@ -95,7 +125,8 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
     const CpGroups alone = make_local_groups(1).front();
     try {
       const Problem problem(whole, lengths, alone, device);
-      into.one_rank_ms = time_steps(*alone.cp, device, options, [&] { problem.step(); });
+      into.one_rank_ms = time_problem(problem, *alone.cp, options, device);
+      trace(problem, *alone.cp, options, device, "alone");
     } catch (const c10::OutOfMemoryError& error) {
       into.one_rank_reason =
           fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());

@@ -100,6 +100,7 @@ Execution::Execution(const ExecutionOptions& options, Show show)
   try {
     if (config_.run_dir) prepare_folder(*config_.run_dir);
     if (config_.dump_dir) prepare_folder(*config_.dump_dir);
+    if (config_.perf && config_.perf->trace_dir) prepare_folder(*config_.perf->trace_dir);
     if (options.events) owned_.push_back(std::make_unique<JsonlSink>(*options.events));
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
   } catch (const OutputError& e) {

@@ -132,13 +132,19 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
       ->default_str("verify");
   add_count(command, "--warmup", perf.request.warmup, "Steps before those that --mode perf times");
   add_count(command, "--iterations", perf.request.iterations, "Steps that --mode perf times");
+  command.add_flag("--graph", perf.request.graph, "Time replays of a CUDA graph of the step");
+  command
+      .add_option_function<std::string>(
+          "--trace", [&perf](const std::string& folder) { perf.request.trace_dir = folder; },
+          "Let each rank write what one step does: a Chrome trace, and on GPUs a table by kernel")
+      ->type_name("DIR");
   add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE");
 }
 
 // Throws CommandError (usage).
 void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOptions& options) {
   if (!perf.perf) {
-    for (const char* name : {"--warmup", "--iterations", "--baseline"}) {
+    for (const char* name : {"--warmup", "--iterations", "--graph", "--trace", "--baseline"}) {
       if (command.count(name) == 0) continue;
       throw CommandError(ExitCode::usage, fmt::format("{} needs --mode perf (see cp-pool run --help)", name));
     }
@@ -146,6 +152,9 @@ void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOpt
   }
   if (perf.request.iterations < 1) {
     throw CommandError(ExitCode::usage, "--iterations: at least 1 (see cp-pool run --help)");
+  }
+  if (perf.request.graph && resolve_device(options.config.device) != "cuda") {
+    throw CommandError(ExitCode::usage, "--graph needs ranks on GPUs (--device cuda)");
   }
   options.config.perf = perf.request;
   // Pools side by side would take each other's time.
@@ -193,6 +202,7 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
     words.insert(words.end(), {"--mode", "perf"});
     add("--warmup", std::to_string(options.config.perf->warmup));
     add("--iterations", std::to_string(options.config.perf->iterations));
+    if (options.config.perf->graph) words.emplace_back("--graph");
   }
   return words;
 }

@@ -156,6 +156,8 @@ TEST(PerfMode, IsNeededByItsOptions) {
   EXPECT_THAT(usage_error({"run", "--baseline", "x"}), HasSubstr("--baseline needs --mode perf"));
   EXPECT_THAT(usage_error({"run", "--mode", "perf", "--iterations", "0"}), HasSubstr("--iterations: at least 1"));
   EXPECT_THAT(usage_error({"run", "--mode", "fast"}), HasSubstr("fast"));
+  EXPECT_THAT(usage_error({"run", "--mode", "perf", "--graph", "--device", "cpu"}),
+              HasSubstr("--graph needs ranks on GPUs"));
 }
 
 TEST(SubmitOptions, TakeACaseAndLookItUpInEveryMatrix) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -89,9 +90,13 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
     EXPECT_EQ(perf["ranks"].size(), 2U) << id;
   }
 
-  const Finished second = run({"--baseline", before});
+  const Finished second = run({"--baseline", before, "--trace", (folder / "traces").string()});
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_THAT(second.out, ::testing::HasSubstr("6 of 6 cases in both"));
+  for (const char* who : {"rank0", "rank1", "alone"}) {
+    const std::string trace = fmt::format("traces/perf_b2_s4096_h12_p2p_cp2_bshd_bf16.{}.json", who);
+    EXPECT_TRUE(nlohmann::json::accept(read_file(folder / trace))) << trace;
+  }
   const Finished missing = run({"--baseline", (folder / "none").string()});
   EXPECT_EQ(missing.exit_code, 94);
   EXPECT_THAT(missing.err, ::testing::HasSubstr("cannot read the baseline"));

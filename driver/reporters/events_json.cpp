@@ -91,6 +91,7 @@ Json part(const PerfFigures& figures) {
           {"max_ms", number(measured.step_ms.max)},
           {"warmup", measured.request.warmup},
           {"iterations", measured.request.iterations},
+          {"graph", measured.request.graph},
           {"tflops", number(figures.tflops)},
           {"bytes_sent", figures.bytes_sent},
           {"gbytes_per_s", number(figures.gbytes_per_s)},

@@ -63,10 +63,11 @@ TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
 
 TEST(EventJson, ATimedCaseHasItsFigures) {
   EXPECT_TRUE(case_result_json(testing::finished(0, "id", CaseOutcome::pass))["perf"].is_null());
-  EXPECT_EQ(case_result_json(testing::timed_case(0, "id", 2, 3))["perf"].dump(),
-            R"({"ms":2.0,"min_ms":1.0,"max_ms":4.0,"warmup":2,"iterations":9,"tflops":123.4,"bytes_sent":4096,)"
-            R"("gbytes_per_s":5.678,"efficiency":0.75,"one_rank_ms":{"median":3.0,"min":1.0,"max":1000.0},)"
-            R"("one_rank_reason":"","ranks":[{"rank":0,"ms":{"median":2.0,"min":1.0,"max":4.0}}]})");
+  EXPECT_EQ(
+      case_result_json(testing::timed_case(0, "id", 2, 3))["perf"].dump(),
+      R"({"ms":2.0,"min_ms":1.0,"max_ms":4.0,"warmup":2,"iterations":9,"graph":false,"tflops":123.4,"bytes_sent":4096,)"
+      R"("gbytes_per_s":5.678,"efficiency":0.75,"one_rank_ms":{"median":3.0,"min":1.0,"max":1000.0},)"
+      R"("one_rank_reason":"","ranks":[{"rank":0,"ms":{"median":2.0,"min":1.0,"max":4.0}}]})");
   const nlohmann::ordered_json alone = case_result_json(testing::timed_case(0, "id", 2))["perf"];
   EXPECT_TRUE(alone["efficiency"].is_null() && alone["one_rank_ms"].is_null());
   EXPECT_EQ(alone["one_rank_reason"], "it does not fit");

@@ -94,8 +94,8 @@ std::string PerfTable::text() const {
   text += '\n';
   for (const Row& row : rows_) text += row_text(row);
   const protocol::PerfRequest& request = rows_.front().figures.measured.request;
-  text += fmt::format("a step is forward and backward; median, min and max of {} after {} to warm up\n",
-                      request.iterations, request.warmup);
+  text += fmt::format("a step is forward and backward; median, min and max of {} {}after {} to warm up\n",
+                      request.iterations, request.graph ? "replays of its CUDA graph, " : "", request.warmup);
   return text + reasons_text() + sum_text();
 }
 

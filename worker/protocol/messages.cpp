@@ -29,7 +29,9 @@ constexpr std::array<std::pair<Outcome, std::string_view>, 6> kOutcomes{{
 
 // --- To JSON ---------------------------------------------------------------------------------------------------------
 json to_json(const PerfRequest& m) {
-  return {{"warmup", m.warmup}, {"iterations", m.iterations}};
+  json out{{"warmup", m.warmup}, {"iterations", m.iterations}, {"graph", m.graph}};
+  if (m.trace_dir) out["trace_dir"] = *m.trace_dir;
+  return out;
 }
 json to_json(const RunRequest& m) {
   json out{{"op", "run"},
@@ -105,6 +107,7 @@ json to_json(const ProgressEvent& m) {
 json to_json(const PerfResult& m) {
   return {{"warmup", m.request.warmup},
           {"iterations", m.request.iterations},
+          {"graph", m.request.graph},
           {"step_ms", to_json(m.step_ms)},
           {"ranks", to_json(m.ranks)},
           {"one_rank_ms", m.one_rank_ms ? to_json(*m.one_rank_ms) : json(nullptr)},
@@ -178,7 +181,10 @@ RankMs read_rank_ms(const Fields& f) {
   return {f.get_int("rank"), read_step_ms(Fields(ms, "ms"))};
 }
 PerfRequest read_perf_request(const Fields& f) {
-  const PerfRequest out{f.get_int("warmup", PerfRequest{}.warmup), f.get_int("iterations", PerfRequest{}.iterations)};
+  const PerfRequest out{.warmup = f.get_int("warmup", PerfRequest{}.warmup),
+                        .iterations = f.get_int("iterations", PerfRequest{}.iterations),
+                        .graph = f.get_bool("graph", false),
+                        .trace_dir = f.find_string("trace_dir")};
   if (out.warmup < 0) throw ProtocolError(fmt::format("perf: warmup {} is negative", out.warmup));
   if (out.iterations < 1) throw ProtocolError(fmt::format("perf: iterations {} is less than 1", out.iterations));
   return out;

@@ -26,9 +26,11 @@ inline constexpr int kExitNoDevice = 69;       // the ranks' device cannot be us
 inline constexpr int kExitTooFewDevices = 77;  // fewer devices than ranks: cases of this world size are skipped
 
 // --- Speed -----------------------------------------------------------------------------------------------------------
-struct PerfRequest {    // time the step of a case that has been verified
-  int warmup = 5;       // steps before the timed ones
-  int iterations = 20;  // timed steps
+struct PerfRequest {                                    // time the step of a case that has been verified
+  int warmup = 5;                                       // steps before the timed ones
+  int iterations = 20;                                  // timed steps
+  bool graph = false;                                   // on GPUs: time replays of a CUDA graph of the step
+  std::optional<std::string> trace_dir = std::nullopt;  // trace one more step into files there
 };
 struct StepMs {
   double median = 0;

@@ -190,14 +190,16 @@ TEST(Events, ResultRoundTrips) {
 
 TEST(Events, TimesOfAResultRoundTrip) {
   ResultEvent sent = result_event();
-  sent.perf = PerfResult{.request = {.warmup = 1, .iterations = 3},
-                         .step_ms = {.median = 2, .min = 1, .max = 4},
-                         .ranks = {{0, {.median = 1.5, .min = 1, .max = 2}}},
-                         .one_rank_ms = StepMs{.median = 3, .min = 3, .max = 5},
-                         .one_rank_reason = ""};
+  PerfResult& perf = sent.perf.emplace();
+  perf.request.iterations = 3;
+  perf.request.graph = true;
+  perf.step_ms = {.median = 2, .min = 1, .max = 4};
+  perf.ranks = {{0, {.median = 1.5, .min = 1, .max = 2}}};
+  perf.one_rank_ms = StepMs{.median = 3, .min = 3, .max = 5};
   const ResultEvent got = event_round_trip(sent);
   ASSERT_TRUE(got.perf);
   EXPECT_EQ(got.perf->request.iterations, 3);
+  EXPECT_TRUE(got.perf->request.graph);
   EXPECT_EQ(got.perf->step_ms.max, 4);
   ASSERT_EQ(got.perf->ranks.size(), 1U);
   EXPECT_EQ(got.perf->ranks[0].ms.median, 1.5);

@@ -1,0 +1,160 @@
+#include "cp_core/attention/cudnn_lane_plans.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/cudnn_plan_cache.h"
+#include "cp_core/attention/tile_lanes.h"
+
+namespace cp_pool {
+namespace {
+
+// The first that cuDNN builds. Throws the refusals of all as one.
+GraphPlan first_plan(const std::vector<CudnnGraph>& graphs) {
+  std::string refusals;
+  for (const CudnnGraph& graph : graphs) {
+    try {
+      return {.graph = graph, .plan = cudnn_plan(graph)};
+    } catch (const BackendUnsupported& refusal) {
+      refusals += refusals.empty() ? refusal.what() : fmt::format("; {}", refusal.what());
+    }
+  }
+  throw BackendUnsupported(refusals);
+}
+
+// One tile a lane.
+std::vector<Lane> single_tiles(const std::vector<Tile>& tiles) {
+  std::vector<Lane> lanes;
+  lanes.reserve(tiles.size());
+  for (const Tile& tile : tiles) lanes.push_back({tile});
+  return lanes;
+}
+
+// A plan takes cuDNN tens of milliseconds on one core.
+constexpr std::size_t kPlanThreads = 8;
+
+// What the calls for a plan of tiles depend on.
+std::vector<std::int64_t> signature(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  std::vector<std::int64_t> key{static_cast<std::int64_t>(pass), at::globalContext().deterministicAlgorithms() ? 1 : 0,
+                                static_cast<std::int64_t>(like.q.scalar_type())};
+  for (const at::Tensor& tensor : {like.q, like.k, like.v, like.bias}) {
+    if (tensor.defined()) key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  for (const TilePlan& plan : plans) {
+    for (const TileGroup& group : plan) {
+      for (const Tile& tile : group.tiles) {
+        key.insert(key.end(), {tile.q_row, tile.k_row, tile.m, tile.n, tile.left, tile.right});
+      }
+    }
+  }
+  return key;
+}
+
+// True once for each key, among the last some hundred.
+bool first_time(std::vector<std::int64_t> key) {
+  constexpr std::size_t kMostKeys = 512;
+  static std::mutex mutex;
+  static std::set<std::vector<std::int64_t>> seen;
+  const std::lock_guard lock(mutex);
+  if (seen.size() >= kMostKeys) seen.clear();
+  return seen.insert(std::move(key)).second;
+}
+
+// The graphs of all calls that have no plan yet; each as the alternatives that first_plan takes.
+std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> plans, const AttentionOperands& like,
+                                                    Pass pass) {
+  std::map<CudnnGraph, std::vector<CudnnGraph>> missing;
+  const bool bias = like.bias.defined();
+  const bool dbias = bias && like.bias.size(2) > 1;
+  for (const TilePlan& plan : plans) {
+    for (const TileGroup& group : plan) {
+      for (const TileGroup& part : cudnn_parts(group, bias)) {
+        for (const Lane& tiles : bias ? single_tiles(part.tiles) : split_by_keys(part.tiles)) {
+          const CudnnLane lane(tiles, like);
+          auto graphs = pass == Pass::forward ? forward_graphs(lane, false) : backward_graphs(lane, dbias);
+          if (!cudnn_plan_is_known(graphs.front())) missing.emplace(graphs.front(), std::move(graphs));
+        }
+      }
+    }
+  }
+  std::vector<std::vector<CudnnGraph>> result;
+  result.reserve(missing.size());
+  for (auto& [first, graphs] : missing) result.push_back(std::move(graphs));
+  return result;
+}
+
+// On this thread and others.
+void build_at_once(const std::vector<std::vector<CudnnGraph>>& wanted) {
+  std::atomic<std::size_t> next = 0;
+  const auto build = [&wanted, &next, device = c10::cuda::current_device()] {
+    c10::cuda::set_device(device);
+    for (std::size_t i = next++; i < wanted.size(); i = next++) {
+      try {
+        (void)first_plan(wanted[i]);
+      } catch (const std::exception&) {
+        // The call meets it again: a refusal is remembered, and anything else is tried anew.
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 1; i < std::min(kPlanThreads, wanted.size()); ++i) threads.emplace_back(build);
+  build();
+}
+
+}  // namespace
+
+std::vector<CudnnGraph> forward_graphs(const CudnnLane& lane, bool /*dbias*/) {
+  return lane.forward_graphs();
+}
+std::vector<CudnnGraph> backward_graphs(const CudnnLane& lane, bool dbias) {
+  return lane.backward_graphs(at::globalContext().deterministicAlgorithms(), dbias);
+}
+
+std::vector<PlannedLane> plan_lanes(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs) {
+  std::vector<PlannedLane> planned;
+  const auto plan = [&](const Lane& tiles) {
+    CudnnLane lane(tiles, operands);
+    if (lane.ragged() && !lane.offsets_fit()) throw BackendUnsupported("ragged tensors of more than 2^31 elements");
+    auto built = first_plan(graphs(lane, false));
+    planned.push_back({.lane = std::move(lane), .plan = std::move(built)});
+  };
+  for (const Lane& tiles : split_by_keys(group.tiles)) {
+    try {
+      plan(tiles);
+    } catch (const BackendUnsupported&) {
+      if (tiles.size() == 1) throw;
+      for (const Lane& tile : single_tiles(tiles)) plan(tile);
+    }
+  }
+  return planned;
+}
+
+std::optional<PlannedLane> plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs,
+                                          bool dbias) {
+  if (tile.m == 1) return std::nullopt;
+  CudnnLane lane({tile}, operands);
+  try {
+    auto plan = first_plan(graphs(lane, dbias));
+    return PlannedLane{.lane = std::move(lane), .plan = std::move(plan)};
+  } catch (const BackendUnsupported&) {
+    return std::nullopt;
+  }
+}
+
+void build_plans_ahead(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  if (first_time(signature(plans, like, pass))) build_at_once(missing_graphs(plans, like, pass));
+}
+
+}  // namespace cp_pool

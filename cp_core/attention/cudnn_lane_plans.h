@@ -1,0 +1,32 @@
+// From groups of tiles to the plans of cuDNN that compute them.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "cp_core/attention/backend.h"
+#include "cp_core/attention/cudnn_call.h"
+#include "cp_core/attention/cudnn_lane.h"
+
+namespace cp_pool {
+
+// The graphs that can compute a lane in one of the two passes, the best first.
+using GraphsOf = std::vector<CudnnGraph> (*)(const CudnnLane&, bool dbias);
+std::vector<CudnnGraph> forward_graphs(const CudnnLane& lane, bool dbias);
+std::vector<CudnnGraph> backward_graphs(const CudnnLane& lane, bool dbias);
+
+// Lanes of a group without a bias, each with its plan: all plans are there before anything is launched. A ragged lane
+// that cuDNN refuses is computed tile by tile. Throws BackendUnsupported.
+std::vector<PlannedLane> plan_lanes(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs);
+
+// A tile with a bias; nullopt where cuDNN refuses.
+std::optional<PlannedLane> plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs,
+                                          bool dbias);
+
+// Builds the plans that the calls for these plans of tiles need, all at once on several threads; what has been asked
+// for before costs next to nothing. Of `like` only sizes and dtypes are read: its tensors may be of the meta device. A
+// refusal is left for the call itself to meet.
+void build_plans_ahead(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass);
+
+}  // namespace cp_pool

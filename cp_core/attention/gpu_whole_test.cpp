@@ -1,0 +1,129 @@
+// What a backend gives without sums is, bit by bit, what it gives with them.
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/Context.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/attention/cuda_backends.h"
+#include "cp_core/attention/gpu_test_support.h"
+
+namespace cp_pool {
+namespace {
+
+using test::GpuBackendTest;
+using test::GroupCase;
+using test::GroupInputs;
+
+const test::TileShape kShape{.name = "mla_gqa", .heads = 8, .kv_heads = 2, .head_dim_qk = 192, .head_dim_v = 128};
+
+// Tiles of these lengths, one behind the other from row 0, all rows covered.
+GroupCase packed_case(const std::string& name, const std::vector<std::int64_t>& lengths, bool causal) {
+  GroupCase c{.name = name, .q_tokens = 0, .k_tokens = 0, .group = {}};
+  if (causal) c.group.right = 0;
+  for (const std::int64_t length : lengths) {
+    c.group.tiles.push_back({.q_row = c.q_tokens,
+                             .k_row = c.k_tokens,
+                             .m = length,
+                             .n = length,
+                             .left = c.group.left,
+                             .right = c.group.right,
+                             .sequence = static_cast<std::int64_t>(c.group.tiles.size())});
+    c.q_tokens += length;
+    c.k_tokens += length;
+  }
+  return c;
+}
+
+std::vector<GroupCase> whole_cases() {
+  return {packed_case("one", {512}, true), packed_case("full", {512}, false),
+          packed_case("batch", {256, 256, 256}, true), packed_case("ragged", {384, 130, 257}, true)};
+}
+
+class GpuWhole : public GpuBackendTest, public testing::WithParamInterface<GroupCase> {
+ protected:
+  void SetUp() override {
+    GpuBackendTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/false);
+    inputs_ = test::on_gpu(test::make_group_inputs(GetParam(), kShape, at::kBFloat16, {}));
+    backend_ = make_cuda_backend(Backend::cudnn);
+  }
+
+  [[nodiscard]] TilePlan plan() const { return {GetParam().group}; }
+  [[nodiscard]] AttentionGradientSums zeros() const {
+    const auto zeros_of = [](const at::Tensor& t) { return at::zeros_like(t, t.options().dtype(at::kFloat)); };
+    return {.dq = zeros_of(inputs_.operands.q),
+            .dk = zeros_of(inputs_.operands.k),
+            .dv = zeros_of(inputs_.operands.v),
+            .dbias = {}};
+  }
+
+  GroupInputs inputs_;
+  std::unique_ptr<AttentionBackend> backend_;
+};
+
+void expect_same(const at::Tensor& a, const at::Tensor& b, const char* what) {
+  EXPECT_EQ(a.sizes(), b.sizes()) << what;
+  if (a.sizes() == b.sizes()) {
+    EXPECT_TRUE(at::equal(a.to(at::kFloat), b.to(at::kFloat))) << what;
+  }
+}
+
+TEST_P(GpuWhole, ForwardGivesTheBitsOfThePartial) {
+  AttentionPartial partial = test::make_partial(inputs_.operands);
+  partial.max_logit.reset();
+  backend_->forward(GetParam().group, inputs_.operands, partial);
+  const auto whole = backend_->forward_whole(plan(), inputs_.operands);
+  ASSERT_TRUE(whole);
+  EXPECT_EQ(whole->out.scalar_type(), at::kBFloat16);
+  expect_same(whole->out, partial.out, "out");
+  expect_same(whole->lse, partial.lse, "lse");
+}
+
+TEST_P(GpuWhole, BackwardGivesTheBitsOfTheSums) {
+  AttentionGradientSums sums = zeros();
+  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, sums);
+  const auto whole = backend_->backward_whole(plan(), inputs_.operands, inputs_.backward);
+  ASSERT_TRUE(whole);
+  expect_same(whole->dq, sums.dq, "dq");
+  expect_same(whole->dk, sums.dk, "dk");
+  expect_same(whole->dv, sums.dv, "dv");
+}
+
+TEST_P(GpuWhole, EmptySumsBecomeWhatZerosBecome) {
+  AttentionGradientSums filled = zeros();
+  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, filled);
+  AttentionGradientSums sums = zeros();
+  for (at::Tensor* sum : {&sums.dq, &sums.dk, &sums.dv}) sum->fill_(1e30);
+  sums.dq_empty = sums.dkv_empty = true;
+  backend_->backward(GetParam().group, inputs_.operands, inputs_.backward, sums);
+  EXPECT_FALSE(sums.dq_empty || sums.dkv_empty);
+  expect_same(sums.dq, filled.dq, "dq");
+  expect_same(sums.dk, filled.dk, "dk");
+  expect_same(sums.dv, filled.dv, "dv");
+}
+
+INSTANTIATE_TEST_SUITE_P(All, GpuWhole, testing::ValuesIn(whole_cases()),
+                         [](const auto& info) { return info.param.name; });
+
+class GpuNotWhole : public GpuBackendTest {};
+
+TEST_F(GpuNotWhole, IsAPlanThatLeavesRowsOutOrHasSeveralGroups) {
+  const auto backend = make_cuda_backend(Backend::cudnn);
+  GroupCase gap = packed_case("gap", {256}, true);
+  gap.q_tokens += 64;
+  const GroupInputs with_gap = test::on_gpu(test::make_group_inputs(gap, kShape, at::kBFloat16, {}));
+  EXPECT_FALSE(backend->forward_whole({gap.group}, with_gap.operands));
+  EXPECT_FALSE(backend->backward_whole({gap.group}, with_gap.operands, with_gap.backward));
+  const GroupCase one = packed_case("one", {256}, true);
+  const GroupInputs inputs = test::on_gpu(test::make_group_inputs(one, kShape, at::kBFloat16, {}));
+  EXPECT_FALSE(backend->forward_whole({one.group, one.group}, inputs.operands));
+  EXPECT_FALSE(backend->forward_whole({}, inputs.operands));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,17 @@
+// A step as one launch: what it enqueues, recorded once, is enqueued again without the host's work for each kernel.
+#pragma once
+
+namespace cp_pool {
+
+class CapturedStep {
+ public:
+  CapturedStep() = default;
+  CapturedStep(const CapturedStep&) = delete;
+  CapturedStep& operator=(const CapturedStep&) = delete;
+  virtual ~CapturedStep() = default;
+
+  // Enqueues the step on the current stream. Reads and writes the memory that was captured.
+  virtual void replay() = 0;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,14 @@
+// A step as a CUDA graph.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "cp_core/perf/captured_step.h"
+
+namespace cp_pool::cuda {
+
+// What CudaPart::capture promises.
+std::unique_ptr<CapturedStep> capture(const std::function<void()>& step);
+
+}  // namespace cp_pool::cuda

@@ -27,6 +27,6 @@ function(cp_pool_use_precompiled name)
   foreach(target ${ARGN})
     target_precompile_headers(${target} REUSE_FROM precompiled_${name})
     # g++ 12 forgets that std::string's own code is a system header's once it comes precompiled (gcc PR 105651).
-    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds>)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wno-array-bounds;-Wno-stringop-overflow;-Wno-stringop-overread;-Wno-restrict>)
   endforeach()
 endfunction()

@@ -18,7 +18,7 @@ function(cp_pool_test name)
     set(arg_TIMEOUT 120)
   endif()
   add_executable(${name} ${arg_SOURCES})
-  target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
+  target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} fmt::fmt GTest::gmock GTest::gtest_main)
   # Tests are compiled once and run once: optimising them costs more than it saves.
   target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
   # As the libraries, so that one precompiled header serves all tests.

@@ -20,7 +20,8 @@ struct PerfOptions {
   int warmup = 5;       // steps before the timed ones; not negative
   int iterations = 20;  // timed steps; at least 1
   bool graph = false;   // on GPUs: the timed steps are replays of a CUDA graph of the step
-  // Trace one more step of all ranks, and of rank 0 alone: files <trace>.rank0.* and so on (step_trace.h). None: no trace.
+  // Trace one more step of all ranks, and of rank 0 alone: files <trace>.rank0.* and so on (step_trace.h). None: no
+  // trace.
   std::optional<std::filesystem::path> trace = std::nullopt;
 };
 

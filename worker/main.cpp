@@ -76,6 +76,12 @@ void quieten_libtorch() {
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kErrorsOnly;
 }
 
+// cuBLAS gives the same bits again only with workspaces of a fixed size; LibTorch refuses deterministic cases without.
+void ask_for_deterministic_cublas() {
+  constexpr int kKeepTheUsers = 0;
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", kKeepTheUsers);
+}
+
 // The ranks cannot be: says why, to the driver on rank 0 and to whoever reads stderr.
 int refuse(const RankProcessConfig& config, const std::string& why, int exit_code) {
   fmt::print(stderr, "cp-pool-worker: rank {}: {}\n", config.environment.rank, why);
@@ -94,6 +100,7 @@ int run(int argc, char** argv, StartupClock& clock) {
   CpCoreRunner runner;
   if (options.case_file) return run_case_file(*options.case_file, runner);
   quieten_libtorch();
+  ask_for_deterministic_cublas();
   RankProcessConfig config;
   config.environment = protocol::read_environment();
   config.faults = options.faults;

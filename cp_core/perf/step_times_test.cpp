@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/comm/local_communicator.h"
+#include "cp_core/verify/test_support.h"
 
 namespace cp_pool {
 namespace {
@@ -18,11 +19,7 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 Case small_case() {
-  Case c;
-  c.dtype = DType::fp32;
-  c.seqlen_q = c.seqlen_kv = 16;
-  c.heads = c.kv_heads = 2;
-  c.head_dim_qk = c.head_dim_v = 8;
+  Case c = verify::test::small_case();
   c.causal = true;
   return c;
 }

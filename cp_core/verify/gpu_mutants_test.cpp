@@ -137,13 +137,9 @@ std::vector<Case> rare_cases() {
   Case fewer_keys = start;
   fewer_keys.window = {kInfiniteWindow, 2};
   fewer_keys.seqlen_kv = 56;
-  Case one_key = start;
-  one_key.layout = Layout::thd;
-  one_key.pad_between_seqs = true;
-  one_key.batch = 1;
-  one_key.seqlens = {{1}};
-  one_key.heads = one_key.kv_heads = 8;
-  one_key.max_logit = true;
+  Case one_key = test::one_key_case();
+  one_key.cp_size = kRanks;
+  one_key.seqlen_q = one_key.seqlen_kv = start.seqlen_q;
   return {right_window, fewer_keys, one_key};
 }
 

@@ -26,15 +26,7 @@ std::vector<Case> rare_cases() {
   Case fewer_keys = test::small_case();
   fewer_keys.window = {kInfiniteWindow, 2};
   fewer_keys.seqlen_kv = 12;
-  // One key and one query, beside padding: the score of about every second head is negative.
-  Case one_key = test::small_case();
-  one_key.layout = Layout::thd;
-  one_key.pad_between_seqs = true;
-  one_key.batch = 1;
-  one_key.seqlens = {{1}};
-  one_key.heads = one_key.kv_heads = 8;
-  one_key.max_logit = true;
-  return {right_window, fewer_keys, one_key};
+  return {right_window, fewer_keys, test::one_key_case()};
 }
 
 std::vector<Case> witness_cases() {

@@ -25,6 +25,17 @@ Case small_case() {
   return c;
 }
 
+Case one_key_case() {
+  Case c = small_case();
+  c.layout = Layout::thd;
+  c.pad_between_seqs = true;
+  c.batch = 1;
+  c.seqlens = {{1}};
+  c.heads = c.kv_heads = 8;
+  c.max_logit = true;
+  return c;
+}
+
 Case random_case(std::mt19937_64& generator) {
   Case c;
   c.comm = pick(generator, {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p});

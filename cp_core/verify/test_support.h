@@ -14,6 +14,10 @@ namespace cp_pool::verify::test {
 // A small valid case to start from: fp32, bshd, p2p on 2 ranks, 16 tokens, 2 heads of 8.
 Case small_case();
 
+// One key and one query of thd, beside padding, with max_logit: the score of about every second of its 8 heads is
+// negative.
+Case one_key_case();
+
 // A small valid case, every field drawn: all communication types, layouts, masks, dtypes, 1 to 8 ranks.
 Case random_case(std::mt19937_64& generator);
 

@@ -66,15 +66,8 @@ class GatheredKeyValues {
   Communicator::WorkPtr v_work_;
 };
 
-// One for each of the rank's chunks.
 std::array<TilePlan, 2> step_plans(const Context& context) {
-  const AttentionProblem& problem = context.problem;
-  const Communicator& cp = *context.groups.cp;
-  const std::vector<Run> k_runs = whole_runs(problem.lengths.padded_kv);
-  const auto plan = [&](int half) {
-    return make_plan(problem, local_half_runs(problem.lengths.padded_q, cp.size(), cp.rank(), half), k_runs);
-  };
-  return {plan(0), plan(CP_MUTATE(all_gather_step_repeated, 1, 0))};
+  return all_gather_plans(context.problem, context.groups.cp->size(), context.groups.cp->rank());
 }
 
 // The two steps, the second on a stream of its own. Each has its own rows of out and lse, but max_logit is of all rows.
@@ -123,6 +116,14 @@ struct ScatteredGradient {
 };
 
 }  // namespace
+
+std::array<TilePlan, 2> all_gather_plans(const AttentionProblem& problem, int ranks, int rank) {
+  const std::vector<Run> k_runs = whole_runs(problem.lengths.padded_kv);
+  const auto plan = [&](int half) {
+    return make_plan(problem, local_half_runs(problem.lengths.padded_q, ranks, rank, half), k_runs);
+  };
+  return {plan(0), plan(CP_MUTATE(all_gather_step_repeated, 1, 0))};
+}
 
 PackedForward all_gather_forward(const Context& context, const PackedInputs& inputs) {
   Communicator& cp = *context.groups.cp;

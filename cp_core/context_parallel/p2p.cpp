@@ -14,7 +14,8 @@ namespace cp_pool {
 namespace {
 
 struct Ring {
-  explicit Ring(const Communicator* group) : size(group ? group->size() : 1), rank(group ? group->rank() : 0) {}
+  explicit Ring(const Communicator* group) : Ring(group ? group->size() : 1, group ? group->rank() : 0) {}
+  Ring(int ranks, int own) : size(ranks), rank(own) {}
 
   [[nodiscard]] int next() const { return (rank + 1) % size; }
   [[nodiscard]] int previous() const { return (rank + size - 1) % size; }
@@ -149,21 +150,22 @@ AttentionGradientSums make_ring_sums(const AttentionOperands& operands, bool dbi
   return sums;
 }
 
-std::vector<TilePlan> ring_plans(const AttentionProblem& problem, const Ring& ring) {
-  const std::vector<Run> q_runs = local_runs(problem.lengths.padded_q, ring.size, ring.rank);
+}  // namespace
+
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank) {
+  const Ring ring(ranks, rank);
+  const std::vector<Run> q_runs = local_runs(problem.lengths.padded_q, ranks, rank);
   std::vector<TilePlan> plans;
-  plans.reserve(static_cast<std::size_t>(ring.size));
-  for (int step = 0; step < ring.size; ++step) {
-    plans.push_back(make_plan(problem, q_runs, local_runs(problem.lengths.padded_kv, ring.size, ring.owner(step))));
+  plans.reserve(static_cast<std::size_t>(ranks));
+  for (int step = 0; step < ranks; ++step) {
+    plans.push_back(make_plan(problem, q_runs, local_runs(problem.lengths.padded_kv, ranks, ring.owner(step))));
   }
   return plans;
 }
 
-}  // namespace
-
 AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands) {
   const Ring ring(group);
-  const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
+  const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   if (ring.size == 1 && !context.problem.bias && !context.problem.max_logit &&
       context.problem.softmax == SoftmaxType::vanilla) {
     if (auto whole = context.backend.forward_whole(plans.front(), operands)) {
@@ -191,7 +193,7 @@ AttentionSums ring_forward(const Context& context, Communicator* group, const At
 AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
                                     const AttentionBackwardOperands& backward) {
   const Ring ring(group);
-  const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
+  const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   if (ring.size == 1 && !context.problem.bias) {
     if (auto whole = context.backend.backward_whole(plans.front(), operands, backward)) {
       return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};

@@ -7,6 +7,9 @@
 
 namespace cp_pool {
 
+// What a rank of a ring computes at each step, with the K and V that it then holds.
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank);
+
 // group: its ranks make the ring and hold the dual-chunk partition of the sequences; null = one rank holds them whole.
 AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands);
 AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,

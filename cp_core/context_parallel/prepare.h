@@ -1,0 +1,27 @@
+// What a rank's calls of the attention backend will be about, worked out without the other ranks and without data: so
+// that a backend can prepare for a problem before it comes.
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/attention/backend.h"
+#include "cp_core/context_parallel/context_parallel.h"
+
+namespace cp_pool {
+
+// What a rank says to AttentionBackend::get_ready, in the forward as in the backward.
+struct ComingCalls {
+  std::vector<TilePlan> plans;
+  // Tensors of the meta device. Of a bias only its heads are right, and whether it has more than one row.
+  AttentionOperands like;
+};
+
+ComingCalls coming_calls(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank);
+
+// Pieces of forward, and backward if training, in the order in which they will be needed.
+std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
+                                      bool training, const AttentionBackend& backend);
+
+}  // namespace cp_pool

@@ -31,8 +31,8 @@ struct CanonicalProblem {
   DType dtype = DType::bf16;
   bool training = true;
   std::uint64_t seed = 0;
-  // Of a share of another problem's heads (head_shares.h): how many heads that one has. Both are computed in the same
-  // blocks of queries, and so give the same bits. 0: this is no share.
+  // Of a share of another problem's heads (head_shares.h): how many heads that one has. On a CPU both are computed in
+  // the same blocks of queries, and so give the same bits. 0: this is no share.
   std::int64_t whole_heads = 0;
 
   bool operator==(const CanonicalProblem&) const = default;

@@ -1,6 +1,6 @@
 // What is expected of a problem, computed by all ranks together: each computes a share of the heads, and every rank
-// gets the whole. Heads do not depend on each other, so the bits are those of one rank alone, but for the gradient of a
-// bias that heads share: its sum over heads has another order.
+// gets the whole. Heads do not depend on each other, so on CPUs the bits are those of one rank alone, but for the
+// gradient of a bias that heads share: its sum over heads has another order.
 #pragma once
 
 #include "cp_core/comm/communicator.h"

@@ -16,7 +16,9 @@ void for_each_query_block(const CanonicalProblem& problem, const at::Device& dev
                           const std::function<void(const QueryBlock&)>& visit) {
   if (problem.heads == 0) return;
   const std::int64_t max_scores = device.is_cuda() ? kMaxScoresCuda : kMaxScoresCpu;
-  const std::int64_t block_heads = problem.whole_heads > 0 ? problem.whole_heads : problem.heads;
+  // A GPU wants as much work at a time for a share as for a whole problem; its libraries promise no bits anyway.
+  const bool as_whole = problem.whole_heads > 0 && !device.is_cuda();
+  const std::int64_t block_heads = as_whole ? problem.whole_heads : problem.heads;
   QueryBlock block;
   std::int64_t sequence_start = 0;
   for (std::size_t b = 0; b < problem.seqlens_q.size(); ++b) {

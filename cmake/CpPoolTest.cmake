@@ -4,11 +4,12 @@
 # in milliseconds (none that links LibTorch). TORCH: its sources include LibTorch's headers.
 include(GoogleTest)
 
-cp_pool_define_precompiled(test LIBRARIES GTest::gmock fmt::fmt nlohmann_json::nlohmann_json
+cp_pool_define_precompiled(json OPTIMIZE O1 LIBRARIES fmt::fmt nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
+cp_pool_define_precompiled(test OPTIMIZE O1 LIBRARIES GTest::gmock fmt::fmt nlohmann_json::nlohmann_json
                            HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
 if(CP_POOL_LIBTORCH)
-  cp_pool_define_precompiled(torch LIBRARIES LibTorch::cpu fmt::fmt HEADERS <ATen/core/Tensor.h>)
-  cp_pool_define_precompiled(torch_test LIBRARIES LibTorch::cpu GTest::gmock fmt::fmt
+  cp_pool_define_precompiled(torch OPTIMIZE O2 LIBRARIES LibTorch::cpu fmt::fmt HEADERS <ATen/core/Tensor.h>)
+  cp_pool_define_precompiled(torch_test OPTIMIZE O1 LIBRARIES LibTorch::cpu GTest::gmock fmt::fmt
                              HEADERS <ATen/core/Tensor.h> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 

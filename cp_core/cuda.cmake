@@ -18,6 +18,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/flash_window.cpp
     attention/score_max.cpp
     attention/tile_lanes.cpp
+    attention/tile_rows.cpp
     attention/tile_rows.cu
     attention/widened.cpp
     comm/nccl_barrier.cpp
@@ -31,11 +32,15 @@ if(CP_POOL_HAVE_CUDA)
     perf/cuda_step_clock.cpp
     thd/copy_rows.cu
     thd/merge_partial.cu
+    verify/cuda_kernels.cpp
     verify/cuda_kernels.cu
   )
   target_compile_options(cp_core_cuda_objects PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)
   target_link_libraries(cp_core_cuda_objects PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt)
+
+  # The largest of all: a sixth of a minute less, and it runs once a plan.
+  set_source_files_properties(attention/cudnn_graphs.cpp PROPERTIES COMPILE_OPTIONS -O1)
 
   cp_pool_use_precompiled(torch cp_core_cuda_objects)
 

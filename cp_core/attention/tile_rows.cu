@@ -1,14 +1,11 @@
 #include <algorithm>
+#include <cmath>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <limits>
+#include <stdexcept>
 
-#include <ATen/ops/empty.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
-#include <c10/util/BFloat16.h>
-#include <c10/util/Exception.h>
-#include <c10/util/Half.h>
-
-#include "cp_core/attention/tile_rows.h"
+#include "cp_core/attention/tile_rows_launch.h"
 
 namespace cp_pool::cuda {
 namespace {
@@ -63,12 +60,6 @@ struct alignas(sizeof(T) * kElements > 16 ? 16 : sizeof(T) * kElements) Elements
   T values[kElements];
 };
 
-struct RowShape {
-  int heads;
-  int dim;         // of the packed tensor
-  int buffer_dim;  // of the buffer, >= dim
-};
-
 // Each element of a packed row with its counterpart of the buffer.
 template <typename T, int kElements, typename Combine>
 __device__ void for_each_element(const RowShape& shape, const T* buffer_row, float* packed_row, Combine combine) {
@@ -84,15 +75,8 @@ __device__ void for_each_element(const RowShape& shape, const T* buffer_row, flo
   }
 }
 
-struct Statistic {
-  StatisticLayout layout;
-  const float* buffer;
-  float* packed;  // [heads, tokens]
-  std::int64_t tokens;
-};
-
 template <typename T, int kElements>
-__global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed, Statistic lse) {
+__global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed, PutStatistic lse) {
   for (int i = static_cast<int>(blockIdx.x); i < ranges.end[ranges.count - 1]; i += static_cast<int>(gridDim.x)) {
     const Row row = find_row(ranges, i);
     for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
@@ -115,14 +99,6 @@ __global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, 
   }
 }
 
-struct GatheredStatistic {
-  StatisticLayout layout;
-  const float* packed;
-  std::int64_t packed_head_stride;
-  float* buffer;
-  int heads;
-};
-
 // Threads along the rows, which are contiguous in the packed statistic.
 __global__ void gather_statistic_kernel(Ranges ranges, GatheredStatistic statistic) {
   const int rows = ranges.end[ranges.count - 1];
@@ -142,14 +118,13 @@ __global__ void write_ints_kernel(Ints ints, int* target) {
 }
 
 int as_int(std::int64_t value) {
-  TORCH_CHECK(value >= 0 && value <= std::numeric_limits<int>::max(), value, " rows are too many");
+  if (value < 0 || value > std::numeric_limits<int>::max()) throw std::length_error("too many rows for tile_rows");
   return static_cast<int>(value);
 }
 
-// Calls launch(ranges, stream) for as many ranges at once as fit.
+// Calls launch(ranges) for as many ranges at once as fit.
 template <typename Launch>
 void for_each_launch(std::span<const TileRows> rows, Launch launch) {
-  const auto stream = c10::cuda::getCurrentCUDAStream();
   for (std::size_t first = 0; first < rows.size(); first += kMostRanges) {
     const auto part = rows.subspan(first, std::min<std::size_t>(kMostRanges, rows.size() - first));
     Ranges ranges{};
@@ -162,9 +137,7 @@ void for_each_launch(std::span<const TileRows> rows, Launch launch) {
       ranges.buffer[i] = as_int(part[i].buffer);
       ranges.end[i] = as_int(total);
     }
-    if (total == 0) continue;
-    launch(ranges, stream);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    if (total > 0) launch(ranges);
   }
 }
 
@@ -180,19 +153,11 @@ bool aligned(const void* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
 }
 
-RowShape shape_of(const at::Tensor& buffer, const at::Tensor& packed) {
-  TORCH_CHECK(buffer.is_contiguous() && buffer.dim() >= 3, "a contiguous buffer [..., heads, dim] expected");
-  TORCH_CHECK(packed.is_contiguous() && packed.scalar_type() == at::kFloat, "contiguous fp32 rows expected");
-  TORCH_CHECK(buffer.size(-2) == packed.size(1) && buffer.size(-1) >= packed.size(2), "rows of ", buffer.sizes(),
-              " do not fit rows of ", packed.sizes());
-  return {as_int(packed.size(1)), as_int(packed.size(2)), as_int(buffer.size(-1))};
-}
-
-// Calls body(typed buffer pointer, integral constant of elements a thread moves at once).
+// Calls body(typed pointer to the buffer, integral constant of elements that a thread moves at once).
 template <typename Body>
-void dispatch(const at::Tensor& buffer, const at::Tensor& packed, const RowShape& shape, Body body) {
-  const bool vectors = shape.dim % kVector == 0 && shape.buffer_dim % kVector == 0 &&
-                       aligned(buffer.const_data_ptr()) && aligned(packed.const_data_ptr());
+void dispatch(const RowBuffer& buffer, const float* packed, const RowShape& shape, Body body) {
+  const bool vectors =
+      shape.dim % kVector == 0 && shape.buffer_dim % kVector == 0 && aligned(buffer.data) && aligned(packed);
   const auto with_type = [&](const auto* pointer) {
     if (vectors) {
       body(pointer, std::integral_constant<int, kVector>{});
@@ -200,75 +165,56 @@ void dispatch(const at::Tensor& buffer, const at::Tensor& packed, const RowShape
       body(pointer, std::integral_constant<int, 1>{});
     }
   };
-  switch (buffer.scalar_type()) {
-    case at::kBFloat16:
-      return with_type(buffer.const_data_ptr<c10::BFloat16>());
-    case at::kHalf:
-      return with_type(buffer.const_data_ptr<c10::Half>());
-    case at::kFloat:
-      return with_type(buffer.const_data_ptr<float>());
-    default:
-      TORCH_CHECK(false, "no kernel for rows of ", buffer.scalar_type());
+  switch (buffer.type) {
+    case RowType::bf16:
+      return with_type(static_cast<const __nv_bfloat16*>(buffer.data));
+    case RowType::fp16:
+      return with_type(static_cast<const __half*>(buffer.data));
+    case RowType::fp32:
+      return with_type(static_cast<const float*>(buffer.data));
   }
 }
 
 }  // namespace
 
-void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLayout& layout,
-                 std::span<const TileRows> rows, AttentionPartial& partial) {
-  const RowShape shape = shape_of(out, partial.out);
-  TORCH_CHECK(lse.scalar_type() == at::kFloat && lse.is_contiguous(), "contiguous fp32 lse expected");
-  TORCH_CHECK(partial.lse.is_contiguous() && partial.lse.size(0) == shape.heads, "lse [heads, tokens] expected");
-  const Statistic statistic{layout, lse.const_data_ptr<float>(), partial.lse.mutable_data_ptr<float>(),
-                            partial.lse.size(1)};
-  auto* target = partial.out.mutable_data_ptr<float>();
-  dispatch(out, partial.out, shape, [&](const auto* source, auto elements) {
+void launch_put_partial(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& out, float* packed,
+                        const PutStatistic& lse, cudaStream_t stream) {
+  dispatch(out, packed, shape, [&](const auto* source, auto elements) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
-    for_each_launch(rows, [&](const Ranges& ranges, cudaStream_t stream) {
+    for_each_launch(rows, [&](const Ranges& ranges) {
       put_partial_kernel<T, decltype(elements)::value>
-          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, target, statistic);
+          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, packed, lse);
     });
   });
 }
 
-void add_rows(const at::Tensor& buffer, std::span<const TileRows> rows, at::Tensor& sum) {
-  const RowShape shape = shape_of(buffer, sum);
-  auto* target = sum.mutable_data_ptr<float>();
+void launch_add_rows(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
+                     cudaStream_t stream) {
   dispatch(buffer, sum, shape, [&](const auto* source, auto elements) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
-    for_each_launch(rows, [&](const Ranges& ranges, cudaStream_t stream) {
+    for_each_launch(rows, [&](const Ranges& ranges) {
       add_rows_kernel<T, decltype(elements)::value>
-          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, target);
+          <<<row_blocks(ranges), kThreads, 0, stream>>>(ranges, shape, source, sum);
     });
   });
 }
 
-void gather_statistic(const at::Tensor& statistic, std::span<const TileRows> rows, const StatisticLayout& layout,
-                      at::Tensor& buffer) {
-  TORCH_CHECK(statistic.scalar_type() == at::kFloat && statistic.stride(1) == 1, "fp32 [heads, tokens] expected");
-  TORCH_CHECK(buffer.scalar_type() == at::kFloat && buffer.is_contiguous(), "contiguous fp32 buffer expected");
-  const GatheredStatistic gathered{layout, statistic.const_data_ptr<float>(), statistic.stride(0),
-                                   buffer.mutable_data_ptr<float>(), as_int(statistic.size(0))};
-  for_each_launch(rows, [&](const Ranges& ranges, cudaStream_t stream) {
+void launch_gather_statistic(std::span<const TileRows> rows, const GatheredStatistic& statistic, cudaStream_t stream) {
+  for_each_launch(rows, [&](const Ranges& ranges) {
     const std::int64_t blocks = (ranges.end[ranges.count - 1] + kThreads - 1) / kThreads;
-    const dim3 grid(blocks_for(blocks), static_cast<unsigned>(gathered.heads));
-    gather_statistic_kernel<<<grid, kThreads, 0, stream>>>(ranges, gathered);
+    const dim3 grid(blocks_for(blocks), static_cast<unsigned>(statistic.heads));
+    gather_statistic_kernel<<<grid, kThreads, 0, stream>>>(ranges, statistic);
   });
 }
 
-at::Tensor device_ints(std::span<const std::int32_t> values) {
-  const auto stream = c10::cuda::getCurrentCUDAStream();
-  const auto count = static_cast<std::int64_t>(values.size());
-  at::Tensor result = at::empty({count}, at::TensorOptions(at::kInt).device(stream.device()));
+void launch_write_ints(std::span<const std::int32_t> values, std::int32_t* target, cudaStream_t stream) {
   for (std::size_t first = 0; first < values.size(); first += kMostInts) {
     const auto part = values.subspan(first, std::min<std::size_t>(kMostInts, values.size() - first));
     Ints ints{};
     ints.count = static_cast<int>(part.size());
     std::ranges::copy(part, ints.values);
-    write_ints_kernel<<<1, kThreads, 0, stream>>>(ints, result.mutable_data_ptr<int>() + first);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    write_ints_kernel<<<1, kThreads, 0, stream>>>(ints, target + first);
   }
-  return result;
 }
 
 }  // namespace cp_pool::cuda

@@ -10,23 +10,9 @@
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/attention/backend.h"
+#include "cp_core/attention/tile_rows_launch.h"
 
 namespace cp_pool::cuda {
-
-// `count` rows from `packed` on in a packed tensor are those from `buffer` on in a buffer.
-struct TileRows {
-  std::int64_t packed = 0;
-  std::int64_t buffer = 0;
-  std::int64_t count = 0;
-};
-
-// Where a buffer keeps a statistic of row r (counted over the whole buffer) of head h, in range b of those given:
-// b * range_stride + h * head_stride + r * row_stride.
-struct StatisticLayout {
-  std::int64_t range_stride = 0;
-  std::int64_t head_stride = 0;
-  std::int64_t row_stride = 0;
-};
 
 // partial.out and partial.lse at the packed rows, from out: contiguous [rows, heads, >= head_dim_v], bf16 or fp16, and
 // lse: fp32. +inf in lse, which FlashAttention gives rows without keys, becomes -inf.

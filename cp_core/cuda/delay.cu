@@ -1,6 +1,3 @@
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
-
 #include "cp_core/cuda/delay.h"
 
 namespace cp_pool::cuda {
@@ -19,10 +16,8 @@ __global__ void delay_kernel(std::uint64_t nanoseconds) {
 
 }  // namespace
 
-void delay(std::int64_t nanoseconds) {
-  if (nanoseconds <= 0) return;
-  delay_kernel<<<1, 1, 0, c10::cuda::getCurrentCUDAStream()>>>(static_cast<std::uint64_t>(nanoseconds));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+void launch_delay(std::uint64_t nanoseconds, cudaStream_t stream) {
+  delay_kernel<<<1, 1, 0, stream>>>(nanoseconds);
 }
 
 }  // namespace cp_pool::cuda

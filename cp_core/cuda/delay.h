@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <cuda_runtime_api.h>
 
 namespace cp_pool::cuda {
 
 // Keeps the current stream busy for this long, on one thread of the device.
 void delay(std::int64_t nanoseconds);
+// Its launch, apart: LibTorch's headers would cost nvcc ten times what the kernel does.
+void launch_delay(std::uint64_t nanoseconds, cudaStream_t stream);
 
 struct DelaySettings {
   std::uint64_t seed = 0;

@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <string_view>
 
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 
 #include "cp_core/cuda/delay.h"
@@ -59,6 +61,12 @@ ProcessSettings& process_settings() {
 }
 
 }  // namespace
+
+void delay(std::int64_t nanoseconds) {
+  if (nanoseconds <= 0) return;
+  launch_delay(static_cast<std::uint64_t>(nanoseconds), c10::cuda::getCurrentCUDAStream());
+  C10_CUDA_KERNEL_LAUNCH_CHECK();
+}
 
 void set_stream_delays(const DelaySettings& settings) {
   process_settings().set(settings);

@@ -1,10 +1,6 @@
 #include <algorithm>
 
-#include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
-
-#include "cp_core/verify/cuda_kernels.h"
+#include "cp_core/verify/cuda_kernels_launch.h"
 #include "cp_core/verify/nearly_normal.h"
 #include "cp_core/verify/word_sum.h"
 
@@ -45,23 +41,13 @@ __global__ void sum_words_kernel(const unsigned char* data, std::uint64_t bytes,
 
 }  // namespace
 
-void fill_nearly_normal_cuda(at::Tensor& values, std::uint64_t start) {
-  const auto count = static_cast<std::uint64_t>(values.numel());
-  if (count == 0) return;
-  fill_kernel<<<blocks_for(count), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(values.mutable_data_ptr<float>(),
-                                                                                     count, start);
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
+void launch_fill_nearly_normal(float* values, std::uint64_t count, std::uint64_t start, cudaStream_t stream) {
+  fill_kernel<<<blocks_for(count), kThreads, 0, stream>>>(values, count, start);
 }
 
-std::uint64_t sum_words_cuda(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.is_contiguous() && reinterpret_cast<std::uintptr_t>(tensor.const_data_ptr()) % 8 == 0,
-              "sum_words needs a contiguous tensor at a multiple of 8 bytes");
-  at::Tensor total = at::zeros({1}, tensor.options().dtype(at::kLong));
-  sum_words_kernel<<<blocks_for((tensor.nbytes() + 7) / 8), kThreads, 0, c10::cuda::getCurrentCUDAStream()>>>(
-      static_cast<const unsigned char*>(tensor.const_data_ptr()), tensor.nbytes(),
-      reinterpret_cast<unsigned long long*>(total.mutable_data_ptr<std::int64_t>()));
-  C10_CUDA_KERNEL_LAUNCH_CHECK();
-  return static_cast<std::uint64_t>(total.item<std::int64_t>());
+void launch_sum_words(const void* data, std::uint64_t bytes, std::int64_t* total, cudaStream_t stream) {
+  sum_words_kernel<<<blocks_for((bytes + 7) / 8), kThreads, 0, stream>>>(static_cast<const unsigned char*>(data), bytes,
+                                                                         reinterpret_cast<unsigned long long*>(total));
 }
 
 }  // namespace cp_pool::verify

@@ -1,0 +1,64 @@
+// The launches of tile_rows.h, on plain pointers: LibTorch's headers would cost nvcc ten times what the kernels do.
+// What they are given has been checked; whether a launch failed is for the caller to ask.
+#pragma once
+
+#include <cstdint>
+#include <cuda_runtime_api.h>
+#include <span>
+
+namespace cp_pool::cuda {
+
+// `count` rows from `packed` on in a packed tensor are those from `buffer` on in a buffer.
+struct TileRows {
+  std::int64_t packed = 0;
+  std::int64_t buffer = 0;
+  std::int64_t count = 0;
+};
+
+// Where a buffer keeps a statistic of row r (counted over the whole buffer) of head h, in range b of those given:
+// b * range_stride + h * head_stride + r * row_stride.
+struct StatisticLayout {
+  std::int64_t range_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t row_stride = 0;
+};
+
+// A contiguous buffer [..., heads, buffer_dim].
+enum class RowType { bf16, fp16, fp32 };
+struct RowBuffer {
+  const void* data;
+  RowType type;
+};
+struct RowShape {
+  int heads;
+  int dim;         // of the packed tensor
+  int buffer_dim;  // of the buffer, >= dim
+};
+
+// From a buffer to a packed statistic.
+struct PutStatistic {
+  StatisticLayout layout;
+  const float* buffer;
+  float* packed;  // [heads, tokens]
+  std::int64_t tokens;
+};
+
+// From a packed statistic to a buffer.
+struct GatheredStatistic {
+  StatisticLayout layout;
+  const float* packed;
+  std::int64_t packed_head_stride;
+  float* buffer;
+  int heads;
+};
+
+// Each throws std::length_error where a row's number is beyond 31 bits.
+void launch_put_partial(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& out, float* packed,
+                        const PutStatistic& lse, cudaStream_t stream);
+void launch_add_rows(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
+                     cudaStream_t stream);
+void launch_gather_statistic(std::span<const TileRows> rows, const GatheredStatistic& statistic, cudaStream_t stream);
+
+void launch_write_ints(std::span<const std::int32_t> values, std::int32_t* target, cudaStream_t stream);
+
+}  // namespace cp_pool::cuda

@@ -41,6 +41,11 @@ class ObservedCommunicator final : public Communicator {
     return observed(fmt::format("exchange with ranks {} (to) and {} (from) of group {}: {}", to, from, name_, what),
                     [&] { return target_->exchange(send, to, recv, from, what); });
   }
+  [[nodiscard]] WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
+                                      int from, std::string_view what) override {
+    return observed(fmt::format("exchange with ranks {} (to) and {} (from) of group {}: {}", to, from, name_, what),
+                    [&] { return target_->exchange_many(sends, to, receives, from, what); });
+  }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });
   }

@@ -69,6 +69,10 @@ std::byte* part(const at::Tensor& tensor, int index, std::size_t bytes) {
   return static_cast<std::byte*>(tensor.data_ptr()) + static_cast<std::size_t>(index) * bytes;
 }
 
+bool same_bytes(std::span<const at::Tensor> a, std::span<const at::Tensor> b) {
+  return std::ranges::equal(a, b, {}, bytes_of, bytes_of);
+}
+
 void require(bool condition, const char* operation, std::string_view what, const char* expectation) {
   if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
 }
@@ -114,18 +118,34 @@ class NcclCommunicator final : public Communicator {
   void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
 
   WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
+    return exchange_many({&send, 1}, to, {&recv, 1}, from, what);
+  }
+
+  WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives, int from,
+                        std::string_view what) override {
     require((to == rank_) == (from == rank_), "exchange", what, "a rank that sends to itself receives from itself");
-    require(to != rank_ || send.numel() == recv.numel(), "exchange", what, "an exchange with itself keeps its size");
+    require(to != rank_ || same_bytes(sends, receives), "exchange", what, "an exchange with itself keeps its size");
     const std::string step =
         fmt::format("{}: send to rank {}, receive from rank {}", describe("exchange", what), member(to), member(from));
-    return start(step, {send, recv}, [&] {
-      if (to == rank_) return copy(recv.data_ptr(), send.const_data_ptr(), bytes_of(send));
-      if (send.numel() == 0 && recv.numel() == 0) return;
+    std::vector<at::Tensor> tensors(sends.begin(), sends.end());
+    tensors.insert(tensors.end(), receives.begin(), receives.end());
+    return start(step, tensors, [&] {
+      if (to == rank_) {
+        for (std::size_t i = 0; i < sends.size(); ++i) {
+          copy(receives[i].data_ptr(), sends[i].const_data_ptr(), bytes_of(sends[i]));
+        }
+        return;
+      }
+      if (std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.numel() == 0; })) return;
       enqueue(step, [&](ncclComm_t comm) {
         NcclResults results;
         results << ncclGroupStart();
-        if (recv.numel() > 0) results << ncclRecv(recv.data_ptr(), bytes_of(recv), ncclInt8, from, comm, stream_);
-        if (send.numel() > 0) results << ncclSend(send.const_data_ptr(), bytes_of(send), ncclInt8, to, comm, stream_);
+        for (const at::Tensor& recv : receives) {
+          if (recv.numel() > 0) results << ncclRecv(recv.data_ptr(), bytes_of(recv), ncclInt8, from, comm, stream_);
+        }
+        for (const at::Tensor& send : sends) {
+          if (send.numel() > 0) results << ncclSend(send.const_data_ptr(), bytes_of(send), ncclInt8, to, comm, stream_);
+        }
         results << ncclGroupEnd();
         return results.value();
       });

@@ -1,4 +1,4 @@
-// The CUDA versions of copy_rows.h and merge_partial.h: one launch each, on the current stream, with the same bits as
+// The CUDA versions of copy_rows.h, add_rows.h and merge_partial.h: one launch each, on the current stream, with the same bits as
 // the CPU's on the same input. The few ranges they need travel as kernel parameters, so nothing is uploaded or read
 // back, and a CUDA graph can capture them.
 #pragma once
@@ -13,8 +13,9 @@
 namespace cp_pool::cuda {
 
 void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies);
+void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows);
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                   std::span<const RowRange> rows);
+                   std::span<const RowCopy> rows);
 void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows);
 at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
                          std::span<const RowRange> rows);

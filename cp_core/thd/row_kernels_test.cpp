@@ -1,6 +1,7 @@
 #include "cp_core/thd/row_kernels.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <random>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/cuda/gpu_test.h"
+#include "cp_core/thd/add_rows.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"
 
@@ -125,6 +127,42 @@ TEST_F(CopyRowsOnGpu, LeavesOtherRowsAlone) {
   EXPECT_EQ(target.narrow(0, 10, 5).eq(0.0).sum().item<std::int64_t>(), 5 * 8);
 }
 
+// --- add_rows --------------------------------------------------------------------------------------------------------
+
+struct Types {
+  at::ScalarType to;
+  at::ScalarType from;
+};
+constexpr std::array kTypes{Types{at::kFloat, at::kFloat},       Types{at::kFloat, at::kBFloat16},
+                            Types{at::kBFloat16, at::kBFloat16}, Types{at::kBFloat16, at::kFloat},
+                            Types{at::kFloat, at::kHalf},        Types{at::kHalf, at::kHalf},
+                            Types{at::kHalf, at::kFloat}};
+
+std::string text(const Types& types) {
+  return fmt::format("{} into {}", c10::toString(types.from), c10::toString(types.to));
+}
+
+class AddRowsOnGpu : public GpuTest {};
+
+TEST_F(AddRowsOnGpu, GivesTheBitsOfTheCpuForEveryDtypeAndNumberOfRanges) {
+  Random random(7);
+  for (const Types& types : kTypes) {
+    for (const std::vector<std::int64_t>& row : {std::vector<std::int64_t>{8, 128}, {3, 5}, {1, 8}}) {
+      for (const std::int64_t count : {0, 1, 7, 64, 65, 1500}) {
+        constexpr std::int64_t kRows = 4000;
+        SCOPED_TRACE(fmt::format("{}, {} ranges of rows of {}", text(types), count, fmt::join(row, " x ")));
+        at::Tensor sum = random_values({kRows, row[0], row[1]}, types.to);
+        const at::Tensor part = random_values({kRows, row[0], row[1]}, types.from);
+        const std::vector<RowCopy> rows = random_copies(random, kRows, count);
+        at::Tensor on_gpu = sum.cuda();
+        add_rows(on_gpu, part.cuda(), rows);
+        add_rows(sum, part, rows);
+        EXPECT_TRUE(same_bits(on_gpu, sum)) << difference(on_gpu, sum);
+      }
+    }
+  }
+}
+
 // --- merging ---------------------------------------------------------------------------------------------------------
 
 // Ordinary values, rows without keys in one part, the other or both, equal ones, and ones far apart.
@@ -172,6 +210,26 @@ TEST_F(MergeOnGpu, OfAPartGivesTheBitsOfTheCpu) {
     merge_partial(out_gpu, lse_gpu, part_out.cuda(), part_lse.cuda(), rows);
     EXPECT_TRUE(same_bits(lse_gpu, lse)) << "lse: " << difference(lse_gpu, lse);
     EXPECT_TRUE(same_bits(out_gpu, out)) << "out: " << difference(out_gpu, out);
+  }
+}
+
+TEST_F(MergeOnGpu, OfSomeRowsOfEveryDtypeGivesTheBitsOfTheCpu) {
+  Random random(8);
+  for (const Types& types : kTypes) {
+    for (const MergeShape& shape : kShapes) {
+      SCOPED_TRACE(fmt::format("{}, {}", text(types), text(shape)));
+      const std::vector<RowCopy> rows = random_copies(random, shape.tokens, shape.ranges);
+      at::Tensor out = random_values({shape.tokens, shape.heads, shape.dim}, types.to);
+      at::Tensor lse = random_lse(shape.heads, shape.tokens);
+      const at::Tensor part_out = random_values({shape.tokens + 3, shape.heads, shape.dim}, types.from);
+      const at::Tensor part_lse = random_lse(shape.heads, shape.tokens + 3);
+      at::Tensor out_gpu = out.cuda();
+      at::Tensor lse_gpu = lse.cuda();
+      merge_partial(out, lse, part_out, part_lse, rows);
+      merge_partial(out_gpu, lse_gpu, part_out.cuda(), part_lse.cuda(), rows);
+      EXPECT_TRUE(same_bits(lse_gpu, lse)) << "lse: " << difference(lse_gpu, lse);
+      EXPECT_TRUE(same_bits(out_gpu, out)) << "out: " << difference(out_gpu, out);
+    }
   }
 }
 

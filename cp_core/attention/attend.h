@@ -25,7 +25,8 @@ void fill_if_empty(AttentionSums& sums);
 // All gradients 0, shaped like the operands.
 AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool dbias);
 
-// What comes after a plan: nothing else is merged into the sums, so that they may be rounded to q's dtype at once; or more.
+// What comes after a plan: nothing else is merged into the sums, so that they may be rounded to q's dtype at once; or
+// more.
 enum class Then { nothing, more };
 
 void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands, AttentionSums& sums,

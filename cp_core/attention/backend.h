@@ -93,8 +93,8 @@ std::vector<RowCopy> key_rows_of(std::span<const Tile> tiles);
 // True if these are all rows [0, rows), each in its place.
 bool all_in_place(std::span<const RowCopy> rows, std::int64_t count);
 
-// True if a call for each tile, or one for all of them, adds to each row of dq, dk and dv at most once: the tiles of one
-// group, whose key rows are disjoint and ascending.
+// True if a call for each tile, or one for all of them, adds to each row of dq, dk and dv at most once: the tiles of
+// one group, whose key rows are disjoint and ascending.
 bool rows_are_disjoint(const TilePlan& plan);
 
 // What one call of a kernel gives, in the dtype of q, as the kernel rounded it; some rows of packed tensors.

@@ -256,8 +256,7 @@ std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan,
   if (!planned) return std::nullopt;
   CudnnCall call(*planned);
   CalledGradients gradients = gradients_of_call(call, operands, backward_operands);
-  return WholeGradients{
-      .dq = std::move(gradients.dq), .dk = std::move(gradients.dk), .dv = std::move(gradients.dv)};
+  return WholeGradients{.dq = std::move(gradients.dq), .dk = std::move(gradients.dk), .dv = std::move(gradients.dv)};
 }
 
 // --- calls whose results are given as they are ---
@@ -278,8 +277,8 @@ std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
   return copies;
 }
 
-// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128 rows
-// of a head, for each multiprocessor.
+// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128
+// rows of a head, for each multiprocessor.
 constexpr std::int64_t kRowsOfABlock = 128;
 constexpr std::int64_t kBlocksWorthSplitting = 4;
 
@@ -319,7 +318,7 @@ CalledGradients CudnnBackend::called_gradients(const TilePlan& plan, const Atten
   }
   if (calls.size() == 1) return std::move(calls.front());
   // Of a lane that cuDNN took tile by tile, in order.
-  const auto joined = [&calls](at::Tensor CalledGradients::*tensor) {
+  const auto joined = [&calls](at::Tensor CalledGradients::* tensor) {
     std::vector<at::Tensor> parts;
     parts.reserve(calls.size());
     for (const CalledGradients& call : calls) parts.push_back(call.*tensor);

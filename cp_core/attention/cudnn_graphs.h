@@ -37,8 +37,8 @@ struct CudnnGraph {
   std::int64_t head_dim_v = 0;
   double scale = 1.0;
   CudnnMask mask;
-  // A row has so many heads, of which the graph has some, in its inputs and in dq, dk and dv: 0 for the graph's own, else
-  // not ragged, and gradients lie as q, k and v do.
+  // A row has so many heads, of which the graph has some, in its inputs and in dq, dk and dv: 0 for the graph's own,
+  // else not ragged, and gradients lie as q, k and v do.
   std::int64_t row_heads = 0;
   std::int64_t row_kv_heads = 0;
   // Batch items lie anywhere: their first elements come as offsets. mask.padding is set.

@@ -120,8 +120,7 @@ void MathBackend::backward(const TileGroup& group, const AttentionOperands& oper
 }
 
 bool MathBackend::gives_calls(const AttentionOperands& operands) const {
-  return results_ == Results::calls && !operands.bias.defined() &&
-         at::isReducedFloatingType(operands.q.scalar_type());
+  return results_ == Results::calls && !operands.bias.defined() && at::isReducedFloatingType(operands.q.scalar_type());
 }
 
 std::vector<CalledForward> MathBackend::forward_calls(const TileGroup& part, const AttentionOperands& operands) {

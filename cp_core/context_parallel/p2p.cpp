@@ -12,6 +12,7 @@
 
 #include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/row_sum.h"
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -116,8 +117,8 @@ class TravellingGradients {
     }
     sent_ = {.tensors = {.k = dk.rows().tensor, .v = dv.rows().tensor}, .rows = dk.rows().rows};
     arriving_ = make_arrival(step);
-    exchange_ = send_on(ring_, *group_, sent_.tensors, arriving_.tensors,
-                        fmt::format("p2p backward step {} gradients", step));
+    exchange_ =
+        send_on(ring_, *group_, sent_.tensors, arriving_.tensors, fmt::format("p2p backward step {} gradients", step));
   }
 
   // Adds to this rank's own what all others contribute to its gradients.
@@ -251,7 +252,8 @@ class RingGradients {
 
   std::pair<SomeRows, SomeRows> step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
     delay_point(operands.q.device());
-    return backend_.contributes_once(plan, operands) ? called_step(plan, operands, dq) : summed_step(plan, operands, dq);
+    return backend_.contributes_once(plan, operands) ? called_step(plan, operands, dq)
+                                                     : summed_step(plan, operands, dq);
   }
 
   std::pair<SomeRows, SomeRows> called_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {

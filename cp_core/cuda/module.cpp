@@ -40,6 +40,7 @@ class Part final : public CudaPart {
   void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const override {
     cuda::copy_rows(source, target, copies);
   }
+  void copy_blocks(std::span<const BlockCopy> blocks) const override { cuda::copy_blocks(blocks); }
   void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows) const override {
     cuda::add_rows(sum, part, rows);
   }

@@ -158,10 +158,8 @@ void check(const at::Tensor& tensor) {
 }
 
 Shape shape_of(const at::Tensor& out, const at::Tensor& part_out, int elements) {
-  Shape shape{.tokens = out.size(0),
-              .part_tokens = part_out.size(0),
-              .heads = out.size(1),
-              .units = out.size(2) / elements};
+  Shape shape{
+      .tokens = out.size(0), .part_tokens = part_out.size(0), .heads = out.size(1), .units = out.size(2) / elements};
   while (shape.lanes < 32 && shape.lanes < shape.units) shape.lanes *= 2;
   return shape;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/cuda/CUDAContext.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
@@ -277,10 +276,19 @@ std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
   return copies;
 }
 
-// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128
-// rows of a head, for each multiprocessor.
+// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128 rows
+// of a head, some for each multiprocessor of an H100 or H200. The same wherever it is asked: ranks must agree.
 constexpr std::int64_t kRowsOfABlock = 128;
-constexpr std::int64_t kBlocksWorthSplitting = 4;
+constexpr std::int64_t kBlocksWorthSplitting = 3 * std::int64_t{132};
+
+// The most groups that leave each enough to do; heads and kv_heads divide by them.
+std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most) {
+  for (std::int64_t groups = most; groups > 1; groups /= 2) {
+    const bool divides = heads % groups == 0 && kv_heads % groups == 0;
+    if (divides && rows / kRowsOfABlock * (heads / groups) >= kBlocksWorthSplitting) return groups;
+  }
+  return 1;
+}
 
 }  // namespace
 
@@ -328,12 +336,12 @@ CalledGradients CudnnBackend::called_gradients(const TilePlan& plan, const Atten
 }
 
 std::int64_t CudnnBackend::head_groups(const TilePlan& plan, const AttentionOperands& like) const {
-  constexpr std::int64_t kGroups = 2;
   if (!is_whole(plan, like) || !contributes_once(plan, like) || !uniform_tiles(plan.front().tiles)) return 1;
-  if (like.q.size(1) % kGroups != 0 || like.k.size(1) % kGroups != 0) return 1;
-  const std::int64_t blocks = like.k.size(0) / kRowsOfABlock * like.q.size(1) / kGroups;
-  const int multiprocessors = at::cuda::getCurrentDeviceProperties()->multiProcessorCount;
-  return blocks >= kBlocksWorthSplitting * multiprocessors ? kGroups : 1;
+  return worthwhile_groups(like.q.size(0), like.q.size(1), like.k.size(1), 2);
+}
+
+std::int64_t CudnnBackend::pipeline_groups(std::int64_t q_rows, std::int64_t heads, std::int64_t kv_heads) const {
+  return worthwhile_groups(q_rows, heads, kv_heads, 4);
 }
 
 void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,

@@ -62,12 +62,11 @@ AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool
   return sums;
 }
 
-namespace {
-
-// A merge reads what it merges in fp32, and rounds to the dtype of out: only the last may find or leave fewer bits.
 void widen(AttentionSums& sums) {
   if (sums.out.scalar_type() != at::kFloat) sums.out = sums.out.to(at::kFloat);
 }
+
+namespace {
 
 class Attention {
  public:

@@ -22,6 +22,10 @@ AttentionSums make_empty_sums(const AttentionOperands& operands, bool max_logit)
 // Fills out and lse if nothing has been added.
 void fill_if_empty(AttentionSums& sums);
 
+// Makes out fp32. A merge reads what it merges in fp32, and rounds to the dtype of out: only the last may leave fewer
+// bits.
+void widen(AttentionSums& sums);
+
 // All gradients 0, shaped like the operands.
 AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool dbias);
 

@@ -162,8 +162,8 @@ class AttentionBackend {
   virtual void gradients_of_heads(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
                                   const AttentionBackwardOperands& /*backward_operands*/,
                                   const WholeGradients& /*results*/) {}
-  // In how many groups of heads a problem of these sizes can be computed, one after the other, without being much slower.
-  // Divides heads and kv_heads; the same on every rank.
+  // In how many groups of heads a problem of these sizes can be computed, one after the other, without being much
+  // slower. Divides heads and kv_heads; the same on every rank.
   [[nodiscard]] virtual std::int64_t pipeline_groups(std::int64_t /*q_rows*/, std::int64_t /*heads*/,
                                                      std::int64_t /*kv_heads*/) const {
     return 1;

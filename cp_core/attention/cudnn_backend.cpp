@@ -276,8 +276,8 @@ std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
   return copies;
 }
 
-// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128 rows
-// of a head, some for each multiprocessor of an H100 or H200. The same wherever it is asked: ranks must agree.
+// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128
+// rows of a head, some for each multiprocessor of an H100 or H200. The same wherever it is asked: ranks must agree.
 constexpr std::int64_t kRowsOfABlock = 128;
 constexpr std::int64_t kBlocksWorthSplitting = 3 * std::int64_t{132};
 

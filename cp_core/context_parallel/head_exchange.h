@@ -1,6 +1,6 @@
 // Trades the split over tokens for a split over heads inside a group of ranks, and back: each rank gives the tokens it
-// holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse. Several tensors make
-// one trip: one launch packs them, one message goes to each rank, one launch unpacks them.
+// holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse. Several tensors
+// make one trip: one launch packs them, one message goes to each rank, one launch unpacks them.
 #pragma once
 
 #include <string_view>
@@ -29,8 +29,8 @@ struct HeadGroup {
 
 class HeadExchange {
  public:
-  // A tensor on both sides of the exchange. Contiguous [local tokens, heads, dim] and [tokens of the group, heads of the
-  // group, dim], or, by head, [heads, local tokens] and [heads of the group, tokens of the group].
+  // A tensor on both sides of the exchange. Contiguous [local tokens, heads, dim] and [tokens of the group, heads of
+  // the group, dim], or, by head, [heads, local tokens] and [heads of the group, tokens of the group].
   struct Item {
     at::Tensor of_tokens;
     at::Tensor of_heads;

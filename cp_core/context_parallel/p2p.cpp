@@ -11,8 +11,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/context_parallel/ring.h"
-#include "cp_core/context_parallel/row_sum.h"
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/context_parallel/step_gradients.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -82,7 +81,7 @@ class TravellingKeyValues {
 };
 
 // What a message of gradients holds.
-struct KeyGradients {
+struct GradientMessage {
   KeyValues tensors;
   std::vector<RowCopy> rows;
 };
@@ -100,15 +99,15 @@ class TravellingGradients {
       : context_(context), ring_(ring), group_(group), operands_(operands) {}
 
   // own: of this step.
-  void pass_on(int step, SomeRows own_dk, SomeRows own_dv) {
+  void pass_on(int step, KeyGradients own) {
     RowSum dk(operands_.k);
     RowSum dv(operands_.v);
     if (step > 1) {
       exchange_->wait();
       add_arrived(dk, dv);
     }
-    dk.add(std::move(own_dk));
-    dv.add(std::move(own_dv));
+    dk.add(std::move(own.dk));
+    dv.add(std::move(own.dv));
     if (step > 1) {
       for (RowSum* sum : {&dk, &dv}) {
         const at::Tensor whole = sum->whole_fp32();
@@ -131,7 +130,7 @@ class TravellingGradients {
 
  private:
   // What the previous rank sends after this step.
-  [[nodiscard]] KeyGradients make_arrival(int step) const {
+  [[nodiscard]] GradientMessage make_arrival(int step) const {
     const std::int64_t all = operands_.k.size(0);
     if (step == 1) {
       const TilePlan plan = ring_plan(context_.problem, Ring(ring_.size, ring_.previous()), step);
@@ -146,7 +145,7 @@ class TravellingGradients {
 
   void add_arrived(RowSum& dk, RowSum& dv) const {
     if (CP_MUTATE(dkv_of_last_rank_only, false, true)) return;
-    const KeyGradients& before = CP_MUTATE(dkv_sum_of_sent, arriving_, sent_);
+    const GradientMessage& before = CP_MUTATE(dkv_sum_of_sent, arriving_, sent_);
     dk.add({.tensor = before.tensors.k, .rows = before.rows});
     dv.add({.tensor = before.tensors.v, .rows = before.rows});
   }
@@ -155,143 +154,9 @@ class TravellingGradients {
   const Ring& ring_;
   Communicator* group_;
   const AttentionOperands& operands_;
-  KeyGradients sent_;
-  KeyGradients arriving_;
+  GradientMessage sent_;
+  GradientMessage arriving_;
   Communicator::WorkPtr exchange_;
-};
-
-AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, std::int64_t group, std::int64_t groups) {
-  const auto heads = [&](const at::Tensor& tensor, std::int64_t dim) {
-    if (!tensor.defined()) return tensor;
-    const std::int64_t count = tensor.size(dim) / groups;
-    return tensor.narrow(dim, group * count, count);
-  };
-  return {.dout = heads(backward.dout, 1),
-          .lse = heads(backward.lse, 0),
-          .delta = heads(backward.delta, 0),
-          .out = heads(backward.out, 1)};
-}
-
-// The gradients of the whole pass, from the steps' own.
-class RingGradients {
- public:
-  RingGradients(const Context& context, const std::vector<TilePlan>& plans, const AttentionOperands& operands,
-                const AttentionBackwardOperands& backward)
-      : backend_(context.backend),
-        plans_(plans),
-        operands_(operands),
-        backward_(backward),
-        groups_(own_head_groups(backend_, plans, operands)),
-        dq_(operands.q),
-        others_dq_(operands.q) {
-    if (has_dbias(context.problem)) {
-      dbias_ = at::zeros(operands.bias.sizes(), operands.q.options().dtype(at::kFloat));
-    }
-    get_ready_for_ring(backend_, plans, operands, Pass::backward);
-  }
-
-  // The first step, of the rank's own K and V: at the start of the pass, while others' are on their way; where the
-  // backend can compute some heads at a time, only the first of them.
-  void start_own() {
-    const TilePlan& plan = plans_.front();
-    if (groups_ > 1) {
-      own_ = {.dq = at::empty_like(operands_.q), .dk = at::empty_like(operands_.k), .dv = at::empty_like(operands_.v)};
-      add_heads(0);
-      return;
-    }
-    auto [dk, dv] = step(plan, operands_, dq_);
-    own_dk_ = std::move(dk);
-    own_dv_ = std::move(dv);
-  }
-
-  // The heads left, while the last gradients are on their way home.
-  void finish_own() {
-    if (groups_ == 1) return;
-    for (std::int64_t group = 1; group < groups_; ++group) add_heads(group);
-    dq_.add(all_rows(own_.dq));
-    own_dk_ = all_rows(own_.dk);
-    own_dv_ = all_rows(own_.dv);
-  }
-
-  // The gradients of another rank's K and V from this rank's queries.
-  std::pair<SomeRows, SomeRows> other_step(int number, const KeyValues& held) {
-    AttentionOperands operands = operands_;
-    operands.k = held.k;
-    operands.v = held.v;
-    // Where the own step is a sum, the others are added to it.
-    RowSum& dq = own_is_sum_ ? dq_ : others_dq_;
-    return step(plans_[static_cast<std::size_t>(number)], operands, dq);
-  }
-
-  RowSum own_dk() { return own_sum(operands_.k, std::move(own_dk_)); }
-  RowSum own_dv() { return own_sum(operands_.v, std::move(own_dv_)); }
-
-  at::Tensor dq() {
-    if (!others_dq_.empty()) dq_.add_last(others_dq_.rows());
-    return dq_.whole();
-  }
-  [[nodiscard]] const at::Tensor& dbias() const { return dbias_; }
-
- private:
-  static RowSum own_sum(const at::Tensor& like, SomeRows own) {
-    RowSum sum(like);
-    if (CP_MUTATE(own_dkv_dropped, true, false)) sum.add(std::move(own));
-    return sum;
-  }
-
-  void add_heads(std::int64_t group) {
-    const std::int64_t read = CP_MUTATE(head_groups_repeated, group, 0);
-    const auto heads = [&](const at::Tensor& rows) {
-      const std::int64_t count = rows.size(1) / groups_;
-      return rows.narrow(1, group * count, count);
-    };
-    delay_point(operands_.q.device());
-    backend_.gradients_of_heads(plans_.front(), narrowed(operands_, read, groups_), narrowed(backward_, read, groups_),
-                                {.dq = heads(own_.dq), .dk = heads(own_.dk), .dv = heads(own_.dv)});
-  }
-
-  std::pair<SomeRows, SomeRows> step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
-    delay_point(operands.q.device());
-    return backend_.contributes_once(plan, operands) ? called_step(plan, operands, dq)
-                                                     : summed_step(plan, operands, dq);
-  }
-
-  std::pair<SomeRows, SomeRows> called_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
-    CalledGradients called = backend_.called_gradients(plan, operands, backward_);
-    const std::span<const Tile> tiles = plan.empty() ? std::span<const Tile>() : std::span(plan.front().tiles);
-    dq.add({.tensor = std::move(called.dq), .rows = query_rows_of(tiles)});
-    return {{.tensor = std::move(called.dk), .rows = key_rows_of(tiles)},
-            {.tensor = std::move(called.dv), .rows = key_rows_of(tiles)}};
-  }
-
-  std::pair<SomeRows, SomeRows> summed_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
-    const auto options = operands.q.options().dtype(at::kFloat);
-    AttentionGradientSums sums;
-    sums.dq_empty = dq.empty();
-    sums.dq = sums.dq_empty ? at::empty(operands.q.sizes(), options) : dq.whole_fp32();
-    sums.dk = at::empty(operands.k.sizes(), options);
-    sums.dv = at::empty(operands.v.sizes(), options);
-    sums.dkv_empty = true;
-    sums.dbias = dbias_;
-    attend_backward(backend_, plan, operands, backward_, sums);
-    sums.fill();
-    if (dq.empty()) dq.add(all_rows(sums.dq));
-    own_is_sum_ = own_is_sum_ || &dq == &dq_;
-    return {all_rows(sums.dk), all_rows(sums.dv)};
-  }
-
-  AttentionBackend& backend_;
-  const std::vector<TilePlan>& plans_;
-  const AttentionOperands& operands_;
-  const AttentionBackwardOperands& backward_;
-  std::int64_t groups_;  // of heads
-  WholeGradients own_;   // with several groups
-  SomeRows own_dk_;
-  SomeRows own_dv_;
-  RowSum dq_;
-  RowSum others_dq_;  // joins dq_ at the end: two contributions are then added once
-  bool own_is_sum_ = false;
-  at::Tensor dbias_;
 };
 
 }  // namespace
@@ -333,7 +198,9 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
       return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};
     }
   }
-  RingGradients gradients(context, plans, operands, backward);
+  get_ready_for_ring(context.backend, plans, operands, Pass::backward);
+  StepGradients gradients(context, plans.front(), own_head_groups(context.backend, plans, operands), operands,
+                          backward);
   TravellingKeyValues key_values(ring, group, operands, "backward");
   TravellingGradients travelling(context, ring, group, operands);
   for (int step = 0; step < ring.size; ++step) {
@@ -341,8 +208,7 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
     if (step == 0) {
       gradients.start_own();
     } else {
-      auto [dk, dv] = gradients.other_step(step, held);
-      travelling.pass_on(step, std::move(dk), std::move(dv));
+      travelling.pass_on(step, gradients.other_step(plans[static_cast<std::size_t>(step)], held.k, held.v));
     }
     key_values.finish_step();
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <vector>
@@ -12,6 +13,7 @@
 
 #include "cp_core/cuda/gpu_test.h"
 #include "cp_core/thd/add_rows.h"
+#include "cp_core/thd/copy_blocks.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"
 
@@ -125,6 +127,46 @@ TEST_F(CopyRowsOnGpu, LeavesOtherRowsAlone) {
   copy_rows(at::zeros({100, 8}, at::kCUDA), target, std::vector<RowCopy>{{.source = 0, .target = 10, .count = 5}});
   EXPECT_EQ(target.eq(7.0).sum().item<std::int64_t>(), 95 * 8);
   EXPECT_EQ(target.narrow(0, 10, 5).eq(0.0).sum().item<std::int64_t>(), 5 * 8);
+}
+
+// --- copy_blocks -----------------------------------------------------------------------------------------------------
+
+class CopyBlocksOnGpu : public GpuTest {};
+
+// Every block a rectangle of bytes of its own in the target.
+TEST_F(CopyBlocksOnGpu, GivesTheBytesOfTheCpuForEveryAlignmentAndNumberOfBlocks) {
+  Random random(9);
+  for (const std::int64_t unit : {1, 2, 4, 8, 16}) {
+    for (const std::int64_t count : {0, 1, 7, 32, 33, 480, 1000}) {
+      SCOPED_TRACE(fmt::format("{} blocks in units of {}", count, unit));
+      constexpr std::int64_t kStride = 64 * 16;
+      constexpr std::int64_t kRows = 5;
+      const at::Tensor source = random_values({(count + 1) * kRows * kStride}, at::kByte);
+      at::Tensor on_cpu = random_values({(count + 1) * kRows * kStride}, at::kByte);
+      const at::Tensor source_gpu = source.cuda();
+      const at::Tensor on_gpu = on_cpu.cuda();
+      std::vector<BlockCopy> cpu_blocks;
+      std::vector<BlockCopy> gpu_blocks;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t width = draw(random, 0, kStride / unit / 2) * unit;
+        const std::int64_t from = i * kRows * kStride + draw(random, 0, kStride / unit / 2) * unit;
+        const std::int64_t to = i * kRows * kStride + draw(random, 0, kStride / unit / 2) * unit;
+        const auto block = [&](const at::Tensor& in, const at::Tensor& out) {
+          return BlockCopy{.source = static_cast<const std::byte*>(in.const_data_ptr()) + from,
+                           .target = static_cast<std::byte*>(out.mutable_data_ptr()) + to,
+                           .rows = 1 + i % kRows,
+                           .width = width,
+                           .source_stride = kStride,
+                           .target_stride = kStride};
+        };
+        cpu_blocks.push_back(block(source, on_cpu));
+        gpu_blocks.push_back(block(source_gpu, on_gpu));
+      }
+      copy_blocks(cpu_blocks, on_cpu.device());
+      copy_blocks(gpu_blocks, on_gpu.device());
+      EXPECT_TRUE(same_bits(on_gpu, on_cpu)) << difference(on_gpu, on_cpu);
+    }
+  }
 }
 
 // --- add_rows --------------------------------------------------------------------------------------------------------

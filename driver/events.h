@@ -116,6 +116,7 @@ struct CaseFinished {
   std::map<std::string, double> timings_ms;
   std::vector<protocol::Hygiene> hygiene;
   std::string backend;
+  std::string backend_note;              // what of the case another backend computed, and why; mostly empty
   std::optional<PerfFigures> perf;       // of a pass in a run that takes times
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone

@@ -1,9 +1,11 @@
 #include "worker/aggregate.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace cp_pool {
 
@@ -44,6 +46,17 @@ void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
       fmt::format("the ranks disagree: rank {} ran the case, rank {} says: {}", pass->rank, skip->rank, skip->reason));
 }
 
+Outcome outcome_of(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::unsupported:
+      return Outcome::skip;
+    case FailureKind::timeout:
+      return Outcome::timeout;
+    default:
+      return Outcome::error;
+  }
+}
+
 void decide(const CaseSummary& summary, ResultEvent& result) {
   if (summary.cancelled) return set_outcome(result, Outcome::cancelled, "cancelled on request");
   if (const RankOutcome* const fail = find_verdict(summary.outcomes, Verdict::fail)) {
@@ -52,8 +65,7 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
   if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
   const RankOutcome* const cause = find_cause(summary.outcomes);
   if (cause == nullptr) return set_outcome(result, Outcome::error, "no rank came back");
-  const bool timeout = cause->failure->kind == FailureKind::timeout;
-  set_outcome(result, timeout ? Outcome::timeout : Outcome::error, name_rank(*cause, cause->failure->summary));
+  set_outcome(result, outcome_of(cause->failure->kind), name_rank(*cause, cause->failure->summary));
 }
 
 RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) {
@@ -62,9 +74,12 @@ RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) 
   out.output_hash = outcome.output_hash;
   if (outcome.failure) {
     const FailureKind kind = outcome.failure->kind;
-    // A rank whose answer stood when the barrier after the case failed is right all the same.
-    out.ok = outcome.failure->phase == FailurePhase::barrier && outcome.verdict != Verdict::fail;
-    out.aborted = kind != FailureKind::exception && kind != FailureKind::timeout && &outcome != cause;
+    // A rank whose answer stood when the barrier after the case failed is right all the same; one that cannot run the
+    // case has done nothing wrong.
+    out.ok = kind == FailureKind::unsupported ||
+             (outcome.failure->phase == FailurePhase::barrier && outcome.verdict != Verdict::fail);
+    const bool freed = kind == FailureKind::communication || kind == FailureKind::aborted;
+    out.aborted = freed && &outcome != cause;
     out.error = outcome.failure->text;
   } else if (outcome.verdict == Verdict::fail) {
     out.ok = false;
@@ -86,6 +101,13 @@ void add_ranks(const CaseSummary& summary, ResultEvent& result) {
   const int first = cause == nullptr ? -1 : cause->rank;
   std::ranges::sort(result.ranks, {},
                     [first](const RankResult& r) { return std::tuple{r.rank != first, r.ok || r.aborted, r.rank}; });
+}
+
+// Each once: ranks have much the same to say.
+std::string join_remarks(const std::vector<const RankOutcome*>& by_rank) {
+  std::set<std::string> remarks;
+  for (const RankOutcome* outcome : by_rank) remarks.insert(outcome->remarks.begin(), outcome->remarks.end());
+  return fmt::format("{}", fmt::join(remarks, "; "));
 }
 
 protocol::StepMs summarise(std::vector<double> step_ms) {
@@ -152,6 +174,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
     }
     if (result.backend.empty()) result.backend = outcome->backend;
   }
+  result.backend_note = join_remarks(by_rank);
   if (result.outcome == Outcome::pass) result.perf = perf_of(by_rank, summary.perf);
   return result;
 }

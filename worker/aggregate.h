@@ -20,9 +20,10 @@ struct CaseSummary {
 };
 
 // The outcome is the first that applies: cancelled; fail (a rank has a wrong answer); error or timeout (a rank failed
-// by itself: an exception goes before a timeout, a timeout before a lost connection); skip; pass. Where every rank has
-// its verdict, a failed barrier after the case leaves it standing. `ranks` starts with the rank that explains the
-// outcome; ranks that were only freed from a collective are marked aborted. `healthy` is left true: the caller decides.
+// by itself: an exception goes before a timeout, a timeout before a lost connection); skip (also where a library
+// refused on one rank what the case asks, and nothing worse happened); pass. Where every rank has its verdict, a failed
+// barrier after the case leaves it standing. `ranks` starts with the rank that explains the outcome; ranks that were
+// only freed from a collective are marked aborted. `healthy` is left true: the caller decides.
 protocol::ResultEvent aggregate(const CaseSummary& summary);
 
 // The failure that explains the others; nullptr if no rank has one.

@@ -49,6 +49,41 @@ std::optional<protocol::PerfResult> perf_of(std::vector<RankOutcome> outcomes) {
       .perf;
 }
 
+TEST(Aggregate, SkipsIfALibraryRefusesOnOneRankWhileOthersAreFreed) {
+  const ResultEvent result = result_of({with_failure(0, FailureKind::aborted, "all_reduce: aborted"),
+                                        with_failure(1, FailureKind::unsupported, "cuDNN refuses this")});
+  EXPECT_EQ(result.outcome, Outcome::skip);
+  EXPECT_EQ(result.reason, "rank 1: cuDNN refuses this");
+  ASSERT_EQ(result.ranks.size(), 2U);
+  EXPECT_EQ(result.ranks[0].rank, 1);
+  EXPECT_TRUE(result.ranks[0].ok);
+  EXPECT_FALSE(result.ranks[0].aborted);
+  EXPECT_TRUE(result.ranks[1].aborted);
+}
+
+TEST(Aggregate, SkipsIfALibraryRefusesOnEveryRank) {
+  const ResultEvent result = result_of({with_failure(0, FailureKind::unsupported, "cuDNN refuses this"),
+                                        with_failure(1, FailureKind::unsupported, "cuDNN refuses that")});
+  EXPECT_EQ(result.outcome, Outcome::skip);
+  EXPECT_EQ(result.reason, "rank 0: cuDNN refuses this");
+  for (const auto& rank : result.ranks) EXPECT_FALSE(rank.aborted) << rank.rank;
+}
+
+TEST(Aggregate, ARefusalHidesNeitherAnExceptionNorAWrongAnswer) {
+  const RankOutcome refused = with_failure(0, FailureKind::unsupported, "cuDNN refuses this");
+  EXPECT_EQ(result_of({refused, with_failure(1, FailureKind::exception, "boom")}).outcome, Outcome::error);
+  EXPECT_EQ(result_of({refused, with_verdict(1, Verdict::fail, "dq is wrong")}).outcome, Outcome::fail);
+}
+
+TEST(Aggregate, SaysOnceWhatRanksRemarkOfTheBackend) {
+  RankOutcome first = with_verdict(0, Verdict::pass);
+  first.remarks = {"b", "a"};
+  RankOutcome second = with_verdict(1, Verdict::pass);
+  second.remarks = {"a"};
+  EXPECT_EQ(result_of({first, second}).backend_note, "a; b");
+  EXPECT_EQ(result_of({with_verdict(0, Verdict::pass), with_verdict(1, Verdict::pass)}).backend_note, "");
+}
+
 TEST(Aggregate, PassesIfEveryRankPasses) {
   const ResultEvent result = result_of({with_verdict(1, Verdict::pass), with_verdict(0, Verdict::pass)});
   EXPECT_EQ(result.seq, 7);

@@ -1,5 +1,7 @@
 #include "worker/capabilities.h"
 
+#include <utility>
+
 #include <torch/headeronly/version.h>
 
 #include "cases/case_names.h"
@@ -18,15 +20,17 @@ nlohmann::json names() {
 
 }  // namespace
 
-nlohmann::json capabilities(const at::Device& device) {
+nlohmann::json capabilities(const at::Device& device, bool prepares) {
   // A case may name any backend; on CPU every name runs as math, and the result says so.
   const nlohmann::json backends =
       device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
+  nlohmann::json requests = {"cancel"};
+  if (prepares) requests.push_back("prepare");
   return {{"backends", backends},
           {"comm", names<CommType>()},
           {"layouts", names<Layout>()},
           {"dtypes", names<DType>()},
-          {"requests", {"cancel"}}};
+          {"requests", std::move(requests)}};
 }
 
 nlohmann::json versions(const at::Device& device) {

@@ -7,7 +7,8 @@
 namespace cp_pool {
 
 // Backends by device, and the comm types, layouts, dtypes, softmax types and bias shapes that cases may name.
-nlohmann::json capabilities(const at::Device& device);
+// prepares: whether it acts on `prepare`.
+nlohmann::json capabilities(const at::Device& device, bool prepares);
 // Versions of the libraries, by name. For a GPU: of CUDA, cuDNN and NCCL too, and its name.
 nlohmann::json versions(const at::Device& device);
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "cases/case.h"
 #include "cp_core/verify/run_case.h"
@@ -21,6 +22,10 @@ class CaseRunner {
   virtual std::string skip_reason(const Case& c, const at::Device& device) = 0;
   // Which attention backend runs it.
   virtual Backend backend(const Case& c, const at::Device& device) = 0;
+  // What can be done for a case before it runs. False: never anything on this device.
+  virtual bool prepares(const at::Device& /*device*/) { return false; }
+  // In pieces for any thread, beside a case that runs. Called on another thread than run(), which it may meet.
+  virtual std::vector<Preparation> prepare(const Case& /*c*/, int /*rank*/, const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
 };
 

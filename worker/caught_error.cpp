@@ -10,6 +10,7 @@
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/communicator.h"
 #include "worker/protocol/text_clean.h"
 #include "worker/throw_trace.h"
@@ -56,6 +57,9 @@ CaughtError describe_current_exception(FailurePhase phase) {
     throw;
   } catch (const CommError& e) {
     out.failure.kind = to_failure_kind(e.kind());
+    out.failure.text = e.what();
+  } catch (const BackendUnsupported& e) {
+    out.failure.kind = FailureKind::unsupported;
     out.failure.text = e.what();
   } catch (const c10::Error& e) {
     // Its own backtrace serves where ours is missing: it was thrown on another thread.

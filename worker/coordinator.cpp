@@ -67,6 +67,14 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   command_all(RunCommand{request});
 }
 
+// A hint, to all ranks beside whatever they do. What prepares would take part of the time of a step that is timed, and
+// could break the capture of a graph.
+void Coordinator::handle(const protocol::PrepareRequest& request) {
+  const bool timed = state_ != State::idle && case_.perf;
+  if (state_ == State::starting || state_ == State::unhealthy || timed) return;
+  watch_all(PrepareCommand{request.case_json});
+}
+
 void Coordinator::handle(const protocol::CancelRequest& request) {
   if (!is_current(request.seq) || state_ == State::rebuilding) return;  // its result is out, or on its way
   case_.cancelled = true;

@@ -67,7 +67,7 @@ class Coordinator {
   };
 
   void handle(const protocol::RunRequest& request);
-  void handle(const protocol::PrepareRequest&) {}  // plans are built when they are needed
+  void handle(const protocol::PrepareRequest& request);
   void handle(const protocol::CancelRequest& request);
   void handle(const protocol::PingRequest& request);
   void handle(const protocol::ShutdownRequest&) { on_end_of_input(); }

@@ -53,9 +53,10 @@ class CoordinatorTest : public testing::Test {
     for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(hello(rank));
   }
 
-  void start(std::int64_t seq) {
+  void start(std::int64_t seq, std::optional<protocol::PerfRequest> perf = {}) {
     protocol::RunRequest request;
     request.seq = seq;
+    request.perf = std::move(perf);
     request.case_json = {{"cp_size", kRanks}, {"seqlen_q", 16}, {"seqlen_kv", 16},  {"heads", 2},
                          {"kv_heads", 2},     {"batch", 1},     {"head_dim_qk", 8}, {"head_dim_v", 8}};
     coordinator.on_request(request);
@@ -109,6 +110,34 @@ TEST_F(CoordinatorTest, RefusesARunBeforeItIsReady) {
   const auto* error = last_event<protocol::ProtocolErrorEvent>();
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(error->seq, 1);
+}
+
+TEST_F(CoordinatorTest, TellsEveryRankOnceWhatToPrepareForBesideTheRunningCase) {
+  become_ready();
+  start(1);
+  coordinator.on_request(protocol::PrepareRequest{2, {{"model", "next"}}});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ASSERT_EQ(ports.watches[rank].size(), 1U);
+    EXPECT_EQ(std::get<PrepareCommand>(ports.watches[rank].front()).case_json.at("model"), "next");
+    EXPECT_TRUE(was_commanded<RunCommand>(rank));
+  }
+  EXPECT_EQ(last_event<protocol::ProtocolErrorEvent>(), nullptr);
+}
+
+TEST_F(CoordinatorTest, PreparesForNothingWhileStepsAreTimed) {
+  become_ready();
+  start(1, protocol::PerfRequest{.warmup = 1, .iterations = 1});
+  coordinator.on_request(protocol::PrepareRequest{2, {{"model", "next"}}});
+  EXPECT_TRUE(ports.watches.empty());
+}
+
+TEST_F(CoordinatorTest, PreparesForNothingBeforeItIsReadyAndWhenItStops) {
+  coordinator.on_request(protocol::PrepareRequest{1, {{"model", "next"}}});
+  EXPECT_TRUE(ports.watches.empty());
+  become_ready();
+  coordinator.on_end_of_input();
+  coordinator.on_request(protocol::PrepareRequest{2, {{"model", "next"}}});
+  EXPECT_TRUE(was_told<ExitCommand>(1));
 }
 
 TEST_F(CoordinatorTest, SaysStartedAfterTheResetOnEveryRank) {

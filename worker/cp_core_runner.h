@@ -1,6 +1,7 @@
 // The worker's case runner: context-parallel attention, verified.
 #pragma once
 
+#include "cp_core/cuda/cuda_part.h"
 #include "worker/case_runner.h"
 
 namespace cp_pool {
@@ -12,6 +13,12 @@ class CpCoreRunner final : public CaseRunner {
   // On CPU the math backend runs what any backend would.
   Backend backend(const Case& c, const at::Device& device) override {
     return device.is_cuda() ? c.backend : Backend::math;
+  }
+  // Plans of cuDNN; there is nothing of the kind on a CPU.
+  bool prepares(const at::Device& device) override { return device.is_cuda(); }
+  std::vector<Preparation> prepare(const Case& c, int rank, const at::Device& device) override {
+    if (device.is_cuda()) cuda_part().use_device(device.index());
+    return prepare_case(c, rank, device);
   }
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) override {
     return run_case(c, groups, options);

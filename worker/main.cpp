@@ -116,6 +116,21 @@ int run(int argc, char** argv, StartupClock& clock) {
   }
 }
 
+int run_or_explain(int argc, char** argv, StartupClock& clock) {
+  try {
+    return run(argc, argv, clock);
+  } catch (const CaseError& e) {
+    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
+    return kExitUsage;
+  } catch (const protocol::EnvironmentError& e) {
+    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
+    return kExitUsage;
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
+    return kExitFailure;
+  }
+}
+
 }  // namespace
 
 }  // namespace cp_pool
@@ -124,19 +139,9 @@ int main(int argc, char** argv) {
   cp_pool::StartupClock clock;
   // A driver or a peer that is gone shows as an error of the call, not as a signal.
   std::signal(SIGPIPE, SIG_IGN);
-  try {
-    const int exit_code = cp_pool::run(argc, argv, clock);
-    // Nothing of ours is left. LibTorch's static destructors would take a tenth of a second more.
-    std::fflush(nullptr);
-    _exit(exit_code);
-  } catch (const cp_pool::CaseError& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return cp_pool::kExitUsage;
-  } catch (const cp_pool::protocol::EnvironmentError& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return cp_pool::kExitUsage;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return cp_pool::kExitFailure;
-  }
+  const int exit_code = cp_pool::run_or_explain(argc, argv, clock);
+  // Nothing of ours is left but threads that may be building plans, which static destructors must not meet. LibTorch's
+  // would take a tenth of a second more, too.
+  std::fflush(nullptr);
+  _exit(exit_code);
 }

@@ -46,6 +46,10 @@ class ObservedCommunicator final : public Communicator {
     return observed(fmt::format("exchange with ranks {} (to) and {} (from) of group {}: {}", to, from, name_, what),
                     [&] { return target_->exchange_many(sends, to, receives, from, what); });
   }
+  [[nodiscard]] WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                                     std::string_view what) override {
+    return observed(describe("exchange with all", what), [&] { return target_->exchange_all(sends, receives, what); });
+  }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });
   }

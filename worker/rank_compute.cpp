@@ -83,6 +83,8 @@ void RankCompute::handle(const RunCommand& command) {
   const protocol::RunRequest& request = command.request;
   // The rest of timeout_ms is for the abort and the result, so that the driver's own deadline does not come first.
   deadline_ = Clock::now() + milliseconds(request.timeout_ms) * 9 / 10;
+  // Nothing beside steps that are timed, or a graph that is captured.
+  if (request.perf) parts_.preparer.settle(time_left());
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
   try {
@@ -162,10 +164,11 @@ milliseconds RankCompute::time_left() const {
 Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
   const CaughtError caught = describe_current_exception(phase);
   mail_.to_rank0(CaseFailing{parts_.environment.rank, seq});
-  // A rank that was only freed says where by naming the operation; its stack would delay the result.
+  // A rank that was only freed says where by naming the operation, a library what it refuses; their stacks would delay
+  // the result.
   const FailureKind kind = caught.failure.kind;
-  if (kind == FailureKind::aborted || kind == FailureKind::communication) return caught.failure;
-  return with_stack_trace(caught);
+  if (kind == FailureKind::exception || kind == FailureKind::timeout) return with_stack_trace(caught);
+  return caught.failure;
 }
 
 void RankCompute::handle(const RebuildCommand& command) {

@@ -13,6 +13,7 @@
 #include "worker/environment_baseline.h"
 #include "worker/fault.h"
 #include "worker/group_slot.h"
+#include "worker/preparer.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
@@ -26,6 +27,7 @@ class RankCompute {
     CaseRunner& runner;
     FaultInjector& faults;
     GroupSlot& groups;
+    Preparer& preparer;
   };
   // `mail` and `rendezvous` are connections of their own.
   RankCompute(Parts parts, Mail& mail, Mail& rendezvous) : parts_(parts), mail_(mail), rendezvous_(rendezvous) {}

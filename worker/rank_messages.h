@@ -27,11 +27,14 @@ struct AbortCommand {
 struct ProbeCommand {  // answered at once, also during a case
   std::int64_t token = 0;
 };
+struct PrepareCommand {  // a hint that this case comes next
+  nlohmann::json case_json;
+};
 // --- Rank 0 to both --------------------------------------------------------------------------------------------------
 struct ExitCommand {};
 
 using ComputeCommand = std::variant<RunCommand, RebuildCommand, ExitCommand>;
-using WatchCommand = std::variant<AbortCommand, ProbeCommand, ExitCommand>;
+using WatchCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
 
 // --- A rank to rank 0 ------------------------------------------------------------------------------------------------
 struct Hello {
@@ -48,7 +51,8 @@ struct CasePhase {
 };
 
 // Ordered by what they explain: an exception explains a peer's timeout, a timeout a lost connection, and so on.
-enum class FailureKind { exception, timeout, communication, aborted };
+// unsupported: a library refused what the case asks of this rank.
+enum class FailureKind { exception, unsupported, timeout, communication, aborted };
 enum class FailurePhase { run, barrier };  // barrier: the rank had finished, and its answer stands
 struct Failure {
   FailureKind kind = FailureKind::exception;
@@ -78,6 +82,7 @@ struct RankOutcome {
   std::map<std::string, double> timings_ms;
   protocol::Hygiene hygiene;
   std::string backend;
+  std::vector<std::string> remarks;  // RankReport::remarks
   std::optional<RankStepTimes> perf;
 };
 struct CaseDone {  // the rank is free again

@@ -28,6 +28,8 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
   EXPECT_EQ(std::get<AbortCommand>(decode_watch_command(encode(WatchCommand{AbortCommand{4}}))).generation, 4);
+  const PrepareCommand hint{{{"heads", 3}}};
+  EXPECT_EQ(std::get<PrepareCommand>(decode_watch_command(encode(WatchCommand{hint}))).case_json, hint.case_json);
 }
 
 TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {

@@ -39,14 +39,19 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
   outcome.reason = report.reason;
   outcome.output_hash = report.output_hash;
   outcome.timings_ms = report.timings_ms;
+  outcome.remarks.assign(report.remarks.begin(), report.remarks.end());
   if (report.perf) {
     outcome.perf = {report.perf->step_ms, report.perf->one_rank_ms, report.perf->one_rank_reason};
   }
   for (const Check& check : report.checks) outcome.checks.push_back(to_tensor_check(check, outcome.rank));
 }
 
+int share_of_cores(int ranks_on_host) {
+  return std::max(1, usable_cores() / ranks_on_host);
+}
+
 void use_share_of_cores(int ranks_on_host) {
-  at::set_num_threads(std::max(1, usable_cores() / ranks_on_host));
+  at::set_num_threads(share_of_cores(ranks_on_host));
 }
 
 }  // namespace cp_pool

@@ -1,5 +1,6 @@
 #include "worker/rank_process.h"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <fcntl.h>
@@ -11,12 +12,15 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_json.h"
 #include "worker/capabilities.h"
 #include "worker/control_plane.h"
 #include "worker/environment_baseline.h"
 #include "worker/group_slot.h"
+#include "worker/preparer.h"
 #include "worker/rank_compute.h"
 #include "worker/rank_device.h"
+#include "worker/rank_outcome.h"
 #include "worker/rank_zero.h"
 #include "worker/stack_dump.h"
 #include "worker/watcher.h"
@@ -26,6 +30,7 @@ namespace cp_pool {
 namespace {
 
 constexpr std::chrono::seconds kConnectLimit{30};
+constexpr int kMostPreparers = 8;
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -33,14 +38,22 @@ std::string host_name() {
   return name.data();
 }
 
-protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device) {
+protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device,
+                                 bool prepares) {
   protocol::ReadyEvent ready;
   ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
   ready.world_size = environment.world_size;
   ready.device = environment.device;
-  ready.capabilities = capabilities(device);
+  ready.capabilities = capabilities(device, prepares);
   ready.versions = versions(device);
   return ready;
+}
+
+Preparer::Pieces prepare_for(const nlohmann::json& case_json, const protocol::RankEnvironment& environment,
+                             const at::Device& device, CaseRunner& runner) {
+  const Case c = parse_case(case_json, "case");
+  if (c.cp_size != environment.world_size) return {};
+  return runner.prepare(c, environment.rank, device);
 }
 
 // Keeps a promise when it goes, however that is.
@@ -79,19 +92,25 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   }
   device.make_current();
   clock.mark("device");
+  const bool prepares = runner.prepares(device.device());
   std::unique_ptr<RankZero> rank_zero;
   if (environment.rank == 0) {
-    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device()),
+    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device(), prepares),
                                            FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   Mail mail(environment);
   Mail rendezvous(environment);
   GroupSlot groups;
   StoppedSignal stopped;
-  const Watcher watcher(environment, groups, stopped.future());
+  Preparer preparer(prepares ? std::min(kMostPreparers, share_of_cores(environment.local_world_size)) : 0);
+  // By value: the preparer's threads may outlive this call.
+  const auto prepare = [&preparer, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
+    preparer.prepare([&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
+  };
+  const Watcher watcher(environment, groups, stopped.future(), prepare);
   clock.mark("control_plane");
 
-  RankCompute compute({environment, baseline, device.device(), runner, faults, groups}, mail, rendezvous);
+  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer}, mail, rendezvous);
   void* const started = device.take_communicator();
   compute.connect(kConnectLimit, {.started = started, .on_connected = [&] { clock.mark("data_plane"); }});
   clock.mark("proof");

@@ -10,10 +10,11 @@
 namespace cp_pool {
 
 Watcher::Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups,
-                 std::shared_future<void> compute_stopped)
+                 std::shared_future<void> compute_stopped, std::function<void(const nlohmann::json&)> prepare)
     : rank_(environment.rank),
       groups_(groups),
       compute_stopped_(std::move(compute_stopped)),
+      prepare_(std::move(prepare)),
       mail_(environment),
       thread_([this] { serve(); }) {}
 
@@ -23,6 +24,7 @@ void Watcher::serve() {
       const WatchCommand command = mail_.receive_watch(rank_);
       if (std::holds_alternative<ExitCommand>(command)) return stop(0);
       if (const auto* abort = std::get_if<AbortCommand>(&command)) groups_.abort(abort->generation);
+      if (const auto* hint = std::get_if<PrepareCommand>(&command)) prepare_(hint->case_json);
       if (const auto* probe = std::get_if<ProbeCommand>(&command)) mail_.to_rank0(Probed{rank_, probe->token});
     }
   } catch (const std::exception& e) {

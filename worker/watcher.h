@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <future>
 #include <thread>
 
@@ -17,8 +18,10 @@ inline constexpr std::chrono::milliseconds kStopLimit{500};
 
 class Watcher {
  public:
-  // `compute_stopped` becomes ready when the computing thread has stopped.
-  Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups, std::shared_future<void> compute_stopped);
+  // `compute_stopped` becomes ready when the computing thread has stopped. prepare: called with each case that shall be
+  // prepared for; must neither wait nor throw.
+  Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups, std::shared_future<void> compute_stopped,
+          std::function<void(const nlohmann::json&)> prepare);
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
   ~Watcher() = default;  // waits for ExitCommand or the end of the control plane
@@ -30,6 +33,7 @@ class Watcher {
   int rank_;
   GroupSlot& groups_;
   std::shared_future<void> compute_stopped_;
+  std::function<void(const nlohmann::json&)> prepare_;
   Mail mail_;
   std::jthread thread_;
 };

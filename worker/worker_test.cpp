@@ -37,7 +37,7 @@ double ms_since(std::chrono::steady_clock::time_point start) {
 class Worker : public ::testing::Test {
  protected:
   static WorkerGroup::Config with(std::vector<std::string> arguments, int ranks = 2) {
-    return {ranks, std::move(arguments), {}, false};
+    return {.ranks = ranks, .arguments = std::move(arguments)};
   }
 
   static void expect_pass(const std::optional<ResultEvent>& result) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -111,6 +112,10 @@ struct CalledGradients {
 
 enum class Pass { forward, backward };
 
+// Something that takes long and can be done before the calls that need it: any time, any thread, beside anything but
+// the capture of a graph. Throws what the calls would meet.
+using Preparation = std::function<void()>;
+
 class AttentionBackend {
  public:
   AttentionBackend() = default;
@@ -124,10 +129,21 @@ class AttentionBackend {
   // Said before the calls for these plans: what takes long for the first of a kind can be done for all of them at once.
   // Of `like` only sizes and dtypes are read.
   virtual void get_ready(std::span<const TilePlan> /*plans*/, const AttentionOperands& /*like*/, Pass /*pass*/) {}
+  // What get_ready would do, in pieces that can be done in any order, or not at all; they may outlive the backend. The
+  // mode is given: global flags belong to the case that runs. `like` may be of the meta device. To be called, and the
+  // pieces to be done, on the current device of the calling thread.
+  [[nodiscard]] virtual std::vector<Preparation> preparations(std::span<const TilePlan> /*plans*/,
+                                                              const AttentionOperands& /*like*/, Pass /*pass*/,
+                                                              bool /*deterministic*/) const {
+    return {};
+  }
   // True if it works delta out for itself, from dout and out.
   [[nodiscard]] virtual bool needs_out() const { return false; }
   // True if backward() takes sums that are empty, and leaves them filled.
   [[nodiscard]] virtual bool takes_empty_sums() const { return false; }
+  // What another backend computed for this one since it was made, a sentence each with the reason: results must not
+  // hide it.
+  [[nodiscard]] virtual std::vector<std::string> remarks() const { return {}; }
   // The plan in one call that writes every row of the results; nothing, and nothing is done, if the backend cannot make
   // one call of it. Not for operands with a bias.
   virtual std::optional<WholeForward> forward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/) {

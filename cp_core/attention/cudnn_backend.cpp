@@ -9,6 +9,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cudnn_call.h"
@@ -144,6 +145,25 @@ void add_dbias(const at::Tensor& dbias, const AttentionOperands& operands, const
 
 }  // namespace
 
+std::optional<PlannedLane> CudnnBackend::plan_or_remark(const Tile& tile, const AttentionOperands& operands, Pass pass,
+                                                        bool dbias) {
+  try {
+    return plan_bias_tile(tile, operands, pass == Pass::forward ? forward_graphs : backward_graphs, dbias);
+  } catch (const BackendUnsupported& refusal) {
+    refusals_.try_emplace(pass, refusal.what());
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> CudnnBackend::remarks() const {
+  std::vector<std::string> all;
+  for (const auto& [pass, refusal] : refusals_) {
+    all.push_back(fmt::format("the {} of tiles with a bias that cuDNN refuses ran as math: {}",
+                              pass == Pass::forward ? "forward" : "backward", refusal));
+  }
+  return all;
+}
+
 void CudnnBackend::forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) {
   check_supported(operands);
   const AttentionOperands wide = widened_operands(operands);
@@ -156,7 +176,7 @@ void CudnnBackend::forward(const TileGroup& group, const AttentionOperands& oper
     return;
   }
   for (const Tile& tile : group.tiles) {
-    const auto planned = plan_bias_tile(tile, wide, forward_graphs, false);
+    const auto planned = plan_or_remark(tile, wide, Pass::forward, false);
     if (!planned) {
       math_.forward(group_of(tile), operands, partial);
       continue;
@@ -182,7 +202,7 @@ void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& ope
     return;
   }
   for (const Tile& tile : group.tiles) {
-    const auto planned = plan_bias_tile(tile, wide, backward_graphs, sums.dbias.defined());
+    const auto planned = plan_or_remark(tile, wide, Pass::backward, sums.dbias.defined());
     if (!planned) {
       sums.fill();
       math_.backward(group_of(tile), operands, backward_operands, sums);
@@ -363,6 +383,11 @@ std::vector<TileGroup> CudnnBackend::parts(const TileGroup& group, const Attenti
 
 void CudnnBackend::get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
   build_plans_ahead(plans, like, pass);
+}
+
+std::vector<Preparation> CudnnBackend::preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
+                                                    Pass pass, bool deterministic) const {
+  return plan_preparations(plans, like, pass, deterministic);
 }
 
 }  // namespace cp_pool

@@ -1,12 +1,14 @@
 // Fused attention of cuDNN: bf16 and fp16, bias and its gradient, head dimensions of K and V that differ.
 #pragma once
 
+#include <map>
+
 #include "cp_core/attention/backend.h"
 #include "cp_core/attention/math_backend.h"
 
 namespace cp_pool {
 
-class CudnnLane;
+struct PlannedLane;
 
 // Gradients repeat bit by bit if at::globalContext().deterministicAlgorithms(). Where cuDNN refuses a tile with a bias,
 // the math backend computes it; other refusals are thrown as BackendUnsupported.
@@ -17,7 +19,10 @@ class CudnnBackend final : public AttentionBackend {
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
   // Builds plans; from any thread that has the device set.
   void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
+  [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
+                                                      Pass pass, bool deterministic) const override;
   [[nodiscard]] bool needs_out() const override { return true; }
+  [[nodiscard]] std::vector<std::string> remarks() const override;
   [[nodiscard]] bool takes_empty_sums() const override { return true; }
   std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
   std::optional<WholeGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
@@ -36,7 +41,11 @@ class CudnnBackend final : public AttentionBackend {
   static constexpr std::int64_t kLargestHeadDim = 256;
 
  private:
+  // The plan of a tile with a bias; nullopt if it is left to the math backend, and then the remark is made.
+  std::optional<PlannedLane> plan_or_remark(const Tile& tile, const AttentionOperands& operands, Pass pass, bool dbias);
+
   MathBackend math_;
+  std::map<Pass, std::string> refusals_;  // of tiles with a bias, the first of each pass
 };
 
 }  // namespace cp_pool

@@ -74,7 +74,7 @@ bool first_time(std::vector<std::int64_t> key) {
 
 // The graphs of all calls that have no plan yet; each as the alternatives that first_plan takes.
 std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> plans, const AttentionOperands& like,
-                                                    Pass pass) {
+                                                    Pass pass, bool deterministic) {
   std::map<CudnnGraph, std::vector<CudnnGraph>> missing;
   const bool bias = like.bias.defined();
   const bool dbias = bias && like.bias.size(2) > 1;
@@ -83,7 +83,7 @@ std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> pl
       for (const TileGroup& part : cudnn_parts(group, bias)) {
         for (const Lane& tiles : bias ? single_tiles(part.tiles) : split_by_keys(part.tiles)) {
           const CudnnLane lane(tiles, like);
-          auto graphs = pass == Pass::forward ? forward_graphs(lane, false) : backward_graphs(lane, dbias);
+          auto graphs = pass == Pass::forward ? lane.forward_graphs() : lane.backward_graphs(deterministic, dbias);
           if (!cudnn_plan_is_known(graphs.front())) missing.emplace(graphs.front(), std::move(graphs));
         }
       }
@@ -96,21 +96,20 @@ std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> pl
 }
 
 // On this thread and others.
-void build_at_once(const std::vector<std::vector<CudnnGraph>>& wanted) {
+void do_at_once(const std::vector<Preparation>& pieces) {
   std::atomic<std::size_t> next = 0;
-  const auto build = [&wanted, &next, device = c10::cuda::current_device()] {
-    c10::cuda::set_device(device);
-    for (std::size_t i = next++; i < wanted.size(); i = next++) {
+  const auto work = [&pieces, &next] {
+    for (std::size_t i = next++; i < pieces.size(); i = next++) {
       try {
-        (void)first_plan(wanted[i]);
+        pieces[i]();
       } catch (const std::exception&) {
         // The call meets it again: a refusal is remembered, and anything else is tried anew.
       }
     }
   };
   std::vector<std::jthread> threads;
-  for (std::size_t i = 1; i < std::min(kPlanThreads, wanted.size()); ++i) threads.emplace_back(build);
-  build();
+  for (std::size_t i = 1; i < std::min(kPlanThreads, pieces.size()); ++i) threads.emplace_back(work);
+  work();
 }
 
 }  // namespace
@@ -141,20 +140,30 @@ std::vector<PlannedLane> plan_lanes(const TileGroup& group, const AttentionOpera
   return planned;
 }
 
-std::optional<PlannedLane> plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs,
-                                          bool dbias) {
-  if (tile.m == 1) return std::nullopt;
+PlannedLane plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs, bool dbias) {
+  // A graph of one query is another kernel, without a backward, and a ragged one takes no bias.
+  if (tile.m == 1) throw BackendUnsupported("cuDNN takes no bias for a single query");
   CudnnLane lane({tile}, operands);
-  try {
-    auto plan = first_plan(graphs(lane, dbias));
-    return PlannedLane{.lane = std::move(lane), .plan = std::move(plan)};
-  } catch (const BackendUnsupported&) {
-    return std::nullopt;
-  }
+  auto plan = first_plan(graphs(lane, dbias));
+  return {.lane = std::move(lane), .plan = std::move(plan)};
 }
 
 void build_plans_ahead(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
-  if (first_time(signature(plans, like, pass))) build_at_once(missing_graphs(plans, like, pass));
+  if (!first_time(signature(plans, like, pass))) return;
+  do_at_once(plan_preparations(plans, like, pass, at::globalContext().deterministicAlgorithms()));
+}
+
+std::vector<Preparation> plan_preparations(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass,
+                                           bool deterministic) {
+  std::vector<Preparation> pieces;
+  for (auto& graphs : missing_graphs(plans, like, pass, deterministic)) {
+    pieces.emplace_back([graphs = std::move(graphs), device = c10::cuda::current_device()] {
+      c10::cuda::set_device(device);
+      // Whoever has asked for it since then sees to it.
+      if (!cudnn_plan_is_known(graphs.front())) (void)first_plan(graphs);
+    });
+  }
+  return pieces;
 }
 
 }  // namespace cp_pool

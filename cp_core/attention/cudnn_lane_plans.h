@@ -20,13 +20,17 @@ std::vector<CudnnGraph> backward_graphs(const CudnnLane& lane, bool dbias);
 // that cuDNN refuses is computed tile by tile. Throws BackendUnsupported.
 std::vector<PlannedLane> plan_lanes(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs);
 
-// A tile with a bias; nullopt where cuDNN refuses.
-std::optional<PlannedLane> plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs,
-                                          bool dbias);
+// A tile with a bias. Throws BackendUnsupported.
+PlannedLane plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs, bool dbias);
 
-// Builds the plans that the calls for these plans of tiles need, all at once on several threads; what has been asked
-// for before costs next to nothing. Of `like` only sizes and dtypes are read: its tensors may be of the meta device. A
-// refusal is left for the call itself to meet.
+// Builds, all at once on several threads, what plan_preparations lists. What has been asked for before costs next to
+// nothing.
 void build_plans_ahead(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass);
+
+// One piece for each plan that the calls for these plans of tiles need and nobody has asked for yet. Of `like` only
+// sizes and dtypes are read: its tensors may be of the meta device. A refusal is remembered, for the call itself to
+// meet.
+std::vector<Preparation> plan_preparations(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass,
+                                           bool deterministic);
 
 }  // namespace cp_pool

@@ -49,7 +49,39 @@ class PackedWork final : public Work {
   std::vector<at::Tensor> targets_;
 };
 
+class SeveralWorks final : public Work {
+ public:
+  explicit SeveralWorks(std::vector<Communicator::WorkPtr> works) : works_(std::move(works)) {}
+  void wait() override {
+    for (const Communicator::WorkPtr& work : works_) work->wait();
+    works_.clear();
+  }
+
+ private:
+  std::vector<Communicator::WorkPtr> works_;
+};
+
+std::vector<at::Tensor> of_peer(std::span<const Communicator::Message> messages, int peer) {
+  std::vector<at::Tensor> tensors;
+  for (const Communicator::Message& message : messages) {
+    if (message.peer == peer) tensors.push_back(message.tensor);
+  }
+  return tensors;
+}
+
 }  // namespace
+
+// One rank after the other, each rank with as many.
+Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                                                 std::string_view what) {
+  std::vector<WorkPtr> works;
+  for (int distance = 1; distance < size(); ++distance) {
+    const int to = (rank() + distance) % size();
+    const int from = (rank() + size() - distance) % size();
+    works.push_back(exchange_many(of_peer(sends, to), to, of_peer(receives, from), from, what));
+  }
+  return std::make_unique<SeveralWorks>(std::move(works));
+}
 
 // For ranks that are CPUs.
 Communicator::WorkPtr Communicator::exchange_many(std::span<const at::Tensor> sends, int to,

@@ -64,6 +64,13 @@ class Communicator {
   // as many bytes.
   [[nodiscard]] virtual WorkPtr exchange_many(std::span<const at::Tensor> sends, int to,
                                               std::span<const at::Tensor> receives, int from, std::string_view what);
+  // Many messages at once, to and from other ranks: those from one rank to another are matched in order.
+  struct Message {
+    at::Tensor tensor;
+    int peer = 0;
+  };
+  [[nodiscard]] virtual WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                                             std::string_view what);
   // out: size() times the elements of in, in rank order.
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.

@@ -38,6 +38,20 @@ TEST(LocalCommunicator, ExchangesSeveralTensorsAsOneMessage) {
   });
 }
 
+TEST(LocalCommunicator, ExchangesMessagesWithAllOthers) {
+  run_ranks(3, [](const CpGroups& groups, int rank) {
+    std::vector<Communicator::Message> sends;
+    std::vector<Communicator::Message> receives;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer == rank) continue;
+      for (int i = 0; i <= rank; ++i) sends.push_back({.tensor = filled(i, 10 * rank + peer), .peer = peer});
+      for (int i = 0; i <= peer; ++i) receives.push_back({.tensor = filled(i, -1), .peer = peer});
+    }
+    groups.cp->exchange_all(sends, receives, "all")->wait();
+    for (const auto& [tensor, peer] : receives) EXPECT_TRUE(tensor.equal(filled(tensor.numel(), 10 * peer + rank)));
+  });
+}
+
 TEST(LocalCommunicator, WritesTheReceiveTensorInWaitOnly) {
   run_ranks(2, [](const CpGroups& groups, int rank) {
     at::Tensor received = at::zeros({1}, at::kFloat);

@@ -39,7 +39,9 @@ void NcclBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::m
   const Place own{.barrier = ++barriers_, .tag = tag, .operations = operations};
   try {
     publish(own);
-    require_one_place(gather(own, wait), step);
+    const Places gathered = gather(own, wait);
+    if (disagreement(gathered)) require_everyone_here(step);
+    require_one_place(gathered, step);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
@@ -100,28 +102,48 @@ NcclBarrier::Places NcclBarrier::published() const {
   return places;
 }
 
-// Of those at this barrier.
-void NcclBarrier::require_one_place(const Places& places, const std::string& step) {
+std::optional<std::string> NcclBarrier::disagreement(const Places& places) const {
   const auto& first = places.front();
-  if (!first || first->barrier != barriers_) return;
+  if (!first || first->barrier != barriers_) return std::nullopt;
   for (std::size_t r = 1; r < places.size(); ++r) {
     const auto& place = places[r];
     if (!place || place->barrier != barriers_) continue;
     if (place->tag == first->tag && place->operations == first->operations) continue;
-    link_->fail(CommError::Kind::failed, step,
-                fmt::format("{}: rank {} is at tag {} after {} operations, but rank {} at tag {} after {}", step,
-                            members_[r], place->tag, place->operations, members_[0], first->tag, first->operations));
+    return fmt::format("rank {} is at tag {} after {} operations, but rank {} at tag {} after {}", members_[r],
+                       place->tag, place->operations, members_[0], first->tag, first->operations);
   }
+  return std::nullopt;
+}
+
+void NcclBarrier::require_one_place(const Places& places, const std::string& step) {
+  const auto how = disagreement(places);
+  if (how) link_->fail(CommError::Kind::failed, step, fmt::format("{}: {}", step, *how));
+}
+
+// NCCL pairs operations by their order alone: it takes any all-gather of a rank for its part in this barrier. A rank
+// that is at the barrier has said so in the store before.
+void NcclBarrier::require_everyone_here(const std::string& step) {
+  const std::vector<int> elsewhere = missing();
+  if (elsewhere.empty()) return;
+  const bool one = elsewhere.size() == 1;
+  link_->fail(CommError::Kind::failed, step,
+              fmt::format("{}: rank{} {} {} not come to it: NCCL paired it with another operation of the group", step,
+                          one ? "" : "s", fmt::join(elsewhere, ", "), one ? "has" : "have"));
+}
+
+std::vector<int> NcclBarrier::missing() const {
+  const Places places = published();
+  std::vector<int> ranks;
+  for (std::size_t r = 0; r < places.size(); ++r) {
+    if (!places[r] || places[r]->barrier < barriers_) ranks.push_back(members_[r]);
+  }
+  return ranks;
 }
 
 std::string NcclBarrier::who_is_missing() const {
-  const Places places = published();
-  std::vector<int> missing;
-  for (std::size_t r = 0; r < places.size(); ++r) {
-    if (!places[r] || places[r]->barrier < barriers_) missing.push_back(members_[r]);
-  }
-  if (missing.empty()) return "all ranks are there, but do not hear of each other";
-  return fmt::format("receive from rank{} {}", missing.size() == 1 ? "" : "s", fmt::join(missing, ", "));
+  const std::vector<int> ranks = missing();
+  if (ranks.empty()) return "all ranks are there, but do not hear of each other";
+  return fmt::format("receive from rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 }  // namespace cp_pool

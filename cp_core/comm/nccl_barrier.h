@@ -41,7 +41,13 @@ class NcclBarrier {
   Places gather(const Place& own, const NcclLink::Wait& wait);
   void publish(const Place& own);
   [[nodiscard]] Places published() const;
+  // How those at this barrier differ; nullopt if they do not.
+  [[nodiscard]] std::optional<std::string> disagreement(const Places& places) const;
+  // Throws if they differ.
   void require_one_place(const Places& places, const std::string& step);
+  // Throws if what was gathered cannot have come from this barrier.
+  void require_everyone_here(const std::string& step);
+  [[nodiscard]] std::vector<int> missing() const;
   [[nodiscard]] std::string who_is_missing() const;
   [[nodiscard]] std::string key_of(int member) const;
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(members_.size()); }

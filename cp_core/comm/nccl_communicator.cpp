@@ -152,6 +152,35 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
+  WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                       std::string_view what) override {
+    const std::string step = describe("exchange with all", what);
+    std::vector<at::Tensor> tensors;
+    for (const auto messages : {sends, receives}) {
+      for (const Message& message : messages) {
+        require(message.peer != rank_, "exchange_all", what, "messages are for other ranks");
+        if (message.tensor.numel() > 0) tensors.push_back(message.tensor);
+      }
+    }
+    return start(step, tensors, [&] {
+      if (tensors.empty()) return;
+      enqueue(step, [&](ncclComm_t comm) {
+        NcclResults results;
+        results << ncclGroupStart();
+        for (const auto& [tensor, from] : receives) {
+          if (tensor.numel() > 0)
+            results << ncclRecv(tensor.data_ptr(), bytes_of(tensor), ncclInt8, from, comm, stream_);
+        }
+        for (const auto& [tensor, to] : sends) {
+          if (tensor.numel() == 0) continue;
+          results << ncclSend(tensor.const_data_ptr(), bytes_of(tensor), ncclInt8, to, comm, stream_);
+        }
+        results << ncclGroupEnd();
+        return results.value();
+      });
+    });
+  }
+
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     require(out.numel() == in.numel() * size(), "all_gather", what, "out holds size() times the elements of in");
     const std::string step = describe("all_gather", what);

@@ -67,6 +67,23 @@ TEST_F(NcclPair, ADeadlineEndsTheFirstOperationBetweenTwoRanksToo) {
   });
 }
 
+TEST_F(NcclPair, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    meet(rank, groups);
+    if (rank.rank == 1) {
+      at::Tensor all = filled({4}, 0).to(at::kLong);
+      groups.cp->all_gather(all, filled({2}, 1).to(at::kLong), "all_gather forward K")->wait();
+      return rank.await("failed");
+    }
+    const auto error = error_of([&] { groups.cp->checked_barrier(5, kLongEnough); });
+    rank.tell("failed");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), CommError::Kind::failed);
+    EXPECT_THAT(error->what(), HasSubstr("rank 0: barrier with tag 5: rank 1 has not come to it"));
+  });
+}
+
 TEST_F(NcclPair, AnAbortFreesARankThatWaitsAndItsDevice) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();

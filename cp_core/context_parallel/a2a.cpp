@@ -1,16 +1,19 @@
 #include "cp_core/context_parallel/a2a.h"
 
+#include <functional>
+#include <numeric>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
-#include <fmt/format.h>
 
 #include "cp_core/context_parallel/a2a_bias.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
+#include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -30,7 +33,7 @@ class Exchanges {
         ring_rank_(ring ? ring->rank() : 0),
         q_(rows(problem_.lengths.padded_q)),
         kv_(rows(problem_.lengths.padded_kv)),
-        head_groups_(count_head_groups(context, ring != nullptr)) {}
+        head_groups_(ring ? 1 : a2a_head_groups(problem_, group.size(), context.backend)) {}
 
   // A rank's heads are computed in so many groups, one while another travels.
   [[nodiscard]] std::int64_t head_groups() const { return head_groups_; }
@@ -75,12 +78,6 @@ class Exchanges {
     return {.copies = row_copies(CP_MUTATE(a2a_rows_not_reordered, runs_by_rank(padded), packed), packed),
             .of_a_rank = total_rows(packed) / group_.size()};
   }
-  // Every rank of the group must come to the same.
-  [[nodiscard]] std::int64_t count_head_groups(const Context& context, bool in_ring) const {
-    if (problem_.bias || in_ring) return 1;
-    const std::int64_t tokens = q_.of_a_rank * group_.size();
-    return context.backend.pipeline_groups(tokens, problem_.heads / group_.size(), problem_.kv_heads / group_.size());
-  }
 
   const AttentionProblem& problem_;
   int ranks_;
@@ -98,7 +95,10 @@ class TravellingOperands {
  public:
   TravellingOperands(const Exchanges& exchanges, std::int64_t index, const AttentionOperands& operands,
                      const AttentionBackwardOperands* backward)
-      : exchanges_(exchanges), operands_(operands) {
+      : exchanges_(exchanges),
+        operands_(operands),
+        index_(index),
+        what_(backward ? "a2a q, k, v, dout" : "a2a q, k, v") {
     items_ = {exchanges.of_queries(operands.q), exchanges.of_keys(operands.k), exchanges.of_keys(operands.v)};
     if (backward) {
       items_.push_back(exchanges.of_queries(backward->dout));
@@ -107,9 +107,10 @@ class TravellingOperands {
       if (backward->out.defined()) items_.push_back(exchanges.of_queries(backward->out));
       has_delta_ = backward->delta.defined();
     }
-    trip_.emplace(exchanges.of_group(index).scatter(items_, backward ? "a2a q, k, v, dout" : "a2a q, k, v"));
+    exchanges.of_group(index).make_targets(items_);
   }
 
+  void start() { trip_.emplace(exchanges_.of_group(index_).scatter(items_, what_)); }
   void finish() { trip_->finish(); }
 
   [[nodiscard]] AttentionOperands operands() const {
@@ -131,21 +132,74 @@ class TravellingOperands {
  private:
   const Exchanges& exchanges_;
   const AttentionOperands& operands_;
+  std::int64_t index_;
+  std::string_view what_;
   std::vector<Item> items_;
   bool has_delta_ = false;
   std::optional<HeadExchange::Trip> trip_;
 };
 
-// All groups, the first to be computed first.
-std::vector<TravellingOperands> send_operands(const Exchanges& exchanges, const AttentionOperands& operands,
-                                              const AttentionBackwardOperands* backward) {
-  std::vector<TravellingOperands> groups;
-  groups.reserve(static_cast<std::size_t>(exchanges.head_groups()));
-  for (std::int64_t i = 0; i < exchanges.head_groups(); ++i) groups.emplace_back(exchanges, i, operands, backward);
-  return groups;
+// The groups of heads, one after the other: while one is computed, the next comes and the one before leaves, on a
+// stream beside. What the first brings and the last takes away has nothing to hide behind, and stays on the current
+// stream.
+class Pipeline {
+ public:
+  // compute(number of the group, what has come): gives what is to leave.
+  using Compute = std::function<std::vector<Item>(std::int64_t, const TravellingOperands&)>;
+
+  Pipeline(const Exchanges& exchanges, const at::Device& device) : exchanges_(exchanges) {
+    if (exchanges.head_groups() > 1) beside_.emplace(device);
+  }
+
+  void run(std::vector<TravellingOperands>& coming, std::string_view what, const Compute& compute) {
+    const std::size_t last = coming.size() - 1;
+    coming[0].start();
+    for (std::size_t i = 1; i <= last; ++i) beside_->run([&] { coming[i].start(); });
+    coming[0].finish();
+    for (std::size_t i = 0; i <= last; ++i) {
+      if (i > 0) beside_->wait_for_note();
+      const auto index = static_cast<std::int64_t>(i);
+      const std::vector<Item> items = compute(index, coming[i]);
+      if (i == last) {
+        leave(index, items, what);
+        break;
+      }
+      beside_->run([&] { coming[i + 1].finish(); });
+      beside_->note();
+      beside_->mark();
+      beside_->wait_for_mark();
+      beside_->run([&] { leave(index, items, what); });
+    }
+    if (beside_) beside_->join();
+  }
+
+ private:
+  void leave(std::int64_t index, const std::vector<Item>& items, std::string_view what) {
+    leaving_.push_back(exchanges_.of_group(index).gather(items, what));
+    leaving_.back().finish();
+  }
+
+  const Exchanges& exchanges_;
+  std::vector<HeadExchange::Trip> leaving_;  // with their tensors, until the streams are joined
+  std::optional<SecondStream> beside_;
+};
+
+std::vector<TravellingOperands> make_coming(const Exchanges& exchanges, const AttentionOperands& operands,
+                                            const AttentionBackwardOperands* backward) {
+  std::vector<TravellingOperands> coming;
+  coming.reserve(static_cast<std::size_t>(exchanges.head_groups()));
+  for (std::int64_t i = 0; i < exchanges.head_groups(); ++i) coming.emplace_back(exchanges, i, operands, backward);
+  return coming;
 }
 
 }  // namespace
+
+std::int64_t a2a_head_groups(const AttentionProblem& problem, int ranks, const AttentionBackend& backend) {
+  if (problem.bias) return 1;
+  const std::vector<std::int64_t>& padded = problem.lengths.padded_q;
+  const std::int64_t tokens = std::accumulate(padded.begin(), padded.end(), std::int64_t{0});
+  return backend.pipeline_groups(tokens, problem.heads / ranks, problem.kv_heads / ranks);
+}
 
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs) {
   const Exchanges exchanges(context, group, ring);
@@ -153,21 +207,17 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
   PackedForward result{.out = at::empty({q.size(0), q.size(1), inputs.operands.v.size(2)}, q.options()),
                        .lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat)),
                        .max_logit = {}};
-  std::vector<TravellingOperands> coming = send_operands(exchanges, inputs.operands, nullptr);
-  std::vector<HeadExchange::Trip> leaving;
+  std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, nullptr);
   std::vector<at::Tensor> max_logits;
-  for (std::size_t i = 0; i < coming.size(); ++i) {
-    const auto index = static_cast<std::int64_t>(i);
-    coming[i].finish();
-    const AttentionOperands operands = coming[i].operands();
-    const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, index) : at::Tensor();
-    const PackedForward own = finish_forward(context.problem, exchanges.packed_runs(context.problem.lengths.padded_q),
-                                             sink, operands.q.scalar_type(), ring_forward(context, ring, operands));
-    leaving.push_back(exchanges.of_group(index).gather(
-        {exchanges.of_queries(result.out, own.out), exchanges.of_statistic(result.lse, own.lse)}, "a2a out and lse"));
+  const std::vector<Run> q_runs = exchanges.packed_runs(context.problem.lengths.padded_q);
+  Pipeline(exchanges, q.device()).run(coming, "a2a out and lse", [&](std::int64_t group_index, const auto& come) {
+    const AttentionOperands operands = come.operands();
+    const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
+    const PackedForward own =
+        finish_forward(context.problem, q_runs, sink, operands.q.scalar_type(), ring_forward(context, ring, operands));
     if (own.max_logit.defined()) max_logits.push_back(own.max_logit);
-  }
-  for (HeadExchange::Trip& trip : leaving) trip.finish();
+    return std::vector<Item>{exchanges.of_queries(result.out, own.out), exchanges.of_statistic(result.lse, own.lse)};
+  });
   if (!max_logits.empty()) {
     result.max_logit = at::empty({context.problem.heads}, max_logits.front().options());
     group.all_gather(result.max_logit, at::cat(max_logits), "a2a max_logit")->wait();
@@ -182,19 +232,15 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
                          .dk = at::empty_like(inputs.operands.k),
                          .dv = at::empty_like(inputs.operands.v),
                          .dbias = {}};
-  std::vector<TravellingOperands> coming = send_operands(exchanges, inputs.operands, &backward);
-  std::vector<HeadExchange::Trip> leaving;
-  for (std::size_t i = 0; i < coming.size(); ++i) {
-    coming[i].finish();
-    const AttentionOperands operands = coming[i].operands();
-    const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, coming[i].backward()));
-    leaving.push_back(exchanges.of_group(static_cast<std::int64_t>(i))
-                          .gather({exchanges.of_queries(result.dq, own.dq), exchanges.of_keys(result.dk, own.dk),
-                                   exchanges.of_keys(result.dv, own.dv)},
-                                  "a2a dq, dk, dv"));
-    if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
-  }
-  for (HeadExchange::Trip& trip : leaving) trip.finish();
+  std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, &backward);
+  Pipeline(exchanges, inputs.operands.q.device())
+      .run(coming, "a2a dq, dk, dv", [&](std::int64_t /*group_index*/, const auto& come) {
+        const AttentionOperands operands = come.operands();
+        const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, come.backward()));
+        if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
+        return std::vector<Item>{exchanges.of_queries(result.dq, own.dq), exchanges.of_keys(result.dk, own.dk),
+                                 exchanges.of_keys(result.dv, own.dv)};
+      });
   return result;
 }
 

@@ -45,7 +45,9 @@ at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
   if (of_each_head()) {
     const GroupRows group_rows{.copies = copies_, .of_a_rank = rows.size(0)};
     std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &group_rows}};
-    HeadExchange(group_, {}).scatter(items, "a2a bias").finish();
+    const HeadExchange exchange(group_, {});
+    exchange.make_targets(items);
+    exchange.scatter(items, "a2a bias").finish();
     return unpack_rows(items.front().of_heads, bias.size(0));
   }
   at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());

@@ -118,30 +118,44 @@ AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs) {
   const auto backend = make_backend(problem.backend, inputs.q.device());
-  const Context context{.problem = problem, .groups = groups, .backend = *backend};
+  return context_parallel_forward(problem, groups, inputs, *backend);
+}
+
+AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
+                                          const AttentionInputs& inputs, AttentionBackend& backend) {
+  const Context context{.problem = problem, .groups = groups, .backend = backend};
   const PackedForward forward = forward_of_type(context, pack_inputs(problem, inputs));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
-  return {.out = from_packed(forward.out, problem.layout, batch), .lse = forward.lse, .max_logit = forward.max_logit};
+  return {.out = from_packed(forward.out, problem.layout, batch),
+          .lse = forward.lse,
+          .max_logit = forward.max_logit,
+          .remarks = backend.remarks()};
 }
 
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout) {
   const auto backend = make_backend(problem.backend, inputs.q.device());
-  const Context context{.problem = problem, .groups = groups, .backend = *backend};
+  return context_parallel_backward(problem, groups, inputs, forward, dout, *backend);
+}
+
+AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
+                                             const AttentionInputs& inputs, const AttentionForward& forward,
+                                             const at::Tensor& dout, AttentionBackend& backend) {
+  const Context context{.problem = problem, .groups = groups, .backend = backend};
   const PackedInputs packed = pack_inputs(problem, inputs);
-  AttentionBackwardOperands backward{
-      .dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}, .out = {}};
+  AttentionBackwardOperands own{.dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}, .out = {}};
   const at::Tensor out = to_packed(forward.out, problem.layout);
-  if (needs_delta(context)) backward.delta = row_delta(out, backward.dout);
-  if (backend->needs_out()) backward.out = out;
-  const PackedGradients gradients = backward_of_type(context, packed, backward);
+  if (needs_delta(context)) own.delta = row_delta(out, own.dout);
+  if (backend.needs_out()) own.out = out;
+  const PackedGradients gradients = backward_of_type(context, packed, own);
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   return {.dq = from_packed(gradients.dq, problem.layout, batch),
           .dk = from_packed(gradients.dk, problem.layout, batch),
           .dv = from_packed(gradients.dv, problem.layout, batch),
           .dbias = finish_dbias(context, inputs.bias, gradients.dbias),
-          .dsink = reduce_dsink(context, packed.sink, backward)};
+          .dsink = reduce_dsink(context, packed.sink, own),
+          .remarks = backend.remarks()};
 }
 
 }  // namespace cp_pool

@@ -14,6 +14,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -23,6 +25,8 @@
 #include "cp_core/mask.h"
 
 namespace cp_pool {
+
+class AttentionBackend;
 
 // What is computed, the same on every rank.
 struct AttentionProblem {
@@ -58,22 +62,30 @@ struct AttentionForward {
   at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
                          // (with a sink: the sink)
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
+  std::vector<std::string> remarks{};  // AttentionBackend::remarks, of this rank
 };
 
 struct AttentionGradients {
   at::Tensor dq;  // shaped and typed like the inputs; 0 at padding
   at::Tensor dk;
   at::Tensor dv;
-  at::Tensor dbias;  // undefined without a bias, and for 111s
-  at::Tensor dsink;  // fp32 [heads], summed over ranks; undefined unless softmax is learnable
+  at::Tensor dbias;                    // undefined without a bias, and for 111s
+  at::Tensor dsink;                    // fp32 [heads], summed over ranks; undefined unless softmax is learnable
+  std::vector<std::string> remarks{};  // AttentionBackend::remarks, of this rank
 };
 
-// Collective over the groups. Throw CommError.
+// Collective over the groups. Throw CommError, BackendUnsupported.
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs);
+// With a backend given instead of the problem's own.
+AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
+                                          const AttentionInputs& inputs, AttentionBackend& backend);
 // dout: like out. forward: what context_parallel_forward returned.
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout);
+AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
+                                             const AttentionInputs& inputs, const AttentionForward& forward,
+                                             const at::Tensor& dout, AttentionBackend& backend);
 
 }  // namespace cp_pool

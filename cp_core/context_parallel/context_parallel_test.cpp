@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/attention/math_backend.h"
 #include "cp_core/context_parallel/test_support.h"
 
 namespace cp_pool::test {
@@ -69,6 +70,34 @@ void expect_dense_results_on(int ranks, const AttentionProblem& problem, at::Sca
   const WholeInputs inputs = make_inputs(problem, dtype, 7);
   const std::vector<RankResults> results = run_on_ranks(problem, inputs, ranks);
   EXPECT_THAT(differences(problem, dense_attention(problem, inputs), results, tolerance), IsEmpty());
+}
+
+// As math, and has something to say.
+class RemarkingBackend final : public AttentionBackend {
+ public:
+  void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override {
+    math_.forward(group, operands, partial);
+    said_.emplace_back("forward tiles ran as math");
+  }
+  void backward(const TileGroup& group, const AttentionOperands& operands,
+                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override {
+    math_.backward(group, operands, backward_operands, sums);
+    said_.emplace_back("backward tiles ran as math");
+  }
+  [[nodiscard]] std::vector<std::string> remarks() const override { return said_; }
+
+ private:
+  MathBackend math_;
+  std::vector<std::string> said_;
+};
+
+TEST(ContextParallelResults, SayWhatTheBackendRemarks) {
+  AttentionProblem problem = small_problem(CommType::p2p, Layout::bshd, 1);
+  RemarkingBackend backend;
+  const auto results =
+      run_on_ranks(problem, make_inputs(problem, at::kFloat, 7), 1, [&](int) -> AttentionBackend& { return backend; });
+  EXPECT_THAT(results.front().forward.remarks, testing::ElementsAre("forward tiles ran as math"));
+  EXPECT_THAT(results.front().gradients.remarks, testing::Contains("backward tiles ran as math"));
 }
 
 class ContextParallel : public testing::TestWithParam<Axis> {

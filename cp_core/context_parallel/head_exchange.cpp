@@ -125,14 +125,20 @@ void HeadExchange::Trip::finish() {
   copy_blocks(unpacking_, received_.device());
 }
 
-HeadExchange::Trip HeadExchange::scatter(std::vector<Item>& items, std::string_view what) const {
+void HeadExchange::make_targets(std::vector<Item>& items) const {
   const std::int64_t ranks = group_.size();
   for (Item& item : items) {
     const std::int64_t tokens = item.rows->of_a_rank * ranks;
     const std::int64_t heads = item.of_tokens.size(item.by_head ? 0 : 1) / ranks / heads_.count;
-    item.of_tokens = item.of_tokens.contiguous();
     item.of_heads = item.by_head ? at::empty({heads, tokens}, item.of_tokens.options())
                                  : at::empty({tokens, heads, item.of_tokens.size(2)}, item.of_tokens.options());
+  }
+}
+
+HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_view what) const {
+  const std::int64_t ranks = group_.size();
+  for (Item& item : items) {
+    item.of_tokens = item.of_tokens.contiguous();
     if (CP_MUTATE(a2a_heads_interleaved, false, true)) {
       const int dim = item.by_head ? 0 : 1;
       item.of_tokens = item.of_tokens.unflatten(dim, {item.of_tokens.size(dim) / ranks, ranks})
@@ -141,7 +147,7 @@ HeadExchange::Trip HeadExchange::scatter(std::vector<Item>& items, std::string_v
                            .contiguous();
     }
   }
-  return start(items, Direction::scatter, what);
+  return start(std::move(items), Direction::scatter, what);
 }
 
 HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_view what) const {

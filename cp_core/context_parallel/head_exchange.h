@@ -61,8 +61,10 @@ class HeadExchange {
   // Heads must divide by the ranks and the number of groups.
   HeadExchange(Communicator& group, HeadGroup heads) : group_(group), heads_(heads) {}
 
-  // of_tokens -> of_heads, which it allocates.
-  [[nodiscard]] Trip scatter(std::vector<Item>& items, std::string_view what) const;
+  // Allocates of_heads.
+  void make_targets(std::vector<Item>& items) const;
+  // of_tokens -> of_heads.
+  [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what) const;
   // of_heads -> of_tokens, of which it writes the columns of the group of heads of each rank.
   [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what) const;
 

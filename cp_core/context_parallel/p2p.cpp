@@ -163,7 +163,7 @@ class TravellingGradients {
 
 AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands) {
   const Ring ring(group);
-  const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
+  const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   const bool has_sink = context.problem.softmax != SoftmaxType::vanilla;
   if (ring.size == 1 && !context.problem.bias && !context.problem.max_logit && !has_sink) {
     if (auto whole = context.backend.forward_whole(plans.front(), operands)) {
@@ -192,7 +192,7 @@ AttentionSums ring_forward(const Context& context, Communicator* group, const At
 AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
                                     const AttentionBackwardOperands& backward) {
   const Ring ring(group);
-  const std::vector<TilePlan> plans = ring_plans(context.problem, ring);
+  const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   if (ring.size == 1 && !context.problem.bias) {
     if (auto whole = context.backend.backward_whole(plans.front(), operands, backward)) {
       return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};

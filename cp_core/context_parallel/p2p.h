@@ -1,6 +1,6 @@
 // Ring attention: K and V travel once around the ring while each rank computes with those it holds; partial outputs are
 // merged by their log-sum-exp. No rank ever holds the whole sequence. In the backward the gradients of K and V follow
-// them in fp32 and are home after a full turn.
+// them, and are home after a turn.
 #pragma once
 
 #include "cp_core/context_parallel/core.h"

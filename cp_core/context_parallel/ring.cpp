@@ -14,7 +14,8 @@ TilePlan ring_plan(const AttentionProblem& problem, const Ring& ring, int step) 
                    local_runs(problem.lengths.padded_kv, ring.size, ring.owner(step)));
 }
 
-std::vector<TilePlan> ring_plans(const AttentionProblem& problem, const Ring& ring) {
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank) {
+  const Ring ring(ranks, rank);
   std::vector<TilePlan> plans;
   plans.reserve(static_cast<std::size_t>(ring.size));
   for (int step = 0; step < ring.size; ++step) plans.push_back(ring_plan(problem, ring, step));

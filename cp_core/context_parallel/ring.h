@@ -23,8 +23,8 @@ struct Ring {
 
 // The tiles of one step of a rank.
 TilePlan ring_plan(const AttentionProblem& problem, const Ring& ring, int step);
-// Those of all its steps.
-std::vector<TilePlan> ring_plans(const AttentionProblem& problem, const Ring& ring);
+// What a rank of a ring computes at each step, with the K and V that it then holds.
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank);
 
 // q, k and v narrowed to one of so many groups of heads.
 AttentionOperands narrowed(const AttentionOperands& operands, std::int64_t group, std::int64_t groups);

@@ -1,6 +1,7 @@
 // Contributions to the rows of a packed tensor, added up.
 #pragma once
 
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -23,7 +24,7 @@ SomeRows all_rows(at::Tensor tensor);
 class RowSum {
  public:
   // like: the packed tensor; only its sizes, dtype and device are read.
-  explicit RowSum(const at::Tensor& like) : like_(like) {}
+  explicit RowSum(at::Tensor like) : like_(std::move(like)) {}
 
   // Takes the tensor over: it may become the sum.
   void add(SomeRows part);

@@ -276,7 +276,8 @@ at::Tensor shard_rows(const at::Tensor& whole, std::int64_t dim, const std::vect
   return at::cat(parts, dim);
 }
 
-std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks) {
+std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks,
+                                      const std::function<AttentionBackend&(int rank)>& backend_of) {
   std::vector<RankResults> results(static_cast<std::size_t>(ranks));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   run_ranks(ranks, [&](const CpGroups& groups, int rank) {
@@ -284,6 +285,11 @@ std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const Who
     const AttentionInputs shard = shard_inputs(problem, inputs, ranks, rank);
     const at::Tensor dout =
         unpack(shard_rows(inputs.dout, 0, problem.lengths.padded_q, ranks, rank), problem.layout, batch);
+    if (backend_of) {
+      own.forward = context_parallel_forward(problem, groups, shard, backend_of(rank));
+      own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout, backend_of(rank));
+      return;
+    }
     own.forward = context_parallel_forward(problem, groups, shard);
     own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout);
   });

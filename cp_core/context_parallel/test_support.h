@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -48,8 +49,9 @@ struct RankResults {
   AttentionGradients gradients;
 };
 
-// What each rank gets, forward and backward.
-std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks);
+// What each rank gets, forward and backward. backend_of: gives each rank its backend; none: the problem's own.
+std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks,
+                                      const std::function<AttentionBackend&(int rank)>& backend_of = {});
 
 // Holds every rank's results against the dense ones with at::allclose (rtol = atol = tolerance), with -inf and zero
 // rows exactly where expected. Says what differs; empty if nothing does.

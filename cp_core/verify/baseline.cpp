@@ -25,8 +25,9 @@ class Baseline {
     if (sink_.defined()) results_.lse.copy_(sink_.view({1, problem.heads, 1}).expand_as(results_.lse));
   }
 
-  Results compute() {
+  Results compute(const SumShares& sum_shares) {
     for_each_query_block(problem_, q_.device(), [this](const QueryBlock& block) { add(block); });
+    if (sum_shares && problem_.has_shared_dbias()) sum_shares(results_.dbias);
     for (const auto member : {&Results::dk, &Results::dv, &Results::dbias}) {
       if ((results_.*member).defined()) results_.*member = rounded(results_.*member);
     }
@@ -108,8 +109,8 @@ class Baseline {
 
 }  // namespace
 
-Results compute_baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs) {
-  return Baseline(problem, inputs).compute();
+Results compute_baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs, const SumShares& sum_shares) {
+  return Baseline(problem, inputs).compute(sum_shares);
 }
 
 }  // namespace cp_pool::verify

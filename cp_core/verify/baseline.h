@@ -9,6 +9,8 @@ namespace cp_pool::verify {
 // fp32 tensors that hold values of the dtype. Products of matrices are accumulated in fp32 and rounded; scores,
 // probabilities and their gradients are rounded too. lse is the exception: fp32, from fp32 scores, since every
 // implementation has those, and an lse of 16 bits could hide any fault.
-Results compute_baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs);
+// sum_shares: if the problem is a share, adds up a gradient of what heads share, before it is rounded.
+Results compute_baseline(const CanonicalProblem& problem, const CanonicalInputs& inputs,
+                         const SumShares& sum_shares = {});
 
 }  // namespace cp_pool::verify

@@ -31,6 +31,9 @@ struct CanonicalProblem {
   DType dtype = DType::bf16;
   bool training = true;
   std::uint64_t seed = 0;
+  // Of a share of another problem's heads (head_shares.h): how many heads that one has. Both are computed in the same
+  // blocks of queries, and so give the same bits. 0: this is no share.
+  std::int64_t whole_heads = 0;
 
   bool operator==(const CanonicalProblem&) const = default;
 
@@ -40,6 +43,11 @@ struct CanonicalProblem {
   [[nodiscard]] bool has_sink() const { return softmax != SoftmaxType::vanilla; }
   [[nodiscard]] bool has_dsink() const { return training && softmax == SoftmaxType::learnable; }
   [[nodiscard]] bool has_dbias() const { return training && bias && *bias != BiasShape::shape_111s; }
+  [[nodiscard]] bool bias_of_each_head() const {
+    return bias == BiasShape::shape_1hss || bias == BiasShape::shape_bhss;
+  }
+  // A gradient to which all heads contribute.
+  [[nodiscard]] bool has_shared_dbias() const { return has_dbias() && !bias_of_each_head(); }
 };
 
 // The extents of a bias: [batch or 1, heads or 1, rows or 1, columns]. Rows and columns are positions in a sequence, up

@@ -10,6 +10,7 @@
 
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/inputs.h"
+#include "cp_core/verify/reference.h"
 
 namespace cp_pool::verify {
 
@@ -20,6 +21,11 @@ struct ExpectedTensor {
   at::Tensor bound;           // fp64 [tokens, heads]: 2 * baseline_error + c * u * magnitude
   // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none.
   double ceiling = 0;
+  double ceiling_asked = 0;  // what the ceiling is if rounding alone stays well below it
+  double rounding = 0;       // the baseline's largest |error| / (1 + |value|); 0 where there is no ceiling_asked
+
+  // Sets ceiling.
+  void decide_ceiling();
   // bool, shaped like value: elements to which nothing contributes, which must be exactly 0. Undefined unless rows mix
   // such elements with others (dbias).
   at::Tensor untouched;
@@ -32,6 +38,12 @@ struct Expected {
   [[nodiscard]] std::size_t bytes() const;
 };
 
-Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs& inputs);
+// The tolerances of Transformer Engine's context-parallel tests, absolute and relative at once.
+double fixed_tolerance(const CanonicalProblem& problem);
+
+// sum_shares: if the problem is a share of another's heads, sums a tensor over the shares. Ceilings are then those of
+// the share.
+Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs& inputs,
+                          const SumShares& sum_shares = {});
 
 }  // namespace cp_pool::verify

@@ -14,7 +14,9 @@ constexpr std::int64_t kMaxScoresCuda = std::int64_t{1} << 27U;
 
 void for_each_query_block(const CanonicalProblem& problem, const at::Device& device,
                           const std::function<void(const QueryBlock&)>& visit) {
+  if (problem.heads == 0) return;
   const std::int64_t max_scores = device.is_cuda() ? kMaxScoresCuda : kMaxScoresCpu;
+  const std::int64_t block_heads = problem.whole_heads > 0 ? problem.whole_heads : problem.heads;
   QueryBlock block;
   std::int64_t sequence_start = 0;
   for (std::size_t b = 0; b < problem.seqlens_q.size(); ++b) {
@@ -22,7 +24,7 @@ void for_each_query_block(const CanonicalProblem& problem, const at::Device& dev
     block.seqlen_q = problem.seqlens_q[b];
     block.seqlen_kv = problem.seqlens_kv[b];
     if (block.seqlen_kv > 0) {
-      const auto most = std::max<std::int64_t>(1, max_scores / (problem.heads * block.seqlen_kv));
+      const auto most = std::max<std::int64_t>(1, max_scores / (block_heads * block.seqlen_kv));
       for (block.first_row = 0; block.first_row < block.seqlen_q; block.first_row += most) {
         block.rows = std::min(most, block.seqlen_q - block.first_row);
         block.q_start = sequence_start + block.first_row;

@@ -21,7 +21,8 @@ struct QueryBlock {
   std::int64_t kv_start = 0;   // canonical row of the sequence's first key
 };
 
-// Visits every query of every sequence that has keys, once. The size of the blocks suits the device.
+// Visits every query of every sequence that has keys, once; none if there are no heads. The size of the blocks suits
+// the device.
 void for_each_query_block(const CanonicalProblem& problem, const at::Device& device,
                           const std::function<void(const QueryBlock&)>& visit);
 

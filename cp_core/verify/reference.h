@@ -1,6 +1,8 @@
 // The answers, in fp64, from the definition (docs/numerics.md). Uses nothing of the context-parallel library.
 #pragma once
 
+#include <functional>
+
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/verify/canonical.h"
@@ -26,6 +28,9 @@ Results empty_results(const CanonicalProblem& problem, const at::TensorOptions& 
 // A bias, its gradient or a shard of them [b, h, rows, columns] in the form of the other results: [rows, b * h,
 // columns].
 at::Tensor bias_by_row(const at::Tensor& bias);
+
+// Sums a tensor of every rank's share over the shares.
+using SumShares = std::function<void(at::Tensor&)>;
 
 struct Reference {
   Results value;  // fp64

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -15,6 +17,7 @@
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/dump.h"
 #include "cp_core/verify/expected_cache.h"
+#include "cp_core/verify/head_shares.h"
 #include "cp_core/verify/mask_probe.h"
 #include "cp_core/verify/rank_step.h"
 
@@ -29,12 +32,33 @@ using verify::Shards;
 constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
 constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;
 
+// A process computes on one device all its life, and for one rank, but for tests, whose ranks are threads.
+verify::ExpectedCache& cache_of(int rank, const at::Device& device) {
+  static std::mutex mutex;
+  static std::map<int, verify::ExpectedCache> caches;
+  const std::lock_guard lock(mutex);
+  return caches.try_emplace(rank, device.is_cuda() ? kCacheBytesCuda : kCacheBytesCpu).first->second;
+}
+
+// The same answer on every rank.
+bool anywhere(bool here, Communicator& cp, const at::Device& device, const char* what) {
+  at::Tensor flag = at::full({1}, here ? 1 : 0, at::TensorOptions(device).dtype(at::kInt));
+  cp.all_reduce(flag, ReduceOp::max, what)->wait();
+  cp.synchronize(what);
+  return flag.item<int>() != 0;
+}
+
+// Ranks compute it together. Where one has it and another has not, because a case ended half way, all compute it anew.
 std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& problem,
-                                            const verify::CanonicalInputs& inputs, bool cached) {
-  // A process computes on one device all its life.
-  static verify::ExpectedCache cache(inputs.q.is_cuda() ? kCacheBytesCuda : kCacheBytesCpu);
-  return cached ? cache.get(problem, inputs)
-                : std::make_shared<const Expected>(verify::compute_expected(problem, inputs));
+                                            const verify::CanonicalInputs& inputs, Communicator& cp, bool cached) {
+  const at::Device device = inputs.q.device();
+  if (!cached) return std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
+  verify::ExpectedCache& cache = cache_of(cp.rank(), device);
+  auto expected = cache.find(problem);
+  if (!anywhere(expected == nullptr, cp, device, "whether expected results are cached")) return expected;
+  expected = std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
+  cache.keep(problem, expected);
+  return expected;
 }
 
 class CaseRun {
@@ -71,7 +95,7 @@ class CaseRun {
     });
     const AttentionProblem problem = make_problem(case_, lengths_);
     Outputs outputs;
-    phase("forward", [&] { outputs.forward = context_parallel_forward(problem, groups_, shards.inputs); });
+    phase("forward", [&] { outputs.forward = forward(problem, shards); });
     if (case_.training) {
       phase("backward", [&] { outputs.gradients = backward(problem, shards, outputs.forward); });
     }
@@ -80,7 +104,7 @@ class CaseRun {
     phase("repeat", [&] { again = step(case_, shards); });
 
     std::shared_ptr<const Expected> expected;
-    phase("reference", [&] { expected = expected_of(canonical, inputs, options_.reference_cache); });
+    phase("reference", [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_.reference_cache); });
     phase("compare", [&] { add(verify::check_outputs(case_, *expected, view_, outputs)); });
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
@@ -110,10 +134,7 @@ class CaseRun {
   // The same answer on every rank.
   bool all_passed() {
     const bool failed = report_.outcome == RankReport::Outcome::fail;
-    at::Tensor failures = at::full({1}, failed ? 1 : 0, at::TensorOptions(options_.device).dtype(at::kInt));
-    groups_.cp->all_reduce(failures, ReduceOp::max, "verdicts before the timed steps")->wait();
-    groups_.cp->synchronize("verdicts before the timed steps");
-    return failures.item<int>() == 0;
+    return !anywhere(failed, *groups_.cp, options_.device, "verdicts before the timed steps");
   }
 
   void take_times(const PerfOptions& perf) {
@@ -131,13 +152,21 @@ class CaseRun {
 
   Outputs step(const Case& c, const Shards& shards) {
     const AttentionProblem problem = make_problem(c, lengths_);
-    Outputs outputs{.forward = context_parallel_forward(problem, groups_, shards.inputs), .gradients = {}};
+    Outputs outputs{.forward = forward(problem, shards), .gradients = {}};
     if (c.training) outputs.gradients = backward(problem, shards, outputs.forward);
     return outputs;
   }
 
+  AttentionForward forward(const AttentionProblem& problem, const Shards& shards) {
+    AttentionForward result = context_parallel_forward(problem, groups_, shards.inputs);
+    report_.remarks.insert(result.remarks.begin(), result.remarks.end());
+    return result;
+  }
+
   AttentionGradients backward(const AttentionProblem& problem, const Shards& shards, const AttentionForward& forward) {
-    return context_parallel_backward(problem, groups_, shards.inputs, forward, shards.dout);
+    AttentionGradients result = context_parallel_backward(problem, groups_, shards.inputs, forward, shards.dout);
+    report_.remarks.insert(result.remarks.begin(), result.remarks.end());
+    return result;
   }
 
   void add(std::vector<Check> checks) { std::ranges::move(checks, std::back_inserter(report_.checks)); }

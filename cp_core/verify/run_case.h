@@ -6,11 +6,13 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "cases/case.h"
+#include "cp_core/attention/backend.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/perf/step_times.h"
 
@@ -36,6 +38,7 @@ struct RankReport {
   std::string reason;  // of a fail or skip, one sentence
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;  // by phase, as in RunOptions
+  std::set<std::string> remarks;             // AttentionBackend::remarks of its steps
   std::optional<StepTimes> perf;             // if asked for, and every rank passed
   std::string output_hash;  // of the bits of this rank's outputs and gradients; equal inputs give equal hashes
 };
@@ -56,6 +59,11 @@ std::string skip_reason(const Case& c, const at::Device& device = at::kCPU);
 // Collective over groups.cp. Throws CommError, or whatever a library throws; then other ranks may still sit in a
 // collective.
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options);
+
+// What this rank of the case can do before the case runs, beside another (attention/backend.h). Nothing for a case that
+// would be skipped, and on a CPU. The pieces are for threads that have the device set, as has the calling one.
+std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device);
+std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBackend& backend);
 
 // Seeds every generator with 1234, restores deterministic flags, gives cached device memory back and drops scratch
 // state: before every case.

@@ -201,6 +201,7 @@ CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int
   out.timings_ms = std::move(attempt.result.timings_ms);
   out.hygiene = std::move(attempt.result.hygiene);
   out.backend = protocol::clean_text(attempt.result.backend);
+  out.backend_note = protocol::clean_text(attempt.result.backend_note);
   if (auto& perf = attempt.result.perf) {
     perf->one_rank_reason = protocol::clean_text(perf->one_rank_reason);
     out.perf = perf_figures(out.c, *perf);

@@ -172,6 +172,7 @@ Json case_result_json(const CaseFinished& event) {
           {"pool", event.pool ? part(*event.pool) : Json(nullptr)},
           {"attempts", event.attempts},
           {"backend", event.backend},
+          {"backend_note", event.backend_note},
           {"ranks", list(event.ranks)},
           {"checks", list(event.checks)},
           {"timings_ms", milliseconds(event.timings_ms)},

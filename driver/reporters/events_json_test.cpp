@@ -32,7 +32,7 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
   EXPECT_EQ(keys(event_json(testing::failed_case(0, "id"))),
             (Keys{"type", "index", "id", "outcome", "reason", "duration_ms", "seq", "pool", "attempts", "backend",
-                  "ranks", "checks", "timings_ms", "hygiene", "perf", "stderr", "case", "rerun"}));
+                  "backend_note", "ranks", "checks", "timings_ms", "hygiene", "perf", "stderr", "case", "rerun"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
                                                    "duration_ms", "driver_cpu_ms", "exit_code"}));
 }

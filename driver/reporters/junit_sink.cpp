@@ -167,6 +167,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"backend", event.backend.empty() ? std::string{to_string(event.c.backend)} : event.backend},
                     {"seed", std::to_string(event.c.seed)},
                     {"rerun", event.rerun}};
+  if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", clean(event.backend_note));
   append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;
   const std::string reason = clean(event.reason);

@@ -34,6 +34,7 @@ double quantile(std::vector<double> values, double q) {
 
 void Summary::add(const CaseFinished& event) {
   compare_outputs(event);
+  if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
   switch (event.outcome) {
     case CaseOutcome::skip:
     case CaseOutcome::infra:
@@ -82,6 +83,9 @@ std::string Summary::text() const {
                        format_duration(quantile(durations_ms_, 1)));
   }
   out += repeats_text();
+  for (const auto& [note, count] : backend_notes_) {
+    out += fmt::format("{} not all by the backend that the case names: {}\n", count, note);
+  }
   std::vector<std::pair<std::pair<CaseOutcome, std::string>, std::size_t>> groups(reasons_.begin(), reasons_.end());
   std::ranges::stable_sort(groups, [](const auto& a, const auto& b) {
     if (a.first.first != b.first.first) return a.first.first < b.first.first;

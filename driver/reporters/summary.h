@@ -22,7 +22,8 @@ class Summary {
   void add(const CaseFinished& event);
 
   // Lines, each ended by a newline, without the ledger: durations of the cases that ran, which of several runs of one
-  // case gave different outputs, then why cases did not run (outcome, count, reason; the most frequent first).
+  // case gave different outputs, which notes of backends they had, then why cases did not run (outcome, count, reason;
+  // the most frequent first).
   [[nodiscard]] std::string text() const;
 
  private:
@@ -35,7 +36,8 @@ class Summary {
     bool differ = false;
   };
   std::map<std::string, Outputs> outputs_;  // by case ID
-  std::vector<double> durations_ms_;        // of the cases that reached a worker and were not skipped
+  std::map<std::string, std::size_t> backend_notes_;
+  std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
 };
 

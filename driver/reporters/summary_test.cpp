@@ -49,6 +49,15 @@ TEST(SummaryText, GivesQuantilesOfTheCasesThatRanAndGroupsTheReasonsOfTheOthers)
             "1 not-run: no reason given\n");
 }
 
+TEST(SummaryText, SaysWhatOtherBackendsComputed) {
+  Summary summary;
+  CaseFinished event = finished(0, "a", CaseOutcome::pass);
+  event.backend_note = "the backward of tiles ran as math: refused";
+  for (int i = 0; i < 2; ++i) summary.add(event);
+  EXPECT_THAT(summary.text(), ::testing::HasSubstr("\n2 not all by the backend that the case names: the backward of "
+                                                   "tiles ran as math: refused\n"));
+}
+
 TEST(SummaryText, ComparesTheOutputsOfSeveralRunsOfACase) {
   const auto run = [](const std::string& id, const std::string& hash) {
     CaseFinished event = finished(0, id, CaseOutcome::pass);

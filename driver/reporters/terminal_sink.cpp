@@ -168,6 +168,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
       fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
                   place, format_duration(event.duration_ms), clean(event.id));
   if (!event.reason.empty()) line += ": " + one_line(clean(event.reason));
+  if (!event.backend_note.empty()) line += fmt::format(" ({})", one_line(clean(event.backend_note)));
   if (event.perf) line += ": " + perf_summary(*event.perf);
   return line + '\n';
 }

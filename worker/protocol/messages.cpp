@@ -124,6 +124,7 @@ json to_json(const ResultEvent& m) {
            {"timings_ms", m.timings_ms},
            {"hygiene", to_json(m.hygiene)},
            {"backend", m.backend}};
+  if (!m.backend_note.empty()) out["backend_note"] = m.backend_note;
   if (m.perf) out["perf"] = to_json(*m.perf);
   return out;
 }
@@ -225,6 +226,7 @@ ResultEvent read_result(const Fields& f) {
                   .timings_ms = f.get_numbers("timings_ms"),
                   .hygiene = read_list(f, "hygiene", read_hygiene),
                   .backend = f.get_string("backend", ""),
+                  .backend_note = f.get_string("backend_note", ""),
                   .perf = std::nullopt};
   if (const json perf = f.get_object("perf"); !perf.empty()) out.perf = read_perf_result(Fields(perf, "perf"));
   return out;

@@ -135,6 +135,7 @@ struct ResultEvent {
   std::map<std::string, double> timings_ms;
   std::vector<Hygiene> hygiene;
   std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
+  std::string backend_note;                       // what of the case another backend computed, and why; else empty
   std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
 };
 struct PongEvent {

@@ -165,7 +165,8 @@ TEST(Events, ResultRoundTrips) {
                                    .checks = {{"dq", 1, 1.0, 0.5, 0.25, 0.125, 0.1, {0, 3, 1}, false, "bad"}},
                                    .timings_ms = {{"forward", 2.5}},
                                    .hygiene = {{1, 100, 20, 4}},
-                                   .backend = "math"});
+                                   .backend = "math",
+                                   .backend_note = "partly"});
   EXPECT_EQ(got.seq, 3);
   EXPECT_EQ(got.outcome, Outcome::fail);
   EXPECT_EQ(got.reason, "why");
@@ -185,6 +186,7 @@ TEST(Events, ResultRoundTrips) {
   EXPECT_EQ(got.hygiene[0].rss_kib, 100);
   EXPECT_EQ(got.hygiene[0].threads, 4);
   EXPECT_EQ(got.backend, "math");
+  EXPECT_EQ(got.backend_note, "partly");
   EXPECT_FALSE(got.perf);
 }
 

@@ -96,7 +96,7 @@ WorkerGroup::WorkerGroup(const Config& config) : ranks_(config.ranks) {
   const int null = check(open("/dev/null", O_RDWR | O_CLOEXEC), "/dev/null");
   const Listener listener = listen_on_loopback();
   if (config.as_open_mpi) close(listener.fd);
-  std::vector<std::string> command{CP_POOL_WORKER_BINARY};
+  std::vector<std::string> command{config.binary};
   command.insert(command.end(), config.arguments.begin(), config.arguments.end());
   for (int rank = 0; rank < ranks_; ++rank) {
     std::string file = fmt::format("{}/cp-pool-stderr-XXXXXX", std::getenv("TMPDIR") ? std::getenv("TMPDIR") : "/tmp");

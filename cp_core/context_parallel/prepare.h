@@ -1,0 +1,18 @@
+// What a rank's calls of the attention backend will be about, worked out without the other ranks and without data: so
+// that a backend can prepare for a problem before it comes.
+#pragma once
+
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/attention/backend.h"
+#include "cp_core/context_parallel/context_parallel.h"
+
+namespace cp_pool {
+
+// Pieces of forward, and backward if training, in the order in which they will be needed.
+std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
+                                      bool training, const AttentionBackend& backend);
+
+}  // namespace cp_pool

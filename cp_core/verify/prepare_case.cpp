@@ -1,0 +1,28 @@
+#include <utility>
+
+#include "cases/lengths.h"
+#include "cp_core/context_parallel/prepare.h"
+#include "cp_core/verify/canonical.h"
+#include "cp_core/verify/mask_probe.h"
+#include "cp_core/verify/run_case.h"
+
+namespace cp_pool {
+
+std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBackend& backend) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  std::vector<Preparation> pieces;
+  // Every step that run_case takes is one of these two.
+  for (const Case& step : {c, verify::mask_probe_case(c)}) {
+    auto of_step = preparations(make_problem(step, lengths), verify::scalar_type_of(step.dtype), c.cp_size, rank,
+                                step.training, backend);
+    for (auto& piece : of_step) pieces.push_back(std::move(piece));
+  }
+  return pieces;
+}
+
+std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device) {
+  if (!skip_reason(c, device).empty()) return {};
+  return prepare_case(c, rank, *make_backend(c.backend, device));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,115 @@
+#include "worker/preparer.h"
+
+#include <atomic>
+#include <future>
+#include <memory>
+#include <semaphore>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::chrono::seconds kLong{20};
+
+Preparer::Piece signal(std::counting_semaphore<>& done) {
+  return [&done] { done.release(); };
+}
+
+TEST(Preparer, DoesEveryPieceOnce) {
+  std::counting_semaphore<> done{0};
+  std::atomic<int> count = 0;
+  {
+    Preparer preparer(3);
+    preparer.prepare([&] {
+      Preparer::Pieces pieces;
+      for (int i = 0; i < 10; ++i) {
+        pieces.emplace_back([&] {
+          ++count;
+          done.release();
+        });
+      }
+      return pieces;
+    });
+    for (int i = 0; i < 10; ++i) ASSERT_TRUE(done.try_acquire_for(kLong));
+  }
+  EXPECT_EQ(count, 10);
+}
+
+TEST(Preparer, GoesOnAfterPiecesAndRequestsThatFail) {
+  std::counting_semaphore<> done{0};
+  Preparer preparer(1);
+  preparer.prepare([&]() -> Preparer::Pieces {
+    done.release();
+    throw std::runtime_error("no such case");
+  });
+  ASSERT_TRUE(done.try_acquire_for(kLong));
+  preparer.prepare([&] { return Preparer::Pieces{[] { throw 1; }, signal(done)}; });
+  EXPECT_TRUE(done.try_acquire_for(kLong));
+}
+
+// One thread that is kept at a piece while requests come.
+class BusyPreparer : public testing::Test {
+ protected:
+  void keep_busy(std::vector<Preparer::Piece> then = {}) {
+    preparer_->prepare([this, then = std::move(then)] {
+      Preparer::Pieces pieces{[this, let_go = let_go_] {
+        begun_.release();
+        let_go->acquire();
+      }};
+      pieces.insert(pieces.end(), then.begin(), then.end());
+      return pieces;
+    });
+    ASSERT_TRUE(begun_.try_acquire_for(kLong));
+  }
+  void TearDown() override { let_go_->release(); }
+
+  std::counting_semaphore<> begun_{0};
+  // Of the piece that may outlive the test.
+  std::shared_ptr<std::counting_semaphore<>> let_go_ = std::make_shared<std::counting_semaphore<>>(0);
+  std::unique_ptr<Preparer> preparer_ = std::make_unique<Preparer>(1, milliseconds(1));
+};
+
+TEST_F(BusyPreparer, DropsWhatIsLeftOfAnEarlierRequest) {
+  std::atomic<bool> stale = false;
+  keep_busy({[&] { stale = true; }});
+  std::counting_semaphore<> done{0};
+  preparer_->prepare([&] { return Preparer::Pieces{signal(done)}; });
+  let_go_->release();
+  ASSERT_TRUE(done.try_acquire_for(kLong));
+  EXPECT_FALSE(stale);
+}
+
+TEST_F(BusyPreparer, SettlesWhenThePieceAtWorkIsDone) {
+  std::atomic<bool> dropped = true;
+  keep_busy({[&] { dropped = false; }});
+  EXPECT_FALSE(preparer_->settle(milliseconds(1)));
+  let_go_->release();
+  EXPECT_TRUE(preparer_->settle(kLong));
+  EXPECT_TRUE(dropped);
+}
+
+TEST_F(BusyPreparer, DoesNotWaitForAPieceWithoutEnd) {
+  keep_busy();
+  auto gone = std::async(std::launch::async, [this] { preparer_.reset(); });
+  EXPECT_EQ(gone.wait_for(kLong), std::future_status::ready);
+}
+
+TEST(PreparerWithoutThreads, DoesNothing) {
+  bool listed = false;
+  {
+    Preparer preparer(0);
+    preparer.prepare([&] {
+      listed = true;
+      return Preparer::Pieces{};
+    });
+    EXPECT_TRUE(preparer.settle(kLong));
+  }
+  EXPECT_FALSE(listed);
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,138 @@
+// What becomes of a `prepare`, and of cases that a library refuses, on real processes (testing/scripted_worker.cpp).
+#include <chrono>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/testing/worker_group.h"
+
+namespace cp_pool {
+namespace {
+
+using protocol::Outcome;
+using protocol::ResultEvent;
+using std::chrono::milliseconds;
+using ::testing::ElementsAre;
+using testing::WorkerGroup;
+
+constexpr milliseconds kEndLimit{2000};
+
+class ScriptedWorker : public ::testing::Test {
+ protected:
+  ScriptedWorker() { ready_ = group_.next<protocol::ReadyEvent>(); }
+
+  static nlohmann::json case_of(const std::string& model) {
+    nlohmann::json c = testing::small_case(2);
+    c["model"] = model;
+    return c;
+  }
+  void prepare(const std::string& model) { group_.send(protocol::PrepareRequest{100, case_of(model)}); }
+
+  // Of both ranks: how often this was prepared for.
+  [[nodiscard]] std::vector<int> times_prepared(const std::string& model) const {
+    std::vector<int> times;
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string text = group_.read_stderr(rank);
+      const std::string line = "prepared " + model + "\n";
+      int count = 0;
+      for (auto at = text.find(line); at != std::string::npos; at = text.find(line, at + 1)) ++count;
+      times.push_back(count);
+    }
+    return times;
+  }
+
+  void expect_pass(const std::optional<ResultEvent>& result) {
+    ASSERT_TRUE(result.has_value());
+    EXPECT_EQ(result->outcome, Outcome::pass) << result->reason;
+    EXPECT_EQ(result->reason, "");
+    EXPECT_TRUE(result->healthy);
+  }
+
+  WorkerGroup group_{{.binary = CP_POOL_SCRIPTED_WORKER_BINARY}};
+  std::optional<protocol::ReadyEvent> ready_;
+};
+
+using WorkerPrepare = ScriptedWorker;
+using WorkerRefusal = ScriptedWorker;
+
+TEST_F(WorkerPrepare, IsOffered) {
+  ASSERT_TRUE(ready_.has_value());
+  EXPECT_EQ(ready_->capabilities.at("requests"), (nlohmann::json{"cancel", "prepare"}));
+}
+
+// The case ends when something has been prepared: it has to happen beside the case, on every rank.
+TEST_F(WorkerPrepare, HappensOnceOnEveryRankBesideTheRunningCase) {
+  group_.start_run("first", {{"model", "waits_for_next"}});
+  prepare("second");
+  expect_pass(group_.next<ResultEvent>());
+  expect_pass(group_.run("second", {{"model", "second"}}));
+  EXPECT_THAT(times_prepared("second"), ElementsAre(1, 1));
+}
+
+TEST_F(WorkerPrepare, FailsWithoutAnyCaseHearingOfIt) {
+  group_.start_run("first", {{"model", "waits_for_next"}});
+  prepare("bad");
+  expect_pass(group_.next<ResultEvent>());
+  group_.send(protocol::PrepareRequest{101, {{"heads", "many"}}});
+  expect_pass(group_.run("bad", {{"model", "bad"}}));
+  EXPECT_THAT(times_prepared("bad"), ElementsAre(1, 1));
+}
+
+TEST_F(WorkerPrepare, IsForCasesOfThisWorldSizeOnly) {
+  nlohmann::json other = case_of("other");
+  other["cp_size"] = 4;
+  group_.send(protocol::PrepareRequest{100, other});
+  group_.start_run("first", {{"model", "waits_for_next"}});
+  prepare("second");
+  expect_pass(group_.next<ResultEvent>());
+  EXPECT_THAT(times_prepared("other"), ElementsAre(0, 0));
+}
+
+TEST_F(WorkerPrepare, WithoutEndKeepsNothingElseWaiting) {
+  prepare("endless");
+  for (int rank = 0; rank < 2; ++rank) ASSERT_TRUE(group_.wait_for_stderr(rank, "prepared endless"));
+  group_.send(protocol::PingRequest{101, true});
+  EXPECT_THAT(group_.next<protocol::PongEvent>()->ranks, ElementsAre(0, 1));
+  expect_pass(group_.run("next"));
+  group_.send(protocol::ShutdownRequest{});
+  const auto statuses = group_.wait_all(kEndLimit);
+  ASSERT_TRUE(statuses.has_value());
+  EXPECT_THAT(*statuses, ElementsAre("exit 0", "exit 0"));
+}
+
+TEST_F(WorkerPrepare, WithoutEndKeepsNoRankAliveWhenRank0Dies) {
+  prepare("endless");
+  for (int rank = 0; rank < 2; ++rank) ASSERT_TRUE(group_.wait_for_stderr(rank, "prepared endless"));
+  group_.kill(0, SIGKILL);
+  EXPECT_TRUE(group_.wait_all(kEndLimit).has_value());
+}
+
+TEST_F(WorkerRefusal, OnOneRankIsASkipInTheLibrarysWordsAndThePoolGoesOn) {
+  const auto result = group_.run("refused", {{"model", "refused_on_1"}});
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, Outcome::skip);
+  EXPECT_EQ(result->reason, "rank 1: the library refuses these tiles");
+  EXPECT_TRUE(result->healthy);
+  ASSERT_EQ(result->ranks.size(), 2U);
+  EXPECT_TRUE(result->ranks[1].aborted) << "rank 0 sat in a collective";
+  expect_pass(group_.run("next"));
+}
+
+TEST_F(WorkerRefusal, OnEveryRankIsASkipToo) {
+  const auto result = group_.run("refused", {{"model", "refused"}});
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, Outcome::skip);
+  EXPECT_EQ(result->reason, "rank 0: the library refuses these tiles");
+  EXPECT_TRUE(result->healthy);
+  expect_pass(group_.run("next"));
+}
+
+TEST_F(WorkerRefusal, OfAPartThatRanAsMathShowsInTheResult) {
+  const auto result = group_.run("remarked", {{"model", "remarked"}});
+  expect_pass(result);
+  EXPECT_EQ(result->backend_note, "some tiles ran as math");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,95 @@
+// A worker on CPU ranks that does with a case what its model says, with the real ranks' threads and messages. Any other
+// model passes.
+//   waits_for_next  runs until something has been prepared on this rank
+//   bad             preparing for it throws
+//   endless         preparing for it never ends
+//   refused_on_1    the library refuses it on rank 1, while the others sit in a collective
+//   refused         the library refuses it on every rank
+//   remarked        passes with a remark
+// Each preparation writes "prepared MODEL" to stderr.
+#include <condition_variable>
+#include <csignal>
+#include <cstdio>
+#include <mutex>
+#include <stdexcept>
+#include <unistd.h>
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+#include "worker/protocol/environment.h"
+#include "worker/rank_process.h"
+
+namespace cp_pool {
+namespace {
+
+class ScriptedRunner final : public CaseRunner {
+ public:
+  void reset(const at::Device& /*device*/) override {}
+  std::string skip_reason(const Case& /*c*/, const at::Device& /*device*/) override { return {}; }
+  Backend backend(const Case& /*c*/, const at::Device& /*device*/) override { return Backend::math; }
+  bool prepares(const at::Device& /*device*/) override { return true; }
+
+  std::vector<Preparation> prepare(const Case& c, int /*rank*/, const at::Device& /*device*/) override {
+    return {[this, model = c.model] { do_piece(model); }};
+  }
+
+  RankReport run(const Case& c, const CpGroups& groups, const RunOptions& /*options*/) override {
+    RankReport report;
+    if (c.model == "waits_for_next") {
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, [this] { return prepared_; });
+    }
+    if (c.model == "refused" || (c.model == "refused_on_1" && groups.cp->rank() == 1)) {
+      throw BackendUnsupported("the library refuses these tiles");
+    }
+    if (c.model == "refused_on_1") {
+      at::Tensor sum = at::zeros({1});
+      groups.cp->all_reduce(sum, ReduceOp::sum, "what the refusing rank does not join")->wait();
+    }
+    if (c.model == "remarked") report.remarks.insert("some tiles ran as math");
+    return report;
+  }
+
+ private:
+  void do_piece(const std::string& model) {
+    fmt::print(stderr, "prepared {}\n", model);
+    {
+      const std::lock_guard lock(mutex_);
+      prepared_ = true;
+      done_.notify_all();
+    }
+    if (model == "bad") throw std::runtime_error("nothing can be prepared for this case");
+    while (model == "endless") pause();
+  }
+
+  std::mutex mutex_;
+  std::condition_variable done_;
+  bool prepared_ = false;
+};
+
+int run() {
+  static ScriptedRunner runner;  // pieces without end may still use it
+  StartupClock clock;
+  RankProcessConfig config;
+  config.environment = protocol::read_environment();
+  config.stdin_fd = STDIN_FILENO;
+  config.stdout_fd = STDOUT_FILENO;
+  return serve_as_rank(config, runner, clock);
+}
+
+}  // namespace
+}  // namespace cp_pool
+
+int main() {
+  std::signal(SIGPIPE, SIG_IGN);
+  int exit_code = 1;
+  try {
+    exit_code = cp_pool::run();
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "{}\n", e.what());
+  }
+  std::fflush(nullptr);
+  _exit(exit_code);
+}

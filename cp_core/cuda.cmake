@@ -30,6 +30,8 @@ if(CP_POOL_HAVE_CUDA)
     cuda/stream_delays.cpp
     perf/cuda_captured_step.cpp
     perf/cuda_step_clock.cpp
+    thd/add_rows.cu
+    thd/copy_blocks.cu
     thd/copy_rows.cu
     thd/merge_partial.cu
     verify/cuda_kernels.cpp

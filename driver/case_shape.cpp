@@ -124,12 +124,9 @@ Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
 
   Traffic traffic;
   const std::int64_t others = split.ring_ranks - 1;
-  // Keys and values go to every other rank of the ring, and so do their gradients: in a ring once more, to come home.
+  // Keys and values go to every other rank of the ring, and as many sums of gradients come back.
   traffic.forward = others * kv * bytes;
-  if (others > 0) {
-    const std::int64_t hops = c.comm == CommType::all_gather ? others : split.ring_ranks;
-    traffic.backward = others * kv * bytes + hops * kv * kFp32Bytes;
-  }
+  traffic.backward = others * kv * (bytes + kFp32Bytes);
   // Of what is exchanged for heads, all but a rank's own block leaves it: forward q, k, v, out and lse; backward q, k,
   // v, dout, two statistics, and dq, dk, dv on their way back.
   const auto leaving = [&](std::int64_t whole) { return whole * (split.head_ranks - 1) / split.head_ranks; };

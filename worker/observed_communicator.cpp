@@ -41,11 +41,23 @@ class ObservedCommunicator final : public Communicator {
     return observed(fmt::format("exchange with ranks {} (to) and {} (from) of group {}: {}", to, from, name_, what),
                     [&] { return target_->exchange(send, to, recv, from, what); });
   }
+  [[nodiscard]] WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
+                                      int from, std::string_view what) override {
+    return observed(fmt::format("exchange with ranks {} (to) and {} (from) of group {}: {}", to, from, name_, what),
+                    [&] { return target_->exchange_many(sends, to, receives, from, what); });
+  }
+  [[nodiscard]] WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                                     std::string_view what) override {
+    return observed(describe("exchange with all", what), [&] { return target_->exchange_all(sends, receives, what); });
+  }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });
   }
   [[nodiscard]] WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_to_all", what), [&] { return target_->all_to_all(out, in, what); });
+  }
+  [[nodiscard]] WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    return observed(describe("all_to_all", what), [&] { return target_->trade(out, in, what); });
   }
   [[nodiscard]] WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("reduce_scatter", what), [&] { return target_->reduce_scatter(out, in, what); });

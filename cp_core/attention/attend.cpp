@@ -62,33 +62,82 @@ AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool
   return sums;
 }
 
-void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands, AttentionSums& sums) {
-  AttentionPartial partial{.out = {}, .lse = {}, .max_logit = sums.max_logit};
-  for (const TileGroup& group : plan) {
-    for (const TileGroup& part : backend.parts(group, operands)) {
-      // The first part is the result so far if it has every row: each of them sees a key of its tile.
-      if (sums.empty && covers_queries(part.tiles, sums.out.size(0))) {
-        AttentionPartial first{.out = sums.out, .lse = sums.lse, .max_logit = partial.max_logit};
-        delay_point(operands.q.device());
-        backend.forward(part, operands, first);
-        delay_point(operands.q.device());
-        partial.max_logit = first.max_logit;
-        sums.empty = false;
-        continue;
-      }
-      fill_if_empty(sums);
-      if (!partial.out.defined()) {
-        partial.out = at::empty_like(sums.out);
-        partial.lse = at::empty_like(sums.lse);
-      }
-      delay_point(operands.q.device());
-      backend.forward(part, operands, partial);
-      delay_point(operands.q.device());
-      merge_partial(sums.out, sums.lse, partial.out, partial.lse, query_rows(part));
-      if (CP_MUTATE(merge_rounded_each_part, false, true)) sums.out.copy_(sums.out.to(at::kBFloat16));
-    }
+void widen(AttentionSums& sums) {
+  if (sums.out.scalar_type() != at::kFloat) sums.out = sums.out.to(at::kFloat);
+}
+
+namespace {
+
+class Attention {
+ public:
+  Attention(AttentionBackend& backend, const AttentionOperands& operands, AttentionSums& sums)
+      : backend_(backend), operands_(operands), sums_(sums) {}
+
+  void add(const TileGroup& part, Then then) {
+    delay_point(operands_.q.device());
+    if (!add_calls(part, then)) add_partial(part);
+    if (CP_MUTATE(merge_rounded_each_part, false, true)) sums_.out.copy_(sums_.out.to(at::kBFloat16));
   }
-  sums.max_logit = partial.max_logit;
+
+ private:
+  // The part as the backend's calls give it.
+  bool add_calls(const TileGroup& part, Then then) {
+    if (sums_.max_logit.defined()) return false;
+    const std::vector<CalledForward> calls = backend_.forward_calls(part, operands_);
+    delay_point(operands_.q.device());
+    for (const CalledForward& call : calls) take(call, then);
+    return !calls.empty();
+  }
+
+  void take(const CalledForward& call, Then then) {
+    if (sums_.empty && all_in_place(call.rows, sums_.out.size(0))) {
+      sums_.out = call.out;
+      sums_.lse = call.lse;
+      sums_.empty = false;
+      return;
+    }
+    fill_if_empty(sums_);
+    if (then == Then::more) widen(sums_);
+    merge_partial(sums_.out, sums_.lse, call.out, call.lse, call.rows);
+  }
+
+  // The part in fp32.
+  void add_partial(const TileGroup& part) {
+    widen(sums_);
+    // The first part is the result so far if it has every row: each of them sees a key of its tile.
+    if (sums_.empty && covers_queries(part.tiles, sums_.out.size(0))) {
+      AttentionPartial first{.out = sums_.out, .lse = sums_.lse, .max_logit = sums_.max_logit};
+      backend_.forward(part, operands_, first);
+      delay_point(operands_.q.device());
+      sums_.empty = false;
+      return;
+    }
+    fill_if_empty(sums_);
+    if (!partial_.out.defined()) {
+      partial_ = {.out = at::empty_like(sums_.out), .lse = at::empty_like(sums_.lse), .max_logit = sums_.max_logit};
+    }
+    backend_.forward(part, operands_, partial_);
+    delay_point(operands_.q.device());
+    merge_partial(sums_.out, sums_.lse, partial_.out, partial_.lse, query_rows(part));
+  }
+
+  AttentionBackend& backend_;
+  const AttentionOperands& operands_;
+  AttentionSums& sums_;
+  AttentionPartial partial_;
+};
+
+}  // namespace
+
+void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands, AttentionSums& sums,
+            Then then) {
+  Attention attention(backend, operands, sums);
+  for (const TileGroup& group : plan) {
+    const std::vector<TileGroup> parts = backend.parts(group, operands);
+    // Query rows are in several groups and parts, but once in each.
+    const Then after_part = plan.size() == 1 && parts.size() == 1 ? then : Then::more;
+    for (const TileGroup& part : parts) attention.add(part, after_part);
+  }
 }
 
 void attend_backward(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands,

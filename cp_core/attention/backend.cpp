@@ -31,6 +31,50 @@ void AttentionGradientSums::fill_dkv() {
   dkv_empty = false;
 }
 
+namespace {
+
+void append(std::vector<RowCopy>& rows, std::int64_t target, std::int64_t count) {
+  const std::int64_t source = rows.empty() ? 0 : rows.back().source + rows.back().count;
+  if (!rows.empty() && rows.back().target + rows.back().count == target) {
+    rows.back().count += count;
+  } else {
+    rows.push_back({.source = source, .target = target, .count = count});
+  }
+}
+
+}  // namespace
+
+std::vector<RowCopy> query_rows_of(std::span<const Tile> tiles) {
+  std::vector<RowCopy> rows;
+  for (const Tile& tile : tiles) append(rows, tile.q_row, tile.m);
+  return rows;
+}
+
+std::vector<RowCopy> key_rows_of(std::span<const Tile> tiles) {
+  std::vector<RowCopy> rows;
+  for (const Tile& tile : tiles) append(rows, tile.k_row, tile.n);
+  return rows;
+}
+
+bool all_in_place(std::span<const RowCopy> rows, std::int64_t count) {
+  std::int64_t next = 0;
+  for (const RowCopy& range : rows) {
+    if (range.target != next || range.source != next) return false;
+    next += range.count;
+  }
+  return next == count;
+}
+
+bool rows_are_disjoint(const TilePlan& plan) {
+  if (plan.empty()) return true;
+  std::int64_t next = 0;
+  for (const Tile& tile : plan.front().tiles) {
+    if (tile.k_row < next) return false;
+    next = tile.k_row + tile.n;
+  }
+  return plan.size() == 1;
+}
+
 bool covers_queries(const std::vector<Tile>& tiles, std::int64_t rows) {
   std::int64_t next = 0;
   for (const Tile& tile : tiles) {
@@ -43,7 +87,9 @@ bool covers_queries(const std::vector<Tile>& tiles, std::int64_t rows) {
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
   if (device.is_cuda()) return cuda_part().make_backend(backend);
   TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);
-  return std::make_unique<MathBackend>();
+  // What stands for a library gives its results as the library does.
+  return std::make_unique<MathBackend>(backend == Backend::math ? MathBackend::Results::sums
+                                                                : MathBackend::Results::calls);
 }
 
 }  // namespace cp_pool

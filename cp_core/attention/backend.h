@@ -88,6 +88,28 @@ struct WholeGradients {  // like q, k, v
   at::Tensor dv;
 };
 
+// The rows of tiles one after the other, without gaps: row `source` there is row `target` of a packed tensor.
+std::vector<RowCopy> query_rows_of(std::span<const Tile> tiles);
+std::vector<RowCopy> key_rows_of(std::span<const Tile> tiles);
+// True if these are all rows [0, rows), each in its place.
+bool all_in_place(std::span<const RowCopy> rows, std::int64_t count);
+
+// True if a call for each tile, or one for all of them, adds to each row of dq, dk and dv at most once: the tiles of
+// one group, whose key rows are disjoint and ascending.
+bool rows_are_disjoint(const TilePlan& plan);
+
+// What one call of a kernel gives, in the dtype of q, as the kernel rounded it; some rows of packed tensors.
+struct CalledForward {
+  at::Tensor out;  // [rows, heads, head_dim_v]
+  at::Tensor lse;  // fp32 [heads, rows]
+  std::vector<RowCopy> rows;
+};
+struct CalledGradients {
+  at::Tensor dq;  // the rows of query_rows_of
+  at::Tensor dk;  // the rows of key_rows_of
+  at::Tensor dv;
+};
+
 enum class Pass { forward, backward };
 
 // Something that takes long and can be done before the calls that need it: any time, any thread, beside anything but
@@ -130,6 +152,37 @@ class AttentionBackend {
   virtual std::optional<WholeGradients> backward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
                                                        const AttentionBackwardOperands& /*backward_operands*/) {
     return std::nullopt;
+  }
+  // One part (see parts()) by calls whose outputs are given as they are, one for each call; the calls' query rows are
+  // disjoint. Empty, and nothing is done, if the backend adds to fp32 only. Without max_logit.
+  virtual std::vector<CalledForward> forward_calls(const TileGroup& /*part*/, const AttentionOperands& /*operands*/) {
+    return {};
+  }
+  // True if the calls of a plan give each row of dq, dk and dv at most one contribution, rounded by the kernel: then
+  // called_gradients() gives them as they are. It follows from the tiles, and from sizes and dtype of the operands,
+  // alone, so that ranks can tell it of each other's plans. A plan without tiles has no contribution.
+  [[nodiscard]] virtual bool contributes_once(const TilePlan& /*plan*/, const AttentionOperands& /*like*/) const {
+    return false;
+  }
+  // Of a plan that contributes_once().
+  virtual CalledGradients called_gradients(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
+                                           const AttentionBackwardOperands& /*backward_operands*/) {
+    return {};
+  }
+  // In how many groups of heads gradients_of_heads() computes a plan without being much slower; 1: it cannot.
+  [[nodiscard]] virtual std::int64_t head_groups(const TilePlan& /*plan*/, const AttentionOperands& /*like*/) const {
+    return 1;
+  }
+  // Of some heads of a plan that contributes_once(): operands and results are packed tensors narrowed to these heads.
+  // Writes all rows of the results.
+  virtual void gradients_of_heads(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
+                                  const AttentionBackwardOperands& /*backward_operands*/,
+                                  const WholeGradients& /*results*/) {}
+  // In how many groups of heads a problem of these sizes can be computed, one after the other, without being much
+  // slower. Divides heads and kv_heads; the same on every rank.
+  [[nodiscard]] virtual std::int64_t pipeline_groups(std::int64_t /*q_rows*/, std::int64_t /*heads*/,
+                                                     std::int64_t /*kv_heads*/) const {
+    return 1;
   }
   // The group cut into what this backend computes best, one call each: the same pairs of rows and keys. Parts may have
   // the same query rows.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -15,6 +16,7 @@
 #include "cp_core/attention/cudnn_lane.h"
 #include "cp_core/attention/cudnn_lane_plans.h"
 #include "cp_core/attention/score_max.h"
+#include "cp_core/attention/tile_lanes.h"
 #include "cp_core/attention/tile_rows.h"
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/attention/widened.h"
@@ -64,34 +66,51 @@ bool is_all_of(const std::vector<cuda::TileRows>& rows, const at::Tensor& buffer
          std::ranges::all_of(rows, [](const cuda::TileRows& range) { return range.packed == range.buffer; });
 }
 
-void backward_call(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward,
-                   AttentionGradientSums& sums) {
+void bind_backward(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward) {
   bind_operands(call, operands);
   call.bind_queries(CudnnTensor::out, backward.out);
   call.bind_queries(CudnnTensor::dout, backward.dout);
+  const cuda::StatisticLayout layout = call.stats_layout(operands.q.size(1));
+  const std::vector<cuda::TileRows>& rows = call.q_rows();
+  const bool as_it_is = rows.size() == 1 && rows.front().packed == 0 && rows.front().count == backward.lse.size(1) &&
+                        layout.row_stride == 1 && backward.lse.is_contiguous();
+  if (as_it_is) return call.bind(CudnnTensor::stats, backward.lse);
   at::Tensor stats = call.stats_buffer(operands.q);
-  cuda::gather_statistic(backward.lse, call.q_rows(), call.stats_layout(operands.q.size(1)), stats);
-  const at::Tensor dq = call.query_buffer(CudnnTensor::dq, operands.q);
-  const at::Tensor dk = call.key_buffer(CudnnTensor::dk, operands.k);
-  const at::Tensor dv = call.key_buffer(CudnnTensor::dv, operands.v);
+  cuda::gather_statistic(backward.lse, rows, layout, stats);
+}
+
+// Of the tiles' rows, one after the other.
+CalledGradients gradients_of_call(CudnnCall& call, const AttentionOperands& operands,
+                                  const AttentionBackwardOperands& backward) {
+  bind_backward(call, operands, backward);
+  CalledGradients gradients{.dq = call.query_buffer(CudnnTensor::dq, operands.q),
+                            .dk = call.key_buffer(CudnnTensor::dk, operands.k),
+                            .dv = call.key_buffer(CudnnTensor::dv, operands.v)};
   call.execute(operands);
+  return gradients;
+}
+
+void backward_call(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward,
+                   AttentionGradientSums& sums) {
+  const CalledGradients gradients = gradients_of_call(call, operands, backward);
   sums.wait_for_turn();
   // The first that is added to nothing is the sum, if it has every row.
-  if (sums.dq_empty && is_all_of(call.q_rows(), dq, sums.dq)) {
-    sums.dq.copy_(dq);
+  if (sums.dq_empty && is_all_of(call.q_rows(), gradients.dq, sums.dq)) {
+    sums.dq.copy_(gradients.dq);
     sums.dq_empty = false;
   } else {
     sums.fill_dq();
-    cuda::add_rows(dq, call.q_rows(), sums.dq);
+    cuda::add_rows(gradients.dq, call.q_rows(), sums.dq);
   }
-  if (sums.dkv_empty && is_all_of(call.k_rows(), dk, sums.dk) && is_all_of(call.k_rows(), dv, sums.dv)) {
-    sums.dk.copy_(dk);
-    sums.dv.copy_(dv);
+  if (sums.dkv_empty && is_all_of(call.k_rows(), gradients.dk, sums.dk) &&
+      is_all_of(call.k_rows(), gradients.dv, sums.dv)) {
+    sums.dk.copy_(gradients.dk);
+    sums.dv.copy_(gradients.dv);
     sums.dkv_empty = false;
   } else {
     sums.fill_dkv();
-    cuda::add_rows(dk, call.k_rows(), sums.dk);
-    cuda::add_rows(dv, call.k_rows(), sums.dv);
+    cuda::add_rows(gradients.dk, call.k_rows(), sums.dk);
+    cuda::add_rows(gradients.dv, call.k_rows(), sums.dv);
   }
 }
 
@@ -255,16 +274,107 @@ std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan,
   const auto planned = plan_whole(plan, operands, backward_graphs);
   if (!planned) return std::nullopt;
   CudnnCall call(*planned);
-  bind_operands(call, operands);
-  call.bind_queries(CudnnTensor::out, backward_operands.out);
-  call.bind_queries(CudnnTensor::dout, backward_operands.dout);
-  at::Tensor stats = call.stats_buffer(operands.q);
-  cuda::gather_statistic(backward_operands.lse, call.q_rows(), call.stats_layout(operands.q.size(1)), stats);
-  WholeGradients gradients{.dq = call.query_buffer(CudnnTensor::dq, operands.q),
-                           .dk = call.key_buffer(CudnnTensor::dk, operands.k),
-                           .dv = call.key_buffer(CudnnTensor::dv, operands.v)};
+  CalledGradients gradients = gradients_of_call(call, operands, backward_operands);
+  return WholeGradients{.dq = std::move(gradients.dq), .dk = std::move(gradients.dk), .dv = std::move(gradients.dv)};
+}
+
+// --- calls whose results are given as they are ---
+
+namespace {
+
+bool takes_head_dims(const AttentionOperands& operands) {
+  return rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
+         rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
+}
+
+std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
+  std::vector<RowCopy> copies;
+  copies.reserve(rows.size());
+  for (const cuda::TileRows& range : rows) {
+    copies.push_back({.source = range.buffer, .target = range.packed, .count = range.count});
+  }
+  return copies;
+}
+
+// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128
+// rows of a head, some for each multiprocessor of an H100 or H200. The same wherever it is asked: ranks must agree.
+constexpr std::int64_t kRowsOfABlock = 128;
+constexpr std::int64_t kBlocksWorthSplitting = 3 * std::int64_t{132};
+
+// The most groups that leave each enough to do; heads and kv_heads divide by them.
+std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most) {
+  for (std::int64_t groups = most; groups > 1; groups /= 2) {
+    const bool divides = heads % groups == 0 && kv_heads % groups == 0;
+    if (divides && rows / kRowsOfABlock * (heads / groups) >= kBlocksWorthSplitting) return groups;
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::vector<CalledForward> CudnnBackend::forward_calls(const TileGroup& part, const AttentionOperands& operands) {
+  if (operands.bias.defined() || !takes_head_dims(operands)) return {};
+  check_supported(operands);
+  std::vector<CalledForward> results;
+  for (const PlannedLane& planned : plan_lanes(part, operands, forward_graphs)) {
+    CudnnCall call(planned);
+    bind_operands(call, operands);
+    at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
+    const at::Tensor stats = call.stats_buffer(operands.q);
+    call.execute(operands);
+    results.push_back({.out = std::move(out),
+                       .lse = by_head(stats, planned.lane, operands.q.size(1)),
+                       .rows = as_copies(call.q_rows())});
+  }
+  return results;
+}
+
+bool CudnnBackend::contributes_once(const TilePlan& plan, const AttentionOperands& like) const {
+  if (like.bias.defined() || !takes_head_dims(like) || !rows_are_disjoint(plan)) return false;
+  return plan.empty() || cudnn_parts(plan.front(), false).size() == 1;
+}
+
+CalledGradients CudnnBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+                                               const AttentionBackwardOperands& backward_operands) {
+  check_supported(operands);
+  const auto no_rows = [](const at::Tensor& like) { return like.new_empty({0, like.size(1), like.size(2)}); };
+  if (plan.empty()) return {.dq = no_rows(operands.q), .dk = no_rows(operands.k), .dv = no_rows(operands.v)};
+  std::vector<CalledGradients> calls;
+  for (const PlannedLane& planned : plan_lanes(plan.front(), operands, backward_graphs)) {
+    CudnnCall call(planned);
+    calls.push_back(gradients_of_call(call, operands, backward_operands));
+  }
+  if (calls.size() == 1) return std::move(calls.front());
+  // Of a lane that cuDNN took tile by tile, in order.
+  const auto joined = [&calls](at::Tensor CalledGradients::* tensor) {
+    std::vector<at::Tensor> parts;
+    parts.reserve(calls.size());
+    for (const CalledGradients& call : calls) parts.push_back(call.*tensor);
+    return at::cat(parts);
+  };
+  return {.dq = joined(&CalledGradients::dq), .dk = joined(&CalledGradients::dk), .dv = joined(&CalledGradients::dv)};
+}
+
+std::int64_t CudnnBackend::head_groups(const TilePlan& plan, const AttentionOperands& like) const {
+  if (!is_whole(plan, like) || !contributes_once(plan, like) || !uniform_tiles(plan.front().tiles)) return 1;
+  return worthwhile_groups(like.q.size(0), like.q.size(1), like.k.size(1), 2);
+}
+
+std::int64_t CudnnBackend::pipeline_groups(std::int64_t q_rows, std::int64_t heads, std::int64_t kv_heads) const {
+  return worthwhile_groups(q_rows, heads, kv_heads, 4);
+}
+
+void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
+                                      const AttentionBackwardOperands& backward_operands,
+                                      const WholeGradients& results) {
+  const auto planned = plan_whole(plan, operands, backward_graphs);
+  TORCH_CHECK(planned, "some heads of a plan that is not one call of cuDNN");
+  CudnnCall call(*planned);
+  bind_backward(call, operands, backward_operands);
+  call.bind(CudnnTensor::dq, results.dq);
+  call.bind(CudnnTensor::dk, results.dk);
+  call.bind(CudnnTensor::dv, results.dv);
   call.execute(operands);
-  return gradients;
 }
 
 std::vector<TileGroup> CudnnBackend::parts(const TileGroup& group, const AttentionOperands& operands) const {

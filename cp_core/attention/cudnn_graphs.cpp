@@ -61,9 +61,12 @@ void set_output(const Tensor& output, CudnnTensor name, const Sizes& dim, const 
 
 // [batch, heads, rows, dim] of rows [row, head, dim].
 struct RowTensor {
-  RowTensor(const CudnnGraph& g, std::int64_t heads, std::int64_t rows, std::int64_t head_dim, std::int64_t item_stride)
+  // row_heads: of a row, 0 if it has no more.
+  RowTensor(const CudnnGraph& g, std::int64_t heads, std::int64_t row_heads, std::int64_t rows, std::int64_t head_dim,
+            std::int64_t item_stride)
       : dim{g.batch, heads, rows, head_dim},
-        stride{g.ragged || item_stride == 0 ? rows * heads * head_dim : item_stride, head_dim, heads * head_dim, 1} {}
+        stride{g.ragged || item_stride == 0 ? rows * heads * head_dim : item_stride, head_dim,
+               (row_heads == 0 ? heads : row_heads) * head_dim, 1} {}
 
   Sizes dim;
   Sizes stride;
@@ -102,7 +105,8 @@ class Builder {
  private:
   Tensor rows(CudnnTensor name, std::int64_t heads, std::int64_t count, std::int64_t head_dim, std::int64_t stride,
               const Tensor& offset) {
-    const RowTensor shape(g_, heads, count, head_dim, stride);
+    const RowTensor shape(g_, heads, name == CudnnTensor::k || name == CudnnTensor::v ? g_.row_kv_heads : g_.row_heads,
+                          count, head_dim, stride);
     Tensor result = tensor(*graph_, name, shape.dim, shape.stride, type_);
     if (offset) result->set_ragged_offset(offset);
     return result;
@@ -110,9 +114,16 @@ class Builder {
 
   void set_output_rows(const Tensor& output, CudnnTensor name, std::int64_t heads, std::int64_t count,
                        std::int64_t head_dim, const Tensor& offset) const {
-    const RowTensor shape(g_, heads, count, head_dim, 0);
+    const RowTensor shape(g_, heads, 0, count, head_dim, 0);
     set_output(output, name, shape.dim, shape.stride, type_);
     if (offset) output->set_ragged_offset(offset);
+  }
+
+  // Where `input` lies, if rows have more heads than the graph.
+  void set_gradient_rows(const Tensor& output, CudnnTensor name, const Tensor& input, const Tensor& offset) const {
+    const Sizes dim = input->get_dim();
+    if (g_.row_heads > 0) return set_output(output, name, dim, input->get_stride(), type_);
+    set_output_rows(output, name, dim[1], dim[2], dim[3], offset);
   }
 
   Tensor offsets(CudnnTensor name) {
@@ -175,9 +186,9 @@ class Builder {
     const Tensor stats = tensor(*graph_, CudnnTensor::stats, stats_dim(), stats_stride(), fe::DataType_t::FLOAT);
     if (g_.ragged) stats->set_ragged_offset(offset_stats_);
     const auto [dq, dk, dv] = graph_->sdpa_backward(q_, k_, v_, out, dout, stats, attributes);
-    set_output_rows(dq, CudnnTensor::dq, g_.heads, g_.m, g_.head_dim_qk, offset_q_);
-    set_output_rows(dk, CudnnTensor::dk, g_.kv_heads, g_.n, g_.head_dim_qk, offset_k_);
-    set_output_rows(dv, CudnnTensor::dv, g_.kv_heads, g_.n, g_.head_dim_v, offset_v_);
+    set_gradient_rows(dq, CudnnTensor::dq, q_, offset_q_);
+    set_gradient_rows(dk, CudnnTensor::dk, k_, offset_k_);
+    set_gradient_rows(dv, CudnnTensor::dv, v_, offset_v_);
   }
 
   const CudnnGraph& g_;

@@ -37,11 +37,16 @@ struct CudnnGraph {
   std::int64_t head_dim_v = 0;
   double scale = 1.0;
   CudnnMask mask;
+  // A row has so many heads, of which the graph has some, in its inputs and in dq, dk and dv: 0 for the graph's own,
+  // else not ragged, and gradients lie as q, k and v do.
+  std::int64_t row_heads = 0;
+  std::int64_t row_kv_heads = 0;
   // Batch items lie anywhere: their first elements come as offsets. mask.padding is set.
   bool ragged = false;
   std::int64_t q_rows = 0;  // ragged: rows of all batch items, at most
   std::int64_t k_rows = 0;
-  // Not ragged. Of q; k; v; and of out and dout in the backward. What the graph writes has no gaps.
+  // Not ragged. Of q; k; v; and of out and dout in the backward. What the graph writes has no gaps,
+  // unless row_heads says so.
   std::int64_t q_stride = 0;
   std::int64_t k_stride = 0;
   std::int64_t v_stride = 0;

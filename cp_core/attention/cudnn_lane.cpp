@@ -61,6 +61,10 @@ CudnnLane::CudnnLane(Lane lane, const AttentionOperands& operands)
   shape_.head_dim_qk = rounded_head_dim(operands.q.size(2));
   shape_.head_dim_v = rounded_head_dim(operands.v.size(2));
   shape_.scale = operands.scale;
+  if (operands.q.size(0) > 0 && operands.q.stride(0) != operands.q.size(1) * operands.q.size(2)) {
+    shape_.row_heads = operands.q.stride(0) / operands.q.size(2);
+    shape_.row_kv_heads = operands.k.stride(0) / operands.k.size(2);
+  }
   if (operands.bias.defined()) shape_.bias_heads = operands.bias.size(1);
 }
 
@@ -81,9 +85,11 @@ CudnnGraph CudnnLane::description() const {
   } else {
     graph.m = uniform_->m;
     graph.n = uniform_->n;
-    graph.q_stride = uniform_->q_stride * graph.heads * graph.head_dim_qk;
-    graph.k_stride = uniform_->k_stride * graph.kv_heads * graph.head_dim_qk;
-    graph.v_stride = uniform_->k_stride * graph.kv_heads * graph.head_dim_v;
+    const std::int64_t q_heads = graph.row_heads > 0 ? graph.row_heads : graph.heads;
+    const std::int64_t kv_heads = graph.row_kv_heads > 0 ? graph.row_kv_heads : graph.kv_heads;
+    graph.q_stride = uniform_->q_stride * q_heads * graph.head_dim_qk;
+    graph.k_stride = uniform_->k_stride * kv_heads * graph.head_dim_qk;
+    graph.v_stride = uniform_->k_stride * kv_heads * graph.head_dim_v;
   }
   return graph;
 }
@@ -129,7 +135,8 @@ std::vector<CudnnGraph> CudnnLane::backward_graphs(bool deterministic, bool dbia
     graph.q_rows = rounded_up(q_rows(), kRaggedRowsStep);
     graph.k_rows = rounded_up(k_rows(), kRaggedRowsStep);
   } else {
-    graph.out_stride = uniform_->q_stride * graph.heads * graph.head_dim_v;
+    const std::int64_t row_heads = graph.row_heads > 0 ? graph.row_heads : graph.heads;
+    graph.out_stride = uniform_->q_stride * row_heads * graph.head_dim_v;
   }
   return with_masks(graph);
 }

@@ -14,7 +14,7 @@ namespace cp_pool {
 class CudnnLane {
  public:
   // operands: only sizes and dtype are read. Graphs have their head dimensions rounded up (widened.h). With a bias the
-  // lane has one tile.
+  // lane has one tile. Operands may be narrowed to some heads of their rows, if the lane is not ragged.
   CudnnLane(Lane lane, const AttentionOperands& operands);
 
   // Descriptions that compute the lane, the best first: cuDNN may refuse the first.

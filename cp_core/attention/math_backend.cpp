@@ -2,7 +2,9 @@
 
 #include <ATen/Context.h>
 #include <ATen/ops/bmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros.h>
 
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/mutation.h"
@@ -82,9 +84,20 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
   CP_MUTATE(dk_overwrites, dk.add_(tile_dk), dk.copy_(tile_dk));
 }
 
+// The named rows of [rows, ...], one after the other.
+at::Tensor rows_of(const at::Tensor& packed, std::span<const RowCopy> rows, std::int64_t dim, at::ScalarType dtype) {
+  std::vector<std::int64_t> sizes = packed.sizes().vec();
+  sizes[static_cast<std::size_t>(dim)] = rows.empty() ? 0 : rows.back().source + rows.back().count;
+  const at::Tensor result = at::empty(sizes, packed.options().dtype(dtype));
+  for (const RowCopy& range : rows) {
+    result.narrow(dim, range.source, range.count).copy_(packed.narrow(dim, range.target, range.count));
+  }
+  return result;
+}
+
 }  // namespace
 
-MathBackend::MathBackend() {
+MathBackend::MathBackend(Results results) : results_(results) {
   settle_vector_math();
 }
 
@@ -104,6 +117,68 @@ void MathBackend::backward(const TileGroup& group, const AttentionOperands& oper
       backward_block(tile, block, operands, backward_operands, sums);
     }
   }
+}
+
+bool MathBackend::gives_calls(const AttentionOperands& operands) const {
+  return results_ == Results::calls && !operands.bias.defined() && at::isReducedFloatingType(operands.q.scalar_type());
+}
+
+std::vector<CalledForward> MathBackend::forward_calls(const TileGroup& part, const AttentionOperands& operands) {
+  if (!gives_calls(operands)) return {};
+  const auto options = operands.q.options().dtype(at::kFloat);
+  const std::int64_t tokens = operands.q.size(0);
+  const std::int64_t heads = operands.q.size(1);
+  AttentionPartial partial{.out = at::empty({tokens, heads, operands.v.size(2)}, options),
+                           .lse = at::empty({heads, tokens}, options),
+                           .max_logit = {}};
+  forward(part, operands, partial);
+  CalledForward call{.out = {}, .lse = {}, .rows = query_rows_of(part.tiles)};
+  call.out = rows_of(partial.out, call.rows, 0, operands.q.scalar_type());
+  call.lse = rows_of(partial.lse, call.rows, 1, at::kFloat);
+  return {call};
+}
+
+bool MathBackend::contributes_once(const TilePlan& plan, const AttentionOperands& like) const {
+  return gives_calls(like) && rows_are_disjoint(plan);
+}
+
+AttentionGradientSums MathBackend::gradients_of(const TilePlan& plan, const AttentionOperands& operands,
+                                                const AttentionBackwardOperands& backward_operands) {
+  const auto options = operands.q.options().dtype(at::kFloat);
+  AttentionGradientSums sums;
+  sums.dq = at::zeros(operands.q.sizes(), options);
+  sums.dk = at::zeros(operands.k.sizes(), options);
+  sums.dv = at::zeros(operands.v.sizes(), options);
+  for (const TileGroup& group : plan) backward(group, operands, backward_operands, sums);
+  return sums;
+}
+
+CalledGradients MathBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+                                              const AttentionBackwardOperands& backward_operands) {
+  const AttentionGradientSums sums = gradients_of(plan, operands, backward_operands);
+  const std::span<const Tile> tiles = plan.empty() ? std::span<const Tile>() : std::span(plan.front().tiles);
+  const std::vector<RowCopy> key_rows = key_rows_of(tiles);
+  const at::ScalarType dtype = operands.q.scalar_type();
+  return {.dq = rows_of(sums.dq, query_rows_of(tiles), 0, dtype),
+          .dk = rows_of(sums.dk, key_rows, 0, dtype),
+          .dv = rows_of(sums.dv, key_rows, 0, dtype)};
+}
+
+std::int64_t MathBackend::head_groups(const TilePlan& plan, const AttentionOperands& like) const {
+  return contributes_once(plan, like) && like.q.size(1) % 2 == 0 && like.k.size(1) % 2 == 0 ? 2 : 1;
+}
+
+std::int64_t MathBackend::pipeline_groups(std::int64_t /*q_rows*/, std::int64_t heads, std::int64_t kv_heads) const {
+  return results_ == Results::calls && heads % 2 == 0 && kv_heads % 2 == 0 ? 2 : 1;
+}
+
+void MathBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
+                                     const AttentionBackwardOperands& backward_operands,
+                                     const WholeGradients& results) {
+  const AttentionGradientSums sums = gradients_of(plan, operands, backward_operands);
+  results.dq.copy_(sums.dq);
+  results.dk.copy_(sums.dk);
+  results.dv.copy_(sums.dv);
 }
 
 }  // namespace cp_pool

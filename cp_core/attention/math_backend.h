@@ -7,10 +7,32 @@ namespace cp_pool {
 
 class MathBackend final : public AttentionBackend {
  public:
-  MathBackend();
+  // calls: where the operands have 16 bits and no bias, results are rounded at each call, as those of the libraries
+  // are, and given as they are.
+  enum class Results { sums, calls };
+
+  explicit MathBackend(Results results = Results::sums);
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+  std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
+  [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;
+  CalledGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+                                   const AttentionBackwardOperands& backward_operands) override;
+  [[nodiscard]] std::int64_t head_groups(const TilePlan& plan, const AttentionOperands& like) const override;
+  void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
+                          const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
+
+  [[nodiscard]] std::int64_t pipeline_groups(std::int64_t q_rows, std::int64_t heads,
+                                             std::int64_t kv_heads) const override;
+
+ private:
+  [[nodiscard]] bool gives_calls(const AttentionOperands& operands) const;
+  // The sums of one plan, fp32.
+  AttentionGradientSums gradients_of(const TilePlan& plan, const AttentionOperands& operands,
+                                     const AttentionBackwardOperands& backward_operands);
+
+  Results results_;
 };
 
 }  // namespace cp_pool

@@ -60,10 +60,25 @@ class Communicator {
   // Sends `send` to rank `to` while receiving `recv` from rank `from`. Sizes may differ.
   [[nodiscard]] virtual WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
                                          std::string_view what) = 0;
+  // Several tensors at once, as one message: receives are filled by the sends of rank `from`, in order. Each pair has
+  // as many bytes.
+  [[nodiscard]] virtual WorkPtr exchange_many(std::span<const at::Tensor> sends, int to,
+                                              std::span<const at::Tensor> receives, int from, std::string_view what);
+  // Many messages at once, to and from other ranks: those from one rank to another are matched in order.
+  struct Message {
+    at::Tensor tensor;
+    int peer = 0;
+  };
+  [[nodiscard]] virtual WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                                             std::string_view what);
   // out: size() times the elements of in, in rank order.
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.
   [[nodiscard]] virtual WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
+  // all_to_all that leaves this rank's own part of out alone, or writes anything there.
+  [[nodiscard]] virtual WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) {
+    return all_to_all(out, in, what);
+  }
   // in: size() times the elements of out; out is the sum over ranks of part rank().
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;

@@ -1,5 +1,6 @@
 #include "cp_core/comm/local_communicator.h"
 
+#include <array>
 #include <string>
 
 #include <ATen/ops/arange.h>
@@ -24,6 +25,30 @@ TEST(LocalCommunicator, ExchangesInARing) {
     at::Tensor received = at::zeros({2}, at::kFloat);
     groups.cp->exchange(filled(2, rank), (rank + 1) % 3, received, (rank + 2) % 3, "turn")->wait();
     EXPECT_TRUE(received.equal(filled(2, (rank + 2) % 3)));
+  });
+}
+
+TEST(LocalCommunicator, ExchangesSeveralTensorsAsOneMessage) {
+  run_ranks(3, [](const CpGroups& groups, int rank) {
+    const std::array sends{filled(2, rank), filled(0, 0), at::full({3}, rank + 10, at::kBFloat16)};
+    const std::array receives{at::zeros({2}, at::kFloat), filled(0, 0), at::zeros({3}, at::kBFloat16)};
+    groups.cp->exchange_many(sends, (rank + 1) % 3, receives, (rank + 2) % 3, "turn")->wait();
+    EXPECT_TRUE(receives[0].equal(filled(2, (rank + 2) % 3)));
+    EXPECT_TRUE(receives[2].equal(at::full({3}, (rank + 2) % 3 + 10, at::kBFloat16)));
+  });
+}
+
+TEST(LocalCommunicator, ExchangesMessagesWithAllOthers) {
+  run_ranks(3, [](const CpGroups& groups, int rank) {
+    std::vector<Communicator::Message> sends;
+    std::vector<Communicator::Message> receives;
+    for (int peer = 0; peer < 3; ++peer) {
+      if (peer == rank) continue;
+      for (int i = 0; i <= rank; ++i) sends.push_back({.tensor = filled(i, 10 * rank + peer), .peer = peer});
+      for (int i = 0; i <= peer; ++i) receives.push_back({.tensor = filled(i, -1), .peer = peer});
+    }
+    groups.cp->exchange_all(sends, receives, "all")->wait();
+    for (const auto& [tensor, peer] : receives) EXPECT_TRUE(tensor.equal(filled(tensor.numel(), 10 * peer + rank)));
   });
 }
 

@@ -69,6 +69,10 @@ std::byte* part(const at::Tensor& tensor, int index, std::size_t bytes) {
   return static_cast<std::byte*>(tensor.data_ptr()) + static_cast<std::size_t>(index) * bytes;
 }
 
+bool same_bytes(std::span<const at::Tensor> a, std::span<const at::Tensor> b) {
+  return std::ranges::equal(a, b, {}, bytes_of, bytes_of);
+}
+
 void require(bool condition, const char* operation, std::string_view what, const char* expectation) {
   if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
 }
@@ -114,18 +118,63 @@ class NcclCommunicator final : public Communicator {
   void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
 
   WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
+    return exchange_many({&send, 1}, to, {&recv, 1}, from, what);
+  }
+
+  WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives, int from,
+                        std::string_view what) override {
     require((to == rank_) == (from == rank_), "exchange", what, "a rank that sends to itself receives from itself");
-    require(to != rank_ || send.numel() == recv.numel(), "exchange", what, "an exchange with itself keeps its size");
+    require(to != rank_ || same_bytes(sends, receives), "exchange", what, "an exchange with itself keeps its size");
     const std::string step =
         fmt::format("{}: send to rank {}, receive from rank {}", describe("exchange", what), member(to), member(from));
-    return start(step, {send, recv}, [&] {
-      if (to == rank_) return copy(recv.data_ptr(), send.const_data_ptr(), bytes_of(send));
-      if (send.numel() == 0 && recv.numel() == 0) return;
+    std::vector<at::Tensor> tensors(sends.begin(), sends.end());
+    tensors.insert(tensors.end(), receives.begin(), receives.end());
+    return start(step, tensors, [&] {
+      if (to == rank_) {
+        for (std::size_t i = 0; i < sends.size(); ++i) {
+          copy(receives[i].data_ptr(), sends[i].const_data_ptr(), bytes_of(sends[i]));
+        }
+        return;
+      }
+      if (std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.numel() == 0; })) return;
       enqueue(step, [&](ncclComm_t comm) {
         NcclResults results;
         results << ncclGroupStart();
-        if (recv.numel() > 0) results << ncclRecv(recv.data_ptr(), bytes_of(recv), ncclInt8, from, comm, stream_);
-        if (send.numel() > 0) results << ncclSend(send.const_data_ptr(), bytes_of(send), ncclInt8, to, comm, stream_);
+        for (const at::Tensor& recv : receives) {
+          if (recv.numel() > 0) results << ncclRecv(recv.data_ptr(), bytes_of(recv), ncclInt8, from, comm, stream_);
+        }
+        for (const at::Tensor& send : sends) {
+          if (send.numel() > 0) results << ncclSend(send.const_data_ptr(), bytes_of(send), ncclInt8, to, comm, stream_);
+        }
+        results << ncclGroupEnd();
+        return results.value();
+      });
+    });
+  }
+
+  WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                       std::string_view what) override {
+    const std::string step = describe("exchange with all", what);
+    std::vector<at::Tensor> tensors;
+    for (const auto messages : {sends, receives}) {
+      for (const Message& message : messages) {
+        require(message.peer != rank_, "exchange_all", what, "messages are for other ranks");
+        if (message.tensor.numel() > 0) tensors.push_back(message.tensor);
+      }
+    }
+    return start(step, tensors, [&] {
+      if (tensors.empty()) return;
+      enqueue(step, [&](ncclComm_t comm) {
+        NcclResults results;
+        results << ncclGroupStart();
+        for (const auto& [tensor, from] : receives) {
+          if (tensor.numel() > 0)
+            results << ncclRecv(tensor.data_ptr(), bytes_of(tensor), ncclInt8, from, comm, stream_);
+        }
+        for (const auto& [tensor, to] : sends) {
+          if (tensor.numel() == 0) continue;
+          results << ncclSend(tensor.const_data_ptr(), bytes_of(tensor), ncclInt8, to, comm, stream_);
+        }
         results << ncclGroupEnd();
         return results.value();
       });
@@ -144,27 +193,11 @@ class NcclCommunicator final : public Communicator {
   }
 
   WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
-            "in and out have size() equal parts");
-    const std::string step = describe("all_to_all", what);
-    return start(step, {out, in}, [&] {
-      const std::size_t bytes = bytes_of(in) / static_cast<std::size_t>(size());
-      if (bytes == 0) return;
-      copy(part(out, rank_, bytes), part(in, rank_, bytes), bytes);
-      if (size() == 1) return;
-      enqueue(step, [&](ncclComm_t comm) {
-        NcclResults results;
-        results << ncclGroupStart();
-        for (int distance = 1; distance < size(); ++distance) {
-          const int to = (rank_ + distance) % size();
-          const int from = (rank_ + size() - distance) % size();
-          results << ncclSend(part(in, to, bytes), bytes, ncclInt8, to, comm, stream_);
-          results << ncclRecv(part(out, from, bytes), bytes, ncclInt8, from, comm, stream_);
-        }
-        results << ncclGroupEnd();
-        return results.value();
-      });
-    });
+    return swap_parts(out, in, describe("all_to_all", what), /*own=*/true);
+  }
+
+  WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    return swap_parts(out, in, describe("all_to_all", what), /*own=*/false);
   }
 
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -206,6 +239,29 @@ class NcclCommunicator final : public Communicator {
 
   [[nodiscard]] std::string describe(const char* operation, std::string_view what) const {
     return fmt::format("rank {}: {}, {}", link_->rank(), operation, what);
+  }
+
+  WorkPtr swap_parts(at::Tensor& out, const at::Tensor& in, const std::string& step, bool own) {
+    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", step,
+            "in and out have size() equal parts");
+    return start(step, {out, in}, [&] {
+      const std::size_t bytes = bytes_of(in) / static_cast<std::size_t>(size());
+      if (bytes == 0) return;
+      if (own) copy(part(out, rank_, bytes), part(in, rank_, bytes), bytes);
+      if (size() == 1) return;
+      enqueue(step, [&](ncclComm_t comm) {
+        NcclResults results;
+        results << ncclGroupStart();
+        for (int distance = 1; distance < size(); ++distance) {
+          const int to = (rank_ + distance) % size();
+          const int from = (rank_ + size() - distance) % size();
+          results << ncclSend(part(in, to, bytes), bytes, ncclInt8, to, comm, stream_);
+          results << ncclRecv(part(out, from, bytes), bytes, ncclInt8, from, comm, stream_);
+        }
+        results << ncclGroupEnd();
+        return results.value();
+      });
+    });
   }
 
   // Runs `body` with the communicator's stream as the current one, after what the caller's has so far.

@@ -1,5 +1,6 @@
 #include "cp_core/comm/nccl_communicator.h"
 
+#include <array>
 #include <cstdlib>
 #include <random>
 #include <vector>
@@ -35,6 +36,14 @@ TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
       groups.cp->exchange(filled({3 + rank.rank, 2}, rank.rank, dtype), ring.next, got, ring.previous, "test")->wait();
       EXPECT_TRUE(at::equal(got, filled({3 + ring.previous, 2}, ring.previous, dtype)));
 
+      const std::array sends{filled({2 + rank.rank}, rank.rank, dtype), filled({0}, 0, dtype),
+                             filled({3}, 1, at::kFloat)};
+      const std::array receives{filled({2 + ring.previous}, 0, dtype), filled({0}, 0, dtype),
+                                filled({3}, 0, at::kFloat)};
+      groups.cp->exchange_many(sends, ring.next, receives, ring.previous, "test")->wait();
+      EXPECT_TRUE(at::equal(receives[0], filled({2 + ring.previous}, ring.previous, dtype)));
+      EXPECT_TRUE(at::equal(receives[2], filled({3}, 1, at::kFloat)));
+
       const at::Tensor numbers = at::arange(n, on_gpu());
       at::Tensor gathered = filled({n, 5}, 0, dtype);
       groups.cp->all_gather(gathered, filled({1, 5}, rank.rank, dtype), "test")->wait();
@@ -43,7 +52,13 @@ TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
       at::Tensor swapped = filled({n, 3}, 0, dtype);
       const at::Tensor parts = numbers.add(10 * rank.rank).view({n, 1}).expand({n, 3}).to(dtype).contiguous();
       groups.cp->all_to_all(swapped, parts, "test")->wait();
-      EXPECT_TRUE(at::equal(swapped, numbers.mul(10).add(rank.rank).view({n, 1}).expand({n, 3}).to(dtype)));
+      const at::Tensor expected = numbers.mul(10).add(rank.rank).view({n, 1}).expand({n, 3}).to(dtype);
+      EXPECT_TRUE(at::equal(swapped, expected));
+      at::Tensor traded = expected.clone();
+      traded.narrow(0, 0, rank.rank).zero_();
+      traded.narrow(0, rank.rank + 1, n - rank.rank - 1).zero_();
+      groups.cp->trade(traded, parts, "test")->wait();
+      EXPECT_TRUE(at::equal(traded, expected));
     }
     groups.cp->synchronize("test");
   });

@@ -1,18 +1,25 @@
 #include "cp_core/context_parallel/a2a.h"
 
+#include <functional>
+#include <numeric>
 #include <optional>
+#include <string_view>
 #include <utility>
 
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/stack.h>
+#include <ATen/ops/empty_like.h>
 
 #include "cp_core/context_parallel/a2a_bias.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
+#include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
 namespace {
+
+using Item = HeadExchange::Item;
 
 // One pass over one group: where its tokens lie, and the exchanges that pass needs.
 class Exchanges {
@@ -24,11 +31,26 @@ class Exchanges {
         group_(group),
         ring_size_(ring ? ring->size() : 1),
         ring_rank_(ring ? ring->rank() : 0),
-        q_(group, copies(problem_.lengths.padded_q)),
-        kv_(group, copies(problem_.lengths.padded_kv)) {}
+        q_(rows(problem_.lengths.padded_q)),
+        kv_(rows(problem_.lengths.padded_kv)),
+        head_groups_(ring ? 1 : a2a_head_groups(problem_, group.size(), context.backend)) {}
 
-  [[nodiscard]] const HeadExchange& q() const { return q_; }
-  [[nodiscard]] const HeadExchange& kv() const { return kv_; }
+  // A rank's heads are computed in so many groups, one while another travels.
+  [[nodiscard]] std::int64_t head_groups() const { return head_groups_; }
+  [[nodiscard]] HeadExchange of_group(std::int64_t index) const {
+    return {group_, {.index = index, .count = head_groups_}};
+  }
+
+  [[nodiscard]] Item of_queries(const at::Tensor& of_tokens, const at::Tensor& of_heads = {}) const {
+    return {.of_tokens = of_tokens, .of_heads = of_heads, .rows = &q_};
+  }
+  [[nodiscard]] Item of_keys(const at::Tensor& of_tokens, const at::Tensor& of_heads = {}) const {
+    return {.of_tokens = of_tokens, .of_heads = of_heads, .rows = &kv_};
+  }
+  // fp32 [heads, tokens]
+  [[nodiscard]] Item of_statistic(const at::Tensor& of_tokens, const at::Tensor& of_heads = {}) const {
+    return {.of_tokens = of_tokens, .of_heads = of_heads, .rows = &q_, .by_head = true};
+  }
   [[nodiscard]] BiasExchange bias(const at::Tensor& shard) const {
     const std::vector<std::int64_t> padded(static_cast<std::size_t>(shard.size(0)), problem_.lengths.padded_q[0]);
     return {problem_, group_, {.by_rank = runs_by_rank(padded), .packed = packed_runs(padded)}};
@@ -39,19 +61,22 @@ class Exchanges {
     return local_runs(padded, ring_size_, ring_rank_);
   }
 
-  // What this rank keeps of a statistic of all heads.
-  [[nodiscard]] at::Tensor own_heads(const at::Tensor& of_heads) const {
+  // What this rank keeps of a statistic of all heads, of one group.
+  [[nodiscard]] at::Tensor own_heads(const at::Tensor& of_heads, std::int64_t index) const {
     const std::int64_t block = of_heads.size(0) / group_.size();
-    return of_heads.narrow(0, CP_MUTATE(a2a_sink_heads, group_.rank(), 0) * block, block).contiguous();
+    const std::int64_t first = CP_MUTATE(a2a_sink_heads, group_.rank(), 0) * block;
+    const std::int64_t count = block / head_groups_;
+    return of_heads.narrow(0, first + index * count, count).contiguous();
   }
 
  private:
   [[nodiscard]] std::vector<Run> runs_by_rank(const std::vector<std::int64_t>& padded) const {
     return gathered_runs(padded, ranks_, first_, group_.size());
   }
-  [[nodiscard]] std::vector<RowCopy> copies(const std::vector<std::int64_t>& padded) const {
+  [[nodiscard]] GroupRows rows(const std::vector<std::int64_t>& padded) const {
     const std::vector<Run> packed = packed_runs(padded);
-    return row_copies(CP_MUTATE(a2a_rows_not_reordered, runs_by_rank(padded), packed), packed);
+    return {.copies = row_copies(CP_MUTATE(a2a_rows_not_reordered, runs_by_rank(padded), packed), packed),
+            .of_a_rank = total_rows(packed) / group_.size()};
   }
 
   const AttentionProblem& problem_;
@@ -60,51 +85,142 @@ class Exchanges {
   Communicator& group_;
   int ring_size_;
   int ring_rank_;
-  HeadExchange q_;
-  HeadExchange kv_;
+  GroupRows q_;
+  GroupRows kv_;
+  std::int64_t head_groups_;
 };
 
-AttentionOperands scatter_operands(const Exchanges& exchanges, const AttentionOperands& operands) {
-  auto q = exchanges.q().start_scatter(operands.q, "a2a q");
-  auto k = exchanges.kv().start_scatter(operands.k, "a2a k");
-  auto v = exchanges.kv().start_scatter(operands.v, "a2a v");
-  AttentionOperands scattered = operands;
-  scattered.q = exchanges.q().finish_scatter(std::move(q));
-  scattered.k = exchanges.kv().finish_scatter(std::move(k));
-  scattered.v = exchanges.kv().finish_scatter(std::move(v));
-  if (operands.bias.defined()) scattered.bias = exchanges.bias(operands.bias).scatter(operands.bias);
-  return scattered;
-}
+// Operands of one group of heads on their way to this rank.
+class TravellingOperands {
+ public:
+  TravellingOperands(const Exchanges& exchanges, std::int64_t index, const AttentionOperands& operands,
+                     const AttentionBackwardOperands* backward)
+      : exchanges_(exchanges),
+        operands_(operands),
+        index_(index),
+        what_(backward ? "a2a q, k, v, dout" : "a2a q, k, v") {
+    items_ = {exchanges.of_queries(operands.q), exchanges.of_keys(operands.k), exchanges.of_keys(operands.v)};
+    if (backward) {
+      items_.push_back(exchanges.of_queries(backward->dout));
+      items_.push_back(exchanges.of_statistic(backward->lse));
+      if (backward->delta.defined()) items_.push_back(exchanges.of_statistic(backward->delta));
+      if (backward->out.defined()) items_.push_back(exchanges.of_queries(backward->out));
+      has_delta_ = backward->delta.defined();
+    }
+    exchanges.of_group(index).make_targets(items_);
+  }
 
-AttentionBackwardOperands scatter_backward(const Exchanges& exchanges, const AttentionBackwardOperands& backward,
-                                           bool needs_out) {
-  const at::Tensor statistics = at::stack({backward.lse, backward.delta}, -1).transpose(0, 1);
-  auto dout = exchanges.q().start_scatter(backward.dout, "a2a dout");
-  auto rows = exchanges.q().start_scatter(statistics, "a2a lse and delta");
-  const at::Tensor own_dout = exchanges.q().finish_scatter(std::move(dout));
-  const at::Tensor own_rows = exchanges.q().finish_scatter(std::move(rows)).permute({2, 1, 0}).contiguous();
-  AttentionBackwardOperands own{
-      .dout = own_dout, .lse = own_rows.select(0, 0), .delta = own_rows.select(0, 1), .out = {}};
-  if (needs_out) own.out = delta_carrier(own.dout, own.delta);
-  return own;
+  void start() { trip_.emplace(exchanges_.of_group(index_).scatter(items_, what_)); }
+  void finish() { trip_->finish(); }
+
+  [[nodiscard]] AttentionOperands operands() const {
+    AttentionOperands own = operands_;
+    own.q = items_[0].of_heads;
+    own.k = items_[1].of_heads;
+    own.v = items_[2].of_heads;
+    if (operands_.bias.defined()) own.bias = exchanges_.bias(operands_.bias).scatter(operands_.bias);
+    return own;
+  }
+  [[nodiscard]] AttentionBackwardOperands backward() const {
+    AttentionBackwardOperands own{.dout = items_[3].of_heads, .lse = items_[4].of_heads, .delta = {}, .out = {}};
+    if (has_delta_) own.delta = items_[5].of_heads;
+    const std::size_t next = has_delta_ ? 6 : 5;
+    if (items_.size() > next) own.out = items_[next].of_heads;
+    return own;
+  }
+
+ private:
+  const Exchanges& exchanges_;
+  const AttentionOperands& operands_;
+  std::int64_t index_;
+  std::string_view what_;
+  std::vector<Item> items_;
+  bool has_delta_ = false;
+  std::optional<HeadExchange::Trip> trip_;
+};
+
+// The groups of heads, one after the other: while one is computed, the next comes and the one before leaves, on a
+// stream beside. What the first brings and the last takes away has nothing to hide behind, and stays on the current
+// stream.
+class Pipeline {
+ public:
+  // compute(number of the group, what has come): gives what is to leave.
+  using Compute = std::function<std::vector<Item>(std::int64_t, const TravellingOperands&)>;
+
+  Pipeline(const Exchanges& exchanges, const at::Device& device) : exchanges_(exchanges) {
+    if (exchanges.head_groups() > 1) beside_.emplace(device);
+  }
+
+  void run(std::vector<TravellingOperands>& coming, std::string_view what, const Compute& compute) {
+    const std::size_t last = coming.size() - 1;
+    coming[0].start();
+    for (std::size_t i = 1; i <= last; ++i) beside_->run([&] { coming[i].start(); });
+    coming[0].finish();
+    for (std::size_t i = 0; i <= last; ++i) {
+      if (i > 0) beside_->wait_for_note();
+      const auto index = static_cast<std::int64_t>(i);
+      const std::vector<Item> items = compute(index, coming[i]);
+      if (i == last) {
+        leave(index, items, what);
+        break;
+      }
+      beside_->run([&] { coming[i + 1].finish(); });
+      beside_->note();
+      beside_->mark();
+      beside_->wait_for_mark();
+      beside_->run([&] { leave(index, items, what); });
+    }
+    if (beside_) beside_->join();
+  }
+
+ private:
+  void leave(std::int64_t index, const std::vector<Item>& items, std::string_view what) {
+    leaving_.push_back(exchanges_.of_group(index).gather(items, what));
+    leaving_.back().finish();
+  }
+
+  const Exchanges& exchanges_;
+  std::vector<HeadExchange::Trip> leaving_;  // with their tensors, until the streams are joined
+  std::optional<SecondStream> beside_;
+};
+
+std::vector<TravellingOperands> make_coming(const Exchanges& exchanges, const AttentionOperands& operands,
+                                            const AttentionBackwardOperands* backward) {
+  std::vector<TravellingOperands> coming;
+  coming.reserve(static_cast<std::size_t>(exchanges.head_groups()));
+  for (std::int64_t i = 0; i < exchanges.head_groups(); ++i) coming.emplace_back(exchanges, i, operands, backward);
+  return coming;
 }
 
 }  // namespace
 
+std::int64_t a2a_head_groups(const AttentionProblem& problem, int ranks, const AttentionBackend& backend) {
+  if (problem.bias) return 1;
+  const std::vector<std::int64_t>& padded = problem.lengths.padded_q;
+  const std::int64_t tokens = std::accumulate(padded.begin(), padded.end(), std::int64_t{0});
+  return backend.pipeline_groups(tokens, problem.heads / ranks, problem.kv_heads / ranks);
+}
+
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs) {
   const Exchanges exchanges(context, group, ring);
-  const AttentionOperands operands = scatter_operands(exchanges, inputs.operands);
-  const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink) : at::Tensor();
-  const PackedForward own = finish_forward(context.problem, exchanges.packed_runs(context.problem.lengths.padded_q),
-                                           sink, operands.q.scalar_type(), ring_forward(context, ring, operands));
-  auto out = exchanges.q().start_gather(own.out, "a2a out");
-  auto lse = exchanges.q().start_gather(own.lse.transpose(0, 1).unsqueeze(-1).contiguous(), "a2a lse");
-  PackedForward result;
-  result.out = HeadExchange::finish_gather(std::move(out));
-  result.lse = HeadExchange::finish_gather(std::move(lse)).squeeze(-1).transpose(0, 1).contiguous();
-  if (own.max_logit.defined()) {
-    result.max_logit = at::empty({context.problem.heads}, own.max_logit.options());
-    group.all_gather(result.max_logit, own.max_logit, "a2a max_logit")->wait();
+  const at::Tensor& q = inputs.operands.q;
+  PackedForward result{.out = at::empty({q.size(0), q.size(1), inputs.operands.v.size(2)}, q.options()),
+                       .lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat)),
+                       .max_logit = {}};
+  std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, nullptr);
+  std::vector<at::Tensor> max_logits;
+  const std::vector<Run> q_runs = exchanges.packed_runs(context.problem.lengths.padded_q);
+  Pipeline(exchanges, q.device()).run(coming, "a2a out and lse", [&](std::int64_t group_index, const auto& come) {
+    const AttentionOperands operands = come.operands();
+    const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
+    const PackedForward own =
+        finish_forward(context.problem, q_runs, sink, operands.q.scalar_type(), ring_forward(context, ring, operands));
+    if (own.max_logit.defined()) max_logits.push_back(own.max_logit);
+    return std::vector<Item>{exchanges.of_queries(result.out, own.out), exchanges.of_statistic(result.lse, own.lse)};
+  });
+  if (!max_logits.empty()) {
+    result.max_logit = at::empty({context.problem.heads}, max_logits.front().options());
+    group.all_gather(result.max_logit, at::cat(max_logits), "a2a max_logit")->wait();
   }
   return result;
 }
@@ -112,17 +228,19 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
 PackedGradients a2a_backward(const Context& context, Communicator& group, Communicator* ring,
                              const PackedInputs& inputs, const AttentionBackwardOperands& backward) {
   const Exchanges exchanges(context, group, ring);
-  const AttentionOperands operands = scatter_operands(exchanges, inputs.operands);
-  const AttentionBackwardOperands own_backward = scatter_backward(exchanges, backward, context.backend.needs_out());
-  const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, own_backward));
-  auto dq = exchanges.q().start_gather(own.dq, "a2a dq");
-  auto dk = exchanges.kv().start_gather(own.dk, "a2a dk");
-  auto dv = exchanges.kv().start_gather(own.dv, "a2a dv");
-  PackedGradients result;
-  result.dq = HeadExchange::finish_gather(std::move(dq));
-  result.dk = HeadExchange::finish_gather(std::move(dk));
-  result.dv = HeadExchange::finish_gather(std::move(dv));
-  if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
+  PackedGradients result{.dq = at::empty_like(inputs.operands.q),
+                         .dk = at::empty_like(inputs.operands.k),
+                         .dv = at::empty_like(inputs.operands.v),
+                         .dbias = {}};
+  std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, &backward);
+  Pipeline(exchanges, inputs.operands.q.device())
+      .run(coming, "a2a dq, dk, dv", [&](std::int64_t /*group_index*/, const auto& come) {
+        const AttentionOperands operands = come.operands();
+        const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, come.backward()));
+        if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
+        return std::vector<Item>{exchanges.of_queries(result.dq, own.dq), exchanges.of_keys(result.dk, own.dk),
+                                 exchanges.of_keys(result.dv, own.dv)};
+      });
   return result;
 }
 

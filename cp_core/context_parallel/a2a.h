@@ -6,6 +6,10 @@
 
 namespace cp_pool {
 
+// In how many groups of heads a rank of so many computes what it gets, one while another travels: the same on every
+// rank.
+std::int64_t a2a_head_groups(const AttentionProblem& problem, int ranks, const AttentionBackend& backend);
+
 // group: the ranks that trade heads for tokens; heads and kv_heads divide by its size. ring: the ranks that hold the
 // other tokens of the same heads, as in ring_forward; null = the group has all tokens.
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs);

@@ -43,8 +43,12 @@ at::Tensor BiasExchange::scatter(const at::Tensor& bias) const {
   }
   const at::Tensor rows = pack_rows(bias);
   if (of_each_head()) {
-    const HeadExchange exchange(group_, copies_);
-    return unpack_rows(exchange.finish_scatter(exchange.start_scatter(rows, "a2a bias")), bias.size(0));
+    const GroupRows group_rows{.copies = copies_, .of_a_rank = rows.size(0)};
+    std::vector<HeadExchange::Item> items{{.of_tokens = rows, .of_heads = {}, .rows = &group_rows}};
+    const HeadExchange exchange(group_, {});
+    exchange.make_targets(items);
+    exchange.scatter(items, "a2a bias").finish();
+    return unpack_rows(items.front().of_heads, bias.size(0));
   }
   at::Tensor by_rank = at::empty({group_.size() * rows.size(0), 1, rows.size(2)}, rows.options());
   group_.all_gather(by_rank, rows, "a2a bias rows")->wait();
@@ -64,8 +68,13 @@ at::Tensor BiasExchange::gather(const at::Tensor& dbias) const {
   }
   const at::Tensor packed = pack_rows(dbias);
   if (of_each_head()) {
-    const HeadExchange exchange(group_, copies_);
-    return unpack_rows(HeadExchange::finish_gather(exchange.start_gather(packed, "a2a dbias")), dbias.size(0));
+    const GroupRows group_rows{.copies = copies_, .of_a_rank = packed.size(0) / group_.size()};
+    const at::Tensor own =
+        at::empty({group_rows.of_a_rank, packed.size(1) * group_.size(), packed.size(2)}, packed.options());
+    HeadExchange(group_, {})
+        .gather({{.of_tokens = own, .of_heads = packed, .rows = &group_rows}}, "a2a dbias")
+        .finish();
+    return unpack_rows(own, dbias.size(0));
   }
   at::Tensor by_rank = at::empty_like(packed);
   copy_rows_back(packed, by_rank, copies_);

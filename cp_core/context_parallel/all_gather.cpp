@@ -1,6 +1,7 @@
 #include "cp_core/context_parallel/all_gather.h"
 
-#include <array>
+#include <algorithm>
+#include <string>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -8,7 +9,9 @@
 #include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 
+#include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/second_stream.h"
+#include "cp_core/context_parallel/step_gradients.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/copy_rows.h"
@@ -28,56 +31,141 @@ at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows) {
   return at::empty({rows, like.size(1), like.size(2)}, like.options());
 }
 
-// K and V on their way from all ranks.
+// The copies whose source is among the rows of one rank, counted from its first; cut where they reach further.
+std::vector<RowCopy> of_rank(const std::vector<RowCopy>& copies, int rank, std::int64_t rows_of_a_rank) {
+  const std::int64_t begin = rank * rows_of_a_rank;
+  std::vector<RowCopy> result;
+  for (const RowCopy& copy : copies) {
+    const std::int64_t first = std::max(copy.source, begin);
+    const std::int64_t end = std::min(copy.source + copy.count, begin + rows_of_a_rank);
+    if (first >= end) continue;
+    result.push_back({.source = first - begin, .target = copy.target + first - copy.source, .count = end - first});
+  }
+  return result;
+}
+
+// K and V on their way from the other ranks, to their place in whole sequences; this rank's own rows are left out,
+// since nothing reads them there. A few pieces go straight to their place; where sequences make many of them, each
+// rank's rows are one message, and copied.
 class GatheredKeyValues {
  public:
-  GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::string_view pass)
-      : k_(empty_rows(operands.k, cp.size() * operands.k.size(0))),
-        v_(empty_rows(operands.v, cp.size() * operands.v.size(0))) {
+  GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
+                    std::string_view pass)
+      : cp_(cp), copies_(std::move(copies)), rows_(operands.k.size(0)), whole_(operands) {
+    whole_.k = empty_rows(operands.k, cp.size() * rows_);
+    whole_.v = empty_rows(operands.v, cp.size() * rows_);
+    const bool direct = copies_.size() <= kPiecesOfARank * static_cast<std::size_t>(cp.size());
+    arriving_k_ = direct ? whole_.k : at::empty_like(whole_.k);
+    arriving_v_ = direct ? whole_.v : at::empty_like(whole_.v);
+    copied_ = !direct;
 #ifdef CP_POOL_MUTANTS
     // Memory used before may hold the very numbers that a skipped wait leaves out.
-    k_.zero_();
-    v_.zero_();
+    for (const at::Tensor& tensor : {whole_.k, whole_.v, arriving_k_, arriving_v_}) tensor.zero_();
 #endif
-    k_work_ = cp.all_gather(k_, operands.k, fmt::format("all_gather {} K", pass));
-    v_work_ = cp.all_gather(v_, operands.v, fmt::format("all_gather {} V", pass));
+    work_ = exchange(operands, fmt::format("all_gather {} K and V", pass));
   }
 
-  // The operands with K and V whole and in sequence order.
-  [[nodiscard]] AttentionOperands wait(const AttentionOperands& operands, const std::vector<RowCopy>& copies) {
-    AttentionOperands whole = operands;
-    whole.k = at::empty_like(k_);
-    whole.v = at::empty_like(v_);
-#ifdef CP_POOL_MUTANTS
-    whole.k.zero_();
-    whole.v.zero_();
-#endif
-    k_work_->wait();
-    copy_rows(k_, whole.k, copies);
-    if (CP_MUTATE(all_gather_wait_skipped, true, false)) v_work_->wait();
-    copy_rows(v_, whole.v, copies);
-    return whole;
+  // The operands with K and V whole and in sequence order: their sizes at once, their numbers after wait().
+  [[nodiscard]] const AttentionOperands& whole() const { return whole_; }
+
+  void wait() {
+    if (CP_MUTATE(all_gather_wait_skipped, true, false)) work_->wait();
+    if (!copied_) return;
+    std::vector<RowCopy> copies;
+    for (int rank = 0; rank < cp_.size(); ++rank) {
+      if (rank == cp_.rank()) continue;
+      for (RowCopy copy : of_rank(copies_, rank, rows_)) {
+        copy.source += rank * rows_;
+        copies.push_back(copy);
+      }
+    }
+    copy_rows(arriving_k_, whole_.k, copies);
+    copy_rows(arriving_v_, whole_.v, copies);
   }
 
  private:
-  at::Tensor k_;
-  at::Tensor v_;
-  Communicator::WorkPtr k_work_;
-  Communicator::WorkPtr v_work_;
+  static constexpr std::size_t kPiecesOfARank = 8;
+
+  // Of one rank's rows: where they are in its tensors, and where they arrive.
+  [[nodiscard]] std::vector<RowCopy> pieces(int rank) const {
+    if (copied_) return {{.source = 0, .target = rank * rows_, .count = rows_}};
+    return of_rank(copies_, rank, rows_);
+  }
+
+  Communicator::WorkPtr exchange(const AttentionOperands& operands, const std::string& what) {
+    std::vector<Communicator::Message> sends;
+    std::vector<Communicator::Message> receives;
+    for (int rank = 0; rank < cp_.size(); ++rank) {
+      if (rank == cp_.rank()) continue;
+      for (const RowCopy& piece : pieces(cp_.rank())) {
+        for (const at::Tensor& rows : {operands.k, operands.v}) {
+          sends.push_back({.tensor = rows.narrow(0, piece.source, piece.count), .peer = rank});
+        }
+      }
+      for (const RowCopy& piece : pieces(rank)) {
+        for (const at::Tensor& rows : {arriving_k_, arriving_v_}) {
+          receives.push_back({.tensor = rows.narrow(0, piece.target, piece.count), .peer = rank});
+        }
+      }
+    }
+    return cp_.exchange_all(sends, receives, what);
+  }
+
+  Communicator& cp_;
+  std::vector<RowCopy> copies_;
+  std::int64_t rows_;  // of a rank
+  AttentionOperands whole_;
+  at::Tensor arriving_k_;
+  at::Tensor arriving_v_;
+  bool copied_ = false;
+  Communicator::WorkPtr work_;
 };
 
-std::array<TilePlan, 2> step_plans(const Context& context) {
+// Of these runs, what none of `taken` holds.
+std::vector<Run> runs_without(const std::vector<Run>& runs, std::vector<Run> taken) {
+  std::ranges::sort(taken, {}, [](const Run& run) { return std::pair(run.sequence, run.begin); });
+  std::vector<Run> left;
+  for (const Run& run : runs) {
+    std::int64_t position = run.begin;
+    const auto append_until = [&](std::int64_t end) {
+      if (end > position) {
+        left.push_back(
+            {.sequence = run.sequence, .begin = position, .end = end, .row = run.row + position - run.begin});
+      }
+    };
+    for (const Run& other : taken) {
+      if (other.sequence != run.sequence) continue;
+      append_until(other.begin);
+      position = other.end;
+    }
+    append_until(run.end);
+  }
+  return left;
+}
+
+AllGatherPlans plans_of(const Context& context) {
   return all_gather_plans(context.problem, context.groups.cp->size(), context.groups.cp->rank());
 }
 
-// The two steps, the second on a stream of its own. Each has its own rows of out and lse, but max_logit is of all rows.
-void attend_steps(const Context& context, const std::array<TilePlan, 2>& plans, const AttentionOperands& operands,
+// True if a step merges each row at most once.
+bool merges_once(const Context& context, const TilePlan& plan, const AttentionOperands& operands) {
+  return plan.empty() || (plan.size() == 1 && context.backend.parts(plan.front(), operands).size() == 1);
+}
+
+// The two steps, the second on a stream of its own, merged into what the own step gave. Each has its own rows of out
+// and lse, but max_logit is of all rows.
+void attend_steps(const Context& context, const AllGatherPlans& plans, const AttentionOperands& operands,
                   AttentionSums& sums) {
+  const bool round = context.problem.softmax == SoftmaxType::vanilla && merges_once(context, plans[1], operands) &&
+                     merges_once(context, plans[2], operands);
+  // From here on both streams have the same tensors.
+  fill_if_empty(sums);
+  if (!round) widen(sums);
   AttentionSums second_sums = sums;
   if (sums.max_logit.defined()) second_sums.max_logit = sums.max_logit.clone();
   SecondStream second(operands.q.device());
-  attend(context.backend, plans[0], operands, sums);
-  second.run([&] { attend(context.backend, plans[1], operands, second_sums); });
+  attend(context.backend, plans[1], operands, sums, Then::nothing);
+  second.run([&] { attend(context.backend, plans[2], operands, second_sums, Then::nothing); });
   if (CP_MUTATE(max_logit_before_join, true, false)) second.join();
   if (sums.max_logit.defined()) sums.max_logit = at::maximum(sums.max_logit, second_sums.max_logit);
 }
@@ -85,77 +173,142 @@ void attend_steps(const Context& context, const std::array<TilePlan, 2>& plans, 
 // The same of the backward. Both steps add to dk, dv and dbias: the second computes beside the first, but adds when the
 // first has added. That takes no memory, where sums of its own would take as much again as all of K and V in fp32; and
 // the order, and so the bits, are always the same. The sums are made behind the fork, beside the second step's kernels.
-AttentionGradientSums attend_steps_backward(const Context& context, const std::array<TilePlan, 2>& plans,
+AttentionGradientSums attend_steps_backward(const Context& context, const AllGatherPlans& plans,
                                             const AttentionOperands& operands,
-                                            const AttentionBackwardOperands& backward) {
+                                            const AttentionBackwardOperands& backward, const at::Tensor& dbias) {
   SecondStream second(operands.q.device());
   delay_point(operands.q.device());
-  AttentionGradientSums sums = make_gradient_sums(operands, has_dbias(context.problem));
-  attend_backward(context.backend, plans[0], operands, backward, sums);
+  AttentionGradientSums sums = make_gradient_sums(operands, /*dbias=*/false);
+  sums.dbias = dbias;
+  attend_backward(context.backend, plans[1], operands, backward, sums);
   second.mark();
   AttentionGradientSums second_sums = sums;
   second_sums.turn = [&second] { second.wait_for_mark(); };
-  second.run([&] { attend_backward(context.backend, plans[1], operands, backward, second_sums); });
+  second.run([&] { attend_backward(context.backend, plans[2], operands, backward, second_sums); });
   second.join();
   return sums;
 }
 
-// Sends each rank the sum of its part of a gradient over whole sequences.
-struct ScatteredGradient {
-  ScatteredGradient(Communicator& cp, const at::Tensor& whole, const std::vector<RowCopy>& copies,
-                    std::string_view what)
-      : by_rank(at::empty_like(whole)), own(empty_rows(whole, whole.size(0) / cp.size())) {
-    const std::vector<RowCopy> as_is{{.source = 0, .target = 0, .count = whole.size(0)}};
-    copy_rows_back(whole, by_rank, CP_MUTATE(reduce_scatter_slice, copies, as_is));
-    work = cp.reduce_scatter(own, by_rank, what);
+// Sums of gradients over whole sequences on their way to the ranks that own the rows; a rank's own rows stay out of it.
+class ScatteredGradients {
+ public:
+  ScatteredGradients(Communicator& cp, const AttentionGradientSums& sums, const std::vector<RowCopy>& copies)
+      : cp_(cp) {
+    const std::vector<RowCopy> as_is{{.source = 0, .target = 0, .count = sums.dk.size(0)}};
+    const std::vector<RowCopy>& used = CP_MUTATE(reduce_scatter_slice, copies, as_is);
+    rows_ = sums.dk.size(0) / cp.size();
+    for (const at::Tensor& whole : {sums.dk, sums.dv}) {
+      at::Tensor by_rank = at::empty_like(whole);
+      std::vector<RowCopy> others;
+      for (int rank = 0; rank < cp.size(); ++rank) {
+        if (rank == cp.rank()) continue;
+        for (RowCopy copy : of_rank(used, rank, rows_)) {
+          others.push_back({.source = copy.target, .target = copy.source + rank * rows_, .count = copy.count});
+        }
+      }
+      copy_rows(whole, by_rank, others);
+      sent_.push_back(std::move(by_rank));
+      received_.push_back(at::empty_like(whole));
+    }
+    std::vector<Communicator::Message> sends;
+    std::vector<Communicator::Message> receives;
+    for (int rank = 0; rank < cp.size(); ++rank) {
+      if (rank == cp.rank()) continue;
+      for (std::size_t i = 0; i < sent_.size(); ++i) {
+        sends.push_back({.tensor = part(sent_[i], rank), .peer = rank});
+        receives.push_back({.tensor = part(received_[i], rank), .peer = rank});
+      }
+    }
+    work_ = cp.exchange_all(sends, receives, "all_gather backward dK and dV");
   }
 
-  at::Tensor by_rank;
-  at::Tensor own;
-  Communicator::WorkPtr work;
+  // Adds what came to this rank's own, in the order of ranks.
+  void add_to(RowSum& dk, RowSum& dv) {
+    work_->wait();
+    const int last = cp_.rank() == cp_.size() - 1 ? cp_.size() - 2 : cp_.size() - 1;
+    for (int rank = 0; rank < cp_.size(); ++rank) {
+      if (rank == cp_.rank()) continue;
+      for (const auto& [sum, received] : {std::pair(&dk, &received_[0]), std::pair(&dv, &received_[1])}) {
+        if (rank == last) {
+          sum->add_last(all_rows(part(*received, rank)));
+        } else {
+          sum->add(all_rows(part(*received, rank)));
+        }
+      }
+    }
+  }
+
+ private:
+  [[nodiscard]] at::Tensor part(const at::Tensor& by_rank, int rank) const {
+    return by_rank.narrow(0, rank * rows_, rows_);
+  }
+
+  Communicator& cp_;
+  std::int64_t rows_ = 0;  // of a rank
+  std::vector<at::Tensor> sent_;
+  std::vector<at::Tensor> received_;
+  Communicator::WorkPtr work_;
 };
 
 }  // namespace
 
-std::array<TilePlan, 2> all_gather_plans(const AttentionProblem& problem, int ranks, int rank) {
-  const std::vector<Run> k_runs = whole_runs(problem.lengths.padded_kv);
-  const auto plan = [&](int half) {
-    return make_plan(problem, local_half_runs(problem.lengths.padded_q, ranks, rank, half), k_runs);
+AllGatherPlans all_gather_plans(const AttentionProblem& problem, int ranks, int rank) {
+  const std::vector<Run> own = local_runs(problem.lengths.padded_kv, ranks, rank);
+  const std::vector<Run> others = runs_without(whole_runs(problem.lengths.padded_kv), own);
+  const auto step = [&](int half) {
+    return make_plan(problem, local_half_runs(problem.lengths.padded_q, ranks, rank, half), others);
   };
-  return {plan(0), plan(CP_MUTATE(all_gather_step_repeated, 1, 0))};
+  return {make_plan(problem, local_runs(problem.lengths.padded_q, ranks, rank), own), step(0),
+          step(CP_MUTATE(all_gather_step_repeated, 1, 0))};
+}
+
+void get_ready_for_all_gather(AttentionBackend& backend, const AllGatherPlans& plans, const AttentionOperands& own,
+                              const AttentionOperands& whole, Pass pass) {
+  backend.get_ready({plans.data(), 1}, own, pass);
+  backend.get_ready({plans.data() + 1, 2}, whole, pass);
+  const std::int64_t groups = pass == Pass::backward ? backend.head_groups(plans.front(), own) : 1;
+  if (groups > 1) backend.get_ready({plans.data(), 1}, narrowed(own, 0, groups), pass);
 }
 
 PackedForward all_gather_forward(const Context& context, const PackedInputs& inputs) {
   Communicator& cp = *context.groups.cp;
-  GatheredKeyValues gathered(cp, inputs.operands, "forward");
-  const std::array<TilePlan, 2> plans = step_plans(context);
-  const AttentionOperands operands = gathered.wait(inputs.operands, to_sequence_order(context));
-  context.backend.get_ready(plans, operands, Pass::forward);
-  AttentionSums sums = make_sums(operands, context.problem.max_logit);
-  attend_steps(context, plans, operands, sums);
+  const AttentionOperands& own = inputs.operands;
+  GatheredKeyValues gathered(cp, own, to_sequence_order(context), "forward");
+  const AllGatherPlans plans = plans_of(context);
+  get_ready_for_all_gather(context.backend, plans, own, gathered.whole(), Pass::forward);
+  AttentionSums sums = make_empty_sums(own, context.problem.max_logit);
+  attend(context.backend, plans[0], own, sums);
+  gathered.wait();
+  attend_steps(context, plans, gathered.whole(), sums);
   if (sums.max_logit.defined() && CP_MUTATE(max_logit_of_own_queries, true, false)) {
     cp.all_reduce(sums.max_logit, ReduceOp::max, "all_gather forward max_logit")->wait();
   }
   const std::vector<Run> q_runs = local_runs(context.problem.lengths.padded_q, cp.size(), cp.rank());
-  return finish_forward(context.problem, q_runs, inputs.sink, operands.q.scalar_type(), std::move(sums));
+  return finish_forward(context.problem, q_runs, inputs.sink, own.q.scalar_type(), std::move(sums));
 }
 
 PackedGradients all_gather_backward(const Context& context, const PackedInputs& inputs,
                                     const AttentionBackwardOperands& backward) {
   Communicator& cp = *context.groups.cp;
-  GatheredKeyValues gathered(cp, inputs.operands, "backward");
-  const std::array<TilePlan, 2> plans = step_plans(context);
+  const AttentionOperands& own = inputs.operands;
   const std::vector<RowCopy> copies = to_sequence_order(context);
-  const AttentionOperands operands = gathered.wait(inputs.operands, copies);
-  context.backend.get_ready(plans, operands, Pass::backward);
-  AttentionGradientSums sums = attend_steps_backward(context, plans, operands, backward);
-  const ScatteredGradient dk(cp, sums.dk, copies, "all_gather backward dK");
-  const ScatteredGradient dv(cp, sums.dv, copies, "all_gather backward dV");
-  dk.work->wait();
-  dv.work->wait();
-  sums.dk = dk.own;
-  sums.dv = dv.own;
-  return finish_backward(inputs.operands, sums);
+  GatheredKeyValues gathered(cp, own, copies, "backward");
+  const AllGatherPlans plans = plans_of(context);
+  get_ready_for_all_gather(context.backend, plans, own, gathered.whole(), Pass::backward);
+  StepGradients gradients(context, plans[0], context.backend.head_groups(plans[0], own), own, backward);
+  gradients.start_own();
+  gathered.wait();
+  AttentionGradientSums sums = attend_steps_backward(context, plans, gathered.whole(), backward, gradients.dbias());
+  ScatteredGradients scattered(cp, sums, copies);
+  gradients.finish_own();
+  gradients.add_dq(all_rows(sums.dq));
+  RowSum dk = gradients.own_dk();
+  RowSum dv = gradients.own_dv();
+  scattered.add_to(dk, dv);
+  sums.dq = gradients.dq();
+  sums.dk = dk.whole();
+  sums.dv = dv.whole();
+  return finish_backward(own, sums);
 }
 
 }  // namespace cp_pool

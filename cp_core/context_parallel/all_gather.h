@@ -1,5 +1,6 @@
-// K and V of all ranks are gathered and put in sequence order; each rank attends to them in two steps, one for each of
-// its chunks. The gradients of K and V are summed and scattered back in fp32.
+// K and V of all ranks are gathered and put in sequence order. While they travel a rank attends to its own; then to the
+// others' in two steps, one for each of its chunks of queries. The gradients of others' K and V are summed and
+// scattered back in fp32, while the rank may still compute those of its own.
 #pragma once
 
 #include <array>
@@ -8,8 +9,15 @@
 
 namespace cp_pool {
 
-// What a rank computes in its two steps, one for each of its chunks, with all K and V.
-std::array<TilePlan, 2> all_gather_plans(const AttentionProblem& problem, int ranks, int rank);
+// What a rank computes: with its own K and V, as they lie; and in two steps, one for each of its chunks, with those of
+// others, in sequence order.
+using AllGatherPlans = std::array<TilePlan, 3>;
+AllGatherPlans all_gather_plans(const AttentionProblem& problem, int ranks, int rank);
+
+// For all calls of a pass. own: the rank's operands; whole: with K and V of all ranks. Only sizes, strides and dtypes
+// are read.
+void get_ready_for_all_gather(AttentionBackend& backend, const AllGatherPlans& plans, const AttentionOperands& own,
+                              const AttentionOperands& whole, Pass pass);
 
 PackedForward all_gather_forward(const Context& context, const PackedInputs& inputs);
 PackedGradients all_gather_backward(const Context& context, const PackedInputs& inputs,

@@ -89,12 +89,10 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
   return dsink;
 }
 
-// Who reads it: a backend without out (the math backend takes over tiles with a bias, too), ranks that exchange it
-// instead of out, and the gradient of the sink.
+// Who reads it: a backend without out (the math backend takes over tiles with a bias, too), and the gradient of the
+// sink.
 bool needs_delta(const Context& context) {
-  const CommType type = type_of(context);
-  return !context.backend.needs_out() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable ||
-         type == CommType::a2a || type == CommType::a2a_p2p;
+  return !context.backend.needs_out() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
 }
 
 }  // namespace

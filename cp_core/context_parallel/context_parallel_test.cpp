@@ -136,6 +136,24 @@ TEST_P(ContextParallel, RoundsOnceInLowPrecision) {
   expect_dense_results(causal, at::kHalf, 4e-3);
 }
 
+// On the CPU a library's backend gives its results call by call, rounded, as the library does.
+TEST_P(ContextParallel, TakesWhatKernelsRoundAsItIs) {
+  for (const Mask& mask : {Mask{}, Mask{.right = 0}, Mask{.left = 5, .right = 0}, Mask{.left = 5, .right = 9},
+                           Mask{.left = 5, .right = 2, .chunk = 8}}) {
+    for (const SoftmaxType softmax : {SoftmaxType::vanilla, SoftmaxType::learnable}) {
+      SCOPED_TRACE(fmt::format("window {},{} chunk {}", mask.left, mask.right, mask.chunk));
+      AttentionProblem called = problem();
+      called.backend = Backend::cudnn;
+      called.mask = mask;
+      called.softmax = softmax;
+      called.heads = 16;
+      called.head_dim_v = 4;
+      expect_dense_results(called, at::kBFloat16, 3e-2);
+      expect_dense_results(called, at::kHalf, 4e-3);
+    }
+  }
+}
+
 TEST_P(ContextParallel, CutsAttentionIntoChunks) {
   // A rank's piece is 32 positions with one rank and 4 with eight.
   for (const std::int64_t chunk : {3, 8, 24, 200}) {

@@ -36,6 +36,7 @@ PackedForward finish_forward(const AttentionProblem& problem, const std::vector<
                              at::ScalarType dtype, AttentionSums sums) {
   const SequenceLengths& lengths = problem.lengths;
   if (sink.defined()) {
+    sums.out = sums.out.to(at::kFloat);
     const std::vector<RowRange> rows =
         valid_rows(q_runs, CP_MUTATE(sink_joins_padding, lengths.valid_q, lengths.padded_q));
     merge_sink(sums.out, sums.lse, sink, rows);

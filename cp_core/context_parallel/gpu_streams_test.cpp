@@ -157,6 +157,22 @@ TEST_P(GpuDelays, ChangeNoBitOfLongPacks) {
   });
 }
 
+// Enough rows for cuDNN to compute heads in groups: the next come, and the last leave, meanwhile.
+TEST_P(GpuDelays, ChangeNoBitOfHeadsInGroups) {
+  on_ranks_of(GetParam(), [](const GpuRank& rank, const CpGroups& groups) {
+    Case c = full_case(GetParam(), Backend::cudnn, rank.size);
+    c.layout = Layout::bshd;
+    c.seqlens.reset();
+    c.pad_between_seqs = false;
+    c.softmax = SoftmaxType::vanilla;
+    c.max_logit = false;
+    c.batch = 1;
+    c.seqlen_q = c.seqlen_kv = 8192 * rank.size;
+    c.heads = c.kv_heads = 8 * rank.size;
+    repeat_under_delays(c, rank, groups, {.count = 10, .most_microseconds = 2000});
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, GpuDelays, testing::ValuesIn(kCommTypes),
                          [](const auto& info) { return letters_of(to_string(info.param)); });
 

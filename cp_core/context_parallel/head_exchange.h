@@ -1,5 +1,6 @@
 // Trades the split over tokens for a split over heads inside a group of ranks, and back: each rank gives the tokens it
-// holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse.
+// holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse. Several tensors
+// make one trip: one launch packs them, one message goes to each rank, one launch unpacks them.
 #pragma once
 
 #include <string_view>
@@ -9,41 +10,70 @@
 
 #include "cp_core/comm/communicator.h"
 #include "cp_core/partition.h"
+#include "cp_core/thd/copy_blocks.h"
 
 namespace cp_pool {
 
+// Where the group's tokens lie.
+struct GroupRows {
+  // From the rows of the group's ranks, rank by rank, to the group's packed order.
+  std::vector<RowCopy> copies;
+  std::int64_t of_a_rank = 0;
+};
+
+// One group of several that a rank's block of heads is cut in, so that one can be computed while another travels.
+struct HeadGroup {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+
 class HeadExchange {
  public:
-  // Tensors on their way; take the result once.
-  class Pending {
+  // A tensor on both sides of the exchange. Contiguous [local tokens, heads, dim] and [tokens of the group, heads of
+  // the group, dim], or, by head, [heads, local tokens] and [heads of the group, tokens of the group].
+  struct Item {
+    at::Tensor of_tokens;
+    at::Tensor of_heads;
+    const GroupRows* rows = nullptr;
+    bool by_head = false;
+  };
+
+  // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
+  class Trip {
    public:
-    Pending(at::Tensor sent, at::Tensor received, Communicator::WorkPtr work)
-        : sent_(std::move(sent)), received_(std::move(received)), work_(std::move(work)) {}
-    // [ranks, local tokens, heads / ranks, dim]
-    [[nodiscard]] const at::Tensor& wait();
+    Trip(at::Tensor sent, at::Tensor received, Communicator::WorkPtr work, std::vector<Item> items,
+         std::vector<BlockCopy> unpacking)
+        : sent_(std::move(sent)),
+          received_(std::move(received)),
+          work_(std::move(work)),
+          items_(std::move(items)),
+          unpacking_(std::move(unpacking)) {}
+    void finish();
 
    private:
     at::Tensor sent_;  // must live as long as the operation
     at::Tensor received_;
     Communicator::WorkPtr work_;
+    std::vector<Item> items_;
+    std::vector<BlockCopy> unpacking_;
   };
 
-  // copies: from the rows of the group's ranks, rank by rank, to the group's packed order.
-  HeadExchange(Communicator& group, std::vector<RowCopy> copies) : group_(group), copies_(std::move(copies)) {}
+  // Heads must divide by the ranks and the number of groups.
+  HeadExchange(Communicator& group, HeadGroup heads) : group_(group), heads_(heads) {}
 
-  // [local tokens, heads, dim] -> [tokens of the group, heads / ranks, dim]. Heads must divide by the ranks.
-  [[nodiscard]] Pending start_scatter(const at::Tensor& rows, std::string_view what) const;
-  [[nodiscard]] at::Tensor finish_scatter(Pending pending) const;
-
-  // The inverse.
-  [[nodiscard]] Pending start_gather(const at::Tensor& rows, std::string_view what) const;
-  [[nodiscard]] static at::Tensor finish_gather(Pending pending);
-
-  [[nodiscard]] const std::vector<RowCopy>& copies() const { return copies_; }
+  // Allocates of_heads.
+  void make_targets(std::vector<Item>& items) const;
+  // of_tokens -> of_heads.
+  [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what) const;
+  // of_heads -> of_tokens, of which it writes the columns of the group of heads of each rank.
+  [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what) const;
 
  private:
+  enum class Direction { scatter, gather };
+  [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what) const;
+
   Communicator& group_;
-  std::vector<RowCopy> copies_;
+  HeadGroup heads_;
 };
 
 }  // namespace cp_pool

@@ -1,14 +1,11 @@
 // Ring attention: K and V travel once around the ring while each rank computes with those it holds; partial outputs are
 // merged by their log-sum-exp. No rank ever holds the whole sequence. In the backward the gradients of K and V follow
-// them in fp32 and are home after a full turn.
+// them, and are home after a turn.
 #pragma once
 
 #include "cp_core/context_parallel/core.h"
 
 namespace cp_pool {
-
-// What a rank of a ring computes at each step, with the K and V that it then holds.
-std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank);
 
 // group: its ranks make the ring and hold the dual-chunk partition of the sequences; null = one rank holds them whole.
 AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands);

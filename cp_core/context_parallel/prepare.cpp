@@ -6,8 +6,9 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include "cp_core/context_parallel/a2a.h"
 #include "cp_core/context_parallel/all_gather.h"
-#include "cp_core/context_parallel/p2p.h"
+#include "cp_core/context_parallel/ring.h"
 
 namespace cp_pool {
 namespace {
@@ -47,39 +48,72 @@ AttentionOperands operands_like(const AttentionProblem& problem, at::ScalarType 
   return like;
 }
 
-}  // namespace
+// Hears what ranks say to get_ready, and asks another backend for the same.
+class Listener final : public AttentionBackend {
+ public:
+  Listener(const AttentionBackend& target, bool deterministic) : target_(target), deterministic_(deterministic) {}
 
-ComingCalls coming_calls(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank) {
+  void forward(const TileGroup& /*group*/, const AttentionOperands& /*operands*/,
+               AttentionPartial& /*partial*/) override {}
+  void backward(const TileGroup& /*group*/, const AttentionOperands& /*operands*/,
+                const AttentionBackwardOperands& /*backward_operands*/, AttentionGradientSums& /*sums*/) override {}
+  void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override {
+    for (auto& piece : target_.preparations(plans, like, pass, deterministic_)) pieces.push_back(std::move(piece));
+  }
+  [[nodiscard]] std::int64_t head_groups(const TilePlan& plan, const AttentionOperands& like) const override {
+    return target_.head_groups(plan, like);
+  }
+
+  std::vector<Preparation> pieces;
+
+ private:
+  const AttentionBackend& target_;
+  bool deterministic_;
+};
+
+// The same problem on every rank, and what is said by one of them.
+struct Rank {
+  const AttentionProblem& problem;
+  at::ScalarType dtype;
+  int ranks;
+  int rank;
+};
+
+void listen_to_ring(const Rank& of, const Split& split, int rank, Pass pass, Listener& listener) {
+  get_ready_for_ring(listener, ring_plans(of.problem, split.q, rank), operands_like(of.problem, of.dtype, split), pass);
+}
+
+void listen_to(const Rank& of, Pass pass, const AttentionBackend& backend, Listener& listener) {
   constexpr int kPair = 2;
-  const auto ring = [&](int size, int own, int heads) {
-    return ComingCalls{.plans = ring_plans(problem, size, own),
-                       .like = operands_like(problem, dtype, {.q = size, .kv = size, .heads = heads})};
-  };
-  if (ranks == 1) return ring(1, 0, 1);
+  const auto [problem, dtype, ranks, rank] = of;
+  if (ranks == 1) return listen_to_ring(of, {}, 0, pass, listener);
   switch (problem.comm) {
     case CommType::p2p:
-      return ring(ranks, rank, 1);
-    case CommType::all_gather: {
-      const auto plans = all_gather_plans(problem, ranks, rank);
-      return {.plans = {plans.begin(), plans.end()}, .like = operands_like(problem, dtype, {.q = ranks})};
+      return listen_to_ring(of, {.q = ranks, .kv = ranks}, rank, pass, listener);
+    case CommType::all_gather:
+      return get_ready_for_all_gather(listener, all_gather_plans(problem, ranks, rank),
+                                      operands_like(problem, dtype, {.q = ranks, .kv = ranks}),
+                                      operands_like(problem, dtype, {.q = ranks}), pass);
+    case CommType::a2a: {
+      const auto groups = static_cast<int>(a2a_head_groups(problem, ranks, backend));
+      return listen_to_ring(of, {.heads = ranks * groups}, 0, pass, listener);
     }
-    case CommType::a2a:
-      return ring(1, 0, ranks);
     case CommType::a2a_p2p:
-      return ring(ranks / kPair, rank / kPair, kPair);
+      return listen_to_ring(of, {.q = ranks / kPair, .kv = ranks / kPair, .heads = kPair}, rank / kPair, pass,
+                            listener);
   }
   TORCH_CHECK(false, "unknown communication type");
 }
 
+}  // namespace
+
 std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
                                       bool training, const AttentionBackend& backend) {
-  const ComingCalls calls = coming_calls(problem, dtype, ranks, rank);
-  auto pieces = backend.preparations(calls.plans, calls.like, Pass::forward, problem.deterministic);
-  if (!training) return pieces;
-  for (auto& piece : backend.preparations(calls.plans, calls.like, Pass::backward, problem.deterministic)) {
-    pieces.push_back(std::move(piece));
-  }
-  return pieces;
+  Listener listener(backend, problem.deterministic);
+  const Rank of{.problem = problem, .dtype = dtype, .ranks = ranks, .rank = rank};
+  listen_to(of, Pass::forward, backend, listener);
+  if (training) listen_to(of, Pass::backward, backend, listener);
+  return std::move(listener.pieces);
 }
 
 }  // namespace cp_pool

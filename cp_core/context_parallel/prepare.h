@@ -11,15 +11,6 @@
 
 namespace cp_pool {
 
-// What a rank says to AttentionBackend::get_ready, in the forward as in the backward.
-struct ComingCalls {
-  std::vector<TilePlan> plans;
-  // Tensors of the meta device. Of a bias only its heads are right, and whether it has more than one row.
-  AttentionOperands like;
-};
-
-ComingCalls coming_calls(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank);
-
 // Pieces of forward, and backward if training, in the order in which they will be needed.
 std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
                                       bool training, const AttentionBackend& backend);

@@ -41,7 +41,10 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 SecondStream::SecondStream(const at::Device& device) {
   if (!device.is_cuda()) return;
   const c10::Stream first = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  streams_.emplace(Streams{.first = first, .second = stream_beside(first), .mark = c10::Event(device.type())});
+  streams_.emplace(Streams{.first = first,
+                           .second = stream_beside(first),
+                           .mark = c10::Event(device.type()),
+                           .noted = c10::Event(device.type())});
   if (CP_MUTATE(second_stream_wait_skipped, true, false)) order(streams_->first, streams_->second);
 }
 
@@ -66,6 +69,14 @@ void SecondStream::mark() {
 
 void SecondStream::wait_for_mark() {
   if (streams_ && CP_MUTATE(mark_wait_skipped, true, false)) streams_->mark.block(streams_->second);
+}
+
+void SecondStream::note() {
+  if (streams_) streams_->noted.record(streams_->second);
+}
+
+void SecondStream::wait_for_note() {
+  if (streams_) streams_->noted.block(streams_->first);
 }
 
 void SecondStream::join() {

@@ -35,6 +35,10 @@ class SecondStream {
   // The second stream goes on when the first has come to the mark.
   void wait_for_mark();
 
+  // A place in the work of the second stream, likewise, and the first goes on when the second has come there.
+  void note();
+  void wait_for_note();
+
   // The first stream goes on when the second has done what it has been given.
   void join();
 
@@ -43,6 +47,7 @@ class SecondStream {
     c10::Stream first;
     c10::Stream second;
     c10::Event mark;
+    c10::Event noted;
   };
 
   std::optional<Streams> streams_;  // of a GPU

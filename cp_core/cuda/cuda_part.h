@@ -24,6 +24,7 @@
 #include "cp_core/partition.h"
 #include "cp_core/perf/captured_step.h"
 #include "cp_core/perf/step_clock.h"
+#include "cp_core/thd/copy_blocks.h"
 
 namespace c10d {
 class Store;
@@ -82,10 +83,12 @@ class CudaPart {
   // is the library that refuses; empty if it can.
   [[nodiscard]] virtual std::string skip_reason(const Case& c) const = 0;
 
-  // --- thd: as thd/copy_rows.h and thd/merge_partial.h say ---
+  // --- thd: as thd/copy_rows.h, thd/copy_blocks.h, thd/add_rows.h and thd/merge_partial.h say ---
   virtual void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const = 0;
+  virtual void copy_blocks(std::span<const BlockCopy> blocks) const = 0;
+  virtual void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows) const = 0;
   virtual void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                             std::span<const RowRange> rows) const = 0;
+                             std::span<const RowCopy> rows) const = 0;
   virtual void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink,
                           std::span<const RowRange> rows) const = 0;
   [[nodiscard]] virtual at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,

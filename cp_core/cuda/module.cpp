@@ -40,8 +40,12 @@ class Part final : public CudaPart {
   void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const override {
     cuda::copy_rows(source, target, copies);
   }
+  void copy_blocks(std::span<const BlockCopy> blocks) const override { cuda::copy_blocks(blocks); }
+  void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows) const override {
+    cuda::add_rows(sum, part, rows);
+  }
   void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                     std::span<const RowRange> rows) const override {
+                     std::span<const RowCopy> rows) const override {
     cuda::merge_partial(out, lse, part_out, part_lse, rows);
   }
   void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink,

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
@@ -9,6 +10,7 @@
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_math.h"
+#include "cp_core/thd/row_types.h"
 
 namespace cp_pool {
 namespace {
@@ -27,12 +29,15 @@ Shape shape_of(const at::Tensor& out) {
   return {.tokens = out.size(0), .heads = out.size(1), .dim = out.size(2)};
 }
 
-void merge_row_cpu(float* out, float& lse, const float* part_out, float part_lse, std::int64_t dim) {
+template <typename Out, typename Part>
+void merge_row_cpu(Out* out, float& lse, const Part* part_out, float part_lse, std::int64_t dim) {
   lse = CP_MUTATE(merge_empty_lse_zero, lse, lse == kMinusInfinity ? 0.0F : lse);
   const double total = CP_MUTATE(merge_lse_is_max, log_add_exp(lse, part_lse), std::max(lse, part_lse));
   const float keep = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
   const float add = CP_MUTATE(merge_weights_equal, weight(part_lse, total), lse == kMinusInfinity ? 1.0F : 0.5F);
-  for (std::int64_t i = 0; i < dim; ++i) out[i] = out[i] * keep + part_out[i] * add;
+  for (std::int64_t i = 0; i < dim; ++i) {
+    out[i] = static_cast<Out>(static_cast<float>(out[i]) * keep + static_cast<float>(part_out[i]) * add);
+  }
   lse = static_cast<float>(CP_MUTATE(merge_lse_not_updated, total, lse == kMinusInfinity ? total : lse));
 }
 
@@ -67,26 +72,39 @@ void check_cpu(const at::Tensor& tensor) {
 }  // namespace
 
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                   std::span<const RowRange> rows) {
+                   std::span<const RowCopy> rows) {
   if (out.is_cuda()) {
     cuda_part().merge_partial(out, lse, part_out, part_lse, rows);
     return;
   }
-  for (const at::Tensor& tensor : {out, lse, part_out, part_lse}) check_cpu(tensor);
-  const Shape shape = shape_of(out);
-  auto* out_data = out.mutable_data_ptr<float>();
-  auto* lse_data = lse.mutable_data_ptr<float>();
-  const auto* part_out_data = part_out.const_data_ptr<float>();
-  const auto* part_lse_data = part_lse.const_data_ptr<float>();
-  for (const RowRange& range : rows) {
-    for (std::int64_t t = range.row; t < range.row + range.count; ++t) {
-      for (std::int64_t h = 0; h < shape.heads; ++h) {
-        const std::int64_t at = (t * shape.heads + h) * shape.dim;
-        const std::int64_t lse_at = h * shape.tokens + t;
-        merge_row_cpu(out_data + at, lse_data[lse_at], part_out_data + at, part_lse_data[lse_at], shape.dim);
+  for (const at::Tensor& tensor : {lse, part_lse}) check_cpu(tensor);
+  with_row_types(out, part_out, [&](auto* out_data, const auto* part_data) {
+    const Shape shape = shape_of(out);
+    const std::int64_t part_tokens = part_out.size(0);
+    auto* lse_data = lse.mutable_data_ptr<float>();
+    const auto* part_lse_data = part_lse.const_data_ptr<float>();
+    for (const RowCopy& range : rows) {
+      for (std::int64_t i = 0; i < range.count; ++i) {
+        const std::int64_t to = range.target + i;
+        const std::int64_t from = range.source + i;
+        for (std::int64_t h = 0; h < shape.heads; ++h) {
+          merge_row_cpu(out_data + (to * shape.heads + h) * shape.dim, lse_data[h * shape.tokens + to],
+                        part_data + (from * shape.heads + h) * shape.dim, part_lse_data[h * part_tokens + from],
+                        shape.dim);
+        }
       }
     }
+  });
+}
+
+void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
+                   std::span<const RowRange> rows) {
+  std::vector<RowCopy> same_rows;
+  same_rows.reserve(rows.size());
+  for (const RowRange& range : rows) {
+    same_rows.push_back({.source = range.row, .target = range.row, .count = range.count});
   }
+  merge_partial(out, lse, part_out, part_lse, same_rows);
 }
 
 void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows) {

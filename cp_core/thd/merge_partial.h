@@ -6,12 +6,19 @@
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/layout.h"
+#include "cp_core/partition.h"
 
 namespace cp_pool {
 
-// out, part_out: fp32 [tokens, heads, dim]; lse, part_lse: fp32 [heads, tokens]; contiguous, on one device. For each
-// row named: LSE = logaddexp(lse, part_lse), out = out * exp(lse - LSE) + part_out * exp(part_lse - LSE), lse = LSE;
-// the weight of a part whose lse is -inf is 0. The rows are disjoint; others are untouched.
+// out: [tokens, heads, dim], fp32, or of the part's dtype; part_out: [part tokens, heads, dim], fp32, bf16 or fp16;
+// lse: fp32 [heads, tokens], part_lse: fp32 [heads, part tokens]; contiguous, on one device. Rows `source` of the part
+// are merged into rows `target`: LSE = logaddexp(lse, part_lse), out = out * exp(lse - LSE) + part_out * exp(part_lse -
+// LSE), lse = LSE, in fp32, and rounded to the dtype of out; the weight of a part whose lse is -inf is 0. The targets
+// are disjoint; other rows are untouched.
+void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
+                   std::span<const RowCopy> rows);
+
+// The same with the named rows of the part merged into the same rows.
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowRange> rows);
 

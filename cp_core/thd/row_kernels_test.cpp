@@ -1,6 +1,8 @@
 #include "cp_core/thd/row_kernels.h"
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <limits>
 #include <random>
 #include <vector>
@@ -10,6 +12,8 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/cuda/gpu_test.h"
+#include "cp_core/thd/add_rows.h"
+#include "cp_core/thd/copy_blocks.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"
 
@@ -125,6 +129,82 @@ TEST_F(CopyRowsOnGpu, LeavesOtherRowsAlone) {
   EXPECT_EQ(target.narrow(0, 10, 5).eq(0.0).sum().item<std::int64_t>(), 5 * 8);
 }
 
+// --- copy_blocks -----------------------------------------------------------------------------------------------------
+
+class CopyBlocksOnGpu : public GpuTest {};
+
+// Every block a rectangle of bytes of its own in the target.
+TEST_F(CopyBlocksOnGpu, GivesTheBytesOfTheCpuForEveryAlignmentAndNumberOfBlocks) {
+  Random random(9);
+  for (const std::int64_t unit : {1, 2, 4, 8, 16}) {
+    for (const std::int64_t count : {0, 1, 7, 32, 33, 480, 1000}) {
+      SCOPED_TRACE(fmt::format("{} blocks in units of {}", count, unit));
+      constexpr std::int64_t kStride = 64 * 16;
+      constexpr std::int64_t kRows = 5;
+      const at::Tensor source = random_values({(count + 1) * kRows * kStride}, at::kByte);
+      at::Tensor on_cpu = random_values({(count + 1) * kRows * kStride}, at::kByte);
+      const at::Tensor source_gpu = source.cuda();
+      const at::Tensor on_gpu = on_cpu.cuda();
+      std::vector<BlockCopy> cpu_blocks;
+      std::vector<BlockCopy> gpu_blocks;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const std::int64_t width = draw(random, 0, kStride / unit / 2) * unit;
+        const std::int64_t from = i * kRows * kStride + draw(random, 0, kStride / unit / 2) * unit;
+        const std::int64_t to = i * kRows * kStride + draw(random, 0, kStride / unit / 2) * unit;
+        const auto block = [&](const at::Tensor& in, const at::Tensor& out) {
+          return BlockCopy{.source = static_cast<const std::byte*>(in.const_data_ptr()) + from,
+                           .target = static_cast<std::byte*>(out.mutable_data_ptr()) + to,
+                           .rows = 1 + i % kRows,
+                           .width = width,
+                           .source_stride = kStride,
+                           .target_stride = kStride};
+        };
+        cpu_blocks.push_back(block(source, on_cpu));
+        gpu_blocks.push_back(block(source_gpu, on_gpu));
+      }
+      copy_blocks(cpu_blocks, on_cpu.device());
+      copy_blocks(gpu_blocks, on_gpu.device());
+      EXPECT_TRUE(same_bits(on_gpu, on_cpu)) << difference(on_gpu, on_cpu);
+    }
+  }
+}
+
+// --- add_rows --------------------------------------------------------------------------------------------------------
+
+struct Types {
+  at::ScalarType to;
+  at::ScalarType from;
+};
+constexpr std::array kTypes{Types{at::kFloat, at::kFloat},       Types{at::kFloat, at::kBFloat16},
+                            Types{at::kBFloat16, at::kBFloat16}, Types{at::kBFloat16, at::kFloat},
+                            Types{at::kFloat, at::kHalf},        Types{at::kHalf, at::kHalf},
+                            Types{at::kHalf, at::kFloat}};
+
+std::string text(const Types& types) {
+  return fmt::format("{} into {}", c10::toString(types.from), c10::toString(types.to));
+}
+
+class AddRowsOnGpu : public GpuTest {};
+
+TEST_F(AddRowsOnGpu, GivesTheBitsOfTheCpuForEveryDtypeAndNumberOfRanges) {
+  Random random(7);
+  for (const Types& types : kTypes) {
+    for (const std::vector<std::int64_t>& row : {std::vector<std::int64_t>{8, 128}, {3, 5}, {1, 8}}) {
+      for (const std::int64_t count : {0, 1, 7, 64, 65, 1500}) {
+        constexpr std::int64_t kRows = 4000;
+        SCOPED_TRACE(fmt::format("{}, {} ranges of rows of {}", text(types), count, fmt::join(row, " x ")));
+        at::Tensor sum = random_values({kRows, row[0], row[1]}, types.to);
+        const at::Tensor part = random_values({kRows, row[0], row[1]}, types.from);
+        const std::vector<RowCopy> rows = random_copies(random, kRows, count);
+        at::Tensor on_gpu = sum.cuda();
+        add_rows(on_gpu, part.cuda(), rows);
+        add_rows(sum, part, rows);
+        EXPECT_TRUE(same_bits(on_gpu, sum)) << difference(on_gpu, sum);
+      }
+    }
+  }
+}
+
 // --- merging ---------------------------------------------------------------------------------------------------------
 
 // Ordinary values, rows without keys in one part, the other or both, equal ones, and ones far apart.
@@ -172,6 +252,26 @@ TEST_F(MergeOnGpu, OfAPartGivesTheBitsOfTheCpu) {
     merge_partial(out_gpu, lse_gpu, part_out.cuda(), part_lse.cuda(), rows);
     EXPECT_TRUE(same_bits(lse_gpu, lse)) << "lse: " << difference(lse_gpu, lse);
     EXPECT_TRUE(same_bits(out_gpu, out)) << "out: " << difference(out_gpu, out);
+  }
+}
+
+TEST_F(MergeOnGpu, OfSomeRowsOfEveryDtypeGivesTheBitsOfTheCpu) {
+  Random random(8);
+  for (const Types& types : kTypes) {
+    for (const MergeShape& shape : kShapes) {
+      SCOPED_TRACE(fmt::format("{}, {}", text(types), text(shape)));
+      const std::vector<RowCopy> rows = random_copies(random, shape.tokens, shape.ranges);
+      at::Tensor out = random_values({shape.tokens, shape.heads, shape.dim}, types.to);
+      at::Tensor lse = random_lse(shape.heads, shape.tokens);
+      const at::Tensor part_out = random_values({shape.tokens + 3, shape.heads, shape.dim}, types.from);
+      const at::Tensor part_lse = random_lse(shape.heads, shape.tokens + 3);
+      at::Tensor out_gpu = out.cuda();
+      at::Tensor lse_gpu = lse.cuda();
+      merge_partial(out, lse, part_out, part_lse, rows);
+      merge_partial(out_gpu, lse_gpu, part_out.cuda(), part_lse.cuda(), rows);
+      EXPECT_TRUE(same_bits(lse_gpu, lse)) << "lse: " << difference(lse_gpu, lse);
+      EXPECT_TRUE(same_bits(out_gpu, out)) << "out: " << difference(out_gpu, out);
+    }
   }
 }
 

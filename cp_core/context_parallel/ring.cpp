@@ -1,0 +1,49 @@
+#include "cp_core/context_parallel/ring.h"
+
+#include "cp_core/mutation.h"
+
+namespace cp_pool {
+
+int Ring::owner(int step) const {
+  const int distance = CP_MUTATE(ring_order, step, step + 1) % size;
+  return (rank + CP_MUTATE(ring_direction, size - distance, distance)) % size;
+}
+
+TilePlan ring_plan(const AttentionProblem& problem, const Ring& ring, int step) {
+  return make_plan(problem, local_runs(problem.lengths.padded_q, ring.size, ring.rank),
+                   local_runs(problem.lengths.padded_kv, ring.size, ring.owner(step)));
+}
+
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank) {
+  const Ring ring(ranks, rank);
+  std::vector<TilePlan> plans;
+  plans.reserve(static_cast<std::size_t>(ring.size));
+  for (int step = 0; step < ring.size; ++step) plans.push_back(ring_plan(problem, ring, step));
+  return plans;
+}
+
+AttentionOperands narrowed(const AttentionOperands& operands, std::int64_t group, std::int64_t groups) {
+  const auto heads = [&](const at::Tensor& rows) {
+    const std::int64_t count = rows.size(1) / groups;
+    return rows.narrow(1, group * count, count);
+  };
+  AttentionOperands some = operands;
+  some.q = heads(operands.q);
+  some.k = heads(operands.k);
+  some.v = heads(operands.v);
+  return some;
+}
+
+std::int64_t own_head_groups(const AttentionBackend& backend, const std::vector<TilePlan>& plans,
+                             const AttentionOperands& like) {
+  return plans.size() > 1 ? backend.head_groups(plans.front(), like) : 1;
+}
+
+void get_ready_for_ring(AttentionBackend& backend, const std::vector<TilePlan>& plans, const AttentionOperands& like,
+                        Pass pass) {
+  backend.get_ready(plans, like, pass);
+  const std::int64_t groups = pass == Pass::backward ? own_head_groups(backend, plans, like) : 1;
+  if (groups > 1) backend.get_ready({plans.data(), 1}, narrowed(like, 0, groups), pass);
+}
+
+}  // namespace cp_pool

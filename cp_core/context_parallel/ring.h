@@ -1,0 +1,41 @@
+// Ranks in a ring, through which K and V travel.
+#pragma once
+
+#include <vector>
+
+#include "cp_core/context_parallel/core.h"
+
+namespace cp_pool {
+
+struct Ring {
+  Ring(int ranks, int own_rank) : size(ranks), rank(own_rank) {}
+  // null: a ring of one.
+  explicit Ring(const Communicator* group) : Ring(group ? group->size() : 1, group ? group->rank() : 0) {}
+
+  [[nodiscard]] int next() const { return (rank + 1) % size; }
+  [[nodiscard]] int previous() const { return (rank + size - 1) % size; }
+  // Whose K and V this rank holds at a step.
+  [[nodiscard]] int owner(int step) const;
+
+  int size;
+  int rank;
+};
+
+// The tiles of one step of a rank.
+TilePlan ring_plan(const AttentionProblem& problem, const Ring& ring, int step);
+// What a rank of a ring computes at each step, with the K and V that it then holds.
+std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank);
+
+// q, k and v narrowed to one of so many groups of heads.
+AttentionOperands narrowed(const AttentionOperands& operands, std::int64_t group, std::int64_t groups);
+
+// In how many groups of heads a rank computes the backward of its first step: p2p.cpp.
+std::int64_t own_head_groups(const AttentionBackend& backend, const std::vector<TilePlan>& plans,
+                             const AttentionOperands& like);
+
+// For all calls of a pass over the ring with these plans, ring_plans(). Of `like` only sizes, strides and dtypes are
+// read.
+void get_ready_for_ring(AttentionBackend& backend, const std::vector<TilePlan>& plans, const AttentionOperands& like,
+                        Pass pass);
+
+}  // namespace cp_pool

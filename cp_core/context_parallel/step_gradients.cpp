@@ -1,0 +1,127 @@
+#include "cp_core/context_parallel/step_gradients.h"
+
+#include <span>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/context_parallel/ring.h"
+#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/mutation.h"
+
+namespace cp_pool {
+namespace {
+
+AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, std::int64_t group, std::int64_t groups) {
+  const auto heads = [&](const at::Tensor& tensor, std::int64_t dim) {
+    if (!tensor.defined()) return tensor;
+    const std::int64_t count = tensor.size(dim) / groups;
+    return tensor.narrow(dim, group * count, count);
+  };
+  return {.dout = heads(backward.dout, 1),
+          .lse = heads(backward.lse, 0),
+          .delta = heads(backward.delta, 0),
+          .out = heads(backward.out, 1)};
+}
+
+RowSum sum_of(const at::Tensor& like, SomeRows own) {
+  RowSum sum(like);
+  if (CP_MUTATE(own_dkv_dropped, true, false)) sum.add(std::move(own));
+  return sum;
+}
+
+}  // namespace
+
+StepGradients::StepGradients(const Context& context, const TilePlan& own_plan, std::int64_t head_groups,
+                             const AttentionOperands& operands, const AttentionBackwardOperands& backward)
+    : backend_(context.backend),
+      own_plan_(own_plan),
+      head_groups_(head_groups),
+      operands_(operands),
+      backward_(backward),
+      dq_(operands.q),
+      others_dq_(operands.q) {
+  if (has_dbias(context.problem)) {
+    dbias_ = at::zeros(operands.bias.sizes(), operands.q.options().dtype(at::kFloat));
+  }
+}
+
+void StepGradients::start_own() {
+  if (head_groups_ == 1) {
+    own_kv_ = step(own_plan_, operands_, dq_);
+    return;
+  }
+  own_ = {.dq = at::empty_like(operands_.q), .dk = at::empty_like(operands_.k), .dv = at::empty_like(operands_.v)};
+  add_heads(0);
+}
+
+void StepGradients::finish_own() {
+  if (head_groups_ == 1) return;
+  for (std::int64_t group = 1; group < head_groups_; ++group) add_heads(group);
+  dq_.add(all_rows(own_.dq));
+  own_kv_ = {.dk = all_rows(own_.dk), .dv = all_rows(own_.dv)};
+}
+
+KeyGradients StepGradients::other_step(const TilePlan& plan, const at::Tensor& k, const at::Tensor& v) {
+  AttentionOperands operands = operands_;
+  operands.k = k;
+  operands.v = v;
+  return step(plan, operands, own_is_sum_ ? dq_ : others_dq_);
+}
+
+RowSum StepGradients::own_dk() {
+  return sum_of(operands_.k, std::move(own_kv_.dk));
+}
+
+RowSum StepGradients::own_dv() {
+  return sum_of(operands_.v, std::move(own_kv_.dv));
+}
+
+at::Tensor StepGradients::dq() {
+  if (!others_dq_.empty()) dq_.add_last(others_dq_.rows());
+  return dq_.whole();
+}
+
+void StepGradients::add_heads(std::int64_t group) {
+  const std::int64_t read = CP_MUTATE(head_groups_repeated, group, 0);
+  const auto heads = [&](const at::Tensor& rows) {
+    const std::int64_t count = rows.size(1) / head_groups_;
+    return rows.narrow(1, group * count, count);
+  };
+  delay_point(operands_.q.device());
+  backend_.gradients_of_heads(own_plan_, narrowed(operands_, read, head_groups_),
+                              narrowed(backward_, read, head_groups_),
+                              {.dq = heads(own_.dq), .dk = heads(own_.dk), .dv = heads(own_.dv)});
+}
+
+KeyGradients StepGradients::step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
+  return backend_.contributes_once(plan, operands) ? called_step(plan, operands, dq) : summed_step(plan, operands, dq);
+}
+
+KeyGradients StepGradients::called_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
+  delay_point(operands.q.device());
+  CalledGradients called = backend_.called_gradients(plan, operands, backward_);
+  const std::span<const Tile> tiles = plan.empty() ? std::span<const Tile>() : std::span(plan.front().tiles);
+  dq.add({.tensor = std::move(called.dq), .rows = query_rows_of(tiles)});
+  return {.dk = {.tensor = std::move(called.dk), .rows = key_rows_of(tiles)},
+          .dv = {.tensor = std::move(called.dv), .rows = key_rows_of(tiles)}};
+}
+
+KeyGradients StepGradients::summed_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
+  const auto options = operands.q.options().dtype(at::kFloat);
+  AttentionGradientSums sums;
+  sums.dq_empty = dq.empty();
+  sums.dq = sums.dq_empty ? at::empty(operands.q.sizes(), options) : dq.whole_fp32();
+  sums.dk = at::empty(operands.k.sizes(), options);
+  sums.dv = at::empty(operands.v.sizes(), options);
+  sums.dkv_empty = true;
+  sums.dbias = dbias_;
+  attend_backward(backend_, plan, operands, backward_, sums);
+  sums.fill();
+  if (dq.empty()) dq.add(all_rows(sums.dq));
+  own_is_sum_ = own_is_sum_ || &dq == &dq_;
+  return {.dk = all_rows(sums.dk), .dv = all_rows(sums.dv)};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,62 @@
+// The backward of a rank, from its steps: with its own K and V first, which are there, then with those of others.
+#pragma once
+
+#include <utility>
+
+#include "cp_core/context_parallel/core.h"
+#include "cp_core/context_parallel/row_sum.h"
+
+namespace cp_pool {
+
+// Of dk and dv.
+struct KeyGradients {
+  SomeRows dk;
+  SomeRows dv;
+};
+
+// dq and dbias are those of the whole pass; dk and dv are each step's own.
+class StepGradients {
+ public:
+  // own_plan: the tiles of the rank's own K and V, computed in so many groups of heads, as the backend offers
+  // (head_groups). All must outlive this.
+  StepGradients(const Context& context, const TilePlan& own_plan, std::int64_t head_groups,
+                const AttentionOperands& operands, const AttentionBackwardOperands& backward);
+
+  // The own step: at the start of the pass, while others' K and V are on their way; of several groups of heads only the
+  // first.
+  void start_own();
+  // The heads left: while the last gradients are on their way home.
+  void finish_own();
+
+  // The tiles of others' K and V with this rank's queries.
+  KeyGradients other_step(const TilePlan& plan, const at::Tensor& k, const at::Tensor& v);
+  // Contributions to dq that were computed elsewhere.
+  void add_dq(SomeRows dq) { (own_is_sum_ ? dq_ : others_dq_).add(std::move(dq)); }
+
+  // Results, after finish_own().
+  RowSum own_dk();
+  RowSum own_dv();
+  at::Tensor dq();
+  // fp32, undefined if there is none. Steps elsewhere may add to it.
+  [[nodiscard]] const at::Tensor& dbias() const { return dbias_; }
+
+ private:
+  void add_heads(std::int64_t group);
+  KeyGradients step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq);
+  KeyGradients called_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq);
+  KeyGradients summed_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq);
+
+  AttentionBackend& backend_;
+  const TilePlan& own_plan_;
+  std::int64_t head_groups_;
+  const AttentionOperands& operands_;
+  const AttentionBackwardOperands& backward_;
+  WholeGradients own_;  // with several groups of heads
+  KeyGradients own_kv_;
+  RowSum dq_;
+  RowSum others_dq_;         // joins dq_ at the end: two contributions are then added once
+  bool own_is_sum_ = false;  // then the others are added to it
+  at::Tensor dbias_;
+};
+
+}  // namespace cp_pool

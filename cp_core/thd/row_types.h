@@ -1,0 +1,47 @@
+// Dtypes of rows that are added to rows: fp32, or 16 bits; the target is fp32, or of 16 bits too.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/BFloat16.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Half.h>
+
+namespace cp_pool {
+
+template <typename Low, typename Body>
+void with_low_row_types(const at::Tensor& target, const at::Tensor& part, Body body) {
+  const at::ScalarType low = c10::CppTypeToScalarType<Low>::value;
+  auto* to = target.mutable_data_ptr();
+  const auto* from = part.const_data_ptr();
+  if (target.scalar_type() == low && part.scalar_type() == low) {
+    body(static_cast<Low*>(to), static_cast<const Low*>(from));
+  } else if (target.scalar_type() == low) {
+    body(static_cast<Low*>(to), static_cast<const float*>(from));
+  } else {
+    body(static_cast<float*>(to), static_cast<const Low*>(from));
+  }
+}
+
+// Calls body(pointer to the target's elements, pointer to the part's). Both contiguous [rows, ...] with rows of one
+// size, on one device.
+template <typename Body>
+void with_row_types(const at::Tensor& target, const at::Tensor& part, Body body) {
+  TORCH_CHECK(target.is_contiguous() && part.is_contiguous() && target.device() == part.device() &&
+                  target.sizes().slice(1) == part.sizes().slice(1),
+              "rows of ", part.sizes(), " do not fit rows of ", target.sizes());
+  const auto one_of = [](at::ScalarType a, at::ScalarType b, at::ScalarType low) {
+    return (a == low || a == at::kFloat) && (b == low || b == at::kFloat);
+  };
+  const at::ScalarType to = target.scalar_type();
+  const at::ScalarType from = part.scalar_type();
+  if (to == at::kFloat && from == at::kFloat) {
+    body(static_cast<float*>(target.mutable_data_ptr()), static_cast<const float*>(part.const_data_ptr()));
+  } else if (one_of(to, from, at::kBFloat16)) {
+    with_low_row_types<c10::BFloat16>(target, part, body);
+  } else {
+    TORCH_CHECK(one_of(to, from, at::kHalf), "no rows of ", from, " in rows of ", to);
+    with_low_row_types<c10::Half>(target, part, body);
+  }
+}
+
+}  // namespace cp_pool

@@ -34,6 +34,7 @@ if(CP_POOL_HAVE_CUDA)
     thd/copy_blocks.cu
     thd/copy_rows.cu
     thd/merge_partial.cu
+    thd/row_kernels.cpp
     verify/cuda_kernels.cpp
     verify/cuda_kernels.cu
   )

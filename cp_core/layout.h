@@ -18,14 +18,6 @@ at::Tensor to_packed(const at::Tensor& tensor, Layout layout);
 // The inverse; `batch` sequences of one length for bshd and sbhd.
 at::Tensor from_packed(const at::Tensor& packed, Layout layout, std::int64_t batch);
 
-// Rows [row, row + count) of a packed tensor.
-struct RowRange {
-  std::int64_t row = 0;
-  std::int64_t count = 0;
-
-  bool operator==(const RowRange&) const = default;
-};
-
 // The rows of the runs whose positions are before the valid length of their sequence.
 std::vector<RowRange> valid_rows(const std::vector<Run>& runs, const std::vector<std::int64_t>& valid);
 

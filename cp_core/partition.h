@@ -35,6 +35,14 @@ std::vector<Run> gathered_runs(const std::vector<std::int64_t>& padded, int rank
 
 std::int64_t total_rows(const std::vector<Run>& runs);
 
+// Rows [row, row + count) of a packed tensor.
+struct RowRange {
+  std::int64_t row = 0;
+  std::int64_t count = 0;
+
+  bool operator==(const RowRange&) const = default;
+};
+
 // `count` rows from `source` on in one packed tensor are the same positions as those from `target` on in another.
 struct RowCopy {
   std::int64_t source = 0;

@@ -5,6 +5,8 @@
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/Exception.h>
 
+#include "cp_core/thd/row_kernels.h"
+
 namespace cp_pool::cuda {
 namespace {
 
@@ -16,21 +18,8 @@ RowShape shape_of(const at::Tensor& buffer, const at::Tensor& packed) {
   return {static_cast<int>(packed.size(1)), static_cast<int>(packed.size(2)), static_cast<int>(buffer.size(-1))};
 }
 
-RowType type_of(const at::Tensor& buffer) {
-  switch (buffer.scalar_type()) {
-    case at::kBFloat16:
-      return RowType::bf16;
-    case at::kHalf:
-      return RowType::fp16;
-    case at::kFloat:
-      return RowType::fp32;
-    default:
-      TORCH_CHECK(false, "no kernel for rows of ", buffer.scalar_type());
-  }
-}
-
 RowBuffer row_buffer(const at::Tensor& buffer) {
-  return {buffer.const_data_ptr(), type_of(buffer)};
+  return {buffer.const_data_ptr(), row_type(buffer)};
 }
 
 }  // namespace

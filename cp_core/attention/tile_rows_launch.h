@@ -6,6 +6,8 @@
 #include <cuda_runtime_api.h>
 #include <span>
 
+#include "cp_core/cuda/row_type.h"
+
 namespace cp_pool::cuda {
 
 // `count` rows from `packed` on in a packed tensor are those from `buffer` on in a buffer.
@@ -24,7 +26,6 @@ struct StatisticLayout {
 };
 
 // A contiguous buffer [..., heads, buffer_dim].
-enum class RowType { bf16, fp16, fp32 };
 struct RowBuffer {
   const void* data;
   RowType type;

@@ -1,10 +1,7 @@
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
-
+#include "cp_core/thd/device_row_types.cuh"
 #include "cp_core/thd/elements.cuh"
-#include "cp_core/thd/row_kernels.h"
+#include "cp_core/thd/row_launch.h"
 #include "cp_core/thd/row_lists.cuh"
-#include "cp_core/thd/row_types.h"
 
 namespace cp_pool::cuda {
 namespace {
@@ -41,25 +38,24 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <int kElements, typename Sum, typename Part>
-void launch(Sum* sum, const Part* part, std::int64_t columns, std::span<const RowCopy> rows) {
-  const auto stream = c10::cuda::getCurrentCUDAStream();
+void launch(Sum* sum, const Part* part, std::int64_t columns, std::span<const RowCopy> rows, cudaStream_t stream) {
   auto* to = reinterpret_cast<Elements<Sum, kElements>*>(sum);
   const auto* from = reinterpret_cast<const Elements<Part, kElements>*>(part);
   in_lists(rows, columns / kElements, [&](const auto& list, std::int64_t total) {
     add_rows_kernel<Sum, Part, kElements><<<blocks_for(total, kTile), kThreads, 0, stream>>>(to, from, list, total);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
 
 }  // namespace
 
-void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows) {
-  const std::int64_t columns = sum.numel() / sum.size(0);
+void launch_add_rows(const DeviceRows& sum, const DeviceRows& part, std::span<const RowCopy> rows,
+                     cudaStream_t stream) {
+  const std::int64_t columns = sum.heads * sum.columns;
   with_row_types(sum, part, [&](auto* to, const auto* from) {
     if (columns % kVector == 0 && is_aligned(to, 16) && is_aligned(from, 16)) {
-      launch<kVector>(to, from, columns, rows);
+      launch<kVector>(to, from, columns, rows, stream);
     } else {
-      launch<1>(to, from, columns, rows);
+      launch<1>(to, from, columns, rows, stream);
     }
   });
 }

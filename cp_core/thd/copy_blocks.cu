@@ -1,11 +1,7 @@
 #include <algorithm>
 #include <limits>
 
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
-#include <c10/util/Exception.h>
-
-#include "cp_core/thd/row_kernels.h"
+#include "cp_core/thd/row_launch.h"
 #include "cp_core/thd/row_lists.cuh"
 
 namespace cp_pool::cuda {
@@ -72,9 +68,8 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Unit, int kCapacity>
-void launch(std::span<const BlockCopy> copies) {
+void launch(std::span<const BlockCopy> copies, cudaStream_t stream) {
   constexpr auto kUnit = static_cast<std::int64_t>(sizeof(Unit));
-  const auto stream = c10::cuda::getCurrentCUDAStream();
   while (!copies.empty()) {
     const auto some = copies.first(std::min<std::size_t>(kCapacity, copies.size()));
     copies = copies.subspan(some.size());
@@ -83,7 +78,7 @@ void launch(std::span<const BlockCopy> copies) {
     for (const BlockCopy& copy : some) {
       const std::int64_t units = copy.rows * (copy.width / kUnit);
       if (units == 0) continue;
-      TORCH_CHECK(units <= std::numeric_limits<std::int32_t>::max(), "too much for one block: ", units);
+      if (units > std::numeric_limits<std::int32_t>::max()) throw std::length_error("too much for one block");
       total += units;
       list.blocks[list.size++] = {copy.source,
                                   copy.target,
@@ -94,14 +89,13 @@ void launch(std::span<const BlockCopy> copies) {
     }
     if (total == 0) continue;
     copy_blocks_kernel<Unit><<<blocks_for(total, kTile), kThreads, 0, stream>>>(list, total);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
   }
 }
 
 template <typename Unit>
-void launch(std::span<const BlockCopy> copies) {
-  if (copies.size() <= kFewBlocks) return launch<Unit, kFewBlocks>(copies);
-  launch<Unit, kMostBlocks>(copies);
+void launch(std::span<const BlockCopy> copies, cudaStream_t stream) {
+  if (copies.size() <= kFewBlocks) return launch<Unit, kFewBlocks>(copies, stream);
+  launch<Unit, kMostBlocks>(copies, stream);
 }
 
 // The largest power of 2 up to 16 that divides all.
@@ -118,18 +112,18 @@ std::int64_t common_unit(std::span<const BlockCopy> copies) {
 
 }  // namespace
 
-void copy_blocks(std::span<const BlockCopy> copies) {
+void launch_copy_blocks(std::span<const BlockCopy> copies, cudaStream_t stream) {
   switch (common_unit(copies)) {
     case 16:
-      return launch<uint4>(copies);
+      return launch<uint4>(copies, stream);
     case 8:
-      return launch<uint2>(copies);
+      return launch<uint2>(copies, stream);
     case 4:
-      return launch<std::uint32_t>(copies);
+      return launch<std::uint32_t>(copies, stream);
     case 2:
-      return launch<std::uint16_t>(copies);
+      return launch<std::uint16_t>(copies, stream);
     default:
-      return launch<std::uint8_t>(copies);
+      return launch<std::uint8_t>(copies, stream);
   }
 }
 

@@ -1,7 +1,4 @@
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
-
-#include "cp_core/thd/row_kernels.h"
+#include "cp_core/thd/row_launch.h"
 #include "cp_core/thd/row_lists.cuh"
 
 namespace cp_pool::cuda {
@@ -36,30 +33,27 @@ __global__ void __launch_bounds__(kThreads)
 }
 
 template <typename Unit>
-void copy_units(const at::Tensor& source, at::Tensor& target, std::int64_t row_bytes, std::span<const RowCopy> copies) {
-  const auto* from = static_cast<const Unit*>(source.const_data_ptr());
-  auto* to = static_cast<Unit*>(target.mutable_data_ptr());
-  const auto stream = c10::cuda::getCurrentCUDAStream();
+void copy_units(const void* source, void* target, std::int64_t row_bytes, std::span<const RowCopy> copies,
+                cudaStream_t stream) {
+  const auto* from = static_cast<const Unit*>(source);
+  auto* to = static_cast<Unit*>(target);
   in_lists(copies, row_bytes / static_cast<std::int64_t>(sizeof(Unit)), [&](const auto& list, std::int64_t total) {
     copy_kernel<<<blocks_for(total, kTile), kThreads, 0, stream>>>(from, to, list, total);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
   });
 }
 
 }  // namespace
 
-void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) {
-  if (source.numel() == 0 || target.numel() == 0) return;
-  const std::int64_t row_bytes = source.numel() / source.size(0) * static_cast<std::int64_t>(source.element_size());
+void launch_copy_rows(const void* source, void* target, std::int64_t row_bytes, std::span<const RowCopy> copies,
+                      cudaStream_t stream) {
   const auto fits = [&](std::size_t bytes) {
-    return row_bytes % static_cast<std::int64_t>(bytes) == 0 && is_aligned(source.const_data_ptr(), bytes) &&
-           is_aligned(target.const_data_ptr(), bytes);
+    return row_bytes % static_cast<std::int64_t>(bytes) == 0 && is_aligned(source, bytes) && is_aligned(target, bytes);
   };
-  if (fits(16)) return copy_units<uint4>(source, target, row_bytes, copies);
-  if (fits(8)) return copy_units<uint2>(source, target, row_bytes, copies);
-  if (fits(4)) return copy_units<std::uint32_t>(source, target, row_bytes, copies);
-  if (fits(2)) return copy_units<std::uint16_t>(source, target, row_bytes, copies);
-  copy_units<std::uint8_t>(source, target, row_bytes, copies);
+  if (fits(16)) return copy_units<uint4>(source, target, row_bytes, copies, stream);
+  if (fits(8)) return copy_units<uint2>(source, target, row_bytes, copies, stream);
+  if (fits(4)) return copy_units<std::uint32_t>(source, target, row_bytes, copies, stream);
+  if (fits(2)) return copy_units<std::uint16_t>(source, target, row_bytes, copies, stream);
+  copy_units<std::uint8_t>(source, target, row_bytes, copies, stream);
 }
 
 }  // namespace cp_pool::cuda

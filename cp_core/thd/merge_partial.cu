@@ -1,12 +1,8 @@
-#include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAStream.h>
-
+#include "cp_core/thd/device_row_types.cuh"
 #include "cp_core/thd/elements.cuh"
 #include "cp_core/thd/merge_math.h"
-#include "cp_core/thd/row_kernels.h"
+#include "cp_core/thd/row_launch.h"
 #include "cp_core/thd/row_lists.cuh"
-#include "cp_core/thd/row_types.h"
 
 namespace cp_pool::cuda {
 namespace {
@@ -152,86 +148,65 @@ __global__ void __launch_bounds__(merge_math::kSinkLanes)
   }
 }
 
-void check(const at::Tensor& tensor) {
-  TORCH_CHECK(tensor.is_cuda() && tensor.is_contiguous() && tensor.scalar_type() == at::kFloat,
-              "contiguous fp32 on a GPU expected, not ", tensor.toString(), " on ", tensor.device());
-}
-
-Shape shape_of(const at::Tensor& out, const at::Tensor& part_out, int elements) {
-  Shape shape{
-      .tokens = out.size(0), .part_tokens = part_out.size(0), .heads = out.size(1), .units = out.size(2) / elements};
+Shape shape_of(const DeviceRows& out, const DeviceRows& part_out, int elements) {
+  Shape shape{.tokens = out.rows, .part_tokens = part_out.rows, .heads = out.heads, .units = out.columns / elements};
   while (shape.lanes < 32 && shape.lanes < shape.units) shape.lanes *= 2;
   return shape;
 }
 
-bool in_units_of(int elements, const at::Tensor& out) {
-  return out.size(2) % elements == 0 && is_aligned(out.const_data_ptr(), 16);
+bool in_units_of(int elements, const DeviceRows& out) {
+  return out.columns % elements == 0 && is_aligned(out.data, 16);
 }
 
 template <int kElements>
-void launch_merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                          std::span<const RowCopy> rows) {
+void merge_partial_by(const DeviceRows& out, float* lse, const DeviceRows& part_out, const float* part_lse,
+                      std::span<const RowCopy> rows, cudaStream_t stream) {
   const Shape shape = shape_of(out, part_out, kElements);
-  const auto stream = c10::cuda::getCurrentCUDAStream();
   with_row_types(out, part_out, [&](auto* to, const auto* from) {
     using Out = std::remove_cvref_t<decltype(*to)>;
     using Part = std::remove_cvref_t<decltype(*from)>;
     in_lists(rows, 1, [&](const auto& list, std::int64_t total) {
       merge_partial_kernel<Out, Part, kElements><<<blocks_for(total * shape.heads, kTile), kThreads, 0, stream>>>(
-          reinterpret_cast<Elements<Out, kElements>*>(to), lse.mutable_data_ptr<float>(),
-          reinterpret_cast<const Elements<Part, kElements>*>(from), part_lse.const_data_ptr<float>(), list, total,
-          shape);
-      C10_CUDA_KERNEL_LAUNCH_CHECK();
+          reinterpret_cast<Elements<Out, kElements>*>(to), lse,
+          reinterpret_cast<const Elements<Part, kElements>*>(from), part_lse, list, total, shape);
     });
   });
 }
 
 template <int kElements>
-void launch_merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows) {
+void merge_sink_by(const DeviceRows& out, float* lse, const float* sink, std::span<const RowRange> rows,
+                   cudaStream_t stream) {
   const Shape shape = shape_of(out, out, kElements);
-  const auto stream = c10::cuda::getCurrentCUDAStream();
   in_lists(rows, [&](const auto& list, std::int64_t total) {
     merge_sink_kernel<kElements><<<blocks_for(total * shape.heads, kTile), kThreads, 0, stream>>>(
-        reinterpret_cast<Elements<float, kElements>*>(out.mutable_data_ptr<float>()), lse.mutable_data_ptr<float>(),
-        sink.const_data_ptr<float>(), list, total, shape);
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+        static_cast<Elements<float, kElements>*>(out.data), lse, sink, list, total, shape);
   });
 }
 
 }  // namespace
 
-void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
-                   std::span<const RowCopy> rows) {
-  for (const at::Tensor& tensor : {lse, part_lse}) check(tensor);
+void launch_merge_partial(const DeviceRows& out, float* lse, const DeviceRows& part_out, const float* part_lse,
+                          std::span<const RowCopy> rows, cudaStream_t stream) {
   const auto in_units = [&](int elements) { return in_units_of(elements, out) && in_units_of(elements, part_out); };
   // 16 bytes of what is smaller.
-  const bool floats = out.scalar_type() == at::kFloat && part_out.scalar_type() == at::kFloat;
-  if (!floats && in_units(8)) return launch_merge_partial<8>(out, lse, part_out, part_lse, rows);
-  if (in_units(4)) return launch_merge_partial<4>(out, lse, part_out, part_lse, rows);
-  launch_merge_partial<1>(out, lse, part_out, part_lse, rows);
+  const bool floats = out.type == RowType::fp32 && part_out.type == RowType::fp32;
+  if (!floats && in_units(8)) return merge_partial_by<8>(out, lse, part_out, part_lse, rows, stream);
+  if (in_units(4)) return merge_partial_by<4>(out, lse, part_out, part_lse, rows, stream);
+  merge_partial_by<1>(out, lse, part_out, part_lse, rows, stream);
 }
 
-void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows) {
-  for (const at::Tensor& tensor : {out, lse, sink}) check(tensor);
-  if (in_units_of(4, out)) return launch_merge_sink<4>(out, lse, sink, rows);
-  launch_merge_sink<1>(out, lse, sink, rows);
+void launch_merge_sink(const DeviceRows& out, float* lse, const float* sink, std::span<const RowRange> rows,
+                       cudaStream_t stream) {
+  if (in_units_of(4, out)) return merge_sink_by<4>(out, lse, sink, rows, stream);
+  merge_sink_by<1>(out, lse, sink, rows, stream);
 }
 
-at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
-                         std::span<const RowRange> rows) {
+void launch_sink_gradient(const SinkGradient& call, std::span<const RowRange> rows, cudaStream_t stream) {
   static_assert(merge_math::kSinkRanges == kMostRanges);
-  for (const at::Tensor& tensor : {sink, lse, delta}) check(tensor);
-  const std::int64_t heads = lse.size(0);
-  const at::Tensor gradient = at::zeros({heads}, sink.options());
-  const at::Tensor sums = at::zeros({heads}, sink.options().dtype(at::kDouble));
-  const auto stream = c10::cuda::getCurrentCUDAStream();
   in_lists(rows, [&](const auto& list, std::int64_t total) {
-    sink_gradient_kernel<<<static_cast<unsigned>(heads), merge_math::kSinkLanes, 0, stream>>>(
-        sink.const_data_ptr<float>(), lse.const_data_ptr<float>(), delta.const_data_ptr<float>(), list, total,
-        lse.size(1), sums.mutable_data_ptr<double>(), gradient.mutable_data_ptr<float>());
-    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    sink_gradient_kernel<<<static_cast<unsigned>(call.heads), merge_math::kSinkLanes, 0, stream>>>(
+        call.sink, call.lse, call.delta, list, total, call.tokens, call.sums, call.gradient);
   });
-  return gradient;
 }
 
 }  // namespace cp_pool::cuda

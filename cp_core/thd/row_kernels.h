@@ -7,11 +7,14 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/layout.h"
+#include "cp_core/cuda/row_type.h"
 #include "cp_core/partition.h"
-#include "cp_core/thd/copy_blocks.h"
+#include "cp_core/thd/block_copy.h"
 
 namespace cp_pool::cuda {
+
+// Throws c10::Error for other dtypes.
+RowType row_type(const at::Tensor& rows);
 
 void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies);
 void copy_blocks(std::span<const BlockCopy> blocks);

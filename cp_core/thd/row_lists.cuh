@@ -5,11 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 #include <span>
+#include <stdexcept>
 
-#include <ATen/core/Tensor.h>
-#include <c10/util/Exception.h>
-
-#include "cp_core/layout.h"
 #include "cp_core/partition.h"
 
 namespace cp_pool::cuda {
@@ -103,7 +100,7 @@ void in_lists(std::span<const RowCopy> copies, std::int64_t units, const Launch&
 
 inline unsigned blocks_for(std::int64_t items, std::int64_t items_per_block) {
   const std::int64_t blocks = (items + items_per_block - 1) / items_per_block;
-  TORCH_CHECK(blocks < (std::int64_t{1} << 31), "too many rows for one launch: ", items);
+  if (blocks >= (std::int64_t{1} << 31)) throw std::length_error("too many rows for one launch");
   return static_cast<unsigned>(blocks);
 }
 

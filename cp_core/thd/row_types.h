@@ -22,25 +22,30 @@ void with_low_row_types(const at::Tensor& target, const at::Tensor& part, Body b
   }
 }
 
-// Calls body(pointer to the target's elements, pointer to the part's). Both contiguous [rows, ...] with rows of one
-// size, on one device.
-template <typename Body>
-void with_row_types(const at::Tensor& target, const at::Tensor& part, Body body) {
+// Both contiguous [rows, ...] with rows of one size, on one device, of dtypes as above.
+inline void check_row_types(const at::Tensor& target, const at::Tensor& part) {
   TORCH_CHECK(target.is_contiguous() && part.is_contiguous() && target.device() == part.device() &&
                   target.sizes().slice(1) == part.sizes().slice(1),
               "rows of ", part.sizes(), " do not fit rows of ", target.sizes());
-  const auto one_of = [](at::ScalarType a, at::ScalarType b, at::ScalarType low) {
-    return (a == low || a == at::kFloat) && (b == low || b == at::kFloat);
-  };
+  const auto one_of = [](at::ScalarType type, at::ScalarType low) { return type == low || type == at::kFloat; };
   const at::ScalarType to = target.scalar_type();
   const at::ScalarType from = part.scalar_type();
-  if (to == at::kFloat && from == at::kFloat) {
-    body(static_cast<float*>(target.mutable_data_ptr()), static_cast<const float*>(part.const_data_ptr()));
-  } else if (one_of(to, from, at::kBFloat16)) {
+  TORCH_CHECK(
+      (one_of(to, at::kBFloat16) && one_of(from, at::kBFloat16)) || (one_of(to, at::kHalf) && one_of(from, at::kHalf)),
+      "no rows of ", from, " in rows of ", to);
+}
+
+// Calls body(pointer to the target's elements, pointer to the part's).
+template <typename Body>
+void with_row_types(const at::Tensor& target, const at::Tensor& part, Body body) {
+  check_row_types(target, part);
+  const auto is_any = [&](at::ScalarType type) { return target.scalar_type() == type || part.scalar_type() == type; };
+  if (is_any(at::kBFloat16)) {
     with_low_row_types<c10::BFloat16>(target, part, body);
-  } else {
-    TORCH_CHECK(one_of(to, from, at::kHalf), "no rows of ", from, " in rows of ", to);
+  } else if (is_any(at::kHalf)) {
     with_low_row_types<c10::Half>(target, part, body);
+  } else {
+    body(static_cast<float*>(target.mutable_data_ptr()), static_cast<const float*>(part.const_data_ptr()));
   }
 }
 

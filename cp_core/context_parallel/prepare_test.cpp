@@ -150,7 +150,7 @@ TEST(Preparations, TakeTheModeFromTheProblem) {
   AttentionProblem problem = some_problem(CommType::p2p, Layout::bshd);
   problem.deterministic = true;
   for (const Preparation& piece : preparations(problem, at::kBFloat16, 2, 1, true, backend)) piece();
-  EXPECT_THAT(backend.modes, testing::ElementsAre(true, true));
+  EXPECT_THAT(backend.modes, testing::AllOf(testing::SizeIs(testing::Ge(2)), testing::Each(true)));
 }
 
 }  // namespace

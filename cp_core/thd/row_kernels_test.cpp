@@ -180,7 +180,7 @@ constexpr std::array kTypes{Types{at::kFloat, at::kFloat},       Types{at::kFloa
                             Types{at::kFloat, at::kHalf},        Types{at::kHalf, at::kHalf},
                             Types{at::kHalf, at::kFloat}};
 
-std::string text(const Types& types) {
+std::string text_of(const Types& types) {
   return fmt::format("{} into {}", c10::toString(types.from), c10::toString(types.to));
 }
 
@@ -192,7 +192,7 @@ TEST_F(AddRowsOnGpu, GivesTheBitsOfTheCpuForEveryDtypeAndNumberOfRanges) {
     for (const std::vector<std::int64_t>& row : {std::vector<std::int64_t>{8, 128}, {3, 5}, {1, 8}}) {
       for (const std::int64_t count : {0, 1, 7, 64, 65, 1500}) {
         constexpr std::int64_t kRows = 4000;
-        SCOPED_TRACE(fmt::format("{}, {} ranges of rows of {}", text(types), count, fmt::join(row, " x ")));
+        SCOPED_TRACE(fmt::format("{}, {} ranges of rows of {}", text_of(types), count, fmt::join(row, " x ")));
         at::Tensor sum = random_values({kRows, row[0], row[1]}, types.to);
         const at::Tensor part = random_values({kRows, row[0], row[1]}, types.from);
         const std::vector<RowCopy> rows = random_copies(random, kRows, count);
@@ -259,7 +259,7 @@ TEST_F(MergeOnGpu, OfSomeRowsOfEveryDtypeGivesTheBitsOfTheCpu) {
   Random random(8);
   for (const Types& types : kTypes) {
     for (const MergeShape& shape : kShapes) {
-      SCOPED_TRACE(fmt::format("{}, {}", text(types), text(shape)));
+      SCOPED_TRACE(fmt::format("{}, {}", text_of(types), text(shape)));
       const std::vector<RowCopy> rows = random_copies(random, shape.tokens, shape.ranges);
       at::Tensor out = random_values({shape.tokens, shape.heads, shape.dim}, types.to);
       at::Tensor lse = random_lse(shape.heads, shape.tokens);

@@ -148,7 +148,8 @@ class Pipeline {
   using Compute = std::function<std::vector<Item>(std::int64_t, const TravellingOperands&)>;
 
   Pipeline(const Exchanges& exchanges, const at::Device& device) : exchanges_(exchanges) {
-    if (exchanges.head_groups() > 1) beside_.emplace(device);
+    // The packing of a group must not wait until the blocks of an attention kernel run out.
+    if (exchanges.head_groups() > 1) beside_.emplace(device, StreamPriority::high);
   }
 
   void run(std::vector<TravellingOperands>& coming, std::string_view what, const Compute& compute) {

@@ -15,15 +15,18 @@ namespace {
 
 // Always the same for a device: libraries keep workspaces, and the allocator memory, for each stream they see. Two, in
 // case that one is the first stream.
-c10::Stream stream_beside(const c10::Stream& first) {
+c10::Stream stream_beside(const c10::Stream& first, StreamPriority priority) {
   static std::mutex mutex;
-  static std::map<c10::DeviceIndex, std::pair<c10::Stream, c10::Stream>> known;
+  static std::map<std::pair<c10::DeviceIndex, StreamPriority>, std::pair<c10::Stream, c10::Stream>> known;
   const std::lock_guard lock(mutex);
-  auto streams = known.find(first.device_index());
+  const std::pair key(first.device_index(), priority);
+  auto streams = known.find(key);
   if (streams == known.end()) {
     const c10::impl::VirtualGuardImpl device(first.device_type());
-    const auto take = [&] { return device.getStreamFromGlobalPool(first.device()); };
-    streams = known.emplace(first.device_index(), std::pair(take(), take())).first;
+    const auto take = [&] {
+      return device.getStreamFromGlobalPool(first.device(), /*isHighPriority=*/priority == StreamPriority::high);
+    };
+    streams = known.emplace(key, std::pair(take(), take())).first;
   }
   const auto& [one, other] = streams->second;
   return one == first ? other : one;
@@ -38,11 +41,11 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 
 }  // namespace
 
-SecondStream::SecondStream(const at::Device& device) {
+SecondStream::SecondStream(const at::Device& device, StreamPriority priority) {
   if (!device.is_cuda()) return;
   const c10::Stream first = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   streams_.emplace(Streams{.first = first,
-                           .second = stream_beside(first),
+                           .second = stream_beside(first, priority),
                            .mark = c10::Event(device.type()),
                            .noted = c10::Event(device.type())});
   if (CP_MUTATE(second_stream_wait_skipped, true, false)) order(streams_->first, streams_->second);

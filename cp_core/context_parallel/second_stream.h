@@ -17,11 +17,15 @@
 
 namespace cp_pool {
 
+// high: its kernels get multiprocessors before those of the first stream that have not started, block by block; for
+// short ones that others wait for.
+enum class StreamPriority { normal, high };
+
 class SecondStream {
  public:
   // The first stream is the device's current one; the second begins when the first has done what it has been given so
   // far.
-  explicit SecondStream(const at::Device& device);
+  explicit SecondStream(const at::Device& device, StreamPriority priority = StreamPriority::normal);
   SecondStream(const SecondStream&) = delete;
   SecondStream& operator=(const SecondStream&) = delete;
   // Joins, if join() has not been called: an exception passes through.

@@ -13,7 +13,6 @@
 #include "cp_core/context_parallel/a2a_bias.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
-#include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -139,51 +138,21 @@ class TravellingOperands {
   std::optional<HeadExchange::Trip> trip_;
 };
 
-// The groups of heads, one after the other: while one is computed, the next comes and the one before leaves, on a
-// stream beside. What the first brings and the last takes away has nothing to hide behind, and stays on the current
-// stream.
-class Pipeline {
- public:
-  // compute(number of the group, what has come): gives what is to leave.
-  using Compute = std::function<std::vector<Item>(std::int64_t, const TravellingOperands&)>;
+// compute(number of the group, what has come): gives what is to leave.
+using Compute = std::function<std::vector<Item>(std::int64_t, const TravellingOperands&)>;
 
-  Pipeline(const Exchanges& exchanges, const at::Device& device) : exchanges_(exchanges) {
-    // The packing of a group must not wait until the blocks of an attention kernel run out.
-    if (exchanges.head_groups() > 1) beside_.emplace(device, StreamPriority::high);
+// The groups of heads, one after the other: messages travel while others are computed.
+void compute_groups(const Exchanges& exchanges, std::vector<TravellingOperands>& coming, std::string_view what,
+                    const Compute& compute) {
+  std::vector<HeadExchange::Trip> leaving;
+  for (TravellingOperands& operands : coming) operands.start();
+  for (std::size_t i = 0; i < coming.size(); ++i) {
+    const auto index = static_cast<std::int64_t>(i);
+    coming[i].finish();
+    leaving.push_back(exchanges.of_group(index).gather(compute(index, coming[i]), what));
   }
-
-  void run(std::vector<TravellingOperands>& coming, std::string_view what, const Compute& compute) {
-    const std::size_t last = coming.size() - 1;
-    coming[0].start();
-    for (std::size_t i = 1; i <= last; ++i) beside_->run([&] { coming[i].start(); });
-    coming[0].finish();
-    for (std::size_t i = 0; i <= last; ++i) {
-      if (i > 0) beside_->wait_for_note();
-      const auto index = static_cast<std::int64_t>(i);
-      const std::vector<Item> items = compute(index, coming[i]);
-      if (i == last) {
-        leave(index, items, what);
-        break;
-      }
-      beside_->run([&] { coming[i + 1].finish(); });
-      beside_->note();
-      beside_->mark();
-      beside_->wait_for_mark();
-      beside_->run([&] { leave(index, items, what); });
-    }
-    if (beside_) beside_->join();
-  }
-
- private:
-  void leave(std::int64_t index, const std::vector<Item>& items, std::string_view what) {
-    leaving_.push_back(exchanges_.of_group(index).gather(items, what));
-    leaving_.back().finish();
-  }
-
-  const Exchanges& exchanges_;
-  std::vector<HeadExchange::Trip> leaving_;  // with their tensors, until the streams are joined
-  std::optional<SecondStream> beside_;
-};
+  for (HeadExchange::Trip& trip : leaving) trip.finish();
+}
 
 std::vector<TravellingOperands> make_coming(const Exchanges& exchanges, const AttentionOperands& operands,
                                             const AttentionBackwardOperands* backward) {
@@ -211,7 +180,7 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
   std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, nullptr);
   std::vector<at::Tensor> max_logits;
   const std::vector<Run> q_runs = exchanges.packed_runs(context.problem.lengths.padded_q);
-  Pipeline(exchanges, q.device()).run(coming, "a2a out and lse", [&](std::int64_t group_index, const auto& come) {
+  compute_groups(exchanges, coming, "a2a out and lse", [&](std::int64_t group_index, const auto& come) {
     const AttentionOperands operands = come.operands();
     const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
     const PackedForward own =
@@ -234,14 +203,13 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
                          .dv = at::empty_like(inputs.operands.v),
                          .dbias = {}};
   std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, &backward);
-  Pipeline(exchanges, inputs.operands.q.device())
-      .run(coming, "a2a dq, dk, dv", [&](std::int64_t /*group_index*/, const auto& come) {
-        const AttentionOperands operands = come.operands();
-        const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, come.backward()));
-        if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
-        return std::vector<Item>{exchanges.of_queries(result.dq, own.dq), exchanges.of_keys(result.dk, own.dk),
-                                 exchanges.of_keys(result.dv, own.dv)};
-      });
+  compute_groups(exchanges, coming, "a2a dq, dk, dv", [&](std::int64_t /*group_index*/, const auto& come) {
+    const AttentionOperands operands = come.operands();
+    const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, come.backward()));
+    if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
+    return std::vector<Item>{exchanges.of_queries(result.dq, own.dq), exchanges.of_keys(result.dk, own.dk),
+                             exchanges.of_keys(result.dv, own.dv)};
+  });
   return result;
 }
 

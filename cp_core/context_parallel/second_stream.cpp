@@ -15,18 +15,15 @@ namespace {
 
 // Always the same for a device: libraries keep workspaces, and the allocator memory, for each stream they see. Two, in
 // case that one is the first stream.
-c10::Stream stream_beside(const c10::Stream& first, StreamPriority priority) {
+c10::Stream stream_beside(const c10::Stream& first) {
   static std::mutex mutex;
-  static std::map<std::pair<c10::DeviceIndex, StreamPriority>, std::pair<c10::Stream, c10::Stream>> known;
+  static std::map<c10::DeviceIndex, std::pair<c10::Stream, c10::Stream>> known;
   const std::lock_guard lock(mutex);
-  const std::pair key(first.device_index(), priority);
-  auto streams = known.find(key);
+  auto streams = known.find(first.device_index());
   if (streams == known.end()) {
     const c10::impl::VirtualGuardImpl device(first.device_type());
-    const auto take = [&] {
-      return device.getStreamFromGlobalPool(first.device(), /*isHighPriority=*/priority == StreamPriority::high);
-    };
-    streams = known.emplace(key, std::pair(take(), take())).first;
+    const auto take = [&] { return device.getStreamFromGlobalPool(first.device()); };
+    streams = known.emplace(first.device_index(), std::pair(take(), take())).first;
   }
   const auto& [one, other] = streams->second;
   return one == first ? other : one;
@@ -41,13 +38,10 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 
 }  // namespace
 
-SecondStream::SecondStream(const at::Device& device, StreamPriority priority) {
+SecondStream::SecondStream(const at::Device& device) {
   if (!device.is_cuda()) return;
   const c10::Stream first = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-  streams_.emplace(Streams{.first = first,
-                           .second = stream_beside(first, priority),
-                           .mark = c10::Event(device.type()),
-                           .noted = c10::Event(device.type())});
+  streams_.emplace(Streams{.first = first, .second = stream_beside(first), .mark = c10::Event(device.type())});
   if (CP_MUTATE(second_stream_wait_skipped, true, false)) order(streams_->first, streams_->second);
 }
 
@@ -72,14 +66,6 @@ void SecondStream::mark() {
 
 void SecondStream::wait_for_mark() {
   if (streams_ && CP_MUTATE(mark_wait_skipped, true, false)) streams_->mark.block(streams_->second);
-}
-
-void SecondStream::note() {
-  if (streams_) streams_->noted.record(streams_->second);
-}
-
-void SecondStream::wait_for_note() {
-  if (streams_) streams_->noted.block(streams_->first);
 }
 
 void SecondStream::join() {

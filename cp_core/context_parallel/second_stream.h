@@ -17,15 +17,11 @@
 
 namespace cp_pool {
 
-// high: its kernels get multiprocessors before those of the first stream that have not started, block by block; for
-// short ones that others wait for.
-enum class StreamPriority { normal, high };
-
 class SecondStream {
  public:
   // The first stream is the device's current one; the second begins when the first has done what it has been given so
   // far.
-  explicit SecondStream(const at::Device& device, StreamPriority priority = StreamPriority::normal);
+  explicit SecondStream(const at::Device& device);
   SecondStream(const SecondStream&) = delete;
   SecondStream& operator=(const SecondStream&) = delete;
   // Joins, if join() has not been called: an exception passes through.
@@ -39,10 +35,6 @@ class SecondStream {
   // The second stream goes on when the first has come to the mark.
   void wait_for_mark();
 
-  // A place in the work of the second stream, likewise, and the first goes on when the second has come there.
-  void note();
-  void wait_for_note();
-
   // The first stream goes on when the second has done what it has been given.
   void join();
 
@@ -51,7 +43,6 @@ class SecondStream {
     c10::Stream first;
     c10::Stream second;
     c10::Event mark;
-    c10::Event noted;
   };
 
   std::optional<Streams> streams_;  // of a GPU

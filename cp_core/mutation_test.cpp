@@ -75,6 +75,9 @@ std::vector<AttentionProblem> problems() {
       }
     }
   }
+  AttentionProblem equal_dims = problem_of(CommType::p2p, Layout::bshd, {.right = 0});
+  equal_dims.head_dim_v = equal_dims.head_dim_qk;  // K and V of one size
+  all.push_back(equal_dims);
   return all;
 }
 
@@ -149,6 +152,8 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
   for (const MutantInfo& info : all_mutants()) {
     if (info.where == MutantWhere::gpu) continue;
     if (info.mutant == Mutant::repeat_drifts) continue;  // far below the tolerance
+    // Of 16-bit dtypes, where backends give results rounded call by call: verify/mutants_test.cpp.
+    if (info.mutant == Mutant::some_rows_in_place || info.mutant == Mutant::head_groups_repeated) continue;
     const ScopedMutant on(info.mutant);
     EXPECT_NE(first_difference(), -1) << info.name << ": " << info.description;
   }

@@ -121,7 +121,7 @@ Traffic traffic(CommType comm) {
 
 TEST(TrafficOf, IsWhatTheExchangesSend) {
   EXPECT_EQ(traffic(CommType::p2p).forward, kKv * 2);
-  EXPECT_EQ(traffic(CommType::p2p).backward, kKv * 2 + 2 * kKv * 4);
+  EXPECT_EQ(traffic(CommType::p2p).backward, kKv * 2 + kKv * 4);
   EXPECT_EQ(traffic(CommType::all_gather).forward, kKv * 2);
   EXPECT_EQ(traffic(CommType::all_gather).backward, kKv * 2 + kKv * 4);
   EXPECT_EQ(traffic(CommType::a2a).forward, ((kQ + kKv + kQ) * 2 + kRow * 4) / 2);

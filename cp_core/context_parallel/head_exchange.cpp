@@ -1,5 +1,6 @@
 #include "cp_core/context_parallel/head_exchange.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -95,12 +96,14 @@ class Geometry {
     return {.first = data + row * group_heads_ * head_bytes_, .stride = group_heads_ * head_bytes_};
   }
 
-  // body(row among the rank's, row of the group, count); copies do not cross ranks.
+  // body(row among the rank's, row of the group, count)
   template <typename Body>
   void for_each_range(int rank, Body body) const {
     const std::int64_t begin = rank * tokens_;
     for (const RowCopy& copy : item_.rows->copies) {
-      if (copy.source >= begin && copy.source < begin + tokens_) body(copy.source - begin, copy.target, copy.count);
+      const std::int64_t first = std::max(copy.source, begin);
+      const std::int64_t end = std::min(copy.source + copy.count, begin + tokens_);
+      if (first < end) body(first - begin, copy.target + (first - copy.source), end - first);
     }
   }
 

@@ -117,7 +117,7 @@ std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t
 std::string_view exchange_words(CommType comm) {
   switch (comm) {
     case CommType::p2p:
-      return "k and v travel around a ring of all ranks while each computes; dk and dv travel with them, in fp32";
+      return "k and v travel around a ring of all ranks while each computes; dk and dv travel with them, sums in fp32";
     case CommType::all_gather:
       return "every rank gets all k and v; dk and dv are summed and scattered, in fp32";
     case CommType::a2a:

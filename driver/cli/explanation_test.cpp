@@ -50,7 +50,7 @@ TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
   const std::string text = explain_case("the/id", c);
   for (const char* part : {"the/id\n", "p2p of 2 ranks", "mask: causal\n", "    0: q 128 of 128, k and v 128 of 128\n",
                            "rank 0: q [0, 32) q [96, 128) kv [0, 32) kv [96, 128)\n",
-                           "each rank sends 64.0 KiB forward, 320.0 KiB backward",
+                           "each rank sends 64.0 KiB forward, 192.0 KiB backward",
                            "rank 1: 6 full, 4 banded, 6 empty tiles; 8256 visible pairs x 4 heads"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }

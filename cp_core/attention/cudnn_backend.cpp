@@ -157,6 +157,7 @@ std::optional<PlannedLane> CudnnBackend::plan_or_remark(const Tile& tile, const 
 
 std::vector<std::string> CudnnBackend::remarks() const {
   std::vector<std::string> all;
+  all.reserve(refusals_.size());
   for (const auto& [pass, refusal] : refusals_) {
     all.push_back(fmt::format("the {} of tiles with a bias that cuDNN refuses ran as math: {}",
                               pass == Pass::forward ? "forward" : "backward", refusal));

@@ -62,16 +62,18 @@ struct AttentionForward {
   at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
                          // (with a sink: the sink)
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
-  std::vector<std::string> remarks{};  // AttentionBackend::remarks, of this rank
+  // AttentionBackend::remarks, of this rank.
+  std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
 };
 
 struct AttentionGradients {
   at::Tensor dq;  // shaped and typed like the inputs; 0 at padding
   at::Tensor dk;
   at::Tensor dv;
-  at::Tensor dbias;                    // undefined without a bias, and for 111s
-  at::Tensor dsink;                    // fp32 [heads], summed over ranks; undefined unless softmax is learnable
-  std::vector<std::string> remarks{};  // AttentionBackend::remarks, of this rank
+  at::Tensor dbias;  // undefined without a bias, and for 111s
+  at::Tensor dsink;  // fp32 [heads], summed over ranks; undefined unless softmax is learnable
+  // AttentionBackend::remarks, of this rank.
+  std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
 };
 
 // Collective over the groups. Throw CommError, BackendUnsupported.

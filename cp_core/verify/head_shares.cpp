@@ -121,6 +121,7 @@ class Joiner {
 // A tensor's ceiling depends on the whole problem, and on the rounding of all of its elements.
 void decide_ceilings(Expected& expected, const CanonicalProblem& problem, Communicator& cp) {
   std::vector<double> roundings;
+  roundings.reserve(expected.tensors.size());
   for (const ExpectedTensor& tensor : expected.tensors) roundings.push_back(tensor.rounding);
   const auto count = static_cast<std::int64_t>(roundings.size());
   at::Tensor largest = at::empty({count}, at::kDouble);

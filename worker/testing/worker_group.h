@@ -18,8 +18,10 @@ class WorkerGroup {
  public:
   struct Config {
     int ranks = 2;
+    // NOLINTBEGIN(readability-redundant-member-init): designated initializers leave them out
     std::vector<std::string> arguments{};
     std::map<std::string, std::string> environment{};  // on top of what a rank needs
+    // NOLINTEND(readability-redundant-member-init)
     std::string binary = CP_POOL_WORKER_BINARY;
     bool as_open_mpi = false;  // started as mpirun would: its rank variables, and nobody listens on MASTER_PORT
   };

@@ -115,7 +115,9 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
 // why: empty, or what is known beside the deaths.
 asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   const auto limit = Clock::now() + kStartDrain;
-  while (group_->any_exited() && !group_->drained() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+  // A rank that has lost a peer may end before the peer has: the peer's end counts.
+  const auto all_known = [this] { return group_->drained() && (group_->all_exited() || permanently_failed()); };
+  while (group_->any_exited() && !all_known() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
   while (const auto incoming = group_->take()) {
     const auto* event = std::get_if<protocol::Event>(&*incoming);
     const auto* refusal = event == nullptr ? nullptr : std::get_if<protocol::ProtocolErrorEvent>(event);

@@ -44,7 +44,7 @@ class FilterTest : public testing::Test {
   std::vector<std::string> tags_{"essential", "slow"};
 };
 
-std::string error_of(std::string_view expression, Filter::Scope scope = Filter::Scope::everything) {
+std::string filter_error_of(std::string_view expression, Filter::Scope scope = Filter::Scope::everything) {
   try {
     Filter::parse(expression, scope);
   } catch (const CaseError& e) {
@@ -143,61 +143,62 @@ TEST_F(FilterTest, NotBindsToWhatFollows) {
 }
 
 TEST(FilterErrors, PointToThePlace) {
-  EXPECT_EQ(error_of("layout=thd & comn=p2p").substr(0, 53), "bad filter: unknown field 'comn'; did you mean 'comm'");
-  EXPECT_THAT(error_of("layout=thd & comn=p2p"), HasSubstr("\n  layout=thd & comn=p2p\n               ^"));
-  EXPECT_THAT(error_of("comn=p2p"), HasSubstr("known: suite, model, backend"));
-  EXPECT_EQ(error_of("heads=4 heads=8"), "bad filter: expected & or | here\n  heads=4 heads=8\n          ^");
-  EXPECT_EQ(error_of("(heads=4"), "bad filter: this parenthesis is not closed\n  (heads=4\n  ^");
-  EXPECT_EQ(error_of("heads=4)"), "bad filter: this parenthesis closes nothing\n  heads=4)\n         ^");
-  EXPECT_EQ(error_of("heads="), "bad filter: expected a value here\n  heads=\n        ^");
-  EXPECT_EQ(error_of("heads==4"), "bad filter: expected a value here\n  heads==4\n        ^");
-  EXPECT_EQ(error_of("heads!4"), "bad filter: expected != or & here\n  heads!4\n       ^");
-  EXPECT_EQ(error_of("heads=4 &"),
+  EXPECT_EQ(filter_error_of("layout=thd & comn=p2p").substr(0, 53),
+            "bad filter: unknown field 'comn'; did you mean 'comm'");
+  EXPECT_THAT(filter_error_of("layout=thd & comn=p2p"), HasSubstr("\n  layout=thd & comn=p2p\n               ^"));
+  EXPECT_THAT(filter_error_of("comn=p2p"), HasSubstr("known: suite, model, backend"));
+  EXPECT_EQ(filter_error_of("heads=4 heads=8"), "bad filter: expected & or | here\n  heads=4 heads=8\n          ^");
+  EXPECT_EQ(filter_error_of("(heads=4"), "bad filter: this parenthesis is not closed\n  (heads=4\n  ^");
+  EXPECT_EQ(filter_error_of("heads=4)"), "bad filter: this parenthesis closes nothing\n  heads=4)\n         ^");
+  EXPECT_EQ(filter_error_of("heads="), "bad filter: expected a value here\n  heads=\n        ^");
+  EXPECT_EQ(filter_error_of("heads==4"), "bad filter: expected a value here\n  heads==4\n        ^");
+  EXPECT_EQ(filter_error_of("heads!4"), "bad filter: expected != or & here\n  heads!4\n       ^");
+  EXPECT_EQ(filter_error_of("heads=4 &"),
             "bad filter: expected FIELD=VALUE, an ID or a glob over IDs here\n  heads=4 &\n           ^");
-  EXPECT_EQ(error_of(""), "bad filter: expected FIELD=VALUE, an ID or a glob over IDs here\n  \n  ^");
-  EXPECT_EQ(error_of("\xc3\xa4\t& heads=4"),
+  EXPECT_EQ(filter_error_of(""), "bad filter: expected FIELD=VALUE, an ID or a glob over IDs here\n  \n  ^");
+  EXPECT_EQ(filter_error_of("\xc3\xa4\t& heads=4"),
             "bad filter: '\xc3\xa4' is neither FIELD=VALUE nor an ID (suite/model/..) nor a glob with *\n"
             "  \xc3\xa4 & heads=4\n  ^");
-  EXPECT_THAT(error_of("*\xc3\xa4*)"), HasSubstr("\n  *\xc3\xa4*)\n     ^"));
+  EXPECT_THAT(filter_error_of("*\xc3\xa4*)"), HasSubstr("\n  *\xc3\xa4*)\n     ^"));
 }
 
 TEST(FilterErrors, HoldNoControlCharacters) {
-  EXPECT_EQ(error_of(std::string_view{"a\0b\x1b=1", 6}),
+  EXPECT_EQ(filter_error_of(std::string_view{"a\0b\x1b=1", 6}),
             "bad filter: unknown field 'a b ' (known: " + join_names(case_field_names()) +
                 ", world_size, tag, id, size)\n  a b =1\n  ^");
 }
 
 TEST(FilterErrors, ValuesThatAFieldNeverHasAreErrors) {
-  EXPECT_EQ(error_of("comm=a2a_p2p"),
+  EXPECT_EQ(filter_error_of("comm=a2a_p2p"),
             "bad filter: comm is never 'a2a_p2p'; did you mean 'a2a+p2p'? (values: p2p, all_gather, a2a, a2a+p2p)\n"
             "  comm=a2a_p2p\n       ^");
-  EXPECT_THAT(error_of("causal=yes"), StartsWith("bad filter: causal is never 'yes' (values: true, false)"));
-  EXPECT_THAT(error_of("dtype=fp8*"), StartsWith("bad filter: dtype is never 'fp8*'"));
-  EXPECT_THAT(error_of("heads=many"), StartsWith("bad filter: 'many' is not a number"));
-  EXPECT_THAT(error_of("heads<4*"), StartsWith("bad filter: '4*' is not a number"));
-  EXPECT_THAT(error_of("heads<99999999999999999999"), HasSubstr("is not a number"));
-  EXPECT_THAT(error_of("layout<thd"), StartsWith("bad filter: layout is not a number: use = or !="));
-  EXPECT_THAT(error_of("tag<4"), StartsWith("bad filter: tag is not a number: use = or !="));
-  EXPECT_EQ(error_of("bias=1hss | bias=none | model=anything | tag=anything"), "no error");
+  EXPECT_THAT(filter_error_of("causal=yes"), StartsWith("bad filter: causal is never 'yes' (values: true, false)"));
+  EXPECT_THAT(filter_error_of("dtype=fp8*"), StartsWith("bad filter: dtype is never 'fp8*'"));
+  EXPECT_THAT(filter_error_of("heads=many"), StartsWith("bad filter: 'many' is not a number"));
+  EXPECT_THAT(filter_error_of("heads<4*"), StartsWith("bad filter: '4*' is not a number"));
+  EXPECT_THAT(filter_error_of("heads<99999999999999999999"), HasSubstr("is not a number"));
+  EXPECT_THAT(filter_error_of("layout<thd"), StartsWith("bad filter: layout is not a number: use = or !="));
+  EXPECT_THAT(filter_error_of("tag<4"), StartsWith("bad filter: tag is not a number: use = or !="));
+  EXPECT_EQ(filter_error_of("bias=1hss | bias=none | model=anything | tag=anything"), "no error");
 }
 
 TEST(FilterErrors, ABareWordIsNoFilter) {
-  EXPECT_THAT(error_of("thd"), StartsWith("bad filter: 'thd' is neither FIELD=VALUE nor an ID"));
-  EXPECT_THAT(error_of("causa"), HasSubstr("did you mean 'causal'?"));
+  EXPECT_THAT(filter_error_of("thd"), StartsWith("bad filter: 'thd' is neither FIELD=VALUE nor an ID"));
+  EXPECT_THAT(filter_error_of("causa"), HasSubstr("did you mean 'causal'?"));
 }
 
 TEST(FilterErrors, RulesHaveNeitherIdNorSize) {
   constexpr auto kScope = Filter::Scope::case_and_tags;
-  EXPECT_EQ(error_of("comm=p2p & tag=essential & !model=a*", kScope), "no error");
-  EXPECT_THAT(error_of("id=a/*", kScope), StartsWith("bad filter: unknown field 'id'"));
-  EXPECT_THAT(error_of("size=full", kScope), StartsWith("bad filter: unknown field 'size'"));
-  EXPECT_THAT(error_of("a/*", kScope), StartsWith("bad filter: IDs cannot be used here"));
+  EXPECT_EQ(filter_error_of("comm=p2p & tag=essential & !model=a*", kScope), "no error");
+  EXPECT_THAT(filter_error_of("id=a/*", kScope), StartsWith("bad filter: unknown field 'id'"));
+  EXPECT_THAT(filter_error_of("size=full", kScope), StartsWith("bad filter: unknown field 'size'"));
+  EXPECT_THAT(filter_error_of("a/*", kScope), StartsWith("bad filter: IDs cannot be used here"));
 }
 
 TEST(FilterErrors, NestingIsBounded) {
-  EXPECT_EQ(error_of(fmt::format("{:(>90}heads=4{:)>90}", "", "")), "no error");
-  EXPECT_THAT(error_of(std::string(100000, '(')), StartsWith("bad filter: nested too deep"));
-  EXPECT_THAT(error_of(std::string(100000, '!')), StartsWith("bad filter: nested too deep"));
+  EXPECT_EQ(filter_error_of(fmt::format("{:(>90}heads=4{:)>90}", "", "")), "no error");
+  EXPECT_THAT(filter_error_of(std::string(100000, '(')), StartsWith("bad filter: nested too deep"));
+  EXPECT_THAT(filter_error_of(std::string(100000, '!')), StartsWith("bad filter: nested too deep"));
 }
 
 TEST(FilterErrors, LongAlternativesAreFine) {

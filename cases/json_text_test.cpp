@@ -15,7 +15,7 @@ namespace {
 using testing::HasSubstr;
 using testing::StartsWith;
 
-std::string error_of(const std::string& text) {
+std::string parse_error_of(const std::string& text) {
   try {
     parse_json_text(text, "a.json");
   } catch (const CaseError& e) {
@@ -30,24 +30,25 @@ TEST(JsonText, KeepsTheOrderOfKeys) {
 }
 
 TEST(JsonText, SyntaxErrorsNameLineAndColumn) {
-  EXPECT_THAT(error_of("{\n  \"a\": 1,\n  \"b\": nope\n}"), StartsWith("a.json:3:9: not JSON: "));
-  EXPECT_THAT(error_of("{\"a\" 1}"), StartsWith("a.json:1:6: not JSON: "));
-  EXPECT_THAT(error_of("{\"a\": 1}\n}"), StartsWith("a.json:2:1: not JSON: "));
-  EXPECT_THAT(error_of("[1,\n 2"), StartsWith("a.json:2:3: not JSON: "));
-  EXPECT_THAT(error_of(""), StartsWith("a.json:1:1: not JSON: "));
-  EXPECT_THAT(error_of("[1e999]"), StartsWith("a.json:1:6: not JSON: "));
-  EXPECT_THAT(error_of("[\"\xff\"]"), StartsWith("a.json:1:"));
+  EXPECT_THAT(parse_error_of("{\n  \"a\": 1,\n  \"b\": nope\n}"), StartsWith("a.json:3:9: not JSON: "));
+  EXPECT_THAT(parse_error_of("{\"a\" 1}"), StartsWith("a.json:1:6: not JSON: "));
+  EXPECT_THAT(parse_error_of("{\"a\": 1}\n}"), StartsWith("a.json:2:1: not JSON: "));
+  EXPECT_THAT(parse_error_of("[1,\n 2"), StartsWith("a.json:2:3: not JSON: "));
+  EXPECT_THAT(parse_error_of(""), StartsWith("a.json:1:1: not JSON: "));
+  EXPECT_THAT(parse_error_of("[1e999]"), StartsWith("a.json:1:6: not JSON: "));
+  EXPECT_THAT(parse_error_of("[\"\xff\"]"), StartsWith("a.json:1:"));
 }
 
 TEST(JsonText, AKeyGivenTwiceIsAnError) {
-  EXPECT_EQ(error_of(R"({"a":{"x":1},"b":[{}, {"c":1,"d":[1],"c":2}]})"), "a.json: $.b[1].c: this key is given twice");
-  EXPECT_EQ(error_of(R"([{"a":1},{"a":1}])"), "no error");
+  EXPECT_EQ(parse_error_of(R"({"a":{"x":1},"b":[{}, {"c":1,"d":[1],"c":2}]})"),
+            "a.json: $.b[1].c: this key is given twice");
+  EXPECT_EQ(parse_error_of(R"([{"a":1},{"a":1}])"), "no error");
 }
 
 TEST(JsonText, NestingIsBounded) {
-  EXPECT_EQ(error_of(std::string(64, '[') + std::string(64, ']')), "no error");
-  EXPECT_THAT(error_of(std::string(65, '[') + std::string(65, ']')), HasSubstr("nested more than 64 deep"));
-  EXPECT_THAT(error_of(std::string(100000, '[')), HasSubstr("nested more than 64 deep"));
+  EXPECT_EQ(parse_error_of(std::string(64, '[') + std::string(64, ']')), "no error");
+  EXPECT_THAT(parse_error_of(std::string(65, '[') + std::string(65, ']')), HasSubstr("nested more than 64 deep"));
+  EXPECT_THAT(parse_error_of(std::string(100000, '[')), HasSubstr("nested more than 64 deep"));
 }
 
 TEST(JsonText, ReadsFiles) {

@@ -35,7 +35,7 @@ std::vector<std::string> ids(const std::vector<MatrixCase>& cases) {
   return list;
 }
 
-std::string error_of(std::string_view more, std::string_view size = "full") {
+std::string expansion_error_of(std::string_view more, std::string_view size = "full") {
   try {
     expand_one(more, size);
   } catch (const CaseError& e) {
@@ -134,27 +134,29 @@ TEST(MatrixExpand, ASizeChangesLengthsAndHeadsButNoId) {
 }
 
 TEST(MatrixExpand, ASizeThatDoesNotFitIsAnError) {
-  EXPECT_EQ(error_of(R"("models": {"a": {"window": [7, 0]}}, "sizes": {"full": {"divide": {"window": 2}}})"),
+  EXPECT_EQ(expansion_error_of(R"("models": {"a": {"window": [7, 0]}}, "sizes": {"full": {"divide": {"window": 2}}})"),
             "m.json: $.sizes.full.divide.window: 7 is not a multiple of 2 (in s/a/p2p/cp2/bshd/bf16)");
-  EXPECT_EQ(error_of(R"("models": {"a": {}}, "sizes": {"full": {"heads": {"8/8": "2/2"}}})"),
+  EXPECT_EQ(expansion_error_of(R"("models": {"a": {}}, "sizes": {"full": {"heads": {"8/8": "2/2"}}})"),
             "m.json: $.sizes.full.heads: no entry for 4/4 (in s/a/p2p/cp2/bshd/bf16)");
-  EXPECT_EQ(error_of(R"("models": {"a": {}}, "sizes": {"full": {"divide": {"seqlen_q": 32}}})"),
+  EXPECT_EQ(expansion_error_of(R"("models": {"a": {}}, "sizes": {"full": {"divide": {"seqlen_q": 32}}})"),
             "m.json: $.sizes.full.divide.seqlen_q: the length 2 of every sequence is not a multiple of 2 * cp_size (4) "
             "(in s/a/p2p/cp2/bshd/bf16)");
-  EXPECT_EQ(error_of(R"("models": {"a": {}}, "sizes": {"full": {}, "small": {}})", "smal"),
+  EXPECT_EQ(expansion_error_of(R"("models": {"a": {}}, "sizes": {"full": {}, "small": {}})", "smal"),
             "m.json: $.sizes: no size 'smal'; did you mean 'small'? (known: full, small)");
 }
 
 TEST(MatrixExpand, ImpossibleCasesNameWhereTheValueStands) {
-  EXPECT_EQ(error_of(R"("models": {"a": {"heads": 4, "kv_heads": 3}}, "sizes": {"full": {}})"),
+  EXPECT_EQ(expansion_error_of(R"("models": {"a": {"heads": 4, "kv_heads": 3}}, "sizes": {"full": {}})"),
             "m.json: $.models.a.kv_heads: heads (4) is not a multiple of kv_heads (3) (in s/a/p2p/cp2/bshd/bf16)");
-  EXPECT_EQ(error_of(R"("axes": {"cp_size": [2, 5]}, "models": {"a": {}}, "sizes": {"full": {}})"),
+  EXPECT_EQ(expansion_error_of(R"("axes": {"cp_size": [2, 5]}, "models": {"a": {}}, "sizes": {"full": {}})"),
             "m.json: $.defaults.seqlen_q: the length 64 of every sequence is not a multiple of 2 * cp_size (10) (in "
             "s/a/p2p/cp5/bshd/bf16)");
-  EXPECT_EQ(error_of(R"("models": {"a": {"layout": "thd", "seqlens": [4, 5]}}, "sizes": {"full": {}})").substr(0, 61),
+  EXPECT_EQ(expansion_error_of(R"("models": {"a": {"layout": "thd", "seqlens": [4, 5]}}, "sizes": {"full": {}})")
+                .substr(0, 61),
             "m.json: $.models.a.seqlens: the length 5 of sequence 1 is not");
-  EXPECT_EQ(error_of(R"("axes": {"comm": ["a2a+p2p"]}, "models": {"a": {}}, "sizes": {"full": {}})").substr(0, 56),
-            "m.json: $.models.a: cp_size: 2 does not fit comm a2a+p2p");
+  EXPECT_EQ(
+      expansion_error_of(R"("axes": {"comm": ["a2a+p2p"]}, "models": {"a": {}}, "sizes": {"full": {}})").substr(0, 56),
+      "m.json: $.models.a: cp_size: 2 does not fit comm a2a+p2p");
 }
 
 TEST(MatrixExpand, EverySizeMustBeGivenSomewhere) {
@@ -175,7 +177,7 @@ TEST(MatrixExpand, EverySizeMustBeGivenSomewhere) {
 }
 
 TEST(MatrixExpand, AnIdBelongsToOneCase) {
-  EXPECT_EQ(error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}},
+  EXPECT_EQ(expansion_error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}},
                        "rules": [{"when": "comm=p2p", "set": {"cp_size": 4}}], "sizes": {"full": {}})"),
             "two cases have the ID s/a/p2p/cp4/bshd/bf16: one of m.json: $.models.a, one of m.json: $.models.a");
   const Matrix matrix = matrix_of(R"("models": {"a": {}}, "sizes": {"full": {}})");

@@ -4,12 +4,9 @@
 # in milliseconds (none that links LibTorch). TORCH: its sources include LibTorch's headers.
 include(GoogleTest)
 
-cp_pool_define_precompiled(json OPTIMIZE O1 LIBRARIES fmt::fmt nlohmann_json::nlohmann_json HEADERS <nlohmann/json.hpp>)
-cp_pool_define_precompiled(test OPTIMIZE O1 LIBRARIES GTest::gmock fmt::fmt nlohmann_json::nlohmann_json
-                           HEADERS <gmock/gmock.h> <gtest/gtest.h> <nlohmann/json.hpp>)
 if(CP_POOL_LIBTORCH)
   cp_pool_define_precompiled(torch OPTIMIZE O2 LIBRARIES LibTorch::cpu fmt::fmt HEADERS <ATen/core/Tensor.h>)
-  cp_pool_define_precompiled(torch_test OPTIMIZE O1 LIBRARIES LibTorch::cpu GTest::gmock fmt::fmt
+  cp_pool_define_precompiled(torch_test OPTIMIZE O0 LIBRARIES LibTorch::cpu GTest::gmock fmt::fmt
                              HEADERS <ATen/core/Tensor.h> <gmock/gmock.h> <gtest/gtest.h>)
 endif()
 
@@ -21,14 +18,9 @@ function(cp_pool_test name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} fmt::fmt GTest::gmock GTest::gtest_main)
   # Tests are compiled once and run once: optimising them costs more than it saves.
-  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O1>)
-  # As the libraries, so that one precompiled header serves all tests.
-  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-fPIC>)
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
   if(arg_TORCH)
     cp_pool_use_precompiled(torch_test ${name})
-  else()
-    cp_pool_use_precompiled(test ${name})
   endif()
   if(arg_DISCOVER)
     gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT})

@@ -114,11 +114,11 @@ Count expected_pairs(const Problem& problem) {
   return count;
 }
 
-std::vector<Tile> tiles_of(const Problem& problem) {
+std::vector<Tile> all_tiles(const Problem& problem) {
   return make_tiles(problem.q_runs, problem.k_runs, {.q = problem.valid_q, .kv = problem.valid_kv}, problem.mask);
 }
 
-std::vector<Tile> tiles_of(const TilePlan& plan) {
+std::vector<Tile> all_tiles(const TilePlan& plan) {
   std::vector<Tile> tiles;
   for (const TileGroup& group : plan) {
     for (Tile tile : group.tiles) {
@@ -137,7 +137,7 @@ bool wellformed(const Tile& tile) {
 }
 
 // Every row has a key and every key has a row: nothing is left to trim.
-bool trimmed(const Tile& tile) {
+bool is_trimmed(const Tile& tile) {
   Tile at_origin = tile;
   at_origin.q_row = 0;
   at_origin.k_row = 0;
@@ -165,15 +165,15 @@ TEST(Tiling, ShowsEveryVisiblePairInExactlyOneTileWhetherMergedAndGroupedOrNot) 
     const std::int64_t q_rows = total_rows(problem.q_runs);
     const std::int64_t k_rows = total_rows(problem.k_runs);
     const Count expected = expected_pairs(problem);
-    const std::vector<Tile> tiles = tiles_of(problem);
+    const std::vector<Tile> tiles = all_tiles(problem);
     ASSERT_EQ(count_pairs(tiles, q_rows, k_rows), expected) << i << ": " << describe(problem);
     ASSERT_TRUE(std::ranges::all_of(tiles, wellformed)) << i << ": " << describe(problem);
-    ASSERT_TRUE(std::ranges::all_of(tiles, trimmed)) << i << ": " << describe(problem);
+    ASSERT_TRUE(std::ranges::all_of(tiles, is_trimmed)) << i << ": " << describe(problem);
     const std::vector<Tile> merged = merge_tiles(tiles);
     ASSERT_EQ(count_pairs(merged, q_rows, k_rows), expected) << i << " merged: " << describe(problem);
     ASSERT_TRUE(std::ranges::all_of(merged, wellformed)) << i << " merged: " << describe(problem);
     const TilePlan plan = group_tiles(merged);
-    ASSERT_EQ(count_pairs(tiles_of(plan), q_rows, k_rows), expected) << i << " grouped: " << describe(problem);
+    ASSERT_EQ(count_pairs(all_tiles(plan), q_rows, k_rows), expected) << i << " grouped: " << describe(problem);
   }
 }
 
@@ -181,7 +181,7 @@ TEST(Tiling, KeepsTheQueryRowsOfAGroupApartAndInOrder) {
   Random random(21);
   for (int i = 0; i < 3000; ++i) {
     const Problem problem = random_problem(random);
-    for (const TileGroup& group : group_tiles(tiles_of(problem))) {
+    for (const TileGroup& group : group_tiles(all_tiles(problem))) {
       std::int64_t end = 0;
       for (const Tile& tile : group.tiles) {
         ASSERT_GE(tile.q_row, end) << describe(problem);

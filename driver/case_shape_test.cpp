@@ -26,7 +26,7 @@ bool sees(const Case& c, std::int64_t i, std::int64_t j, std::int64_t sq, std::i
 }
 
 Case masked(bool causal, std::int64_t left, std::int64_t right, std::int64_t chunk) {
-  Case c = testing::example_case();
+  Case c = test::example_case();
   c.causal = causal;
   c.window = {left, right};
   c.chunk = chunk;
@@ -114,7 +114,7 @@ constexpr std::int64_t kQ = 64 * 4 * 64;
 constexpr std::int64_t kRow = 64 * 4;
 
 Traffic traffic(CommType comm) {
-  Case c = testing::example_case();
+  Case c = test::example_case();
   c.comm = comm;
   return traffic_of(c, equal(1, 128));
 }
@@ -129,7 +129,7 @@ TEST(TrafficOf, IsWhatTheExchangesSend) {
 }
 
 TEST(TrafficOf, OneRankSendsNothingAndForwardOnlyHasNoBackward) {
-  Case c = testing::example_case();
+  Case c = test::example_case();
   c.cp_size = 1;
   EXPECT_EQ(traffic_of(c, equal(1, 128)).forward, 0);
   EXPECT_EQ(traffic_of(c, equal(1, 128)).backward, 0);

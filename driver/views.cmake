@@ -15,7 +15,6 @@ add_library(cp_reporters STATIC
   reporters/text_format.cpp
   reporters/timings_table.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
-cp_pool_use_precompiled(json cp_reporters)
 
 cp_pool_test(reporters_test LABEL unit DISCOVER
   SOURCES
@@ -60,8 +59,9 @@ add_library(cp_cli STATIC
   cli/selection.cpp
   cli/shell_words.cpp
   cli/submit_command.cpp)
+# CLI11 takes long to compile, and runs once.
+set_source_files_properties(cli/options.cpp PROPERTIES COMPILE_OPTIONS -O0)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE fmt::fmt CLI11::CLI11)
-cp_pool_use_precompiled(json cp_cli)
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 

@@ -30,7 +30,6 @@ namespace cp_pool {
 namespace {
 
 constexpr int kExitFailure = 1;
-constexpr int kExitUsage = 2;
 
 // fd 0 becomes /dev/null: nothing but the protocol reads what the driver writes.
 int take_stdin() {

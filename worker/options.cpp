@@ -9,8 +9,6 @@ namespace cp_pool {
 
 namespace {
 
-constexpr int kExitUsage = 2;
-
 std::string footer() {
   return fmt::format(R"(
 Without --case the worker is one rank of a group: it is started by cp-pool, or by a launcher (torchrun, mpirun, srun)

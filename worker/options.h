@@ -9,6 +9,8 @@
 
 namespace cp_pool {
 
+inline constexpr int kExitUsage = 2;
+
 struct Options {
   std::vector<Fault> faults;
   std::optional<std::string> case_file;

@@ -13,8 +13,8 @@ namespace {
 using protocol::Outcome;
 using protocol::ResultEvent;
 using std::chrono::milliseconds;
+using test::WorkerGroup;
 using ::testing::ElementsAre;
-using testing::WorkerGroup;
 
 constexpr milliseconds kEndLimit{2000};
 
@@ -23,7 +23,7 @@ class ScriptedWorker : public ::testing::Test {
   ScriptedWorker() { ready_ = group_.next<protocol::ReadyEvent>(); }
 
   static nlohmann::json case_of(const std::string& model) {
-    nlohmann::json c = testing::small_case(2);
+    nlohmann::json c = test::small_case(2);
     c["model"] = model;
     return c;
   }

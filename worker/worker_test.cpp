@@ -20,13 +20,13 @@ namespace {
 using protocol::Outcome;
 using protocol::ResultEvent;
 using std::chrono::milliseconds;
+using test::WorkerGroup;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using testing::WorkerGroup;
 
 constexpr milliseconds kEndLimit{2000};
 
@@ -179,7 +179,7 @@ TEST_F(Worker, TakesOneRunAtATime) {
 TEST_F(Worker, AcceptsPrepare) {
   WorkerGroup group({});
   group.next<protocol::ReadyEvent>();
-  group.send(protocol::PrepareRequest{5, testing::small_case(2)});
+  group.send(protocol::PrepareRequest{5, test::small_case(2)});
   group.send(protocol::PingRequest{6, false});
   EXPECT_EQ(std::get<protocol::PongEvent>(*group.next_event()).seq, 6);
 }
@@ -469,7 +469,7 @@ CaseRun run_case_file(const nlohmann::json& c) {
 }
 
 TEST(WorkerCaseFile, RunsEveryRankAndShowsTheChecks) {
-  nlohmann::json c = testing::small_case(4);
+  nlohmann::json c = test::small_case(4);
   c["comm"] = "a2a+p2p";
   const CaseRun run = run_case_file(c);
   EXPECT_EQ(run.exit_code, 0) << run.output;
@@ -477,7 +477,7 @@ TEST(WorkerCaseFile, RunsEveryRankAndShowsTheChecks) {
 }
 
 TEST(WorkerCaseFile, AnImpossibleCaseIsAUsageErrorThatNamesTheFile) {
-  nlohmann::json c = testing::small_case(2);
+  nlohmann::json c = test::small_case(2);
   c["heads"] = 0;
   const CaseRun run = run_case_file(c);
   EXPECT_EQ(run.exit_code, 2);

@@ -25,7 +25,7 @@ bool holds_for_one(const std::function<bool(const Case&)>& predicate) {
   return std::ranges::any_of(cases, [&predicate](const MatrixCase& entry) { return predicate(entry.c); });
 }
 
-std::string mask_of(const Case& c) {
+std::string mask_label(const Case& c) {
   const bool left = c.window[0] >= 0;
   const bool right = c.window[1] >= 0 && !c.causal;
   if (left) return right ? "both" : "left";
@@ -34,7 +34,7 @@ std::string mask_of(const Case& c) {
 
 // What a case is in each of the dimensions whose pairs have to meet.
 std::vector<std::string> traits(const Case& c) {
-  return {fmt::format("mask {}", mask_of(c)),
+  return {fmt::format("mask {}", mask_label(c)),
           fmt::format("comm {}", to_string(c.comm)),
           fmt::format("layout {}{}", to_string(c.layout), c.pad_between_seqs ? " padded" : ""),
           fmt::format("dtype {}", to_string(c.dtype)),

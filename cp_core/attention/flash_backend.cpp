@@ -22,7 +22,7 @@ namespace {
 using cuda::StatisticLayout;
 using cuda::TileRows;
 
-void check_supported(const AttentionOperands& operands) {
+void require_flash_support(const AttentionOperands& operands) {
   if (operands.bias.defined()) throw BackendUnsupported("FlashAttention takes no bias");
   const at::ScalarType dtype = operands.q.scalar_type();
   if (dtype != at::kBFloat16 && dtype != at::kHalf) {
@@ -166,7 +166,7 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
 }  // namespace
 
 void FlashBackend::forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) {
-  check_supported(operands);
+  require_flash_support(operands);
   const std::int64_t dim = kernel_head_dim(operands);
   const at::Tensor q = widened(operands.q, dim);
   const at::Tensor k = widened(operands.k, dim);
@@ -183,7 +183,7 @@ void FlashBackend::forward(const TileGroup& group, const AttentionOperands& oper
 
 void FlashBackend::backward(const TileGroup& group, const AttentionOperands& operands,
                             const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
-  check_supported(operands);
+  require_flash_support(operands);
   TORCH_CHECK(backward_operands.out.defined(), "the backward of FlashAttention takes out");
   const std::int64_t dim = kernel_head_dim(operands);
   const at::Tensor q = widened(operands.q, dim);

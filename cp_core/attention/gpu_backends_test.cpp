@@ -19,6 +19,7 @@ using test::GpuBackendTest;
 using test::GroupCase;
 using test::GroupExpected;
 using test::GroupInputs;
+using test::kGqa;
 using test::Setting;
 using test::TileShape;
 
@@ -50,7 +51,6 @@ TEST_P(GpuBackend, GivesTheAnswersOfFp64AndTouchesNoOtherRows) {
   expect_right_answers(GetParam(), {});
 }
 
-const TileShape kGqa{.name = "gqa", .heads = 8, .kv_heads = 2, .head_dim_qk = 128, .head_dim_v = 128};
 const TileShape kSmall{.name = "d64", .heads = 4, .kv_heads = 4, .head_dim_qk = 64, .head_dim_v = 64};
 const TileShape kMla{.name = "mla", .heads = 4, .kv_heads = 4, .head_dim_qk = 192, .head_dim_v = 128};
 const TileShape kMlaGqa{.name = "mla_gqa", .heads = 4, .kv_heads = 2, .head_dim_qk = 128, .head_dim_v = 64};

@@ -18,6 +18,8 @@
 
 namespace cp_pool::test {
 
+inline const TileShape kGqa{.name = "gqa", .heads = 8, .kv_heads = 2, .head_dim_qk = 128, .head_dim_v = 128};
+
 // Without gradients; leaves deterministic mode.
 class GpuBackendTest : public GpuTest {
  protected:

@@ -12,7 +12,7 @@
 namespace cp_pool {
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
 
 // [rows, heads, dim] of these kv heads, or of their query heads -> fp32 [kv heads, (heads / kv_heads) * rows, dim].
 at::Tensor by_kv_head(const at::Tensor& rows, std::int64_t all_kv_heads, const TileBlock& block) {
@@ -99,7 +99,7 @@ BlockScores::BlockScores(const Tile& tile, const TileBlock& block, const Attenti
       k_(keys(operands.k)),
       scores_(at::bmm(q_, k_.transpose(1, 2)).mul_(operands.scale)) {
   if (operands.bias.defined()) by_head(scores_).add_(bias_view(operands.bias).to(at::kFloat));
-  if (!tile.full()) by_head(scores_).masked_fill_(hidden_keys(tile, block, scores_.device()), kMinusInfinity);
+  if (!tile.full()) by_head(scores_).masked_fill_(hidden_keys(tile, block, scores_.device()), kHidden);
 }
 
 at::Tensor BlockScores::queries(const at::Tensor& rows) const {

@@ -5,8 +5,15 @@
 #include <random>
 #include <vector>
 
-#include <ATen/Functions.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 

@@ -1,6 +1,6 @@
 #include <thread>
 
-#include <ATen/Functions.h>
+#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 

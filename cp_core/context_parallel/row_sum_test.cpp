@@ -1,6 +1,8 @@
 #include "cp_core/context_parallel/row_sum.h"
 
-#include <ATen/Functions.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
 
 namespace cp_pool {

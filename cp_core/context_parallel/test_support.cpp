@@ -7,7 +7,6 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
-#include <ATen/TensorIndexing.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/einsum.h>
@@ -177,7 +176,8 @@ class Comparison {
       return;
     }
     const at::Tensor value = actual.to(at::kDouble);
-    const bool zeros_kept = !zero.defined() || value.index({zero}).count_nonzero().item<std::int64_t>() == 0;
+    const bool zeros_kept =
+        !zero.defined() || value.index_select(0, zero.nonzero().squeeze(-1)).count_nonzero().item<std::int64_t>() == 0;
     if (value.allclose(expected, tolerance_, tolerance_) && zeros_kept) return;
     const double error = (value - expected).nan_to_num(0.0, 0.0, 0.0).abs().max().item<double>();
     found_.push_back(fmt::format("rank {}: {} differs by up to {:.3g}{}", rank_, name, error,

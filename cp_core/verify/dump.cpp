@@ -1,6 +1,5 @@
 #include "cp_core/verify/dump.h"
 
-#include <limits>
 #include <map>
 #include <numeric>
 #include <vector>
@@ -15,8 +14,6 @@
 
 namespace cp_pool::verify {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 at::Tensor offsets_of(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> offsets(lengths.size() + 1, 0);

@@ -1,7 +1,6 @@
 #include "cp_core/verify/rank_bias.h"
 
 #include <algorithm>
-#include <limits>
 
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
@@ -12,8 +11,6 @@
 
 namespace cp_pool::verify {
 namespace {
-
-constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 RankRows rows_of(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device) {
   if (c.bias == BiasShape::shape_111s) return RankRows::replicated(1, 1, device);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <vector>
 
@@ -15,6 +16,9 @@
 #include "cases/case.h"
 
 namespace cp_pool::verify {
+
+// What stands where nothing is known.
+inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class ShapeError : public std::runtime_error {
  public:

@@ -8,9 +8,9 @@
 namespace cp_pool {
 namespace {
 
+using test::TemporaryFolder;
+using test::write_file;
 using ::testing::HasSubstr;
-using testing::TemporaryFolder;
-using testing::write_file;
 
 TEST(FindDevices, CountsCoresMemoryAndGpus) {
   const TemporaryFolder proc;

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 
 std::string edit_error(const std::vector<std::string>& edits) {
   try {
-    edit_case(testing::example_case(), edits);
+    edit_case(test::example_case(), edits);
   } catch (const CaseError& e) {
     return e.what();
   }
@@ -21,7 +21,7 @@ std::string edit_error(const std::vector<std::string>& edits) {
 }
 
 TEST(EditCase, SetsFieldsFromTextOrJson) {
-  const Case c = edit_case(testing::example_case(),
+  const Case c = edit_case(test::example_case(),
                            {"comm=a2a", "cp_size=4", "causal=true", "window=64,0", "model=mine", "deterministic=true"});
   EXPECT_EQ(c.comm, CommType::a2a);
   EXPECT_EQ(c.cp_size, 4);
@@ -31,13 +31,13 @@ TEST(EditCase, SetsFieldsFromTextOrJson) {
 }
 
 TEST(EditCase, TheLastEditOfAFieldCountsAndOthersStay) {
-  const Case c = edit_case(testing::example_case(), {"heads=8", "heads=16"});
+  const Case c = edit_case(test::example_case(), {"heads=8", "heads=16"});
   EXPECT_EQ(c.heads, 16);
-  EXPECT_EQ(c.kv_heads, testing::example_case().kv_heads);
+  EXPECT_EQ(c.kv_heads, test::example_case().kv_heads);
 }
 
 TEST(EditCase, AListAndNothingAreValuesToo) {
-  const Case c = edit_case(testing::example_case(), {"layout=thd", "seqlens=[100,28]"});
+  const Case c = edit_case(test::example_case(), {"layout=thd", "seqlens=[100,28]"});
   EXPECT_EQ(c.seqlens, (std::vector<std::int64_t>{100, 28}));
   EXPECT_EQ(edit_case(c, {"seqlens=none"}).seqlens, std::nullopt);
 }

@@ -15,7 +15,7 @@ SequenceLengths lengths_of(std::int64_t valid, std::int64_t padded) {
 }
 
 TEST(DrawMask, ShowsTheDiagonalAndTheOwners) {
-  Case c = testing::example_case();
+  Case c = test::example_case();
   c.causal = true;
   EXPECT_EQ(draw_mask(c, lengths_of(8, 8), 0),
             "         00111100\n"
@@ -30,7 +30,7 @@ TEST(DrawMask, ShowsTheDiagonalAndTheOwners) {
 }
 
 TEST(DrawMask, DrawsBlocksOfALongSequenceAndLeavesPaddingBlank) {
-  Case c = testing::example_case();
+  Case c = test::example_case();
   c.window = {32, 32};
   EXPECT_EQ(draw_mask(c, lengths_of(96, 128), 0).substr(0, 86),
             "         00000000111111111111111100000000\n"
@@ -39,13 +39,13 @@ TEST(DrawMask, DrawsBlocksOfALongSequenceAndLeavesPaddingBlank) {
 }
 
 TEST(DrawMask, CutsAtChunkBorders) {
-  Case c = testing::example_case();
+  Case c = test::example_case();
   c.chunk = 4;
   EXPECT_THAT(draw_mask(c, lengths_of(8, 8), 0), HasSubstr("       3 ####.... 1\n       4 ....#### 1\n"));
 }
 
 TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
-  Case c = testing::example_case();
+  Case c = test::example_case();
   c.causal = true;
   const std::string text = explain_case("the/id", c);
   for (const char* part : {"the/id\n", "p2p of 2 ranks", "mask: causal\n", "    0: q 128 of 128, k and v 128 of 128\n",

@@ -13,7 +13,7 @@
 
 #include "driver/reporters/temporary_folder.h"
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 struct Finished {
   int exit_code = 0;  // 128 + signal if it was killed by one
@@ -82,4 +82,4 @@ class Program {
   pid_t pid_ = -1;
 };
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

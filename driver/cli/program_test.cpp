@@ -24,18 +24,18 @@
 namespace cp_pool {
 namespace {
 
+using test::Finished;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::TemporaryFolder;
+using test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using testing::Finished;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::Program;
-using testing::read_file;
-using testing::ScopedVariable;
 using ::testing::StartsWith;
-using testing::TemporaryFolder;
-using testing::write_file;
 using Words = std::vector<std::string>;
 
 const std::string kProgram = CP_POOL_PROGRAM;

@@ -16,10 +16,10 @@
 namespace cp_pool {
 namespace {
 
-using testing::Finished;
-using testing::Program;
-using testing::read_file;
-using testing::TemporaryFolder;
+using test::Finished;
+using test::Program;
+using test::read_file;
+using test::TemporaryFolder;
 
 struct Outputs {
   std::map<std::string, std::string> hashes;  // of all ranks, by case ID

@@ -10,7 +10,7 @@ namespace cp_pool {
 namespace {
 
 TEST(ChecksTable, HasARowForEachTensorAndRank) {
-  auto checks = testing::failed_case(0, "id").checks;
+  auto checks = test::failed_case(0, "id").checks;
   checks[1].message = "3 rows are wrong";
   EXPECT_EQ(checks_table(checks),
             "tensor     rank            error     bound  ratio  baseline   max_abs       rms  worst row\n"

@@ -22,15 +22,15 @@ Keys keys(const nlohmann::ordered_json& object) {
 
 // docs/events.md promises these names: a change here is a change of the format.
 TEST(EventJson, EveryTypeHasItsDocumentedFields) {
-  EXPECT_EQ(keys(event_json(testing::run_started(3))), (Keys{"type", "title", "size", "device", "cases", "version"}));
+  EXPECT_EQ(keys(event_json(test::run_started(3))), (Keys{"type", "title", "size", "device", "cases", "version"}));
   EXPECT_EQ(keys(event_json(PoolSpawned{})), (Keys{"type", "pool", "world_size", "pids"}));
-  EXPECT_EQ(keys(event_json(testing::pool_ready())),
+  EXPECT_EQ(keys(event_json(test::pool_ready())),
             (Keys{"type", "pool", "spawn_to_ready_ms", "worker", "protocol", "world_size", "device", "ranks",
                   "capabilities", "versions", "startup_ms"}));
-  EXPECT_EQ(keys(event_json(testing::pool_retired(RetireReason::crash))),
+  EXPECT_EQ(keys(event_json(test::pool_retired(RetireReason::crash))),
             (Keys{"type", "pool", "reason", "detail", "cases", "exits", "leftovers"}));
   EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
-  EXPECT_EQ(keys(event_json(testing::failed_case(0, "id"))),
+  EXPECT_EQ(keys(event_json(test::failed_case(0, "id"))),
             (Keys{"type", "index", "id", "outcome", "reason", "duration_ms", "seq", "pool", "attempts", "backend",
                   "backend_note", "ranks", "checks", "timings_ms", "hygiene", "perf", "stderr", "case", "rerun"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
@@ -43,12 +43,12 @@ TEST(EventJson, TypesAreNamedAsDocumented) {
   EXPECT_EQ(event_json(PoolReady{})["type"], "pool_ready");
   EXPECT_EQ(event_json(PoolRetired{})["type"], "pool_retired");
   EXPECT_EQ(event_json(CaseStarted{})["type"], "case_started");
-  EXPECT_EQ(event_json(testing::failed_case(0, "id"))["type"], "case_finished");
+  EXPECT_EQ(event_json(test::failed_case(0, "id"))["type"], "case_finished");
   EXPECT_EQ(event_json(RunFinished{})["type"], "run_finished");
 }
 
 TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
-  const nlohmann::ordered_json json = case_result_json(testing::failed_case(4, "the/id"));
+  const nlohmann::ordered_json json = case_result_json(test::failed_case(4, "the/id"));
   EXPECT_EQ(json["index"], 4);
   EXPECT_EQ(json["outcome"], "fail");
   EXPECT_EQ(json["pool"].dump(), R"({"key":"cpu/2","generation":1})");
@@ -62,32 +62,32 @@ TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
 }
 
 TEST(EventJson, ATimedCaseHasItsFigures) {
-  EXPECT_TRUE(case_result_json(testing::finished(0, "id", CaseOutcome::pass))["perf"].is_null());
+  EXPECT_TRUE(case_result_json(test::finished(0, "id", CaseOutcome::pass))["perf"].is_null());
   EXPECT_EQ(
-      case_result_json(testing::timed_case(0, "id", 2, 3))["perf"].dump(),
+      case_result_json(test::timed_case(0, "id", 2, 3))["perf"].dump(),
       R"({"ms":2.0,"min_ms":1.0,"max_ms":4.0,"warmup":2,"iterations":9,"graph":false,"tflops":123.4,"bytes_sent":4096,)"
       R"("gbytes_per_s":5.678,"efficiency":0.75,"one_rank_ms":{"median":3.0,"min":1.0,"max":1000.0},)"
       R"("one_rank_reason":"","ranks":[{"rank":0,"ms":{"median":2.0,"min":1.0,"max":4.0}}]})");
-  const nlohmann::ordered_json alone = case_result_json(testing::timed_case(0, "id", 2))["perf"];
+  const nlohmann::ordered_json alone = case_result_json(test::timed_case(0, "id", 2))["perf"];
   EXPECT_TRUE(alone["efficiency"].is_null() && alone["one_rank_ms"].is_null());
   EXPECT_EQ(alone["one_rank_reason"], "it does not fit");
 }
 
 TEST(EventJson, ACaseThatWasNeverSentHasNoPool) {
-  CaseFinished event = testing::finished(0, "id", CaseOutcome::not_run);
+  CaseFinished event = test::finished(0, "id", CaseOutcome::not_run);
   event.pool.reset();
   EXPECT_TRUE(case_result_json(event)["pool"].is_null());
 }
 
 TEST(EventJson, CountsAreNamedByOutcome) {
-  const nlohmann::ordered_json json = event_json(testing::run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9}));
+  const nlohmann::ordered_json json = event_json(test::run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(json["counts"].dump(),
             R"({"pass":1,"fail":2,"skip":3,"error":4,"timeout":5,"crash":6,"infra":7,"cancelled":8,"not-run":9})");
   EXPECT_EQ(json["expanded"], 45);
 }
 
 TEST(EventJson, NonFiniteNumbersAreStrings) {
-  CaseFinished event = testing::finished(0, "id", CaseOutcome::fail);
+  CaseFinished event = test::finished(0, "id", CaseOutcome::fail);
   event.checks.resize(1);
   event.checks[0].error = std::numeric_limits<double>::quiet_NaN();
   event.checks[0].bound = std::numeric_limits<double>::infinity();
@@ -99,7 +99,7 @@ TEST(EventJson, NonFiniteNumbersAreStrings) {
 }
 
 TEST(ToLine, IsOneLineOfValidUtf8WhateverTheTextHolds) {
-  const CaseFinished event = testing::finished(0, "id", CaseOutcome::crash, "line\nbad \xff byte\x01");
+  const CaseFinished event = test::finished(0, "id", CaseOutcome::crash, "line\nbad \xff byte\x01");
   const std::string line = to_line(case_result_json(event));
   EXPECT_EQ(line.find('\n'), std::string::npos);
   EXPECT_EQ(nlohmann::json::parse(line)["reason"], "line\nbad \xef\xbf\xbd byte\x01");

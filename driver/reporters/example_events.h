@@ -5,7 +5,7 @@
 
 #include "driver/events.h"
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 inline Case example_case(const std::string& suite = "te-flash", const std::string& model = "cp_2_0") {
   Case c;
@@ -121,4 +121,4 @@ inline RunFinished run_finished(std::array<std::size_t, kCaseOutcomes> counts, d
   return event;
 }
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

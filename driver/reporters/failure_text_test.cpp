@@ -12,7 +12,7 @@ namespace {
 using protocol::Ansi;
 
 TEST(FailureDetails, NameReasonRankTensorFiguresAndErrorText) {
-  EXPECT_EQ(failure_details(testing::failed_case(0, "id"), Ansi::escape),
+  EXPECT_EQ(failure_details(test::failed_case(0, "id"), Ansi::escape),
             "dq is wrong on rank 1\n"
             "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)\n"
             "rank 0 error:\n"
@@ -21,7 +21,7 @@ TEST(FailureDetails, NameReasonRankTensorFiguresAndErrorText) {
 }
 
 TEST(StderrDetails, ShowEveryRanksTailAndSayWhichIsUnfenced) {
-  EXPECT_EQ(stderr_details(testing::failed_case(0, "id"), Ansi::escape),
+  EXPECT_EQ(stderr_details(test::failed_case(0, "id"), Ansi::escape),
             "rank 0 stderr:\n"
             "  | hello from rank 0\n"
             "rank 1 stderr (unfenced):\n"
@@ -42,7 +42,7 @@ TEST(CheckText, DoesNotClaimAnExcessWhereTheMessageIsTheFault) {
 }
 
 TEST(FailureDetails, ForeignTextCannotReachTheTerminalRaw) {
-  CaseFinished event = testing::finished(0, "id", CaseOutcome::crash, "\x1b[2Jreason \xff");
+  CaseFinished event = test::finished(0, "id", CaseOutcome::crash, "\x1b[2Jreason \xff");
   EXPECT_EQ(failure_details(event, Ansi::escape), "\\x1b[2Jreason \xef\xbf\xbd\n");
   EXPECT_EQ(failure_details(event, Ansi::strip), "reason \xef\xbf\xbd\n");
 }

@@ -33,8 +33,8 @@ TEST(FanOut, EveryViewGetsEveryEventInOrder) {
   FanOut fan_out{[](const std::string&) {}};
   fan_out.add(a);
   fan_out.add(b);
-  fan_out.on_event(testing::run_started(1));
-  fan_out.on_event(testing::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  fan_out.on_event(test::run_started(1));
+  fan_out.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
   EXPECT_THAT(a.types, ::testing::ElementsAre(0U, 6U));
   EXPECT_EQ(a.types, b.types);
   EXPECT_FALSE(fan_out.failed());
@@ -58,8 +58,8 @@ TEST(FanOut, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
   FanOut fan_out{[&](const std::string& error) { errors.push_back(error); }};
   fan_out.add(broken);
   fan_out.add(other);
-  fan_out.on_event(testing::run_started(1));
-  fan_out.on_event(testing::run_started(1));
+  fan_out.on_event(test::run_started(1));
+  fan_out.on_event(test::run_started(1));
   EXPECT_THAT(errors, ::testing::ElementsAre("disk full"));
   EXPECT_EQ(broken.calls, 1);
   EXPECT_EQ(other.types.size(), 2U);

@@ -17,8 +17,8 @@
 namespace cp_pool {
 namespace {
 
-using testing::read_file;
-using testing::TemporaryFolder;
+using test::read_file;
+using test::TemporaryFolder;
 
 std::vector<nlohmann::json> parse_lines(const std::string& text) {
   std::vector<nlohmann::json> lines;
@@ -30,10 +30,10 @@ std::vector<nlohmann::json> parse_lines(const std::string& text) {
 TEST(JsonlSink, EveryEventIsOneLineWithVersionTimeAndType) {
   const TemporaryFolder folder;
   JsonlSink sink{folder / "events.jsonl"};
-  sink.on_event(testing::run_started(1));
-  sink.on_event(testing::pool_ready());
-  sink.on_event(testing::finished(0, "id", CaseOutcome::pass));
-  sink.on_event(testing::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+  sink.on_event(test::run_started(1));
+  sink.on_event(test::pool_ready());
+  sink.on_event(test::finished(0, "id", CaseOutcome::pass));
+  sink.on_event(test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
 
   const auto lines = parse_lines(read_file(folder / "events.jsonl"));  // while the sink is still open
   ASSERT_EQ(lines.size(), 4U);
@@ -55,7 +55,7 @@ TEST(JsonlSink, TheFileIsReadableUpToTheLastLineAfterSigkill) {
   if (child == 0) {
     JsonlSink sink{folder / "events.jsonl"};
     for (std::size_t i = 0;; ++i) {
-      sink.on_event(testing::failed_case(i, "id"));
+      sink.on_event(test::failed_case(i, "id"));
       if (i == 20 && ::write(ready[1], "x", 1) != 1) ::_exit(1);
     }
   }
@@ -75,7 +75,7 @@ TEST(JsonlSink, TheFileIsReadableUpToTheLastLineAfterSigkill) {
 
 TEST(JsonlSink, AFullDiskIsAnError) {
   JsonlSink sink{"/dev/full"};
-  EXPECT_THROW(sink.on_event(testing::run_started(1)), OutputError);
+  EXPECT_THROW(sink.on_event(test::run_started(1)), OutputError);
 }
 
 TEST(UtcTimestamp, IsIso8601WithMilliseconds) {

@@ -41,7 +41,7 @@ Verdict verdict(CaseOutcome outcome) {
 }
 
 // Colours mean nothing in XML, and XML parsers reject most control characters even when they are escaped.
-std::string clean(std::string_view text) {
+std::string plain(std::string_view text) {
   return protocol::clean_text(text, protocol::Ansi::strip);
 }
 
@@ -54,7 +54,7 @@ std::string seconds(double value) {
 }
 
 void set(pugi::xml_node node, const char* name, const std::string& value) {
-  node.append_attribute(name).set_value(clean(value).c_str());
+  node.append_attribute(name).set_value(plain(value).c_str());
 }
 
 void append_text(pugi::xml_node parent, const char* name, const std::string& text) {
@@ -75,7 +75,7 @@ void append_properties(pugi::xml_node parent, const std::vector<std::pair<std::s
 std::string property_lines(const std::vector<std::pair<std::string, std::string>>& properties) {
   std::string out;
   for (const auto& [name, value] : properties) {
-    std::string line = clean(value);
+    std::string line = plain(value);
     std::ranges::replace(line, '\n', ' ');
     out += fmt::format("[[PROPERTY|{}={}]]\n", name, line);
   }
@@ -167,14 +167,14 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"backend", event.backend.empty() ? std::string{to_string(event.c.backend)} : event.backend},
                     {"seed", std::to_string(event.c.seed)},
                     {"rerun", event.rerun}};
-  if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", clean(event.backend_note));
+  if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", plain(event.backend_note));
   append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;
-  const std::string reason = clean(event.reason);
+  const std::string reason = plain(event.reason);
   out.message =
       fmt::format("{}: {}", to_string(event.outcome), reason.empty() ? "no reason given" : first_line(reason));
   out.details = failure_details(event, protocol::Ansi::strip);
-  if (verdict(event.outcome) != Verdict::skipped) out.details += fmt::format("rerun: {}\n", clean(event.rerun));
+  if (verdict(event.outcome) != Verdict::skipped) out.details += fmt::format("rerun: {}\n", plain(event.rerun));
   out.stderr_text = stderr_details(event, protocol::Ansi::strip);
   return out;
 }

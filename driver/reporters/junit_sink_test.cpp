@@ -14,13 +14,13 @@
 namespace cp_pool {
 namespace {
 
-using testing::failed_case;
-using testing::finished;
+using test::failed_case;
+using test::finished;
+using test::run_finished;
+using test::run_started;
+using test::TemporaryFolder;
 using ::testing::HasSubstr;
-using testing::run_finished;
-using testing::run_started;
 using ::testing::StartsWith;
-using testing::TemporaryFolder;
 
 // The report as Python's XML parser reads it, after check_junit.py held it against the structure CI systems expect.
 nlohmann::json read_back(const std::filesystem::path& path) {
@@ -28,7 +28,7 @@ nlohmann::json read_back(const std::filesystem::path& path) {
   FILE* pipe = ::popen(command.c_str(), "r");
   std::string text;
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
-  EXPECT_EQ(::pclose(pipe), 0) << testing::read_file(path);
+  EXPECT_EQ(::pclose(pipe), 0) << test::read_file(path);
   return nlohmann::json::parse(text);
 }
 

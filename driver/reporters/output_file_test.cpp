@@ -11,11 +11,11 @@
 namespace cp_pool {
 namespace {
 
+using test::read_file;
+using test::TemporaryFolder;
+using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-using testing::read_file;
-using testing::TemporaryFolder;
-using testing::write_file;
 
 template <typename Action>
 std::string output_error(Action action) {

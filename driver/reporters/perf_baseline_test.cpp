@@ -10,11 +10,11 @@
 namespace cp_pool {
 namespace {
 
+using test::TemporaryFolder;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Pair;
-using testing::TemporaryFolder;
 
 std::filesystem::path events_file(const TemporaryFolder& folder, const std::vector<Event>& events) {
   JsonlSink sink{folder / "events.jsonl"};
@@ -34,8 +34,8 @@ std::string error_of(const std::filesystem::path& file) {
 TEST(PerfBaseline, HasTheTimesOfAnEventsFile) {
   const TemporaryFolder folder;
   const auto file =
-      events_file(folder, {testing::run_started(3), testing::timed_case(0, "a", 2.5), testing::timed_case(1, "b", 3),
-                           testing::finished(2, "untimed", CaseOutcome::pass), testing::timed_case(3, "a", 2.25)});
+      events_file(folder, {test::run_started(3), test::timed_case(0, "a", 2.5), test::timed_case(1, "b", 3),
+                           test::finished(2, "untimed", CaseOutcome::pass), test::timed_case(3, "a", 2.25)});
   const PerfBaseline baseline = read_perf_baseline(file);
   EXPECT_THAT(baseline.ms, ElementsAre(Pair("a", 2.25), Pair("b", 3)));
   EXPECT_EQ(baseline.name, file.string());
@@ -45,13 +45,13 @@ TEST(PerfBaseline, SaysWhatIsWrongWithTheFile) {
   const TemporaryFolder folder;
   EXPECT_THAT(error_of(folder / "missing"), AllOf(HasSubstr("missing: No such file"), HasSubstr("cannot read")));
   EXPECT_THAT(error_of(folder / "."), HasSubstr("it is a folder"));
-  testing::write_file(folder / "text", "{\"type\":\"run_started\"}\nhello\n");
+  test::write_file(folder / "text", "{\"type\":\"run_started\"}\nhello\n");
   EXPECT_THAT(error_of(folder / "text"), AllOf(HasSubstr("text is no events file"), HasSubstr("line 2")));
-  testing::write_file(folder / "list", "[1]\n");
+  test::write_file(folder / "list", "[1]\n");
   EXPECT_THAT(error_of(folder / "list"), HasSubstr("line 1"));
-  testing::write_file(folder / "empty", "");
+  test::write_file(folder / "empty", "");
   EXPECT_THAT(error_of(folder / "empty"), HasSubstr("empty has no times"));
-  EXPECT_THAT(error_of(events_file(folder, {testing::finished(0, "a", CaseOutcome::pass)})), HasSubstr("has no times"));
+  EXPECT_THAT(error_of(events_file(folder, {test::finished(0, "a", CaseOutcome::pass)})), HasSubstr("has no times"));
 }
 
 }  // namespace

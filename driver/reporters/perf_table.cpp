@@ -12,7 +12,7 @@ namespace cp_pool {
 namespace {
 
 // Four significant digits.
-std::string number(double value) {
+std::string figure(double value) {
   return fmt::format("{:.{}f}", value, value < 1 ? 4 : value < 10 ? 3 : value < 100 ? 2 : value < 1000 ? 1 : 0);
 }
 
@@ -23,8 +23,8 @@ std::string efficiency(const PerfFigures& figures) {
 }  // namespace
 
 std::string perf_summary(const PerfFigures& figures) {
-  std::string text = fmt::format("{} ms, {} TFLOP/s, {} GB/s", number(figures.ms), number(figures.tflops),
-                                 number(figures.gbytes_per_s));
+  std::string text = fmt::format("{} ms, {} TFLOP/s, {} GB/s", figure(figures.ms), figure(figures.tflops),
+                                 figure(figures.gbytes_per_s));
   if (figures.efficiency) text += fmt::format(", efficiency {}", efficiency(figures));
   return text;
 }
@@ -43,12 +43,12 @@ std::string PerfTable::row_text(const Row& row) const {
   const PerfFigures& figures = row.figures;
   const protocol::PerfResult& measured = figures.measured;
   std::string text =
-      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", number(figures.ms), number(measured.step_ms.min),
-                  number(measured.step_ms.max), number(figures.tflops), number(figures.gbytes_per_s),
-                  measured.one_rank_ms ? number(measured.one_rank_ms->median) : "-", efficiency(figures));
+      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", figure(figures.ms), figure(measured.step_ms.min),
+                  figure(measured.step_ms.max), figure(figures.tflops), figure(figures.gbytes_per_s),
+                  measured.one_rank_ms ? figure(measured.one_rank_ms->median) : "-", efficiency(figures));
   if (baseline_) {
     const double* before = baseline_of(row);
-    text += fmt::format(" {:>9} {:>6}", before == nullptr ? "-" : number(*before),
+    text += fmt::format(" {:>9} {:>6}", before == nullptr ? "-" : figure(*before),
                         before == nullptr ? "-" : fmt::format("{:.3f}", figures.ms / *before));
   }
   return text + fmt::format("  {}\n", protocol::clean_text(row.id));
@@ -83,7 +83,7 @@ std::string PerfTable::sum_text() const {
   const std::string name = protocol::clean_text(baseline_->name);
   if (common == 0) return fmt::format("baseline {}: none of these cases is in it\n", name);
   return fmt::format("baseline {}: {} of {} in both, {} ms now and {} ms then: {:.3f} of it\n", name, common,
-                     count_of(rows_.size(), "case"), number(now), number(before), now / before);
+                     count_of(rows_.size(), "case"), figure(now), figure(before), now / before);
 }
 
 std::string PerfTable::text() const {

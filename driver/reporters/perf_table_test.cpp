@@ -8,14 +8,14 @@
 namespace cp_pool {
 namespace {
 
+using test::timed_case;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::timed_case;
 
 TEST(PerfTable, HasARowForEachTimedCase) {
   PerfTable table;
   table.add(timed_case(0, "case-a", 0.5, 0.75));
-  table.add(testing::finished(1, "untimed", CaseOutcome::pass));
+  table.add(test::finished(1, "untimed", CaseOutcome::pass));
   table.add(timed_case(2, "case-b", 120));
   EXPECT_EQ(table.text(),
             "       ms       min       max  TFLOP/s     GB/s  one rank effic.\n"
@@ -47,7 +47,7 @@ TEST(PerfTable, SaysThatABaselineHoldsOtherCases) {
 
 TEST(PerfTable, IsEmptyWithoutTimes) {
   PerfTable table{PerfBaseline{.name = "before.jsonl", .ms = {{"a", 7}}}};
-  table.add(testing::finished(0, "a", CaseOutcome::pass));
+  table.add(test::finished(0, "a", CaseOutcome::pass));
   EXPECT_EQ(table.text(), "");
 }
 

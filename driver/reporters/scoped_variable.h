@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 class ScopedVariable {
  public:
@@ -30,4 +30,4 @@ class ScopedVariable {
   std::optional<std::string> old_;
 };
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

@@ -8,8 +8,8 @@
 namespace cp_pool {
 namespace {
 
-using testing::finished;
-using testing::run_finished;
+using test::finished;
+using test::run_finished;
 
 TEST(Ledger, NamesPassFailAndWhateverElseHappened) {
   EXPECT_EQ(ledger_line(run_finished({68, 0, 12, 0, 0, 0, 0, 0, 0})),

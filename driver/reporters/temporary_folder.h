@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 class TemporaryFolder {
  public:
@@ -43,4 +43,4 @@ inline void write_file(const std::filesystem::path& path, const std::string& tex
   if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
 }
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

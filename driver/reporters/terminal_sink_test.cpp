@@ -20,28 +20,28 @@
 namespace cp_pool {
 namespace {
 
+using test::failed_case;
+using test::finished;
+using test::pool_ready;
+using test::pool_retired;
+using test::run_finished;
+using test::run_started;
+using test::ScopedVariable;
 using ::testing::ElementsAre;
-using testing::failed_case;
-using testing::finished;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using testing::pool_ready;
-using testing::pool_retired;
-using testing::run_finished;
-using testing::run_started;
-using testing::ScopedVariable;
 using ::testing::SizeIs;
 
 // What the sink writes to a file.
 std::string captured(TerminalStyle style, const std::vector<Event>& events) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const int fd = ::open((folder / "out").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   {
     TerminalSink sink{fd, style};
     for (const Event& event : events) sink.on_event(event);
   }
   ::close(fd);
-  return testing::read_file(folder / "out");
+  return test::read_file(folder / "out");
 }
 
 std::vector<Event> small_run() {
@@ -275,7 +275,7 @@ TEST(LiveTerminal, IsClearedForOtherOutputAndComesBack) {
 // --- Detection -------------------------------------------------------------------------------------------------------
 
 TEST(DetectStyle, AFileGetsPlainLines) {
-  const testing::TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const OutputFile file{folder / "f"};
   const int fd = ::open((folder / "f").c_str(), O_WRONLY | O_CLOEXEC);
   const TerminalStyle style = detect_style(fd, true);

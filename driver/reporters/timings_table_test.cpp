@@ -8,7 +8,7 @@
 namespace cp_pool {
 namespace {
 
-using testing::finished;
+using test::finished;
 
 CaseFinished timed(std::size_t index, int world_size, double forward_ms) {
   CaseFinished event = finished(index, "case-" + std::to_string(index), CaseOutcome::pass);

@@ -12,7 +12,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 namespace {
 
 std::filesystem::path make_folder() {
@@ -136,4 +136,4 @@ bool process_runs(pid_t pid) {
   return end_of_name != std::string::npos && text.at(end_of_name + 2) != 'Z' && text.at(end_of_name + 2) != 'X';
 }
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

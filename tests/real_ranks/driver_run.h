@@ -10,7 +10,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 // Starts `cp-pool ARGUMENTS --events FILE` with FILE in a folder of its own, removed at the end. Kills what still runs
 // when destroyed.
@@ -52,4 +52,4 @@ bool process_exists(pid_t pid);
 // As process_exists, but not for one that has ended and waits for its parent to notice.
 bool process_runs(pid_t pid);
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

@@ -7,7 +7,7 @@
 
 #include <fmt/format.h>
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 namespace {
 
 constexpr std::array<std::string_view, 5> kPhases{"before", "inside", "after", "result", "idle"};
@@ -102,4 +102,4 @@ std::vector<FaultRow> covering_rows(const std::string& kind) {
   return out;
 }
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 struct FaultRow {
   std::string kind;  // as --inject takes it
@@ -31,4 +31,4 @@ std::vector<FaultRow> whole_table(const std::string& kind);  // both ranks, ever
 // Some rows of each kind. All kinds together have every phase in either rank, and each way to end.
 std::vector<FaultRow> covering_rows(const std::string& kind);
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

@@ -18,7 +18,7 @@
 #include "tests/driver/harness.h"
 #include "tests/real_ranks/driver_run.h"
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 namespace {
 
 using driver_test::processes_left;
@@ -204,4 +204,4 @@ INSTANTIATE_TEST_SUITE_P(Faults, FaultAtTheStart,
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

@@ -23,7 +23,7 @@
 #include "tests/driver/harness.h"
 #include "tests/real_ranks/driver_run.h"
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 namespace {
 
 using nlohmann::json;
@@ -252,4 +252,4 @@ TEST(OrderIndependence, QuickForwardReversedAndShuffledGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

@@ -7,7 +7,7 @@
 
 #include "cp_core/comm/communicator.h"
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 // Bytes of this rank's own data that have to reach other ranks, once for each: the least that any way to carry the
 // operation out makes a rank send. One counter may serve several groups.
@@ -53,4 +53,4 @@ class CountingCommunicator final : public Communicator {
   std::int64_t& sent_;
 };
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

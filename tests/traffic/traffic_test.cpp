@@ -29,7 +29,7 @@ std::vector<Traffic> measured(const Case& c) {
     const at::NoGradGuard no_grad;
     std::int64_t sent = 0;
     const auto counting = [&](const std::shared_ptr<Communicator>& group) {
-      return group ? std::make_shared<testing::CountingCommunicator>(group, sent) : nullptr;
+      return group ? std::make_shared<test::CountingCommunicator>(group, sent) : nullptr;
     };
     const CpGroups counted{counting(groups.cp), counting(groups.inner), counting(groups.outer)};
     const verify::RankView view(c, lengths, rank, c.cp_size);

@@ -21,7 +21,7 @@
 
 #include "worker/protocol/environment.h"
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 namespace {
 
@@ -249,4 +249,4 @@ std::string WorkerGroup::read_stderr(int rank) const {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

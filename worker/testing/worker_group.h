@@ -12,7 +12,7 @@
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"
 
-namespace cp_pool::testing {
+namespace cp_pool::test {
 
 class WorkerGroup {
  public:
@@ -86,4 +86,4 @@ class WorkerGroup {
 // A case that takes milliseconds.
 nlohmann::json small_case(int cp_size);
 
-}  // namespace cp_pool::testing
+}  // namespace cp_pool::test

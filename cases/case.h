@@ -18,6 +18,9 @@ enum class DType { fp32, bf16, fp16 };
 enum class SoftmaxType { vanilla, off_by_one, learnable };
 // The letters are the extents of (batch, heads, seqlen_q, seqlen_kv); 1 is a broadcast dimension.
 enum class BiasShape { shape_1hss, shape_bhss, shape_b1ss, shape_11ss, shape_111s };
+constexpr bool of_each_head(BiasShape shape) {
+  return shape == BiasShape::shape_1hss || shape == BiasShape::shape_bhss;
+}
 
 // The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. parse_name (case_names.h) reads them.
 std::string_view to_string(Backend value);

@@ -118,4 +118,16 @@ std::vector<RowCopy> row_copies(const std::vector<Run>& source, const std::vecto
   return copies;
 }
 
+std::vector<RowCopy> copies_of_rank(const std::vector<RowCopy>& copies, int rank, std::int64_t rows_of_a_rank) {
+  const std::int64_t begin = rank * rows_of_a_rank;
+  std::vector<RowCopy> result;
+  for (const RowCopy& copy : copies) {
+    const std::int64_t first = std::max(copy.source, begin);
+    const std::int64_t end = std::min(copy.source + copy.count, begin + rows_of_a_rank);
+    if (first >= end) continue;
+    result.push_back({.source = first - begin, .target = copy.target + first - copy.source, .count = end - first});
+  }
+  return result;
+}
+
 }  // namespace cp_pool

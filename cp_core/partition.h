@@ -56,4 +56,8 @@ struct RowCopy {
 // In order of target rows; throws std::invalid_argument if a position is missing.
 std::vector<RowCopy> row_copies(const std::vector<Run>& source, const std::vector<Run>& target);
 
+// Those of copies from the rows of all ranks, rank by rank and each `rows_of_a_rank`, whose source is among the rows of
+// `rank`: counted from its first, and cut where they reach further.
+std::vector<RowCopy> copies_of_rank(const std::vector<RowCopy>& copies, int rank, std::int64_t rows_of_a_rank);
+
 }  // namespace cp_pool

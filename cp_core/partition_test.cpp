@@ -56,6 +56,16 @@ TEST(RowCopies, RefuseASourceThatLacksAPosition) {
   EXPECT_THROW(row_copies(local_runs({8}, 2, 0), whole_runs({8})), std::invalid_argument);
 }
 
+TEST(RowCopies, OfARankAreCutAtItsRows) {
+  const std::vector<RowCopy> copies{{.source = 0, .target = 0, .count = 2},
+                                    {.source = 4, .target = 2, .count = 3},
+                                    {.source = 2, .target = 5, .count = 2}};
+  EXPECT_THAT(copies_of_rank(copies, 0, 6),
+              ElementsAre(RowCopy{.source = 0, .target = 0, .count = 2}, RowCopy{.source = 4, .target = 2, .count = 2},
+                          RowCopy{.source = 2, .target = 5, .count = 2}));
+  EXPECT_THAT(copies_of_rank(copies, 1, 6), ElementsAre(RowCopy{.source = 0, .target = 4, .count = 1}));
+}
+
 TEST(ValidRows, EndAtTheValidLengthOfEachSequence) {
   EXPECT_THAT(
       valid_rows(local_runs({16, 16}, 2, 0), {14, 3}),

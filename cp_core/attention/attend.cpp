@@ -6,7 +6,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "cp_core/cuda/cuda_part.h"
@@ -16,7 +15,7 @@
 namespace cp_pool {
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+constexpr double kNothingSeen = -std::numeric_limits<double>::infinity();
 
 std::vector<RowRange> query_rows(const TileGroup& group) {
   std::vector<RowRange> rows;
@@ -27,16 +26,10 @@ std::vector<RowRange> query_rows(const TileGroup& group) {
 
 }  // namespace
 
-AttentionSums make_sums(const AttentionOperands& operands, bool max_logit) {
-  AttentionSums sums = make_empty_sums(operands, max_logit);
-  fill_if_empty(sums);
-  return sums;
-}
-
 void fill_if_empty(AttentionSums& sums) {
   if (!sums.empty) return;
   sums.out.fill_(CP_MUTATE(untouched_out_not_zero, 0.0, 1.0));
-  sums.lse.fill_(CP_MUTATE(untouched_lse_not_empty, kMinusInfinity, 0.0));
+  sums.lse.fill_(CP_MUTATE(untouched_lse_not_empty, kNothingSeen, 0.0));
   sums.empty = false;
 }
 
@@ -48,17 +41,7 @@ AttentionSums make_empty_sums(const AttentionOperands& operands, bool max_logit)
   sums.out = at::empty({tokens, heads, operands.v.size(2)}, options);
   sums.lse = at::empty({heads, tokens}, options);
   sums.empty = true;
-  if (max_logit) sums.max_logit = at::full({heads}, CP_MUTATE(max_logit_from_zero, kMinusInfinity, 0.0), options);
-  return sums;
-}
-
-AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool dbias) {
-  const auto options = operands.q.options().dtype(at::kFloat);
-  AttentionGradientSums sums;
-  sums.dq = at::zeros(operands.q.sizes(), options);
-  sums.dk = at::zeros(operands.k.sizes(), options);
-  sums.dv = at::zeros(operands.v.sizes(), options);
-  if (dbias) sums.dbias = at::zeros(operands.bias.sizes(), options);
+  if (max_logit) sums.max_logit = at::full({heads}, CP_MUTATE(max_logit_from_zero, kNothingSeen, 0.0), options);
   return sums;
 }
 
@@ -105,7 +88,7 @@ class Attention {
   void add_partial(const TileGroup& part) {
     widen(sums_);
     // The first part is the result so far if it has every row: each of them sees a key of its tile.
-    if (sums_.empty && covers_queries(part.tiles, sums_.out.size(0))) {
+    if (sums_.empty && all_in_place(query_rows_of(part.tiles), sums_.out.size(0))) {
       AttentionPartial first{.out = sums_.out, .lse = sums_.lse, .max_logit = sums_.max_logit};
       backend_.forward(part, operands_, first);
       delay_point(operands_.q.device());

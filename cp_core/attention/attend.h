@@ -14,10 +14,7 @@ struct AttentionSums {
   bool empty = false;    // no key has been seen, and out and lse hold anything: attend fills or overwrites them
 };
 
-// No key seen yet.
-AttentionSums make_sums(const AttentionOperands& operands, bool max_logit);
-
-// The same without memory having been written, for one stream.
+// No key seen yet, and no memory written.
 AttentionSums make_empty_sums(const AttentionOperands& operands, bool max_logit);
 // Fills out and lse if nothing has been added.
 void fill_if_empty(AttentionSums& sums);
@@ -25,9 +22,6 @@ void fill_if_empty(AttentionSums& sums);
 // Makes out fp32. A merge reads what it merges in fp32, and rounds to the dtype of out: only the last may leave fewer
 // bits.
 void widen(AttentionSums& sums);
-
-// All gradients 0, shaped like the operands.
-AttentionGradientSums make_gradient_sums(const AttentionOperands& operands, bool dbias);
 
 // What comes after a plan: nothing else is merged into the sums, so that they may be rounded to q's dtype at once; or
 // more.

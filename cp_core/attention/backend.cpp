@@ -1,8 +1,6 @@
 #include "cp_core/attention/backend.h"
 
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/mul.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
 #include "cp_core/attention/math_backend.h"
@@ -10,12 +8,13 @@
 
 namespace cp_pool {
 
-at::Tensor delta_carrier(const at::Tensor& dout, const at::Tensor& delta) {
-  const at::Tensor norm = at::linalg_vector_norm(dout, 2, at::IntArrayRef{-1}, /*keepdim=*/true, at::kFloat);
-  // Where dout is 0, so is delta.
-  const at::Tensor factor = delta.transpose(0, 1).unsqueeze(-1).div(norm).div_(norm).masked_fill_(norm.eq(0), 0);
-  at::Tensor carrier = at::empty_like(dout);
-  return at::mul_out(carrier, dout, factor);
+AttentionGradientSums make_gradient_sums(const AttentionOperands& operands) {
+  const auto options = operands.q.options().dtype(at::kFloat);
+  AttentionGradientSums sums;
+  sums.dq = at::zeros(operands.q.sizes(), options);
+  sums.dk = at::zeros(operands.k.sizes(), options);
+  sums.dv = at::zeros(operands.v.sizes(), options);
+  return sums;
 }
 
 void AttentionGradientSums::fill_dq() {
@@ -34,7 +33,7 @@ void AttentionGradientSums::fill_dkv() {
 namespace {
 
 void append(std::vector<RowCopy>& rows, std::int64_t target, std::int64_t count) {
-  const std::int64_t source = rows.empty() ? 0 : rows.back().source + rows.back().count;
+  const std::int64_t source = row_count(rows);
   if (!rows.empty() && rows.back().target + rows.back().count == target) {
     rows.back().count += count;
   } else {
@@ -56,6 +55,10 @@ std::vector<RowCopy> key_rows_of(std::span<const Tile> tiles) {
   return rows;
 }
 
+std::int64_t row_count(std::span<const RowCopy> rows) {
+  return rows.empty() ? 0 : rows.back().source + rows.back().count;
+}
+
 bool all_in_place(std::span<const RowCopy> rows, std::int64_t count) {
   std::int64_t next = 0;
   for (const RowCopy& range : rows) {
@@ -75,13 +78,9 @@ bool rows_are_disjoint(const TilePlan& plan) {
   return plan.size() == 1;
 }
 
-bool covers_queries(const std::vector<Tile>& tiles, std::int64_t rows) {
-  std::int64_t next = 0;
-  for (const Tile& tile : tiles) {
-    if (tile.q_row != next) return false;
-    next += tile.m;
-  }
-  return next == rows;
+std::span<const Tile> tiles_of(const TilePlan& plan) {
+  TORCH_INTERNAL_ASSERT(plan.size() <= 1);
+  return plan.empty() ? std::span<const Tile>() : plan.front().tiles;
 }
 
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {

@@ -45,8 +45,7 @@ struct AttentionBackwardOperands {
   at::Tensor dout;   // like out, dtype of q
   at::Tensor lse;    // fp32 [heads, q tokens]
   at::Tensor delta;  // fp32 [heads, q tokens]
-  // Like dout: the output, or anything else whose sum with dout is delta (delta_carrier). Undefined unless the backend
-  // needs_out().
+  // Like dout: the output, or anything else whose sum with dout is delta. Undefined unless the backend needs_out().
   at::Tensor out;
 };
 
@@ -77,6 +76,9 @@ struct AttentionGradientSums {
   }
 };
 
+// All gradients 0, shaped like the operands; without dbias.
+AttentionGradientSums make_gradient_sums(const AttentionOperands& operands);
+
 // What one call gives that computes a whole plan: in the dtype of q, and nothing is summed.
 struct WholeForward {
   at::Tensor out;  // [q tokens, heads, head_dim_v]
@@ -91,8 +93,13 @@ struct WholeGradients {  // like q, k, v
 // The rows of tiles one after the other, without gaps: row `source` there is row `target` of a packed tensor.
 std::vector<RowCopy> query_rows_of(std::span<const Tile> tiles);
 std::vector<RowCopy> key_rows_of(std::span<const Tile> tiles);
-// True if these are all rows [0, rows), each in its place.
+// How many these are, without gaps.
+std::int64_t row_count(std::span<const RowCopy> rows);
+// True if these are all rows [0, count), each in its place.
 bool all_in_place(std::span<const RowCopy> rows, std::int64_t count);
+
+// Of a plan that has one group at most.
+std::span<const Tile> tiles_of(const TilePlan& plan);
 
 // True if a call for each tile, or one for all of them, adds to each row of dq, dk and dv at most once: the tiles of
 // one group, whose key rows are disjoint and ascending.
@@ -191,14 +198,6 @@ class AttentionBackend {
     return {group};
   }
 };
-
-// dout scaled row by row such that the sum of dout * result is delta: what stands for the output where only dout and
-// delta (fp32 [heads, q tokens]) have been exchanged. Of dout's dtype and shape. A row's norm is at most that of the
-// output's row, so that the rounding of delta is no worse than with the rounded output.
-at::Tensor delta_carrier(const at::Tensor& dout, const at::Tensor& delta);
-
-// True if the tiles, whose query rows are disjoint and in order, have all rows [0, rows).
-bool covers_queries(const std::vector<Tile>& tiles, std::int64_t rows);
 
 // The backend that runs cases of this kind on this device: on CPU always the math backend.
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device);

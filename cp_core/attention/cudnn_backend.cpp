@@ -230,12 +230,8 @@ namespace {
 bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
   if (plan.size() != 1 || operands.bias.defined()) return false;
   const std::vector<Tile>& tiles = plan.front().tiles;
-  std::int64_t k_row = 0;
-  for (const Tile& tile : tiles) {
-    if (tile.k_row != k_row) return false;
-    k_row += tile.n;
-  }
-  const bool packed = covers_queries(tiles, operands.q.size(0)) && k_row == operands.k.size(0);
+  const bool packed =
+      all_in_place(query_rows_of(tiles), operands.q.size(0)) && all_in_place(key_rows_of(tiles), operands.k.size(0));
   const bool as_is = rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
                      rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
   return packed && as_is && cudnn_parts(plan.front(), false).size() == 1;

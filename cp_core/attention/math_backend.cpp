@@ -4,7 +4,6 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/zeros.h>
 
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/mutation.h"
@@ -87,7 +86,7 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
 // The named rows of [rows, ...], one after the other.
 at::Tensor rows_of(const at::Tensor& packed, std::span<const RowCopy> rows, std::int64_t dim, at::ScalarType dtype) {
   std::vector<std::int64_t> sizes = packed.sizes().vec();
-  sizes[static_cast<std::size_t>(dim)] = rows.empty() ? 0 : rows.back().source + rows.back().count;
+  sizes[static_cast<std::size_t>(dim)] = row_count(rows);
   const at::Tensor result = at::empty(sizes, packed.options().dtype(dtype));
   for (const RowCopy& range : rows) {
     result.narrow(dim, range.source, range.count).copy_(packed.narrow(dim, range.target, range.count));
@@ -144,11 +143,7 @@ bool MathBackend::contributes_once(const TilePlan& plan, const AttentionOperands
 
 AttentionGradientSums MathBackend::gradients_of(const TilePlan& plan, const AttentionOperands& operands,
                                                 const AttentionBackwardOperands& backward_operands) {
-  const auto options = operands.q.options().dtype(at::kFloat);
-  AttentionGradientSums sums;
-  sums.dq = at::zeros(operands.q.sizes(), options);
-  sums.dk = at::zeros(operands.k.sizes(), options);
-  sums.dv = at::zeros(operands.v.sizes(), options);
+  AttentionGradientSums sums = make_gradient_sums(operands);
   for (const TileGroup& group : plan) backward(group, operands, backward_operands, sums);
   return sums;
 }
@@ -156,7 +151,7 @@ AttentionGradientSums MathBackend::gradients_of(const TilePlan& plan, const Atte
 CalledGradients MathBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
                                               const AttentionBackwardOperands& backward_operands) {
   const AttentionGradientSums sums = gradients_of(plan, operands, backward_operands);
-  const std::span<const Tile> tiles = plan.empty() ? std::span<const Tile>() : std::span(plan.front().tiles);
+  const std::span<const Tile> tiles = tiles_of(plan);
   const std::vector<RowCopy> key_rows = key_rows_of(tiles);
   const at::ScalarType dtype = operands.q.scalar_type();
   return {.dq = rows_of(sums.dq, query_rows_of(tiles), 0, dtype),

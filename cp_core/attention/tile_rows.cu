@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "cp_core/attention/tile_rows_launch.h"
+#include "cp_core/thd/elements.cuh"
 
 namespace cp_pool::cuda {
 namespace {
@@ -54,11 +55,6 @@ __device__ Row find_row(const Ranges& ranges, int row) {
 __device__ std::int64_t place(const StatisticLayout& layout, const Row& row, int head) {
   return row.range * layout.range_stride + head * layout.head_stride + row.buffer * layout.row_stride;
 }
-
-template <typename T, int kElements>
-struct alignas(sizeof(T) * kElements > 16 ? 16 : sizeof(T) * kElements) Elements {
-  T values[kElements];
-};
 
 // Each element of a packed row with its counterpart of the buffer.
 template <typename T, int kElements, typename Combine>
@@ -149,15 +145,11 @@ unsigned row_blocks(const Ranges& ranges) {
   return blocks_for(ranges.end[ranges.count - 1]);
 }
 
-bool aligned(const void* pointer) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % 16 == 0;
-}
-
 // Calls body(typed pointer to the buffer, integral constant of elements that a thread moves at once).
 template <typename Body>
 void dispatch(const RowBuffer& buffer, const float* packed, const RowShape& shape, Body body) {
-  const bool vectors =
-      shape.dim % kVector == 0 && shape.buffer_dim % kVector == 0 && aligned(buffer.data) && aligned(packed);
+  const bool vectors = shape.dim % kVector == 0 && shape.buffer_dim % kVector == 0 && is_aligned(buffer.data, 16) &&
+                       is_aligned(packed, 16);
   const auto with_type = [&](const auto* pointer) {
     if (vectors) {
       body(pointer, std::integral_constant<int, kVector>{});

@@ -136,19 +136,7 @@ class NcclCommunicator final : public Communicator {
         }
         return;
       }
-      if (std::ranges::all_of(tensors, [](const at::Tensor& tensor) { return tensor.numel() == 0; })) return;
-      enqueue(step, [&](ncclComm_t comm) {
-        NcclResults results;
-        results << ncclGroupStart();
-        for (const at::Tensor& recv : receives) {
-          if (recv.numel() > 0) results << ncclRecv(recv.data_ptr(), bytes_of(recv), ncclInt8, from, comm, stream_);
-        }
-        for (const at::Tensor& send : sends) {
-          if (send.numel() > 0) results << ncclSend(send.const_data_ptr(), bytes_of(send), ncclInt8, to, comm, stream_);
-        }
-        results << ncclGroupEnd();
-        return results.value();
-      });
+      send_and_receive(step, messages(sends, to), messages(receives, from));
     });
   }
 
@@ -159,26 +147,10 @@ class NcclCommunicator final : public Communicator {
     for (const auto messages : {sends, receives}) {
       for (const Message& message : messages) {
         require(message.peer != rank_, "exchange_all", what, "messages are for other ranks");
-        if (message.tensor.numel() > 0) tensors.push_back(message.tensor);
+        tensors.push_back(message.tensor);
       }
     }
-    return start(step, tensors, [&] {
-      if (tensors.empty()) return;
-      enqueue(step, [&](ncclComm_t comm) {
-        NcclResults results;
-        results << ncclGroupStart();
-        for (const auto& [tensor, from] : receives) {
-          if (tensor.numel() > 0)
-            results << ncclRecv(tensor.data_ptr(), bytes_of(tensor), ncclInt8, from, comm, stream_);
-        }
-        for (const auto& [tensor, to] : sends) {
-          if (tensor.numel() == 0) continue;
-          results << ncclSend(tensor.const_data_ptr(), bytes_of(tensor), ncclInt8, to, comm, stream_);
-        }
-        results << ncclGroupEnd();
-        return results.value();
-      });
-    });
+    return start(step, tensors, [&] { send_and_receive(step, sends, receives); });
   }
 
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -239,6 +211,32 @@ class NcclCommunicator final : public Communicator {
 
   [[nodiscard]] std::string describe(const char* operation, std::string_view what) const {
     return fmt::format("rank {}: {}, {}", link_->rank(), operation, what);
+  }
+
+  static std::vector<Message> messages(std::span<const at::Tensor> tensors, int peer) {
+    std::vector<Message> result;
+    result.reserve(tensors.size());
+    for (const at::Tensor& tensor : tensors) result.push_back({.tensor = tensor, .peer = peer});
+    return result;
+  }
+
+  void send_and_receive(const std::string& step, std::span<const Message> sends, std::span<const Message> receives) {
+    const auto empty = [](const Message& message) { return message.tensor.numel() == 0; };
+    if (std::ranges::all_of(sends, empty) && std::ranges::all_of(receives, empty)) return;
+    enqueue(step, [&](ncclComm_t comm) {
+      NcclResults results;
+      results << ncclGroupStart();
+      for (const auto& [tensor, from] : receives) {
+        if (tensor.numel() == 0) continue;
+        results << ncclRecv(tensor.data_ptr(), bytes_of(tensor), ncclInt8, from, comm, stream_);
+      }
+      for (const auto& [tensor, to] : sends) {
+        if (tensor.numel() == 0) continue;
+        results << ncclSend(tensor.const_data_ptr(), bytes_of(tensor), ncclInt8, to, comm, stream_);
+      }
+      results << ncclGroupEnd();
+      return results.value();
+    });
   }
 
   WorkPtr swap_parts(at::Tensor& out, const at::Tensor& in, const std::string& step, bool own) {

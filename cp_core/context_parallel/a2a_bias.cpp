@@ -28,7 +28,7 @@ BiasExchange::BiasExchange(const AttentionProblem& problem, Communicator& group,
 }
 
 bool BiasExchange::of_each_head() const {
-  return problem_.bias == BiasShape::shape_1hss || problem_.bias == BiasShape::shape_bhss;
+  return problem_.bias && cp_pool::of_each_head(*problem_.bias);
 }
 
 bool BiasExchange::replicated() const {

@@ -9,7 +9,7 @@
 #include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 
-#include "cp_core/context_parallel/ring.h"
+#include "cp_core/context_parallel/head_group.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/context_parallel/step_gradients.h"
 #include "cp_core/cuda/cuda_part.h"
@@ -29,19 +29,6 @@ std::vector<RowCopy> to_sequence_order(const Context& context) {
 
 at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows) {
   return at::empty({rows, like.size(1), like.size(2)}, like.options());
-}
-
-// The copies whose source is among the rows of one rank, counted from its first; cut where they reach further.
-std::vector<RowCopy> of_rank(const std::vector<RowCopy>& copies, int rank, std::int64_t rows_of_a_rank) {
-  const std::int64_t begin = rank * rows_of_a_rank;
-  std::vector<RowCopy> result;
-  for (const RowCopy& copy : copies) {
-    const std::int64_t first = std::max(copy.source, begin);
-    const std::int64_t end = std::min(copy.source + copy.count, begin + rows_of_a_rank);
-    if (first >= end) continue;
-    result.push_back({.source = first - begin, .target = copy.target + first - copy.source, .count = end - first});
-  }
-  return result;
 }
 
 // K and V on their way from the other ranks, to their place in whole sequences; this rank's own rows are left out,
@@ -74,7 +61,7 @@ class GatheredKeyValues {
     std::vector<RowCopy> copies;
     for (int rank = 0; rank < cp_.size(); ++rank) {
       if (rank == cp_.rank()) continue;
-      for (RowCopy copy : of_rank(copies_, rank, rows_)) {
+      for (RowCopy copy : copies_of_rank(copies_, rank, rows_)) {
         copy.source += rank * rows_;
         copies.push_back(copy);
       }
@@ -89,7 +76,7 @@ class GatheredKeyValues {
   // Of one rank's rows: where they are in its tensors, and where they arrive.
   [[nodiscard]] std::vector<RowCopy> pieces(int rank) const {
     if (copied_) return {{.source = 0, .target = rank * rows_, .count = rows_}};
-    return of_rank(copies_, rank, rows_);
+    return copies_of_rank(copies_, rank, rows_);
   }
 
   Communicator::WorkPtr exchange(const AttentionOperands& operands, const std::string& what) {
@@ -178,7 +165,7 @@ AttentionGradientSums attend_steps_backward(const Context& context, const AllGat
                                             const AttentionBackwardOperands& backward, const at::Tensor& dbias) {
   SecondStream second(operands.q.device());
   delay_point(operands.q.device());
-  AttentionGradientSums sums = make_gradient_sums(operands, /*dbias=*/false);
+  AttentionGradientSums sums = make_gradient_sums(operands);
   sums.dbias = dbias;
   attend_backward(context.backend, plans[1], operands, backward, sums);
   second.mark();
@@ -202,7 +189,7 @@ class ScatteredGradients {
       std::vector<RowCopy> others;
       for (int rank = 0; rank < cp.size(); ++rank) {
         if (rank == cp.rank()) continue;
-        for (RowCopy copy : of_rank(used, rank, rows_)) {
+        for (RowCopy copy : copies_of_rank(used, rank, rows_)) {
           others.push_back({.source = copy.target, .target = copy.source + rank * rows_, .count = copy.count});
         }
       }
@@ -267,7 +254,7 @@ void get_ready_for_all_gather(AttentionBackend& backend, const AllGatherPlans& p
   backend.get_ready({plans.data(), 1}, own, pass);
   backend.get_ready({plans.data() + 1, 2}, whole, pass);
   const std::int64_t groups = pass == Pass::backward ? backend.head_groups(plans.front(), own) : 1;
-  if (groups > 1) backend.get_ready({plans.data(), 1}, narrowed(own, 0, groups), pass);
+  if (groups > 1) backend.get_ready({plans.data(), 1}, narrowed(own, {.index = 0, .count = groups}), pass);
 }
 
 PackedForward all_gather_forward(const Context& context, const PackedInputs& inputs) {

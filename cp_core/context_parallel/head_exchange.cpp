@@ -1,6 +1,5 @@
 #include "cp_core/context_parallel/head_exchange.h"
 
-#include <algorithm>
 #include <cstddef>
 #include <utility>
 
@@ -58,7 +57,7 @@ class Geometry {
 
   // The tokens of `rank` of this rank's heads, and a message.
   void heads_and_message(int rank, std::byte* message, std::vector<BlockCopy>& copies, bool to_message) const {
-    for_each_range(rank, [&](std::int64_t row, std::int64_t target, std::int64_t count) {
+    for (const auto& [row, target, count] : rows_of(rank)) {
       if (item_.by_head) {
         const Place in_message{.first = message + row * head_bytes_, .stride = tokens_ * head_bytes_};
         append(copies, of_heads(target), in_message, group_heads_, count * head_bytes_, to_message);
@@ -66,16 +65,16 @@ class Geometry {
         const Place in_message{.first = message + row * group_heads_ * head_bytes_, .stride = 0};
         append(copies, of_heads(target), in_message, 1, count * group_heads_ * head_bytes_, to_message);
       }
-    });
+    }
   }
 
   // What `rank`, this one, keeps: its heads of its tokens. block: which heads it takes for its own.
   void tokens_and_heads(int rank, int block, std::vector<BlockCopy>& copies, bool to_heads) const {
-    for_each_range(rank, [&](std::int64_t row, std::int64_t target, std::int64_t count) {
+    for (const auto& [row, target, count] : rows_of(rank)) {
       const std::int64_t rows = item_.by_head ? group_heads_ : count;
       const std::int64_t width = (item_.by_head ? count : group_heads_) * head_bytes_;
       append(copies, of_tokens(block, row), of_heads(target), rows, width, to_heads);
-    });
+    }
   }
 
  private:
@@ -96,15 +95,9 @@ class Geometry {
     return {.first = data + row * group_heads_ * head_bytes_, .stride = group_heads_ * head_bytes_};
   }
 
-  // body(row among the rank's, row of the group, count)
-  template <typename Body>
-  void for_each_range(int rank, Body body) const {
-    const std::int64_t begin = rank * tokens_;
-    for (const RowCopy& copy : item_.rows->copies) {
-      const std::int64_t first = std::max(copy.source, begin);
-      const std::int64_t end = std::min(copy.source + copy.count, begin + tokens_);
-      if (first < end) body(first - begin, copy.target + (first - copy.source), end - first);
-    }
+  // From a row of the rank to a row of the group.
+  [[nodiscard]] std::vector<RowCopy> rows_of(int rank) const {
+    return copies_of_rank(item_.rows->copies, rank, tokens_);
   }
 
   static void append(std::vector<BlockCopy>& copies, const Place& here, const Place& there, std::int64_t rows,

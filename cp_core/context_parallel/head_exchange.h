@@ -9,6 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/comm/communicator.h"
+#include "cp_core/context_parallel/head_group.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/copy_blocks.h"
 
@@ -19,12 +20,6 @@ struct GroupRows {
   // From the rows of the group's ranks, rank by rank, to the group's packed order.
   std::vector<RowCopy> copies;
   std::int64_t of_a_rank = 0;
-};
-
-// One group of several that a rank's block of heads is cut in, so that one can be computed while another travels.
-struct HeadGroup {
-  std::int64_t index = 0;
-  std::int64_t count = 1;
 };
 
 class HeadExchange {
@@ -58,7 +53,7 @@ class HeadExchange {
     std::vector<BlockCopy> unpacking_;
   };
 
-  // Heads must divide by the ranks and the number of groups.
+  // Of each rank's block of heads this group travels. Heads must divide by the ranks and the number of groups.
   HeadExchange(Communicator& group, HeadGroup heads) : group_(group), heads_(heads) {}
 
   // Allocates of_heads.

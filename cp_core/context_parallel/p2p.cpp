@@ -135,9 +135,8 @@ class TravellingGradients {
     if (step == 1) {
       const TilePlan plan = ring_plan(context_.problem, Ring(ring_.size, ring_.previous()), step);
       if (context_.backend.contributes_once(plan, operands_)) {
-        const std::vector<RowCopy> rows = plan.empty() ? std::vector<RowCopy>() : key_rows_of(plan.front().tiles);
-        const std::int64_t count = rows.empty() ? 0 : rows.back().source + rows.back().count;
-        return {.tensors = make_inbox(operands_, count, operands_.k.scalar_type()), .rows = rows};
+        const std::vector<RowCopy> rows = key_rows_of(tiles_of(plan));
+        return {.tensors = make_inbox(operands_, row_count(rows), operands_.k.scalar_type()), .rows = rows};
       }
     }
     return {.tensors = make_inbox(operands_, all, at::kFloat), .rows = {{.source = 0, .target = 0, .count = all}}};

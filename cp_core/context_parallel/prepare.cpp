@@ -24,10 +24,6 @@ std::int64_t sum(const std::vector<std::int64_t>& lengths) {
   return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
 }
 
-bool of_each_head(BiasShape shape) {
-  return shape == BiasShape::shape_1hss || shape == BiasShape::shape_bhss;
-}
-
 AttentionOperands operands_like(const AttentionProblem& problem, at::ScalarType dtype, const Split& split) {
   const auto empty = [dtype](at::IntArrayRef sizes) {
     return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));

@@ -1,5 +1,6 @@
 #include "cp_core/context_parallel/ring.h"
 
+#include "cp_core/context_parallel/head_group.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -22,18 +23,6 @@ std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int
   return plans;
 }
 
-AttentionOperands narrowed(const AttentionOperands& operands, std::int64_t group, std::int64_t groups) {
-  const auto heads = [&](const at::Tensor& rows) {
-    const std::int64_t count = rows.size(1) / groups;
-    return rows.narrow(1, group * count, count);
-  };
-  AttentionOperands some = operands;
-  some.q = heads(operands.q);
-  some.k = heads(operands.k);
-  some.v = heads(operands.v);
-  return some;
-}
-
 std::int64_t own_head_groups(const AttentionBackend& backend, const std::vector<TilePlan>& plans,
                              const AttentionOperands& like) {
   return plans.size() > 1 ? backend.head_groups(plans.front(), like) : 1;
@@ -43,7 +32,7 @@ void get_ready_for_ring(AttentionBackend& backend, const std::vector<TilePlan>& 
                         Pass pass) {
   backend.get_ready(plans, like, pass);
   const std::int64_t groups = pass == Pass::backward ? own_head_groups(backend, plans, like) : 1;
-  if (groups > 1) backend.get_ready({plans.data(), 1}, narrowed(like, 0, groups), pass);
+  if (groups > 1) backend.get_ready({plans.data(), 1}, narrowed(like, {.index = 0, .count = groups}), pass);
 }
 
 }  // namespace cp_pool

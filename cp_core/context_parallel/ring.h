@@ -26,9 +26,6 @@ TilePlan ring_plan(const AttentionProblem& problem, const Ring& ring, int step);
 // What a rank of a ring computes at each step, with the K and V that it then holds.
 std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank);
 
-// q, k and v narrowed to one of so many groups of heads.
-AttentionOperands narrowed(const AttentionOperands& operands, std::int64_t group, std::int64_t groups);
-
 // In how many groups of heads a rank computes the backward of its first step: p2p.cpp.
 std::int64_t own_head_groups(const AttentionBackend& backend, const std::vector<TilePlan>& plans,
                              const AttentionOperands& like);

@@ -6,24 +6,12 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/context_parallel/ring.h"
+#include "cp_core/context_parallel/head_group.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
 namespace {
-
-AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, std::int64_t group, std::int64_t groups) {
-  const auto heads = [&](const at::Tensor& tensor, std::int64_t dim) {
-    if (!tensor.defined()) return tensor;
-    const std::int64_t count = tensor.size(dim) / groups;
-    return tensor.narrow(dim, group * count, count);
-  };
-  return {.dout = heads(backward.dout, 1),
-          .lse = heads(backward.lse, 0),
-          .delta = heads(backward.delta, 0),
-          .out = heads(backward.out, 1)};
-}
 
 RowSum sum_of(const at::Tensor& like, SomeRows own) {
   RowSum sum(like);
@@ -84,15 +72,12 @@ at::Tensor StepGradients::dq() {
 }
 
 void StepGradients::add_heads(std::int64_t group) {
-  const std::int64_t read = CP_MUTATE(head_groups_repeated, group, 0);
-  const auto heads = [&](const at::Tensor& rows) {
-    const std::int64_t count = rows.size(1) / head_groups_;
-    return rows.narrow(1, group * count, count);
-  };
+  const HeadGroup written{.index = group, .count = head_groups_};
+  const HeadGroup read{.index = CP_MUTATE(head_groups_repeated, group, 0), .count = head_groups_};
   delay_point(operands_.q.device());
-  backend_.gradients_of_heads(own_plan_, narrowed(operands_, read, head_groups_),
-                              narrowed(backward_, read, head_groups_),
-                              {.dq = heads(own_.dq), .dk = heads(own_.dk), .dv = heads(own_.dv)});
+  backend_.gradients_of_heads(
+      own_plan_, narrowed(operands_, read), narrowed(backward_, read),
+      {.dq = narrowed(own_.dq, 1, written), .dk = narrowed(own_.dk, 1, written), .dv = narrowed(own_.dv, 1, written)});
 }
 
 KeyGradients StepGradients::step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
@@ -102,7 +87,7 @@ KeyGradients StepGradients::step(const TilePlan& plan, const AttentionOperands& 
 KeyGradients StepGradients::called_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
   delay_point(operands.q.device());
   CalledGradients called = backend_.called_gradients(plan, operands, backward_);
-  const std::span<const Tile> tiles = plan.empty() ? std::span<const Tile>() : std::span(plan.front().tiles);
+  const std::span<const Tile> tiles = tiles_of(plan);
   dq.add({.tensor = std::move(called.dq), .rows = query_rows_of(tiles)});
   return {.dk = {.tensor = std::move(called.dk), .rows = key_rows_of(tiles)},
           .dv = {.tensor = std::move(called.dv), .rows = key_rows_of(tiles)}};

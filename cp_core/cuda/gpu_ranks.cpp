@@ -1,5 +1,7 @@
 #include "cp_core/cuda/gpu_ranks.h"
 
+#include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -20,6 +22,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kLongEnough = 20s;
 constexpr unsigned kKillAfterSeconds = 60;
+constexpr int kEndAll = 77;  // exit status of end_all_ranks
 
 // Runs `body` in a child process, which exits with its result.
 template <typename Body>
@@ -33,9 +36,7 @@ pid_t in_child(Body&& body) {
   _exit(code);
 }
 
-std::string end_of(pid_t child) {
-  int status = 0;
-  waitpid(child, &status, 0);
+std::string end_of(int status) {
   if (WIFSIGNALED(status)) {
     return WTERMSIG(status) == SIGALRM ? fmt::format("hung for {} s", kKillAfterSeconds)
                                        : fmt::format("died of signal {}", WTERMSIG(status));
@@ -103,10 +104,28 @@ void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body) {
       return run_rank({.rank = rank, .size = size, .store = store}, body);
     }));
   }
-  for (int rank = 0; rank < size; ++rank) {
-    const std::string end = end_of(children[static_cast<std::size_t>(rank)]);
-    EXPECT_EQ(end, "") << "rank " << rank << " of " << size;
+  std::vector<bool> killed(children.size(), false);
+  for (std::size_t left = children.size(); left > 0; --left) {
+    int status = 0;
+    const pid_t child = waitpid(0, &status, 0);
+    const auto rank = static_cast<std::size_t>(std::ranges::find(children, child) - children.begin());
+    ASSERT_LT(rank, children.size()) << "waitpid gave " << child;
+    children[rank] = 0;
+    if (WIFEXITED(status) && WEXITSTATUS(status) == kEndAll) {
+      for (std::size_t peer = 0; peer < children.size(); ++peer) {
+        if (children[peer] == 0) continue;
+        kill(children[peer], SIGKILL);
+        killed[peer] = true;
+      }
+    } else if (!killed[rank]) {
+      EXPECT_EQ(end_of(status), "") << "rank " << rank << " of " << size;
+    }
   }
+}
+
+void end_all_ranks() {
+  std::fflush(nullptr);
+  _exit(testing::Test::HasFailure() ? 1 : kEndAll);
 }
 
 }  // namespace cp_pool

@@ -31,4 +31,8 @@ struct GpuRank {
 // fail this test. A rank that takes longer than a minute is killed.
 void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body);
 
+// Called by a rank that cannot go on and has shown what it was to show: ends it, and its peers, which may be waiting
+// for it on their GPUs.
+[[noreturn]] void end_all_ranks();
+
 }  // namespace cp_pool

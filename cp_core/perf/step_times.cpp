@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <new>
+#include <string_view>
 #include <thread>
 
 #include <ATen/ops/zeros.h>
@@ -38,6 +39,19 @@ void wait_for(const StepClock& clock, std::size_t step, Communicator& cp) {
   }
 }
 
+// Where the devices of all ranks wait for each other.
+class MeetingPoint {
+ public:
+  MeetingPoint(Communicator& cp, const at::Device& device)
+      : cp_(cp), here_(at::zeros({1}, at::TensorOptions(device).dtype(at::kInt))) {}
+
+  void pass(std::string_view what) { cp_.all_reduce(here_, ReduceOp::max, what)->wait(); }
+
+ private:
+  Communicator& cp_;
+  at::Tensor here_;
+};
+
 // The shards of one rank, and the step on them.
 class Problem {
  public:
@@ -67,10 +81,10 @@ std::vector<double> time_steps(Communicator& cp, const at::Device& device, const
   const auto warmup = static_cast<std::size_t>(options.warmup);
   const std::size_t steps = warmup + static_cast<std::size_t>(options.iterations);
   const std::unique_ptr<StepClock> clock = make_step_clock(device);
-  at::Tensor here = at::zeros({1}, at::TensorOptions(device).dtype(at::kInt));
+  MeetingPoint start(cp, device);
   for (std::size_t i = 0; i < steps; ++i) {
     if (i >= kQueuedSteps) wait_for(*clock, i - kQueuedSteps, cp);
-    cp.all_reduce(here, ReduceOp::max, fmt::format("start of timed step {}", i))->wait();
+    start.pass(fmt::format("start of timed step {}", i));
     clock->begin();
     step();
     clock->end();
@@ -99,9 +113,9 @@ void trace(const Problem& problem, Communicator& cp, const PerfOptions& options,
            const std::string& who) {
   if (!options.trace) return;
   const std::filesystem::path stem = options.trace->string() + "." + who;
-  at::Tensor here = at::zeros({1}, at::TensorOptions(device).dtype(at::kInt));
+  MeetingPoint start(cp, device);
   trace_step(device, stem, [&] {
-    cp.all_reduce(here, ReduceOp::max, "start of the traced step")->wait();
+    start.pass("start of the traced step");
     problem.step();
     if (device.is_cuda()) cuda_part().synchronize();
   });
@@ -136,8 +150,7 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
       into.one_rank_reason = fmt::format("the whole problem cannot be run on one rank: {}", error.what());
     }
   }
-  at::Tensor here = at::zeros({1}, at::TensorOptions(device).dtype(at::kInt));
-  groups.cp->all_reduce(here, ReduceOp::max, "end of the steps of rank 0 alone")->wait();
+  MeetingPoint(*groups.cp, device).pass("end of the steps of rank 0 alone");
   groups.cp->synchronize("the steps of rank 0 alone");
 }
 

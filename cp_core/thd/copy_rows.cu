@@ -1,3 +1,4 @@
+#include "cp_core/thd/elements.cuh"
 #include "cp_core/thd/row_launch.h"
 #include "cp_core/thd/row_lists.cuh"
 

@@ -104,8 +104,4 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t items_per_block) {
   return static_cast<unsigned>(blocks);
 }
 
-inline bool is_aligned(const void* pointer, std::size_t alignment) {
-  return reinterpret_cast<std::uintptr_t>(pointer) % alignment == 0;
-}
-
 }  // namespace cp_pool::cuda

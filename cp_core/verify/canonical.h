@@ -43,9 +43,7 @@ struct CanonicalProblem {
   [[nodiscard]] bool has_sink() const { return softmax != SoftmaxType::vanilla; }
   [[nodiscard]] bool has_dsink() const { return training && softmax == SoftmaxType::learnable; }
   [[nodiscard]] bool has_dbias() const { return training && bias && *bias != BiasShape::shape_111s; }
-  [[nodiscard]] bool bias_of_each_head() const {
-    return bias == BiasShape::shape_1hss || bias == BiasShape::shape_bhss;
-  }
+  [[nodiscard]] bool bias_of_each_head() const { return bias && of_each_head(*bias); }
   // A gradient to which all heads contribute.
   [[nodiscard]] bool has_shared_dbias() const { return has_dbias() && !bias_of_each_head(); }
 };

@@ -135,7 +135,7 @@ TEST(Check, HoldsTheFixedToleranceToo) {
   at::Tensor actual = right_answer();
   actual[0][0][0].add_(0.03);
   EXPECT_TRUE(check_tensor(expected, padded_rows(), actual).ok);
-  expected.ceiling = 0.01;  // of elements of size 1: 0.02
+  expected.ceiling_asked = 0.01;  // of elements of size 1: 0.02
   EXPECT_THAT(check_tensor(expected, padded_rows(), actual).message, HasSubstr("fixed tolerance 0.01 in 1 rows"));
 }
 

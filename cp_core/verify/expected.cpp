@@ -53,14 +53,13 @@ ExpectedTensor make_tensor(std::string_view name, const at::Tensor& value, const
   if (ceiling > 0 && value.numel() > 0) {
     tensor.rounding = error.abs().div_(value.abs().add_(1.0)).max().item<double>();
   }
-  tensor.decide_ceiling();
   return tensor;
 }
 
 }  // namespace
 
-void ExpectedTensor::decide_ceiling() {
-  ceiling = kCeilingMargin * rounding <= ceiling_asked ? ceiling_asked : 0;
+double ExpectedTensor::ceiling() const {
+  return kCeilingMargin * rounding <= ceiling_asked ? ceiling_asked : 0;
 }
 
 Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs& inputs, const SumShares& sum_shares) {

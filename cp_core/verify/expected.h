@@ -19,16 +19,14 @@ struct ExpectedTensor {
   at::Tensor value;           // fp64 [tokens, heads, dim], canonical order
   at::Tensor baseline_error;  // fp64 [tokens, heads]
   at::Tensor bound;           // fp64 [tokens, heads]: 2 * baseline_error + c * u * magnitude
-  // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none.
-  double ceiling = 0;
-  double ceiling_asked = 0;  // what the ceiling is if rounding alone stays well below it
-  double rounding = 0;       // the baseline's largest |error| / (1 + |value|); 0 where there is no ceiling_asked
-
-  // Sets ceiling.
-  void decide_ceiling();
+  double ceiling_asked = 0;   // what the ceiling is if rounding alone stays well below it
+  double rounding = 0;        // the baseline's largest |error| / (1 + |value|); 0 where there is no ceiling_asked
   // bool, shaped like value: elements to which nothing contributes, which must be exactly 0. Undefined unless rows mix
   // such elements with others (dbias).
   at::Tensor untouched;
+
+  // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none.
+  [[nodiscard]] double ceiling() const;
 };
 
 struct Expected {

@@ -133,7 +133,6 @@ void decide_ceilings(Expected& expected, const CanonicalProblem& problem, Commun
   for (std::size_t i = 0; i < roundings.size(); ++i) {
     if (expected.tensors[i].ceiling_asked > 0) expected.tensors[i].ceiling_asked = fixed_tolerance(problem);
     expected.tensors[i].rounding = largest.const_data_ptr<double>()[i];
-    expected.tensors[i].decide_ceiling();
   }
 }
 

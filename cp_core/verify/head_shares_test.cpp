@@ -49,7 +49,7 @@ void expect_same(const Expected& got, const Expected& wanted) {
     EXPECT_TRUE(same_bits(a.baseline_error, b.baseline_error)) << "baseline of " << a.name;
     EXPECT_TRUE(same_bits(a.bound, b.bound)) << "bound of " << a.name;
     EXPECT_TRUE(same_bits(a.untouched, b.untouched)) << "untouched of " << a.name;
-    EXPECT_EQ(a.ceiling, b.ceiling) << a.name;
+    EXPECT_EQ(a.ceiling(), b.ceiling()) << a.name;
   }
 }
 
@@ -141,10 +141,10 @@ TEST(ExpectedTogether, TakesTheCeilingFromAllHeads) {
   run_ranks(2, [&](const CpGroups& groups, int) {
     const Expected expected = compute_expected_together(problem, inputs, *groups.cp);
     for (const ExpectedTensor& tensor : expected.tensors) {
-      EXPECT_EQ(tensor.ceiling, alone.tensor(tensor.name).ceiling) << tensor.name;
+      EXPECT_EQ(tensor.ceiling(), alone.tensor(tensor.name).ceiling()) << tensor.name;
     }
   });
-  EXPECT_EQ(alone.tensor("dq").ceiling, 0);
+  EXPECT_EQ(alone.tensor("dq").ceiling(), 0);
 }
 
 }  // namespace

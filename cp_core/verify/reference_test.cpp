@@ -196,12 +196,12 @@ TEST(Expected, OfALseIsAsTightIn16BitsAsInFp32) {
 
 TEST(Expected, HoldsTheFixedToleranceWhereTheBaselineIsFarBelowIt) {
   CanonicalProblem p = small_problem();
-  EXPECT_EQ(compute_expected(p, make_inputs(p)).tensor("out").ceiling, 1e-4);
+  EXPECT_EQ(compute_expected(p, make_inputs(p)).tensor("out").ceiling(), 1e-4);
   p.dtype = DType::bf16;
   CanonicalInputs large = make_inputs(p);
   large.dout.mul_(
       100);  // gradients of about 100, with elements near 0 whose rounding errors are as large as the others'
-  EXPECT_EQ(compute_expected(p, large).tensor("dq").ceiling, 0);
+  EXPECT_EQ(compute_expected(p, large).tensor("dq").ceiling(), 0);
 }
 
 TEST(Expected, RowsThatSeeNoKeyMustBeExact) {

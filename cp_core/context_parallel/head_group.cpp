@@ -1,0 +1,25 @@
+#include "cp_core/context_parallel/head_group.h"
+
+namespace cp_pool {
+
+at::Tensor narrowed(const at::Tensor& tensor, std::int64_t dim, HeadGroup group) {
+  const std::int64_t heads = tensor.size(dim) / group.count;
+  return tensor.narrow(dim, group.index * heads, heads);
+}
+
+AttentionOperands narrowed(const AttentionOperands& operands, HeadGroup group) {
+  AttentionOperands some = operands;
+  some.q = narrowed(operands.q, 1, group);
+  some.k = narrowed(operands.k, 1, group);
+  some.v = narrowed(operands.v, 1, group);
+  return some;
+}
+
+AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, HeadGroup group) {
+  return {.dout = narrowed(backward.dout, 1, group),
+          .lse = narrowed(backward.lse, 0, group),
+          .delta = narrowed(backward.delta, 0, group),
+          .out = backward.out.defined() ? narrowed(backward.out, 1, group) : at::Tensor()};
+}
+
+}  // namespace cp_pool

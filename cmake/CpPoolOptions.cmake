@@ -15,7 +15,7 @@ endif()
 # headers, and instantiating the same templates, again. So names in anonymous namespaces must differ within a target.
 option(CP_POOL_UNITY "Compile several sources at a time" ON)
 set(CMAKE_UNITY_BUILD ${CP_POOL_UNITY})
-set(CMAKE_UNITY_BUILD_BATCH_SIZE 8)
+set(CMAKE_UNITY_BUILD_BATCH_SIZE 12)
 
 # Driver and worker wait for others most of the time: -O2 would cost a sixth of their build and change no figure. cp_core,
 # which computes, adds -O2.

@@ -73,7 +73,7 @@ if(CP_POOL_HAVE_CUDA)
   # Tests on GPUs, and a benchmark, with the part linked in.
   add_library(gpu_test_support OBJECT cuda/gpu_ranks.cpp cuda/gpu_test.cpp)
   target_link_libraries(gpu_test_support PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
-  cp_pool_use_precompiled(torch gpu_test_support)
+  cp_pool_not_optimised(gpu_test_support)
   set(CP_CORE_GPU_LIBRARIES gpu_test_support cp_core_cuda_objects cp_core)
 
   cp_pool_test(device_test LABEL gpu TORCH SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp

@@ -32,13 +32,16 @@ void put(std::string_view text) {
 }
 
 void show_stack() {
+  std::array<void*, kMaxFrames> frames;
+  const int depth = backtrace(frames.data(), kMaxFrames);
+  // The driver keeps the end of what a rank says, so what matters most comes last.
+  std::reverse(frames.begin(), frames.begin() + depth);
+  put("\n");
+  backtrace_symbols_fd(frames.data(), depth, STDERR_FILENO);
   put({headline.data(), headline_size});
   const std::string_view pending = pending_operation();
   put(pending.empty() ? "no communication" : pending);
-  put("; stack of the computing thread:\n");
-  std::array<void*, kMaxFrames> frames;
-  const int depth = backtrace(frames.data(), kMaxFrames);
-  backtrace_symbols_fd(frames.data(), depth, STDERR_FILENO);
+  put("; above, the stack of the computing thread: the innermost call last\n");
 }
 
 // The signal may reach any thread of the process: it is handed on to the one to show.
@@ -56,7 +59,7 @@ void on_signal(int signal) {
 }  // namespace
 
 void install_stack_dump(int rank) {
-  const auto end = fmt::format_to_n(headline.data(), headline.size(), "\ncp-pool-worker: rank {}: in ", rank);
+  const auto end = fmt::format_to_n(headline.data(), headline.size(), "cp-pool-worker: rank {}: in ", rank);
   headline_size = std::min(end.size, headline.size());
   shown_thread = static_cast<pid_t>(syscall(SYS_gettid));
   std::array<void*, 1> warm_up;  // the first backtrace loads a library, which a handler must not do

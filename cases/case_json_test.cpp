@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cases/case_error.h"
+#include "cases/error_text.h"
 #include "cases/json_text.h"
 
 namespace cp_pool {
@@ -25,12 +25,7 @@ std::string with_sizes(std::string_view more) {
 }
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_case_text(text, "a.json");
-  } catch (const CaseError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text([&] { parse_case_text(text, "a.json"); });
 }
 
 TEST(CaseJson, ParsesEveryKey) {

@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/case_error.h"
 #include "cases/case_id.h"
 #include "cases/case_json.h"
 #include "cases/did_you_mean.h"
+#include "cases/error_text.h"
 
 namespace cp_pool {
 namespace {
@@ -45,12 +45,7 @@ class FilterTest : public testing::Test {
 };
 
 std::string filter_error_of(std::string_view expression, Filter::Scope scope = Filter::Scope::everything) {
-  try {
-    Filter::parse(expression, scope);
-  } catch (const CaseError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text([&] { Filter::parse(expression, scope); });
 }
 
 TEST_F(FilterTest, APlainIdSelectsExactlyThatCase) {

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
+#include "cases/error_text.h"
 
 namespace cp_pool {
 namespace {
@@ -16,12 +17,7 @@ using testing::HasSubstr;
 using testing::StartsWith;
 
 std::string parse_error_of(const std::string& text) {
-  try {
-    parse_json_text(text, "a.json");
-  } catch (const CaseError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text([&] { parse_json_text(text, "a.json"); });
 }
 
 TEST(JsonText, KeepsTheOrderOfKeys) {

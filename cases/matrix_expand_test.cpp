@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
+#include "cases/error_text.h"
 #include "cases/json_text.h"
 #include "cases/matrix.h"
 
@@ -36,12 +37,7 @@ std::vector<std::string> ids(const std::vector<MatrixCase>& cases) {
 }
 
 std::string expansion_error_of(std::string_view more, std::string_view size = "full") {
-  try {
-    expand_one(more, size);
-  } catch (const CaseError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text([&] { expand_one(more, size); });
 }
 
 TEST(MatrixExpand, WithoutAxesAModelIsOneCase) {

@@ -1,0 +1,22 @@
+// For tests: what an action that should fail says.
+#pragma once
+
+#include <string>
+#include <utility>
+
+#include "cases/case_error.h"
+
+namespace cp_pool::test {
+
+// The message of the CaseError that the action throws; "no error" if it throws none.
+template <typename Action>
+std::string error_text(Action&& action) {
+  try {
+    std::forward<Action>(action)();
+  } catch (const CaseError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace cp_pool::test

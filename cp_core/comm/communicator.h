@@ -75,6 +75,10 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.
   [[nodiscard]] virtual WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
+  // all_to_all that leaves this rank's own part of out alone, or writes anything there.
+  [[nodiscard]] virtual WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) {
+    return all_to_all(out, in, what);
+  }
   // in: size() times the elements of out; out is the sum over ranks of part rank().
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;

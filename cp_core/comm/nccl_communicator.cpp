@@ -165,27 +165,11 @@ class NcclCommunicator final : public Communicator {
   }
 
   WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
-            "in and out have size() equal parts");
-    const std::string step = describe("all_to_all", what);
-    return start(step, {out, in}, [&] {
-      const std::size_t bytes = bytes_of(in) / static_cast<std::size_t>(size());
-      if (bytes == 0) return;
-      copy(part(out, rank_, bytes), part(in, rank_, bytes), bytes);
-      if (size() == 1) return;
-      enqueue(step, [&](ncclComm_t comm) {
-        NcclResults results;
-        results << ncclGroupStart();
-        for (int distance = 1; distance < size(); ++distance) {
-          const int to = (rank_ + distance) % size();
-          const int from = (rank_ + size() - distance) % size();
-          results << ncclSend(part(in, to, bytes), bytes, ncclInt8, to, comm, stream_);
-          results << ncclRecv(part(out, from, bytes), bytes, ncclInt8, from, comm, stream_);
-        }
-        results << ncclGroupEnd();
-        return results.value();
-      });
-    });
+    return swap_parts(out, in, describe("all_to_all", what), /*own=*/true);
+  }
+
+  WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    return swap_parts(out, in, describe("all_to_all", what), /*own=*/false);
   }
 
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -252,6 +236,29 @@ class NcclCommunicator final : public Communicator {
       }
       results << ncclGroupEnd();
       return results.value();
+    });
+  }
+
+  WorkPtr swap_parts(at::Tensor& out, const at::Tensor& in, const std::string& step, bool own) {
+    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", step,
+            "in and out have size() equal parts");
+    return start(step, {out, in}, [&] {
+      const std::size_t bytes = bytes_of(in) / static_cast<std::size_t>(size());
+      if (bytes == 0) return;
+      if (own) copy(part(out, rank_, bytes), part(in, rank_, bytes), bytes);
+      if (size() == 1) return;
+      enqueue(step, [&](ncclComm_t comm) {
+        NcclResults results;
+        results << ncclGroupStart();
+        for (int distance = 1; distance < size(); ++distance) {
+          const int to = (rank_ + distance) % size();
+          const int from = (rank_ + size() - distance) % size();
+          results << ncclSend(part(in, to, bytes), bytes, ncclInt8, to, comm, stream_);
+          results << ncclRecv(part(out, from, bytes), bytes, ncclInt8, from, comm, stream_);
+        }
+        results << ncclGroupEnd();
+        return results.value();
+      });
     });
   }
 

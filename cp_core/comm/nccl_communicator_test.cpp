@@ -59,7 +59,13 @@ TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
       at::Tensor swapped = filled({n, 3}, 0, dtype);
       const at::Tensor parts = numbers.add(10 * rank.rank).view({n, 1}).expand({n, 3}).to(dtype).contiguous();
       groups.cp->all_to_all(swapped, parts, "test")->wait();
-      EXPECT_TRUE(at::equal(swapped, numbers.mul(10).add(rank.rank).view({n, 1}).expand({n, 3}).to(dtype)));
+      const at::Tensor expected = numbers.mul(10).add(rank.rank).view({n, 1}).expand({n, 3}).to(dtype);
+      EXPECT_TRUE(at::equal(swapped, expected));
+      at::Tensor traded = expected.clone();
+      traded.narrow(0, 0, rank.rank).zero_();
+      traded.narrow(0, rank.rank + 1, n - rank.rank - 1).zero_();
+      groups.cp->trade(traded, parts, "test")->wait();
+      EXPECT_TRUE(at::equal(traded, expected));
     }
     groups.cp->synchronize("test");
   });

@@ -13,6 +13,7 @@
 #include "cp_core/context_parallel/a2a_bias.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
+#include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -117,21 +118,40 @@ struct Steps {
   std::string_view leaving;
 };
 
-// The groups of heads, one after the other: messages travel while others are computed.
+// The groups of heads, one after the other: messages travel while others are computed. Every second group is computed on
+// a stream of its own, so that one begins while the last blocks of the one before it are still at work.
+//
+// Memory (second_stream.h): what the second stream allocates leaves it, as messages and in what the forward keeps. Only
+// groups of the same stream read that, or the first stream after the join; and once it is free, the second stream takes
+// it up again behind everything that the first has been given.
 void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
+  const std::int64_t count = exchanges.head_groups();
   std::vector<Arrival> coming;
-  coming.reserve(static_cast<std::size_t>(exchanges.head_groups()));
-  for (std::int64_t i = 0; i < exchanges.head_groups(); ++i) {
+  coming.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
     coming.emplace_back(exchanges, i, items);
     coming.back().start(steps.coming);
   }
   std::vector<HeadExchange::Trip> leaving;
   leaving.reserve(coming.size());
-  for (std::size_t i = 0; i < coming.size(); ++i) {
-    const auto index = static_cast<std::int64_t>(i);
-    coming[i].finish();
-    leaving.push_back(exchanges.of_group(index).gather(compute(index, coming[i]), steps.leaving));
+  const auto compute_group = [&](std::int64_t index) {
+    Arrival& come = coming[static_cast<std::size_t>(index)];
+    come.finish();
+    leaving.push_back(exchanges.of_group(index).gather(compute(index, come), steps.leaving));
+  };
+  if (count == 1) {
+    compute_group(0);
+  } else {
+    SecondStream second(items.front().of_tokens.device());
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i % 2 == 0) {
+        compute_group(i);
+      } else {
+        second.run([&] { compute_group(i); });
+      }
+    }
+    second.join();
   }
   for (HeadExchange::Trip& trip : leaving) trip.finish();
 }

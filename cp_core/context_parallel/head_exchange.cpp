@@ -12,7 +12,6 @@ namespace cp_pool {
 namespace {
 
 using Item = HeadExchange::Item;
-using Message = Communicator::Message;
 
 // A rectangle of memory, in bytes.
 struct Place {
@@ -69,26 +68,6 @@ class Geometry {
     }
   }
 
-  // How a message is cut so that each piece is some rows of of_heads: the same for the rank whose tokens they are and for
-  // the one that has the heads. One piece that is the message if there are too many, or if it has no rows.
-  [[nodiscard]] bool travels_in_pieces(int rank) const {
-    constexpr std::size_t kMostPieces = 8;
-    return !item_.by_head && rows_of(rank).size() <= kMostPieces;
-  }
-  // The pieces of this rank's tokens, in a message.
-  void append_pieces(int rank, const at::Tensor& message, int peer, std::vector<Message>& messages) const {
-    const std::int64_t row_bytes = group_heads_ * head_bytes_;
-    for (const auto& [row, target, count] : rows_of(rank)) {
-      messages.push_back({.tensor = message.narrow(0, row * row_bytes, count * row_bytes), .peer = peer});
-    }
-  }
-  // The pieces of the tokens of `rank`, where they lie in of_heads.
-  void append_rows(int rank, std::vector<Message>& messages) const {
-    for (const auto& [row, target, count] : rows_of(rank)) {
-      messages.push_back({.tensor = item_.of_heads.narrow(0, target, count), .peer = rank});
-    }
-  }
-
   // What `rank`, this one, keeps: its heads of its tokens. block: which heads it takes for its own.
   void tokens_and_heads(int rank, int block, std::vector<BlockCopy>& copies, bool to_heads) const {
     for (const auto& [row, target, count] : rows_of(rank)) {
@@ -135,82 +114,11 @@ class Geometry {
   std::int64_t tokens_;
 };
 
-// What a trip copies and sends. `scatters`: from tokens to heads, else back.
-class Itinerary {
- public:
-  Itinerary(int own, int ranks, HeadGroup heads, bool scatters)
-      : own_(own), ranks_(ranks), heads_(heads), scatters_(scatters) {}
-
-  void add(const Item& item) {
-    held.push_back(item.of_tokens);
-    held.push_back(item.of_heads);
-#ifdef CP_POOL_MUTANTS
-    // Memory used before may hold the very numbers that a skipped wait leaves out.
-    if (scatters_) at::Tensor(item.of_heads).zero_();
-#endif
-    const Geometry geometry(item, ranks_, heads_);
-    for (int rank = 0; rank < ranks_; ++rank) {
-      const int block = scatters_ ? CP_MUTATE(a2a_head_order, rank, ranks_ - 1 - rank) : rank;
-      if (rank == own_) {
-        geometry.tokens_and_heads(rank, block, packing, scatters_);
-      } else {
-        add_tokens(geometry, rank, block);
-        add_heads(geometry, rank);
-      }
-    }
-  }
-
-  std::vector<BlockCopy> packing;
-  std::vector<BlockCopy> unpacking;
-  std::vector<Message> sends;
-  std::vector<Message> receives;
-  std::vector<at::Tensor> held;
-
- private:
-  // This rank's tokens, of the heads of `rank`.
-  void add_tokens(const Geometry& geometry, int rank, int block) {
-    const at::Tensor message = make_message(geometry);
-    geometry.tokens_and_message(block, data_of(message), scatters_ ? packing : unpacking, scatters_);
-    std::vector<Message>& messages = scatters_ ? sends : receives;
-    if (geometry.travels_in_pieces(own_)) {
-      geometry.append_pieces(own_, message, rank, messages);
-    } else {
-      messages.push_back({.tensor = message, .peer = rank});
-    }
-  }
-
-  // The tokens of `rank`, of this rank's heads.
-  void add_heads(const Geometry& geometry, int rank) {
-    std::vector<Message>& messages = scatters_ ? receives : sends;
-    if (geometry.travels_in_pieces(rank)) return geometry.append_rows(rank, messages);
-    const at::Tensor message = make_message(geometry);
-    geometry.heads_and_message(rank, data_of(message), scatters_ ? unpacking : packing, !scatters_);
-    messages.push_back({.tensor = message, .peer = rank});
-  }
-
-  at::Tensor make_message(const Geometry& geometry) {
-    at::Tensor message = at::empty({geometry.message_bytes()}, held.front().options().dtype(at::kByte));
-#ifdef CP_POOL_MUTANTS
-    message.zero_();
-#endif
-    held.push_back(message);
-    return message;
-  }
-
-  static std::byte* data_of(const at::Tensor& message) { return static_cast<std::byte*>(message.data_ptr()); }
-
-  int own_;
-  int ranks_;
-  HeadGroup heads_;
-  bool scatters_;
-};
-
 }  // namespace
 
 void HeadExchange::Trip::finish() {
   if (CP_MUTATE(a2a_wait_skipped, true, false)) work_->wait();
-  copy_blocks(unpacking_, held_.front().device());
-  held_.clear();
+  copy_blocks(unpacking_, received_.device());
 }
 
 void HeadExchange::make_targets(std::vector<Item>& items) const {
@@ -235,23 +143,53 @@ HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_vi
                            .contiguous();
     }
   }
-  return start(items, Direction::scatter, what);
+  return start(std::move(items), Direction::scatter, what);
 }
 
 HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_view what) const {
   for (Item& item : items) item.of_heads = item.of_heads.contiguous();
-  return start(items, Direction::gather, what);
+  return start(std::move(items), Direction::gather, what);
 }
 
-HeadExchange::Trip HeadExchange::start(const std::vector<Item>& items, Direction direction,
-                                       std::string_view what) const {
-  Itinerary itinerary(group_.rank(), group_.size(), heads_, direction == Direction::scatter);
-  for (const Item& item : items) itinerary.add(item);
-  const at::Device device = items.front().of_tokens.device();
-  delay_point(device);
-  copy_blocks(itinerary.packing, device);
-  Communicator::WorkPtr work = group_.exchange_all(itinerary.sends, itinerary.receives, what);
-  return {std::move(work), std::move(itinerary.held), std::move(itinerary.unpacking)};
+HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direction, std::string_view what) const {
+  const int ranks = group_.size();
+  const int own = group_.rank();
+  const bool scatters = direction == Direction::scatter;
+  std::int64_t part_bytes = 0;
+  for (const Item& item : items) part_bytes += Geometry(item, ranks, heads_).message_bytes();
+  const auto options = items.front().of_tokens.options().dtype(at::kByte);
+  at::Tensor sent = at::empty({ranks * part_bytes}, options);
+  at::Tensor received = at::empty({ranks * part_bytes}, options);
+#ifdef CP_POOL_MUTANTS
+  // Memory used before may hold the very numbers that a skipped wait leaves out.
+  received.zero_();
+#endif
+  std::vector<BlockCopy> packing;
+  std::vector<BlockCopy> unpacking;
+  std::int64_t offset = 0;
+  for (const Item& item : items) {
+    const Geometry geometry(item, ranks, heads_);
+    const auto part = [&](const at::Tensor& message, int rank) {
+      return static_cast<std::byte*>(message.data_ptr()) + rank * part_bytes + offset;
+    };
+    for (int rank = 0; rank < ranks; ++rank) {
+      const int block = scatters ? CP_MUTATE(a2a_head_order, rank, ranks - 1 - rank) : rank;
+      if (rank == own) {
+        geometry.tokens_and_heads(rank, block, packing, scatters);
+      } else if (scatters) {
+        geometry.tokens_and_message(block, part(sent, rank), packing, /*to_message=*/true);
+        geometry.heads_and_message(rank, part(received, rank), unpacking, /*to_message=*/false);
+      } else {
+        geometry.heads_and_message(rank, part(sent, rank), packing, /*to_message=*/true);
+        geometry.tokens_and_message(rank, part(received, rank), unpacking, /*to_message=*/false);
+      }
+    }
+    offset += geometry.message_bytes();
+  }
+  delay_point(sent.device());
+  copy_blocks(packing, sent.device());
+  Communicator::WorkPtr work = group_.trade(received, sent, what);
+  return {std::move(sent), std::move(received), std::move(work), std::move(items), std::move(unpacking)};
 }
 
 }  // namespace cp_pool

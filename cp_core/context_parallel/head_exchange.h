@@ -1,8 +1,6 @@
 // Trades the split over tokens for a split over heads inside a group of ranks, and back: each rank gives the tokens it
 // holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse. Several tensors
-// make one trip. On the side of tokens heads lie apart: one launch packs or unpacks all tensors. On the side of heads a
-// rank's tokens are a few pieces of rows, which are sent from where they lie and received where they belong; many pieces
-// are packed and unpacked, too.
+// make one trip: one launch packs them, one message goes to each rank, one launch unpacks them.
 #pragma once
 
 #include <string_view>
@@ -35,17 +33,24 @@ class HeadExchange {
     bool by_head = false;
   };
 
-  // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
+  // Tensors on their way; the targets are complete after finish(). The current stream at the end is that of the start, or
+  // comes after what that has been given.
   class Trip {
    public:
-    // held: the memory that `unpacking` and the operation touch.
-    Trip(Communicator::WorkPtr work, std::vector<at::Tensor> held, std::vector<BlockCopy> unpacking)
-        : work_(std::move(work)), held_(std::move(held)), unpacking_(std::move(unpacking)) {}
+    Trip(at::Tensor sent, at::Tensor received, Communicator::WorkPtr work, std::vector<Item> items,
+         std::vector<BlockCopy> unpacking)
+        : sent_(std::move(sent)),
+          received_(std::move(received)),
+          work_(std::move(work)),
+          items_(std::move(items)),
+          unpacking_(std::move(unpacking)) {}
     void finish();
 
    private:
+    at::Tensor sent_;  // must live as long as the operation
+    at::Tensor received_;
     Communicator::WorkPtr work_;
-    std::vector<at::Tensor> held_;
+    std::vector<Item> items_;
     std::vector<BlockCopy> unpacking_;
   };
 
@@ -61,7 +66,7 @@ class HeadExchange {
 
  private:
   enum class Direction { scatter, gather };
-  [[nodiscard]] Trip start(const std::vector<Item>& items, Direction direction, std::string_view what) const;
+  [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what) const;
 
   Communicator& group_;
   HeadGroup heads_;

@@ -38,8 +38,8 @@ struct NamedCase {
   Case c;
 };
 
-void PrintTo(const NamedCase& named,
-             std::ostream* stream) {  // NOLINT(readability-identifier-naming): GoogleTest's name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+void PrintTo(const NamedCase& named, std::ostream* stream) {
   *stream << test::text_of(named.c);
 }
 

@@ -94,6 +94,10 @@ if(CP_POOL_HAVE_CUDA)
     context_parallel/gpu_step.cpp
     context_parallel/gpu_streams_test.cpp
   )
+  # Ranks that are threads, with one GPU among them.
+  cp_pool_test(gpu_one_device_test LABEL gpu TORCH TIMEOUT 600
+    LIBRARIES ${CP_CORE_GPU_LIBRARIES} verify_test_support
+    SOURCES comm/gpu_local_communicator_test.cpp verify/gpu_one_device_test.cpp)
   cp_pool_test(gpu_mutants_test LABEL gpu TORCH TIMEOUT 600
     LIBRARIES gpu_test_support cp_core_cuda_objects cp_core_mutants verify_test_support
     SOURCES context_parallel/gpu_step.cpp verify/gpu_mutants_test.cpp)

@@ -51,7 +51,8 @@ if(CP_POOL_HAVE_CUDA)
   # The largest of all: a sixth of a minute less, and it runs once a plan.
   set_source_files_properties(attention/cudnn_graphs.cpp PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
   # Plans that are kept on disk are those of graphs that this very code describes.
-  set(graph_sources "${CMAKE_CURRENT_SOURCE_DIR}/attention/cudnn_graphs.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/attention/cudnn_graphs.h")
+  set(graph_sources attention/cudnn_graphs.cpp attention/cudnn_graphs.h)
+  list(TRANSFORM graph_sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${graph_sources})
   set(graph_hashes "")
   foreach(source ${graph_sources})
@@ -105,6 +106,7 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
+    attention/gpu_plans_test.cpp
     attention/gpu_test_support.cpp
     attention/gpu_whole_test.cpp
     attention/tile_group_cases.cpp

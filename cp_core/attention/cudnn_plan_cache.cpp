@@ -86,8 +86,8 @@ class Cache {
     if (entries_.size() > kMostPlans) forget(entries_.find(order_.front()));
   }
 
-  StoredPlans plans_{
-      {.build = build_cudnn_plan, .load = load_cudnn_plan, .environment = cudnn_plan_environment}, plan_store_folder()};
+  StoredPlans plans_{{.build = build_cudnn_plan, .load = load_cudnn_plan, .environment = cudnn_plan_environment},
+                     plan_store_folder()};
   std::mutex mutex_;
   std::map<Key, Entry> entries_;
   std::list<Key> order_;  // the least lately used first

@@ -7,8 +7,8 @@
 
 namespace cp_pool {
 
-// The plan of this graph on the current device, loaded or built if nobody has asked for it lately. Any thread: one that asks for
-// what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
+// The plan of this graph on the current device, loaded or built if nobody has asked for it lately. Any thread: one that
+// asks for what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
 std::shared_ptr<const CudnnPlan> cudnn_plan(const CudnnGraph& graph);
 
 // True if cudnn_plan has it, or is at it.

@@ -15,7 +15,6 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cudnn_call.h"
 #include "cp_core/attention/cudnn_lane_plans.h"
 #include "cp_core/attention/gpu_test_support.h"
@@ -110,9 +109,10 @@ TEST_F(GpuPlans, ReadBackGiveTheSameBits) {
         const double serialize_ms = milliseconds([&] { bytes = built->serialized(); });
         PlanOfTest loaded;
         const double load_ms = milliseconds([&] { loaded = load_cudnn_plan(bytes); });
-        fmt::print("[ figures  ] {}: all lanes first built {:.1f} ms, one again {:.1f} ms; serialised {:.2f} ms, {} "
-                   "KiB; loaded {:.1f} ms\n",
-                   what, first_ms, build_ms, serialize_ms, bytes.size() / 1024, load_ms);
+        fmt::print(
+            "[ figures  ] {}: all lanes first built {:.1f} ms, one again {:.1f} ms; serialised {:.2f} ms, {} "
+            "KiB; loaded {:.1f} ms\n",
+            what, first_ms, build_ms, serialize_ms, bytes.size() / 1024, load_ms);
         EXPECT_EQ(loaded->workspace_bytes(), built->workspace_bytes()) << what;
         const Tensors expected = results_of(problem, lane, built);
         expect_same_bits(results_of(problem, lane, loaded), expected, what);
@@ -131,8 +131,10 @@ TEST_F(GpuPlans, AreLoadedByManyThreadsAtOnce) {
   const PlannedLane lane = problem.lanes(Pass::backward).front();
   const auto at_once = [](const auto& make) {
     std::vector<std::future<PlanOfTest>> futures;
+    futures.reserve(kThreads);
     for (int i = 0; i < kThreads; ++i) futures.push_back(std::async(std::launch::async, make, i));
     std::vector<PlanOfTest> plans;
+    plans.reserve(kThreads);
     for (auto& future : futures) plans.push_back(future.get());
     return plans;
   };
@@ -145,6 +147,7 @@ TEST_F(GpuPlans, AreLoadedByManyThreadsAtOnce) {
     });
   });
   std::vector<PlanStore::Bytes> bytes;
+  bytes.reserve(kThreads);
   for (const PlanOfTest& plan : built) bytes.push_back(plan->serialized());
   std::vector<PlanOfTest> loaded;
   const double load_ms =

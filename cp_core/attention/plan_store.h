@@ -16,8 +16,8 @@ class PlanStore {
  public:
   using Bytes = std::vector<std::uint8_t>;
 
-  // `folder` is made when something is written. Files are dropped, those first that were not used for longest, once they
-  // have more than `most_bytes`; that is looked at by the first of every `writes_a_look` writes.
+  // `folder` is made when something is written. Files are dropped, those first that were not used for longest, once
+  // they have more than `most_bytes`; that is looked at by the first of every `writes_a_look` writes.
   explicit PlanStore(std::filesystem::path folder, std::uintmax_t most_bytes = std::uintmax_t{512} << 20U,
                      int writes_a_look = 64);
 

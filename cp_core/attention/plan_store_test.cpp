@@ -159,8 +159,10 @@ TEST_F(PlanStoreTest, LeavesNoDraftBehind) {
 TEST_F(PlanStoreTest, IsWholeWhileOthersWriteTheSame) {
   const Bytes large(100'000, 7);
   PlanStore(folder_).write("key", large);
+  constexpr int kWriters = 4;
   std::vector<std::jthread> writers;
-  for (int i = 0; i < 4; ++i) {
+  writers.reserve(kWriters);
+  for (int i = 0; i < kWriters; ++i) {
     writers.emplace_back([&] {
       PlanStore store(folder_);
       for (int repeat = 0; repeat < 20; ++repeat) store.write("key", large);

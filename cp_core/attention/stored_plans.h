@@ -1,6 +1,7 @@
 // Plans of cuDNN from a folder of earlier processes' plans, or built and left there for later ones.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <filesystem>

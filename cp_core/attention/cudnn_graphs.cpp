@@ -1,6 +1,5 @@
 #include "cp_core/attention/cudnn_graphs.h"
 
-#include <exception>
 #include <fstream>
 #include <stdexcept>
 #include <string>
@@ -217,7 +216,7 @@ void require(fe::error_t status) {
 // A graph that has no structure, but can be executed.
 std::shared_ptr<fe::graph::Graph> load(const std::vector<std::uint8_t>& bytes) {
   constexpr bool kMustHaveAPlan = true;
-  constexpr bool kWithWarmup = false;  // its first execution loads the kernel, as that of a plan just built does
+  constexpr bool kWithWarmup = false;  // building has none either
   auto graph = std::make_shared<fe::graph::Graph>();
   cudnnHandle_t handle = at::native::getCudnnHandle();
   try {
@@ -282,10 +281,9 @@ std::string cudnn_plan_environment() {
   const cudaDeviceProp& device = *at::cuda::getCurrentDeviceProperties();
   return fmt::format(
       "graphs {}, cuDNN {} (headers {}), frontend {}, CUDA {} (driver {}; {}), {}, compute capability {}.{}, {} "
-      "multiprocessors, {} bytes",
+      "multiprocessors",
       CP_POOL_GRAPH_SOURCES, cudnnGetVersion(), CUDNN_VERSION, CUDNN_FRONTEND_VERSION, runtime, cuda_of_driver, driver,
-      static_cast<const char*>(device.name), device.major, device.minor, device.multiProcessorCount,
-      device.totalGlobalMem);
+      static_cast<const char*>(device.name), device.major, device.minor, device.multiProcessorCount);
 }
 
 }  // namespace cp_pool

@@ -5,6 +5,15 @@
 
 namespace cp_pool {
 
+namespace {
+
+std::int64_t expected_bytes(const Case& c, const SequenceLengths& lengths) {
+  const Traffic traffic = traffic_of(c, lengths);
+  return traffic.forward + traffic.backward;
+}
+
+}  // namespace
+
 PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
   const SequenceLengths lengths = resolve_lengths(c);
   const auto ranks = static_cast<double>(c.cp_size);
@@ -13,14 +22,13 @@ PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
     const Compute compute = compute_of(c, lengths, rank);
     flops += compute.forward_flops(c) + (c.training ? compute.backward_flops(c) : 0);
   }
-  const Traffic traffic = traffic_of(c, lengths);
 
   PerfFigures out;
   out.measured = measured;
   out.ms = measured.step_ms.median;
   const double seconds = out.ms / 1e3;
   out.tflops = flops / ranks / seconds / 1e12;
-  out.bytes_sent = traffic.forward + traffic.backward;
+  out.bytes_sent = measured.bytes_sent ? *measured.bytes_sent : expected_bytes(c, lengths);
   out.gbytes_per_s = static_cast<double>(out.bytes_sent) / seconds / 1e9;
   if (measured.one_rank_ms) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms);
   return out;

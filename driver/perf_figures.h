@@ -13,12 +13,13 @@ struct PerfFigures {
   protocol::PerfResult measured;
   double ms = 0;                     // median over the timed steps of the slowest rank's time
   double tflops = 0;                 // 1e12 floating point operations of a rank per second: visible pairs alone
-  std::int64_t bytes_sent = 0;       // by a rank, a step
+  std::int64_t bytes_sent = 0;       // in a step, by the rank that sends most
   double gbytes_per_s = 0;           // 1e9 of them per second
   std::optional<double> efficiency;  // one rank's time / (ranks * ms); none without one rank's time
 };
 
-// Operations and bytes are those that `cp-pool explain` names (case_shape.h).
+// Operations are those that `cp-pool explain` names (case_shape.h); so are the bytes where the worker did not count
+// them.
 PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured);
 
 }  // namespace cp_pool

@@ -35,7 +35,17 @@ TEST(PerfFigures, CountTheOperationsOfVisiblePairs) {
   EXPECT_DOUBLE_EQ(perf_figures(forward, measured(2, 3)).tflops, of_a_rank * 2 / 7 / kSeconds / 1e12);
 }
 
-TEST(PerfFigures, CountTheBytesThatARankSends) {
+TEST(PerfFigures, HaveTheBytesThatTheWorkerCounted) {
+  for (const std::int64_t bytes : {0, 5000}) {
+    protocol::PerfResult counted = measured(2, 3);
+    counted.bytes_sent = bytes;
+    const PerfFigures figures = perf_figures(dense_case(), counted);
+    EXPECT_EQ(figures.bytes_sent, bytes);
+    EXPECT_DOUBLE_EQ(figures.gbytes_per_s, static_cast<double>(bytes) / 2e-3 / 1e9);
+  }
+}
+
+TEST(PerfFigures, ExpectTheBytesThatAWorkerDoesNotCount) {
   // K and V of 8 tokens, once forward, once backward; the other rank's gradients of them back in fp32.
   constexpr std::int64_t kNumbers = 2 * 8 * 4 * 16;
   const PerfFigures figures = perf_figures(dense_case(), measured(2, 3));

@@ -117,15 +117,18 @@ protocol::StepMs summarise(std::vector<double> step_ms) {
   return {.median = median, .min = step_ms.front(), .max = step_ms.back()};
 }
 
-// Of every timed step the slowest rank's time. Nothing unless every rank has timed the same number of steps.
+// Of every timed step the slowest rank's time, and the bytes of the rank that sends most. Nothing unless every rank has
+// timed the same number of steps.
 std::optional<protocol::PerfResult> perf_of(const std::vector<const RankOutcome*>& by_rank,
                                             const std::optional<protocol::PerfRequest>& request) {
   if (!request || by_rank.empty() || !by_rank.front()->perf || by_rank.front()->perf->step_ms.empty()) return {};
   std::vector<double> slowest(by_rank.front()->perf->step_ms.size(), 0);
-  protocol::PerfResult out{.request = *request, .step_ms = {}, .ranks = {}, .one_rank_ms = {}, .one_rank_reason = ""};
+  protocol::PerfResult out;
+  out.request = *request;
   for (const RankOutcome* outcome : by_rank) {
     if (!outcome->perf || outcome->perf->step_ms.size() != slowest.size()) return {};
     std::ranges::transform(slowest, outcome->perf->step_ms, slowest.begin(), std::ranges::max);
+    out.bytes_sent = std::max(out.bytes_sent.value_or(0), outcome->perf->bytes_sent);
     out.ranks.push_back({outcome->rank, summarise(outcome->perf->step_ms)});
     if (!outcome->perf->one_rank_ms.empty()) out.one_rank_ms = summarise(outcome->perf->one_rank_ms);
     if (!outcome->perf->one_rank_reason.empty()) out.one_rank_reason = outcome->perf->one_rank_reason;

@@ -36,7 +36,7 @@ ResultEvent result_of(std::vector<RankOutcome> outcomes, int world_size = 2, boo
 
 RankOutcome with_times(int rank, std::vector<double> step_ms) {
   RankOutcome out = with_verdict(rank, Verdict::pass);
-  out.perf = RankStepTimes{.step_ms = std::move(step_ms), .one_rank_ms = {}, .one_rank_reason = ""};
+  out.perf = RankStepTimes{.step_ms = std::move(step_ms), .one_rank_ms = {}, .one_rank_reason = "", .bytes_sent = 0};
   return out;
 }
 
@@ -210,6 +210,15 @@ TEST(Aggregate, AStepTakesAsLongAsItsSlowestRank) {
   EXPECT_EQ(perf->ranks[1].ms.median, 2.5);
   ASSERT_TRUE(perf->one_rank_ms);
   EXPECT_EQ(perf->one_rank_ms->median, 6.5);
+}
+
+TEST(Aggregate, AStepSendsAsMuchAsItsRankThatSendsMost) {
+  RankOutcome first = with_times(0, {9});
+  RankOutcome second = with_times(1, {1});
+  first.perf->bytes_sent = 100;
+  second.perf->bytes_sent = 300;
+  EXPECT_EQ(perf_of({second, first})->bytes_sent, 300);
+  EXPECT_EQ(perf_of({with_times(0, {1}), with_times(1, {1})})->bytes_sent, 0);
 }
 
 TEST(Aggregate, SaysWhyThereIsNoTimeOfOneRank) {

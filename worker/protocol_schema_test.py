@@ -109,6 +109,8 @@ def check_worker(validator, worker):
         timed = group.run("is timed", perf={"warmup": 1, "iterations": 3})
         expect(timed["perf"]["step_ms"]["median"] > 0 and timed["perf"]["one_rank_ms"]["median"] > 0, "times are taken")
         expect([rank["rank"] for rank in timed["perf"]["ranks"]] == [0, 1], "times of every rank")
+        # K and V of a rank's 16 tokens, and as many gradients, all in fp32.
+        expect(timed["perf"]["bytes_sent"] == 2 * 16 * 2 * (8 + 8) * 4, "bytes are counted")
         result = group.run("hangs", timeout_ms=500)
         seen.add(result["outcome"])
         expect(not result["healthy"], "a rank that hangs makes the pool unhealthy")

@@ -42,7 +42,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseReset, rank, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CasePhase, seq, phase)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseFailing, rank, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, kind, phase, summary, text)
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStepTimes, step_ms, one_rank_ms, one_rank_reason)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStepTimes, step_ms, one_rank_ms, one_rank_reason, bytes_sent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankOutcome, rank, verdict, reason, failure, output_hash, checks, timings_ms,
                                    hygiene, backend, remarks, perf)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseDone, seq, outcome)

@@ -70,6 +70,7 @@ struct RankStepTimes {  // by timed step
   std::vector<double> step_ms;
   std::vector<double> one_rank_ms;  // of rank 0 alone; empty elsewhere, and if it could not be run
   std::string one_rank_reason;      // why not
+  std::int64_t bytes_sent = 0;      // by this rank, a step
 };
 enum class Verdict { pass, fail, skip };
 struct RankOutcome {

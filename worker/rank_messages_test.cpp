@@ -44,7 +44,7 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   check.bound = std::numeric_limits<double>::infinity();
   check.worst_index = {1, 2};
   sent.outcome.checks.push_back(check);
-  sent.outcome.perf = RankStepTimes{.step_ms = {0.5, 2}, .one_rank_ms = {3}, .one_rank_reason = "r"};
+  sent.outcome.perf = RankStepTimes{.step_ms = {0.5, 2}, .one_rank_ms = {3}, .one_rank_reason = "r", .bytes_sent = 5};
   const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{sent})));
   EXPECT_EQ(got.seq, 9);
   EXPECT_EQ(got.outcome.verdict, Verdict::fail);
@@ -58,6 +58,7 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   EXPECT_EQ(got.outcome.perf->step_ms, sent.outcome.perf->step_ms);
   EXPECT_EQ(got.outcome.perf->one_rank_ms, sent.outcome.perf->one_rank_ms);
   EXPECT_EQ(got.outcome.perf->one_rank_reason, "r");
+  EXPECT_EQ(got.outcome.perf->bytes_sent, 5);
 }
 
 TEST(RankMessages, AnOutcomeMayHaveNeitherVerdictNorFailure) {

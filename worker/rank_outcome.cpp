@@ -41,7 +41,8 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
   outcome.timings_ms = report.timings_ms;
   outcome.remarks.assign(report.remarks.begin(), report.remarks.end());
   if (report.perf) {
-    outcome.perf = {report.perf->step_ms, report.perf->one_rank_ms, report.perf->one_rank_reason};
+    outcome.perf = {report.perf->step_ms, report.perf->one_rank_ms, report.perf->one_rank_reason,
+                    report.perf->bytes_sent};
   }
   for (const Check& check : report.checks) outcome.checks.push_back(to_tensor_check(check, outcome.rank));
 }

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/comm/counting_communicator.h"
 #include "cp_core/comm/local_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/perf/step_clock.h"
@@ -62,12 +63,20 @@ class Problem {
         shards_(verify::make_shards(c, verify::make_inputs(verify::canonical_problem(c, lengths), device),
                                     verify::RankView(c, lengths, groups.cp->rank(), groups.cp->size(), device))) {}
 
-  void step() const {
-    const AttentionForward forward = context_parallel_forward(problem_, groups_, shards_.inputs);
-    if (training_) context_parallel_backward(problem_, groups_, shards_.inputs, forward, shards_.dout);
+  void step() const { step_with(groups_); }
+  // Returns the bytes that this rank sends in it.
+  [[nodiscard]] std::int64_t counted_step() const {
+    std::int64_t sent = 0;
+    step_with(count_sent(groups_, sent));
+    return sent;
   }
 
  private:
+  void step_with(const CpGroups& groups) const {
+    const AttentionForward forward = context_parallel_forward(problem_, groups, shards_.inputs);
+    if (training_) context_parallel_backward(problem_, groups, shards_.inputs, forward, shards_.dout);
+  }
+
   bool training_;
   AttentionProblem problem_;
   const CpGroups& groups_;
@@ -99,11 +108,17 @@ std::vector<double> time_steps(Communicator& cp, const at::Device& device, const
 
 namespace {
 
+// Builds plans, loads kernels, connects ranks: nothing that a graph can hold. Returns the bytes that this rank sends.
+std::int64_t take_first_step(const Problem& problem, Communicator& cp) {
+  const std::int64_t sent = problem.counted_step();
+  cp.synchronize("first step");
+  return sent;
+}
+
+// After the first step.
 std::vector<double> time_problem(const Problem& problem, Communicator& cp, const PerfOptions& options,
                                  const at::Device& device) {
   if (!options.graph || !device.is_cuda()) return time_steps(cp, device, options, [&] { problem.step(); });
-  problem.step();  // builds plans, loads kernels, connects ranks: nothing that a graph can hold
-  cp.synchronize("step before the capture");
   const std::unique_ptr<CapturedStep> captured = cuda_part().capture([&] { problem.step(); });
   return time_steps(cp, device, options, [&] { captured->replay(); });
 }
@@ -123,12 +138,12 @@ void trace(const Problem& problem, Communicator& cp, const PerfOptions& options,
 
 }  // namespace
 
-std::vector<double> time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups,
-                              const PerfOptions& options, const at::Device& device) {
+void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+               const at::Device& device, StepTimes& into) {
   const Problem problem(c, lengths, groups, device);
-  std::vector<double> times_ms = time_problem(problem, *groups.cp, options, device);
+  into.bytes_sent = take_first_step(problem, *groups.cp);
+  into.step_ms = time_problem(problem, *groups.cp, options, device);
   trace(problem, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()));
-  return times_ms;
 }
 
 void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
@@ -139,6 +154,7 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
     const CpGroups alone = make_local_groups(1).front();
     try {
       const Problem problem(whole, lengths, alone, device);
+      take_first_step(problem, *alone.cp);
       into.one_rank_ms = time_problem(problem, *alone.cp, options, device);
       trace(problem, *alone.cp, options, device, "alone");
     } catch (const c10::OutOfMemoryError& error) {

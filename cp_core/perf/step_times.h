@@ -1,6 +1,7 @@
 // How long a step of a case takes, forward and backward, and how long the same problem takes one rank alone.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -27,16 +28,19 @@ struct PerfOptions {
 
 struct StepTimes {
   std::vector<double> step_ms;      // of this rank, by timed step
+  std::int64_t bytes_sent = 0;      // by this rank, a step: counting_communicator.h says what counts
   std::vector<double> one_rank_ms;  // the whole problem on rank 0 alone; empty on other ranks, and if it cannot be run
   std::string one_rank_reason;      // on rank 0: why it cannot be run there, as a sentence
 };
 
-// Inputs are made before the clock runs, and nothing is verified. The ranks begin each timed step together, and the
-// host enqueues it while the device is in the one before, as training does.
+// Inputs are made before the clock runs, and nothing is verified. A step before all others has its messages counted.
+// The ranks begin each timed step together, and the host enqueues it while the device is in the one before, as training
+// does.
 
-// Collective over groups.cp: the steps of all ranks. Throws CommError, or whatever a library throws.
-std::vector<double> time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups,
-                              const PerfOptions& options, const at::Device& device);
+// Collective over groups.cp: the steps of all ranks. Into step_ms and bytes_sent. Throws CommError, or whatever a
+// library throws.
+void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+               const at::Device& device, StepTimes& into);
 
 // Collective over groups.cp: rank 0 runs the same sequences with cp_size 1, and the others wait for it. Into
 // one_rank_ms and one_rank_reason.

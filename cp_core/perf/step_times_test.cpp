@@ -29,7 +29,7 @@ std::vector<StepTimes> times_of(const Case& c, const PerfOptions& options) {
   const SequenceLengths lengths = resolve_lengths(c);
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
     StepTimes& own = times[static_cast<std::size_t>(rank)];
-    own.step_ms = time_case(c, lengths, groups, options, at::kCPU);
+    time_case(c, lengths, groups, options, at::kCPU, own);
     time_one_rank(c, lengths, groups, options, at::kCPU, own);
   });
   return times;
@@ -70,6 +70,19 @@ TEST(StepTimes, OfOneRankAreMeasuredByRank0) {
       }
       EXPECT_THAT(times.front().one_rank_ms, AllOf(SizeIs(2), Each(Gt(0))));
       EXPECT_THAT(times.back().one_rank_ms, IsEmpty());
+    }
+  }
+}
+
+// What other ways to exchange send: tests/traffic.
+TEST(StepTimes, ComeWithTheBytesThatARankSendsInOneStep) {
+  Case c = small_case();
+  c.cp_size = 2;
+  const std::int64_t keys_and_values = c.batch * c.seqlen_kv / 2 * c.kv_heads * (c.head_dim_qk + c.head_dim_v) * 4;
+  for (const bool training : {true, false}) {
+    c.training = training;
+    for (const StepTimes& rank : times_of(c, {.warmup = 1, .iterations = 2})) {
+      EXPECT_EQ(rank.bytes_sent, training ? 2 * keys_and_values : keys_and_values);
     }
   }
 }

@@ -139,7 +139,7 @@ class CaseRun {
 
   void take_times(const PerfOptions& perf) {
     StepTimes& times = report_.perf.emplace();
-    phase("timed", [&] { times.step_ms = time_case(case_, lengths_, groups_, perf, options_.device); });
+    phase("timed", [&] { time_case(case_, lengths_, groups_, perf, options_.device, times); });
     phase("timed alone", [&] { time_one_rank(case_, lengths_, groups_, perf, options_.device, times); });
   }
 

@@ -128,11 +128,17 @@ std::string_view exchange_words(CommType comm) {
   return "";
 }
 
+// What one call of a kernel gives travels as it is, in 16 bits; sums over ranks do not.
+bool may_send_less(const Case& c) {
+  return c.training && c.comm != CommType::a2a && c.backend != Backend::math && c.dtype != DType::fp32;
+}
+
 std::string work(const Case& c, const SequenceLengths& lengths) {
   const Traffic traffic = traffic_of(c, lengths);
   std::string text =
       fmt::format("exchange: {}\n  each rank sends {} forward", exchange_words(c.comm), bytes(traffic.forward));
   if (c.training) text += fmt::format(", {} backward", bytes(traffic.backward));
+  if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
   text += "\ncompute: tiles are pairs of a chunk of queries and a chunk of keys\n";
   for (int rank = 0; rank < c.cp_size; ++rank) {
     const Compute compute = compute_of(c, lengths, rank);

@@ -1,6 +1,5 @@
 // What `cp-pool explain` says that a rank sends, against what the library hands to its communicators.
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,11 +11,12 @@
 #include "cases/case_json.h"
 #include "cases/case_names.h"
 #include "cases/lengths.h"
+#include "cp_core/comm/counting_communicator.h"
 #include "cp_core/comm/local_communicator.h"
 #include "cp_core/context_parallel/context_parallel.h"
+#include "cp_core/perf/step_times.h"
 #include "cp_core/verify/rank_step.h"
 #include "driver/case_shape.h"
-#include "tests/traffic/counting_communicator.h"
 
 namespace cp_pool {
 namespace {
@@ -28,10 +28,7 @@ std::vector<Traffic> measured(const Case& c) {
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
     const at::NoGradGuard no_grad;
     std::int64_t sent = 0;
-    const auto counting = [&](const std::shared_ptr<Communicator>& group) {
-      return group ? std::make_shared<test::CountingCommunicator>(group, sent) : nullptr;
-    };
-    const CpGroups counted{counting(groups.cp), counting(groups.inner), counting(groups.outer)};
+    const CpGroups counted = count_sent(groups, sent);
     const verify::RankView view(c, lengths, rank, c.cp_size);
     const verify::Shards shards =
         verify::make_shards(c, verify::make_inputs(verify::canonical_problem(c, lengths)), view);
@@ -117,6 +114,30 @@ TEST_P(ExpectedTraffic, HasNoBackwardWithoutTraining) {
   Case c = base_case(GetParam());
   c.training = false;
   expect_traffic(c);
+}
+
+TEST_P(ExpectedTraffic, IsWhatTimedStepsReport) {
+  const Case c = base_case(GetParam());
+  const SequenceLengths lengths = resolve_lengths(c);
+  const Traffic expected = traffic_of(c, lengths);
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int) {
+    StepTimes times;
+    time_case(c, lengths, groups, {.warmup = 0, .iterations = 1}, at::kCPU, times);
+    EXPECT_EQ(times.bytes_sent, expected.forward + expected.backward);
+  });
+}
+
+// What stands for cuDNN gives contributions as it rounds them.
+TEST(Traffic, IsLessThanExpectedWhereGradientsTravelIn16Bits) {
+  Case c = base_case(CommType::p2p);
+  c.cp_size = 2;
+  c.dtype = DType::bf16;
+  c.backend = Backend::cudnn;
+  const Traffic expected = traffic_of(c, resolve_lengths(c));
+  for (const Traffic& rank : measured(c)) {
+    EXPECT_EQ(rank.forward, expected.forward);
+    EXPECT_EQ(rank.backward, expected.backward / 2);  // the one message of a rank of two: its contribution
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(CommTypes, ExpectedTraffic,

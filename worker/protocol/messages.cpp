@@ -105,13 +105,15 @@ json to_json(const ProgressEvent& m) {
   return {{"event", "progress"}, {"seq", m.seq}, {"phase", m.phase}};
 }
 json to_json(const PerfResult& m) {
-  return {{"warmup", m.request.warmup},
-          {"iterations", m.request.iterations},
-          {"graph", m.request.graph},
-          {"step_ms", to_json(m.step_ms)},
-          {"ranks", to_json(m.ranks)},
-          {"one_rank_ms", m.one_rank_ms ? to_json(*m.one_rank_ms) : json(nullptr)},
-          {"one_rank_reason", m.one_rank_reason}};
+  json out{{"warmup", m.request.warmup},
+           {"iterations", m.request.iterations},
+           {"graph", m.request.graph},
+           {"step_ms", to_json(m.step_ms)},
+           {"ranks", to_json(m.ranks)},
+           {"one_rank_ms", m.one_rank_ms ? to_json(*m.one_rank_ms) : json(nullptr)},
+           {"one_rank_reason", m.one_rank_reason}};
+  if (m.bytes_sent) out["bytes_sent"] = *m.bytes_sent;
+  return out;
 }
 json to_json(const ResultEvent& m) {
   json out{{"event", "result"},
@@ -196,7 +198,10 @@ PerfResult read_perf_result(const Fields& f) {
                  .step_ms = read_step_ms(Fields(step, "step_ms")),
                  .ranks = read_list(f, "ranks", read_rank_ms),
                  .one_rank_ms = std::nullopt,
-                 .one_rank_reason = f.get_string("one_rank_reason", "")};
+                 .one_rank_reason = f.get_string("one_rank_reason", ""),
+                 .bytes_sent = f.find_int64("bytes_sent")};
+  if (out.bytes_sent.value_or(0) < 0)
+    throw ProtocolError(fmt::format("perf: bytes_sent {} is negative", *out.bytes_sent));
   if (const json one_rank = f.get_object("one_rank_ms"); !one_rank.empty()) {
     out.one_rank_ms = read_step_ms(Fields(one_rank, "one_rank_ms"));
   }

@@ -47,6 +47,8 @@ struct PerfResult {
   std::vector<RankMs> ranks;          // each rank's own
   std::optional<StepMs> one_rank_ms;  // the same problem on rank 0 alone
   std::string one_rank_reason;        // why not
+  // In a step by the rank that sends most; none if the worker does not count them.
+  std::optional<std::int64_t> bytes_sent = std::nullopt;
 };
 
 // --- Requests --------------------------------------------------------------------------------------------------------

@@ -207,11 +207,27 @@ TEST(Events, TimesOfAResultRoundTrip) {
   EXPECT_EQ(got.perf->ranks[0].ms.median, 1.5);
   ASSERT_TRUE(got.perf->one_rank_ms);
   EXPECT_EQ(got.perf->one_rank_ms->max, 5);
+  EXPECT_FALSE(got.perf->bytes_sent);
 
   sent.perf->one_rank_ms.reset();
   sent.perf->one_rank_reason = "too large";
   EXPECT_FALSE(event_round_trip(sent).perf->one_rank_ms);
   EXPECT_EQ(event_round_trip(sent).perf->one_rank_reason, "too large");
+}
+
+TEST(Events, BytesOfATimedStepRoundTrip) {
+  ResultEvent sent = result_event();
+  sent.perf.emplace().bytes_sent = std::int64_t{1} << 40;
+  EXPECT_EQ(event_round_trip(sent).perf->bytes_sent, std::int64_t{1} << 40);
+  sent.perf->bytes_sent = 0;
+  EXPECT_EQ(event_round_trip(sent).perf->bytes_sent, 0);
+  const auto with = [](const char* bytes) {
+    return event_error(fmt::format(
+        R"({{"event":"result","seq":1,"outcome":"pass","perf":{{"step_ms":{{}},"bytes_sent":{}}}}})", bytes));
+  };
+  EXPECT_EQ(with("null"), "no error");
+  EXPECT_THAT(with("-1"), HasSubstr("bytes_sent -1 is negative"));
+  EXPECT_THAT(with("1.5"), HasSubstr("64-bit integer"));
 }
 
 TEST(Events, OthersRoundTrip) {

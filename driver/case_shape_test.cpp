@@ -121,11 +121,19 @@ Traffic traffic(CommType comm) {
 
 TEST(TrafficOf, IsWhatTheExchangesSend) {
   EXPECT_EQ(traffic(CommType::p2p).forward, kKv * 2);
-  EXPECT_EQ(traffic(CommType::p2p).backward, kKv * 2 + kKv * 4);
+  EXPECT_EQ(traffic(CommType::p2p).backward, kKv * 4);
   EXPECT_EQ(traffic(CommType::all_gather).forward, kKv * 2);
   EXPECT_EQ(traffic(CommType::all_gather).backward, kKv * 2 + kKv * 4);
   EXPECT_EQ(traffic(CommType::a2a).forward, ((kQ + kKv + kQ) * 2 + kRow * 4) / 2);
-  EXPECT_EQ(traffic(CommType::a2a).backward, ((kQ + kKv + kQ + kQ + kKv) * 2 + 2 * kRow * 4) / 2);
+  EXPECT_EQ(traffic(CommType::a2a).backward, ((kQ + kQ + kKv) * 2 + kRow * 4) / 2);
+}
+
+TEST(TrafficOf, ARingBeginsItsBackwardWithWhatTheForwardHeldLast) {
+  Case c = test::example_case();
+  c.cp_size = 4;
+  const Traffic traffic = traffic_of(c, equal(1, 128));
+  EXPECT_EQ(traffic.forward, 3 * kKv / 2 * 2);
+  EXPECT_EQ(traffic.backward, 2 * kKv / 2 * 2 + 3 * kKv / 2 * 4);
 }
 
 TEST(TrafficOf, OneRankSendsNothingAndForwardOnlyHasNoBackward) {

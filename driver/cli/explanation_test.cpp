@@ -51,7 +51,7 @@ TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
   const std::string text = explain_case("the/id", c);
   for (const char* part : {"the/id\n", "p2p of 2 ranks", "mask: causal\n", "    0: q 128 of 128, k and v 128 of 128\n",
                            "rank 0: q [0, 32) q [96, 128) kv [0, 32) kv [96, 128)\n",
-                           "each rank sends 64.0 KiB forward, 192.0 KiB backward\n",
+                           "each rank sends 64.0 KiB forward, 128.0 KiB backward\n",
                            "rank 1: 6 full, 4 banded, 6 empty tiles; 8256 visible pairs x 4 heads"}) {
     EXPECT_THAT(text, HasSubstr(part));
   }
@@ -60,7 +60,7 @@ TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
 TEST(ExplainCase, SaysWhereGradientsCountForMoreThanTravels) {
   Case c = test::example_case();
   c.backend = Backend::cudnn;
-  const std::string says = "192.0 KiB backward (at most: dk and dv count as fp32)\n";
+  const std::string says = "128.0 KiB backward (at most: dk and dv count as fp32)\n";
   EXPECT_THAT(explain_case("the/id", c), HasSubstr(says));
   c.comm = CommType::a2a;
   EXPECT_THAT(explain_case("the/id", c), Not(HasSubstr("at most")));

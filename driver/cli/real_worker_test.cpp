@@ -88,7 +88,10 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
                      perf["one_rank_ms"]["median"].get<double>() / (2 * perf["ms"].get<double>()))
         << id;
     EXPECT_EQ(perf["ranks"].size(), 2U) << id;
+    EXPECT_GT(perf["bytes_sent"].get<std::int64_t>(), 0) << id;
   }
+  // Counted, not worked out: K and V of 128 tokens with 2 heads there, as many gradients in 16 bits back.
+  EXPECT_EQ(figures["perf/b2_s4096_h12/p2p/cp2/bshd/bf16"]["bytes_sent"], 64 * 1024);
 
   const Finished second = run({"--baseline", before, "--trace", (folder / "traces").string()});
   EXPECT_EQ(second.exit_code, 0) << second.err;

@@ -17,7 +17,8 @@ constexpr std::int64_t kMostKept = 2;
 
 #ifdef CP_POOL_MUTANTS
 std::vector<RowCopy> in_place(std::vector<RowCopy> rows) {
-  for (RowCopy& range : rows) range.target = range.source;
+  std::int64_t next = 0;
+  for (RowCopy& range : rows) range.target = std::exchange(next, next + range.count);
   return rows;
 }
 

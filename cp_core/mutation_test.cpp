@@ -153,7 +153,10 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
     if (info.where == MutantWhere::gpu) continue;
     if (info.mutant == Mutant::repeat_drifts) continue;  // far below the tolerance
     // Of 16-bit dtypes, where backends give results rounded call by call: verify/mutants_test.cpp.
-    if (info.mutant == Mutant::some_rows_in_place || info.mutant == Mutant::head_groups_repeated) continue;
+    if (info.mutant == Mutant::some_rows_in_place || info.mutant == Mutant::head_groups_repeated ||
+        info.mutant == Mutant::later_calls_dropped) {
+      continue;
+    }
     const ScopedMutant on(info.mutant);
     EXPECT_NE(first_difference(), -1) << info.name << ": " << info.description;
   }

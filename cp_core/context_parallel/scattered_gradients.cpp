@@ -14,7 +14,7 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::size_t kMostPieces = 8;  // of a part, that go to one rank as they lie
+constexpr std::size_t kMostPieces = 4;  // of a part, that go to one rank as they lie: a message for each
 
 // Of rows of whole sequences those that a rank owns, from where they lie (source) to its own rows (target).
 std::vector<RowCopy> rows_of_owner(const std::vector<RowCopy>& rows, const std::vector<RowCopy>& owned) {
@@ -153,11 +153,11 @@ void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
     rows += count_of(parts.back());
   }
   const std::array inbox{empty_rows(whole.k, rows, sent.dtype), empty_rows(whole.v, rows, sent.dtype)};
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    append(receives_, inbox, parts[i], from);
-    if (parts[i].empty() || CP_MUTATE(later_calls_dropped, false, i > 0)) continue;
-    dk_.push_back({.tensor = inbox[0], .rows = parts[i]});
-    dv_.push_back({.tensor = inbox[1], .rows = parts[i]});
+  for (const std::vector<RowCopy>& pieces : parts) {
+    append(receives_, inbox, pieces, from);
+    if (pieces.empty() || CP_MUTATE(later_calls_dropped, false, &pieces != &parts.front())) continue;
+    dk_.push_back({.tensor = inbox[0], .rows = pieces});
+    dv_.push_back({.tensor = inbox[1], .rows = pieces});
   }
 }
 

@@ -10,8 +10,8 @@
 // A result of run() that the first stream reads after join() is handed over. Its block belongs to the second stream,
 // where what comes next need not wait for those reads: the next SecondStream may be beside another first stream. So
 // hand_over() calls record_stream: freed, the block is kept back until the first stream is through with it, and in a
-// capture until that ends. Communicators do the same for their own streams. Results of run() are small or few: what a
-// step gives, not what it computes with.
+// capture until that ends, as communicators do it for theirs. That is the price of a step's results, not of all that it
+// computes with.
 #pragma once
 
 #include <functional>

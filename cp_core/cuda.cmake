@@ -16,7 +16,9 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn_plan_cache.cpp
     attention/flash_backend.cpp
     attention/flash_window.cpp
+    attention/plan_store.cpp
     attention/score_max.cpp
+    attention/stored_plans.cpp
     attention/tile_lanes.cpp
     attention/tile_rows.cpp
     attention/tile_rows.cu
@@ -48,6 +50,19 @@ if(CP_POOL_HAVE_CUDA)
 
   # The largest of all: a sixth of a minute less, and it runs once a plan.
   set_source_files_properties(attention/cudnn_graphs.cpp PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
+  # Plans that are kept on disk are those of graphs that this very code describes.
+  set(graph_sources attention/cudnn_graphs.cpp attention/cudnn_graphs.h)
+  list(TRANSFORM graph_sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${graph_sources})
+  set(graph_hashes "")
+  foreach(source ${graph_sources})
+    file(SHA256 "${source}" hash)
+    string(APPEND graph_hashes ${hash})
+  endforeach()
+  string(SHA256 graph_hashes "${graph_hashes}")
+  string(SUBSTRING "${graph_hashes}" 0 16 graph_hashes)
+  set_source_files_properties(attention/cudnn_graphs.cpp PROPERTIES
+                              COMPILE_DEFINITIONS CP_POOL_GRAPH_SOURCES="${graph_hashes}")
 
   cp_pool_use_precompiled(torch cp_core_cuda_objects)
 
@@ -61,6 +76,13 @@ if(CP_POOL_HAVE_CUDA)
   add_dependencies(cp_core_cuda cp_core_early)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endif()
+# Needs LibTorch's headers only.
+cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu SOURCES
+  attention/plan_store.cpp
+  attention/plan_store_test.cpp
+  attention/stored_plans.cpp
+  attention/stored_plans_test.cpp
+)
 cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
@@ -84,6 +106,7 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
+    attention/gpu_plans_test.cpp
     attention/gpu_test_support.cpp
     attention/gpu_whole_test.cpp
     attention/tile_group_cases.cpp
@@ -94,6 +117,10 @@ if(CP_POOL_HAVE_CUDA)
     context_parallel/gpu_step.cpp
     context_parallel/gpu_streams_test.cpp
   )
+  # Ranks that are threads, with one GPU among them.
+  cp_pool_test(gpu_one_device_test LABEL gpu TORCH TIMEOUT 600
+    LIBRARIES ${CP_CORE_GPU_LIBRARIES} verify_test_support
+    SOURCES comm/gpu_local_communicator_test.cpp verify/gpu_one_device_test.cpp)
   cp_pool_test(gpu_mutants_test LABEL gpu TORCH TIMEOUT 600
     LIBRARIES gpu_test_support cp_core_cuda_objects cp_core_mutants verify_test_support
     SOURCES context_parallel/gpu_step.cpp verify/gpu_mutants_test.cpp)

@@ -1,13 +1,24 @@
 #include "cp_core/attention/cudnn_graphs.h"
 
+#include <fstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#define CUDNN_FRONTEND_SKIP_JSON_LIB
+// The frontend's copy of nlohmann/json writes floats in a way of its own: in a namespace of its own, too, it is never
+// taken for the one that the program has.
+#define NLOHMANN_JSON_NAMESPACE nlohmann::of_cudnn_frontend
+#define NLOHMANN_JSON_NAMESPACE_BEGIN \
+  namespace nlohmann {                \
+  inline namespace of_cudnn_frontend {
+#define NLOHMANN_JSON_NAMESPACE_END \
+  }                                 \
+  }
 #include <cudnn_frontend.h>
 
+#include <ATen/cuda/CUDAContextLight.h>
 #include <ATen/cudnn/Handle.h>
+#include <c10/cuda/CUDAException.h>
 #include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
@@ -198,18 +209,52 @@ class Builder {
   Tensor q_, k_, v_;
 };
 
+void require(fe::error_t status) {
+  if (status.is_bad()) throw std::runtime_error("cuDNN attention: " + status.get_message());
+}
+
+// A graph that has no structure, but can be executed.
+std::shared_ptr<fe::graph::Graph> load(const std::vector<std::uint8_t>& bytes) {
+  constexpr bool kMustHaveAPlan = true;
+  constexpr bool kWithWarmup = false;  // building has none either
+  auto graph = std::make_shared<fe::graph::Graph>();
+  cudnnHandle_t handle = at::native::getCudnnHandle();
+  try {
+    require(graph->deserialize(handle, bytes, kMustHaveAPlan, kWithWarmup));
+  } catch (const nlohmann::json::exception& error) {
+    throw std::runtime_error(fmt::format("cuDNN attention: a serialized plan: {}", error.what()));
+  }
+  return graph;
+}
+
+// One line that names the kernel part of the driver; empty where the system has none.
+std::string driver_build() {
+  std::string line;
+  std::getline(std::ifstream("/proc/driver/nvidia/version"), line);
+  return line;
+}
+
 class Plan final : public CudnnPlan {
  public:
   explicit Plan(const CudnnGraph& description) : graph_(Builder(description).build()) {
     check(graph_->get_workspace_size(workspace_bytes_), description);
+  }
+  explicit Plan(const std::vector<std::uint8_t>& bytes) : graph_(load(bytes)) {
+    require(graph_->get_workspace_size(workspace_bytes_));
   }
 
   [[nodiscard]] std::int64_t workspace_bytes() const override { return workspace_bytes_; }
 
   void execute(Pointers& pointers, void* workspace) const override {
     cudnnHandle_t handle = at::native::getCudnnHandle();
-    fe::error_t status = graph_->execute(handle, pointers, workspace);
-    if (status.is_bad()) throw std::runtime_error("cuDNN attention: " + status.get_message());
+    require(graph_->execute(handle, pointers, workspace));
+  }
+
+  [[nodiscard]] std::vector<std::uint8_t> serialized() const override {
+    constexpr bool kWithStructure = false;
+    std::vector<std::uint8_t> bytes;
+    require(graph_->serialize(bytes, kWithStructure));
+    return bytes;
   }
 
  private:
@@ -221,6 +266,24 @@ class Plan final : public CudnnPlan {
 
 std::unique_ptr<const CudnnPlan> build_cudnn_plan(const CudnnGraph& graph) {
   return std::make_unique<const Plan>(graph);
+}
+
+std::unique_ptr<const CudnnPlan> load_cudnn_plan(const std::vector<std::uint8_t>& bytes) {
+  return std::make_unique<const Plan>(bytes);
+}
+
+std::string cudnn_plan_environment() {
+  static const std::string driver = driver_build();
+  int cuda_of_driver = 0;
+  int runtime = 0;
+  C10_CUDA_CHECK(cudaDriverGetVersion(&cuda_of_driver));
+  C10_CUDA_CHECK(cudaRuntimeGetVersion(&runtime));
+  const cudaDeviceProp& device = *at::cuda::getCurrentDeviceProperties();
+  return fmt::format(
+      "graphs {}, cuDNN {} (headers {}), frontend {}, CUDA {} (driver {}; {}), {}, compute capability {}.{}, {} "
+      "multiprocessors",
+      CP_POOL_GRAPH_SOURCES, cudnnGetVersion(), CUDNN_VERSION, CUDNN_FRONTEND_VERSION, runtime, cuda_of_driver, driver,
+      static_cast<const char*>(device.name), device.major, device.minor, device.multiProcessorCount);
 }
 
 }  // namespace cp_pool

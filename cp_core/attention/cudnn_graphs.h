@@ -6,7 +6,9 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include <c10/core/ScalarType.h>
 
@@ -94,10 +96,20 @@ class CudnnPlan {
   // On this thread's current stream, which it does not wait for. pointers: by CudnnTensor, all that the graph has.
   // From any thread. Throws std::runtime_error.
   virtual void execute(Pointers& pointers, void* workspace) const = 0;
+  // For load_cudnn_plan. Throws std::runtime_error.
+  [[nodiscard]] virtual std::vector<std::uint8_t> serialized() const = 0;
 };
 
 // Takes tens of milliseconds, and most of a second for the first of a kind. Any thread; the current device. Throws
 // BackendUnsupported, quoting cuDNN.
 std::unique_ptr<const CudnnPlan> build_cudnn_plan(const CudnnGraph& graph);
+
+// The plan that gave these bytes, in this process or another with the same cudnn_plan_environment. Any thread; the
+// current device. Throws std::runtime_error.
+std::unique_ptr<const CudnnPlan> load_cudnn_plan(const std::vector<std::uint8_t>& bytes);
+
+// All that a plan depends on besides its graph: versions of the libraries, the driver and the code that builds graphs,
+// and the kind of the current device.
+std::string cudnn_plan_environment();
 
 }  // namespace cp_pool

@@ -1,6 +1,5 @@
 #include "cp_core/attention/cudnn_plan_cache.h"
 
-#include <chrono>
 #include <cstddef>
 #include <future>
 #include <list>
@@ -11,6 +10,8 @@
 #include <c10/cuda/CUDAFunctions.h>
 
 #include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/plan_store.h"
+#include "cp_core/attention/stored_plans.h"
 
 namespace cp_pool {
 namespace {
@@ -64,7 +65,7 @@ class Cache {
 
   void build(const Key& key, std::promise<PlanPtr>& promise) {
     try {
-      promise.set_value(build_cudnn_plan(key.graph));
+      promise.set_value(plans_.get(key.graph));
     } catch (const BackendUnsupported&) {
       promise.set_exception(std::current_exception());
     } catch (...) {
@@ -85,6 +86,8 @@ class Cache {
     if (entries_.size() > kMostPlans) forget(entries_.find(order_.front()));
   }
 
+  StoredPlans plans_{{.build = build_cudnn_plan, .load = load_cudnn_plan, .environment = cudnn_plan_environment},
+                     plan_store_folder()};
   std::mutex mutex_;
   std::map<Key, Entry> entries_;
   std::list<Key> order_;  // the least lately used first

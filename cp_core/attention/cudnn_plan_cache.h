@@ -1,4 +1,4 @@
-// Built plans of cuDNN, kept for the process.
+// Plans of cuDNN, kept for the process, and on disk for later ones where plan_store_folder says so.
 #pragma once
 
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace cp_pool {
 
-// The plan of this graph on the current device, built if nobody has asked for it lately. Any thread: one that asks for
-// what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
+// The plan of this graph on the current device, loaded or built if nobody has asked for it lately. Any thread: one that
+// asks for what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
 std::shared_ptr<const CudnnPlan> cudnn_plan(const CudnnGraph& graph);
 
 // True if cudnn_plan has it, or is at it.

@@ -11,7 +11,11 @@
 #include <utility>
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 
 namespace cp_pool {
@@ -23,6 +27,48 @@ std::string_view name_of(Operation operation) {
   static constexpr std::array kNames{"exchange",       "all_gather", "all_to_all",
                                      "reduce_scatter", "all_reduce", "checked_barrier"};
   return kNames.at(static_cast<std::size_t>(operation));
+}
+
+// Of this thread.
+c10::Stream current_stream(const at::Device& device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+// A place in the work of a GPU's current stream: after what it has been given so far. Of a CPU: nothing.
+class StreamMark {
+ public:
+  explicit StreamMark(const at::Device& device) {
+    if (device.is_cuda()) event_.emplace(device.type()).record(current_stream(device));
+  }
+  [[nodiscard]] bool reached() const { return !event_ || event_->query(); }
+  // The current stream, of whichever thread, goes on when the mark is reached.
+  void order_current_stream() const {
+    if (event_) event_->block(current_stream(event_->device()));
+  }
+
+ private:
+  std::optional<c10::Event> event_;
+};
+
+at::Tensor bytes_of(const at::Tensor& tensor) {
+  return tensor.view({-1}).view(at::kByte);
+}
+
+std::int64_t bytes_of_all(std::span<const at::Tensor> tensors) {
+  std::int64_t total = 0;
+  for (const at::Tensor& tensor : tensors) total += static_cast<std::int64_t>(tensor.nbytes());
+  return total;
+}
+
+at::Tensor packed_message(std::span<const at::Tensor> tensors, const at::Device& device) {
+  at::Tensor message = at::empty({bytes_of_all(tensors)}, at::TensorOptions(at::kByte).device(device));
+  std::int64_t begin = 0;
+  for (const at::Tensor& tensor : tensors) {
+    const auto count = static_cast<std::int64_t>(tensor.nbytes());
+    message.narrow(0, begin, count).copy_(bytes_of(tensor));
+    begin += count;
+  }
+  return message;
 }
 
 // Messages on their way between the ranks of one group.
@@ -39,7 +85,8 @@ class Hub {
   };
   struct Message {
     Operation operation = Operation::exchange;
-    at::Tensor data;
+    at::Tensor data;     // the message's own
+    StreamMark written;  // on the sender's stream
   };
 
   void post(const Address& address, Message message) {
@@ -87,18 +134,23 @@ class Hub {
 // An operation whose messages have been posted; `finish` takes those of the peers and writes the result.
 class LocalWork final : public Work {
  public:
-  explicit LocalWork(std::function<void()> finish) : finish_(std::move(finish)) {}
+  LocalWork(const at::Device& device, std::function<void()> finish) : started_(device), finish_(std::move(finish)) {}
   void wait() override {
-    if (finish_) std::exchange(finish_, nullptr)();
+    if (!finish_) return;
+    // Behind the copy of what was sent, and behind earlier uses of what is received.
+    started_.order_current_stream();
+    std::exchange(finish_, nullptr)();
   }
 
  private:
+  StreamMark started_;
   std::function<void()> finish_;
 };
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<Hub> hub, int size, int rank) : hub_(std::move(hub)), size_(size), rank_(rank) {}
+  LocalCommunicator(std::shared_ptr<Hub> hub, const at::Device& device, int size, int rank)
+      : hub_(std::move(hub)), device_(device), size_(size), rank_(rank) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -106,36 +158,45 @@ class LocalCommunicator final : public Communicator {
 
   WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
     const Step step = begin(Operation::exchange, what);
-    post(step, to, send);
-    return finish_with([this, step, recv, from] { receive(step, from, recv); });
+    post(step, to, send.clone());
+    return finish_with(recv.device(), [this, step, recv, from] { receive(step, from, recv); });
+  }
+
+  WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives, int from,
+                        std::string_view what) override {
+    const Step step = begin(Operation::exchange, what);
+    const at::Device device = device_of(sends, receives);
+    post(step, to, packed_message(sends, device));
+    std::vector<at::Tensor> targets(receives.begin(), receives.end());
+    return finish_with(device, [this, step, targets = std::move(targets), from] { receive_many(step, from, targets); });
   }
 
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     const Step step = begin(Operation::all_gather, what);
     post_to_all(step, in);
-    return finish_with([this, step, out] {
+    return finish_with(out.device(), [this, step, out] {
       for (int from = 0; from < size_; ++from) receive(step, from, part(out, from));
     });
   }
 
   WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     const Step step = begin(Operation::all_to_all, what);
-    for (int to = 0; to < size_; ++to) post(step, to, part(in, to));
-    return finish_with([this, step, out] {
+    for (int to = 0; to < size_; ++to) post(step, to, part(in, to).clone());
+    return finish_with(out.device(), [this, step, out] {
       for (int from = 0; from < size_; ++from) receive(step, from, part(out, from));
     });
   }
 
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     const Step step = begin(Operation::reduce_scatter, what);
-    for (int to = 0; to < size_; ++to) post(step, to, part(in, to));
-    return finish_with([this, step, out] { reduce(step, ReduceOp::sum, out); });
+    for (int to = 0; to < size_; ++to) post(step, to, part(in, to).clone());
+    return finish_with(out.device(), [this, step, out] { reduce(step, ReduceOp::sum, out); });
   }
 
   WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override {
     const Step step = begin(Operation::all_reduce, what);
     post_to_all(step, inout);
-    return finish_with([this, step, inout, op] { reduce(step, op, inout); });
+    return finish_with(inout.device(), [this, step, inout, op] { reduce(step, op, inout); });
   }
 
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override {
@@ -155,9 +216,25 @@ class LocalCommunicator final : public Communicator {
     }
   }
 
+  // Asks again and again: an event cannot be waited for until a deadline.
+  void synchronize(std::string_view what) override {
+    const StreamMark end(device_);
+    while (!end.reached()) {
+      hub_->check_not_aborted();
+      if (Clock::now() >= deadline_) {
+        throw CommError(
+            CommError::Kind::timeout,
+            fmt::format("rank {} of {}: synchronize ({}): the device is not done in time", rank_, size_, what));
+      }
+      std::this_thread::sleep_for(kBetweenQueries);
+    }
+  }
+
   void abort() override { hub_->abort(); }
 
  private:
+  static constexpr std::chrono::microseconds kBetweenQueries{20};
+
   struct Step {
     Operation operation = Operation::exchange;
     std::int64_t number = 0;
@@ -170,7 +247,16 @@ class LocalCommunicator final : public Communicator {
     return {.operation = operation, .number = operations_++, .what = std::string(what), .deadline = deadline_};
   }
 
-  static WorkPtr finish_with(std::function<void()> finish) { return std::make_unique<LocalWork>(std::move(finish)); }
+  // After the posts: what they copy is copied before the Work's mark.
+  static WorkPtr finish_with(const at::Device& device, std::function<void()> finish) {
+    return std::make_unique<LocalWork>(device, std::move(finish));
+  }
+
+  // The communicator's own where nothing travels.
+  [[nodiscard]] at::Device device_of(std::span<const at::Tensor> sends, std::span<const at::Tensor> receives) const {
+    if (!sends.empty()) return sends.front().device();
+    return receives.empty() ? device_ : receives.front().device();
+  }
 
   [[nodiscard]] std::string text(const Step& step) const {
     return fmt::format("rank {} of {}: {} ({})", rank_, size_, name_of(step.operation), step.what);
@@ -181,15 +267,18 @@ class LocalCommunicator final : public Communicator {
     return tensor.view({-1}).narrow(0, index * count, count);
   }
 
-  void post(const Step& step, int to, const at::Tensor& data) {
+  // data: just written on the current stream, and nobody else's.
+  void post(const Step& step, int to, at::Tensor data) {
+    StreamMark written(data.device());
     hub_->post({.barrier = step.operation == Operation::barrier, .number = step.number, .from = rank_, .to = to},
-               {.operation = step.operation, .data = data.clone()});
+               {.operation = step.operation, .data = std::move(data), .written = std::move(written)});
   }
 
   void post_to_all(const Step& step, const at::Tensor& data) {
-    for (int to = 0; to < size_; ++to) post(step, to, data);
+    for (int to = 0; to < size_; ++to) post(step, to, data.clone());
   }
 
+  // Ready for the current stream.
   [[nodiscard]] at::Tensor take(const Step& step, int from) const {
     auto message =
         hub_->take({.barrier = step.operation == Operation::barrier, .number = step.number, .from = from, .to = rank_},
@@ -201,7 +290,10 @@ class LocalCommunicator final : public Communicator {
       throw CommError(CommError::Kind::failed,
                       fmt::format("{}: rank {} is in {} instead", text(step), from, name_of(message->operation)));
     }
-    return message->data;
+    message->written.order_current_stream();
+    // The sender's stream gets the memory back, when this one has read it.
+    if (message->data.is_cuda()) message->data.record_stream(current_stream(message->data.device()));
+    return std::move(message->data);
   }
 
   void receive(const Step& step, int from, const at::Tensor& into) const {
@@ -212,6 +304,22 @@ class LocalCommunicator final : public Communicator {
                                   data.numel(), data.dtype().name(), into.numel(), into.dtype().name()));
     }
     into.view({-1}).copy_(data.view({-1}));
+  }
+
+  void receive_many(const Step& step, int from, std::span<const at::Tensor> targets) const {
+    const at::Tensor data = take(step, from);
+    const std::int64_t expected = bytes_of_all(targets);
+    if (data.dtype() != at::kByte || data.numel() != expected) {
+      throw CommError(CommError::Kind::failed,
+                      fmt::format("{}: rank {} sent {} elements of {}, expected {} bytes", text(step), from,
+                                  data.numel(), data.dtype().name(), expected));
+    }
+    std::int64_t begin = 0;
+    for (const at::Tensor& target : targets) {
+      const auto count = static_cast<std::int64_t>(target.nbytes());
+      bytes_of(target).copy_(data.narrow(0, begin, count));
+      begin += count;
+    }
   }
 
   // In rank order, so that every rank gets the same bits.
@@ -228,6 +336,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Hub> hub_;
+  at::Device device_;
   int size_;
   int rank_;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -259,35 +368,36 @@ class FirstError {
 
 }  // namespace
 
-std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size) {
+std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const at::Device& device) {
   const auto hub = std::make_shared<Hub>();
   std::vector<std::shared_ptr<Communicator>> communicators;
   communicators.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
-    communicators.push_back(std::make_shared<LocalCommunicator>(hub, size, rank));
+    communicators.push_back(std::make_shared<LocalCommunicator>(hub, device, size, rank));
   }
   return communicators;
 }
 
-std::vector<CpGroups> make_local_groups(int size) {
+std::vector<CpGroups> make_local_groups(int size, const at::Device& device) {
   std::vector<CpGroups> groups(static_cast<std::size_t>(size));
-  const auto cp = make_local_communicators(size);
+  const auto cp = make_local_communicators(size, device);
   for (std::size_t rank = 0; rank < groups.size(); ++rank) groups[rank].cp = cp[rank];
   if (size < 4 || size % 2 != 0) return groups;
   for (std::size_t rank = 0; rank < groups.size(); rank += 2) {
-    const auto pair = make_local_communicators(2);
+    const auto pair = make_local_communicators(2, device);
     groups[rank].inner = pair[0];
     groups[rank + 1].inner = pair[1];
   }
   for (const std::size_t parity : {0, 1}) {
-    const auto ring = make_local_communicators(size / 2);
+    const auto ring = make_local_communicators(size / 2, device);
     for (std::size_t i = 0; i < ring.size(); ++i) groups[2 * i + parity].outer = ring[i];
   }
   return groups;
 }
 
-void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& fn, std::chrono::milliseconds limit) {
-  const std::vector<CpGroups> groups = make_local_groups(size);
+void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& fn, std::chrono::milliseconds limit,
+               const at::Device& device) {
+  const std::vector<CpGroups> groups = make_local_groups(size, device);
   const auto deadline = Communicator::Clock::now() + limit;
   FirstError first_error;
   std::vector<std::jthread> ranks;

@@ -127,6 +127,16 @@ TEST(LocalCommunicator, NamesRankOperationPeerAndStepOfAWaitThatRunsOut) {
                                   HasSubstr("from rank 1")));
 }
 
+TEST(LocalCommunicator, RefusesSeveralTensorsOfAnotherSizeThanWasSent) {
+  EXPECT_THROW(run_ranks(2,
+                         [](const CpGroups& groups, int rank) {
+                           const std::array sends{filled(2, rank), filled(1 + rank, rank)};
+                           const std::array receives{filled(2, 0), filled(1 + rank, 0)};
+                           groups.cp->exchange_many(sends, 1 - rank, receives, 1 - rank, "turn")->wait();
+                         }),
+               CommError);
+}
+
 TEST(LocalCommunicator, BoundsTheBarrierAndNamesTheRankThatStaysAway) {
   const CommError error = comm_error_of_rank_0([](Communicator& cp) { cp.checked_barrier(7, 1ms); });
   EXPECT_EQ(error.kind(), CommError::Kind::timeout);

@@ -13,6 +13,7 @@
 #include "cp_core/context_parallel/a2a_bias.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
+#include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -89,77 +90,70 @@ class Exchanges {
   std::int64_t head_groups_;
 };
 
-// Operands of one group of heads on their way to this rank.
-class TravellingOperands {
+// Tensors of one group of heads on their way to this rank.
+class Arrival {
  public:
-  TravellingOperands(const Exchanges& exchanges, std::int64_t index, const AttentionOperands& operands,
-                     const AttentionBackwardOperands* backward)
-      : exchanges_(exchanges),
-        operands_(operands),
-        index_(index),
-        what_(backward ? "a2a q, k, v, dout" : "a2a q, k, v") {
-    items_ = {exchanges.of_queries(operands.q), exchanges.of_keys(operands.k), exchanges.of_keys(operands.v)};
-    if (backward) {
-      items_.push_back(exchanges.of_queries(backward->dout));
-      items_.push_back(exchanges.of_statistic(backward->lse));
-      if (backward->delta.defined()) items_.push_back(exchanges.of_statistic(backward->delta));
-      if (backward->out.defined()) items_.push_back(exchanges.of_queries(backward->out));
-      has_delta_ = backward->delta.defined();
-    }
-    exchanges.of_group(index).make_targets(items_);
+  // items: without of_heads.
+  Arrival(const Exchanges& exchanges, std::int64_t group_index, std::vector<Item> items)
+      : exchange_(exchanges.of_group(group_index)), items_(std::move(items)) {
+    exchange_.make_targets(items_);
   }
 
-  void start() { trip_.emplace(exchanges_.of_group(index_).scatter(items_, what_)); }
+  void start(std::string_view what) { trip_.emplace(exchange_.scatter(items_, what)); }
   void finish() { trip_->finish(); }
-
-  [[nodiscard]] AttentionOperands operands() const {
-    AttentionOperands own = operands_;
-    own.q = items_[0].of_heads;
-    own.k = items_[1].of_heads;
-    own.v = items_[2].of_heads;
-    if (operands_.bias.defined()) own.bias = exchanges_.bias(operands_.bias).scatter(operands_.bias);
-    return own;
-  }
-  [[nodiscard]] AttentionBackwardOperands backward() const {
-    AttentionBackwardOperands own{.dout = items_[3].of_heads, .lse = items_[4].of_heads, .delta = {}, .out = {}};
-    if (has_delta_) own.delta = items_[5].of_heads;
-    const std::size_t next = has_delta_ ? 6 : 5;
-    if (items_.size() > next) own.out = items_[next].of_heads;
-    return own;
-  }
+  // What has come, in the order of the items.
+  [[nodiscard]] const at::Tensor& operator[](std::size_t i) const { return items_[i].of_heads; }
 
  private:
-  const Exchanges& exchanges_;
-  const AttentionOperands& operands_;
-  std::int64_t index_;
-  std::string_view what_;
+  HeadExchange exchange_;
   std::vector<Item> items_;
-  bool has_delta_ = false;
   std::optional<HeadExchange::Trip> trip_;
 };
 
 // compute(number of the group, what has come): gives what is to leave.
-using Compute = std::function<std::vector<Item>(std::int64_t, const TravellingOperands&)>;
+using Compute = std::function<std::vector<Item>(std::int64_t, const Arrival&)>;
 
-// The groups of heads, one after the other: messages travel while others are computed.
-void compute_groups(const Exchanges& exchanges, std::vector<TravellingOperands>& coming, std::string_view what,
+struct Steps {
+  std::string_view coming;
+  std::string_view leaving;
+};
+
+// The groups of heads, one after the other: messages travel while others are computed. Every second group is computed on
+// a stream of its own, so that one begins while the last blocks of the one before it are still at work.
+//
+// Memory (second_stream.h): what the second stream allocates leaves it, as messages and in what the forward keeps. Only
+// groups of the same stream read that, or the first stream after the join; and once it is free, the second stream takes
+// it up again behind everything that the first has been given.
+void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
+  const std::int64_t count = exchanges.head_groups();
+  std::vector<Arrival> coming;
+  coming.reserve(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) {
+    coming.emplace_back(exchanges, i, items);
+    coming.back().start(steps.coming);
+  }
   std::vector<HeadExchange::Trip> leaving;
-  for (TravellingOperands& operands : coming) operands.start();
-  for (std::size_t i = 0; i < coming.size(); ++i) {
-    const auto index = static_cast<std::int64_t>(i);
-    coming[i].finish();
-    leaving.push_back(exchanges.of_group(index).gather(compute(index, coming[i]), what));
+  leaving.reserve(coming.size());
+  const auto compute_group = [&](std::int64_t index) {
+    Arrival& come = coming[static_cast<std::size_t>(index)];
+    come.finish();
+    leaving.push_back(exchanges.of_group(index).gather(compute(index, come), steps.leaving));
+  };
+  if (count == 1) {
+    compute_group(0);
+  } else {
+    SecondStream second(items.front().of_tokens.device());
+    for (std::int64_t i = 0; i < count; ++i) {
+      if (i % 2 == 0) {
+        compute_group(i);
+      } else {
+        second.run([&] { compute_group(i); });
+      }
+    }
+    second.join();
   }
   for (HeadExchange::Trip& trip : leaving) trip.finish();
-}
-
-std::vector<TravellingOperands> make_coming(const Exchanges& exchanges, const AttentionOperands& operands,
-                                            const AttentionBackwardOperands* backward) {
-  std::vector<TravellingOperands> coming;
-  coming.reserve(static_cast<std::size_t>(exchanges.head_groups()));
-  for (std::int64_t i = 0; i < exchanges.head_groups(); ++i) coming.emplace_back(exchanges, i, operands, backward);
-  return coming;
 }
 
 }  // namespace
@@ -177,15 +171,23 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
   PackedForward result{.out = at::empty({q.size(0), q.size(1), inputs.operands.v.size(2)}, q.options()),
                        .lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat)),
                        .max_logit = {}};
-  std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, nullptr);
   std::vector<at::Tensor> max_logits;
   const std::vector<Run> q_runs = exchanges.packed_runs(context.problem.lengths.padded_q);
-  compute_groups(exchanges, coming, "a2a out and lse", [&](std::int64_t group_index, const auto& come) {
-    const AttentionOperands operands = come.operands();
+  const std::vector<Item> items{exchanges.of_queries(q), exchanges.of_keys(inputs.operands.k),
+                                exchanges.of_keys(inputs.operands.v)};
+  const Steps steps{.coming = "a2a q, k, v", .leaving = "a2a out and lse"};
+  compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
+    AttentionOperands operands = inputs.operands;
+    operands.q = come[0];
+    operands.k = come[1];
+    operands.v = come[2];
+    if (operands.bias.defined()) operands.bias = exchanges.bias(operands.bias).scatter(operands.bias);
     const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
+    RingForward over_ring = ring_forward(context, ring, operands);
     const PackedForward own =
-        finish_forward(context.problem, q_runs, sink, operands.q.scalar_type(), ring_forward(context, ring, operands));
+        finish_forward(context.problem, q_runs, sink, q.scalar_type(), std::move(over_ring.sums));
     if (own.max_logit.defined()) max_logits.push_back(own.max_logit);
+    result.saved.head_groups.push_back({.operands = operands, .out = own.out, .lse = own.lse, .last = over_ring.last});
     return std::vector<Item>{exchanges.of_queries(result.out, own.out), exchanges.of_statistic(result.lse, own.lse)};
   });
   if (!max_logits.empty()) {
@@ -196,16 +198,24 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
 }
 
 PackedGradients a2a_backward(const Context& context, Communicator& group, Communicator* ring,
-                             const PackedInputs& inputs, const AttentionBackwardOperands& backward) {
+                             const PackedInputs& inputs, const AttentionBackwardOperands& backward,
+                             const SavedForward& saved) {
   const Exchanges exchanges(context, group, ring);
   PackedGradients result{.dq = at::empty_like(inputs.operands.q),
                          .dk = at::empty_like(inputs.operands.k),
                          .dv = at::empty_like(inputs.operands.v),
                          .dbias = {}};
-  std::vector<TravellingOperands> coming = make_coming(exchanges, inputs.operands, &backward);
-  compute_groups(exchanges, coming, "a2a dq, dk, dv", [&](std::int64_t /*group_index*/, const auto& come) {
-    const AttentionOperands operands = come.operands();
-    const PackedGradients own = finish_backward(operands, ring_backward(context, ring, operands, come.backward()));
+  std::vector<Item> items{exchanges.of_queries(backward.dout)};
+  if (backward.delta.defined()) items.push_back(exchanges.of_statistic(backward.delta));
+  const Steps steps{.coming = "a2a dout", .leaving = "a2a dq, dk, dv"};
+  compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
+    const auto kept = CP_MUTATE(saved_of_first_group, group_index, std::int64_t{0});
+    const SavedForward::HeadGroup& heads = saved.head_groups.at(static_cast<std::size_t>(kept));
+    AttentionBackwardOperands of_heads{.dout = come[0], .lse = heads.lse, .delta = {}, .out = {}};
+    if (backward.delta.defined()) of_heads.delta = come[1];
+    if (backward.out.defined()) of_heads.out = heads.out;
+    const PackedGradients own =
+        finish_backward(heads.operands, ring_backward(context, ring, heads.operands, of_heads, heads.last));
     if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
     return std::vector<Item>{exchanges.of_queries(result.dq, own.dq), exchanges.of_keys(result.dk, own.dk),
                              exchanges.of_keys(result.dv, own.dv)};

@@ -14,6 +14,7 @@ std::int64_t a2a_head_groups(const AttentionProblem& problem, int ranks, const A
 // other tokens of the same heads, as in ring_forward; null = the group has all tokens.
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs);
 PackedGradients a2a_backward(const Context& context, Communicator& group, Communicator* ring,
-                             const PackedInputs& inputs, const AttentionBackwardOperands& backward);
+                             const PackedInputs& inputs, const AttentionBackwardOperands& backward,
+                             const SavedForward& saved);
 
 }  // namespace cp_pool

@@ -23,9 +23,9 @@ PackedForward a2a_p2p_forward(const Context& context, const PackedInputs& inputs
 }
 
 PackedGradients a2a_p2p_backward(const Context& context, const PackedInputs& inputs,
-                                 const AttentionBackwardOperands& backward) {
+                                 const AttentionBackwardOperands& backward, const SavedForward& saved) {
   check_pairs(context.groups);
-  return a2a_backward(context, *context.groups.inner, context.groups.outer.get(), inputs, backward);
+  return a2a_backward(context, *context.groups.inner, context.groups.outer.get(), inputs, backward, saved);
 }
 
 }  // namespace cp_pool

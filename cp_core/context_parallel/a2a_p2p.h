@@ -9,6 +9,6 @@ namespace cp_pool {
 // Throw std::invalid_argument if the groups have no pairs: world size 4 and up, even.
 PackedForward a2a_p2p_forward(const Context& context, const PackedInputs& inputs);
 PackedGradients a2a_p2p_backward(const Context& context, const PackedInputs& inputs,
-                                 const AttentionBackwardOperands& backward);
+                                 const AttentionBackwardOperands& backward, const SavedForward& saved);
 
 }  // namespace cp_pool

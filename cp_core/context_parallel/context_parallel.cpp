@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include <ATen/ops/zeros.h>
 
@@ -53,16 +54,16 @@ PackedForward forward_of_type(const Context& context, const PackedInputs& inputs
 }
 
 PackedGradients backward_of_type(const Context& context, const PackedInputs& inputs,
-                                 const AttentionBackwardOperands& backward) {
+                                 const AttentionBackwardOperands& backward, const SavedForward& saved) {
   switch (type_of(context)) {
     case CommType::p2p:
-      return p2p_backward(context, inputs, backward);
+      return p2p_backward(context, inputs, backward, saved);
     case CommType::all_gather:
       return all_gather_backward(context, inputs, backward);
     case CommType::a2a:
-      return a2a_backward(context, *context.groups.cp, nullptr, inputs, backward);
+      return a2a_backward(context, *context.groups.cp, nullptr, inputs, backward, saved);
     case CommType::a2a_p2p:
-      return a2a_p2p_backward(context, inputs, backward);
+      return a2a_p2p_backward(context, inputs, backward, saved);
   }
   throw std::invalid_argument("unknown communication type");
 }
@@ -124,11 +125,12 @@ AttentionForward context_parallel_forward(const AttentionProblem& problem, const
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs, AttentionBackend& backend) {
   const Context context{.problem = problem, .groups = groups, .backend = backend};
-  const PackedForward forward = forward_of_type(context, pack_inputs(problem, inputs));
+  PackedForward forward = forward_of_type(context, pack_inputs(problem, inputs));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   return {.out = from_packed(forward.out, problem.layout, batch),
           .lse = forward.lse,
           .max_logit = forward.max_logit,
+          .saved = std::make_shared<const SavedForward>(std::move(forward.saved)),
           .remarks = backend.remarks()};
 }
 
@@ -142,13 +144,14 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout, AttentionBackend& backend) {
+  if (!forward.saved) throw std::invalid_argument("the backward takes what the forward of this rank returned");
   const Context context{.problem = problem, .groups = groups, .backend = backend};
   const PackedInputs packed = pack_inputs(problem, inputs);
   AttentionBackwardOperands own{.dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}, .out = {}};
   const at::Tensor out = to_packed(forward.out, problem.layout);
   if (needs_delta(context)) own.delta = row_delta(out, own.dout);
   if (backend.needs_out()) own.out = out;
-  const PackedGradients gradients = backward_of_type(context, packed, own);
+  const PackedGradients gradients = backward_of_type(context, packed, own, *forward.saved);
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   return {.dq = from_packed(gradients.dq, problem.layout, batch),
           .dk = from_packed(gradients.dk, problem.layout, batch),

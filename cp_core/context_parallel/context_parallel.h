@@ -13,6 +13,7 @@
 //               is whole and summed over ranks, 0 outside valid lengths
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@
 namespace cp_pool {
 
 class AttentionBackend;
+struct SavedForward;
 
 // What is computed, the same on every rank.
 struct AttentionProblem {
@@ -62,6 +64,9 @@ struct AttentionForward {
   at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
                          // (with a sink: the sink)
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
+  // For the backward: what came from other ranks, so that it need not travel twice. p2p: K and V of one rank; a2a: q, k,
+  // v and out of this rank's heads; a2a+p2p: both; all_gather: nothing, its K and V are gathered again.
+  std::shared_ptr<const SavedForward> saved{};  // NOLINT(readability-redundant-member-init): as below
   // AttentionBackend::remarks, of this rank.
   std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
 };
@@ -82,7 +87,7 @@ AttentionForward context_parallel_forward(const AttentionProblem& problem, const
 // With a backend given instead of the problem's own.
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs, AttentionBackend& backend);
-// dout: like out. forward: what context_parallel_forward returned.
+// dout: like out. forward: what context_parallel_forward returned to this rank.
 AttentionGradients context_parallel_backward(const AttentionProblem& problem, const CpGroups& groups,
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout);

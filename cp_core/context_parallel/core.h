@@ -19,10 +19,31 @@ struct PackedInputs {
   at::Tensor sink;  // fp32 [heads], undefined for a vanilla softmax
 };
 
+// Of the rows that one rank owns.
+struct KeyValues {
+  at::Tensor k;
+  at::Tensor v;
+};
+
+// What a forward keeps for the backward of the same rank, so that it need not travel twice.
+struct SavedForward {
+  // What came of one group of heads, and what the attention over it gave.
+  struct HeadGroup {
+    AttentionOperands operands;
+    at::Tensor out;  // [q tokens of the group, heads of the group, head_dim_v], dtype of q
+    at::Tensor lse;  // fp32 [heads of the group, q tokens of the group]
+    KeyValues last;  // as below
+  };
+
+  KeyValues last;                      // p2p: those that the last step held; undefined in a ring of one
+  std::vector<HeadGroup> head_groups;  // a2a, a2a+p2p
+};
+
 struct PackedForward {
   at::Tensor out;        // [q tokens, heads, head_dim_v], dtype of q
   at::Tensor lse;        // fp32 [heads, q tokens]
   at::Tensor max_logit;  // fp32 [heads] over all ranks; undefined if not asked for
+  SavedForward saved{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
 };
 
 // In the dtype of the inputs; dbias in fp32.

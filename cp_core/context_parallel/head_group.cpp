@@ -16,10 +16,13 @@ AttentionOperands narrowed(const AttentionOperands& operands, HeadGroup group) {
 }
 
 AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, HeadGroup group) {
+  const auto if_defined = [&group](const at::Tensor& tensor, std::int64_t dim) {
+    return tensor.defined() ? narrowed(tensor, dim, group) : at::Tensor();
+  };
   return {.dout = narrowed(backward.dout, 1, group),
           .lse = narrowed(backward.lse, 0, group),
-          .delta = narrowed(backward.delta, 0, group),
-          .out = backward.out.defined() ? narrowed(backward.out, 1, group) : at::Tensor()};
+          .delta = if_defined(backward.delta, 0),
+          .out = if_defined(backward.out, 1)};
 }
 
 }  // namespace cp_pool

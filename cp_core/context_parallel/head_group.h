@@ -20,6 +20,7 @@ at::Tensor narrowed(const at::Tensor& tensor, std::int64_t dim, HeadGroup group)
 
 // q, k and v narrowed; the rest as it is.
 AttentionOperands narrowed(const AttentionOperands& operands, HeadGroup group);
+// delta and out may be undefined, and stay so.
 AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, HeadGroup group);
 
 }  // namespace cp_pool

@@ -17,18 +17,12 @@
 namespace cp_pool {
 namespace {
 
-// K and V, or their gradients: one message carries both.
-struct KeyValues {
-  at::Tensor k;
-  at::Tensor v;
-};
-
-// Where another rank's K and V, or gradients, arrive: `rows` rows like these of the operands.
-KeyValues make_inbox(const AttentionOperands& operands, std::int64_t rows, at::ScalarType dtype) {
+// Where another rank's K and V, or gradients, arrive: `rows` rows like these.
+KeyValues make_inbox(const KeyValues& like_these, std::int64_t rows, at::ScalarType dtype) {
   const auto make = [&](const at::Tensor& like) {
     return at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(dtype));
   };
-  KeyValues inbox{.k = make(operands.k), .v = make(operands.v)};
+  KeyValues inbox{.k = make(like_these.k), .v = make(like_these.v)};
 #ifdef CP_POOL_MUTANTS
   // Memory used before may hold the very numbers that a skipped wait leaves out.
   inbox.k.zero_();
@@ -37,28 +31,38 @@ KeyValues make_inbox(const AttentionOperands& operands, std::int64_t rows, at::S
   return inbox;
 }
 
-Communicator::WorkPtr send_on(const Ring& ring, Communicator& group, const KeyValues& sent, const KeyValues& inbox,
-                              std::string_view what) {
+// The ways around the ring: the forward passes K and V to the next rank, the backward to the previous.
+struct Neighbours {
+  Neighbours(const Ring& ring, Pass pass)
+      : to(pass == Pass::forward ? ring.next() : ring.previous()),
+        from(pass == Pass::forward ? ring.previous() : ring.next()) {}
+
+  int to;
+  int from;
+};
+
+// One message carries k and v, or their gradients.
+Communicator::WorkPtr pass_on(const Neighbours& neighbours, Communicator& group, const KeyValues& sent,
+                              const KeyValues& inbox, std::string_view what) {
   const std::array sends{sent.k, sent.v};
   std::array receives{inbox.k, inbox.v};
   if (CP_MUTATE(kv_places_swapped, false, inbox.k.numel() == inbox.v.numel())) std::swap(receives[0], receives[1]);
-  return group.exchange_many(sends, ring.next(), receives, ring.previous(), what);
+  return group.exchange_many(sends, neighbours.to, receives, neighbours.from, what);
 }
 
 // K and V on their turn around the ring: at each step those held can be read while they are sent on and the next
-// arrive. A rank's own are sent from where they lie.
+// arrive. Those of the first step are sent from where they lie, and left alone.
 class TravellingKeyValues {
  public:
-  TravellingKeyValues(const Ring& ring, Communicator* group, const AttentionOperands& operands, std::string_view pass)
-      : ring_(ring), group_(group), operands_(operands), pass_(pass), held_{.k = operands.k, .v = operands.v} {}
+  TravellingKeyValues(const Ring& ring, Communicator* group, const KeyValues& first, Pass pass)
+      : neighbours_(ring, pass), group_(group), pass_(pass == Pass::forward ? "forward" : "backward"), held_(first) {}
 
-  const KeyValues& start_step(int step) {
-    if (step + 1 < ring_.size) {
-      if (!inbox_.k.defined()) inbox_ = make_inbox(operands_, operands_.k.size(0), operands_.k.scalar_type());
-      exchange_ = send_on(ring_, *group_, held_, inbox_, fmt::format("p2p {} step {}", pass_, step));
-      own_held_ = step == 0;
-    }
-    return held_;
+  [[nodiscard]] const KeyValues& held() const { return held_; }
+
+  // Those held can still be read until finish_step().
+  void send_on(int step) {
+    if (!inbox_.k.defined()) inbox_ = make_inbox(held_, held_.k.size(0), held_.k.scalar_type());
+    exchange_ = pass_on(neighbours_, *group_, held_, inbox_, fmt::format("p2p {} step {}", pass_, step));
   }
 
   void finish_step() {
@@ -66,17 +70,16 @@ class TravellingKeyValues {
     if (CP_MUTATE(p2p_wait_skipped, true, false)) exchange_->wait();
     exchange_.reset();
     std::swap(held_, inbox_);
-    if (own_held_) inbox_ = {};
+    if (std::exchange(first_held_, false)) inbox_ = {};
   }
 
  private:
-  const Ring& ring_;
+  Neighbours neighbours_;
   Communicator* group_;
-  const AttentionOperands& operands_;
   std::string_view pass_;
   KeyValues held_;
   KeyValues inbox_;
-  bool own_held_ = false;
+  bool first_held_ = true;
   Communicator::WorkPtr exchange_;
 };
 
@@ -86,9 +89,9 @@ struct GradientMessage {
   std::vector<RowCopy> rows;
 };
 
-// The gradients of K and V follow them one step behind, from the second step on: a rank adds its own to those of the
-// ranks that held the same K and V before, and sends the sum on. After the last step they arrive at their owner, whose
-// own, of the first step, stayed at home.
+// The gradients of K and V follow them one step behind: a rank adds its own to those of the ranks that held the same K
+// and V before, and sends the sum on. The last rank that holds them before their owner sends them home, while the owner
+// computes its own part, which stays there.
 //
 // A message that is one rank's contribution, given by its kernel as it is, has the dtype of K and V and the rows of the
 // tiles: it is lossless (docs/numerics.md). All others are sums: fp32, all rows. Sender and receiver both tell which
@@ -102,13 +105,14 @@ class TravellingGradients {
   void pass_on(int step, KeyGradients own) {
     RowSum dk(operands_.k);
     RowSum dv(operands_.v);
-    if (step > 1) {
+    const bool first = step == ring_.size - 1;
+    if (!first) {
       exchange_->wait();
       add_arrived(dk, dv);
     }
     dk.add(std::move(own.dk));
     dv.add(std::move(own.dv));
-    if (step > 1) {
+    if (!first) {
       for (RowSum* sum : {&dk, &dv}) {
         const at::Tensor whole = sum->whole_fp32();
         if (CP_MUTATE(dkv_rounded_each_step, false, true)) whole.copy_(whole.to(at::kBFloat16));
@@ -116,8 +120,8 @@ class TravellingGradients {
     }
     sent_ = {.tensors = {.k = dk.rows().tensor, .v = dv.rows().tensor}, .rows = dk.rows().rows};
     arriving_ = make_arrival(step);
-    exchange_ =
-        send_on(ring_, *group_, sent_.tensors, arriving_.tensors, fmt::format("p2p backward step {} gradients", step));
+    exchange_ = cp_pool::pass_on({ring_, Pass::backward}, *group_, sent_.tensors, arriving_.tensors,
+                                 fmt::format("p2p backward step {} gradients", step));
   }
 
   // Adds to this rank's own what all others contribute to its gradients.
@@ -129,17 +133,18 @@ class TravellingGradients {
   }
 
  private:
-  // What the previous rank sends after this step.
+  // What the next rank sends after this step.
   [[nodiscard]] GradientMessage make_arrival(int step) const {
+    const KeyValues like_these{.k = operands_.k, .v = operands_.v};
     const std::int64_t all = operands_.k.size(0);
-    if (step == 1) {
-      const TilePlan plan = ring_plan(context_.problem, Ring(ring_.size, ring_.previous()), step);
+    if (step == ring_.size - 1) {
+      const TilePlan plan = ring_plan(context_.problem, Ring(ring_.size, ring_.next()), step);
       if (context_.backend.contributes_once(plan, operands_)) {
         const std::vector<RowCopy> rows = key_rows_of(tiles_of(plan));
-        return {.tensors = make_inbox(operands_, row_count(rows), operands_.k.scalar_type()), .rows = rows};
+        return {.tensors = make_inbox(like_these, row_count(rows), operands_.k.scalar_type()), .rows = rows};
       }
     }
-    return {.tensors = make_inbox(operands_, all, at::kFloat), .rows = {{.source = 0, .target = 0, .count = all}}};
+    return {.tensors = make_inbox(like_these, all, at::kFloat), .rows = {{.source = 0, .target = 0, .count = all}}};
   }
 
   void add_arrived(RowSum& dk, RowSum& dv) const {
@@ -160,36 +165,37 @@ class TravellingGradients {
 
 }  // namespace
 
-AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands) {
+RingForward ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands) {
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   const bool has_sink = context.problem.softmax != SoftmaxType::vanilla;
   if (ring.size == 1 && !context.problem.bias && !context.problem.max_logit && !has_sink) {
     if (auto whole = context.backend.forward_whole(plans.front(), operands)) {
-      return {.out = std::move(whole->out), .lse = std::move(whole->lse), .max_logit = {}};
+      return {.sums = {.out = std::move(whole->out), .lse = std::move(whole->lse), .max_logit = {}}, .last = {}};
     }
   }
-  get_ready_for_ring(context.backend, plans, operands, Pass::forward);
+  context.backend.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_empty_sums(operands, context.problem.max_logit);
   AttentionOperands step_operands = operands;
-  TravellingKeyValues key_values(ring, group, operands, "forward");
+  TravellingKeyValues key_values(ring, group, {.k = operands.k, .v = operands.v}, Pass::forward);
   for (int step = 0; step < ring.size; ++step) {
-    const KeyValues& held = key_values.start_step(step);
-    step_operands.k = held.k;
-    step_operands.v = held.v;
-    const Then then = step + 1 == ring.size && !has_sink ? Then::nothing : Then::more;
-    attend(context.backend, plans[static_cast<std::size_t>(step)], step_operands, sums, then);
+    const bool last = step + 1 == ring.size;
+    if (!last) key_values.send_on(step);
+    step_operands.k = key_values.held().k;
+    step_operands.v = key_values.held().v;
+    attend(context.backend, plans[static_cast<std::size_t>(step)], step_operands, sums,
+           last && !has_sink ? Then::nothing : Then::more);
     key_values.finish_step();
   }
   fill_if_empty(sums);
   if (sums.max_logit.defined() && group && CP_MUTATE(max_logit_of_own_queries, true, false)) {
     group->all_reduce(sums.max_logit, ReduceOp::max, "p2p forward max_logit")->wait();
   }
-  return sums;
+  return {.sums = std::move(sums), .last = ring.size > 1 ? key_values.held() : KeyValues{}};
 }
 
 AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
-                                    const AttentionBackwardOperands& backward) {
+                                    const AttentionBackwardOperands& backward, const KeyValues& last) {
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   if (ring.size == 1 && !context.problem.bias) {
@@ -197,20 +203,17 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
       return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};
     }
   }
-  get_ready_for_ring(context.backend, plans, operands, Pass::backward);
-  StepGradients gradients(context, plans.front(), own_head_groups(context.backend, plans, operands), operands,
-                          backward);
-  TravellingKeyValues key_values(ring, group, operands, "backward");
+  context.backend.get_ready(plans, operands, Pass::backward);
+  StepGradients gradients(context, plans.front(), /*head_groups=*/1, operands, backward);
+  TravellingKeyValues key_values(ring, group, last, Pass::backward);
   TravellingGradients travelling(context, ring, group, operands);
-  for (int step = 0; step < ring.size; ++step) {
-    const KeyValues& held = key_values.start_step(step);
-    if (step == 0) {
-      gradients.start_own();
-    } else {
-      travelling.pass_on(step, gradients.other_step(plans[static_cast<std::size_t>(step)], held.k, held.v));
-    }
+  for (int step = ring.size - 1; step > 0; --step) {
+    if (step > 1) key_values.send_on(step);
+    const auto& [k, v] = key_values.held();
+    travelling.pass_on(step, gradients.other_step(plans[static_cast<std::size_t>(step)], k, v));
     key_values.finish_step();
   }
+  gradients.start_own();
   gradients.finish_own();
   RowSum dk = gradients.own_dk();
   RowSum dv = gradients.own_dv();
@@ -221,13 +224,17 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
 PackedForward p2p_forward(const Context& context, const PackedInputs& inputs) {
   Communicator& cp = *context.groups.cp;
   const std::vector<Run> q_runs = local_runs(context.problem.lengths.padded_q, cp.size(), cp.rank());
-  return finish_forward(context.problem, q_runs, inputs.sink, inputs.operands.q.scalar_type(),
-                        ring_forward(context, &cp, inputs.operands));
+  RingForward ring = ring_forward(context, &cp, inputs.operands);
+  PackedForward forward =
+      finish_forward(context.problem, q_runs, inputs.sink, inputs.operands.q.scalar_type(), std::move(ring.sums));
+  forward.saved.last = std::move(ring.last);
+  return forward;
 }
 
 PackedGradients p2p_backward(const Context& context, const PackedInputs& inputs,
-                             const AttentionBackwardOperands& backward) {
-  return finish_backward(inputs.operands, ring_backward(context, context.groups.cp.get(), inputs.operands, backward));
+                             const AttentionBackwardOperands& backward, const SavedForward& saved) {
+  return finish_backward(inputs.operands,
+                         ring_backward(context, context.groups.cp.get(), inputs.operands, backward, saved.last));
 }
 
 }  // namespace cp_pool

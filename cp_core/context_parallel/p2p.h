@@ -1,6 +1,7 @@
 // Ring attention: K and V travel once around the ring while each rank computes with those it holds; partial outputs are
-// merged by their log-sum-exp. No rank ever holds the whole sequence. In the backward the gradients of K and V follow
-// them, and are home after a turn.
+// merged by their log-sum-exp. No rank ever holds the whole sequence. The backward goes back the way that the forward
+// came: it begins with the K and V that the forward held last, and ends with the rank's own. The gradients of K and V
+// follow them, and reach their owner while it computes its own part.
 #pragma once
 
 #include "cp_core/context_parallel/core.h"
@@ -8,12 +9,17 @@
 namespace cp_pool {
 
 // group: its ranks make the ring and hold the dual-chunk partition of the sequences; null = one rank holds them whole.
-AttentionSums ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands);
+// last: what the last step held, for the backward; undefined in a ring of one.
+struct RingForward {
+  AttentionSums sums;
+  KeyValues last;
+};
+RingForward ring_forward(const Context& context, Communicator* group, const AttentionOperands& operands);
 AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
-                                    const AttentionBackwardOperands& backward);
+                                    const AttentionBackwardOperands& backward, const KeyValues& last);
 
 PackedForward p2p_forward(const Context& context, const PackedInputs& inputs);
 PackedGradients p2p_backward(const Context& context, const PackedInputs& inputs,
-                             const AttentionBackwardOperands& backward);
+                             const AttentionBackwardOperands& backward, const SavedForward& saved);
 
 }  // namespace cp_pool

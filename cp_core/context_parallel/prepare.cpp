@@ -76,7 +76,7 @@ struct Rank {
 };
 
 void listen_to_ring(const Rank& of, const Split& split, int rank, Pass pass, Listener& listener) {
-  get_ready_for_ring(listener, ring_plans(of.problem, split.q, rank), operands_like(of.problem, of.dtype, split), pass);
+  listener.get_ready(ring_plans(of.problem, split.q, rank), operands_like(of.problem, of.dtype, split), pass);
 }
 
 void listen_to(const Rank& of, Pass pass, const AttentionBackend& backend, Listener& listener) {

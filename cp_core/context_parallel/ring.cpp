@@ -1,6 +1,5 @@
 #include "cp_core/context_parallel/ring.h"
 
-#include "cp_core/context_parallel/head_group.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -21,18 +20,6 @@ std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int
   plans.reserve(static_cast<std::size_t>(ring.size));
   for (int step = 0; step < ring.size; ++step) plans.push_back(ring_plan(problem, ring, step));
   return plans;
-}
-
-std::int64_t own_head_groups(const AttentionBackend& backend, const std::vector<TilePlan>& plans,
-                             const AttentionOperands& like) {
-  return plans.size() > 1 ? backend.head_groups(plans.front(), like) : 1;
-}
-
-void get_ready_for_ring(AttentionBackend& backend, const std::vector<TilePlan>& plans, const AttentionOperands& like,
-                        Pass pass) {
-  backend.get_ready(plans, like, pass);
-  const std::int64_t groups = pass == Pass::backward ? own_head_groups(backend, plans, like) : 1;
-  if (groups > 1) backend.get_ready({plans.data(), 1}, narrowed(like, {.index = 0, .count = groups}), pass);
 }
 
 }  // namespace cp_pool

@@ -14,7 +14,7 @@ struct Ring {
 
   [[nodiscard]] int next() const { return (rank + 1) % size; }
   [[nodiscard]] int previous() const { return (rank + size - 1) % size; }
-  // Whose K and V this rank holds at a step.
+  // Whose K and V this rank holds at a step of the forward; the backward takes the same steps from the last to the first.
   [[nodiscard]] int owner(int step) const;
 
   int size;
@@ -25,14 +25,5 @@ struct Ring {
 TilePlan ring_plan(const AttentionProblem& problem, const Ring& ring, int step);
 // What a rank of a ring computes at each step, with the K and V that it then holds.
 std::vector<TilePlan> ring_plans(const AttentionProblem& problem, int ranks, int rank);
-
-// In how many groups of heads a rank computes the backward of its first step: p2p.cpp.
-std::int64_t own_head_groups(const AttentionBackend& backend, const std::vector<TilePlan>& plans,
-                             const AttentionOperands& like);
-
-// For all calls of a pass over the ring with these plans, ring_plans(). Of `like` only sizes, strides and dtypes are
-// read.
-void get_ready_for_ring(AttentionBackend& backend, const std::vector<TilePlan>& plans, const AttentionOperands& like,
-                        Pass pass);
 
 }  // namespace cp_pool

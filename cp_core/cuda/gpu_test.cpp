@@ -8,6 +8,9 @@ extern "C" cp_pool::CudaPart* cp_pool_cuda_part();
 namespace cp_pool {
 
 CudaPart& linked_cuda_part() {
+  // Tests leave the user's plans of cuDNN alone (attention/plan_store.h).
+  constexpr int kUnlessSet = 0;
+  setenv("CP_POOL_PLAN_STORE", "off", kUnlessSet);
   return *cp_pool_cuda_part();
 }
 

@@ -1,0 +1,54 @@
+// Blobs of bytes in a folder, by key: what is expensive to make and good for later processes. Any number of processes
+// and threads at once. What goes wrong with a file costs no more than making its blob again: it is told on stderr, once
+// a process, and never thrown.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace cp_pool {
+
+class PlanStore {
+ public:
+  using Bytes = std::vector<std::uint8_t>;
+
+  // `folder` is made when something is written. Files are dropped, those first that were not used for longest, once
+  // they have more than `most_bytes`; that is looked at by the first of every `writes_a_look` writes.
+  explicit PlanStore(std::filesystem::path folder, std::uintmax_t most_bytes = std::uintmax_t{512} << 20U,
+                     int writes_a_look = 64);
+
+  // Nothing if it is not there. A file that is damaged, or holds another key's blob, is discarded.
+  [[nodiscard]] std::optional<Bytes> read(const std::string& key);
+  // Whether a write makes sense: there is no file yet, and none of this process's writes has failed.
+  [[nodiscard]] bool lacks(const std::string& key) const;
+  // Whole or not at all.
+  void write(const std::string& key, const Bytes& bytes);
+  // Removes the file of a blob that is no good.
+  void discard(const std::string& key, const std::string& why);
+
+  [[nodiscard]] std::filesystem::path file_of(const std::string& key) const;
+
+ private:
+  void write_file(const std::string& key, const Bytes& bytes);
+  void drop_oldest() const;
+
+  std::filesystem::path folder_;
+  std::uintmax_t most_bytes_;
+  int writes_a_look_;
+  std::atomic<int> writes_ = 0;
+  std::atomic<bool> write_failed_ = false;
+  std::atomic<bool> told_discarded_ = false;
+};
+
+// Where the environment does not say.
+constexpr bool kPlanStoreByDefault = true;
+
+// The folder that CP_POOL_PLAN_STORE names: nothing if it is "off", cp-pool/cudnn-plans in the user's cache folder
+// ($XDG_CACHE_HOME, else ~/.cache) if it is "on", else itself. Nothing if there is no such cache folder.
+std::optional<std::filesystem::path> plan_store_folder();
+
+}  // namespace cp_pool

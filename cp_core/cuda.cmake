@@ -32,17 +32,17 @@ if(CP_POOL_HAVE_CUDA)
     cuda/stream_delays.cpp
     perf/cuda_captured_step.cpp
     perf/cuda_step_clock.cpp
-    thd/add_rows.cu
     thd/copy_blocks.cu
     thd/copy_rows.cu
     thd/merge_partial.cu
     thd/row_kernels.cpp
+    thd/sum_rows.cu
     verify/cuda_kernels.cpp
     verify/cuda_kernels.cu
   )
   # Constants of a kernel have the names that those of other kernels have.
-  set_source_files_properties(attention/tile_rows.cu cuda/delay.cu thd/add_rows.cu thd/copy_blocks.cu thd/copy_rows.cu
-                              thd/merge_partial.cu verify/cuda_kernels.cu
+  set_source_files_properties(attention/tile_rows.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
+                              thd/sum_rows.cu verify/cuda_kernels.cu
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(cp_core_cuda_objects PRIVATE
     $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr --diag-suppress=20012>)

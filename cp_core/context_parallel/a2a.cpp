@@ -6,7 +6,6 @@
 #include <string_view>
 #include <utility>
 
-#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
@@ -119,11 +118,8 @@ struct Steps {
 };
 
 // The groups of heads, one after the other: messages travel while others are computed. Every second group is computed on
-// a stream of its own, so that one begins while the last blocks of the one before it are still at work.
-//
-// Memory (second_stream.h): what the second stream allocates leaves it, as messages and in what the forward keeps. Only
-// groups of the same stream read that, or the first stream after the join; and once it is free, the second stream takes
-// it up again behind everything that the first has been given.
+// a stream of its own, so that one begins while the last blocks of the one before it are still at work. What a forward
+// keeps of a group is read on the group's own stream, in its backward.
 void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
   const std::int64_t count = exchanges.head_groups();
@@ -135,25 +131,24 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
   }
   std::vector<HeadExchange::Trip> leaving;
   leaving.reserve(coming.size());
-  const auto compute_group = [&](std::int64_t index) {
-    Arrival& come = coming[static_cast<std::size_t>(index)];
-    come.finish();
-    leaving.push_back(exchanges.of_group(index).gather(compute(index, come), steps.leaving));
-  };
-  if (count == 1) {
-    compute_group(0);
-  } else {
-    SecondStream second(items.front().of_tokens.device());
+  std::optional<SecondStream> second;
+  if (count > 1) second.emplace(items.front().of_tokens.device());
+  const auto for_each_group = [&](const std::function<void(std::int64_t)>& body) {
     for (std::int64_t i = 0; i < count; ++i) {
       if (i % 2 == 0) {
-        compute_group(i);
+        body(i);
       } else {
-        second.run([&] { compute_group(i); });
+        second->run([&] { body(i); });
       }
     }
-    second.join();
-  }
-  for (HeadExchange::Trip& trip : leaving) trip.finish();
+  };
+  for_each_group([&](std::int64_t i) {
+    Arrival& come = coming[static_cast<std::size_t>(i)];
+    come.finish();
+    leaving.push_back(exchanges.of_group(i).gather(compute(i, come), steps.leaving));
+  });
+  for_each_group([&](std::int64_t i) { leaving[static_cast<std::size_t>(i)].finish(); });
+  if (second) second->join();
 }
 
 }  // namespace
@@ -171,7 +166,8 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
   PackedForward result{.out = at::empty({q.size(0), q.size(1), inputs.operands.v.size(2)}, q.options()),
                        .lse = at::empty({q.size(1), q.size(0)}, q.options().dtype(at::kFloat)),
                        .max_logit = {}};
-  std::vector<at::Tensor> max_logits;
+  at::Tensor max_logits;  // of this rank's heads
+  if (context.problem.max_logit) max_logits = at::empty({q.size(1) / group.size()}, result.lse.options());
   const std::vector<Run> q_runs = exchanges.packed_runs(context.problem.lengths.padded_q);
   const std::vector<Item> items{exchanges.of_queries(q), exchanges.of_keys(inputs.operands.k),
                                 exchanges.of_keys(inputs.operands.v)};
@@ -186,13 +182,15 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
     RingForward over_ring = ring_forward(context, ring, operands);
     const PackedForward own =
         finish_forward(context.problem, q_runs, sink, q.scalar_type(), std::move(over_ring.sums));
-    if (own.max_logit.defined()) max_logits.push_back(own.max_logit);
+    if (max_logits.defined()) {
+      narrowed(max_logits, 0, {.index = group_index, .count = exchanges.head_groups()}).copy_(own.max_logit);
+    }
     result.saved.head_groups.push_back({.operands = operands, .out = own.out, .lse = own.lse, .last = over_ring.last});
     return std::vector<Item>{exchanges.of_queries(result.out, own.out), exchanges.of_statistic(result.lse, own.lse)};
   });
-  if (!max_logits.empty()) {
-    result.max_logit = at::empty({context.problem.heads}, max_logits.front().options());
-    group.all_gather(result.max_logit, at::cat(max_logits), "a2a max_logit")->wait();
+  if (max_logits.defined()) {
+    result.max_logit = at::empty({context.problem.heads}, max_logits.options());
+    group.all_gather(result.max_logit, max_logits, "a2a max_logit")->wait();
   }
   return result;
 }

@@ -1,8 +1,10 @@
 #include "cp_core/context_parallel/all_gather.h"
 
-#include <algorithm>
+#include <array>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -10,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/context_parallel/head_group.h"
+#include "cp_core/context_parallel/scattered_gradients.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/context_parallel/step_gradients.h"
 #include "cp_core/cuda/cuda_part.h"
@@ -108,28 +111,6 @@ class GatheredKeyValues {
   Communicator::WorkPtr work_;
 };
 
-// Of these runs, what none of `taken` holds.
-std::vector<Run> runs_without(const std::vector<Run>& runs, std::vector<Run> taken) {
-  std::ranges::sort(taken, {}, [](const Run& run) { return std::pair(run.sequence, run.begin); });
-  std::vector<Run> left;
-  for (const Run& run : runs) {
-    std::int64_t position = run.begin;
-    const auto append_until = [&](std::int64_t end) {
-      if (end > position) {
-        left.push_back(
-            {.sequence = run.sequence, .begin = position, .end = end, .row = run.row + position - run.begin});
-      }
-    };
-    for (const Run& other : taken) {
-      if (other.sequence != run.sequence) continue;
-      append_until(other.begin);
-      position = other.end;
-    }
-    append_until(run.end);
-  }
-  return left;
-}
-
 AllGatherPlans plans_of(const Context& context) {
   return all_gather_plans(context.problem, context.groups.cp->size(), context.groups.cp->rank());
 }
@@ -157,12 +138,45 @@ void attend_steps(const Context& context, const AllGatherPlans& plans, const Att
   if (sums.max_logit.defined()) sums.max_logit = at::maximum(sums.max_logit, second_sums.max_logit);
 }
 
-// The same of the backward. Both steps add to dk, dv and dbias: the second computes beside the first, but adds when the
-// first has added. That takes no memory, where sums of its own would take as much again as all of K and V in fp32; and
-// the order, and so the bits, are always the same. The sums are made behind the fork, beside the second step's kernels.
-AttentionGradientSums attend_steps_backward(const Context& context, const AllGatherPlans& plans,
-                                            const AttentionOperands& operands,
-                                            const AttentionBackwardOperands& backward, const at::Tensor& dbias) {
+// The backward of both steps by calls whose gradients stay as they are: nothing is added, and nobody waits for a turn.
+OthersGradients attend_calls_backward(const Context& context, const OthersCalls& calls,
+                                      const AttentionOperands& operands, const AttentionBackwardOperands& backward) {
+  std::array<std::vector<CalledGradients>, 2> called;
+  const auto compute = [&](std::size_t step) {
+    for (const TilePlan& call : calls[step]) {
+      delay_point(operands.q.device());
+      called[step].push_back(context.backend.called_gradients(call, operands, backward));
+    }
+  };
+  {
+    SecondStream second(operands.q.device());
+    compute(0);
+    second.run([&] { compute(1); });
+    second.join();
+    for (const CalledGradients& gradients : called[1]) {
+      for (const at::Tensor& tensor : {gradients.dq, gradients.dk, gradients.dv}) second.hand_over(tensor);
+    }
+  }
+  OthersGradients others;
+  for (std::size_t step = 0; step < calls.size(); ++step) {
+    for (std::size_t i = 0; i < calls[step].size(); ++i) {
+      const std::span<const Tile> tiles = tiles_of(calls[step][i]);
+      const auto& [dq, dk, dv] = called[step][i];
+      others.dq.push_back({.tensor = dq, .rows = query_rows_of(tiles)});
+      others.parts.push_back(
+          {.dk = {.tensor = dk, .rows = key_rows_of(tiles)}, .dv = {.tensor = dv, .rows = key_rows_of(tiles)}});
+    }
+  }
+  return others;
+}
+
+// The same by calls that add to sums. Both steps add to dk, dv and dbias: the second computes beside the first, but
+// adds when the first has added. That takes no memory, where sums of its own would take as much again as all of K and V
+// in fp32; and the order, and so the bits, are always the same. The sums are made behind the fork, beside the second
+// step's kernels.
+OthersGradients attend_steps_backward(const Context& context, const AllGatherPlans& plans,
+                                      const AttentionOperands& operands, const AttentionBackwardOperands& backward,
+                                      const at::Tensor& dbias) {
   SecondStream second(operands.q.device());
   delay_point(operands.q.device());
   AttentionGradientSums sums = make_gradient_sums(operands);
@@ -173,81 +187,10 @@ AttentionGradientSums attend_steps_backward(const Context& context, const AllGat
   second_sums.turn = [&second] { second.wait_for_mark(); };
   second.run([&] { attend_backward(context.backend, plans[2], operands, backward, second_sums); });
   second.join();
-  return sums;
+  return {.dq = {all_rows(sums.dq)}, .parts = {{.dk = all_rows(sums.dk), .dv = all_rows(sums.dv)}}};
 }
-
-// Sums of gradients over whole sequences on their way to the ranks that own the rows; a rank's own rows stay out of it.
-class ScatteredGradients {
- public:
-  ScatteredGradients(Communicator& cp, const AttentionGradientSums& sums, const std::vector<RowCopy>& copies)
-      : cp_(cp) {
-    const std::vector<RowCopy> as_is{{.source = 0, .target = 0, .count = sums.dk.size(0)}};
-    const std::vector<RowCopy>& used = CP_MUTATE(reduce_scatter_slice, copies, as_is);
-    rows_ = sums.dk.size(0) / cp.size();
-    for (const at::Tensor& whole : {sums.dk, sums.dv}) {
-      at::Tensor by_rank = at::empty_like(whole);
-      std::vector<RowCopy> others;
-      for (int rank = 0; rank < cp.size(); ++rank) {
-        if (rank == cp.rank()) continue;
-        for (RowCopy copy : copies_of_rank(used, rank, rows_)) {
-          others.push_back({.source = copy.target, .target = copy.source + rank * rows_, .count = copy.count});
-        }
-      }
-      copy_rows(whole, by_rank, others);
-      sent_.push_back(std::move(by_rank));
-      received_.push_back(at::empty_like(whole));
-    }
-    std::vector<Communicator::Message> sends;
-    std::vector<Communicator::Message> receives;
-    for (int rank = 0; rank < cp.size(); ++rank) {
-      if (rank == cp.rank()) continue;
-      for (std::size_t i = 0; i < sent_.size(); ++i) {
-        sends.push_back({.tensor = part(sent_[i], rank), .peer = rank});
-        receives.push_back({.tensor = part(received_[i], rank), .peer = rank});
-      }
-    }
-    work_ = cp.exchange_all(sends, receives, "all_gather backward dK and dV");
-  }
-
-  // Adds what came to this rank's own, in the order of ranks.
-  void add_to(RowSum& dk, RowSum& dv) {
-    work_->wait();
-    const int last = cp_.rank() == cp_.size() - 1 ? cp_.size() - 2 : cp_.size() - 1;
-    for (int rank = 0; rank < cp_.size(); ++rank) {
-      if (rank == cp_.rank()) continue;
-      for (const auto& [sum, received] : {std::pair(&dk, &received_[0]), std::pair(&dv, &received_[1])}) {
-        if (rank == last) {
-          sum->add_last(all_rows(part(*received, rank)));
-        } else {
-          sum->add(all_rows(part(*received, rank)));
-        }
-      }
-    }
-  }
-
- private:
-  [[nodiscard]] at::Tensor part(const at::Tensor& by_rank, int rank) const {
-    return by_rank.narrow(0, rank * rows_, rows_);
-  }
-
-  Communicator& cp_;
-  std::int64_t rows_ = 0;  // of a rank
-  std::vector<at::Tensor> sent_;
-  std::vector<at::Tensor> received_;
-  Communicator::WorkPtr work_;
-};
 
 }  // namespace
-
-AllGatherPlans all_gather_plans(const AttentionProblem& problem, int ranks, int rank) {
-  const std::vector<Run> own = local_runs(problem.lengths.padded_kv, ranks, rank);
-  const std::vector<Run> others = runs_without(whole_runs(problem.lengths.padded_kv), own);
-  const auto step = [&](int half) {
-    return make_plan(problem, local_half_runs(problem.lengths.padded_q, ranks, rank, half), others);
-  };
-  return {make_plan(problem, local_runs(problem.lengths.padded_q, ranks, rank), own), step(0),
-          step(CP_MUTATE(all_gather_step_repeated, 1, 0))};
-}
 
 void get_ready_for_all_gather(AttentionBackend& backend, const AllGatherPlans& plans, const AttentionOperands& own,
                               const AttentionOperands& whole, Pass pass) {
@@ -285,17 +228,16 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   StepGradients gradients(context, plans[0], context.backend.head_groups(plans[0], own), own, backward);
   gradients.start_own();
   gathered.wait();
-  AttentionGradientSums sums = attend_steps_backward(context, plans, gathered.whole(), backward, gradients.dbias());
-  ScatteredGradients scattered(cp, sums, copies);
+  const auto calls = others_calls(context, {plans[1], plans[2]}, gathered.whole());
+  OthersGradients others = calls ? attend_calls_backward(context, *calls, gathered.whole(), backward)
+                                 : attend_steps_backward(context, plans, gathered.whole(), backward, gradients.dbias());
+  ScatteredGradients scattered(context, copies, gathered.whole(), others.parts);
   gradients.finish_own();
-  gradients.add_dq(all_rows(sums.dq));
+  for (SomeRows& dq : others.dq) gradients.add_dq(std::move(dq));
   RowSum dk = gradients.own_dk();
   RowSum dv = gradients.own_dv();
   scattered.add_to(dk, dv);
-  sums.dq = gradients.dq();
-  sums.dk = dk.whole();
-  sums.dv = dv.whole();
-  return finish_backward(own, sums);
+  return finish_backward(own, {.dq = gradients.dq(), .dk = dk.whole(), .dv = dv.whole(), .dbias = gradients.dbias()});
 }
 
 }  // namespace cp_pool

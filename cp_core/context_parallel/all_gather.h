@@ -1,18 +1,12 @@
 // K and V of all ranks are gathered and put in sequence order. While they travel a rank attends to its own; then to the
-// others' in two steps, one for each of its chunks of queries. The gradients of others' K and V are summed and
-// scattered back in fp32, while the rank may still compute those of its own.
+// others' in two steps, one for each of its chunks of queries. The gradients of others' K and V go to their owners as
+// the kernels gave them, or summed in fp32, while the rank may still compute those of its own.
 #pragma once
 
-#include <array>
-
+#include "cp_core/context_parallel/all_gather_plans.h"
 #include "cp_core/context_parallel/core.h"
 
 namespace cp_pool {
-
-// What a rank computes: with its own K and V, as they lie; and in two steps, one for each of its chunks, with those of
-// others, in sequence order.
-using AllGatherPlans = std::array<TilePlan, 3>;
-AllGatherPlans all_gather_plans(const AttentionProblem& problem, int ranks, int rank);
 
 // For all calls of a pass. own: the rank's operands; whole: with K and V of all ranks. Only sizes, strides and dtypes
 // are read.

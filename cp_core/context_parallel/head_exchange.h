@@ -33,8 +33,7 @@ class HeadExchange {
     bool by_head = false;
   };
 
-  // Tensors on their way; the targets are complete after finish(). The current stream at the end is that of the start, or
-  // comes after what that has been given.
+  // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
   class Trip {
    public:
     Trip(at::Tensor sent, at::Tensor received, Communicator::WorkPtr work, std::vector<Item> items,

@@ -73,4 +73,8 @@ void SecondStream::join() {
   if (CP_MUTATE(join_wait_skipped, true, false)) order(streams_->second, streams_->first);
 }
 
+void SecondStream::hand_over(const at::Tensor& tensor) const {
+  if (streams_) tensor.record_stream(streams_->first);
+}
+
 }  // namespace cp_pool

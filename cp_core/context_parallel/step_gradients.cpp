@@ -67,7 +67,7 @@ RowSum StepGradients::own_dv() {
 }
 
 at::Tensor StepGradients::dq() {
-  if (!others_dq_.empty()) dq_.add_last(others_dq_.rows());
+  dq_.add_last(others_dq_.take());
   return dq_.whole();
 }
 

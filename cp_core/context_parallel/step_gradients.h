@@ -54,7 +54,7 @@ class StepGradients {
   WholeGradients own_;  // with several groups of heads
   KeyGradients own_kv_;
   RowSum dq_;
-  RowSum others_dq_;         // joins dq_ at the end: two contributions are then added once
+  RowSum others_dq_;         // joins dq_ at the end
   bool own_is_sum_ = false;  // then the others are added to it
   at::Tensor dbias_;
 };

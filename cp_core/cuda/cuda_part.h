@@ -25,6 +25,8 @@
 #include "cp_core/perf/captured_step.h"
 #include "cp_core/perf/step_clock.h"
 #include "cp_core/thd/copy_blocks.h"
+#include "cp_core/thd/row_segments.h"
+#include "cp_core/thd/sum_rows.h"
 
 namespace c10d {
 class Store;
@@ -83,10 +85,12 @@ class CudaPart {
   // is the library that refuses; empty if it can.
   [[nodiscard]] virtual std::string skip_reason(const Case& c) const = 0;
 
-  // --- thd: as thd/copy_rows.h, thd/copy_blocks.h, thd/add_rows.h and thd/merge_partial.h say ---
+  // --- thd: as thd/copy_rows.h, thd/copy_blocks.h, thd/sum_rows.h and thd/merge_partial.h say ---
   virtual void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const = 0;
   virtual void copy_blocks(std::span<const BlockCopy> blocks) const = 0;
-  virtual void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows) const = 0;
+  // empty: sum_rows, else add_rows; segments: of the parts' rows, at least one part.
+  virtual void sum_rows(at::Tensor& sum, bool empty, std::span<const SomeRows> parts,
+                        std::span<const RowSegment> segments) const = 0;
   virtual void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                              std::span<const RowCopy> rows) const = 0;
   virtual void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink,

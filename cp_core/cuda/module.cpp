@@ -41,8 +41,9 @@ class Part final : public CudaPart {
     cuda::copy_rows(source, target, copies);
   }
   void copy_blocks(std::span<const BlockCopy> blocks) const override { cuda::copy_blocks(blocks); }
-  void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows) const override {
-    cuda::add_rows(sum, part, rows);
+  void sum_rows(at::Tensor& sum, bool empty, std::span<const SomeRows> parts,
+                std::span<const RowSegment> segments) const override {
+    cuda::sum_rows(sum, empty, parts, segments);
   }
   void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                      std::span<const RowCopy> rows) const override {

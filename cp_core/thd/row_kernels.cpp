@@ -1,5 +1,7 @@
 #include "cp_core/thd/row_kernels.h"
 
+#include <vector>
+
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -59,9 +61,19 @@ void copy_blocks(std::span<const BlockCopy> blocks) {
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows) {
-  check_row_types(sum, part);
-  launch_add_rows(target_rows(sum), source_rows(part), rows, c10::cuda::getCurrentCUDAStream());
+void sum_rows(at::Tensor& sum, bool empty, std::span<const SomeRows> parts, std::span<const RowSegment> segments) {
+  std::vector<const void*> data;
+  data.reserve(parts.size());
+  for (const SomeRows& part : parts) {
+    check_row_types(sum, part.tensor);
+    data.push_back(part.tensor.const_data_ptr());
+  }
+  launch_sum_rows({.sum = target_rows(sum),
+                   .empty = empty,
+                   .part_type = row_type(parts.front().tensor),
+                   .parts = data,
+                   .segments = segments},
+                  c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 

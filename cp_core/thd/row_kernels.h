@@ -1,4 +1,4 @@
-// The CUDA versions of copy_rows.h, copy_blocks.h, add_rows.h and merge_partial.h: one launch each, on the current
+// The CUDA versions of copy_rows.h, copy_blocks.h, sum_rows.h and merge_partial.h: one launch each, on the current
 // stream, with the same bits as the CPU's on the same input. The few ranges they need travel as kernel parameters, so
 // nothing is uploaded or read back, and a CUDA graph can capture them.
 #pragma once
@@ -10,6 +10,8 @@
 #include "cp_core/cuda/row_type.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/block_copy.h"
+#include "cp_core/thd/row_segments.h"
+#include "cp_core/thd/sum_rows.h"
 
 namespace cp_pool::cuda {
 
@@ -18,7 +20,8 @@ RowType row_type(const at::Tensor& rows);
 
 void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies);
 void copy_blocks(std::span<const BlockCopy> blocks);
-void add_rows(at::Tensor& sum, const at::Tensor& part, std::span<const RowCopy> rows);
+// empty: all rows of the sum are written. segments: of the parts, which are there, and of one dtype.
+void sum_rows(at::Tensor& sum, bool empty, std::span<const SomeRows> parts, std::span<const RowSegment> segments);
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowCopy> rows);
 void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows);

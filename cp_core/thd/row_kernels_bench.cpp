@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <functional>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,7 @@
 #include "cp_core/partition.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"
+#include "cp_core/thd/sum_rows.h"
 
 extern "C" cp_pool::CudaPart* cp_pool_cuda_part();
 
@@ -123,6 +125,27 @@ void bench_merges(std::int64_t bytes, std::int64_t heads, std::int64_t dim) {
          [&] { (void)sink_gradient(sink, lse, part_lse, rows); });
 }
 
+void bench_sums(std::int64_t bytes, std::int64_t heads, std::int64_t dim) {
+  const std::int64_t rows = bytes / (heads * dim * 2);
+  fmt::print("{} MiB of bf16 rows of {} bytes, summed\n", bytes >> 20, heads * dim * 2);
+  const auto options = at::TensorOptions().device(at::kCUDA).dtype(at::kBFloat16);
+  at::Tensor sum = at::randn({rows, heads, dim}, options);
+  at::Tensor other = at::empty_like(sum);
+  const double copy = report("cudaMemcpyAsync, device to device", 2 * bytes, 0, [&] {
+    C10_CUDA_CHECK(cudaMemcpyAsync(other.data_ptr(), sum.const_data_ptr(), static_cast<std::size_t>(bytes),
+                                   cudaMemcpyDeviceToDevice, c10::cuda::getCurrentCUDAStream()));
+  });
+  std::vector<SomeRows> parts;
+  for (const std::int64_t count : {1, 2, 3, 6}) {
+    while (std::ssize(parts) < count) {
+      parts.push_back(
+          {.tensor = at::randn({rows, heads, dim}, options), .rows = {{.source = 0, .target = 0, .count = rows}}});
+    }
+    report(fmt::format("add_rows: {} parts", count), (count + 2) * bytes, copy, [&] { add_rows(sum, parts); });
+    report(fmt::format("sum_rows: {} parts", count), (count + 1) * bytes, copy, [&] { sum_rows(sum, parts); });
+  }
+}
+
 int run() {
   CudaPart& part = *cp_pool_cuda_part();
   use_cuda_part(part);
@@ -131,6 +154,7 @@ int run() {
   for (const std::int64_t mebibytes : {64, 128, 256, 512, 1024}) {
     for (const std::int64_t heads : {1, 16}) bench_copies(mebibytes << 20, heads, 128);
     bench_merges(mebibytes << 20, 16, 128);
+    bench_sums(mebibytes << 20, 16, 128);
   }
   return 0;
 }

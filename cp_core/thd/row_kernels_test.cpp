@@ -18,10 +18,10 @@
 #include <fmt/ranges.h>
 
 #include "cp_core/cuda/gpu_test.h"
-#include "cp_core/thd/add_rows.h"
 #include "cp_core/thd/copy_blocks.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"
+#include "cp_core/thd/sum_rows.h"
 
 namespace cp_pool {
 namespace {
@@ -175,7 +175,7 @@ TEST_F(CopyBlocksOnGpu, GivesTheBytesOfTheCpuForEveryAlignmentAndNumberOfBlocks)
   }
 }
 
-// --- add_rows --------------------------------------------------------------------------------------------------------
+// --- sum_rows --------------------------------------------------------------------------------------------------------
 
 struct Types {
   at::ScalarType to;
@@ -190,25 +190,66 @@ std::string text_of(const Types& types) {
   return fmt::format("{} into {}", c10::toString(types.from), c10::toString(types.to));
 }
 
-class AddRowsOnGpu : public GpuTest {};
+class SumRowsOnGpu : public GpuTest {
+ protected:
+  static std::vector<SomeRows> on_gpu(std::vector<SomeRows> parts) {
+    for (SomeRows& part : parts) part.tensor = part.tensor.cuda();
+    return parts;
+  }
 
-TEST_F(AddRowsOnGpu, GivesTheBitsOfTheCpuForEveryDtypeAndNumberOfRanges) {
+  static void expect_as_on_cpu(const at::Tensor& sum, const std::vector<SomeRows>& parts) {
+    const std::vector<SomeRows> gpu_parts = on_gpu(parts);
+    at::Tensor cpu_sum = sum.clone();
+    at::Tensor gpu_sum = sum.cuda();
+    add_rows(cpu_sum, parts);
+    add_rows(gpu_sum, gpu_parts);
+    EXPECT_TRUE(same_bits(gpu_sum, cpu_sum)) << "added: " << difference(gpu_sum, cpu_sum);
+    sum_rows(cpu_sum, parts);
+    sum_rows(gpu_sum, gpu_parts);
+    EXPECT_TRUE(same_bits(gpu_sum, cpu_sum)) << "from nothing: " << difference(gpu_sum, cpu_sum);
+  }
+};
+
+TEST_F(SumRowsOnGpu, GivesTheBitsOfTheCpuForEveryDtypeAndNumberOfPartsAndRanges) {
+  const std::vector<std::vector<std::int64_t>> shapes{{300, 8, 128}, {2000, 3, 5}, {4000, 1, 8}};
   Random random(7);
   for (const Types& types : kTypes) {
-    for (const std::vector<std::int64_t>& row : {std::vector<std::int64_t>{8, 128}, {3, 5}, {1, 8}}) {
-      for (const std::int64_t count : {0, 1, 7, 64, 65, 1500}) {
-        constexpr std::int64_t kRows = 4000;
-        SCOPED_TRACE(fmt::format("{}, {} ranges of rows of {}", text_of(types), count, fmt::join(row, " x ")));
-        at::Tensor sum = random_values({kRows, row[0], row[1]}, types.to);
-        const at::Tensor part = random_values({kRows, row[0], row[1]}, types.from);
-        const std::vector<RowCopy> rows = random_copies(random, kRows, count);
-        at::Tensor on_gpu = sum.cuda();
-        add_rows(on_gpu, part.cuda(), rows);
-        add_rows(sum, part, rows);
-        EXPECT_TRUE(same_bits(on_gpu, sum)) << difference(on_gpu, sum);
+    for (const std::vector<std::int64_t>& shape : shapes) {
+      for (const std::int64_t ranges : {0, 1, 7, 40, 1500}) {
+        for (const std::size_t count : {1, 2, 3, 4, 5, 9}) {
+          SCOPED_TRACE(
+              fmt::format("{}, {} parts of {} ranges of {}", text_of(types), count, ranges, fmt::join(shape, " x ")));
+          std::vector<SomeRows> parts;
+          for (std::size_t i = 0; i < count; ++i) {
+            parts.push_back(
+                {.tensor = random_values(shape, types.from), .rows = random_copies(random, shape[0], ranges)});
+          }
+          expect_as_on_cpu(random_values(shape, types.to), parts);
+        }
       }
     }
   }
+}
+
+TEST_F(SumRowsOnGpu, TakesMorePartsThanAShortListHas) {
+  Random random(10);
+  std::vector<SomeRows> parts;
+  for (int i = 0; i < 150; ++i) {
+    parts.push_back({.tensor = random_values({30, 2, 8}, at::kBFloat16), .rows = random_copies(random, 30, 1)});
+  }
+  expect_as_on_cpu(random_values({30, 2, 8}, at::kFloat), parts);
+}
+
+TEST_F(SumRowsOnGpu, TakesPartsAtAnyAddress) {
+  constexpr std::int64_t kRows = 100;
+  const at::Tensor whole = at::randn({kRows * 16 + 1}, at::kCUDA).to(at::kBFloat16);
+  const at::Tensor odd = whole.narrow(0, 1, kRows * 16).view({kRows, 2, 8});
+  const std::vector<RowCopy> rows{{.source = 3, .target = 10, .count = 80}};
+  at::Tensor sum = at::zeros({kRows, 2, 8}, whole.options());
+  at::Tensor cpu_sum = sum.cpu();
+  add_rows(sum, std::vector<SomeRows>{{.tensor = odd, .rows = rows}});
+  add_rows(cpu_sum, std::vector<SomeRows>{{.tensor = odd.cpu(), .rows = rows}});
+  EXPECT_TRUE(same_bits(sum, cpu_sum)) << difference(sum, cpu_sum);
 }
 
 // --- merging ---------------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@
 #include "cp_core/cuda/row_type.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/block_copy.h"
+#include "cp_core/thd/row_segments.h"
 
 namespace cp_pool::cuda {
 
@@ -25,7 +26,16 @@ struct DeviceRows {
 void launch_copy_rows(const void* source, void* target, std::int64_t row_bytes, std::span<const RowCopy> copies,
                       cudaStream_t stream);
 void launch_copy_blocks(std::span<const BlockCopy> blocks, cudaStream_t stream);
-void launch_add_rows(const DeviceRows& sum, const DeviceRows& part, std::span<const RowCopy> rows, cudaStream_t stream);
+
+// The segments of the sum, from parts of one type with as many heads and columns.
+struct RowSums {
+  DeviceRows sum;
+  bool empty;  // what its memory holds does not count
+  RowType part_type;
+  std::span<const void* const> parts;
+  std::span<const RowSegment> segments;
+};
+void launch_sum_rows(const RowSums& call, cudaStream_t stream);
 
 // lse: [heads, rows] of out, part_lse: of part_out.
 void launch_merge_partial(const DeviceRows& out, float* lse, const DeviceRows& part_out, const float* part_lse,

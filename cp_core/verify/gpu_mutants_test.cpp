@@ -58,6 +58,7 @@ constexpr std::array kWaitMutants{
     WaitMutant{Mutant::mark_wait_skipped, CommType::all_gather},
     WaitMutant{Mutant::max_logit_before_join, CommType::all_gather},
     WaitMutant{Mutant::all_gather_wait_skipped, CommType::all_gather},
+    WaitMutant{Mutant::all_gather_dkv_wait_skipped, CommType::all_gather},
     WaitMutant{Mutant::p2p_wait_skipped, CommType::p2p},
     WaitMutant{Mutant::dkv_wait_skipped, CommType::p2p},
     WaitMutant{Mutant::a2a_wait_skipped, CommType::a2a},

@@ -34,6 +34,7 @@ class Summary {
     std::string first;  // the output hashes of all ranks of the first run
     std::size_t runs = 0;
     bool differ = false;
+    bool promised = true;  // equal bits
   };
   std::map<std::string, Outputs> outputs_;  // by case ID
   std::map<std::string, std::size_t> backend_notes_;

@@ -76,6 +76,28 @@ TEST(SummaryText, ComparesTheOutputsOfSeveralRunsOfACase) {
   EXPECT_THAT(different.text(), ::testing::EndsWith("\noutputs differ between runs: a\n"));
 }
 
+TEST(SummaryText, CountsWhereKernelsDoNotPromiseTheSameBits) {
+  const auto text_of = [](const char* pool, Backend backend, bool deterministic) {
+    Summary summary;
+    for (const char* hash : {"1", "2"}) {
+      CaseFinished event = finished(0, "a", CaseOutcome::pass);
+      event.c.backend = backend;
+      event.c.deterministic = deterministic;
+      event.pool = PoolId{.key = pool, .generation = 1};
+      event.ranks = {{.rank = 0, .ok = true, .error = "", .output_hash = hash}};
+      summary.add(event);
+    }
+    return summary.text();
+  };
+  const auto differs = ::testing::EndsWith("\noutputs differ between runs: a\n");
+  EXPECT_THAT(text_of("cuda/2", Backend::cudnn, false),
+              ::testing::EndsWith("\n1 of 1 repeated: other output bits, of kernels that repeat them only with "
+                                  "--deterministic\n"));
+  EXPECT_THAT(text_of("cuda/2", Backend::cudnn, true), differs);
+  EXPECT_THAT(text_of("cuda/2", Backend::math, false), differs);
+  EXPECT_THAT(text_of("cpu/2", Backend::cudnn, false), differs);
+}
+
 TEST(SummaryText, IsEmptyWithoutCases) {
   EXPECT_EQ(Summary{}.text(), "");
 }

@@ -1,0 +1,164 @@
+#include "cp_core/context_parallel/scattered_gradients.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+
+#include "cp_core/context_parallel/all_gather_plans.h"
+#include "cp_core/mutation.h"
+#include "cp_core/thd/copy_rows.h"
+
+namespace cp_pool {
+namespace {
+
+constexpr std::size_t kMostPieces = 4;  // of a part, that go to one rank as they lie: a message for each
+
+// Of rows of whole sequences those that a rank owns, from where they lie (source) to its own rows (target).
+std::vector<RowCopy> rows_of_owner(const std::vector<RowCopy>& rows, const std::vector<RowCopy>& owned) {
+  std::vector<RowCopy> result;
+  auto own = owned.begin();
+  for (const RowCopy& range : rows) {
+    while (own != owned.end() && own->target + own->count <= range.target) ++own;
+    for (auto it = own; it != owned.end() && it->target < range.target + range.count; ++it) {
+      const std::int64_t first = std::max(range.target, it->target);
+      const std::int64_t end = std::min(range.target + range.count, it->target + it->count);
+      result.push_back({.source = range.source + first - range.target,
+                        .target = it->source + first - it->target,
+                        .count = end - first});
+    }
+  }
+  return result;
+}
+
+std::int64_t count_of(const std::vector<RowCopy>& rows) {
+  std::int64_t count = 0;
+  for (const RowCopy& piece : rows) count += piece.count;
+  return count;
+}
+
+at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype) {
+  at::Tensor result = at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(dtype));
+#ifdef CP_POOL_MUTANTS
+  // Memory used before may hold the very numbers that a skipped wait leaves out.
+  result.zero_();
+#endif
+  return result;
+}
+
+// Pieces that lie one after the other from `next` on, instead of where they are.
+std::vector<RowCopy> moved(std::vector<RowCopy> pieces, std::int64_t next) {
+  for (RowCopy& piece : pieces) {
+    piece.source = next;
+    next += piece.count;
+  }
+  return pieces;
+}
+
+// The source rows of each message that carries these pieces: few as they lie, many without gaps.
+std::vector<RowRange> messages_of(const std::vector<RowCopy>& pieces) {
+  if (pieces.size() > kMostPieces) return {{.row = pieces.front().source, .count = count_of(pieces)}};
+  std::vector<RowRange> messages;
+  messages.reserve(pieces.size());
+  for (const RowCopy& piece : pieces) messages.push_back({.row = piece.source, .count = piece.count});
+  return messages;
+}
+
+void append(std::vector<Communicator::Message>& messages, const std::array<at::Tensor, 2>& tensors,
+            const std::vector<RowCopy>& pieces, int peer) {
+  for (const RowRange& rows : messages_of(pieces)) {
+    for (const at::Tensor& tensor : tensors) {
+      messages.push_back({.tensor = tensor.narrow(0, rows.row, rows.count), .peer = peer});
+    }
+  }
+}
+
+// What a rank sends of dk and dv, in parts.
+struct SentParts {
+  at::ScalarType dtype;
+  std::vector<std::vector<RowCopy>> rows;  // of each part
+};
+
+SentParts parts_sent_by(int rank, const Context& context, const AttentionOperands& whole) {
+  const auto calls = others_calls(context, others_plans(context.problem, context.groups.cp->size(), rank), whole);
+  if (!calls) return {.dtype = at::kFloat, .rows = {{{.source = 0, .target = 0, .count = whole.k.size(0)}}}};
+  SentParts sent{.dtype = whole.q.scalar_type(), .rows = {}};
+  for (const std::vector<TilePlan>& step : *calls) {
+    for (const TilePlan& call : step) sent.rows.push_back(key_rows_of(tiles_of(call)));
+  }
+  return sent;
+}
+
+}  // namespace
+
+ScatteredGradients::ScatteredGradients(const Context& context, const std::vector<RowCopy>& order,
+                                       const AttentionOperands& whole, const std::vector<KeyGradients>& own)
+    : context_(context), cp_(*context.groups.cp) {
+  const std::int64_t rows = whole.k.size(0);
+  const std::vector<RowCopy> as_is{{.source = 0, .target = 0, .count = rows}};
+  for (int rank = 0; rank < cp_.size(); ++rank) {
+    owned_.push_back(copies_of_rank(CP_MUTATE(reduce_scatter_slice, order, as_is), rank, rows / cp_.size()));
+  }
+  for (const KeyGradients& part : own) send(part);
+  for (int rank = 0; rank < cp_.size(); ++rank) {
+    if (rank != cp_.rank()) receive(rank, whole);
+  }
+  work_ = cp_.exchange_all(sends_, receives_, "all_gather backward dK and dV");
+}
+
+void ScatteredGradients::add_to(RowSum& dk, RowSum& dv) {
+  if (CP_MUTATE(all_gather_dkv_wait_skipped, true, false)) work_->wait();
+  sends_.clear();
+  receives_.clear();
+  dk.add_last(std::move(dk_));
+  dv.add_last(std::move(dv_));
+}
+
+void ScatteredGradients::send(const KeyGradients& part) {
+  std::vector<std::vector<RowCopy>> pieces;  // by rank
+  std::vector<RowCopy> copies;
+  std::int64_t copied_rows = 0;
+  for (int rank = 0; rank < cp_.size(); ++rank) {
+    pieces.push_back(rank == cp_.rank() ? std::vector<RowCopy>() : rows_of_owner(part.dk.rows, owned_by(rank)));
+    if (pieces.back().size() <= kMostPieces) continue;
+    for (const RowCopy& piece : pieces.back()) {
+      copies.push_back({.source = piece.source, .target = copied_rows, .count = piece.count});
+      copied_rows += piece.count;
+    }
+  }
+  std::array<at::Tensor, 2> copied{empty_rows(part.dk.tensor, copied_rows, part.dk.tensor.scalar_type()),
+                                   empty_rows(part.dv.tensor, copied_rows, part.dv.tensor.scalar_type())};
+  copy_rows(part.dk.tensor, copied[0], copies);
+  copy_rows(part.dv.tensor, copied[1], copies);
+  std::int64_t next = 0;
+  for (int rank = 0; rank < cp_.size(); ++rank) {
+    const std::vector<RowCopy>& of_rank = pieces[static_cast<std::size_t>(rank)];
+    if (of_rank.size() <= kMostPieces) {
+      append(sends_, {part.dk.tensor, part.dv.tensor}, of_rank, rank);
+    } else {
+      append(sends_, copied, moved(of_rank, next), rank);
+      next += count_of(of_rank);
+    }
+  }
+}
+
+void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
+  const SentParts sent = parts_sent_by(from, context_, whole);
+  std::vector<std::vector<RowCopy>> parts;  // each from where it arrives to rows of this rank
+  std::int64_t rows = 0;
+  for (const std::vector<RowCopy>& part : sent.rows) {
+    parts.push_back(moved(rows_of_owner(part, owned_by(cp_.rank())), rows));
+    rows += count_of(parts.back());
+  }
+  const std::array inbox{empty_rows(whole.k, rows, sent.dtype), empty_rows(whole.v, rows, sent.dtype)};
+  for (const std::vector<RowCopy>& pieces : parts) {
+    append(receives_, inbox, pieces, from);
+    if (pieces.empty() || CP_MUTATE(later_calls_dropped, false, &pieces != &parts.front())) continue;
+    dk_.push_back({.tensor = inbox[0], .rows = pieces});
+    dv_.push_back({.tensor = inbox[1], .rows = pieces});
+  }
+}
+
+}  // namespace cp_pool

@@ -41,9 +41,9 @@ struct Compute {
 Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank);
 
 // What one rank sends to others, in bytes: q, k, v, out, their gradients (those of k and v in fp32 where they are
-// summed over ranks) and the statistics of rows. Bias, sinks and max_logit come on top. An upper bound of these where
-// the contribution of one call of a kernel travels as the kernel rounded it, in 16 bits, and only its rows
-// (docs/numerics.md): backends cudnn and flash.
+// summed over ranks) and the statistics of rows. Bias, sinks and max_logit come on top. An upper bound where
+// contributions of kernels' calls travel as they are, in 16 bits and of some rows (docs/numerics.md): with backends
+// cudnn and flash.
 struct Traffic {
   std::int64_t forward = 0;
   std::int64_t backward = 0;

@@ -128,7 +128,7 @@ std::string_view exchange_words(CommType comm) {
   return "";
 }
 
-// What one call of a kernel gives travels as it is, in 16 bits; sums over ranks do not.
+// What a call of a kernel gives may travel as it is, in 16 bits.
 bool may_send_less(const Case& c) {
   return c.training && c.comm != CommType::a2a && c.backend != Backend::math && c.dtype != DType::fp32;
 }

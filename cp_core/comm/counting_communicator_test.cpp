@@ -1,7 +1,9 @@
 #include "cp_core/comm/counting_communicator.h"
 
 #include <array>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/zeros.h>

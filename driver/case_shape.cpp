@@ -125,13 +125,13 @@ Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
   Traffic traffic;
   const std::int64_t others = split.ring_ranks - 1;
   // Keys and values go to every other rank of the ring, and as many sums of gradients come back. The backward of
-  // all_gather gathers them again; that of a ring begins with those that its forward held last, and needs no more of its
-  // own.
+  // all_gather gathers them again; that of a ring begins with those that its forward held last, and needs no more of
+  // its own.
   traffic.forward = others * kv * bytes;
   const std::int64_t again = c.comm == CommType::all_gather ? others : std::max<std::int64_t>(others - 1, 0);
   traffic.backward = again * kv * bytes + others * kv * kFp32Bytes;
-  // Of what is exchanged for heads, all but a rank's own block leaves it: forward q, k, v, out and lse; backward dout, a
-  // statistic, and dq, dk, dv on their way back.
+  // Of what is exchanged for heads, all but a rank's own block leaves it: forward q, k, v, out and lse; backward dout,
+  // a statistic, and dq, dk, dv on their way back.
   const auto leaving = [&](std::int64_t whole) { return whole * (split.head_ranks - 1) / split.head_ranks; };
   traffic.forward += leaving((q + kv + out) * bytes + row * kFp32Bytes);
   traffic.backward += leaving((out + q + kv) * bytes + row * kFp32Bytes);

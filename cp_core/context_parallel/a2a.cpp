@@ -117,9 +117,9 @@ struct Steps {
   std::string_view leaving;
 };
 
-// The groups of heads, one after the other: messages travel while others are computed. Every second group is computed on
-// a stream of its own, so that one begins while the last blocks of the one before it are still at work. What a forward
-// keeps of a group is read on the group's own stream, in its backward.
+// The groups of heads, one after the other: messages travel while others are computed. Every second group is computed
+// on a stream of its own, so that one begins while the last blocks of the one before it are still at work. What a
+// forward keeps of a group is read on the group's own stream, in its backward.
 void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
   const std::int64_t count = exchanges.head_groups();
@@ -180,8 +180,7 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
     if (operands.bias.defined()) operands.bias = exchanges.bias(operands.bias).scatter(operands.bias);
     const at::Tensor sink = inputs.sink.defined() ? exchanges.own_heads(inputs.sink, group_index) : at::Tensor();
     RingForward over_ring = ring_forward(context, ring, operands);
-    const PackedForward own =
-        finish_forward(context.problem, q_runs, sink, q.scalar_type(), std::move(over_ring.sums));
+    const PackedForward own = finish_forward(context.problem, q_runs, sink, q.scalar_type(), std::move(over_ring.sums));
     if (max_logits.defined()) {
       narrowed(max_logits, 0, {.index = group_index, .count = exchanges.head_groups()}).copy_(own.max_logit);
     }

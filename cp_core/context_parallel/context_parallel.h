@@ -64,8 +64,8 @@ struct AttentionForward {
   at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
                          // (with a sink: the sink)
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
-  // For the backward: what came from other ranks, so that it need not travel twice. p2p: K and V of one rank; a2a: q, k,
-  // v and out of this rank's heads; a2a+p2p: both; all_gather: nothing, its K and V are gathered again.
+  // For the backward: what came from other ranks, so that it need not travel twice. p2p: K and V of one rank; a2a: q,
+  // k, v and out of this rank's heads; a2a+p2p: both; all_gather: nothing, its K and V are gathered again.
   std::shared_ptr<const SavedForward> saved{};  // NOLINT(readability-redundant-member-init): as below
   // AttentionBackend::remarks, of this rank.
   std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn

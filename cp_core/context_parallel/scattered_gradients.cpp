@@ -57,21 +57,29 @@ std::vector<RowCopy> moved(std::vector<RowCopy> pieces, std::int64_t next) {
   return pieces;
 }
 
-// The source rows of each message that carries these pieces: few as they lie, many without gaps.
+// The rows of the sender's tensor that each message carries: of pieces that lie one behind the other one; of many that
+// do not, all, without gaps.
 std::vector<RowRange> messages_of(const std::vector<RowCopy>& pieces) {
-  if (pieces.size() > kMostPieces) return {{.row = pieces.front().source, .count = count_of(pieces)}};
   std::vector<RowRange> messages;
-  messages.reserve(pieces.size());
-  for (const RowCopy& piece : pieces) messages.push_back({.row = piece.source, .count = piece.count});
+  for (const RowCopy& piece : pieces) {
+    if (!messages.empty() && messages.back().row + messages.back().count == piece.source) {
+      messages.back().count += piece.count;
+    } else {
+      messages.push_back({.row = piece.source, .count = piece.count});
+    }
+  }
   return messages;
 }
 
+bool must_be_copied(const std::vector<RowCopy>& pieces) {
+  return messages_of(pieces).size() > kMostPieces;
+}
+
+// rows: of the tensors, dk's and dv's.
 void append(std::vector<Communicator::Message>& messages, const std::array<at::Tensor, 2>& tensors,
-            const std::vector<RowCopy>& pieces, int peer) {
-  for (const RowRange& rows : messages_of(pieces)) {
-    for (const at::Tensor& tensor : tensors) {
-      messages.push_back({.tensor = tensor.narrow(0, rows.row, rows.count), .peer = peer});
-    }
+            const RowRange& rows, int peer) {
+  for (const at::Tensor& tensor : tensors) {
+    messages.push_back({.tensor = tensor.narrow(0, rows.row, rows.count), .peer = peer});
   }
 }
 
@@ -122,7 +130,7 @@ void ScatteredGradients::send(const KeyGradients& part) {
   std::int64_t copied_rows = 0;
   for (int rank = 0; rank < cp_.size(); ++rank) {
     pieces.push_back(rank == cp_.rank() ? std::vector<RowCopy>() : rows_of_owner(part.dk.rows, owned_by(rank)));
-    if (pieces.back().size() <= kMostPieces) continue;
+    if (!must_be_copied(pieces.back())) continue;
     for (const RowCopy& piece : pieces.back()) {
       copies.push_back({.source = piece.source, .target = copied_rows, .count = piece.count});
       copied_rows += piece.count;
@@ -135,29 +143,38 @@ void ScatteredGradients::send(const KeyGradients& part) {
   std::int64_t next = 0;
   for (int rank = 0; rank < cp_.size(); ++rank) {
     const std::vector<RowCopy>& of_rank = pieces[static_cast<std::size_t>(rank)];
-    if (of_rank.size() <= kMostPieces) {
-      append(sends_, {part.dk.tensor, part.dv.tensor}, of_rank, rank);
-    } else {
-      append(sends_, copied, moved(of_rank, next), rank);
+    if (must_be_copied(of_rank)) {
+      append(sends_, copied, {.row = next, .count = count_of(of_rank)}, rank);
       next += count_of(of_rank);
+      continue;
+    }
+    for (const RowRange& message : messages_of(of_rank)) {
+      append(sends_, {part.dk.tensor, part.dv.tensor}, message, rank);
     }
   }
 }
 
 void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
   const SentParts sent = parts_sent_by(from, context_, whole);
-  std::vector<std::vector<RowCopy>> parts;  // each from where it arrives to rows of this rank
+  std::vector<std::vector<RowCopy>> parts;  // each from where it lies at the sender to rows of this rank
   std::int64_t rows = 0;
   for (const std::vector<RowCopy>& part : sent.rows) {
-    parts.push_back(moved(rows_of_owner(part, owned_by(cp_.rank())), rows));
+    parts.push_back(rows_of_owner(part, owned_by(cp_.rank())));
     rows += count_of(parts.back());
   }
   const std::array inbox{empty_rows(whole.k, rows, sent.dtype), empty_rows(whole.v, rows, sent.dtype)};
+  std::int64_t next = 0;
   for (const std::vector<RowCopy>& pieces : parts) {
-    append(receives_, inbox, pieces, from);
+    const std::int64_t first = next;
+    for (const RowRange& message : messages_of(pieces)) {
+      if (!must_be_copied(pieces)) append(receives_, inbox, {.row = next, .count = message.count}, from);
+      next += message.count;
+    }
+    if (must_be_copied(pieces)) append(receives_, inbox, {.row = first, .count = next - first}, from);
     if (pieces.empty() || CP_MUTATE(later_calls_dropped, false, &pieces != &parts.front())) continue;
-    dk_.push_back({.tensor = inbox[0], .rows = pieces});
-    dv_.push_back({.tensor = inbox[1], .rows = pieces});
+    const std::vector<RowCopy> arrived = moved(pieces, first);
+    dk_.push_back({.tensor = inbox[0], .rows = arrived});
+    dv_.push_back({.tensor = inbox[1], .rows = arrived});
   }
 }
 

@@ -90,10 +90,28 @@ int count_different(const GpuStep& step, const std::string& expected) {
   return different;
 }
 
+// What a kernel died of may come to light in the destructor of a tensor, which ends the process.
+class EndingAllRanks {
+ public:
+  EndingAllRanks() : before_(std::set_terminate(end)) {}
+  EndingAllRanks(const EndingAllRanks&) = delete;
+  EndingAllRanks& operator=(const EndingAllRanks&) = delete;
+  ~EndingAllRanks() { std::set_terminate(before_); }
+
+ private:
+  [[noreturn]] static void end() {
+    fmt::print("[ mutant   ] a destructor threw\n");
+    end_all_ranks();
+  }
+
+  std::terminate_handler before_;
+};
+
 // The same with the mutant. Without a wait a kernel may also read offsets that are not there yet, and die of them: that
 // shows the mutant too, and is the end of this rank's GPU.
 int count_different_with(const MutantInfo& mutant, int rank, const GpuStep& step, const std::string& expected) {
   try {
+    const EndingAllRanks on_terminate;
     const ScopedMutant on(mutant.mutant);
     return count_different(step, expected);
   } catch (const std::exception& error) {

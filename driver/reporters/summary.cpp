@@ -85,8 +85,9 @@ std::string Summary::repeats_text() const {
     }
   }
   if (unpromised > 0) {
-    differing += fmt::format("{} of {} repeated: other output bits, of kernels that repeat them only with --deterministic\n",
-                             unpromised, repeated);
+    differing +=
+        fmt::format("{} of {} repeated: other output bits, of kernels that repeat them only with --deterministic\n",
+                    unpromised, repeated);
   }
   if (repeated == 0) return "";
   return differing.empty() ? fmt::format("{} repeated: every run gave the same output bits\n", repeated) : differing;

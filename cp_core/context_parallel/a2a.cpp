@@ -207,7 +207,7 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
   const Steps steps{.coming = "a2a dout", .leaving = "a2a dq, dk, dv"};
   compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
     const auto kept = CP_MUTATE(saved_of_first_group, group_index, std::int64_t{0});
-    const SavedForward::HeadGroup& heads = saved.head_groups.at(static_cast<std::size_t>(kept));
+    const SavedForward::Heads& heads = saved.head_groups.at(static_cast<std::size_t>(kept));
     AttentionBackwardOperands of_heads{.dout = come[0], .lse = heads.lse, .delta = {}, .out = {}};
     if (backward.delta.defined()) of_heads.delta = come[1];
     if (backward.out.defined()) of_heads.out = heads.out;

@@ -1,6 +1,7 @@
 #include "cp_core/context_parallel/context_parallel.h"
 
 #include <cmath>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/math_backend.h"
+#include "cp_core/comm/local_communicator.h"
 #include "cp_core/context_parallel/test_support.h"
 
 namespace cp_pool::test {
@@ -214,6 +216,26 @@ TEST_P(ContextParallel, AddsABiasOfEveryShape) {
     biased.mask = {.left = 20, .right = 0};
     expect_dense_results(biased);
   }
+}
+
+// What the forward keeps for it is only read.
+TEST_P(ContextParallel, CanRunTheBackwardAgain) {
+  AttentionProblem causal = problem();
+  causal.backend = Backend::cudnn;
+  causal.mask.right = 0;
+  causal.heads = 16;
+  const WholeInputs inputs = make_inputs(causal, at::kBFloat16, 7);
+  const std::vector<RankResults> results = run_on_ranks(causal, inputs, GetParam().ranks, {}, /*backwards=*/2);
+  EXPECT_THAT(differences(causal, dense_attention(causal, inputs), results, 2e-2), IsEmpty());
+}
+
+TEST(ContextParallelBackward, TakesWhatTheForwardReturned) {
+  const AttentionProblem problem = small_problem(CommType::p2p, Layout::bshd, 1);
+  MathBackend backend;
+  const CpGroups groups = make_local_groups(1).front();
+  EXPECT_THROW((void)context_parallel_backward(problem, groups, AttentionInputs{}, AttentionForward{}, at::Tensor(),
+                                               backend),
+               std::invalid_argument);
 }
 
 TEST(ContextParallelThd, WorksWithoutAnyToken) {

@@ -28,7 +28,7 @@ struct KeyValues {
 // What a forward keeps for the backward of the same rank, so that it need not travel twice.
 struct SavedForward {
   // What came of one group of heads, and what the attention over it gave.
-  struct HeadGroup {
+  struct Heads {
     AttentionOperands operands;
     at::Tensor out;  // [q tokens of the group, heads of the group, head_dim_v], dtype of q
     at::Tensor lse;  // fp32 [heads of the group, q tokens of the group]
@@ -36,7 +36,7 @@ struct SavedForward {
   };
 
   KeyValues last;                      // p2p: those that the last step held; undefined in a ring of one
-  std::vector<HeadGroup> head_groups;  // a2a, a2a+p2p
+  std::vector<Heads> head_groups;  // a2a, a2a+p2p
 };
 
 struct PackedForward {

@@ -37,7 +37,8 @@ StepGradients::StepGradients(const Context& context, const TilePlan& own_plan, s
 
 void StepGradients::start_own() {
   if (head_groups_ == 1) {
-    own_kv_ = step(own_plan_, operands_, dq_);
+    const bool joins = !others_dq_.empty() && !backend_.contributes_once(own_plan_, operands_);
+    own_kv_ = step(own_plan_, operands_, joins ? others_dq_ : dq_);
     return;
   }
   own_ = {.dq = at::empty_like(operands_.q), .dk = at::empty_like(operands_.k), .dv = at::empty_like(operands_.v)};

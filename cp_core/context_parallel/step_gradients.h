@@ -1,4 +1,4 @@
-// The backward of a rank, from its steps: with its own K and V first, which are there, then with those of others.
+// The backward of a rank, from its steps: with its own K and V, and with those of others, in any order.
 #pragma once
 
 #include <utility>
@@ -22,10 +22,9 @@ class StepGradients {
   StepGradients(const Context& context, const TilePlan& own_plan, std::int64_t head_groups,
                 const AttentionOperands& operands, const AttentionBackwardOperands& backward);
 
-  // The own step: at the start of the pass, while others' K and V are on their way; of several groups of heads only the
-  // first.
+  // The own step, which needs nothing of others and so hides an exchange: that of K and V before it, or of gradients after
+  // it. Of several groups of heads the first here and the rest in finish_own(), so that it can hide both.
   void start_own();
-  // The heads left: while the last gradients are on their way home.
   void finish_own();
 
   // The tiles of others' K and V with this rank's queries.
@@ -54,8 +53,8 @@ class StepGradients {
   WholeGradients own_;  // with several groups of heads
   KeyGradients own_kv_;
   RowSum dq_;
-  RowSum others_dq_;         // joins dq_ at the end
-  bool own_is_sum_ = false;  // then the others are added to it
+  RowSum others_dq_;         // joins dq_ at the end; an own step that sums adds to it
+  bool own_is_sum_ = false;  // then the others are added to dq_
   at::Tensor dbias_;
 };
 

@@ -277,7 +277,7 @@ at::Tensor shard_rows(const at::Tensor& whole, std::int64_t dim, const std::vect
 }
 
 std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks,
-                                      const std::function<AttentionBackend&(int rank)>& backend_of) {
+                                      const std::function<AttentionBackend&(int rank)>& backend_of, int backwards) {
   std::vector<RankResults> results(static_cast<std::size_t>(ranks));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   run_ranks(ranks, [&](const CpGroups& groups, int rank) {
@@ -291,7 +291,9 @@ std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const Who
       return;
     }
     own.forward = context_parallel_forward(problem, groups, shard);
-    own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout);
+    for (int i = 0; i < backwards; ++i) {
+      own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout);
+    }
   });
   return results;
 }

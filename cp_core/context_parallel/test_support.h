@@ -49,9 +49,11 @@ struct RankResults {
   AttentionGradients gradients;
 };
 
-// What each rank gets, forward and backward. backend_of: gives each rank its backend; none: the problem's own.
+// What each rank gets, forward and backward. backend_of: gives each rank its backend; none: the problem's own, and the
+// gradients are those of the last of so many backwards.
 std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks,
-                                      const std::function<AttentionBackend&(int rank)>& backend_of = {});
+                                      const std::function<AttentionBackend&(int rank)>& backend_of = {},
+                                      int backwards = 1);
 
 // Holds every rank's results against the dense ones with at::allclose (rtol = atol = tolerance), with -inf and zero
 // rows exactly where expected. Says what differs; empty if nothing does.

@@ -233,9 +233,9 @@ TEST(ContextParallelBackward, TakesWhatTheForwardReturned) {
   const AttentionProblem problem = small_problem(CommType::p2p, Layout::bshd, 1);
   MathBackend backend;
   const CpGroups groups = make_local_groups(1).front();
-  EXPECT_THROW((void)context_parallel_backward(problem, groups, AttentionInputs{}, AttentionForward{}, at::Tensor(),
-                                               backend),
-               std::invalid_argument);
+  EXPECT_THROW(
+      (void)context_parallel_backward(problem, groups, AttentionInputs{}, AttentionForward{}, at::Tensor(), backend),
+      std::invalid_argument);
 }
 
 TEST(ContextParallelThd, WorksWithoutAnyToken) {

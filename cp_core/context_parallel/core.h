@@ -35,7 +35,7 @@ struct SavedForward {
     KeyValues last;  // as below
   };
 
-  KeyValues last;                      // p2p: those that the last step held; undefined in a ring of one
+  KeyValues last;                  // p2p: those that the last step held; undefined in a ring of one
   std::vector<Heads> head_groups;  // a2a, a2a+p2p
 };
 

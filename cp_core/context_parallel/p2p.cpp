@@ -54,8 +54,11 @@ Communicator::WorkPtr pass_on(const Neighbours& neighbours, Communicator& group,
 // arrive. Those of the first step are sent from where they lie, and left alone.
 class TravellingKeyValues {
  public:
-  TravellingKeyValues(const Ring& ring, Communicator* group, const KeyValues& first, Pass pass)
-      : neighbours_(ring, pass), group_(group), pass_(pass == Pass::forward ? "forward" : "backward"), held_(first) {}
+  TravellingKeyValues(const Ring& ring, Communicator* group, KeyValues first, Pass pass)
+      : neighbours_(ring, pass),
+        group_(group),
+        pass_(pass == Pass::forward ? "forward" : "backward"),
+        held_(std::move(first)) {}
 
   [[nodiscard]] const KeyValues& held() const { return held_; }
 

@@ -22,8 +22,8 @@ class StepGradients {
   StepGradients(const Context& context, const TilePlan& own_plan, std::int64_t head_groups,
                 const AttentionOperands& operands, const AttentionBackwardOperands& backward);
 
-  // The own step, which needs nothing of others and so hides an exchange: that of K and V before it, or of gradients after
-  // it. Of several groups of heads the first here and the rest in finish_own(), so that it can hide both.
+  // The own step, which needs nothing of others and so hides an exchange: that of K and V before it, or of gradients
+  // after it. Of several groups of heads the first here and the rest in finish_own(), so that it can hide both.
   void start_own();
   void finish_own();
 

@@ -1,7 +1,6 @@
 // Plans of cuDNN that went through bytes or a file compute what those do that were built, to the bit. Prints what
 // building, serialising and loading cost.
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <future>
 #include <memory>
@@ -15,6 +14,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cases/temporary_folder.h"
 #include "cp_core/attention/cudnn_call.h"
 #include "cp_core/attention/cudnn_lane_plans.h"
 #include "cp_core/attention/gpu_test_support.h"
@@ -213,12 +213,6 @@ struct CountedCudnn {
 
 class GpuStoredPlans : public GpuPlans {
  protected:
-  GpuStoredPlans() {
-    std::string name = fs::temp_directory_path() / "cp-pool-plans-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~GpuStoredPlans() override { fs::remove_all(folder_); }
-
   // From a process that has nothing but the folder. Prints what it took.
   PlanOfTest get_anew(const CudnnGraph& graph, const char* what) {
     StoredPlans plans(cudnn_.maker(), folder_);
@@ -227,7 +221,8 @@ class GpuStoredPlans : public GpuPlans {
     return plan;
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   CountedCudnn cudnn_;
 };
 

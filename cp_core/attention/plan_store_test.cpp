@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/temporary_folder.h"
+
 namespace cp_pool {
 namespace {
 
@@ -20,26 +22,20 @@ using testing::IsEmpty;
 
 class PlanStoreTest : public testing::Test {
  protected:
-  PlanStoreTest() {
-    std::string name = fs::temp_directory_path() / "cp-pool-plans-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~PlanStoreTest() override { fs::remove_all(folder_); }
-
   // Changes the stored file of a key.
   void damage(const std::string& key, const std::function<void(std::string&)>& change) const {
     const fs::path path = PlanStore(folder_).file_of(key);
-    std::ifstream in(path, std::ios::binary);
-    std::string text{std::istreambuf_iterator<char>(in), {}};
+    std::string text = test::read_file(path);
     change(text);
-    std::ofstream(path, std::ios::binary) << text;
+    test::write_file(path, text);
   }
 
   [[nodiscard]] std::ptrdiff_t files() const {
     return std::distance(fs::directory_iterator(folder_), fs::directory_iterator());
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   const Bytes bytes_{0, 255, 10, 13, 10, 7};
 };
 

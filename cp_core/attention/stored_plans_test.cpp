@@ -1,7 +1,5 @@
 #include "cp_core/attention/stored_plans.h"
 
-#include <cstdlib>
-#include <fstream>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -10,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/temporary_folder.h"
 #include "cp_core/attention/backend_unsupported.h"
 
 namespace cp_pool {
@@ -62,19 +61,14 @@ struct FakeCudnn {
 
 class StoredPlansTest : public testing::Test {
  protected:
-  StoredPlansTest() {
-    std::string name = fs::temp_directory_path() / "cp-pool-plans-XXXXXX";
-    folder_ = mkdtemp(name.data());
-  }
-  ~StoredPlansTest() override { fs::remove_all(folder_); }
-
   // The m of the plan that a process gets, which has nothing but the folder.
   std::int64_t get_anew(std::int64_t m) {
     StoredPlans plans(cudnn_.maker(), folder_);
     return plans.get(graph_of(m))->workspace_bytes();
   }
 
-  fs::path folder_;
+  const test::TemporaryFolder temporary_;
+  const fs::path folder_ = temporary_.path();
   FakeCudnn cudnn_;
 };
 

@@ -6,8 +6,6 @@
 #include <utility>
 #include <vector>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 
@@ -30,10 +28,6 @@ std::vector<RowCopy> to_sequence_order(const Context& context) {
   return row_copies(CP_MUTATE(gathered_rows_not_reordered, gathered_runs(padded, ranks, 0, ranks), whole), whole);
 }
 
-at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows) {
-  return at::empty({rows, like.size(1), like.size(2)}, like.options());
-}
-
 // K and V on their way from the other ranks, to their place in whole sequences; this rank's own rows are left out,
 // since nothing reads them there. A few long pieces go straight to their place; else each rank's rows are one message,
 // and copied.
@@ -42,16 +36,12 @@ class GatheredKeyValues {
   GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
                     std::string_view pass)
       : cp_(cp), copies_(std::move(copies)), rows_(operands.k.size(0)), whole_(operands) {
-    whole_.k = empty_rows(operands.k, cp.size() * rows_);
-    whole_.v = empty_rows(operands.v, cp.size() * rows_);
-    const bool direct = go_straight();
-    arriving_k_ = direct ? whole_.k : at::empty_like(whole_.k);
-    arriving_v_ = direct ? whole_.v : at::empty_like(whole_.v);
-    copied_ = !direct;
-#ifdef CP_POOL_MUTANTS
-    // Memory used before may hold the very numbers that a skipped wait leaves out.
-    for (const at::Tensor& tensor : {whole_.k, whole_.v, arriving_k_, arriving_v_}) tensor.zero_();
-#endif
+    const auto make = [&](const at::Tensor& like) { return make_inbox(like, cp.size() * rows_, like.scalar_type()); };
+    whole_.k = make(operands.k);
+    whole_.v = make(operands.v);
+    copied_ = !go_straight();
+    arriving_k_ = copied_ ? make(operands.k) : whole_.k;
+    arriving_v_ = copied_ ? make(operands.v) : whole_.v;
     work_ = exchange(operands, fmt::format("all_gather {} K and V", pass));
   }
 

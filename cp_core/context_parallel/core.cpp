@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <ATen/ops/empty.h>
+
 #include "cp_core/layout.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
@@ -26,6 +28,15 @@ TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_ru
   const ValidLengths lengths{.q = problem.lengths.valid_q, .kv = problem.lengths.valid_kv};
   const std::vector<Tile> tiles = make_tiles(q_runs, k_runs, lengths, problem.mask);
   return group_tiles(problem.bias ? tiles : merge_tiles(tiles));
+}
+
+at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype) {
+  at::Tensor inbox = at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(dtype));
+#ifdef CP_POOL_MUTANTS
+  // Memory used before may hold the very numbers that a skipped wait leaves out.
+  inbox.zero_();
+#endif
+  return inbox;
 }
 
 bool has_dbias(const AttentionProblem& problem) {

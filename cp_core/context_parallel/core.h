@@ -57,6 +57,9 @@ struct PackedGradients {
 // The tiles of these runs, merged where allowed.
 TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs);
 
+// Where rows like these, [rows, heads, dim], arrive from another rank: memory that holds anything.
+at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype);
+
 // True if the problem has a bias with a gradient.
 bool has_dbias(const AttentionProblem& problem);
 

@@ -5,9 +5,6 @@
 #include <string_view>
 #include <utility>
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "cp_core/context_parallel/ring.h"
@@ -18,17 +15,8 @@ namespace cp_pool {
 namespace {
 
 // Where another rank's K and V, or gradients, arrive: `rows` rows like these.
-KeyValues make_inbox(const KeyValues& like_these, std::int64_t rows, at::ScalarType dtype) {
-  const auto make = [&](const at::Tensor& like) {
-    return at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(dtype));
-  };
-  KeyValues inbox{.k = make(like_these.k), .v = make(like_these.v)};
-#ifdef CP_POOL_MUTANTS
-  // Memory used before may hold the very numbers that a skipped wait leaves out.
-  inbox.k.zero_();
-  inbox.v.zero_();
-#endif
-  return inbox;
+KeyValues make_inboxes(const KeyValues& like_these, std::int64_t rows, at::ScalarType dtype) {
+  return {.k = make_inbox(like_these.k, rows, dtype), .v = make_inbox(like_these.v, rows, dtype)};
 }
 
 // The ways around the ring: the forward passes K and V to the next rank, the backward to the previous.
@@ -64,7 +52,7 @@ class TravellingKeyValues {
 
   // Those held can still be read until finish_step().
   void send_on(int step) {
-    if (!inbox_.k.defined()) inbox_ = make_inbox(held_, held_.k.size(0), held_.k.scalar_type());
+    if (!inbox_.k.defined()) inbox_ = make_inboxes(held_, held_.k.size(0), held_.k.scalar_type());
     exchange_ = pass_on(neighbours_, *group_, held_, inbox_, fmt::format("p2p {} step {}", pass_, step));
   }
 
@@ -144,10 +132,10 @@ class TravellingGradients {
       const TilePlan plan = ring_plan(context_.problem, Ring(ring_.size, ring_.next()), step);
       if (context_.backend.contributes_once(plan, operands_)) {
         const std::vector<RowCopy> rows = key_rows_of(tiles_of(plan));
-        return {.tensors = make_inbox(like_these, row_count(rows), operands_.k.scalar_type()), .rows = rows};
+        return {.tensors = make_inboxes(like_these, row_count(rows), operands_.k.scalar_type()), .rows = rows};
       }
     }
-    return {.tensors = make_inbox(like_these, all, at::kFloat), .rows = {{.source = 0, .target = 0, .count = all}}};
+    return {.tensors = make_inboxes(like_these, all, at::kFloat), .rows = {{.source = 0, .target = 0, .count = all}}};
   }
 
   void add_arrived(RowSum& dk, RowSum& dv) const {

@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <utility>
 
-#include <ATen/ops/empty.h>
-
 #include "cp_core/context_parallel/all_gather_plans.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/copy_rows.h"
@@ -33,19 +31,11 @@ std::vector<RowCopy> rows_of_owner(const std::vector<RowCopy>& rows, const std::
   return result;
 }
 
+// Of rows that may lie apart: row_count() is for those without gaps.
 std::int64_t count_of(const std::vector<RowCopy>& rows) {
   std::int64_t count = 0;
   for (const RowCopy& piece : rows) count += piece.count;
   return count;
-}
-
-at::Tensor empty_rows(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype) {
-  at::Tensor result = at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(dtype));
-#ifdef CP_POOL_MUTANTS
-  // Memory used before may hold the very numbers that a skipped wait leaves out.
-  result.zero_();
-#endif
-  return result;
 }
 
 // Pieces that lie one after the other from `next` on, instead of where they are.
@@ -136,8 +126,8 @@ void ScatteredGradients::send(const KeyGradients& part) {
       copied_rows += piece.count;
     }
   }
-  std::array<at::Tensor, 2> copied{empty_rows(part.dk.tensor, copied_rows, part.dk.tensor.scalar_type()),
-                                   empty_rows(part.dv.tensor, copied_rows, part.dv.tensor.scalar_type())};
+  std::array<at::Tensor, 2> copied{make_inbox(part.dk.tensor, copied_rows, part.dk.tensor.scalar_type()),
+                                   make_inbox(part.dv.tensor, copied_rows, part.dv.tensor.scalar_type())};
   copy_rows(part.dk.tensor, copied[0], copies);
   copy_rows(part.dv.tensor, copied[1], copies);
   std::int64_t next = 0;
@@ -162,7 +152,7 @@ void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
     parts.push_back(rows_of_owner(part, owned_by(cp_.rank())));
     rows += count_of(parts.back());
   }
-  const std::array inbox{empty_rows(whole.k, rows, sent.dtype), empty_rows(whole.v, rows, sent.dtype)};
+  const std::array inbox{make_inbox(whole.k, rows, sent.dtype), make_inbox(whole.v, rows, sent.dtype)};
   std::int64_t next = 0;
   for (const std::vector<RowCopy>& pieces : parts) {
     const std::int64_t first = next;

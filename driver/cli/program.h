@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "driver/reporters/temporary_folder.h"
+#include "cases/temporary_folder.h"
 
 namespace cp_pool::test {
 

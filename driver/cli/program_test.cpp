@@ -18,8 +18,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "cases/temporary_folder.h"
 #include "driver/reporters/scoped_variable.h"
-#include "driver/reporters/temporary_folder.h"
 
 namespace cp_pool {
 namespace {

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "cases/temporary_folder.h"
 #include "driver/cli/program.h"
-#include "driver/reporters/temporary_folder.h"
 
 namespace cp_pool {
 namespace {

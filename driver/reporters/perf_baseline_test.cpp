@@ -3,9 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/temporary_folder.h"
 #include "driver/reporters/example_events.h"
 #include "driver/reporters/jsonl_sink.h"
-#include "driver/reporters/temporary_folder.h"
 
 namespace cp_pool {
 namespace {

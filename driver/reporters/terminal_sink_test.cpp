@@ -12,10 +12,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/temporary_folder.h"
 #include "driver/reporters/example_events.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/scoped_variable.h"
-#include "driver/reporters/temporary_folder.h"
 
 namespace cp_pool {
 namespace {

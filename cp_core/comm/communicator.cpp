@@ -1,10 +1,12 @@
 #include "cp_core/comm/communicator.h"
 
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
+#include <fmt/format.h>
 
 namespace cp_pool {
 namespace {
@@ -81,6 +83,12 @@ Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends,
     works.push_back(exchange_many(of_peer(sends, to), to, of_peer(receives, from), from, what));
   }
   return std::make_unique<SeveralWorks>(std::move(works));
+}
+
+Communicator::WorkPtr Communicator::put_all(std::span<const at::Tensor> /*windows*/,
+                                            std::span<const at::Tensor> /*sources*/, std::span<const Put> /*puts*/,
+                                            std::string_view what) {
+  throw std::logic_error(fmt::format("{}: there are no windows", what));
 }
 
 // For ranks that are CPUs.

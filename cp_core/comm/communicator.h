@@ -13,6 +13,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "cp_core/thd/block_copy.h"
+
 namespace cp_pool {
 
 // A communication that failed, timed out or was aborted. The text names rank, operation, peer and step.
@@ -71,6 +73,21 @@ class Communicator {
   };
   [[nodiscard]] virtual WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                                              std::string_view what);
+  // What a rank writes into memory that a peer has opened.
+  struct Put {
+    int peer = 0;            // not this rank
+    std::size_t window = 0;  // of those that the peer opens
+    std::int64_t first = 0;  // byte of the window where the block's rows begin
+    BlockCopy block;         // from where, and its shape there and here; without a target
+  };
+  // True if put_all writes straight into others' memory: then it is the way to go for rows that lie apart. Equal on all
+  // ranks.
+  [[nodiscard]] virtual bool has_windows() const { return false; }
+  // One-sided, where there are windows: every rank opens as many tensors and writes into those of the others. Complete
+  // when what this rank writes has left and what all others write here has come. sources: the tensors that blocks lie
+  // in. Blocks in a window overlap nothing.
+  [[nodiscard]] virtual WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
+                                        std::span<const Put> puts, std::string_view what);
   // out: size() times the elements of in, in rank order.
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.

@@ -50,8 +50,10 @@ struct RankResults {
 };
 
 struct RankOptions {
-  std::function<AttentionBackend&(int rank)> backend_of = {};  // gives each rank its backend; none: the problem's own
-  int backwards = 1;     // run one after the other, with the problem's own backend: the gradients are the last one's
+  // Gives each rank its backend; none: the problem's own.
+  // NOLINTNEXTLINE(readability-redundant-member-init): as AttentionGradientSums::turn
+  std::function<AttentionBackend&(int rank)> backend_of = {};
+  int backwards = 1;     // with the problem's own backend, one after the other: the gradients are the last one's
   bool windows = false;  // of the communicators
 };
 

@@ -64,7 +64,7 @@ TEST_F(NcclPair, ADeadlineEndsTheFirstOperationBetweenTwoRanksToo) {
   });
 }
 
-TEST_F(NcclPair, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
+TEST_F(NcclPairAlone, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);

@@ -33,6 +33,11 @@ class NotingCommunicator final : public Communicator {
   WorkPtr exchange_all(std::span<const Message>, std::span<const Message>, std::string_view) override {
     return note("exchange_all");
   }
+  [[nodiscard]] bool has_windows() const override { return true; }
+  WorkPtr put_all(std::span<const at::Tensor>, std::span<const at::Tensor>, std::span<const Put>,
+                  std::string_view) override {
+    return note("put_all");
+  }
   WorkPtr all_gather(at::Tensor&, const at::Tensor&, std::string_view) override { return note("all_gather"); }
   WorkPtr all_to_all(at::Tensor&, const at::Tensor&, std::string_view) override { return note("all_to_all"); }
   WorkPtr trade(at::Tensor&, const at::Tensor&, std::string_view) override { return note("trade"); }
@@ -71,6 +76,16 @@ TEST_F(CountSent, MessagesToOtherRanksOnce) {
   static_cast<void>(cp_->exchange_all(messages, {}, ""));
   EXPECT_EQ(sent(), 5 + 6 + 7);
   EXPECT_THAT(target_->calls, ElementsAre("exchange", "exchange_many", "exchange_all"));
+}
+
+TEST_F(CountSent, TheRectanglesThatARankWritesIntoWindows) {
+  EXPECT_TRUE(cp_->has_windows());
+  const std::array<Communicator::Put, 2> puts{
+      {{.peer = 0, .block = {.rows = 3, .width = 5, .source_stride = 8, .target_stride = 16}},
+       {.peer = 2, .block = {.rows = 1, .width = 7}}}};
+  static_cast<void>(cp_->put_all({&received_, 1}, {&received_, 1}, puts, ""));
+  EXPECT_EQ(sent(), 3 * 5 + 7);
+  EXPECT_THAT(target_->calls, ElementsAre("put_all"));
 }
 
 TEST_F(CountSent, NothingThatARankSendsToItself) {

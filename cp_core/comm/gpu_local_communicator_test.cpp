@@ -53,7 +53,7 @@ void on_streams_of_their_own(int size, const std::function<void(const CpGroups&,
     delay(1ns);
     fn(groups, rank);
   };
-  run_ranks(size, on_own_stream, kLimit, gpu());
+  run_ranks(size, on_own_stream, kLimit, {.device = gpu(), .windows = true});
 }
 
 class GpuLocalCommunicator : public GpuTest {};
@@ -138,6 +138,37 @@ TEST_F(GpuLocalCommunicator, KeepsTheMemoryOfAMessageUntilItIsRead) {
     for (int i = 0; rank == 0 && i < 16; ++i) later.push_back(on_gpu(-2));
     groups.cp->synchronize("what was received");
     EXPECT_TRUE(is_all(received, 1 - rank)) << "rank " << rank;
+  });
+}
+
+// Of two rows of a peer's window each rank fills its half, with what its stream has yet to write.
+TEST_F(GpuLocalCommunicator, WritesRectanglesIntoWindowsInWaitAndBehindTheSendersStream) {
+  constexpr std::int64_t kHalf = kElements / 4;  // of a row
+  constexpr std::int64_t kBytes = kHalf * static_cast<std::int64_t>(sizeof(float));
+  on_streams_of_their_own(2, [](const CpGroups& groups, int rank) {
+    ASSERT_TRUE(groups.cp->has_windows());
+    at::Tensor source = on_gpu(-1, 2 * kHalf);
+    const std::array windows{on_gpu(-2, 1), on_gpu(-2)};
+    delay(50ms);
+    source.fill_(rank);
+    const Communicator::Put put{.peer = 1 - rank,
+                                .window = 1,
+                                .first = rank * kBytes,
+                                .block = {.source = source.const_data_ptr(),
+                                          .rows = 2,
+                                          .width = kBytes,
+                                          .source_stride = kBytes,
+                                          .target_stride = 2 * kBytes}};
+    const auto work = groups.cp->put_all(windows, {&source, 1}, {&put, 1}, "turn");
+    source.fill_(-3);
+    groups.cp->synchronize("what is sent");
+    groups.cp->checked_barrier(0, kLimit);  // the peer has sent by now
+    EXPECT_TRUE(is_all(windows[1], -2)) << "rank " << rank;
+    work->wait();
+    const at::Tensor halves = windows[1].view({2, 2, kHalf});
+    EXPECT_TRUE(is_all(halves.select(1, 1 - rank), 1 - rank)) << "rank " << rank;
+    EXPECT_TRUE(is_all(halves.select(1, rank), -2)) << "rank " << rank;
+    EXPECT_TRUE(is_all(windows[0], -2)) << "rank " << rank;
   });
 }
 

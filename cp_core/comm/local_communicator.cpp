@@ -1,54 +1,22 @@
 #include "cp_core/comm/local_communicator.h"
 
-#include <array>
-#include <atomic>
-#include <condition_variable>
 #include <exception>
-#include <map>
 #include <mutex>
-#include <optional>
 #include <thread>
 #include <utility>
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
-#include <c10/core/Event.h>
-#include <c10/core/Stream.h>
-#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
+
+#include "cp_core/comm/local_hub.h"
+#include "cp_core/comm/local_puts.h"
 
 namespace cp_pool {
 namespace {
 
-enum class Operation { exchange, all_gather, all_to_all, reduce_scatter, all_reduce, barrier };
-
-std::string_view name_of(Operation operation) {
-  static constexpr std::array kNames{"exchange",       "all_gather", "all_to_all",
-                                     "reduce_scatter", "all_reduce", "checked_barrier"};
-  return kNames.at(static_cast<std::size_t>(operation));
-}
-
-// Of this thread.
-c10::Stream current_stream(const at::Device& device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-// A place in the work of a GPU's current stream: after what it has been given so far. Of a CPU: nothing.
-class StreamMark {
- public:
-  explicit StreamMark(const at::Device& device) {
-    if (device.is_cuda()) event_.emplace(device.type()).record(current_stream(device));
-  }
-  [[nodiscard]] bool reached() const { return !event_ || event_->query(); }
-  // The current stream, of whichever thread, goes on when the mark is reached.
-  void order_current_stream() const {
-    if (event_) event_->block(current_stream(event_->device()));
-  }
-
- private:
-  std::optional<c10::Event> event_;
-};
+using Operation = LocalHub::Operation;
 
 at::Tensor bytes_of(const at::Tensor& tensor) {
   return tensor.view({-1}).view(at::kByte);
@@ -71,66 +39,6 @@ at::Tensor packed_message(std::span<const at::Tensor> tensors, const at::Device&
   return message;
 }
 
-// Messages on their way between the ranks of one group.
-class Hub {
- public:
-  using Clock = Communicator::Clock;
-
-  struct Address {
-    bool barrier = false;  // barriers are counted apart: they compare the counts of the others
-    std::int64_t number = 0;
-    int from = 0;
-    int to = 0;
-    auto operator<=>(const Address&) const = default;
-  };
-  struct Message {
-    Operation operation = Operation::exchange;
-    at::Tensor data;     // the message's own
-    StreamMark written;  // on the sender's stream
-  };
-
-  void post(const Address& address, Message message) {
-    {
-      const std::lock_guard lock(mutex_);
-      messages_.insert_or_assign(address, std::move(message));
-    }
-    arrived_.notify_all();
-  }
-
-  // nullopt: not there at the deadline. Throws when aborted.
-  std::optional<Message> take(const Address& address, Clock::time_point deadline) {
-    std::unique_lock lock(mutex_);
-    const auto ready = [&] { return aborted_ || messages_.contains(address); };
-    const bool in_time = arrived_.wait_until(lock, deadline, ready);
-    throw_if_aborted();
-    if (!in_time) return std::nullopt;
-    return std::move(messages_.extract(address).mapped());
-  }
-
-  void abort() {
-    {
-      const std::lock_guard lock(mutex_);
-      aborted_ = true;
-    }
-    arrived_.notify_all();
-  }
-
-  void check_not_aborted() {
-    const std::lock_guard lock(mutex_);
-    throw_if_aborted();
-  }
-
- private:
-  void throw_if_aborted() const {
-    if (aborted_) throw CommError(CommError::Kind::aborted, "the communicator was aborted");
-  }
-
-  std::mutex mutex_;
-  std::condition_variable arrived_;
-  std::map<Address, Message> messages_;
-  bool aborted_ = false;
-};
-
 // An operation whose messages have been posted; `finish` takes those of the peers and writes the result.
 class LocalWork final : public Work {
  public:
@@ -149,8 +57,8 @@ class LocalWork final : public Work {
 
 class LocalCommunicator final : public Communicator {
  public:
-  LocalCommunicator(std::shared_ptr<Hub> hub, const at::Device& device, int size, int rank)
-      : hub_(std::move(hub)), device_(device), size_(size), rank_(rank) {}
+  LocalCommunicator(std::shared_ptr<LocalHub> hub, const LocalOptions& options, int size, int rank)
+      : hub_(std::move(hub)), device_(options.device), windows_(options.windows), size_(size), rank_(rank) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -169,6 +77,28 @@ class LocalCommunicator final : public Communicator {
     post(step, to, packed_message(sends, device));
     std::vector<at::Tensor> targets(receives.begin(), receives.end());
     return finish_with(device, [this, step, targets = std::move(targets), from] { receive_many(step, from, targets); });
+  }
+
+  [[nodiscard]] bool has_windows() const override { return windows_; }
+
+  WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
+                  std::string_view what) override {
+    if (!windows_) return Communicator::put_all(windows, sources, puts, what);
+    const Step step = begin(Operation::put_all, what);
+    check_puts(puts, sources, rank_, size_, text(step));
+    const at::Device device = device_of(sources, windows);
+    for (int to = 0; to < size_; ++to) {
+      if (to == rank_) continue;
+      std::vector<Put> of_rank = puts_to(puts, to);
+      at::Tensor packed = pack_puts(of_rank, device);
+      post(step, to, std::move(packed), std::move(of_rank));
+    }
+    std::vector<at::Tensor> targets(windows.begin(), windows.end());
+    return finish_with(device, [this, step, targets = std::move(targets)] {
+      for (int from = 0; from < size_; ++from) {
+        if (from != rank_) receive_puts(step, from, targets);
+      }
+    });
   }
 
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -259,7 +189,7 @@ class LocalCommunicator final : public Communicator {
   }
 
   [[nodiscard]] std::string text(const Step& step) const {
-    return fmt::format("rank {} of {}: {} ({})", rank_, size_, name_of(step.operation), step.what);
+    return fmt::format("rank {} of {}: {} ({})", rank_, size_, LocalHub::name_of(step.operation), step.what);
   }
 
   [[nodiscard]] at::Tensor part(const at::Tensor& tensor, int index) const {
@@ -268,18 +198,19 @@ class LocalCommunicator final : public Communicator {
   }
 
   // data: just written on the current stream, and nobody else's.
-  void post(const Step& step, int to, at::Tensor data) {
+  void post(const Step& step, int to, at::Tensor data, std::vector<Put> puts = {}) {
     StreamMark written(data.device());
-    hub_->post({.barrier = step.operation == Operation::barrier, .number = step.number, .from = rank_, .to = to},
-               {.operation = step.operation, .data = std::move(data), .written = std::move(written)});
+    hub_->post(
+        {.barrier = step.operation == Operation::barrier, .number = step.number, .from = rank_, .to = to},
+        {.operation = step.operation, .data = std::move(data), .written = std::move(written), .puts = std::move(puts)});
   }
 
   void post_to_all(const Step& step, const at::Tensor& data) {
     for (int to = 0; to < size_; ++to) post(step, to, data.clone());
   }
 
-  // Ready for the current stream.
-  [[nodiscard]] at::Tensor take(const Step& step, int from) const {
+  // Its data is ready for the current stream.
+  [[nodiscard]] LocalHub::Message take_message(const Step& step, int from) const {
     auto message =
         hub_->take({.barrier = step.operation == Operation::barrier, .number = step.number, .from = from, .to = rank_},
                    step.deadline);
@@ -287,14 +218,16 @@ class LocalCommunicator final : public Communicator {
       throw CommError(CommError::Kind::timeout, fmt::format("{}: nothing from rank {} in time", text(step), from));
     }
     if (message->operation != step.operation) {
-      throw CommError(CommError::Kind::failed,
-                      fmt::format("{}: rank {} is in {} instead", text(step), from, name_of(message->operation)));
+      throw CommError(CommError::Kind::failed, fmt::format("{}: rank {} is in {} instead", text(step), from,
+                                                           LocalHub::name_of(message->operation)));
     }
     message->written.order_current_stream();
     // The sender's stream gets the memory back, when this one has read it.
     if (message->data.is_cuda()) message->data.record_stream(current_stream(message->data.device()));
-    return std::move(message->data);
+    return std::move(*message);
   }
+
+  [[nodiscard]] at::Tensor take(const Step& step, int from) const { return take_message(step, from).data; }
 
   void receive(const Step& step, int from, const at::Tensor& into) const {
     const at::Tensor data = take(step, from);
@@ -322,6 +255,15 @@ class LocalCommunicator final : public Communicator {
     }
   }
 
+  void receive_puts(const Step& step, int from, std::span<const at::Tensor> windows) const {
+    const LocalHub::Message message = take_message(step, from);
+    const std::string wrong = misfit(message.puts, windows);
+    if (!wrong.empty()) {
+      throw CommError(CommError::Kind::failed, fmt::format("{}: rank {} puts {}", text(step), from, wrong));
+    }
+    write_puts(message.puts, message.data, windows);
+  }
+
   // In rank order, so that every rank gets the same bits.
   void reduce(const Step& step, ReduceOp op, const at::Tensor& into) const {
     receive(step, 0, into);
@@ -335,8 +277,9 @@ class LocalCommunicator final : public Communicator {
     }
   }
 
-  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<LocalHub> hub_;
   at::Device device_;
+  bool windows_;
   int size_;
   int rank_;
   Clock::time_point deadline_ = Clock::time_point::max();
@@ -368,36 +311,36 @@ class FirstError {
 
 }  // namespace
 
-std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const at::Device& device) {
-  const auto hub = std::make_shared<Hub>();
+std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options) {
+  const auto hub = std::make_shared<LocalHub>();
   std::vector<std::shared_ptr<Communicator>> communicators;
   communicators.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
-    communicators.push_back(std::make_shared<LocalCommunicator>(hub, device, size, rank));
+    communicators.push_back(std::make_shared<LocalCommunicator>(hub, options, size, rank));
   }
   return communicators;
 }
 
-std::vector<CpGroups> make_local_groups(int size, const at::Device& device) {
+std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options) {
   std::vector<CpGroups> groups(static_cast<std::size_t>(size));
-  const auto cp = make_local_communicators(size, device);
+  const auto cp = make_local_communicators(size, options);
   for (std::size_t rank = 0; rank < groups.size(); ++rank) groups[rank].cp = cp[rank];
   if (size < 4 || size % 2 != 0) return groups;
   for (std::size_t rank = 0; rank < groups.size(); rank += 2) {
-    const auto pair = make_local_communicators(2, device);
+    const auto pair = make_local_communicators(2, options);
     groups[rank].inner = pair[0];
     groups[rank + 1].inner = pair[1];
   }
   for (const std::size_t parity : {0, 1}) {
-    const auto ring = make_local_communicators(size / 2, device);
+    const auto ring = make_local_communicators(size / 2, options);
     for (std::size_t i = 0; i < ring.size(); ++i) groups[2 * i + parity].outer = ring[i];
   }
   return groups;
 }
 
 void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& fn, std::chrono::milliseconds limit,
-               const at::Device& device) {
-  const std::vector<CpGroups> groups = make_local_groups(size, device);
+               const LocalOptions& options) {
+  const std::vector<CpGroups> groups = make_local_groups(size, options);
   const auto deadline = Communicator::Clock::now() + limit;
   FirstError first_error;
   std::vector<std::jthread> ranks;

@@ -18,16 +18,20 @@
 
 namespace cp_pool {
 
-// One communicator for each of `size` ranks of a group. device: whose current stream synchronize() waits for; a CPU has
-// nothing to wait for.
-std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const at::Device& device = at::kCPU);
+struct LocalOptions {
+  at::Device device = at::kCPU;  // whose current stream synchronize() waits for; a CPU has nothing to wait for
+  bool windows = false;          // whether has_windows(), so that put_all can be called
+};
+
+// One communicator for each of `size` ranks of a group.
+std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options = {});
 
 // The groups of each of `size` ranks, inner and outer included where they exist.
-std::vector<CpGroups> make_local_groups(int size, const at::Device& device = at::kCPU);
+std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options = {});
 
 // Runs fn(groups, rank) on `size` threads, one ATen thread each, within `limit`. When a rank throws, the others'
 // communicators are aborted, and the first exception is rethrown after all threads have ended.
 void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& fn,
-               std::chrono::milliseconds limit = std::chrono::minutes(1), const at::Device& device = at::kCPU);
+               std::chrono::milliseconds limit = std::chrono::minutes(1), const LocalOptions& options = {});
 
 }  // namespace cp_pool

@@ -9,13 +9,13 @@
 #include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 
+#include "cp_core/context_parallel/gathered_key_values.h"
 #include "cp_core/context_parallel/head_group.h"
 #include "cp_core/context_parallel/scattered_gradients.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/context_parallel/step_gradients.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
-#include "cp_core/thd/copy_rows.h"
 
 namespace cp_pool {
 namespace {
@@ -27,86 +27,6 @@ std::vector<RowCopy> to_sequence_order(const Context& context) {
   const std::vector<Run> whole = whole_runs(padded);
   return row_copies(CP_MUTATE(gathered_rows_not_reordered, gathered_runs(padded, ranks, 0, ranks), whole), whole);
 }
-
-// K and V on their way from the other ranks, to their place in whole sequences; this rank's own rows are left out,
-// since nothing reads them there. A few long pieces go straight to their place; else each rank's rows are one message,
-// and copied.
-class GatheredKeyValues {
- public:
-  GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
-                    std::string_view pass)
-      : cp_(cp), copies_(std::move(copies)), rows_(operands.k.size(0)), whole_(operands) {
-    const auto make = [&](const at::Tensor& like) { return make_inbox(like, cp.size() * rows_, like.scalar_type()); };
-    whole_.k = make(operands.k);
-    whole_.v = make(operands.v);
-    copied_ = !go_straight();
-    arriving_k_ = copied_ ? make(operands.k) : whole_.k;
-    arriving_v_ = copied_ ? make(operands.v) : whole_.v;
-    work_ = exchange(operands, fmt::format("all_gather {} K and V", pass));
-  }
-
-  // The operands with K and V whole and in sequence order: their sizes at once, their numbers after wait().
-  [[nodiscard]] const AttentionOperands& whole() const { return whole_; }
-
-  void wait() {
-    if (CP_MUTATE(all_gather_wait_skipped, true, false)) work_->wait();
-    if (!copied_) return;
-    std::vector<RowCopy> copies;
-    for (int rank = 0; rank < cp_.size(); ++rank) {
-      if (rank == cp_.rank()) continue;
-      for (RowCopy copy : copies_of_rank(copies_, rank, rows_)) {
-        copy.source += rank * rows_;
-        copies.push_back(copy);
-      }
-    }
-    copy_rows(arriving_k_, whole_.k, copies);
-    copy_rows(arriving_v_, whole_.v, copies);
-  }
-
- private:
-  // The same on every rank. NCCL takes 6 us for a message more, in which a GPU copies 10 MiB; on CPU ranks all pieces
-  // are one message.
-  [[nodiscard]] bool go_straight() const {
-    constexpr std::size_t kPiecesOfARank = 8;
-    constexpr std::size_t kLongPiece = std::size_t{8} << 20U;
-    if (copies_.size() > kPiecesOfARank * static_cast<std::size_t>(cp_.size())) return false;
-    return whole_.k.is_cpu() || whole_.k.nbytes() >= kLongPiece * copies_.size();
-  }
-
-  // Of one rank's rows: where they are in its tensors, and where they arrive.
-  [[nodiscard]] std::vector<RowCopy> pieces(int rank) const {
-    if (copied_) return {{.source = 0, .target = rank * rows_, .count = rows_}};
-    return copies_of_rank(copies_, rank, rows_);
-  }
-
-  Communicator::WorkPtr exchange(const AttentionOperands& operands, const std::string& what) {
-    std::vector<Communicator::Message> sends;
-    std::vector<Communicator::Message> receives;
-    for (int rank = 0; rank < cp_.size(); ++rank) {
-      if (rank == cp_.rank()) continue;
-      for (const RowCopy& piece : pieces(cp_.rank())) {
-        for (const at::Tensor& rows : {operands.k, operands.v}) {
-          sends.push_back({.tensor = rows.narrow(0, piece.source, piece.count), .peer = rank});
-        }
-      }
-      for (const RowCopy& piece : pieces(rank)) {
-        for (const at::Tensor& rows : {arriving_k_, arriving_v_}) {
-          receives.push_back({.tensor = rows.narrow(0, piece.target, piece.count), .peer = rank});
-        }
-      }
-    }
-    return cp_.exchange_all(sends, receives, what);
-  }
-
-  Communicator& cp_;
-  std::vector<RowCopy> copies_;
-  std::int64_t rows_;  // of a rank
-  AttentionOperands whole_;
-  at::Tensor arriving_k_;
-  at::Tensor arriving_v_;
-  bool copied_ = false;
-  Communicator::WorkPtr work_;
-};
 
 AllGatherPlans plans_of(const Context& context) {
   return all_gather_plans(context.problem, context.groups.cp->size(), context.groups.cp->rank());

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -96,8 +97,8 @@ class RemarkingBackend final : public AttentionBackend {
 TEST(ContextParallelResults, SayWhatTheBackendRemarks) {
   AttentionProblem problem = small_problem(CommType::p2p, Layout::bshd, 1);
   RemarkingBackend backend;
-  const auto results =
-      run_on_ranks(problem, make_inputs(problem, at::kFloat, 7), 1, [&](int) -> AttentionBackend& { return backend; });
+  const auto results = run_on_ranks(problem, make_inputs(problem, at::kFloat, 7), 1,
+                                    {.backend_of = [&](int) -> AttentionBackend& { return backend; }});
   EXPECT_THAT(results.front().forward.remarks, testing::ElementsAre("forward tiles ran as math"));
   EXPECT_THAT(results.front().gradients.remarks, testing::Contains("backward tiles ran as math"));
 }
@@ -225,8 +226,79 @@ TEST_P(ContextParallel, CanRunTheBackwardAgain) {
   causal.mask.right = 0;
   causal.heads = 16;
   const WholeInputs inputs = make_inputs(causal, at::kBFloat16, 7);
-  const std::vector<RankResults> results = run_on_ranks(causal, inputs, GetParam().ranks, {}, /*backwards=*/2);
+  const std::vector<RankResults> results = run_on_ranks(causal, inputs, GetParam().ranks, {.backwards = 2});
   EXPECT_THAT(differences(causal, dense_attention(causal, inputs), results, 2e-2), IsEmpty());
+}
+
+// --- Windows ---------------------------------------------------------------------------------------------------------
+
+bool same_bits(const at::Tensor& a, const at::Tensor& b) {
+  if (!a.defined() || !b.defined()) return a.defined() == b.defined();
+  const auto bytes = [](const at::Tensor& tensor) { return tensor.contiguous().view({-1}).view(at::kByte); };
+  return a.sizes() == b.sizes() && a.dtype() == b.dtype() && bytes(a).equal(bytes(b));
+}
+
+// The tensors of the two that are not the same to the bit.
+std::vector<std::string> unlike(const RankResults& a, const RankResults& b) {
+  std::vector<std::string> names;
+  const auto compare = [&](const char* name, const at::Tensor& of_a, const at::Tensor& of_b) {
+    if (!same_bits(of_a, of_b)) names.emplace_back(name);
+  };
+  compare("out", a.forward.out, b.forward.out);
+  compare("lse", a.forward.lse, b.forward.lse);
+  compare("max_logit", a.forward.max_logit, b.forward.max_logit);
+  compare("dq", a.gradients.dq, b.gradients.dq);
+  compare("dk", a.gradients.dk, b.gradients.dk);
+  compare("dv", a.gradients.dv, b.gradients.dv);
+  compare("dbias", a.gradients.dbias, b.gradients.dbias);
+  compare("dsink", a.gradients.dsink, b.gradients.dsink);
+  return names;
+}
+
+class ContextParallelWindows : public ContextParallel {
+ protected:
+  static void expect_same_bits(const AttentionProblem& problem, at::ScalarType dtype) {
+    const WholeInputs inputs = make_inputs(problem, dtype, 7);
+    const std::vector<RankResults> without = run_on_ranks(problem, inputs, GetParam().ranks);
+    const std::vector<RankResults> with = run_on_ranks(problem, inputs, GetParam().ranks, {.windows = true});
+    for (std::size_t rank = 0; rank < with.size(); ++rank) {
+      EXPECT_THAT(unlike(with[rank], without[rank]), IsEmpty()) << "rank " << rank;
+    }
+  }
+};
+
+TEST_P(ContextParallelWindows, GiveTheSameBits) {
+  AttentionProblem gqa = problem();
+  gqa.mask.right = 0;
+  gqa.heads = 16;
+  gqa.head_dim_qk = 12;
+  gqa.head_dim_v = 4;
+  gqa.max_logit = true;
+  gqa.softmax = SoftmaxType::learnable;
+  expect_same_bits(gqa, at::kFloat);
+  AttentionProblem called = gqa;  // in groups of heads, and gradients of several calls
+  called.backend = Backend::cudnn;
+  called.mask = {.left = 5, .right = 9};
+  expect_same_bits(called, at::kBFloat16);
+  AttentionProblem biased = problem();
+  biased.bias = BiasShape::shape_1hss;
+  expect_same_bits(biased, at::kFloat);
+}
+
+// What a rank waits for that is alone.
+TEST_P(ContextParallelWindows, AreWhatKeysAndHeadsTravelThrough) {
+  const AttentionProblem unpadded = small_problem(GetParam().comm, Layout::bshd, GetParam().ranks);
+  const CpGroups groups = make_local_groups(GetParam().ranks, {.windows = true}).front();
+  for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
+    if (group) group->set_deadline(Communicator::Clock::now());
+  }
+  const at::Tensor shard = at::zeros({2, 64 / GetParam().ranks, 8, 8}, at::kFloat);
+  try {
+    (void)context_parallel_forward(unpadded, groups, {.q = shard, .k = shard, .v = shard, .bias = {}, .sink = {}});
+    FAIL() << "no CommError";
+  } catch (const CommError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("put_all"));
+  }
 }
 
 TEST(ContextParallelBackward, TakesWhatTheForwardReturned) {
@@ -249,6 +321,14 @@ TEST(ContextParallelThd, WorksWithoutAnyToken) {
   }
 }
 
+std::vector<Axis> axes_of_windows() {
+  std::vector<Axis> axes = all_axes();
+  std::erase_if(axes, [](const Axis& axis) { return axis.comm == CommType::p2p || axis.ranks == 1; });
+  return axes;
+}
+
+INSTANTIATE_TEST_SUITE_P(, ContextParallelWindows, testing::ValuesIn(axes_of_windows()),
+                         [](const auto& info) { return name_of(info.param); });
 INSTANTIATE_TEST_SUITE_P(, ContextParallel, testing::ValuesIn(all_axes()),
                          [](const auto& info) { return name_of(info.param); });
 

@@ -39,6 +39,19 @@ at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType 
   return inbox;
 }
 
+Communicator::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window) {
+  const auto row_bytes = static_cast<std::int64_t>(source.element_size()) * source.size(1) * source.size(2);
+  const std::int64_t width = rows.count * row_bytes;
+  return {.peer = peer,
+          .window = window,
+          .first = rows.target * row_bytes,
+          .block = {.source = static_cast<const std::byte*>(source.const_data_ptr()) + rows.source * row_bytes,
+                    .rows = 1,
+                    .width = width,
+                    .source_stride = width,
+                    .target_stride = width}};
+}
+
 bool has_dbias(const AttentionProblem& problem) {
   return problem.bias && problem.bias != BiasShape::shape_111s;
 }

@@ -2,7 +2,10 @@
 // delta and the sink's gradient are the dispatcher's (context_parallel.cpp).
 #pragma once
 
+#include <cstddef>
+
 #include "cp_core/attention/attend.h"
+#include "cp_core/comm/communicator.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/partition.h"
 
@@ -59,6 +62,9 @@ TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_ru
 
 // Where rows like these, [rows, heads, dim], arrive from another rank: memory that holds anything.
 at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype);
+
+// Rows of a packed tensor like these put to a peer: to those from `rows.target` on in its window, which is as wide.
+Communicator::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window);
 
 // True if the problem has a bias with a gradient.
 bool has_dbias(const AttentionProblem& problem);

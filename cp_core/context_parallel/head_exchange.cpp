@@ -68,7 +68,9 @@ class Geometry {
     }
   }
 
-  // What `rank`, this one, keeps: its heads of its tokens. block: which heads it takes for its own.
+  // The heads of rank `block` of the tokens of `rank`, if they were this rank's on both sides. That is what a rank
+  // keeps, of its own tokens and heads; and what it puts to another one, whose tensors are as large: then the side that
+  // is the other's only says how far from the tensor's beginning the place there is.
   void tokens_and_heads(int rank, int block, std::vector<BlockCopy>& copies, bool to_heads) const {
     for (const auto& [row, target, count] : rows_of(rank)) {
       const std::int64_t rows = item_.by_head ? group_heads_ : count;
@@ -76,6 +78,20 @@ class Geometry {
       append(copies, of_tokens(block, row), of_heads(target), rows, width, to_heads);
     }
   }
+
+#ifdef CP_POOL_MUTANTS
+  // Zeroes what this trip brings: memory used before may hold the very numbers that a skipped wait leaves out. Other
+  // trips bring the columns of other groups of heads to the same tensor of tokens.
+  void forget(bool of_heads) const {
+    if (of_heads) {
+      item_.of_heads.zero_();
+    } else {
+      item_.of_tokens.unflatten(item_.by_head ? 0 : 1, {heads_ / rank_heads_, rank_heads_})
+          .narrow(item_.by_head ? 1 : 2, first_head_, group_heads_)
+          .zero_();
+    }
+  }
+#endif
 
  private:
   // From token `row` and the rank's first head of the group on.
@@ -114,11 +130,25 @@ class Geometry {
   std::int64_t tokens_;
 };
 
+// Whose heads a rank of the group gets.
+int block_of(int rank, [[maybe_unused]] const Communicator& group) {
+  return CP_MUTATE(a2a_head_order, rank, group.size() - 1 - rank);
+}
+
+// block: with this rank's own `target`, like which that of the peer is.
+Communicator::Put put_into(const at::Tensor& target, const BlockCopy& block, int peer, std::size_t window) {
+  const auto* begin = static_cast<const std::byte*>(target.const_data_ptr());
+  Communicator::Put put{.peer = peer, .window = window, .block = block};
+  put.first = static_cast<const std::byte*>(block.target) - begin;
+  put.block.target = nullptr;
+  return put;
+}
+
 }  // namespace
 
 void HeadExchange::Trip::finish() {
   if (CP_MUTATE(a2a_wait_skipped, true, false)) work_->wait();
-  copy_blocks(unpacking_, received_.device());
+  if (messages_.received.defined()) copy_blocks(messages_.unpacking, messages_.received.device());
 }
 
 void HeadExchange::make_targets(std::vector<Item>& items) const {
@@ -152,20 +182,26 @@ HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_vie
 }
 
 HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direction, std::string_view what) const {
+  return group_.has_windows() ? start_puts(std::move(items), direction, what)
+                              : start_messages(std::move(items), direction, what);
+}
+
+HeadExchange::Trip HeadExchange::start_messages(std::vector<Item> items, Direction direction,
+                                                std::string_view what) const {
   const int ranks = group_.size();
   const int own = group_.rank();
   const bool scatters = direction == Direction::scatter;
   std::int64_t part_bytes = 0;
   for (const Item& item : items) part_bytes += Geometry(item, ranks, heads_).message_bytes();
   const auto options = items.front().of_tokens.options().dtype(at::kByte);
-  at::Tensor sent = at::empty({ranks * part_bytes}, options);
-  at::Tensor received = at::empty({ranks * part_bytes}, options);
+  Trip::Messages messages{.sent = at::empty({ranks * part_bytes}, options),
+                          .received = at::empty({ranks * part_bytes}, options),
+                          .unpacking = {}};
 #ifdef CP_POOL_MUTANTS
   // Memory used before may hold the very numbers that a skipped wait leaves out.
-  received.zero_();
+  messages.received.zero_();
 #endif
   std::vector<BlockCopy> packing;
-  std::vector<BlockCopy> unpacking;
   std::int64_t offset = 0;
   for (const Item& item : items) {
     const Geometry geometry(item, ranks, heads_);
@@ -173,23 +209,60 @@ HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direct
       return static_cast<std::byte*>(message.data_ptr()) + rank * part_bytes + offset;
     };
     for (int rank = 0; rank < ranks; ++rank) {
-      const int block = scatters ? CP_MUTATE(a2a_head_order, rank, ranks - 1 - rank) : rank;
+      const int block = scatters ? block_of(rank, group_) : rank;
       if (rank == own) {
         geometry.tokens_and_heads(rank, block, packing, scatters);
       } else if (scatters) {
-        geometry.tokens_and_message(block, part(sent, rank), packing, /*to_message=*/true);
-        geometry.heads_and_message(rank, part(received, rank), unpacking, /*to_message=*/false);
+        geometry.tokens_and_message(block, part(messages.sent, rank), packing, /*to_message=*/true);
+        geometry.heads_and_message(rank, part(messages.received, rank), messages.unpacking, /*to_message=*/false);
       } else {
-        geometry.heads_and_message(rank, part(sent, rank), packing, /*to_message=*/true);
-        geometry.tokens_and_message(rank, part(received, rank), unpacking, /*to_message=*/false);
+        geometry.heads_and_message(rank, part(messages.sent, rank), packing, /*to_message=*/true);
+        geometry.tokens_and_message(rank, part(messages.received, rank), messages.unpacking, /*to_message=*/false);
       }
     }
     offset += geometry.message_bytes();
   }
-  delay_point(sent.device());
-  copy_blocks(packing, sent.device());
-  Communicator::WorkPtr work = group_.trade(received, sent, what);
-  return {std::move(sent), std::move(received), std::move(work), std::move(items), std::move(unpacking)};
+  delay_point(messages.sent.device());
+  copy_blocks(packing, messages.sent.device());
+  Communicator::WorkPtr work = group_.trade(messages.received, messages.sent, what);
+  return {std::move(items), std::move(work), std::move(messages)};
+}
+
+// What stays is copied while the rest travels: nobody else writes there.
+HeadExchange::Trip HeadExchange::start_puts(std::vector<Item> items, Direction direction, std::string_view what) const {
+  const int ranks = group_.size();
+  const bool scatters = direction == Direction::scatter;
+  std::vector<at::Tensor> windows;
+  std::vector<at::Tensor> sources;
+  std::vector<Communicator::Put> puts;
+  std::vector<BlockCopy> staying;
+  for (const Item& item : items) {
+    const Geometry geometry(item, ranks, heads_);
+    const at::Tensor& target = scatters ? item.of_heads : item.of_tokens;
+    for (int rank = 0; rank < ranks; ++rank) {
+      std::vector<BlockCopy> blocks;
+      if (scatters) {
+        geometry.tokens_and_heads(group_.rank(), block_of(rank, group_), blocks, /*to_heads=*/true);
+      } else {
+        geometry.tokens_and_heads(rank, group_.rank(), blocks, /*to_heads=*/false);
+      }
+      if (rank == group_.rank()) {
+        staying.insert(staying.end(), blocks.begin(), blocks.end());
+      } else {
+        for (const BlockCopy& block : blocks) puts.push_back(put_into(target, block, rank, windows.size()));
+      }
+    }
+#ifdef CP_POOL_MUTANTS
+    geometry.forget(/*of_heads=*/scatters);
+#endif
+    windows.push_back(target);
+    sources.push_back(scatters ? item.of_tokens : item.of_heads);
+  }
+  const at::Device device = sources.front().device();
+  delay_point(device);
+  Communicator::WorkPtr work = group_.put_all(windows, sources, puts, what);
+  copy_blocks(staying, device);
+  return {std::move(items), std::move(work)};
 }
 
 }  // namespace cp_pool

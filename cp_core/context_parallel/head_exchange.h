@@ -1,6 +1,7 @@
 // Trades the split over tokens for a split over heads inside a group of ranks, and back: each rank gives the tokens it
 // holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse. Several tensors
-// make one trip: one launch packs them, one message goes to each rank, one launch unpacks them.
+// make one trip: where ranks have windows each puts its rectangles into the others' tensors; else one launch packs
+// them, one message goes to each rank, one launch unpacks them.
 #pragma once
 
 #include <string_view>
@@ -36,21 +37,20 @@ class HeadExchange {
   // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
   class Trip {
    public:
-    Trip(at::Tensor sent, at::Tensor received, Communicator::WorkPtr work, std::vector<Item> items,
-         std::vector<BlockCopy> unpacking)
-        : sent_(std::move(sent)),
-          received_(std::move(received)),
-          work_(std::move(work)),
-          items_(std::move(items)),
-          unpacking_(std::move(unpacking)) {}
+    // A message to and from each rank, to be unpacked.
+    struct Messages {
+      at::Tensor sent;
+      at::Tensor received;
+      std::vector<BlockCopy> unpacking;
+    };
+    Trip(std::vector<Item> items, Communicator::WorkPtr work, Messages messages = {})
+        : items_(std::move(items)), messages_(std::move(messages)), work_(std::move(work)) {}
     void finish();
 
    private:
-    at::Tensor sent_;  // must live as long as the operation
-    at::Tensor received_;
+    std::vector<Item> items_;  // as the messages, they must live as long as the operation
+    Messages messages_;        // none where ranks have windows
     Communicator::WorkPtr work_;
-    std::vector<Item> items_;
-    std::vector<BlockCopy> unpacking_;
   };
 
   // Of each rank's block of heads this group travels. Heads must divide by the ranks and the number of groups.
@@ -66,6 +66,8 @@ class HeadExchange {
  private:
   enum class Direction { scatter, gather };
   [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what) const;
+  [[nodiscard]] Trip start_messages(std::vector<Item> items, Direction direction, std::string_view what) const;
+  [[nodiscard]] Trip start_puts(std::vector<Item> items, Direction direction, std::string_view what) const;
 
   Communicator& group_;
   HeadGroup heads_;

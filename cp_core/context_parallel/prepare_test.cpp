@@ -106,7 +106,7 @@ AttentionProblem some_problem(CommType comm, Layout layout) {
 void expect_prepared_is_asked(const AttentionProblem& problem, int ranks) {
   std::deque<ListeningBackend> backends(static_cast<std::size_t>(ranks));
   const auto of = [&](int rank) -> ListeningBackend& { return backends[static_cast<std::size_t>(rank)]; };
-  (void)run_on_ranks(problem, make_inputs(problem, at::kBFloat16, 7), ranks, of);
+  (void)run_on_ranks(problem, make_inputs(problem, at::kBFloat16, 7), ranks, {.backend_of = of});
   for (int rank = 0; rank < ranks; ++rank) {
     ListeningBackend& backend = of(rank);
     ASSERT_GE(backend.heard.size(), 2U);

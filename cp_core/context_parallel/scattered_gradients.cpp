@@ -73,6 +73,16 @@ void append(std::vector<Communicator::Message>& messages, const std::array<at::T
   }
 }
 
+// Pieces that arrive one behind the other, from row `next` on.
+void append_pieces(std::vector<Communicator::Message>& messages, const std::array<at::Tensor, 2>& inbox,
+                   const std::vector<RowCopy>& pieces, std::int64_t next, int from) {
+  if (must_be_copied(pieces)) return append(messages, inbox, {.row = next, .count = count_of(pieces)}, from);
+  for (const RowRange& message : messages_of(pieces)) {
+    append(messages, inbox, {.row = next, .count = message.count}, from);
+    next += message.count;
+  }
+}
+
 // What a rank sends of dk and dv, in parts.
 struct SentParts {
   at::ScalarType dtype;
@@ -99,19 +109,48 @@ ScatteredGradients::ScatteredGradients(const Context& context, const std::vector
   for (int rank = 0; rank < cp_.size(); ++rank) {
     owned_.push_back(copies_of_rank(CP_MUTATE(reduce_scatter_slice, order, as_is), rank, rows / cp_.size()));
   }
-  for (const KeyGradients& part : own) send(part);
   for (int rank = 0; rank < cp_.size(); ++rank) {
     if (rank != cp_.rank()) receive(rank, whole);
   }
-  work_ = cp_.exchange_all(sends_, receives_, "all_gather backward dK and dV");
+  constexpr std::string_view kWhat = "all_gather backward dK and dV";
+  work_ = cp_.has_windows() ? put(own, kWhat) : exchange(own, kWhat);
 }
 
 void ScatteredGradients::add_to(RowSum& dk, RowSum& dv) {
   if (CP_MUTATE(all_gather_dkv_wait_skipped, true, false)) work_->wait();
   sends_.clear();
   receives_.clear();
+  sources_.clear();
+  inboxes_.clear();
   dk.add_last(std::move(dk_));
   dv.add_last(std::move(dv_));
+}
+
+// Each part behind the one before it, as receive() expects it.
+Communicator::WorkPtr ScatteredGradients::put(const std::vector<KeyGradients>& own, std::string_view what) {
+  std::vector<Communicator::Put> puts;
+  for (const KeyGradients& part : own) {
+    for (const at::Tensor& tensor : {part.dk.tensor, part.dv.tensor}) sources_.push_back(tensor);
+  }
+  for (int rank = 0; rank < cp_.size(); ++rank) {
+    if (rank == cp_.rank()) continue;
+    const std::size_t window = 2 * static_cast<std::size_t>(cp_.rank() < rank ? cp_.rank() : cp_.rank() - 1);
+    std::int64_t next = 0;
+    for (const KeyGradients& part : own) {
+      for (const RowRange& rows : messages_of(rows_of_owner(part.dk.rows, owned_by(rank)))) {
+        const RowCopy to_inbox{.source = rows.row, .target = next, .count = rows.count};
+        puts.push_back(put_rows(part.dk.tensor, to_inbox, rank, window));
+        puts.push_back(put_rows(part.dv.tensor, to_inbox, rank, window + 1));
+        next += rows.count;
+      }
+    }
+  }
+  return cp_.put_all(inboxes_, sources_, puts, what);
+}
+
+Communicator::WorkPtr ScatteredGradients::exchange(const std::vector<KeyGradients>& own, std::string_view what) {
+  for (const KeyGradients& part : own) send(part);
+  return cp_.exchange_all(sends_, receives_, what);
 }
 
 void ScatteredGradients::send(const KeyGradients& part) {
@@ -153,14 +192,12 @@ void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
     rows += count_of(parts.back());
   }
   const std::array inbox{make_inbox(whole.k, rows, sent.dtype), make_inbox(whole.v, rows, sent.dtype)};
+  inboxes_.insert(inboxes_.end(), inbox.begin(), inbox.end());
   std::int64_t next = 0;
   for (const std::vector<RowCopy>& pieces : parts) {
     const std::int64_t first = next;
-    for (const RowRange& message : messages_of(pieces)) {
-      if (!must_be_copied(pieces)) append(receives_, inbox, {.row = next, .count = message.count}, from);
-      next += message.count;
-    }
-    if (must_be_copied(pieces)) append(receives_, inbox, {.row = first, .count = next - first}, from);
+    next += count_of(pieces);
+    if (!cp_.has_windows()) append_pieces(receives_, inbox, pieces, first, from);
     if (pieces.empty() || CP_MUTATE(later_calls_dropped, false, &pieces != &parts.front())) continue;
     const std::vector<RowCopy> arrived = moved(pieces, first);
     dk_.push_back({.tensor = inbox[0], .rows = arrived});

@@ -1,6 +1,7 @@
 // Gradients of others' K and V on their way to the ranks that own the rows.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "cp_core/context_parallel/core.h"
@@ -15,8 +16,9 @@ struct OthersGradients {
   std::vector<KeyGradients> parts;
 };
 
-// A message holds the rows of a part that are the receiver's, straight from where they lie; many short pieces are
-// copied to a place without gaps before. The calls of a rank, and so whether it sends what they give or sums, are known
+// Where ranks have windows, each puts the rows of its parts that are another's into that one's inbox. Else a message
+// holds the rows of a part that are the receiver's, straight from where they lie; many short pieces are copied to a
+// place without gaps before. The calls of a rank, and so whether it sends what they give or sums, are known
 // to all ranks (others_calls).
 class ScatteredGradients {
  public:
@@ -29,6 +31,9 @@ class ScatteredGradients {
   void add_to(RowSum& dk, RowSum& dv);
 
  private:
+  // own: this rank's parts. After receive().
+  [[nodiscard]] Communicator::WorkPtr put(const std::vector<KeyGradients>& own, std::string_view what);
+  [[nodiscard]] Communicator::WorkPtr exchange(const std::vector<KeyGradients>& own, std::string_view what);
   void send(const KeyGradients& part);
   // What rank `from` sends here.
   void receive(int from, const AttentionOperands& whole);
@@ -37,6 +42,8 @@ class ScatteredGradients {
   const Context& context_;
   Communicator& cp_;
   std::vector<std::vector<RowCopy>> owned_;  // by rank: from its rows to whole sequences
+  std::vector<at::Tensor> sources_;          // put: of dk and dv, part by part
+  std::vector<at::Tensor> inboxes_;          // put: of dk and dv, rank by rank without this one
   std::vector<Communicator::Message> sends_;
   std::vector<Communicator::Message> receives_;
   std::vector<SomeRows> dk_;  // come, as rows of this rank

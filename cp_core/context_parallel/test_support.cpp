@@ -1,6 +1,7 @@
 #include "cp_core/context_parallel/test_support.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -277,24 +278,26 @@ at::Tensor shard_rows(const at::Tensor& whole, std::int64_t dim, const std::vect
 }
 
 std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks,
-                                      const std::function<AttentionBackend&(int rank)>& backend_of, int backwards) {
+                                      const RankOptions& options) {
   std::vector<RankResults> results(static_cast<std::size_t>(ranks));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
-  run_ranks(ranks, [&](const CpGroups& groups, int rank) {
+  const auto run = [&](const CpGroups& groups, int rank) {
     RankResults& own = results[static_cast<std::size_t>(rank)];
     const AttentionInputs shard = shard_inputs(problem, inputs, ranks, rank);
     const at::Tensor dout =
         unpack(shard_rows(inputs.dout, 0, problem.lengths.padded_q, ranks, rank), problem.layout, batch);
-    if (backend_of) {
-      own.forward = context_parallel_forward(problem, groups, shard, backend_of(rank));
-      own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout, backend_of(rank));
+    if (options.backend_of) {
+      AttentionBackend& backend = options.backend_of(rank);
+      own.forward = context_parallel_forward(problem, groups, shard, backend);
+      own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout, backend);
       return;
     }
     own.forward = context_parallel_forward(problem, groups, shard);
-    for (int i = 0; i < backwards; ++i) {
+    for (int i = 0; i < options.backwards; ++i) {
       own.gradients = context_parallel_backward(problem, groups, shard, own.forward, dout);
     }
-  });
+  };
+  run_ranks(ranks, run, std::chrono::minutes(1), {.windows = options.windows});
   return results;
 }
 

@@ -49,11 +49,15 @@ struct RankResults {
   AttentionGradients gradients;
 };
 
-// What each rank gets, forward and backward. backend_of: gives each rank its backend; none: the problem's own, and the
-// gradients are those of the last of so many backwards.
+struct RankOptions {
+  std::function<AttentionBackend&(int rank)> backend_of = {};  // gives each rank its backend; none: the problem's own
+  int backwards = 1;     // run one after the other, with the problem's own backend: the gradients are the last one's
+  bool windows = false;  // of the communicators
+};
+
+// What each rank gets, forward and backward.
 std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const WholeInputs& inputs, int ranks,
-                                      const std::function<AttentionBackend&(int rank)>& backend_of = {},
-                                      int backwards = 1);
+                                      const RankOptions& options = {});
 
 // Holds every rank's results against the dense ones with at::allclose (rtol = atol = tolerance), with -inf and zero
 // rows exactly where expected. Says what differs; empty if nothing does.

@@ -36,6 +36,7 @@ constexpr std::array kBackends{Backend::cudnn, Backend::flash, Backend::math};
 struct NamedCase {
   std::string name;
   Case c;
+  bool windows = false;  // of the communicators
 };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
@@ -93,7 +94,8 @@ enum class Streams { shared, own };
 
 class GpuOneDevice : public GpuTest, public testing::WithParamInterface<NamedCase> {
  protected:
-  static void expect_all_pass(const Case& c, Streams streams = Streams::shared) {
+  static void expect_all_pass(const NamedCase& one, Streams streams = Streams::shared) {
+    const Case& c = one.c;
     validate(c, "test");
     RunOptions options;
     options.device = at::Device(at::kCUDA, 0);
@@ -107,13 +109,13 @@ class GpuOneDevice : public GpuTest, public testing::WithParamInterface<NamedCas
                                                                      : c10::cuda::getDefaultCUDAStream());
       reports[static_cast<std::size_t>(rank)] = run_case(c, groups, options);
     };
-    run_ranks(c.cp_size, run, kLongEnough, options.device);
+    run_ranks(c.cp_size, run, kLongEnough, {.device = options.device, .windows = one.windows});
     for (int rank = 0; rank < c.cp_size; ++rank) expect_pass(reports[static_cast<std::size_t>(rank)], rank);
   }
 };
 
 TEST_P(GpuOneDevice, PassesOnEveryRank) {
-  expect_all_pass(GetParam().c);
+  expect_all_pass(GetParam());
 }
 
 // --- Types, layouts, backends ----------------------------------------------------------------------------------------
@@ -131,6 +133,27 @@ std::vector<NamedCase> types() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuOneDevice, testing::ValuesIn(types()), name_of_test);
+
+// --- Windows ---------------------------------------------------------------------------------------------------------
+
+std::vector<NamedCase> with_windows(std::vector<NamedCase> cases) {
+  std::erase_if(cases, [](const NamedCase& one) { return one.c.comm == CommType::p2p; });
+  for (NamedCase& one : cases) one.windows = true;
+  return cases;
+}
+
+std::vector<NamedCase> window_cases() {
+  std::vector<NamedCase> cases;
+  for (const CommType comm : kCommTypes) {
+    for (const Layout layout : kLayouts) {
+      cases.push_back(named(causal_case(comm, Backend::cudnn, layout), std::string(to_string(layout))));
+    }
+    cases.push_back(named(causal_case(comm, Backend::flash, Layout::thd), "thd"));
+  }
+  return with_windows(std::move(cases));
+}
+
+INSTANTIATE_TEST_SUITE_P(Windows, GpuOneDevice, testing::ValuesIn(window_cases()), name_of_test);
 
 // --- Features --------------------------------------------------------------------------------------------------------
 
@@ -220,7 +243,7 @@ std::int64_t groups_of(const Case& c) {
 
 TEST_P(GpuOneDeviceHeadGroups, PassOnEveryRank) {
   ASSERT_GT(groups_of(GetParam().c), 1) << "heads are not split";
-  expect_all_pass(GetParam().c);
+  expect_all_pass(GetParam());
 }
 
 // Enough rows for cuDNN to compute heads in groups: those of a2a, and those of a rank's own step.
@@ -236,14 +259,22 @@ std::vector<NamedCase> long_cases() {
   return cases;
 }
 
+// Those of a2a: the columns of groups of heads arrive in one tensor.
+std::vector<NamedCase> long_window_cases() {
+  std::vector<NamedCase> cases = with_windows(long_cases());
+  std::erase_if(cases, [](const NamedCase& one) { return one.c.comm != CommType::a2a; });
+  return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(Long, GpuOneDeviceHeadGroups, testing::ValuesIn(long_cases()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(LongWindows, GpuOneDeviceHeadGroups, testing::ValuesIn(long_window_cases()), name_of_test);
 
 // --- Streams ---------------------------------------------------------------------------------------------------------
 
 class GpuOneDeviceStreams : public GpuOneDevice {};
 
 TEST_P(GpuOneDeviceStreams, OfTheirOwnPassOnEveryRank) {
-  expect_all_pass(GetParam().c, Streams::own);
+  expect_all_pass(GetParam(), Streams::own);
 }
 
 std::vector<NamedCase> stream_cases() {
@@ -256,7 +287,14 @@ std::vector<NamedCase> stream_cases() {
   return cases;
 }
 
+std::vector<NamedCase> stream_window_cases() {
+  std::vector<NamedCase> cases = with_windows(stream_cases());
+  std::erase_if(cases, [](const NamedCase& one) { return one.c.backend != Backend::cudnn; });
+  return cases;
+}
+
 INSTANTIATE_TEST_SUITE_P(Ranks, GpuOneDeviceStreams, testing::ValuesIn(stream_cases()), name_of_test);
+INSTANTIATE_TEST_SUITE_P(Windows, GpuOneDeviceStreams, testing::ValuesIn(stream_window_cases()), name_of_test);
 
 }  // namespace
 }  // namespace cp_pool::verify

@@ -41,15 +41,17 @@ std::vector<Case> witness_cases() {
   return cases;
 }
 
+constexpr std::size_t kCasesOfWindows = 20;
+
 struct Kill {
   std::size_t after = 0;  // cases tried, the one that killed it included
   std::string check;      // the tensor, or what else was checked
   std::string message;
 };
 
-std::optional<Kill> kill(std::span<const Case> cases) {
+std::optional<Kill> kill(std::span<const Case> cases, bool windows = false) {
   for (std::size_t i = 0; i < cases.size(); ++i) {
-    for (const RankReport& report : test::run_on_threads(cases[i])) {
+    for (const RankReport& report : test::run_on_threads(cases[i], windows)) {
       const auto failed = std::ranges::find(report.checks, false, &Check::ok);
       if (failed != report.checks.end()) return Kill{i + 1, failed->tensor, failed->message};
     }
@@ -68,6 +70,22 @@ TEST(Verification, CatchesEveryMutant) {
     EXPECT_TRUE(killed) << info.name << " survived " << cases.size() << " cases: " << info.description;
     RecordProperty(std::string(info.name),
                    killed ? fmt::format("{} {}: {}", killed->after, killed->check, killed->message) : "survived");
+  }
+}
+
+// Those whose seams lie on another way where ranks write into each other's memory.
+TEST(Verification, CatchesTheMutantsOfWindows) {
+  std::vector<Case> cases = witness_cases();
+  std::erase_if(cases, [](const Case& c) { return c.comm == CommType::p2p; });
+  cases.resize(kCasesOfWindows);
+  for (const Case& c : cases) ASSERT_EQ(test::fault_of(test::run_on_threads(c, true)), "") << test::text_of(c);
+  for (const Mutant mutant :
+       {Mutant::gathered_rows_not_reordered, Mutant::all_gather_wait_skipped, Mutant::reduce_scatter_slice,
+        Mutant::all_gather_dkv_wait_skipped, Mutant::later_calls_dropped, Mutant::a2a_head_order,
+        Mutant::a2a_heads_interleaved, Mutant::a2a_rows_not_reordered, Mutant::a2a_wait_skipped}) {
+    const ScopedMutant on(mutant);
+    const MutantInfo& info = *std::ranges::find(all_mutants(), mutant, &MutantInfo::mutant);
+    EXPECT_TRUE(kill(cases, true)) << info.name << " survived " << cases.size() << " cases: " << info.description;
   }
 }
 

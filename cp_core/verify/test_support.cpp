@@ -1,5 +1,7 @@
 #include "cp_core/verify/test_support.h"
 
+#include <chrono>
+
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
@@ -70,11 +72,12 @@ std::string text_of(const Case& c) {
   return to_json(c).dump();
 }
 
-std::vector<RankReport> run_on_threads(const Case& c) {
+std::vector<RankReport> run_on_threads(const Case& c, bool windows) {
   std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
-  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+  const auto run = [&](const CpGroups& groups, int rank) {
     reports[static_cast<std::size_t>(rank)] = run_case(c, groups, {});
-  });
+  };
+  run_ranks(c.cp_size, run, std::chrono::minutes(1), {.windows = windows});
   return reports;
 }
 

@@ -24,8 +24,8 @@ Case random_case(std::mt19937_64& generator);
 // The case as one line of JSON, for messages.
 std::string text_of(const Case& c);
 
-// One report a rank, in rank order.
-std::vector<RankReport> run_on_threads(const Case& c);
+// One report a rank, in rank order. windows: of the communicators.
+std::vector<RankReport> run_on_threads(const Case& c, bool windows = false);
 
 // The first fault of any rank ("rank 1: dq: ..."); empty if all passed.
 std::string fault_of(const std::vector<RankReport>& reports);

@@ -1,0 +1,71 @@
+// Where the messages between the ranks of one LocalCommunicator group wait to be taken.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include "cp_core/comm/communicator.h"
+
+namespace cp_pool {
+
+// Of this thread.
+c10::Stream current_stream(const at::Device& device);
+
+// A place in the work of a GPU's current stream: after what it has been given so far. Of a CPU: nothing.
+class StreamMark {
+ public:
+  explicit StreamMark(const at::Device& device);
+  [[nodiscard]] bool reached() const { return !event_ || event_->query(); }
+  // The current stream, of whichever thread, goes on when the mark is reached.
+  void order_current_stream() const;
+
+ private:
+  std::optional<c10::Event> event_;
+};
+
+class LocalHub {
+ public:
+  using Clock = Communicator::Clock;
+
+  enum class Operation { exchange, all_gather, all_to_all, reduce_scatter, all_reduce, put_all, barrier };
+  static std::string_view name_of(Operation operation);
+
+  struct Address {
+    bool barrier = false;  // barriers are counted apart: they compare the counts of the others
+    std::int64_t number = 0;
+    int from = 0;
+    int to = 0;
+    auto operator<=>(const Address&) const = default;
+  };
+  struct Message {
+    Operation operation = Operation::exchange;
+    at::Tensor data;                      // the message's own
+    StreamMark written;                   // on the sender's stream
+    std::vector<Communicator::Put> puts;  // of put_all: where data is to be written, one put after the other
+  };
+
+  void post(const Address& address, Message message);
+  // nullopt: not there at the deadline. Throws when aborted.
+  std::optional<Message> take(const Address& address, Clock::time_point deadline);
+  void abort();
+  void check_not_aborted();
+
+ private:
+  void throw_if_aborted() const;
+
+  std::mutex mutex_;
+  std::condition_variable arrived_;
+  std::map<Address, Message> messages_;
+  bool aborted_ = false;
+};
+
+}  // namespace cp_pool

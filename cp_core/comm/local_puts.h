@@ -1,0 +1,30 @@
+// What a rank of LocalCommunicator writes into the windows of another one, as a message.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/comm/communicator.h"
+
+namespace cp_pool {
+
+// Throws std::invalid_argument, which begins with `where`, unless every put goes to another of `size` ranks and comes
+// from one of the sources.
+void check_puts(std::span<const Communicator::Put> puts, std::span<const at::Tensor> sources, int rank, int size,
+                const std::string& where);
+
+std::vector<Communicator::Put> puts_to(std::span<const Communicator::Put> puts, int peer);
+
+// The bytes of their blocks, one behind the other.
+at::Tensor pack_puts(std::span<const Communicator::Put> puts, const at::Device& device);
+
+// The first put that does not fit into its window, in words; empty if all do.
+std::string misfit(std::span<const Communicator::Put> puts, std::span<const at::Tensor> windows);
+
+// Writes what pack_puts gave. All puts must fit.
+void write_puts(std::span<const Communicator::Put> puts, const at::Tensor& packed, std::span<const at::Tensor> windows);
+
+}  // namespace cp_pool

@@ -1,0 +1,43 @@
+// K and V of all ranks, whole and in sequence order.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "cp_core/context_parallel/core.h"
+
+namespace cp_pool {
+
+// K and V on their way from the other ranks, to their place in whole sequences; this rank's own rows are left out,
+// since nothing reads them there. Where ranks have windows, each puts its rows to their place in the others' tensors.
+// Else a few long pieces go straight to their place, or each rank's rows are one message, and copied.
+class GatheredKeyValues {
+ public:
+  // copies: from the rows of all ranks, rank by rank, to whole sequences. pass: in errors. Begins to send; cp must
+  // outlive this, and the operands' K and V must not change before wait().
+  GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
+                    std::string_view pass);
+
+  // The operands with K and V whole and in sequence order: their sizes at once, their numbers after wait().
+  [[nodiscard]] const AttentionOperands& whole() const { return whole_; }
+
+  void wait();
+
+ private:
+  [[nodiscard]] bool go_straight() const;
+  [[nodiscard]] std::vector<RowCopy> pieces(int rank) const;
+  Communicator::WorkPtr put(const AttentionOperands& operands, const std::string& what);
+  Communicator::WorkPtr exchange(const AttentionOperands& operands, const std::string& what);
+
+  Communicator& cp_;
+  std::vector<RowCopy> copies_;
+  std::int64_t rows_;  // of a rank
+  AttentionOperands whole_;
+  at::Tensor arriving_k_;
+  at::Tensor arriving_v_;
+  bool copied_ = false;
+  Communicator::WorkPtr work_;
+};
+
+}  // namespace cp_pool

@@ -26,8 +26,11 @@ if(CP_POOL_HAVE_CUDA)
     comm/nccl_barrier.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
+    comm/peer_link.cpp
+    comm/peer_memory.cpp
     cuda/delay.cu
     cuda/device.cpp
+    cuda/driver_calls.cpp
     cuda/module.cpp
     cuda/stream_delays.cpp
     perf/cuda_captured_step.cpp
@@ -102,7 +105,7 @@ if(CP_POOL_HAVE_CUDA)
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
-               SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp)
+               SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp comm/peer_copies_test.cpp)
   cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp

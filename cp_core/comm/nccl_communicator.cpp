@@ -136,6 +136,9 @@ class NcclCommunicator final : public Communicator {
         }
         return;
       }
+      if (link_->peers() != nullptr) {
+        return enqueue_peers(what, step, {incoming_of(from, receives)}, {outgoing_of(to, sends)});
+      }
       send_and_receive(step, messages(sends, to), messages(receives, from));
     });
   }
@@ -150,7 +153,42 @@ class NcclCommunicator final : public Communicator {
         tensors.push_back(message.tensor);
       }
     }
-    return start(step, tensors, [&] { send_and_receive(step, sends, receives); });
+    return start(step, tensors, [&] {
+      if (link_->peers() == nullptr) return send_and_receive(step, sends, receives);
+      std::vector<PeerLink::Incoming> incoming;
+      std::vector<PeerLink::Outgoing> outgoing;
+      for_each_peer([&](int to, int from) {
+        incoming.push_back(incoming_of(from, tensors_of(receives, from)));
+        outgoing.push_back(outgoing_of(to, tensors_of(sends, to)));
+      });
+      enqueue_peers(what, step, std::move(incoming), std::move(outgoing));
+    });
+  }
+
+  [[nodiscard]] bool has_windows() const override { return size() > 1 && link_->peers() != nullptr; }
+
+  WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
+                  std::string_view what) override {
+    require(has_windows(), "put_all", what, "ranks that can write into each other's memory");
+    for (const Put& put : puts) {
+      require(put.peer != rank_ && put.peer >= 0 && put.peer < size(), "put_all", what, "puts are for other ranks");
+    }
+    const std::string step = describe("put", what);
+    std::vector<at::Tensor> tensors(windows.begin(), windows.end());
+    tensors.insert(tensors.end(), sources.begin(), sources.end());
+    return start(step, tensors, [&] {
+      std::vector<PeerLink::Incoming> incoming;
+      std::vector<PeerLink::Outgoing> outgoing;
+      for_each_peer([&](int to, int from) {
+        incoming.push_back(incoming_of(from, windows));
+        outgoing.push_back({.rank = member(to), .blocks = {}});
+        for (const Put& put : puts) {
+          if (put.peer != to) continue;
+          outgoing.back().blocks.push_back({.window = put.window, .first = put.first, .block = put.block});
+        }
+      });
+      enqueue_peers(what, step, std::move(incoming), std::move(outgoing));
+    });
   }
 
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -158,6 +196,10 @@ class NcclCommunicator final : public Communicator {
     const std::string step = describe("all_gather", what);
     return start(step, {out, in}, [&] {
       if (in.numel() == 0) return;
+      if (has_windows()) {
+        copy(part(out, rank_, bytes_of(in)), in.const_data_ptr(), bytes_of(in));
+        return swap_with_peers(what, step, bytes_of(in), [&](int) { return in.const_data_ptr(); }, out);
+      }
       enqueue(step, [&](ncclComm_t comm) {
         return ncclAllGather(in.const_data_ptr(), out.data_ptr(), bytes_of(in), ncclInt8, comm, stream_);
       });
@@ -165,11 +207,11 @@ class NcclCommunicator final : public Communicator {
   }
 
   WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    return swap_parts(out, in, describe("all_to_all", what), /*own=*/true);
+    return swap_parts(out, in, what, /*own=*/true);
   }
 
   WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
-    return swap_parts(out, in, describe("all_to_all", what), /*own=*/false);
+    return swap_parts(out, in, what, /*own=*/false);
   }
 
   WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -220,6 +262,69 @@ class NcclCommunicator final : public Communicator {
     return result;
   }
 
+  // Starts with the next rank, so that not all write to the same one first.
+  template <typename Body>
+  void for_each_peer(Body&& body) const {
+    for (int distance = 1; distance < size(); ++distance) {
+      body((rank_ + distance) % size(), (rank_ + size() - distance) % size());
+    }
+  }
+
+  static std::vector<at::Tensor> tensors_of(std::span<const Message> messages, int peer) {
+    std::vector<at::Tensor> tensors;
+    for (const Message& message : messages) {
+      if (message.peer == peer) tensors.push_back(message.tensor);
+    }
+    return tensors;
+  }
+
+  [[nodiscard]] PeerLink::Incoming incoming_of(int from, std::span<const at::Tensor> tensors) const {
+    PeerLink::Incoming incoming{.rank = member(from), .windows = {}};
+    for (const at::Tensor& tensor : tensors) incoming.windows.push_back({part(tensor, 0, 0), bytes_of(tensor)});
+    return incoming;
+  }
+
+  static PeerLink::Placed whole(std::size_t window, const void* first, std::size_t bytes) {
+    return {.window = window,
+            .block = {.source = first, .rows = 1, .width = static_cast<std::int64_t>(bytes)}};
+  }
+
+  [[nodiscard]] PeerLink::Outgoing outgoing_of(int to, std::span<const at::Tensor> tensors) const {
+    PeerLink::Outgoing outgoing{.rank = member(to), .blocks = {}, .fills = true};
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      outgoing.blocks.push_back(whole(i, tensors[i].const_data_ptr(), bytes_of(tensors[i])));
+    }
+    return outgoing;
+  }
+
+  // source(to): what goes to a rank. Part r of out comes from rank r.
+  template <typename Source>
+  void swap_with_peers(std::string_view what, const std::string& step, std::size_t bytes, const Source& source,
+                       const at::Tensor& out) {
+    std::vector<PeerLink::Incoming> incoming;
+    std::vector<PeerLink::Outgoing> outgoing;
+    for_each_peer([&](int to, int from) {
+      incoming.push_back({.rank = member(from), .windows = {{part(out, from, bytes), bytes}}});
+      outgoing.push_back({.rank = member(to), .blocks = {whole(0, source(to), bytes)}, .fills = true});
+    });
+    enqueue_peers(what, step, std::move(incoming), std::move(outgoing));
+  }
+
+  void enqueue_peers(std::string_view what, const std::string& step, std::vector<PeerLink::Incoming> incoming,
+                     std::vector<PeerLink::Outgoing> outgoing) {
+    const PeerLink::Operation operation{.group = static_cast<int>(group_),
+                                        .number = operations_,
+                                        .name = what,
+                                        .step = step,
+                                        .incoming = std::move(incoming),
+                                        .outgoing = std::move(outgoing)};
+    try {
+      link_->peers()->enqueue(operation, stream_, link_->deadline(), [&] { link_->throw_if_failed(step); });
+    } catch (const CommError& error) {
+      link_->fail(error.kind(), step, error.what());
+    }
+  }
+
   void send_and_receive(const std::string& step, std::span<const Message> sends, std::span<const Message> receives) {
     const auto empty = [](const Message& message) { return message.tensor.numel() == 0; };
     if (std::ranges::all_of(sends, empty) && std::ranges::all_of(receives, empty)) return;
@@ -239,23 +344,23 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  WorkPtr swap_parts(at::Tensor& out, const at::Tensor& in, const std::string& step, bool own) {
-    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", step,
+  WorkPtr swap_parts(at::Tensor& out, const at::Tensor& in, std::string_view what, bool own) {
+    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
             "in and out have size() equal parts");
+    const std::string step = describe("all_to_all", what);
     return start(step, {out, in}, [&] {
       const std::size_t bytes = bytes_of(in) / static_cast<std::size_t>(size());
       if (bytes == 0) return;
       if (own) copy(part(out, rank_, bytes), part(in, rank_, bytes), bytes);
       if (size() == 1) return;
+      if (has_windows()) return swap_with_peers(what, step, bytes, [&](int to) { return part(in, to, bytes); }, out);
       enqueue(step, [&](ncclComm_t comm) {
         NcclResults results;
         results << ncclGroupStart();
-        for (int distance = 1; distance < size(); ++distance) {
-          const int to = (rank_ + distance) % size();
-          const int from = (rank_ + size() - distance) % size();
+        for_each_peer([&](int to, int from) {
           results << ncclSend(part(in, to, bytes), bytes, ncclInt8, to, comm, stream_);
           results << ncclRecv(part(out, from, bytes), bytes, ncclInt8, from, comm, stream_);
-        }
+        });
         results << ncclGroupEnd();
         return results.value();
       });

@@ -25,12 +25,12 @@ namespace {
 
 using Clock = Communicator::Clock;
 
-INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclRanks, testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclRanks, ranks_and_ways());
 
 // --- Operations ------------------------------------------------------------------------------------------------------
 
 TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const Ring ring(rank);
     const int n = rank.size;
@@ -72,7 +72,7 @@ TEST_P(NcclRanks, ExchangeAllGatherAndAllToAllMoveAnyDtype) {
 }
 
 TEST_P(NcclRanks, ReduceScatterAndAllReduceSumAndFindTheLargest) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const int n = rank.size;
     for (const auto dtype : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf, at::kInt, at::kLong}) {
@@ -98,7 +98,7 @@ TEST_P(NcclRanks, ReduceScatterAndAllReduceSumAndFindTheLargest) {
 }
 
 TEST_P(NcclRanks, ZeroRowsAreCarried) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const Ring ring(rank);
     const at::Tensor none = at::empty({0, 4, 8}, on_gpu());
@@ -114,7 +114,7 @@ TEST_P(NcclRanks, ZeroRowsAreCarried) {
 }
 
 TEST_P(NcclRanks, ManyExchangesOfRandomSizesArriveInOrder) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const Ring ring(rank);
     constexpr int kRounds = 300;
@@ -180,7 +180,7 @@ TEST_F(NcclPair, HasNoPairsOrRings) {
 // --- Streams ---------------------------------------------------------------------------------------------------------
 
 TEST_P(NcclRanks, UnderDelaysAMissingWaitShowsAndAWaitDoesNot) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     setenv("CP_POOL_DEBUG_STREAM_DELAYS", "7:2000", 1);
     const CpGroups groups = rank.connect();
     const Ring ring(rank);
@@ -198,7 +198,7 @@ TEST_P(NcclRanks, UnderDelaysAMissingWaitShowsAndAWaitDoesNot) {
 }
 
 TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const Ring ring(rank);
     for (int i = 0; i < 5; ++i) {
@@ -214,7 +214,7 @@ TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
 }
 
 TEST_P(NcclRanks, ACudaGraphOfAnExchangeAndAMergeGivesTheSameBits) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const Ring ring(rank);
     const std::vector<RowRange> rows{{.row = 3, .count = 50}, {.row = 60, .count = 4}};

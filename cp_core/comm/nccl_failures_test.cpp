@@ -15,11 +15,8 @@ using testing::AllOf;
 using testing::HasSubstr;
 using Clock = Communicator::Clock;
 
-// From an abort to the end of the wait.
-constexpr double kFreedMilliseconds = 2000;
-
 class NcclFailures : public NcclRanks {};
-INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclFailures, testing::Values(1, 2, 4));
+INSTANTIATE_TEST_SUITE_P(WorldSizes, NcclFailures, ranks_and_ways());
 
 // Connects the ranks, so that what comes next waits on the device and not for connections.
 void meet(const GpuRank& rank, const CpGroups& groups) {
@@ -29,7 +26,7 @@ void meet(const GpuRank& rank, const CpGroups& groups) {
   groups.cp->synchronize("meet");
 }
 
-TEST_F(NcclPair, ADeadlineEndsAWaitNamingRankOperationPeerAndStep) {
+TEST_F(NcclPairAlone, ADeadlineEndsAWaitNamingRankOperationPeerAndStep) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
@@ -67,7 +64,7 @@ TEST_F(NcclPair, ADeadlineEndsTheFirstOperationBetweenTwoRanksToo) {
   });
 }
 
-TEST_F(NcclPair, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
+TEST_F(NcclPairAlone, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
@@ -84,7 +81,7 @@ TEST_F(NcclPair, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
   });
 }
 
-TEST_F(NcclPair, AnAbortFreesARankThatWaitsAndItsDevice) {
+TEST_F(NcclPairAlone, AnAbortFreesARankThatWaitsAndItsDevice) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
@@ -112,7 +109,7 @@ TEST_F(NcclPair, AnAbortFreesARankThatWaitsAndItsDevice) {
 }
 
 TEST_P(NcclFailures, AnAbortFailsEveryLaterOperationOfEveryGroup) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const auto& any = groups.inner ? groups.inner : groups.cp;
     any->abort();
@@ -130,7 +127,7 @@ TEST_P(NcclFailures, AnAbortFailsEveryLaterOperationOfEveryGroup) {
 }
 
 TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     for (int generation = 0; generation < 3; ++generation) {
       const auto start = Clock::now();
       const CpGroups groups = rank.connect(fmt::format("gen/{}/", generation));
@@ -184,7 +181,7 @@ TEST_F(NcclPair, ABarrierNamesTheRankWhoseTagDiffers) {
   });
 }
 
-TEST_F(NcclPair, ABarrierNamesTheRankThatDidMoreOperations) {
+TEST_F(NcclPairAlone, ABarrierNamesTheRankThatDidMoreOperations) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     meet(rank, groups);
@@ -213,7 +210,7 @@ TEST_F(NcclPair, ABarrierNamesTheRankThatDidNotArrive) {
 }
 
 TEST_P(NcclFailures, ABarrierMayFollowAPassedDeadline) {
-  on_gpu_ranks(GetParam(), [](const GpuRank& rank) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     groups.cp->set_deadline(Clock::now() - 1s);
     groups.cp->checked_barrier(7, kLongEnough);

@@ -15,6 +15,7 @@
 #include <fmt/ranges.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "cp_core/comm/pause.h"
 #include "cp_core/cuda/early_start.h"
 
 namespace cp_pool {
@@ -22,22 +23,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using Clock = NcclLink::Clock;
-
-// Short waits spin: enqueueing an operation takes NCCL tens of microseconds. Long ones leave the core to others.
-class Pause {
- public:
-  void operator()() const {
-    using namespace std::chrono_literals;
-    if (Clock::now() - start_ < 100us) {
-      std::this_thread::yield();
-    } else {
-      std::this_thread::sleep_for(50us);
-    }
-  }
-
- private:
-  Clock::time_point start_ = Clock::now();
-};
 
 ncclConfig_t non_blocking() {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -106,6 +91,9 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
       link->split(Group::inner, rank / 2, wait);
       link->split(Group::outer, rank % 2, wait);
     }
+    auto [peers, why_not] = PeerLink::connect(store, prefix, rank, size, wait.deadline);
+    link->peers_ = std::move(peers);
+    link->why_no_peers_ = std::move(why_not);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
@@ -281,12 +269,15 @@ void NcclLink::fail(CommError::Kind kind, const std::string& step, const std::st
 
 void NcclLink::abort(const std::string& reason) {
   std::array<ncclComm_t, 3> comms{};
+  std::string why;
   {
     const std::lock_guard lock(mutex_);
     if (!failed_) reason_ = reason;
     failed_ = true;
     comms = std::exchange(comms_, {});
+    why = reason_;
   }
+  if (peers_) peers_->leave(why);
   // At the same time: each ends its own kernels at once, then frees memory, which waits for the kernels of all.
   std::vector<std::jthread> threads;
   for (ncclComm_t comm : comms) {

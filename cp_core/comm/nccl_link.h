@@ -18,6 +18,7 @@
 #include <c10/util/intrusive_ptr.h>
 
 #include "cp_core/comm/communicator.h"
+#include "cp_core/comm/peer_link.h"
 
 namespace c10d {
 class Store;
@@ -46,6 +47,10 @@ class NcclLink {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] bool has_pairs() const { return size_ >= 4 && size_ % 2 == 0; }
   [[nodiscard]] c10::DeviceIndex device() const { return device_; }
+
+  // Null where ranks cannot write into each other's memory: why_no_peers() says why.
+  [[nodiscard]] PeerLink* peers() const { return peers_.get(); }
+  [[nodiscard]] const std::string& why_no_peers() const { return why_no_peers_; }
 
   void set_deadline(Clock::time_point deadline) { deadline_ = deadline; }
   [[nodiscard]] Clock::time_point deadline() const { return deadline_; }
@@ -97,6 +102,9 @@ class NcclLink {
   int size_;
   c10::DeviceIndex device_;
   Clock::time_point deadline_ = Clock::time_point::max();
+
+  std::shared_ptr<PeerLink> peers_;
+  std::string why_no_peers_;
 
   mutable std::mutex mutex_;
   std::array<ncclComm_t, 3> comms_{};  // null once aborted

@@ -1,8 +1,11 @@
 // What the tests of the GPU ranks' communicators share.
 #pragma once
 
+#include <cstdlib>
 #include <functional>
 #include <optional>
+#include <ostream>
+#include <tuple>
 
 #include <ATen/ops/full.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -14,6 +17,8 @@
 namespace cp_pool {
 
 constexpr std::chrono::seconds kLongEnough{20};
+// From an abort to the end of the wait.
+constexpr double kFreedMilliseconds = 2000;
 
 inline at::TensorOptions on_gpu(at::ScalarType dtype = at::kFloat) {
   return at::TensorOptions().dtype(dtype).device(at::kCUDA, c10::cuda::current_device());
@@ -36,22 +41,44 @@ inline double milliseconds_since(Communicator::Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Communicator::Clock::now() - start).count();
 }
 
+// Which way data takes between ranks: peer copies (peer_link.h), or NCCL alone.
+enum class Way { peer_copies, nccl };
+
+inline void PrintTo(Way way, std::ostream* out) {
+  *out << (way == Way::nccl ? "nccl" : "peer_copies");
+}
+
+// Ranks inherit it.
+inline void take(Way way) {
+  setenv("CP_POOL_PEER_COPIES", way == Way::nccl ? "off" : "on", /*overwrite=*/1);
+}
+
 // Runs on as many GPUs as its parameter says.
-class NcclRanks : public testing::TestWithParam<int> {
+class NcclRanks : public testing::TestWithParam<std::tuple<int, Way>> {
  protected:
-  void SetUp() override { require_gpus(GetParam(), count_gpus()); }
+  void SetUp() override {
+    require_gpus(ranks(), count_gpus());
+    take(std::get<1>(GetParam()));
+  }
+  static int ranks() { return std::get<0>(GetParam()); }
 };
 
-// Runs on two GPUs.
-class NcclPair : public testing::Test {
- protected:
-  void SetUp() override { require_gpus(2, count_gpus()); }
-};
+inline auto ranks_and_ways() {
+  return testing::Combine(testing::Values(1, 2, 4), testing::Values(Way::peer_copies, Way::nccl));
+}
 
-class NcclFour : public testing::Test {
+// Run on two GPUs, or four.
+template <int kRanks, Way kWay>
+class NcclFixture : public testing::Test {
  protected:
-  void SetUp() override { require_gpus(4, count_gpus()); }
+  void SetUp() override {
+    require_gpus(kRanks, count_gpus());
+    take(kWay);
+  }
 };
+class NcclPair : public NcclFixture<2, Way::peer_copies> {};
+class NcclPairAlone : public NcclFixture<2, Way::nccl> {};
+class NcclFour : public NcclFixture<4, Way::peer_copies> {};
 
 // Neighbours.
 struct Ring {

@@ -1,0 +1,299 @@
+// Ranks that write into each other's memory, behind the communicator.
+#include <chrono>
+#include <cstring>
+#include <thread>
+
+#include <ATen/cuda/CUDAGraph.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cp_core/comm/nccl_communicator.h"
+#include "cp_core/comm/nccl_test_support.h"
+
+namespace cp_pool {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using Clock = Communicator::Clock;
+using Put = Communicator::Put;
+
+class PeerCopies : public NcclRanks {};
+INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerCopies,
+                         testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies)));
+
+// [rows, columns] of a matrix, as a block.
+BlockCopy block_of(const at::Tensor& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
+                   std::int64_t columns) {
+  const auto size = static_cast<std::int64_t>(matrix.element_size());
+  return {.source = static_cast<std::byte*>(matrix.data_ptr()) + (row * matrix.size(1) + column) * size,
+          .rows = rows,
+          .width = columns * size,
+          .source_stride = matrix.size(1) * size};
+}
+
+// Each rank gives its rows of all columns and gets all rows of its columns; `pieces` blocks a peer.
+void transpose_parts(const CpGroups& groups, const GpuRank& rank, std::int64_t rows, std::int64_t columns,
+                     std::int64_t pieces) {
+  const std::int64_t ranks = rank.size;
+  const at::Tensor mine = at::arange(rows * columns * ranks, on_gpu()).view({rows, columns * ranks}).add(0.25 * rank.rank);
+  at::Tensor whole = filled({rows * ranks, columns}, -1);
+  std::vector<Put> puts;
+  const std::int64_t row_bytes = columns * 4;
+  for (int peer = 0; peer < rank.size; ++peer) {
+    if (peer == rank.rank) continue;
+    for (std::int64_t piece = 0; piece < pieces; ++piece) {
+      const std::int64_t first = rows / pieces * piece;
+      BlockCopy block = block_of(mine, first, rows / pieces, peer * columns, columns);
+      block.target_stride = row_bytes;
+      puts.push_back({.peer = peer, .window = 1, .first = (rank.rank * rows + first) * row_bytes, .block = block});
+    }
+  }
+  at::Tensor untouched = filled({4}, 7);
+  groups.cp->put_all(std::vector{untouched, whole}, std::vector{mine}, puts, "transpose")->wait();
+  whole.narrow(0, rank.rank * rows, rows).copy_(mine.narrow(1, rank.rank * columns, columns));
+  for (int from = 0; from < rank.size; ++from) {
+    const at::Tensor expected =
+        at::arange(rows * columns * ranks, on_gpu()).view({rows, columns * ranks}).narrow(1, rank.rank * columns, columns).add(0.25 * from);
+    EXPECT_TRUE(at::equal(whole.narrow(0, from * rows, rows), expected)) << "from rank " << from << ", " << pieces;
+  }
+  EXPECT_TRUE(untouched.eq(7).all().item<bool>());
+}
+
+TEST_P(PeerCopies, BlocksArriveInTheWindowsOfOthers) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    ASSERT_TRUE(groups.cp->has_windows());
+    for (const std::int64_t pieces : {1, 2, 16, 128, 512}) transpose_parts(groups, rank, 512, 96, pieces);
+    transpose_parts(groups, rank, 8192, 1024, 2);
+    groups.cp->checked_barrier(1, kLongEnough);
+  });
+}
+
+TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    for (int i = 0; i < 10; ++i) {
+      at::Tensor window = filled({1 << 20}, i);
+      if (rank.rank == i % rank.size) cuda_part().delay(5'000'000);
+      const at::Tensor before = window.clone();  // late, on one rank
+      groups.cp->exchange(filled({1 << 20}, 100 + i), ring.next, window, ring.previous, "test")->wait();
+      EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
+      EXPECT_TRUE(window.eq(100 + i).all().item<bool>()) << "round " << i;
+    }
+  });
+}
+
+TEST_P(PeerCopies, MemoryMayComeAndGo) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    for (int i = 0; i < 12; ++i) {
+      const std::int64_t elements = (std::int64_t{3} << 20) * (1 + i % 5);  // allocations of their own
+      {
+        at::Tensor got = filled({elements}, -1);
+        const at::Tensor sent = filled({elements}, 10 * i + rank.rank);
+        groups.cp->exchange(sent, ring.next, got, ring.previous, "test")->wait();
+        EXPECT_TRUE(got.eq(10 * i + ring.previous).all().item<bool>()) << "round " << i;
+        groups.cp->synchronize("test");
+      }
+      if (i % 2 == 1) c10::cuda::CUDACachingAllocator::emptyCache();
+    }
+    groups.cp->checked_barrier(1, kLongEnough);
+  });
+}
+
+TEST_P(PeerCopies, AGraphOfPutsGivesTheSameBitsAtEachReplay) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    const at::Tensor mine = at::arange(1 << 18, on_gpu()).add(rank.rank);
+    at::Tensor got = at::empty_like(mine);
+    at::Tensor whole = at::empty({(1 << 18) * rank.size}, on_gpu());
+    const auto step = [&] {
+      groups.cp->exchange(mine, ring.next, got, ring.previous, "captured")->wait();
+      groups.cp->all_gather(whole, got, "captured")->wait();
+    };
+    step();
+    groups.cp->synchronize("before the capture");
+    const at::Tensor eager = whole.clone();
+    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
+    c10::cuda::device_synchronize();
+    {
+      at::cuda::CUDAGraph graph;
+      graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+      step();
+      const at::Tensor made_inside = got.mul(2);  // allocated in the capture
+      at::Tensor received_inside = at::empty_like(made_inside);
+      groups.cp->exchange(made_inside, ring.next, received_inside, ring.previous, "captured")->wait();
+      got.copy_(received_inside);
+      graph.capture_end();
+      const int before_previous = (ring.previous + rank.size - 1) % rank.size;
+      for (int i = 0; i < 20; ++i) {
+        whole.zero_();
+        got.zero_();
+        graph.replay();
+        groups.cp->synchronize("replay");
+        EXPECT_TRUE(at::equal(whole, eager)) << "replay " << i;
+        EXPECT_TRUE(at::equal(got, at::arange(1 << 18, on_gpu()).add(before_previous).mul(2))) << "replay " << i;
+      }
+    }
+    groups.cp->checked_barrier(4, kLongEnough);
+  });
+}
+
+TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersHost) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    if (rank.rank == 1) return rank.await("given up");
+    groups.cp->set_deadline(Clock::now() + 300ms);
+    at::Tensor got = filled({1 << 20}, 0);
+    const auto error = error_of([&] { (void)groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3"); });
+    rank.tell("given up");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
+    EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
+                                     HasSubstr("timed out: rank 1 has not come to it")));
+    const auto later = error_of([&] { groups.cp->synchronize("test"); });
+    ASSERT_TRUE(later);
+    EXPECT_EQ(later->kind(), CommError::Kind::aborted);
+  });
+}
+
+TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({1 << 20}, 0);
+    if (rank.rank == 1) {
+      cuda_part().delay(1'000'000'000);
+      groups.cp->exchange(filled({1 << 20}, 0), 0, got, 0, "p2p step 3")->wait();
+      return rank.await("given up");
+    }
+    groups.cp->set_deadline(Clock::now() + 300ms);
+    groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3")->wait();
+    const auto error = error_of([&] { groups.cp->synchronize("p2p forward"); });
+    rank.tell("given up");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
+    EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
+                                     HasSubstr("timed out"), HasSubstr("p2p forward")));
+  });
+}
+
+TEST_F(NcclPair, AnAbortFreesAHostThatWaitsForAPeersHost) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    if (rank.rank == 1) return rank.await("freed");
+    const auto start = Clock::now();
+    std::jthread aborter([&] {
+      std::this_thread::sleep_for(50ms);
+      groups.cp->abort();
+    });
+    at::Tensor got = filled({1 << 20}, 0);
+    const auto error = error_of([&] { (void)groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "test"); });
+    const double freed_after = milliseconds_since(start);
+    rank.tell("freed");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), CommError::Kind::aborted);
+    EXPECT_LT(freed_after, kFreedMilliseconds);
+  });
+}
+
+TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({1 << 20}, 0);
+    const at::Tensor sent = filled({1 << 20}, 0);
+    if (rank.rank == 1) {
+      cuda_part().delay(4'000'000'000);
+      for (int i = 0; i < 3; ++i) groups.cp->exchange(sent, 0, got, 0, "test")->wait();
+      return rank.await("freed");
+    }
+    for (int i = 0; i < 3; ++i) groups.cp->exchange(sent, 1, got, 1, "test")->wait();
+    const auto start = Clock::now();
+    groups.cp->abort();
+    const double aborted_after = milliseconds_since(start);
+    c10::cuda::device_synchronize();
+    const double idle_after = milliseconds_since(start);
+    rank.tell("freed");
+    fmt::print("[ figures  ] abort: communicators gone after {:.0f} ms, device idle after {:.0f} ms\n", aborted_after,
+               idle_after);
+    EXPECT_LT(idle_after, kFreedMilliseconds);
+  });
+}
+
+TEST_F(NcclPair, APeerThatAbortedIsHeardOfAtOnce) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    if (rank.rank == 1) {
+      groups.cp->abort();
+      return rank.await("heard");
+    }
+    const auto start = Clock::now();
+    at::Tensor got = filled({16}, 0);
+    const auto error = error_of([&] { (void)groups.cp->exchange(filled({16}, 0), 1, got, 1, "test"); });
+    rank.tell("heard");
+    EXPECT_LT(milliseconds_since(start), kFreedMilliseconds);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), CommError::Kind::aborted);
+    EXPECT_THAT(error->what(), HasSubstr("aborted (rank 1: abort was called)"));
+  });
+}
+
+TEST_F(NcclPair, MessagesOfOtherSizesThanExpectedAreRefused) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({rank.rank == 0 ? 16 : 8}, 0);
+    const auto error =
+        error_of([&] { (void)groups.cp->exchange(filled({16}, 0), 1 - rank.rank, got, 1 - rank.rank, "test"); });
+    if (rank.rank == 1) return rank.await("refused");
+    rank.tell("refused");
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->kind(), CommError::Kind::failed);
+    EXPECT_THAT(error->what(), HasSubstr("1 rows of 64 bytes, 0 apart, from byte 0 on, for window 0 of rank 1, which "
+                                         "has 32 bytes"));
+  });
+}
+
+TEST_F(NcclPair, BlocksOutsideAWindowAreRefused) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const at::Tensor source = filled({16}, 0);
+    at::Tensor window = filled({16}, 0);
+    const auto put = [&](std::size_t index, std::int64_t first) {
+      const Put one{.peer = 1 - rank.rank,
+                    .window = index,
+                    .first = first,
+                    .block = {.source = source.data_ptr(), .rows = 1, .width = 16}};
+      return error_of([&] { (void)groups.cp->put_all({&window, 1}, {&source, 1}, {&one, 1}, "test"); });
+    };
+    EXPECT_FALSE(put(0, 48));
+    const auto outside = put(0, 52);
+    ASSERT_TRUE(outside);
+    EXPECT_THAT(outside->what(), HasSubstr("from byte 52 on"));
+  });
+}
+
+TEST_F(NcclPairAlone, ThereAreNoWindows) {
+  on_gpu_ranks(2, [](const GpuRank& rank) { EXPECT_FALSE(rank.connect().cp->has_windows()); });
+}
+
+TEST_F(NcclPair, OneRankWithoutPeerCopiesIsEnoughForAllToDoWithout) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    if (rank.rank == 1) take(Way::nccl);
+    const CpGroups groups = rank.connect();
+    EXPECT_FALSE(groups.cp->has_windows());
+    at::Tensor got = filled({16}, 0);
+    groups.cp->exchange(filled({16}, rank.rank), 1 - rank.rank, got, 1 - rank.rank, "test")->wait();
+    EXPECT_EQ(got[0].item<float>(), static_cast<float>(1 - rank.rank));
+  });
+}
+
+}  // namespace
+}  // namespace cp_pool

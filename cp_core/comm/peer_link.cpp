@@ -1,0 +1,393 @@
+#include "cp_core/comm/peer_link.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cuda_runtime_api.h>
+#include <exception>
+#include <iterator>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cp_core/comm/pause.h"
+#include "cp_core/cuda/driver_calls.h"
+#include "cp_core/thd/copy_blocks.h"
+
+namespace cp_pool {
+namespace {
+
+using Clock = PeerLink::Clock;
+using Flag = PeerBoard::Flag;
+using Note = PeerBoard::Note;
+
+constexpr std::chrono::microseconds kBetweenReleases{200};
+
+std::chrono::milliseconds until(Clock::time_point deadline) {
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()), std::chrono::milliseconds{1});
+}
+
+std::vector<std::uint8_t> as_bytes(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+std::string get_text(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
+  store.wait({key}, until(deadline));
+  const std::vector<std::uint8_t> bytes = store.get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+// Throws if the environment forbids peer copies.
+void check_environment() {
+  constexpr const char* kVariable = "CP_POOL_PEER_COPIES";
+  const char* value = std::getenv(kVariable);
+  const std::string_view text = value == nullptr ? "on" : value;
+  if (text == "off") throw std::runtime_error(fmt::format("{} is off", kVariable));
+  if (text != "on" && !text.empty()) throw std::runtime_error(fmt::format("{}: '{}' is neither on nor off", kVariable, text));
+}
+
+// Rank 0's board, on every rank. Throws where there is none for this rank.
+PeerBoard share_board(c10d::Store& store, const std::string& key, int rank, int size, Clock::time_point deadline) {
+  if (rank != 0) {
+    const std::string name = get_text(store, key, deadline);
+    if (name.empty()) throw std::runtime_error("rank 0 has no board");
+    return PeerBoard::attach(name, size);
+  }
+  PeerBoard board = PeerBoard::create(size);
+  store.set(key, as_bytes(board.name()));
+  return board;
+}
+
+bool lies_in(const BlockCopy& block, std::int64_t first, std::uint64_t bytes) {
+  if (block.rows == 0 || block.width == 0) return true;
+  const std::int64_t last_row = first + (block.rows - 1) * block.target_stride;
+  return first >= 0 && last_row >= first && static_cast<std::uint64_t>(last_row + block.width) <= bytes;
+}
+
+std::int64_t bytes_of(std::span<const BlockCopy> blocks) {
+  std::int64_t bytes = 0;
+  for (const BlockCopy& block : blocks) bytes += block.rows * block.width;
+  return bytes;
+}
+
+// By a copy engine.
+void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
+  if (block.rows == 0 || block.width == 0) return;
+  const auto width = static_cast<std::size_t>(block.width);
+  const auto rows = static_cast<std::size_t>(block.rows);
+  const bool dense = block.rows == 1 || (block.source_stride == block.width && block.target_stride == block.width);
+  if (dense) {
+    C10_CUDA_CHECK(cudaMemcpyAsync(block.target, block.source, rows * width, cudaMemcpyDeviceToDevice, stream));
+    return;
+  }
+  C10_CUDA_CHECK(cudaMemcpy2DAsync(block.target, static_cast<std::size_t>(block.target_stride), block.source,
+                                   static_cast<std::size_t>(block.source_stride), width, rows, cudaMemcpyDeviceToDevice,
+                                   stream));
+}
+
+// A copy takes an engine 3 us on top of its bytes; one kernel copies many blocks at once, but takes multiprocessors.
+bool better_by_kernel(std::span<const BlockCopy> blocks) {
+  static const std::int64_t most_bytes = [] {
+    const char* v = std::getenv("CP_POOL_DEBUG_KERNEL_MIB");
+    return (v ? std::atoll(v) : 24) << 20;
+  }();
+  static const std::size_t few = [] {
+    const char* v = std::getenv("CP_POOL_DEBUG_FEW");
+    return static_cast<std::size_t>(v ? std::atoll(v) : 4);
+  }();
+  return blocks.size() > few && (blocks.size() > 64 || bytes_of(blocks) <= most_bytes);
+}
+
+}  // namespace
+
+// What a peer said of the operation.
+struct PeerLink::Heard {
+  std::optional<std::uint32_t> count;  // of its windows
+  std::vector<Note> windows;
+  [[nodiscard]] bool complete() const { return count && windows.size() == *count; }
+};
+
+PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
+                                       int rank, int size, Clock::time_point deadline) {
+  if (size == 1) return {.link = nullptr, .why_not = "there is one rank"};
+  const std::string board_key = prefix + "peer_board";
+  const auto key_of = [&](int of_rank) { return fmt::format("{}peer/{}", prefix, of_rank); };
+  Connection own;
+  try {
+    try {
+      check_environment();
+      own.link = std::make_shared<PeerLink>(share_board(*store, board_key, rank, size, deadline), rank, size,
+                                            c10::cuda::current_device());
+    } catch (const std::exception& error) {
+      own.why_not = fmt::format("rank {}: {}", rank, error.what());
+      if (rank == 0) store->set(board_key, std::vector<std::uint8_t>());
+    }
+    store->set(key_of(rank), as_bytes(own.why_not));
+    for (int peer = 0; peer < size; ++peer) {
+      const std::string why_not = get_text(*store, key_of(peer), deadline);
+      if (!why_not.empty()) return {.link = nullptr, .why_not = why_not};
+    }
+  } catch (const std::exception& error) {
+    throw CommError(CommError::Kind::timeout, fmt::format("rank {}: connecting peers: {}", rank, error.what()));
+  }
+  // Everybody is attached.
+  own.link->board_.remove_name();
+  own.why_not = own.link->prove(deadline);
+  if (!own.why_not.empty()) own.link = nullptr;
+  return own;
+}
+
+PeerLink::PeerLink(PeerBoard board, int rank, int size, c10::DeviceIndex device)
+    : board_(std::move(board)), rank_(rank), size_(size), device_(device), memory_(device) {
+  C10_CUDA_CHECK(cudaHostRegister(board_.memory(), board_.flag_bytes(), cudaHostRegisterMapped));
+  void* flags = nullptr;
+  C10_CUDA_CHECK(cudaHostGetDevicePointer(&flags, board_.memory(), 0));
+  flags_on_device_ = static_cast<std::byte*>(flags);
+}
+
+PeerLink::~PeerLink() {
+  leave("the groups are gone");
+  const c10::cuda::CUDAGuard guard(device_);
+  C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
+  releaser_ = {};
+  C10_CUDA_CHECK_WARN(cudaHostUnregister(board_.memory()));
+}
+
+void PeerLink::leave(std::string_view reason) {
+  board_.leave(rank_, reason);
+  const std::lock_guard lock(leave_mutex_);
+  if (releaser_.joinable()) return;
+  // Again and again: a stream takes a flag down when it has waited for it, and waits for it again later.
+  releaser_ = std::jthread([this](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      board_.release_flags_of(rank_);
+      std::this_thread::sleep_for(kBetweenReleases);
+    }
+  });
+}
+
+// Every rank opens memory of every other and says whether it could. Gives the reason if one could not.
+std::string PeerLink::prove(Clock::time_point deadline) {
+  const at::Tensor tensor = at::empty({1}, at::TensorOptions(at::kByte).device(at::kCUDA, device_));
+  Operation operation{
+      .group = 0, .number = -1, .name = "connecting peers", .step = "connecting peers", .incoming = {}, .outgoing = {}};
+  std::string why_not;
+  const Window window{.first = static_cast<std::byte*>(tensor.data_ptr()), .bytes = 1};
+  std::vector<Window> windows;
+  try {
+    std::vector<Note> gone;
+    (void)memory_.describe(window.first, window.bytes, gone);
+    windows.push_back(window);
+  } catch (const c10::Error& error) {
+    why_not = fmt::format("rank {}: {}", rank_, error.what_without_backtrace());
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    operation.incoming.push_back({.rank = peer, .windows = windows});
+    operation.outgoing.push_back({.rank = peer, .blocks = {}});
+  }
+  const std::vector<std::vector<Note>> theirs = meet(operation, deadline, {});
+  for (std::size_t i = 0; i < theirs.size(); ++i) {
+    try {
+      for (const Note& note : theirs[i]) (void)memory_.open(operation.outgoing[i].rank, note);
+    } catch (const c10::Error& error) {
+      why_not = fmt::format("rank {}: memory of rank {}: {}", rank_, operation.outgoing[i].rank,
+                            error.what_without_backtrace());
+    }
+  }
+  // One window more says: it could.
+  for (Incoming& incoming : operation.incoming) {
+    incoming.windows = why_not.empty() ? std::vector<Window>{window} : std::vector<Window>{};
+  }
+  const std::vector<std::vector<Note>> verdicts = meet(operation, deadline, {});
+  for (std::size_t i = 0; i < verdicts.size() && why_not.empty(); ++i) {
+    if (verdicts[i].empty()) why_not = fmt::format("rank {} could not", operation.outgoing[i].rank);
+  }
+  return why_not;
+}
+
+void PeerLink::enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
+                       const std::function<void()>& check) {
+  const std::vector<std::vector<Note>> windows = meet(operation, deadline, check);
+  std::vector<std::vector<BlockCopy>> blocks;
+  std::vector<BlockCopy> all;
+  blocks.reserve(windows.size());
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    blocks.push_back(resolved(operation.outgoing[i], windows[i], operation));
+    all.insert(all.end(), blocks.back().begin(), blocks.back().end());
+  }
+  const int group = operation.group;
+  const auto tell = [&](Flag kind, int to) { return cuda::write_word(flag(kind, group, rank_, to), 1); };
+  std::vector<cuda::StreamOperation> queue;
+  const auto await = [&](Flag kind, int from) {
+    queue.push_back(cuda::wait_for_bits(flag(kind, group, from, rank_), 1));
+    queue.push_back(cuda::write_word(flag(kind, group, from, rank_), 0));
+  };
+  const auto flush = [&] {
+    cuda::enqueue(queue, stream);
+    queue.clear();
+  };
+
+  for (const Incoming& incoming : operation.incoming) queue.push_back(tell(Flag::ready, incoming.rank));
+  for (const Outgoing& outgoing : operation.outgoing) await(Flag::ready, outgoing.rank);
+  flush();
+  if (better_by_kernel(all)) {
+    copy_blocks(all, {at::kCUDA, device_});
+    for (const Outgoing& outgoing : operation.outgoing) queue.push_back(tell(Flag::arrived, outgoing.rank));
+  } else {
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);
+      queue.push_back(tell(Flag::arrived, operation.outgoing[i].rank));
+      flush();
+    }
+  }
+  for (const Incoming& incoming : operation.incoming) await(Flag::arrived, incoming.rank);
+  flush();
+}
+
+// Tells the peers where they can write, and hears where this rank can: the windows of each, in the order of outgoing.
+std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(const Operation& operation, Clock::time_point deadline,
+                                                         const std::function<void()>& check) {
+  std::vector<std::vector<Note>> notes;
+  notes.reserve(operation.incoming.size());
+  for (const Incoming& incoming : operation.incoming) notes.push_back(notes_for(incoming, operation));
+  std::vector<std::span<const Note>> left(notes.begin(), notes.end());
+  std::vector<Heard> heard(operation.outgoing.size());
+  const Pause pause;
+  while (true) {
+    const bool posted = post_some(operation, left);
+    const bool taken = take_some(operation, heard);
+    if (std::ranges::all_of(left, [](auto rest) { return rest.empty(); }) &&
+        std::ranges::all_of(heard, [](const Heard& of_peer) { return of_peer.complete(); })) {
+      break;
+    }
+    if (posted || taken) continue;
+    if (check) check();
+    throw_if_left(operation);
+    if (Clock::now() >= deadline) {
+      const auto silent = std::ranges::find_if(heard, [](const Heard& of_peer) { return !of_peer.complete(); });
+      throw CommError(CommError::Kind::timeout,
+                      silent == heard.end()
+                          ? fmt::format("{}: timed out", operation.step)
+                          : fmt::format("{}: timed out: rank {} has not come to it", operation.step,
+                                        operation.outgoing[static_cast<std::size_t>(silent - heard.begin())].rank));
+    }
+    pause();
+  }
+  std::vector<std::vector<Note>> windows;
+  windows.reserve(heard.size());
+  for (Heard& of_peer : heard) windows.push_back(std::move(of_peer.windows));
+  return windows;
+}
+
+std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const Operation& operation) {
+  std::vector<Note> windows;
+  std::vector<Note> gone;
+  for (const Window& window : incoming.windows) {
+    if (window.bytes > 0) {
+      windows.push_back(memory_.describe(window.first, window.bytes, gone));
+    } else {
+      windows.push_back({.kind = Note::Kind::window});
+    }
+  }
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) std::ranges::copy(gone, std::back_inserter(gone_[peer]));
+  }
+  std::vector<Note> notes = std::exchange(gone_[incoming.rank], {});
+  Note head{.kind = Note::Kind::operation,
+            .count = static_cast<std::uint32_t>(windows.size()),
+            .number = static_cast<std::uint64_t>(operation.number)};
+  head.set_text(operation.name);
+  notes.push_back(head);
+  notes.insert(notes.end(), windows.begin(), windows.end());
+  return notes;
+}
+
+// left: by incoming.
+bool PeerLink::post_some(const Operation& operation, std::vector<std::span<const Note>>& left) {
+  bool posted = false;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    while (!left[i].empty() && board_.post(operation.group, rank_, operation.incoming[i].rank, left[i].front())) {
+      left[i] = left[i].subspan(1);
+      posted = true;
+    }
+  }
+  return posted;
+}
+
+// heard: by outgoing.
+bool PeerLink::take_some(const Operation& operation, std::vector<Heard>& heard) {
+  bool taken = false;
+  for (std::size_t i = 0; i < heard.size(); ++i) {
+    const int peer = operation.outgoing[i].rank;
+    while (!heard[i].complete()) {
+      const std::optional<Note> note = board_.take(operation.group, peer, rank_);
+      if (!note) break;
+      taken = true;
+      if (note->kind == Note::Kind::gone) {
+        memory_.close(peer, *note);
+      } else if (note->kind == Note::Kind::window) {
+        heard[i].windows.push_back(*note);
+      } else if (note->number != static_cast<std::uint64_t>(operation.number)) {
+        throw CommError(CommError::Kind::failed,
+                        fmt::format("{}: rank {} is in its operation {} ({}), this rank in its operation {}",
+                                    operation.step, peer, note->number, note->get_text(), operation.number));
+      } else {
+        heard[i].count = note->count;
+      }
+    }
+  }
+  return taken;
+}
+
+void PeerLink::throw_if_left(const Operation& operation) const {
+  const auto check = [&](int peer) {
+    if (const auto reason = board_.left(peer)) {
+      throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted (rank {}: {})", operation.step, peer, *reason));
+    }
+  };
+  for (const Incoming& incoming : operation.incoming) check(incoming.rank);
+  for (const Outgoing& outgoing : operation.outgoing) check(outgoing.rank);
+}
+
+// With the places of this process as targets.
+std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::vector<Note>& windows,
+                                          const Operation& operation) {
+  const auto fail = [&](const std::string& text) {
+    throw CommError(CommError::Kind::failed, fmt::format("{}: {}", operation.step, text));
+  };
+  if (outgoing.fills && outgoing.blocks.size() != windows.size()) {
+    fail(fmt::format("{} tensors for rank {}, which expects {}", outgoing.blocks.size(), outgoing.rank, windows.size()));
+  }
+  std::vector<BlockCopy> blocks;
+  blocks.reserve(outgoing.blocks.size());
+  for (const Placed& placed : outgoing.blocks) {
+    if (placed.window >= windows.size()) {
+      fail(fmt::format("nothing opened by rank {} as window {}", outgoing.rank, placed.window));
+    }
+    const Note& window = windows[placed.window];
+    BlockCopy block = placed.block;
+    const auto bytes = static_cast<std::uint64_t>(block.rows * block.width);
+    if ((outgoing.fills && bytes != window.bytes) || !lies_in(block, placed.first, window.bytes)) {
+      fail(fmt::format("{} rows of {} bytes, {} apart, from byte {} on, for window {} of rank {}, which has {} bytes",
+                       block.rows, block.width, block.target_stride, placed.first, placed.window, outgoing.rank,
+                       window.bytes));
+    }
+    if (bytes == 0) continue;
+    block.target = memory_.open(outgoing.rank, window) + placed.first;
+    blocks.push_back(block);
+  }
+  return blocks;
+}
+
+void* PeerLink::flag(Flag flag, int group, int from, int to) const {
+  return flags_on_device_ + board_.flag(flag, group, from, to);
+}
+
+}  // namespace cp_pool

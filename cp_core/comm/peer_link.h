@@ -1,0 +1,116 @@
+// Ranks of one host that write into each other's memory: over NVLink or PCIe, by the copy engines of their devices,
+// which leaves the multiprocessors to attention. Hosts tell each other where to write (peer_board.h); devices tell each
+// other when, by flags in host memory that their streams write and wait for. So an operation of a stream is, in order:
+//   say that the own windows may be written to; wait until those of the peers may be; write to them; say so; wait until
+//   what the peers write here is there.
+// A host that enqueues an operation waits until its peers' hosts have come to it; no host waits for a device. Graphs
+// can capture all of it.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include "cp_core/comm/communicator.h"
+#include "cp_core/comm/peer_board.h"
+#include "cp_core/comm/peer_memory.h"
+
+namespace c10d {
+class Store;
+}
+
+namespace cp_pool {
+
+class PeerLink {
+ public:
+  using Clock = Communicator::Clock;
+
+  struct Connection {
+    std::shared_ptr<PeerLink> link;  // null on every rank or on none
+    std::string why_not;             // if null
+  };
+  // Collective, on this thread's current device. There is no link where a rank cannot write into another's memory
+  // (other hosts, no peer access, memory that CUDA IPC does not share), or where the environment of one has
+  // CP_POOL_PEER_COPIES=off. Keys in the store start with `prefix`. Throws CommError: a rank did not come in time.
+  static Connection connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
+                            Clock::time_point deadline);
+  PeerLink(PeerBoard board, int rank, int size, c10::DeviceIndex device);
+  PeerLink(const PeerLink&) = delete;
+  PeerLink& operator=(const PeerLink&) = delete;
+  ~PeerLink();  // leaves, if leave() was not called; waits for the device
+
+  struct Window {
+    std::byte* first = nullptr;
+    std::size_t bytes = 0;
+  };
+  // A block and its place: `first` is a byte of the peer's window.
+  struct Placed {
+    std::size_t window = 0;
+    std::int64_t first = 0;
+    BlockCopy block;
+  };
+  // Ranks are those of the link.
+  struct Incoming {
+    int rank = 0;
+    std::vector<Window> windows;
+  };
+  struct Outgoing {
+    int rank = 0;
+    std::vector<Placed> blocks;
+    bool fills = false;  // the blocks are as many as the peer's windows, one for each, and as large
+  };
+  struct Operation {
+    int group = 0;
+    std::int64_t number = 0;  // in the group: ranks that meet must be at the same one
+    std::string_view name;    // to peers
+    std::string_view step;    // opens the text of an error
+    std::vector<Incoming> incoming;
+    std::vector<Outgoing> outgoing;
+  };
+  // Enqueues the operation on `stream`, which is the current one. check is called while this waits, and may throw.
+  // Throws CommError: timeout; failed, if a peer is at another operation or windows do not fit; aborted, if a peer left.
+  void enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
+               const std::function<void()>& check);
+
+  // Ends what this rank's device waits for and all later operations of its peers. Any thread, any number of times.
+  void leave(std::string_view reason);
+
+ private:
+  using Note = PeerBoard::Note;
+  struct Heard;
+
+  [[nodiscard]] std::string prove(Clock::time_point deadline);
+  [[nodiscard]] std::vector<Note> notes_for(const Incoming& incoming, const Operation& operation);
+  [[nodiscard]] std::vector<std::vector<Note>> meet(const Operation& operation, Clock::time_point deadline,
+                                                    const std::function<void()>& check);
+  bool post_some(const Operation& operation, std::vector<std::span<const Note>>& left);
+  bool take_some(const Operation& operation, std::vector<Heard>& heard);
+  void throw_if_left(const Operation& operation) const;
+  [[nodiscard]] std::vector<BlockCopy> resolved(const Outgoing& outgoing, const std::vector<Note>& windows,
+                                                const Operation& operation);
+  [[nodiscard]] void* flag(PeerBoard::Flag flag, int group, int from, int to) const;
+
+  PeerBoard board_;
+  int rank_;
+  int size_;
+  c10::DeviceIndex device_;
+  std::byte* flags_on_device_ = nullptr;
+  PeerMemory memory_;
+  std::map<int, std::vector<Note>> gone_;  // by rank: not yet told
+  std::mutex leave_mutex_;
+  std::jthread releaser_;
+};
+
+}  // namespace cp_pool

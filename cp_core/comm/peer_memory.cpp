@@ -1,0 +1,83 @@
+#include "cp_core/comm/peer_memory.h"
+
+#include <cstring>
+#include <cuda_runtime_api.h>
+#include <string_view>
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAGuard.h>
+
+#include "cp_core/cuda/driver_calls.h"
+
+namespace cp_pool {
+
+static_assert(sizeof(cudaIpcMemHandle_t) == PeerBoard::kTextBytes);
+
+PeerMemory::~PeerMemory() {
+  const c10::cuda::CUDAGuard guard(device_);
+  for (const auto& [key, address] : opened_) C10_CUDA_CHECK_WARN(cudaIpcCloseMemHandle(address));
+}
+
+PeerBoard::Note PeerMemory::describe(const void* first, std::size_t bytes, std::vector<Note>& gone) {
+  const cuda::Allocation allocation = cuda::allocation_of(first);
+  const auto key = reinterpret_cast<std::uintptr_t>(allocation.first);
+  auto own = own_.find(key);
+  if (own == own_.end() || own->second.number != allocation.number) {
+    // The allocator has been at work: where there is a new allocation, old ones may have gone.
+    find_gone(gone);
+    own = own_.emplace(key, share(allocation)).first;
+  }
+  Note note = own->second;
+  note.first = static_cast<std::uint64_t>(static_cast<const std::byte*>(first) - allocation.first);
+  note.bytes = bytes;
+  return note;
+}
+
+PeerBoard::Note PeerMemory::share(const cuda::Allocation& allocation) {
+  // A capture may go on: this enqueues nothing.
+  const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+  cudaIpcMemHandle_t handle;
+  C10_CUDA_CHECK(cudaIpcGetMemHandle(&handle, const_cast<std::byte*>(allocation.first)));
+  Note note;
+  note.kind = Note::Kind::window;
+  note.number = allocation.number;
+  std::memcpy(note.text, &handle, sizeof handle);
+  return note;
+}
+
+void PeerMemory::find_gone(std::vector<Note>& gone) {
+  std::erase_if(own_, [&gone](const auto& entry) {
+    const auto& [first, own] = entry;
+    if (cuda::allocation_number(reinterpret_cast<const void*>(first)) == own.number) return false;
+    gone.push_back(own);
+    gone.back().kind = Note::Kind::gone;
+    return true;
+  });
+}
+
+std::byte* PeerMemory::open(int rank, const Note& window) {
+  std::byte*& base = opened_[{rank, window.number}];
+  if (base == nullptr) {
+    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+    cudaIpcMemHandle_t handle;
+    std::memcpy(&handle, window.text, sizeof handle);
+    void* opened = nullptr;
+    C10_CUDA_CHECK(cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess));
+    base = static_cast<std::byte*>(opened);
+  }
+  return base + window.first;
+}
+
+void PeerMemory::close(int rank, const Note& gone) {
+  const auto found = opened_.find({rank, gone.number});
+  if (found == opened_.end()) return;
+  if (found->second != nullptr) {
+    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+    C10_CUDA_CHECK(cudaIpcCloseMemHandle(found->second));
+  }
+  opened_.erase(found);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,46 @@
+// Memory of this rank's device as other ranks see it, and theirs as this one sees it: CUDA IPC, by allocations of
+// cudaMalloc. What a rank has opened of another stays open until the other says that the allocation is gone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include <c10/core/Device.h>
+
+#include "cp_core/comm/peer_board.h"
+
+namespace cp_pool {
+
+namespace cuda {
+struct Allocation;
+}
+
+class PeerMemory {
+ public:
+  using Note = PeerBoard::Note;
+
+  explicit PeerMemory(c10::DeviceIndex device) : device_(device) {}
+  PeerMemory(const PeerMemory&) = delete;
+  PeerMemory& operator=(const PeerMemory&) = delete;
+  ~PeerMemory();  // closes what is open: nothing on the device may use it any more
+
+  // How other ranks can open `bytes` bytes of this device. Appends to `gone` the allocations that were described before
+  // and are there no more. Throws c10::Error: not every memory can be opened.
+  Note describe(const void* first, std::size_t bytes, std::vector<Note>& gone);
+  // Where the window that `rank` described lies here. Throws c10::Error.
+  std::byte* open(int rank, const Note& window);
+  void close(int rank, const Note& gone);
+
+ private:
+  static Note share(const cuda::Allocation& allocation);
+  void find_gone(std::vector<Note>& gone);
+
+  c10::DeviceIndex device_;
+  std::map<std::uintptr_t, Note> own_;                          // by first byte: notes of whole allocations
+  std::map<std::pair<int, std::uint64_t>, std::byte*> opened_;  // by rank and number
+};
+
+}  // namespace cp_pool

@@ -293,16 +293,19 @@ std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
   return copies;
 }
 
-// A kernel that computes less at a time than this has too few blocks to keep the GPU busy to its end: blocks of 128
-// rows of a head, some for each multiprocessor of an H100 or H200. The same wherever it is asked: ranks must agree.
+// A kernel that computes less at a time than this has too few blocks to keep the GPU busy: blocks of 128 rows of a head,
+// of which each multiprocessor of an H100 or H200 should have one, and some where every group is on its own. The same
+// wherever it is asked: ranks must agree.
 constexpr std::int64_t kRowsOfABlock = 128;
-constexpr std::int64_t kBlocksWorthSplitting = 3 * std::int64_t{132};
+constexpr std::int64_t kBlocksBesideOthers = 132;
+constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;
 
 // The most groups that leave each enough to do; heads and kv_heads divide by them.
-std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most) {
+std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most,
+                               std::int64_t least_blocks) {
   for (std::int64_t groups = most; groups > 1; groups /= 2) {
     const bool divides = heads % groups == 0 && kv_heads % groups == 0;
-    if (divides && rows / kRowsOfABlock * (heads / groups) >= kBlocksWorthSplitting) return groups;
+    if (divides && rows / kRowsOfABlock * (heads / groups) >= least_blocks) return groups;
   }
   return 1;
 }
@@ -354,11 +357,11 @@ CalledGradients CudnnBackend::called_gradients(const TilePlan& plan, const Atten
 
 std::int64_t CudnnBackend::head_groups(const TilePlan& plan, const AttentionOperands& like) const {
   if (!is_whole(plan, like) || !contributes_once(plan, like) || !uniform_tiles(plan.front().tiles)) return 1;
-  return worthwhile_groups(like.q.size(0), like.q.size(1), like.k.size(1), 2);
+  return worthwhile_groups(like.q.size(0), like.q.size(1), like.k.size(1), 2, kBlocksBesideOthers);
 }
 
 std::int64_t CudnnBackend::pipeline_groups(std::int64_t q_rows, std::int64_t heads, std::int64_t kv_heads) const {
-  return worthwhile_groups(q_rows, heads, kv_heads, 4);
+  return worthwhile_groups(q_rows, heads, kv_heads, 4, kBlocksAlone);
 }
 
 void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,

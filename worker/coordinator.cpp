@@ -112,6 +112,7 @@ void Coordinator::handle(const Hello& hello) {
     double& slowest = ready_.startup_ms[phase];
     slowest = std::max(slowest, ms);
   }
+  if (hello.info.rank == 0) ready_.capabilities["data_plane"] = hello.data_plane;
   if (state_ != State::starting || static_cast<int>(ready_.ranks.size()) < world_size_) return;
   std::ranges::sort(ready_.ranks, {}, &protocol::RankInfo::rank);
   state_ = State::idle;

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,6 +37,7 @@ RankMessage hello(int rank, double load_ms = 1) {
   out.info.rank = rank;
   out.info.pid = 100 + rank;
   out.startup_ms["load"] = load_ms;
+  out.data_plane = fmt::format("way of rank {}", rank);
   return out;
 }
 
@@ -103,6 +105,7 @@ TEST_F(CoordinatorTest, IsReadyWhenEveryRankSaidHello) {
   EXPECT_EQ(event->ranks.at(0).pid, 100);
   EXPECT_EQ(event->ranks.at(1).pid, 101);
   EXPECT_EQ(event->startup_ms.at("load"), 7);
+  EXPECT_EQ(event->capabilities.at("data_plane"), "way of rank 0");
 }
 
 TEST_F(CoordinatorTest, RefusesARunBeforeItIsReady) {

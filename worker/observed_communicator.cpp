@@ -33,6 +33,7 @@ class ObservedCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return target_->rank(); }
   [[nodiscard]] int size() const override { return target_->size(); }
+  [[nodiscard]] std::string description() const override { return target_->description(); }
   void set_deadline(Clock::time_point deadline) override { target_->set_deadline(deadline); }
   void abort() override { target_->abort(); }
 

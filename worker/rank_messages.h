@@ -40,6 +40,7 @@ using WatchCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, Ex
 struct Hello {
   protocol::RankInfo info;
   std::map<std::string, double> startup_ms;
+  std::string data_plane;  // Communicator::description
 };
 struct CaseReset {  // the state is reset and the case starts
   int rank = 0;

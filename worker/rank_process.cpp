@@ -115,7 +115,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   compute.connect(kConnectLimit, {.started = started, .on_connected = [&] { clock.mark("data_plane"); }});
   clock.mark("proof");
   clock.note(device.times_ms());
-  mail.to_rank0(Hello{{environment.rank, host_name(), getpid()}, clock.phases_ms()});
+  mail.to_rank0(Hello{{environment.rank, host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
   compute.serve();
   mail.to_rank0(Goodbye{environment.rank});
   stopped.signal();

@@ -293,9 +293,9 @@ std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
   return copies;
 }
 
-// A kernel that computes less at a time than this has too few blocks to keep the GPU busy: blocks of 128 rows of a head,
-// of which each multiprocessor of an H100 or H200 should have one, and some where every group is on its own. The same
-// wherever it is asked: ranks must agree.
+// A kernel that computes less at a time than this has too few blocks to keep the GPU busy: blocks of 128 rows of a
+// head, of which each multiprocessor of an H100 or H200 should have one, and some where every group is on its own. The
+// same wherever it is asked: ranks must agree.
 constexpr std::int64_t kRowsOfABlock = 128;
 constexpr std::int64_t kBlocksBesideOthers = 132;
 constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;

@@ -1,6 +1,7 @@
 // What context parallelism asks of a communication library. Ranks are those of the group. Every operation is
-// asynchronous: it starts at once and is complete when its Work has been waited for; until then its tensors must not be
-// touched. Tensors are contiguous, of one dtype, on the communicator's device; zero elements are allowed.
+// asynchronous: it is complete when its Work has been waited for; until then its tensors must not be touched. A call
+// may wait for the peers to come to the same operation, at most until the deadline. Tensors are contiguous, of one
+// dtype, on the communicator's device; zero elements are allowed.
 #pragma once
 
 #include <chrono>
@@ -54,6 +55,8 @@ class Communicator {
 
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
+  // What carries the data, for people: "Gloo", "NCCL and peer copies".
+  [[nodiscard]] virtual std::string description() const = 0;
 
   // Every later wait ends by then with CommError::Kind::timeout. Set for each case.
   virtual void set_deadline(Clock::time_point deadline) = 0;
@@ -85,7 +88,7 @@ class Communicator {
   [[nodiscard]] virtual bool has_windows() const { return false; }
   // One-sided, where there are windows: every rank opens as many tensors and writes into those of the others. Complete
   // when what this rank writes has left and what all others write here has come. sources: the tensors that blocks lie
-  // in. Blocks in a window overlap nothing.
+  // in. Blocks in a window overlap nothing; what no block covers stays this rank's to use.
   [[nodiscard]] virtual WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
                                         std::span<const Put> puts, std::string_view what);
   // out: size() times the elements of in, in rank order.

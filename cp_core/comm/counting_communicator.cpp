@@ -16,6 +16,7 @@ class CountingCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return target_->rank(); }
   [[nodiscard]] int size() const override { return target_->size(); }
+  [[nodiscard]] std::string description() const override { return target_->description(); }
   void set_deadline(Clock::time_point deadline) override { target_->set_deadline(deadline); }
   void abort() override { target_->abort(); }
   void synchronize(std::string_view what) override { target_->synchronize(what); }

@@ -22,6 +22,7 @@ class NotingCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return 1; }
   [[nodiscard]] int size() const override { return 4; }
+  [[nodiscard]] std::string description() const override { return "notes"; }
   void set_deadline(Clock::time_point) override { calls.emplace_back("set_deadline"); }
   void abort() override { calls.emplace_back("abort"); }
   void synchronize(std::string_view) override { calls.emplace_back("synchronize"); }

@@ -93,6 +93,7 @@ class GlooCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
+  [[nodiscard]] std::string description() const override { return "Gloo"; }
   void set_deadline(Clock::time_point deadline) override { link_->deadline = deadline; }
   void abort() override { link_->mesh->abort("abort was called"); }
 

@@ -62,6 +62,7 @@ class LocalCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
+  [[nodiscard]] std::string description() const override { return "threads of one process"; }
   void set_deadline(Clock::time_point deadline) override { deadline_ = deadline; }
 
   WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {

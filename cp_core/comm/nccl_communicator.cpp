@@ -113,6 +113,10 @@ class NcclCommunicator final : public Communicator {
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
+  [[nodiscard]] std::string description() const override {
+    if (link_->peers() != nullptr) return "NCCL and peer copies";
+    return fmt::format("NCCL (no peer copies: {})", link_->why_no_peers());
+  }
   void set_deadline(Clock::time_point deadline) override { link_->set_deadline(deadline); }
   void abort() override { link_->abort("abort was called"); }
   void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
@@ -285,8 +289,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   static PeerLink::Placed whole(std::size_t window, const void* first, std::size_t bytes) {
-    return {.window = window,
-            .block = {.source = first, .rows = 1, .width = static_cast<std::int64_t>(bytes)}};
+    return {.window = window, .block = {.source = first, .rows = 1, .width = static_cast<std::int64_t>(bytes)}};
   }
 
   [[nodiscard]] PeerLink::Outgoing outgoing_of(int to, std::span<const at::Tensor> tensors) const {

@@ -80,7 +80,8 @@ PeerBoard PeerBoard::attach(const std::string& name, int ranks) {
   return {name, ranks, /*creates=*/false};
 }
 
-PeerBoard::PeerBoard(std::string name, int ranks, bool creates) : name_(std::move(name)), ranks_(ranks), owns_name_(creates) {
+PeerBoard::PeerBoard(std::string name, int ranks, bool creates)
+    : name_(std::move(name)), ranks_(ranks), owns_name_(creates) {
   const FileDescriptor file(shm_open(name_.c_str(), O_RDWR | (creates ? O_CREAT | O_EXCL : 0), 0600));
   if (file.get() < 0) throw_errno("opening", name_);
   try {

@@ -41,7 +41,8 @@ BlockCopy block_of(const at::Tensor& matrix, std::int64_t row, std::int64_t rows
 void transpose_parts(const CpGroups& groups, const GpuRank& rank, std::int64_t rows, std::int64_t columns,
                      std::int64_t pieces) {
   const std::int64_t ranks = rank.size;
-  const at::Tensor mine = at::arange(rows * columns * ranks, on_gpu()).view({rows, columns * ranks}).add(0.25 * rank.rank);
+  const at::Tensor mine =
+      at::arange(rows * columns * ranks, on_gpu()).view({rows, columns * ranks}).add(0.25 * rank.rank);
   at::Tensor whole = filled({rows * ranks, columns}, -1);
   std::vector<Put> puts;
   const std::int64_t row_bytes = columns * 4;
@@ -58,8 +59,10 @@ void transpose_parts(const CpGroups& groups, const GpuRank& rank, std::int64_t r
   groups.cp->put_all(std::vector{untouched, whole}, std::vector{mine}, puts, "transpose")->wait();
   whole.narrow(0, rank.rank * rows, rows).copy_(mine.narrow(1, rank.rank * columns, columns));
   for (int from = 0; from < rank.size; ++from) {
-    const at::Tensor expected =
-        at::arange(rows * columns * ranks, on_gpu()).view({rows, columns * ranks}).narrow(1, rank.rank * columns, columns).add(0.25 * from);
+    const at::Tensor expected = at::arange(rows * columns * ranks, on_gpu())
+                                    .view({rows, columns * ranks})
+                                    .narrow(1, rank.rank * columns, columns)
+                                    .add(0.25 * from);
     EXPECT_TRUE(at::equal(whole.narrow(0, from * rows, rows), expected)) << "from rank " << from << ", " << pieces;
   }
   EXPECT_TRUE(untouched.eq(7).all().item<bool>());
@@ -86,6 +89,19 @@ TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
       groups.cp->exchange(filled({1 << 20}, 100 + i), ring.next, window, ring.previous, "test")->wait();
       EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
       EXPECT_TRUE(window.eq(100 + i).all().item<bool>()) << "round " << i;
+    }
+  });
+}
+
+TEST_F(NcclPair, AWaitIsForTheLastByteThatAPeerWrites) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements: longer than what goes the other way
+    const at::Tensor sent = filled({rank.rank == 0 ? kMuch : 1}, 1);
+    for (int i = 0; i < 3; ++i) {
+      at::Tensor got = filled({rank.rank == 0 ? 1 : kMuch}, -1);
+      groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait();
+      EXPECT_EQ(got[-1].item<float>(), 1.0F) << "round " << i;
     }
   });
 }

@@ -49,7 +49,8 @@ void check_environment() {
   const char* value = std::getenv(kVariable);
   const std::string_view text = value == nullptr ? "on" : value;
   if (text == "off") throw std::runtime_error(fmt::format("{} is off", kVariable));
-  if (text != "on" && !text.empty()) throw std::runtime_error(fmt::format("{}: '{}' is neither on nor off", kVariable, text));
+  if (text != "on" && !text.empty())
+    throw std::runtime_error(fmt::format("{}: '{}' is neither on nor off", kVariable, text));
 }
 
 // Rank 0's board, on every rank. Throws where there is none for this rank.
@@ -344,7 +345,8 @@ bool PeerLink::take_some(const Operation& operation, std::vector<Heard>& heard) 
 void PeerLink::throw_if_left(const Operation& operation) const {
   const auto check = [&](int peer) {
     if (const auto reason = board_.left(peer)) {
-      throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted (rank {}: {})", operation.step, peer, *reason));
+      throw CommError(CommError::Kind::aborted,
+                      fmt::format("{}: aborted (rank {}: {})", operation.step, peer, *reason));
     }
   };
   for (const Incoming& incoming : operation.incoming) check(incoming.rank);
@@ -358,7 +360,8 @@ std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::v
     throw CommError(CommError::Kind::failed, fmt::format("{}: {}", operation.step, text));
   };
   if (outgoing.fills && outgoing.blocks.size() != windows.size()) {
-    fail(fmt::format("{} tensors for rank {}, which expects {}", outgoing.blocks.size(), outgoing.rank, windows.size()));
+    fail(
+        fmt::format("{} tensors for rank {}, which expects {}", outgoing.blocks.size(), outgoing.rank, windows.size()));
   }
   std::vector<BlockCopy> blocks;
   blocks.reserve(outgoing.blocks.size());

@@ -80,7 +80,8 @@ class PeerLink {
     std::vector<Outgoing> outgoing;
   };
   // Enqueues the operation on `stream`, which is the current one. check is called while this waits, and may throw.
-  // Throws CommError: timeout; failed, if a peer is at another operation or windows do not fit; aborted, if a peer left.
+  // Throws CommError: timeout; failed, if a peer is at another operation or windows do not fit; aborted, if a peer
+  // left.
   void enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                const std::function<void()>& check);
 

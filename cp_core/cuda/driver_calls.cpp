@@ -30,8 +30,7 @@ void check(CUresult result, const char* what) {
 CUresult get_number(const void* address, std::uint64_t& number) {
   static const auto get_attribute = find<decltype(&cuPointerGetAttribute)>("cuPointerGetAttribute");
   unsigned long long value = 0;
-  const CUresult result =
-      get_attribute(&value, CU_POINTER_ATTRIBUTE_BUFFER_ID, reinterpret_cast<CUdeviceptr>(address));
+  const CUresult result = get_attribute(&value, CU_POINTER_ATTRIBUTE_BUFFER_ID, reinterpret_cast<CUdeviceptr>(address));
   number = value;
   return result;
 }

@@ -37,7 +37,7 @@ class Work {
   // Destroying a Work that was not waited for is allowed (an exception passes through); its result is then undefined.
   virtual ~Work() = default;
   // Blocks (CPU) or makes the current stream wait (CUDA) until complete, at most until the communicator's deadline.
-  // Throws CommError.
+  // Tensors of other streams than that one must be kept until their streams have waited for it. Throws CommError.
   virtual void wait() = 0;
 };
 

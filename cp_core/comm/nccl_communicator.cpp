@@ -77,11 +77,26 @@ void require(bool condition, const char* operation, std::string_view what, const
   if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
 }
 
+// Holds the tensors of an operation on `stream`. Once waited for, they are in order behind it; if that never happens,
+// the allocator gives their memory to nobody before the stream is through with it. (To ask that of the allocator for
+// every operation would cost an event for each tensor.)
 class NcclWork final : public Work {
  public:
-  NcclWork(std::shared_ptr<NcclLink> link, std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done,
+  NcclWork(std::shared_ptr<NcclLink> link, std::string step, c10::cuda::CUDAStream stream,
            std::vector<at::Tensor> tensors)
-      : link_(std::move(link)), step_(std::move(step)), done_(std::move(done)), tensors_(std::move(tensors)) {}
+      : link_(std::move(link)), step_(std::move(step)), stream_(stream), tensors_(std::move(tensors)) {}
+  NcclWork(const NcclWork&) = delete;
+  NcclWork& operator=(const NcclWork&) = delete;
+  ~NcclWork() override {
+    for (const at::Tensor& tensor : tensors_) tensor.record_stream(stream_);
+  }
+
+  // Everything is enqueued.
+  void enqueued() {
+    done_ = std::make_shared<c10::cuda::CUDAEvent>();
+    done_->record(stream_);
+    link_->add_pending(step_, done_);
+  }
 
   void wait() override {
     link_->throw_if_failed(step_);
@@ -92,6 +107,7 @@ class NcclWork final : public Work {
  private:
   std::shared_ptr<NcclLink> link_;
   std::string step_;
+  c10::cuda::CUDAStream stream_;
   std::shared_ptr<c10::cuda::CUDAEvent> done_;
   std::vector<at::Tensor> tensors_;
 };
@@ -375,8 +391,7 @@ class NcclCommunicator final : public Communicator {
   WorkPtr start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body) {
     ++operations_;
     link_->throw_if_failed(step);
-    // Whatever becomes of the Work, the allocator gives the memory to nobody before this stream is through with it.
-    for (const at::Tensor& tensor : tensors) tensor.record_stream(stream_);
+    auto work = std::make_unique<NcclWork>(link_, step, stream_, std::move(tensors));
     c10::cuda::CUDAEvent ready;
     ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
     const c10::cuda::CUDAStreamGuard guard(stream_);
@@ -384,10 +399,8 @@ class NcclCommunicator final : public Communicator {
     delays_.next();
     std::forward<Body>(body)();
     delays_.next();
-    auto done = std::make_shared<c10::cuda::CUDAEvent>();
-    done->record(stream_);
-    link_->add_pending(step, done);
-    return std::make_unique<NcclWork>(link_, step, std::move(done), std::move(tensors));
+    work->enqueued();
+    return work;
   }
 
   void enqueue(const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call) {

@@ -26,6 +26,8 @@ if(CP_POOL_HAVE_CUDA)
     comm/nccl_barrier.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
+    comm/peer_connection.cpp
+    comm/peer_exchange.cpp
     comm/peer_link.cpp
     comm/peer_memory.cpp
     cuda/delay.cu

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -14,6 +15,8 @@
 
 #include "cp_core/comm/nccl_barrier.h"
 #include "cp_core/comm/nccl_link.h"
+#include "cp_core/comm/nccl_work.h"
+#include "cp_core/comm/peer_exchange.h"
 #include "cp_core/cuda/delay.h"
 
 namespace cp_pool {
@@ -77,41 +80,6 @@ void require(bool condition, const char* operation, std::string_view what, const
   if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
 }
 
-// Holds the tensors of an operation on `stream`. Once waited for, they are in order behind it; if that never happens,
-// the allocator gives their memory to nobody before the stream is through with it. (To ask that of the allocator for
-// every operation would cost an event for each tensor.)
-class NcclWork final : public Work {
- public:
-  NcclWork(std::shared_ptr<NcclLink> link, std::string step, c10::cuda::CUDAStream stream,
-           std::vector<at::Tensor> tensors)
-      : link_(std::move(link)), step_(std::move(step)), stream_(stream), tensors_(std::move(tensors)) {}
-  NcclWork(const NcclWork&) = delete;
-  NcclWork& operator=(const NcclWork&) = delete;
-  ~NcclWork() override {
-    for (const at::Tensor& tensor : tensors_) tensor.record_stream(stream_);
-  }
-
-  // Everything is enqueued.
-  void enqueued() {
-    done_ = std::make_shared<c10::cuda::CUDAEvent>();
-    done_->record(stream_);
-    link_->add_pending(step_, done_);
-  }
-
-  void wait() override {
-    link_->throw_if_failed(step_);
-    done_->block(c10::cuda::getCurrentCUDAStream(link_->device()));
-    tensors_.clear();
-  }
-
- private:
-  std::shared_ptr<NcclLink> link_;
-  std::string step_;
-  c10::cuda::CUDAStream stream_;
-  std::shared_ptr<c10::cuda::CUDAEvent> done_;
-  std::vector<at::Tensor> tensors_;
-};
-
 class NcclCommunicator final : public Communicator {
  public:
   // members: ranks of the link, by rank of this group.
@@ -125,6 +93,7 @@ class NcclCommunicator final : public Communicator {
         barrier_(link, group, members_, stream_, store, barrier_prefix) {
     const auto self = std::ranges::find(members_, link->rank());
     rank_ = static_cast<int>(self - members_.begin());
+    if (link->peers() != nullptr && size() > 1) peers_.emplace(link, group, members_, stream_);
   }
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -156,10 +125,10 @@ class NcclCommunicator final : public Communicator {
         }
         return;
       }
-      if (link_->peers() != nullptr) {
-        return enqueue_peers(what, step, {incoming_of(from, receives)}, {outgoing_of(to, sends)});
-      }
-      send_and_receive(step, messages(sends, to), messages(receives, from));
+      const std::vector<Message> to_peer = messages(sends, to);
+      const std::vector<Message> from_peer = messages(receives, from);
+      if (peers_) return peers_->exchange(place_of(what, step), to_peer, {&to, 1}, from_peer, {&from, 1});
+      send_and_receive(step, to_peer, from_peer);
     });
   }
 
@@ -174,18 +143,13 @@ class NcclCommunicator final : public Communicator {
       }
     }
     return start(step, tensors, [&] {
-      if (link_->peers() == nullptr) return send_and_receive(step, sends, receives);
-      std::vector<PeerLink::Incoming> incoming;
-      std::vector<PeerLink::Outgoing> outgoing;
-      for_each_peer([&](int to, int from) {
-        incoming.push_back(incoming_of(from, tensors_of(receives, from)));
-        outgoing.push_back(outgoing_of(to, tensors_of(sends, to)));
-      });
-      enqueue_peers(what, step, std::move(incoming), std::move(outgoing));
+      if (!peers_) return send_and_receive(step, sends, receives);
+      const std::vector<int> others = others_in_order();
+      peers_->exchange(place_of(what, step), sends, others, receives, others);
     });
   }
 
-  [[nodiscard]] bool has_windows() const override { return size() > 1 && link_->peers() != nullptr; }
+  [[nodiscard]] bool has_windows() const override { return peers_.has_value(); }
 
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
                   std::string_view what) override {
@@ -196,19 +160,7 @@ class NcclCommunicator final : public Communicator {
     const std::string step = describe("put", what);
     std::vector<at::Tensor> tensors(windows.begin(), windows.end());
     tensors.insert(tensors.end(), sources.begin(), sources.end());
-    return start(step, tensors, [&] {
-      std::vector<PeerLink::Incoming> incoming;
-      std::vector<PeerLink::Outgoing> outgoing;
-      for_each_peer([&](int to, int from) {
-        incoming.push_back(incoming_of(from, windows));
-        outgoing.push_back({.rank = member(to), .blocks = {}});
-        for (const Put& put : puts) {
-          if (put.peer != to) continue;
-          outgoing.back().blocks.push_back({.window = put.window, .first = put.first, .block = put.block});
-        }
-      });
-      enqueue_peers(what, step, std::move(incoming), std::move(outgoing));
-    });
+    return start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, others_in_order()); });
   }
 
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -216,9 +168,9 @@ class NcclCommunicator final : public Communicator {
     const std::string step = describe("all_gather", what);
     return start(step, {out, in}, [&] {
       if (in.numel() == 0) return;
-      if (has_windows()) {
+      if (peers_) {
         copy(part(out, rank_, bytes_of(in)), in.const_data_ptr(), bytes_of(in));
-        return swap_with_peers(what, step, bytes_of(in), [&](int) { return in.const_data_ptr(); }, out);
+        return exchange_parts(what, step, out, [&](int /*to*/) { return in.view(-1); });
       }
       enqueue(step, [&](ncclComm_t comm) {
         return ncclAllGather(in.const_data_ptr(), out.data_ptr(), bytes_of(in), ncclInt8, comm, stream_);
@@ -290,58 +242,32 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  static std::vector<at::Tensor> tensors_of(std::span<const Message> messages, int peer) {
-    std::vector<at::Tensor> tensors;
-    for (const Message& message : messages) {
-      if (message.peer == peer) tensors.push_back(message.tensor);
-    }
-    return tensors;
+  [[nodiscard]] std::vector<int> others_in_order() const {
+    std::vector<int> others;
+    for_each_peer([&others](int to, int /*from*/) { others.push_back(to); });
+    return others;
   }
 
-  [[nodiscard]] PeerLink::Incoming incoming_of(int from, std::span<const at::Tensor> tensors) const {
-    PeerLink::Incoming incoming{.rank = member(from), .windows = {}};
-    for (const at::Tensor& tensor : tensors) incoming.windows.push_back({part(tensor, 0, 0), bytes_of(tensor)});
-    return incoming;
+  [[nodiscard]] PeerExchange::Place place_of(std::string_view what, std::string_view step) const {
+    return {.number = operations_, .name = what, .step = step};
   }
 
-  static PeerLink::Placed whole(std::size_t window, const void* first, std::size_t bytes) {
-    return {.window = window, .block = {.source = first, .rows = 1, .width = static_cast<std::int64_t>(bytes)}};
+  [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const {
+    const std::int64_t count = tensor.numel() / size();
+    return tensor.view(-1).narrow(0, index * count, count);
   }
 
-  [[nodiscard]] PeerLink::Outgoing outgoing_of(int to, std::span<const at::Tensor> tensors) const {
-    PeerLink::Outgoing outgoing{.rank = member(to), .blocks = {}, .fills = true};
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      outgoing.blocks.push_back(whole(i, tensors[i].const_data_ptr(), bytes_of(tensors[i])));
-    }
-    return outgoing;
-  }
-
-  // source(to): what goes to a rank. Part r of out comes from rank r.
-  template <typename Source>
-  void swap_with_peers(std::string_view what, const std::string& step, std::size_t bytes, const Source& source,
-                       const at::Tensor& out) {
-    std::vector<PeerLink::Incoming> incoming;
-    std::vector<PeerLink::Outgoing> outgoing;
+  // sent(to): what goes to a rank. Part r of out comes from rank r.
+  template <typename Sent>
+  void exchange_parts(std::string_view what, std::string_view step, const at::Tensor& out, const Sent& sent) {
+    std::vector<Message> sends;
+    std::vector<Message> receives;
     for_each_peer([&](int to, int from) {
-      incoming.push_back({.rank = member(from), .windows = {{part(out, from, bytes), bytes}}});
-      outgoing.push_back({.rank = member(to), .blocks = {whole(0, source(to), bytes)}, .fills = true});
+      sends.push_back({.tensor = sent(to), .peer = to});
+      receives.push_back({.tensor = flat_part(out, from), .peer = from});
     });
-    enqueue_peers(what, step, std::move(incoming), std::move(outgoing));
-  }
-
-  void enqueue_peers(std::string_view what, const std::string& step, std::vector<PeerLink::Incoming> incoming,
-                     std::vector<PeerLink::Outgoing> outgoing) {
-    const PeerLink::Operation operation{.group = static_cast<int>(group_),
-                                        .number = operations_,
-                                        .name = what,
-                                        .step = step,
-                                        .incoming = std::move(incoming),
-                                        .outgoing = std::move(outgoing)};
-    try {
-      link_->peers()->enqueue(operation, stream_, link_->deadline(), [&] { link_->throw_if_failed(step); });
-    } catch (const CommError& error) {
-      link_->fail(error.kind(), step, error.what());
-    }
+    const std::vector<int> others = others_in_order();
+    peers_->exchange(place_of(what, step), sends, others, receives, others);
   }
 
   void send_and_receive(const std::string& step, std::span<const Message> sends, std::span<const Message> receives) {
@@ -372,7 +298,7 @@ class NcclCommunicator final : public Communicator {
       if (bytes == 0) return;
       if (own) copy(part(out, rank_, bytes), part(in, rank_, bytes), bytes);
       if (size() == 1) return;
-      if (has_windows()) return swap_with_peers(what, step, bytes, [&](int to) { return part(in, to, bytes); }, out);
+      if (peers_) return exchange_parts(what, step, out, [&](int to) { return flat_part(in, to); });
       enqueue(step, [&](ncclComm_t comm) {
         NcclResults results;
         results << ncclGroupStart();
@@ -417,6 +343,7 @@ class NcclCommunicator final : public Communicator {
   c10::cuda::CUDAStream stream_;
   cuda::StreamDelays delays_;
   NcclBarrier barrier_;
+  std::optional<PeerExchange> peers_;
   int rank_ = 0;
   std::int64_t operations_ = 0;
 };

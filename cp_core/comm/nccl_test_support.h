@@ -44,6 +44,7 @@ inline double milliseconds_since(Communicator::Clock::time_point start) {
 // Which way data takes between ranks: peer copies (peer_link.h), or NCCL alone.
 enum class Way { peer_copies, nccl };
 
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
 inline void PrintTo(Way way, std::ostream* out) {
   *out << (way == Way::nccl ? "nccl" : "peer_copies");
 }

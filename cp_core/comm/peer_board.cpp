@@ -134,7 +134,9 @@ std::optional<PeerBoard::Note> PeerBoard::take(int group, int from, int to) {
 }
 
 std::size_t PeerBoard::lane_index(int group, int from, int to) const {
-  return static_cast<std::size_t>((group * ranks_ + from) * ranks_ + to);
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  return (static_cast<std::size_t>(group) * ranks + static_cast<std::size_t>(from)) * ranks +
+         static_cast<std::size_t>(to);
 }
 
 std::size_t PeerBoard::flag_bytes() const {

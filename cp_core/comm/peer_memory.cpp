@@ -22,12 +22,11 @@ PeerMemory::~PeerMemory() {
 
 PeerBoard::Note PeerMemory::describe(const void* first, std::size_t bytes, std::vector<Note>& gone) {
   const cuda::Allocation allocation = cuda::allocation_of(first);
-  const auto key = reinterpret_cast<std::uintptr_t>(allocation.first);
-  auto own = own_.find(key);
+  auto own = own_.find(allocation.first);
   if (own == own_.end() || own->second.number != allocation.number) {
     // The allocator has been at work: where there is a new allocation, old ones may have gone.
     find_gone(gone);
-    own = own_.emplace(key, share(allocation)).first;
+    own = own_.emplace(allocation.first, share(allocation)).first;
   }
   Note note = own->second;
   note.first = static_cast<std::uint64_t>(static_cast<const std::byte*>(first) - allocation.first);
@@ -50,7 +49,7 @@ PeerBoard::Note PeerMemory::share(const cuda::Allocation& allocation) {
 void PeerMemory::find_gone(std::vector<Note>& gone) {
   std::erase_if(own_, [&gone](const auto& entry) {
     const auto& [first, own] = entry;
-    if (cuda::allocation_number(reinterpret_cast<const void*>(first)) == own.number) return false;
+    if (cuda::allocation_number(first) == own.number) return false;
     gone.push_back(own);
     gone.back().kind = Note::Kind::gone;
     return true;

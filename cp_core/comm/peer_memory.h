@@ -39,7 +39,7 @@ class PeerMemory {
   void find_gone(std::vector<Note>& gone);
 
   c10::DeviceIndex device_;
-  std::map<std::uintptr_t, Note> own_;                          // by first byte: notes of whole allocations
+  std::map<const std::byte*, Note> own_;                        // by first byte: notes of whole allocations
   std::map<std::pair<int, std::uint64_t>, std::byte*> opened_;  // by rank and number
 };
 

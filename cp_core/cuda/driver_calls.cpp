@@ -42,7 +42,8 @@ Allocation allocation_of(const void* address) {
   CUdeviceptr first = 0;
   Allocation allocation;
   check(get_range(&first, &allocation.bytes, reinterpret_cast<CUdeviceptr>(address)), "cuMemGetAddressRange");
-  allocation.first = reinterpret_cast<const std::byte*>(first);
+  allocation.first =
+      reinterpret_cast<const std::byte*>(first);  // NOLINT(performance-no-int-to-ptr): as the driver has it
   check(get_number(address, allocation.number), "cuPointerGetAttribute");
   return allocation;
 }

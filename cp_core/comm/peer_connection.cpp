@@ -1,6 +1,5 @@
 // How a PeerLink comes to be.
 #include <algorithm>
-#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 #include <utility>
@@ -10,6 +9,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "cp_core/comm/peer_environment.h"
 #include "cp_core/comm/peer_link.h"
 
 namespace cp_pool {
@@ -29,16 +29,6 @@ std::string get_text(c10d::Store& store, const std::string& key, Clock::time_poi
   store.wait({key}, until(deadline));
   const std::vector<std::uint8_t> bytes = store.get(key);
   return {bytes.begin(), bytes.end()};
-}
-
-// Throws if the environment forbids peer copies.
-void check_environment() {
-  constexpr const char* kVariable = "CP_POOL_PEER_COPIES";
-  const char* value = std::getenv(kVariable);
-  const std::string_view text = value == nullptr ? "on" : value;
-  if (text == "off") throw std::runtime_error(fmt::format("{} is off", kVariable));
-  if (text != "on" && !text.empty())
-    throw std::runtime_error(fmt::format("{}: '{}' is neither on nor off", kVariable, text));
 }
 
 // Rank 0's board, on every rank. Throws where there is none for this rank.
@@ -63,7 +53,9 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
   Connection own;
   try {
     try {
-      check_environment();
+      if (const std::string forbidden = peer_copies_forbidden(); !forbidden.empty()) {
+        throw std::runtime_error(forbidden);
+      }
       own.link = std::make_shared<PeerLink>(share_board(*store, board_key, rank, size, deadline), rank, size,
                                             c10::cuda::current_device());
     } catch (const std::exception& error) {

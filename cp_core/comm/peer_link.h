@@ -42,8 +42,8 @@ class PeerLink {
     std::string why_not;             // if null
   };
   // Collective, on this thread's current device. There is no link where a rank cannot write into another's memory
-  // (other hosts, no peer access, memory that CUDA IPC does not share), or where the environment of one has
-  // CP_POOL_PEER_COPIES=off. Keys in the store start with `prefix`. Throws CommError: a rank did not come in time.
+  // (other hosts, no peer access, memory that CUDA IPC does not share), or where the environment of one forbids it
+  // (peer_environment.h). Keys in the store start with `prefix`. Throws CommError: a rank did not come in time.
   static Connection connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                             Clock::time_point deadline);
   PeerLink(PeerBoard board, int rank, int size, c10::DeviceIndex device);

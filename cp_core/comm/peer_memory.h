@@ -1,7 +1,7 @@
 // Memory of this rank's device as other ranks see it, and theirs as this one sees it: CUDA IPC, by allocations of
-// cudaMalloc. What a rank has opened of another stays open until the other says that the allocation is gone: drivers keep
-// memory that is freed while others have it open until the last of them closes it, though CUDA's documentation does not
-// promise so.
+// cudaMalloc. What a rank has opened of another stays open until the other says that the allocation is gone: drivers
+// keep memory that is freed while others have it open until the last of them closes it, though CUDA's documentation
+// does not promise so.
 #pragma once
 
 #include <cstddef>

@@ -1,9 +1,11 @@
 // The real worker, its ranks started as the driver starts them.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <sys/wait.h>
@@ -358,16 +360,21 @@ TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
 TEST_F(Worker, ComputesTheReferenceAnewWhenAskedTo) {
   WorkerGroup group({});
   group.next<protocol::ReadyEvent>();
-  // Large enough that computing the reference and finding it differ by orders of magnitude.
+  // Large enough that computing the reference and finding it differ by orders of magnitude. Of several times the least:
+  // whatever else the machine does, it does not do every time.
   const nlohmann::json large = {{"seqlen_q", 256}, {"seqlen_kv", 256}};
-  const auto reference_ms = [&](bool cached) {
-    const auto result = group.run("one", large, 20000, cached);
-    expect_pass(result);
-    return result->timings_ms.at("reference");
+  const auto least_reference_ms = [&](bool cached) {
+    double least = std::numeric_limits<double>::infinity();
+    for (int i = 0; i < 5; ++i) {
+      const auto result = group.run("one", large, 20000, cached);
+      expect_pass(result);
+      least = std::min(least, result->timings_ms.at("reference"));
+    }
+    return least;
   };
-  const double first = reference_ms(true);
-  EXPECT_LT(reference_ms(true), first / 4);
-  EXPECT_GT(reference_ms(false), first / 4);
+  const double found = least_reference_ms(true);
+  const double computed = least_reference_ms(false);
+  EXPECT_LT(found, computed / 4);
 }
 
 TEST_F(Worker, SaysWhereItStandsWhenAsked) {

@@ -16,23 +16,12 @@ namespace {
 
 using Put = Communicator::Put;
 
-bool is_empty(const BlockCopy& block) {
-  return block.rows <= 0 || block.width <= 0;
-}
-
-// Whether rows that begin at byte `first` of so many, so far apart, end among them.
-bool is_inside(std::int64_t bytes, std::int64_t first, const BlockCopy& block, std::int64_t stride) {
-  if (is_empty(block)) return true;
-  const std::int64_t last = first + (block.rows - 1) * stride;
-  return std::min(first, last) >= 0 && std::max(first, last) + block.width <= bytes;
-}
-
 bool is_in(const at::Tensor& source, const BlockCopy& block) {
   const auto* data = static_cast<const std::byte*>(source.const_data_ptr());
   const auto* first = static_cast<const std::byte*>(block.source);
   const auto bytes = static_cast<std::int64_t>(source.nbytes());
   const bool begins_here = !std::less<>()(first, data) && std::less<>()(first, data + bytes);
-  return begins_here && is_inside(bytes, first - data, block, block.source_stride);
+  return begins_here && lies_in(bytes, block, first - data, block.source_stride);
 }
 
 // fn(put, its first byte in the message)
@@ -93,7 +82,7 @@ std::string misfit(std::span<const Put> puts, std::span<const at::Tensor> window
     };
     if (put.window >= windows.size()) return text(fmt::format("{} windows", windows.size()));
     const auto bytes = static_cast<std::int64_t>(windows[put.window].nbytes());
-    if (!is_inside(bytes, put.first, block, block.target_stride)) return text(fmt::format("{} bytes", bytes));
+    if (!lies_in(bytes, block, put.first, block.target_stride)) return text(fmt::format("{} bytes", bytes));
   }
   return {};
 }

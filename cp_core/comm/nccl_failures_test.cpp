@@ -37,13 +37,11 @@ TEST_F(NcclPairAlone, ADeadlineEndsAWaitNamingRankOperationPeerAndStep) {
     work->wait();
     const auto error = error_of([&] { groups.cp->synchronize("p2p forward"); });
     rank.tell("given up");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
-    EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
-                                     HasSubstr("timed out"), HasSubstr("p2p forward")));
+    expect_error(error, CommError::Kind::timeout,
+                 AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
+                       HasSubstr("timed out"), HasSubstr("p2p forward")));
     const auto later = error_of([&] { work->wait(); });
-    ASSERT_TRUE(later);
-    EXPECT_EQ(later->kind(), CommError::Kind::aborted);
+    expect_error(later, CommError::Kind::aborted);
   });
 }
 
@@ -58,9 +56,8 @@ TEST_F(NcclPair, ADeadlineEndsTheFirstOperationBetweenTwoRanksToo) {
       groups.cp->synchronize("p2p forward");
     });
     rank.tell("given up");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
-    EXPECT_THAT(error->what(), HasSubstr("rank 0: exchange, p2p step 0: send to rank 1, receive from rank 1"));
+    expect_error(error, CommError::Kind::timeout,
+                 HasSubstr("rank 0: exchange, p2p step 0: send to rank 1, receive from rank 1"));
   });
 }
 
@@ -75,9 +72,7 @@ TEST_F(NcclPairAlone, ABarrierThatMeetsAnotherOperationSaysWhoIsNotThere) {
     }
     const auto error = error_of([&] { groups.cp->checked_barrier(5, kLongEnough); });
     rank.tell("failed");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::failed);
-    EXPECT_THAT(error->what(), HasSubstr("rank 0: barrier with tag 5: rank 1 has not come to it"));
+    expect_error(error, CommError::Kind::failed, HasSubstr("rank 0: barrier with tag 5: rank 1 has not come to it"));
   });
 }
 
@@ -101,8 +96,7 @@ TEST_F(NcclPairAlone, AnAbortFreesARankThatWaitsAndItsDevice) {
         "[ figures  ] abort: host freed after {:.1f} ms, communicators gone after {:.0f} ms, device idle after "
         "{:.0f} ms\n",
         freed_after, aborted_after, idle_after);
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::aborted);
+    expect_error(error, CommError::Kind::aborted);
     EXPECT_LT(freed_after, kFreedMilliseconds);
     EXPECT_EQ(at::ones({10}, on_gpu()).sum().item<float>(), 10.0F);
   });
@@ -118,8 +112,7 @@ TEST_P(NcclFailures, AnAbortFailsEveryLaterOperationOfEveryGroup) {
     for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
       if (!group) continue;
       const auto error = error_of([&] { group->all_reduce(sum, ReduceOp::sum, "test")->wait(); });
-      ASSERT_TRUE(error);
-      EXPECT_EQ(error->kind(), CommError::Kind::aborted);
+      expect_error(error, CommError::Kind::aborted);
       EXPECT_TRUE(error_of([&] { group->synchronize("test"); }));
       EXPECT_TRUE(error_of([&] { group->checked_barrier(1, kLongEnough); }));
     }
@@ -152,9 +145,8 @@ TEST_F(NcclPair, ARankThatDoesNotComeIsNamed) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     if (rank.rank == 1) return;
     const auto error = error_of([&] { (void)cuda_part().make_groups(rank.store, "test/", 0, 2, 2s, nullptr); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
-    EXPECT_THAT(error->what(), HasSubstr("rank 0: connecting 2 ranks over NCCL: rank 1 did not come in time"));
+    expect_error(error, CommError::Kind::timeout,
+                 HasSubstr("rank 0: connecting 2 ranks over NCCL: rank 1 did not come in time"));
   });
 }
 
@@ -175,9 +167,8 @@ TEST_F(NcclPair, ABarrierNamesTheRankWhoseTagDiffers) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
     const auto error = error_of([&] { groups.cp->checked_barrier(rank.rank == 1 ? 8 : 7, kLongEnough); });
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::failed);
-    EXPECT_THAT(error->what(), HasSubstr("rank 1 is at tag 8 after 0 operations, but rank 0 at tag 7 after 0"));
+    expect_error(error, CommError::Kind::failed,
+                 HasSubstr("rank 1 is at tag 8 after 0 operations, but rank 0 at tag 7 after 0"));
   });
 }
 
@@ -203,9 +194,8 @@ TEST_F(NcclPair, ABarrierNamesTheRankThatDidNotArrive) {
     if (rank.rank == 1) return rank.await("given up");
     const auto error = error_of([&] { groups.cp->checked_barrier(7, 300ms); });
     rank.tell("given up");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
-    EXPECT_THAT(error->what(), HasSubstr("rank 0: barrier with tag 7: receive from rank 1: timed out"));
+    expect_error(error, CommError::Kind::timeout,
+                 HasSubstr("rank 0: barrier with tag 7: receive from rank 1: timed out"));
   });
 }
 

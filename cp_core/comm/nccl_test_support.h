@@ -5,10 +5,12 @@
 #include <functional>
 #include <optional>
 #include <ostream>
+#include <string>
 #include <tuple>
 
 #include <ATen/ops/full.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cp_core/cuda/gpu_ranks.h"
@@ -35,6 +37,13 @@ inline std::optional<CommError> error_of(const std::function<void()>& action) {
     return error;
   }
   return std::nullopt;
+}
+
+inline void expect_error(const std::optional<CommError>& error, CommError::Kind kind,
+                         const testing::Matcher<std::string>& text = testing::_) {
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), kind);
+  EXPECT_THAT(std::string(error->what()), text);
 }
 
 inline double milliseconds_since(Communicator::Clock::time_point start) {

@@ -174,13 +174,11 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersHost) {
     at::Tensor got = filled({1 << 20}, 0);
     const auto error = error_of([&] { (void)groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3"); });
     rank.tell("given up");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
-    EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
-                                     HasSubstr("timed out: rank 1 has not come to it")));
+    expect_error(error, CommError::Kind::timeout,
+                 AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
+                       HasSubstr("timed out: rank 1 has not come to it")));
     const auto later = error_of([&] { groups.cp->synchronize("test"); });
-    ASSERT_TRUE(later);
-    EXPECT_EQ(later->kind(), CommError::Kind::aborted);
+    expect_error(later, CommError::Kind::aborted);
   });
 }
 
@@ -197,10 +195,9 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
     groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3")->wait();
     const auto error = error_of([&] { groups.cp->synchronize("p2p forward"); });
     rank.tell("given up");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::timeout);
-    EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
-                                     HasSubstr("timed out"), HasSubstr("p2p forward")));
+    expect_error(error, CommError::Kind::timeout,
+                 AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
+                       HasSubstr("timed out"), HasSubstr("p2p forward")));
   });
 }
 
@@ -217,8 +214,7 @@ TEST_F(NcclPair, AnAbortFreesAHostThatWaitsForAPeersHost) {
     const auto error = error_of([&] { (void)groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "test"); });
     const double freed_after = milliseconds_since(start);
     rank.tell("freed");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::aborted);
+    expect_error(error, CommError::Kind::aborted);
     EXPECT_LT(freed_after, kFreedMilliseconds);
   });
 }
@@ -258,9 +254,7 @@ TEST_F(NcclPair, APeerThatAbortedIsHeardOfAtOnce) {
     const auto error = error_of([&] { (void)groups.cp->exchange(filled({16}, 0), 1, got, 1, "test"); });
     rank.tell("heard");
     EXPECT_LT(milliseconds_since(start), kFreedMilliseconds);
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::aborted);
-    EXPECT_THAT(error->what(), HasSubstr("aborted (rank 1: abort was called)"));
+    expect_error(error, CommError::Kind::aborted, HasSubstr("aborted (rank 1: abort was called)"));
   });
 }
 
@@ -272,10 +266,9 @@ TEST_F(NcclPair, MessagesOfOtherSizesThanExpectedAreRefused) {
         error_of([&] { (void)groups.cp->exchange(filled({16}, 0), 1 - rank.rank, got, 1 - rank.rank, "test"); });
     if (rank.rank == 1) return rank.await("refused");
     rank.tell("refused");
-    ASSERT_TRUE(error);
-    EXPECT_EQ(error->kind(), CommError::Kind::failed);
-    EXPECT_THAT(error->what(), HasSubstr("1 rows of 64 bytes, 0 apart, from byte 0 on, for window 0 of rank 1, which "
-                                         "has 32 bytes"));
+    expect_error(error, CommError::Kind::failed,
+                 HasSubstr("1 rows of 64 bytes, 0 apart, from byte 0 on, for window 0 of rank 1, which "
+                           "has 32 bytes"));
   });
 }
 

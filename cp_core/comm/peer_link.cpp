@@ -23,12 +23,6 @@ using Note = PeerBoard::Note;
 
 constexpr std::chrono::microseconds kBetweenReleases{200};
 
-bool lies_in(const BlockCopy& block, std::int64_t first, std::uint64_t bytes) {
-  if (block.rows == 0 || block.width == 0) return true;
-  const std::int64_t last_row = first + (block.rows - 1) * block.target_stride;
-  return first >= 0 && last_row >= first && static_cast<std::uint64_t>(last_row + block.width) <= bytes;
-}
-
 std::int64_t bytes_of(std::span<const BlockCopy> blocks) {
   std::int64_t bytes = 0;
   for (const BlockCopy& block : blocks) bytes += block.rows * block.width;
@@ -37,7 +31,6 @@ std::int64_t bytes_of(std::span<const BlockCopy> blocks) {
 
 // By a copy engine.
 void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
-  if (block.rows == 0 || block.width == 0) return;
   const auto width = static_cast<std::size_t>(block.width);
   const auto rows = static_cast<std::size_t>(block.rows);
   const bool dense = block.rows == 1 || (block.source_stride == block.width && block.target_stride == block.width);
@@ -260,12 +253,13 @@ std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::v
     const Note& window = windows[placed.window];
     BlockCopy block = placed.block;
     const auto bytes = static_cast<std::uint64_t>(block.rows * block.width);
-    if ((outgoing.fills && bytes != window.bytes) || !lies_in(block, placed.first, window.bytes)) {
+    if ((outgoing.fills && bytes != window.bytes) ||
+        !lies_in(static_cast<std::int64_t>(window.bytes), block, placed.first, block.target_stride)) {
       fail(fmt::format("{} rows of {} bytes, {} apart, from byte {} on, for window {} of rank {}, which has {} bytes",
                        block.rows, block.width, block.target_stride, placed.first, placed.window, outgoing.rank,
                        window.bytes));
     }
-    if (bytes == 0) continue;
+    if (is_empty(block)) continue;
     block.target = memory_.open(outgoing.rank, window) + placed.first;
     blocks.push_back(block);
   }

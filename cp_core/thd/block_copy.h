@@ -16,4 +16,16 @@ struct BlockCopy {
   std::int64_t target_stride = 0;
 };
 
+inline bool is_empty(const BlockCopy& block) {
+  return block.rows == 0 || block.width == 0;
+}
+
+// Whether the block's rows, the first one at byte `first` and each `stride` behind the one before it, lie in so many
+// bytes.
+inline bool lies_in(std::int64_t bytes, const BlockCopy& block, std::int64_t first, std::int64_t stride) {
+  if (is_empty(block)) return true;
+  const std::int64_t last = first + (block.rows - 1) * stride;
+  return block.rows > 0 && block.width > 0 && first >= 0 && last >= first && last + block.width <= bytes;
+}
+
 }  // namespace cp_pool

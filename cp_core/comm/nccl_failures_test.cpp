@@ -130,6 +130,10 @@ TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
       groups.cp->synchronize("test");
       const double reduced = milliseconds_since(start);
       EXPECT_EQ(sum.item<float>(), static_cast<float>(rank.size));
+      const Ring ring(rank);
+      at::Tensor got = filled({1 << 20}, -1);
+      groups.cp->exchange(filled({1 << 20}, 10 * generation + rank.rank), ring.next, got, ring.previous, "test")->wait();
+      EXPECT_TRUE(got.eq(10 * generation + ring.previous).all().item<bool>()) << "generation " << generation;
       groups.cp->checked_barrier(generation, kLongEnough);
       const auto abort = Clock::now();
       groups.cp->abort();

@@ -222,6 +222,16 @@ void NcclLink::check_for_errors(const std::string& step) {
   }
 }
 
+void NcclLink::let_go_of_peers(const Wait& wait) {
+  if (!peers_) return;
+  c10::cuda::CUDAEvent reached;  // a replay of a graph is no operation of its own
+  reached.record(c10::cuda::getCurrentCUDAStream(device_));
+  wait_for(reached, wait);
+  for (const Pending& operation : pending_) wait_for(*operation.done, wait);
+  pending_.clear();
+  peers_->close_memory();
+}
+
 void NcclLink::synchronize(const std::string& step) {
   throw_if_failed(step);
   c10::cuda::CUDAEvent reached;

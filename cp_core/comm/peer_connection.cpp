@@ -1,11 +1,17 @@
 // How a PeerLink comes to be.
 #include <algorithm>
+#include <cuda_runtime_api.h>
 #include <exception>
+#include <functional>
 #include <stdexcept>
 #include <utility>
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -29,6 +35,13 @@ std::string get_text(c10d::Store& store, const std::string& key, Clock::time_poi
   store.wait({key}, until(deadline));
   const std::vector<std::uint8_t> bytes = store.get(key);
   return {bytes.begin(), bytes.end()};
+}
+
+constexpr std::int64_t kProofWords = 4096;
+
+// What a rank writes to the memory of others to show that it can.
+at::Tensor proof_of(int rank) {
+  return at::arange(kProofWords, at::kLong).add(kProofWords * (rank + 1));
 }
 
 // Rank 0's board, on every rank. Throws where there is none for this rank.
@@ -77,44 +90,69 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
   return own;
 }
 
-// Every rank opens memory of every other and says whether it could. Gives the reason if one could not.
+// Every rank writes to memory of every other, and looks at what the others wrote to its own: there are machines whose
+// driver offers what the way between two devices does not do. Gives the reason if it did not work on one.
 std::string PeerLink::prove(Clock::time_point deadline) {
-  const at::Tensor tensor = at::empty({1}, at::TensorOptions(at::kByte).device(at::kCUDA, device_));
+  const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCUDA, device_);
+  const at::Tensor received = at::zeros({size_, kProofWords}, options);
+  c10::cuda::getCurrentCUDAStream(device_).synchronize();
   Operation operation{
       .group = 0, .number = -1, .name = "connecting peers", .step = "connecting peers", .incoming = {}, .outgoing = {}};
   std::string why_not;
-  const Window window{.first = static_cast<std::byte*>(tensor.data_ptr()), .bytes = 1};
-  std::vector<Window> windows;
-  try {
-    std::vector<Note> gone;
-    (void)memory_.describe(window.first, window.bytes, gone);
-    windows.push_back(window);
-  } catch (const c10::Error& error) {
-    why_not = fmt::format("rank {}: {}", rank_, error.what_without_backtrace());
-  }
+  const auto attempt = [&](const std::function<void()>& body) {
+    if (!why_not.empty()) return;
+    try {
+      body();
+    } catch (const c10::Error& error) {
+      why_not = fmt::format("rank {}: {}", rank_, error.what_without_backtrace());
+    }
+  };
+  const Window window{.first = static_cast<std::byte*>(received.data_ptr()), .bytes = received.nbytes()};
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
-    operation.incoming.push_back({.rank = peer, .windows = windows});
+    operation.incoming.push_back({.rank = peer, .windows = {}});
     operation.outgoing.push_back({.rank = peer, .blocks = {}});
   }
-  const std::vector<std::vector<Note>> theirs = meet(operation, deadline, {});
-  for (std::size_t i = 0; i < theirs.size(); ++i) {
-    try {
-      for (const Note& note : theirs[i]) (void)memory_.open(operation.outgoing[i].rank, note);
-    } catch (const c10::Error& error) {
-      why_not = fmt::format("rank {}: memory of rank {}: {}", rank_, operation.outgoing[i].rank,
-                            error.what_without_backtrace());
+  // The window itself at first, and later: all is well. None: this rank could not.
+  const auto meet_if_well = [&] {
+    for (Incoming& incoming : operation.incoming) {
+      incoming.windows = why_not.empty() ? std::vector<Window>{window} : std::vector<Window>{};
     }
-  }
-  // One window more says: it could.
-  for (Incoming& incoming : operation.incoming) {
-    incoming.windows = why_not.empty() ? std::vector<Window>{window} : std::vector<Window>{};
-  }
-  const std::vector<std::vector<Note>> verdicts = meet(operation, deadline, {});
-  for (std::size_t i = 0; i < verdicts.size() && why_not.empty(); ++i) {
-    if (verdicts[i].empty()) why_not = fmt::format("rank {} could not", operation.outgoing[i].rank);
-  }
+    std::vector<std::vector<Note>> theirs = meet(operation, deadline, {});
+    for (std::size_t i = 0; i < theirs.size() && why_not.empty(); ++i) {
+      if (theirs[i].empty()) why_not = fmt::format("rank {} could not", operation.outgoing[i].rank);
+    }
+    return theirs;
+  };
+  attempt([&] {
+    std::vector<Note> gone;
+    (void)memory_.describe(window.first, window.bytes, gone);
+  });
+  const std::vector<std::vector<Note>> theirs = meet_if_well();
+  attempt([&] { write_proofs(theirs, operation); });
+  (void)meet_if_well();
+  attempt([&] {
+    const at::Tensor here = received.cpu();
+    for (int peer = 0; peer < size_; ++peer) {
+      if (peer == rank_ || at::equal(here[peer], proof_of(peer))) continue;
+      why_not = fmt::format("rank {}: what rank {} wrote to this rank's memory is not there", rank_, peer);
+    }
+  });
+  (void)meet_if_well();
   return why_not;
+}
+
+// And closes what it opened.
+void PeerLink::write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation) {
+  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_);
+  const at::Tensor proof = proof_of(rank_).to(at::Device(at::kCUDA, device_));
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    std::byte* const first = memory_.open(operation.outgoing[i].rank, windows[i].front());
+    C10_CUDA_CHECK(cudaMemcpyAsync(first + static_cast<std::size_t>(rank_) * proof.nbytes(), proof.const_data_ptr(),
+                                   proof.nbytes(), cudaMemcpyDeviceToDevice, stream));
+  }
+  stream.synchronize();
+  close_memory();
 }
 
 }  // namespace cp_pool

@@ -1,6 +1,6 @@
 // Ranks that write into each other's memory, behind the communicator.
 #include <chrono>
-#include <cstring>
+#include <cuda_runtime_api.h>
 #include <thread>
 
 #include <ATen/cuda/CUDAGraph.h>
@@ -9,6 +9,7 @@
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -28,6 +29,14 @@ using Put = Communicator::Put;
 class PeerCopies : public NcclRanks {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerCopies,
                          testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies)));
+
+// Of this rank's device.
+std::size_t free_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
 
 // [rows, columns] of a matrix, as a block.
 BlockCopy block_of(const at::Tensor& matrix, std::int64_t row, std::int64_t rows, std::int64_t column,
@@ -124,6 +133,30 @@ TEST_P(PeerCopies, MemoryMayComeAndGo) {
       if (i % 2 == 1) c10::cuda::CUDACachingAllocator::emptyCache();
     }
     groups.cp->checked_barrier(1, kLongEnough);
+  });
+}
+
+// Drivers keep memory that its owner frees until the last who has it open closes it.
+TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    constexpr std::int64_t kElements = std::int64_t{256} << 20;  // an allocation of 1 GiB
+    constexpr std::size_t kBytes = kElements * sizeof(float);
+    for (int i = 0; i < 3; ++i) {
+      groups.cp->checked_barrier(2 * i, kLongEnough);
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      const std::size_t before = free_bytes();
+      {
+        at::Tensor got = filled({kElements}, -1);
+        groups.cp->exchange(filled({kElements}, rank.rank + i), ring.next, got, ring.previous, "test")->wait();
+        EXPECT_TRUE(got[-1].eq(ring.previous + i).item<bool>()) << "round " << i;
+        EXPECT_LE(free_bytes() + kBytes, before) << "round " << i;
+      }
+      groups.cp->checked_barrier(2 * i + 1, kLongEnough);
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      EXPECT_GT(free_bytes() + kBytes / 2, before) << "round " << i;
+    }
   });
 }
 

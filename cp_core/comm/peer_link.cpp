@@ -128,6 +128,11 @@ void PeerLink::enqueue(const Operation& operation, c10::cuda::CUDAStream stream,
   flush();
 }
 
+void PeerLink::close_memory() {
+  gone_.clear();
+  memory_.close_all();
+}
+
 // Tells the peers where they can write, and hears where this rank can: the windows of each, in the order of outgoing.
 std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(const Operation& operation, Clock::time_point deadline,
                                                          const std::function<void()>& check) {

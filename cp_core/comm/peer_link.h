@@ -85,6 +85,10 @@ class PeerLink {
   void enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                const std::function<void()>& check);
 
+  // Closes the memory that this rank has opened of others, when its device has ended all operations: for when every
+  // rank of the link does so at once, before any gives memory back. Throws c10::Error.
+  void close_memory();
+
   // Ends what this rank's device waits for and all later operations of its peers. Any thread, any number of times.
   void leave(std::string_view reason);
 
@@ -93,6 +97,7 @@ class PeerLink {
   struct Heard;
 
   [[nodiscard]] std::string prove(Clock::time_point deadline);
+  void write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation);
   [[nodiscard]] std::vector<Note> notes_for(const Incoming& incoming, const Operation& operation);
   [[nodiscard]] std::vector<std::vector<Note>> meet(const Operation& operation, Clock::time_point deadline,
                                                     const std::function<void()>& check);

@@ -57,26 +57,34 @@ void PeerMemory::find_gone(std::vector<Note>& gone) {
 }
 
 std::byte* PeerMemory::open(int rank, const Note& window) {
-  std::byte*& base = opened_[{rank, window.number}];
-  if (base == nullptr) {
+  auto found = opened_.find({rank, window.number});
+  if (found == opened_.end()) {
     const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
     cudaIpcMemHandle_t handle;
     std::memcpy(&handle, window.text, sizeof handle);
     void* opened = nullptr;
     C10_CUDA_CHECK(cudaIpcOpenMemHandle(&opened, handle, cudaIpcMemLazyEnablePeerAccess));
-    base = static_cast<std::byte*>(opened);
+    found = opened_.emplace(std::pair{rank, window.number}, static_cast<std::byte*>(opened)).first;
   }
-  return base + window.first;
+  return found->second + window.first;
+}
+
+void PeerMemory::close_all() {
+  own_.clear();
+  while (!opened_.empty()) {
+    std::byte* const address = opened_.begin()->second;
+    opened_.erase(opened_.begin());
+    C10_CUDA_CHECK(cudaIpcCloseMemHandle(address));
+  }
 }
 
 void PeerMemory::close(int rank, const Note& gone) {
   const auto found = opened_.find({rank, gone.number});
   if (found == opened_.end()) return;
-  if (found->second != nullptr) {
-    const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
-    C10_CUDA_CHECK(cudaIpcCloseMemHandle(found->second));
-  }
+  const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+  std::byte* const address = found->second;
   opened_.erase(found);
+  C10_CUDA_CHECK(cudaIpcCloseMemHandle(address));
 }
 
 }  // namespace cp_pool

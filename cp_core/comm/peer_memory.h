@@ -1,7 +1,8 @@
 // Memory of this rank's device as other ranks see it, and theirs as this one sees it: CUDA IPC, by allocations of
-// cudaMalloc. What a rank has opened of another stays open until the other says that the allocation is gone: drivers
-// keep memory that is freed while others have it open until the last of them closes it, though CUDA's documentation
-// does not promise so.
+// cudaMalloc. What a rank has opened of another stays open until it closes all, or the other says that the allocation
+// is gone. CUDA's documentation wants memory closed before its owner frees it. So ranks close all before they may give
+// back what they have cached; only an allocator that runs out of memory frees some while others have it open. Drivers
+// keep such memory until the last of them closes it.
 #pragma once
 
 #include <cstddef>
@@ -35,6 +36,9 @@ class PeerMemory {
   // Where the window that `rank` described lies here. Throws c10::Error.
   std::byte* open(int rank, const Note& window);
   void close(int rank, const Note& gone);
+  // All that is open, and forgets what was described: for when every rank does. Nothing on the device may use it any
+  // more. Throws c10::Error.
+  void close_all();
 
  private:
   static Note share(const cuda::Allocation& allocation);

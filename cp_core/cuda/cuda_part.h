@@ -13,6 +13,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
@@ -84,6 +85,9 @@ class CudaPart {
   // Why the backend of this case cannot run it on the current device, as a sentence that quotes the library where it
   // is the library that refuses; empty if it can.
   [[nodiscard]] virtual std::string skip_reason(const Case& c) const = 0;
+
+  // As attention/warm_up.h says.
+  [[nodiscard]] virtual std::vector<Preparation> warm_ups() const = 0;
 
   // --- thd: as thd/copy_rows.h, thd/copy_blocks.h, thd/sum_rows.h and thd/merge_partial.h say ---
   virtual void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const = 0;

@@ -1,5 +1,6 @@
 // What the module gives: the one CudaPart.
 #include "cp_core/attention/cuda_backends.h"
+#include "cp_core/attention/warm_up.h"
 #include "cp_core/comm/nccl_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/cuda/delay.h"
@@ -36,6 +37,8 @@ class Part final : public CudaPart {
     return make_cuda_backend(backend);
   }
   [[nodiscard]] std::string skip_reason(const Case& c) const override { return cuda_backend_skip_reason(c); }
+
+  [[nodiscard]] std::vector<Preparation> warm_ups() const override { return cp_pool::warm_ups(); }
 
   void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const override {
     cuda::copy_rows(source, target, copies);

@@ -22,7 +22,6 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_lanes.cpp
     attention/tile_rows.cpp
     attention/tile_rows.cu
-    attention/warm_up.cpp
     attention/widened.cpp
     comm/nccl_barrier.cpp
     comm/nccl_communicator.cpp

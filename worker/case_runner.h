@@ -24,10 +24,10 @@ class CaseRunner {
   virtual Backend backend(const Case& c, const at::Device& device) = 0;
   // What can be done for a case before it runs. False: never anything on this device.
   virtual bool prepares(const at::Device& /*device*/) { return false; }
-  // What any first case would wait for, in pieces for any thread; begins before the ranks are connected.
-  virtual std::vector<Preparation> warm_ups(const at::Device& /*device*/) { return {}; }
   // In pieces for any thread, beside a case that runs. Called on another thread than run(), which it may meet.
   virtual std::vector<Preparation> prepare(const Case& /*c*/, int /*rank*/, const at::Device& /*device*/) { return {}; }
+  // What the first case would wait for whatever it is, in such pieces; done while the ranks are being connected.
+  virtual std::vector<Preparation> rehearsals(const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
 };
 

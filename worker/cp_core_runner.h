@@ -16,15 +16,11 @@ class CpCoreRunner final : public CaseRunner {
   }
   // Plans of cuDNN; there is nothing of the kind on a CPU.
   bool prepares(const at::Device& device) override { return device.is_cuda(); }
-  std::vector<Preparation> warm_ups(const at::Device& device) override {
-    if (!device.is_cuda()) return {};
-    cuda_part().use_device(device.index());
-    return cuda_part().warm_ups();
-  }
   std::vector<Preparation> prepare(const Case& c, int rank, const at::Device& device) override {
     if (device.is_cuda()) cuda_part().use_device(device.index());
     return prepare_case(c, rank, device);
   }
+  std::vector<Preparation> rehearsals(const at::Device& device) override { return cp_pool::rehearsals(device); }
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) override {
     return run_case(c, groups, options);
   }

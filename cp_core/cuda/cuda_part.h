@@ -13,7 +13,6 @@
 #include <span>
 #include <stdexcept>
 #include <string>
-#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <c10/util/intrusive_ptr.h>
@@ -68,6 +67,7 @@ class CudaPart {
   // Keeps the current stream busy for so long: where a wait is missing, what should have waited overtakes.
   virtual void delay(std::int64_t nanoseconds) const = 0;
   // Such a delay, pseudo-random, if CP_POOL_DEBUG_STREAM_DELAYS or set_stream_delays turned them on (cuda/delay.h).
+  // From any thread.
   virtual void random_delay() = 0;
   // From now on, here and in all communicators; 0 microseconds: none.
   virtual void set_stream_delays(std::uint64_t seed, std::uint64_t most_microseconds) = 0;
@@ -85,9 +85,6 @@ class CudaPart {
   // Why the backend of this case cannot run it on the current device, as a sentence that quotes the library where it
   // is the library that refuses; empty if it can.
   [[nodiscard]] virtual std::string skip_reason(const Case& c) const = 0;
-
-  // As attention/warm_up.h says.
-  [[nodiscard]] virtual std::vector<Preparation> warm_ups() const = 0;
 
   // --- thd: as thd/copy_rows.h, thd/copy_blocks.h, thd/sum_rows.h and thd/merge_partial.h say ---
   virtual void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const = 0;

@@ -1,6 +1,7 @@
 // What the module gives: the one CudaPart.
+#include <mutex>
+
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/warm_up.h"
 #include "cp_core/comm/nccl_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/cuda/delay.h"
@@ -22,14 +23,20 @@ class Part final : public CudaPart {
   [[nodiscard]] CudaMemory memory() const override { return cuda::memory(); }
   void reset(std::uint64_t seed) override { cuda::reset(seed); }
   void delay(std::int64_t nanoseconds) const override { cuda::delay(nanoseconds); }
-  void random_delay() override { delays_.next(); }
+  void random_delay() override {
+    const std::lock_guard lock(delays_mutex_);
+    delays_.next();
+  }
   void set_stream_delays(std::uint64_t seed, std::uint64_t most_microseconds) override {
     cuda::set_stream_delays({.seed = seed, .most_microseconds = most_microseconds});
   }
 
   [[nodiscard]] CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank,
                                      int size, std::chrono::milliseconds connect_timeout, void* started) override {
-    delays_ = cuda::StreamDelays::from_environment(kOfAttention + static_cast<std::uint64_t>(rank));
+    {
+      const std::lock_guard lock(delays_mutex_);
+      delays_ = cuda::StreamDelays::from_environment(kOfAttention + static_cast<std::uint64_t>(rank));
+    }
     return make_nccl_groups(store, prefix, rank, size, connect_timeout, started);
   }
 
@@ -37,8 +44,6 @@ class Part final : public CudaPart {
     return make_cuda_backend(backend);
   }
   [[nodiscard]] std::string skip_reason(const Case& c) const override { return cuda_backend_skip_reason(c); }
-
-  [[nodiscard]] std::vector<Preparation> warm_ups() const override { return cp_pool::warm_ups(); }
 
   void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const RowCopy> copies) const override {
     cuda::copy_rows(source, target, copies);
@@ -78,6 +83,7 @@ class Part final : public CudaPart {
   // Other delays than the rank's communicators have.
   static constexpr std::uint64_t kOfAttention = 1U << 16U;
 
+  std::mutex delays_mutex_;
   cuda::StreamDelays delays_;
 };
 

@@ -115,23 +115,35 @@ std::int64_t take_first_step(const Problem& problem, Communicator& cp) {
   return sent;
 }
 
-// After the first step.
-std::vector<double> time_problem(const Problem& problem, Communicator& cp, const PerfOptions& options,
-                                 const at::Device& device) {
-  if (!options.graph || !device.is_cuda()) return time_steps(cp, device, options, [&] { problem.step(); });
-  const std::unique_ptr<CapturedStep> captured = cuda_part().capture([&] { problem.step(); });
-  return time_steps(cp, device, options, [&] { captured->replay(); });
-}
+// A step as it is timed: called, or replayed. After the first step.
+class TimedStep {
+ public:
+  TimedStep(const Problem& problem, const PerfOptions& options, const at::Device& device) : problem_(problem) {
+    if (options.graph && device.is_cuda()) captured_ = cuda_part().capture([this] { problem_.step(); });
+  }
+
+  void operator()() const {
+    if (captured_) {
+      captured_->replay();
+    } else {
+      problem_.step();
+    }
+  }
+
+ private:
+  const Problem& problem_;
+  std::unique_ptr<CapturedStep> captured_;
+};
 
 // After the timed steps, which it would slow down.
-void trace(const Problem& problem, Communicator& cp, const PerfOptions& options, const at::Device& device,
+void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, const at::Device& device,
            const std::string& who) {
   if (!options.trace) return;
   const std::filesystem::path stem = options.trace->string() + "." + who;
   MeetingPoint start(cp, device);
   trace_step(device, stem, [&] {
     start.pass("start of the traced step");
-    problem.step();
+    step();
     if (device.is_cuda()) cuda_part().synchronize();
   });
 }
@@ -142,8 +154,9 @@ void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& gr
                const at::Device& device, StepTimes& into) {
   const Problem problem(c, lengths, groups, device);
   into.bytes_sent = take_first_step(problem, *groups.cp);
-  into.step_ms = time_problem(problem, *groups.cp, options, device);
-  trace(problem, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()));
+  const TimedStep step(problem, options, device);
+  into.step_ms = time_steps(*groups.cp, device, options, [&] { step(); });
+  trace(step, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()));
 }
 
 void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
@@ -155,8 +168,9 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
     try {
       const Problem problem(whole, lengths, alone, device);
       take_first_step(problem, *alone.cp);
-      into.one_rank_ms = time_problem(problem, *alone.cp, options, device);
-      trace(problem, *alone.cp, options, device, "alone");
+      const TimedStep step(problem, options, device);
+      into.one_rank_ms = time_steps(*alone.cp, device, options, [&] { step(); });
+      trace(step, *alone.cp, options, device, "alone");
     } catch (const c10::OutOfMemoryError& error) {
       into.one_rank_reason =
           fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());

@@ -4,6 +4,7 @@
 #include <array>
 #include <chrono>
 #include <cstdlib>
+#include <future>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -116,6 +117,18 @@ class GpuOneDevice : public GpuTest, public testing::WithParamInterface<NamedCas
 
 TEST_P(GpuOneDevice, PassesOnEveryRank) {
   expect_all_pass(GetParam());
+}
+
+class GpuRehearsals : public GpuTest {};
+
+// Nobody hears of one that fails in a worker.
+TEST_F(GpuRehearsals, PassOnThreadsOfTheirOwn) {
+  const std::vector<Preparation> pieces = rehearsals(at::Device(at::kCUDA, 0));
+  ASSERT_EQ(pieces.size(), 2U);
+  std::vector<std::future<void>> threads;
+  threads.reserve(pieces.size());
+  for (const Preparation& piece : pieces) threads.push_back(std::async(std::launch::async, piece));
+  for (std::future<void>& thread : threads) EXPECT_NO_THROW(thread.get());
 }
 
 // --- Types, layouts, backends ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -13,6 +14,8 @@
 
 #include "cases/case_id.h"
 #include "cases/lengths.h"
+#include "cp_core/comm/local_communicator.h"
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/dump.h"
@@ -202,6 +205,37 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
   const at::NoGradGuard no_grad;
   at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
   return CaseRun(c, groups, options).run();
+}
+
+void rehearse_case(const Case& c, const at::Device& device) {
+  const at::NoGradGuard no_grad;
+  if (device.is_cuda()) cuda_part().use_device(device.index());
+  const CpGroups alone = make_local_groups(1, {.device = device}).front();
+  RunOptions options;
+  options.device = device;
+  options.reference_cache = false;
+  const RankReport report = CaseRun(c, alone, options).run();
+  if (report.outcome != RankReport::Outcome::pass) {
+    throw std::runtime_error(fmt::format("{}: {}", case_id(c), report.reason));
+  }
+}
+
+std::vector<Preparation> rehearsals(const at::Device& device) {
+  std::vector<Preparation> pieces;
+  if (!device.is_cuda()) return pieces;
+  for (const Backend backend : {Backend::cudnn, Backend::math}) {
+    Case c;
+    c.backend = backend;
+    c.cp_size = 1;
+    c.batch = 1;
+    c.seqlen_q = c.seqlen_kv = 128;
+    c.heads = c.kv_heads = 1;
+    c.head_dim_qk = c.head_dim_v = 128;
+    c.dtype = DType::bf16;
+    c.causal = true;
+    pieces.emplace_back([c, device] { rehearse_case(c, device); });
+  }
+  return pieces;
 }
 
 }  // namespace cp_pool

@@ -65,6 +65,12 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
 std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device);
 std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBackend& backend);
 
+// Small cases of one rank, from inputs to verdict, for any thread: they load the kernels of libraries, and our own,
+// which take a first case most of a second. Global flags are those of the case that runs. Throws std::runtime_error if
+// the case does not pass. rehearsals: one with each library; nothing on a CPU.
+void rehearse_case(const Case& c, const at::Device& device);
+std::vector<Preparation> rehearsals(const at::Device& device);
+
 // Seeds every generator with 1234, restores deterministic flags, gives cached device memory back and drops scratch
 // state: before every case.
 void reset_numeric_state(const at::Device& device = at::kCPU);

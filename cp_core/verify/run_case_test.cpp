@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include <ATen/Context.h>
 #include <ATen/ops/randn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -69,6 +70,16 @@ TEST(RunCase, TakesNoHarmIfOnlySomeRanksHaveTheReferenceCached) {
   EXPECT_EQ(fault_of(run_on_threads(c)), "");
   c.cp_size = 2;
   EXPECT_EQ(fault_of(run_on_threads(c)), "");
+}
+
+TEST(RunCase, IsRehearsedWithoutTouchingTheModeOfTheCaseThatRuns) {
+  Case c = small_case();
+  c.cp_size = 1;
+  c.seed = 815;
+  at::globalContext().setDeterministicAlgorithms(true, false);
+  EXPECT_NO_THROW(rehearse_case(c, at::kCPU));
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+  reset_numeric_state();
 }
 
 TEST(RunCase, SkipsOnEveryRankWithTheNumbersIfHeadsDoNotDivide) {

@@ -47,7 +47,7 @@ void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
 // at once, but takes multiprocessors. Both write as fast as the link takes it.
 bool better_by_kernel(std::span<const BlockCopy> blocks) {
   constexpr std::size_t kFew = 2;
-  constexpr std::int64_t kShort = std::int64_t{4} << 20;
+  constexpr std::int64_t kShort = std::int64_t{2} << 20;
   return blocks.size() > kFew && bytes_of(blocks) / static_cast<std::int64_t>(blocks.size()) < kShort;
 }
 

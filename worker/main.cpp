@@ -96,13 +96,14 @@ int run(int argc, char** argv, StartupClock& clock) {
     dprintf(original_stdout(), "%s", options.message.c_str());
     return *options.exit_code;
   }
-  CpCoreRunner runner;
+  static CpCoreRunner runner;  // threads that prepare cases may still use it at the end
   if (options.case_file) return run_case_file(*options.case_file, runner);
   quieten_libtorch();
   ask_for_deterministic_cublas();
   RankProcessConfig config;
   config.environment = protocol::read_environment();
   config.faults = options.faults;
+  config.rehearses = options.rehearses;
   if (!speaks_our_protocol(config.environment)) return protocol::kExitNoCommonVersion;
   config.stdin_fd = take_stdin();
   config.stdout_fd = original_stdout();

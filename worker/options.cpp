@@ -34,6 +34,9 @@ Options parse_options(int argc, char** argv) {
   app.add_option("--case", case_file, "Run the case of this JSON file by itself, all its ranks in this process")
       ->type_name("FILE");
   app.add_option("--inject", faults, "Break a rank on purpose (see below); may be repeated")->type_name("FAULT");
+  app.add_flag_callback(
+      "--no-rehearsal", [&out] { out.rehearses = false; },
+      "Let GPU ranks begin without a small case of their own: for debuggers and sanitizers");
   try {
     app.parse(argc, argv);
     for (const std::string& fault : faults) out.faults.push_back(parse_fault(fault));

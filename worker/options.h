@@ -13,6 +13,7 @@ inline constexpr int kExitUsage = 2;
 
 struct Options {
   std::vector<Fault> faults;
+  bool rehearses = true;
   std::optional<std::string> case_file;
   // Set if there is nothing to run: --help, --version or a usage error.
   std::optional<int> exit_code;

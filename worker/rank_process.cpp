@@ -103,7 +103,9 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   GroupSlot groups;
   StoppedSignal stopped;
   Preparer preparer(prepares ? std::min(kMostPreparers, share_of_cores(environment.local_world_size)) : 0);
-  preparer.prepare([&runner, on = device.device()] { return runner.rehearsals(on); });
+  if (config.rehearses) {
+    preparer.prepare([&runner, on = device.device()] { return runner.rehearsals(on); });
+  }
   // By value: the preparer's threads may outlive this call.
   const auto prepare = [&preparer, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
     preparer.prepare([&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });

@@ -13,6 +13,7 @@ namespace cp_pool {
 struct RankProcessConfig {
   protocol::RankEnvironment environment;
   std::vector<Fault> faults;
+  bool rehearses = true;  // CaseRunner::rehearsals
   int stdin_fd = 0;   // used by rank 0 only
   int stdout_fd = 1;  // likewise
 };

@@ -55,6 +55,7 @@ class ScriptedWorker : public ::testing::Test {
 
 using WorkerPrepare = ScriptedWorker;
 using WorkerRefusal = ScriptedWorker;
+using WorkerRehearsal = ScriptedWorker;
 
 TEST_F(WorkerPrepare, IsOffered) {
   ASSERT_TRUE(ready_.has_value());
@@ -106,6 +107,18 @@ TEST_F(WorkerPrepare, WithoutEndKeepsNoRankAliveWhenRank0Dies) {
   for (int rank = 0; rank < 2; ++rank) ASSERT_TRUE(group_.wait_for_stderr(rank, "prepared endless"));
   group_.kill(0, SIGKILL);
   EXPECT_TRUE(group_.wait_all(kEndLimit).has_value());
+}
+
+TEST_F(WorkerRehearsal, HappensOnEveryRankAndNoCaseHearsThatItFailed) {
+  for (int rank = 0; rank < 2; ++rank) ASSERT_TRUE(group_.wait_for_stderr(rank, "rehearsed\n"));
+  expect_pass(group_.run("first"));
+}
+
+TEST(WorkerWithoutRehearsal, HasNone) {
+  WorkerGroup group({.arguments = {"--no-rehearsal"}, .binary = CP_POOL_SCRIPTED_WORKER_BINARY});
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value()) << group.read_stderr(0);
+  ASSERT_TRUE(group.run("first").has_value());
+  for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(group.read_stderr(rank).find("rehearsed"), std::string::npos);
 }
 
 TEST_F(WorkerRefusal, OnOneRankIsASkipInTheLibrarysWordsAndThePoolGoesOn) {

@@ -6,12 +6,15 @@
 //   refused_on_1    the library refuses it on rank 1, while the others sit in a collective
 //   refused         the library refuses it on every rank
 //   remarked        passes with a remark
-// Each preparation writes "prepared MODEL" to stderr.
+// Each preparation writes "prepared MODEL" to stderr, and the rehearsal "rehearsed", after which it fails. The option
+// --no-rehearsal is the worker's.
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <mutex>
+#include <span>
 #include <stdexcept>
+#include <string_view>
 #include <unistd.h>
 
 #include <ATen/ops/zeros.h>
@@ -33,6 +36,13 @@ class ScriptedRunner final : public CaseRunner {
 
   std::vector<Preparation> prepare(const Case& c, int /*rank*/, const at::Device& /*device*/) override {
     return {[this, model = c.model] { do_piece(model); }};
+  }
+
+  std::vector<Preparation> rehearsals(const at::Device& /*device*/) override {
+    return {[] {
+      fmt::print(stderr, "rehearsed\n");
+      throw std::runtime_error("the rehearsal failed");
+    }};
   }
 
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& /*options*/) override {
@@ -69,11 +79,12 @@ class ScriptedRunner final : public CaseRunner {
   bool prepared_ = false;
 };
 
-int run() {
+int run(std::span<char*> arguments) {
   static ScriptedRunner runner;  // pieces without end may still use it
   StartupClock clock;
   RankProcessConfig config;
   config.environment = protocol::read_environment();
+  config.rehearses = arguments.size() < 2 || std::string_view(arguments[1]) != "--no-rehearsal";
   config.stdin_fd = STDIN_FILENO;
   config.stdout_fd = STDOUT_FILENO;
   return serve_as_rank(config, runner, clock);
@@ -82,11 +93,11 @@ int run() {
 }  // namespace
 }  // namespace cp_pool
 
-int main() {
+int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   int exit_code = 1;
   try {
-    exit_code = cp_pool::run();
+    exit_code = cp_pool::run({argv, static_cast<std::size_t>(argc)});
   } catch (const std::exception& e) {
     fmt::print(stderr, "{}\n", e.what());
   }

@@ -63,15 +63,15 @@ class SeveralWorks final : public Work {
   std::vector<Communicator::WorkPtr> works_;
 };
 
-std::vector<at::Tensor> of_peer(std::span<const Communicator::Message> messages, int peer) {
+}  // namespace
+
+std::vector<at::Tensor> Communicator::of_peer(std::span<const Message> messages, int peer) {
   std::vector<at::Tensor> tensors;
-  for (const Communicator::Message& message : messages) {
+  for (const Message& message : messages) {
     if (message.peer == peer) tensors.push_back(message.tensor);
   }
   return tensors;
 }
-
-}  // namespace
 
 // One rank after the other, each rank with as many.
 Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends, std::span<const Message> receives,

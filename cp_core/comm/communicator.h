@@ -74,6 +74,8 @@ class Communicator {
     at::Tensor tensor;
     int peer = 0;
   };
+  // Those of one peer, in order.
+  static std::vector<at::Tensor> of_peer(std::span<const Message> messages, int peer);
   [[nodiscard]] virtual WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                                              std::string_view what);
   // What a rank writes into memory that a peer has opened.

@@ -1,4 +1,4 @@
-// What a rank of LocalCommunicator writes into the windows of another one, as a message.
+// What ranks may write into the windows of others; and how LocalCommunicator does it, by messages.
 #pragma once
 
 #include <span>

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
+#include "cp_core/comm/local_puts.h"
 #include "cp_core/comm/nccl_barrier.h"
 #include "cp_core/comm/nccl_link.h"
 #include "cp_core/comm/nccl_work.h"
@@ -93,7 +94,7 @@ class NcclCommunicator final : public Communicator {
         barrier_(link, group, members_, stream_, store, barrier_prefix) {
     const auto self = std::ranges::find(members_, link->rank());
     rank_ = static_cast<int>(self - members_.begin());
-    if (link->peers() != nullptr && size() > 1) peers_.emplace(link, group, members_, stream_);
+    if (link->peers() != nullptr && size() > 1) peers_.emplace(link, group, members_, rank_, stream_);
   }
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -125,10 +126,8 @@ class NcclCommunicator final : public Communicator {
         }
         return;
       }
-      const std::vector<Message> to_peer = messages(sends, to);
-      const std::vector<Message> from_peer = messages(receives, from);
-      if (peers_) return peers_->exchange(place_of(what, step), to_peer, {&to, 1}, from_peer, {&from, 1});
-      send_and_receive(step, to_peer, from_peer);
+      if (peers_) return peers_->exchange(place_of(what, step), sends, to, receives, from);
+      send_and_receive(step, messages(sends, to), messages(receives, from));
     });
   }
 
@@ -144,8 +143,7 @@ class NcclCommunicator final : public Communicator {
     }
     return start(step, tensors, [&] {
       if (!peers_) return send_and_receive(step, sends, receives);
-      const std::vector<int> others = others_in_order();
-      peers_->exchange(place_of(what, step), sends, others, receives, others);
+      peers_->exchange_all(place_of(what, step), sends, receives);
     });
   }
 
@@ -154,13 +152,11 @@ class NcclCommunicator final : public Communicator {
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
                   std::string_view what) override {
     require(has_windows(), "put_all", what, "ranks that can write into each other's memory");
-    for (const Put& put : puts) {
-      require(put.peer != rank_ && put.peer >= 0 && put.peer < size(), "put_all", what, "puts are for other ranks");
-    }
     const std::string step = describe("put", what);
+    check_puts(puts, sources, rank_, size(), step);
     std::vector<at::Tensor> tensors(windows.begin(), windows.end());
     tensors.insert(tensors.end(), sources.begin(), sources.end());
-    return start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, others_in_order()); });
+    return start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts); });
   }
 
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
@@ -242,12 +238,6 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  [[nodiscard]] std::vector<int> others_in_order() const {
-    std::vector<int> others;
-    for_each_peer([&others](int to, int /*from*/) { others.push_back(to); });
-    return others;
-  }
-
   [[nodiscard]] PeerExchange::Place place_of(std::string_view what, std::string_view step) const {
     return {.number = operations_, .name = what, .step = step};
   }
@@ -266,8 +256,7 @@ class NcclCommunicator final : public Communicator {
       sends.push_back({.tensor = sent(to), .peer = to});
       receives.push_back({.tensor = flat_part(out, from), .peer = from});
     });
-    const std::vector<int> others = others_in_order();
-    peers_->exchange(place_of(what, step), sends, others, receives, others);
+    peers_->exchange_all(place_of(what, step), sends, receives);
   }
 
   void send_and_receive(const std::string& step, std::span<const Message> sends, std::span<const Message> receives) {

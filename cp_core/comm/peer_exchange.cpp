@@ -19,33 +19,33 @@ PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
 
 }  // namespace
 
-void PeerExchange::exchange(const Place& place, std::span<const Message> sends, std::span<const int> to,
-                            std::span<const Message> receives, std::span<const int> from) {
+PeerExchange::PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members, int rank,
+                           c10::cuda::CUDAStream stream)
+    : link_(std::move(link)), group_(group), members_(std::move(members)), stream_(stream) {
+  const auto size = static_cast<int>(members_.size());
+  for (int distance = 1; distance < size; ++distance) others_.push_back((rank + distance) % size);
+}
+
+void PeerExchange::exchange(const Place& place, std::span<const at::Tensor> sends, int to,
+                            std::span<const at::Tensor> receives, int from) {
+  enqueue(place, {from_peer(from, receives)}, {to_peer(to, sends)});
+}
+
+void PeerExchange::exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives) {
   std::vector<PeerLink::Incoming> incoming;
-  for (const int peer : from) {
-    incoming.push_back({.rank = member(peer), .windows = {}});
-    for (const Message& message : receives) {
-      if (message.peer == peer) incoming.back().windows.push_back(window_of(message.tensor));
-    }
-  }
   std::vector<PeerLink::Outgoing> outgoing;
-  for (const int peer : to) {
-    outgoing.push_back({.rank = member(peer), .blocks = {}, .fills = true});
-    std::vector<PeerLink::Placed>& blocks = outgoing.back().blocks;
-    for (const Message& message : sends) {
-      if (message.peer == peer) blocks.push_back(all_of(message.tensor, blocks.size()));
-    }
+  for (const int peer : others_) {
+    incoming.push_back(from_peer(peer, Communicator::of_peer(receives, peer)));
+    outgoing.push_back(to_peer(peer, Communicator::of_peer(sends, peer)));
   }
   enqueue(place, std::move(incoming), std::move(outgoing));
 }
 
-void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-                       std::span<const int> others) {
+void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts) {
   std::vector<PeerLink::Incoming> incoming;
   std::vector<PeerLink::Outgoing> outgoing;
-  for (const int peer : others) {
-    incoming.push_back({.rank = member(peer), .windows = {}});
-    for (const at::Tensor& window : windows) incoming.back().windows.push_back(window_of(window));
+  for (const int peer : others_) {
+    incoming.push_back(from_peer(peer, windows));
     outgoing.push_back({.rank = member(peer), .blocks = {}});
     for (const Put& put : puts) {
       if (put.peer != peer) continue;
@@ -53,6 +53,18 @@ void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, 
     }
   }
   enqueue(place, std::move(incoming), std::move(outgoing));
+}
+
+PeerLink::Incoming PeerExchange::from_peer(int peer, std::span<const at::Tensor> windows) const {
+  PeerLink::Incoming incoming{.rank = member(peer), .windows = {}};
+  for (const at::Tensor& window : windows) incoming.windows.push_back(window_of(window));
+  return incoming;
+}
+
+PeerLink::Outgoing PeerExchange::to_peer(int peer, std::span<const at::Tensor> tensors) const {
+  PeerLink::Outgoing outgoing{.rank = member(peer), .blocks = {}, .fills = true};
+  for (const at::Tensor& tensor : tensors) outgoing.blocks.push_back(all_of(tensor, outgoing.blocks.size()));
+  return outgoing;
 }
 
 void PeerExchange::enqueue(const Place& place, std::vector<PeerLink::Incoming> incoming,

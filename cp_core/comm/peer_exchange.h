@@ -22,31 +22,31 @@ class PeerExchange {
   using Message = Communicator::Message;
   using Put = Communicator::Put;
 
-  // link: has peers. members: ranks of the link, by rank of the group.
-  PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members,
-               c10::cuda::CUDAStream stream)
-      : link_(std::move(link)), group_(group), members_(std::move(members)), stream_(stream) {}
+  // link: has peers. members: ranks of the link, by rank of the group. rank: this one.
+  PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members, int rank,
+               c10::cuda::CUDAStream stream);
 
   struct Place {
     std::int64_t number = 0;  // of the operation in the group
     std::string_view name;    // to peers
     std::string_view step;    // opens the text of an error
   };
-  // to, from: the ranks that messages go to and come from, even if there are none for some. All throw CommError, and
-  // leave the link failed.
-  void exchange(const Place& place, std::span<const Message> sends, std::span<const int> to,
-                std::span<const Message> receives, std::span<const int> from);
-  // others: all ranks but this one.
-  void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-           std::span<const int> others);
+  // As the Communicator's operations of these names. All throw CommError, and leave the link failed.
+  void exchange(const Place& place, std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
+                int from);
+  void exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives);
+  void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts);
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
+  [[nodiscard]] PeerLink::Incoming from_peer(int peer, std::span<const at::Tensor> windows) const;
+  [[nodiscard]] PeerLink::Outgoing to_peer(int peer, std::span<const at::Tensor> tensors) const;
   void enqueue(const Place& place, std::vector<PeerLink::Incoming> incoming, std::vector<PeerLink::Outgoing> outgoing);
 
   std::shared_ptr<NcclLink> link_;
   NcclLink::Group group_;
   std::vector<int> members_;
+  std::vector<int> others_;  // ranks of the group, the next one first: not all write to the same one first
   c10::cuda::CUDAStream stream_;
 };
 

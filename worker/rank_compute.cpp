@@ -41,6 +41,24 @@ std::filesystem::path trace_stem(const std::string& folder, std::string id) {
   return std::filesystem::path(folder) / id;
 }
 
+// Around the phases that the case runner times.
+class PhaseTimer {
+ public:
+  PhaseTimer(RankOutcome& outcome, const char* phase) : outcome_(outcome), phase_(phase) {}
+  PhaseTimer(const PhaseTimer&) = delete;
+  PhaseTimer& operator=(const PhaseTimer&) = delete;
+  ~PhaseTimer() {
+    outcome_.timings_ms[phase_] = std::chrono::duration<double, std::milli>(Clock::now() - start_).count();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  RankOutcome& outcome_;
+  const char* phase_;
+  Clock::time_point start_ = Clock::now();
+};
+
 }  // namespace
 
 void RankCompute::connect(milliseconds limit, const ConnectOptions& options) {
@@ -95,6 +113,7 @@ void RankCompute::handle(const RunCommand& command) {
     outcome.failure = report_failure(request.seq, FailurePhase::run);
   }
   if (!outcome.failure) {
+    const PhaseTimer timer(outcome, "barrier");
     try {
       pass_barriers(request.seq);
     } catch (...) {
@@ -112,8 +131,11 @@ void RankCompute::handle(const RunCommand& command) {
 }
 
 void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& outcome) {
-  parts_.baseline.restore();
-  parts_.runner.reset(parts_.device);
+  {
+    const PhaseTimer timer(outcome, "reset");
+    parts_.baseline.restore();
+    parts_.runner.reset(parts_.device);
+  }
   use_share_of_cores(parts_.environment.local_world_size);
   parts_.faults.start_case(request.id);
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});

@@ -38,7 +38,7 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
   outcome.verdict = to_verdict(report.outcome);
   outcome.reason = report.reason;
   outcome.output_hash = report.output_hash;
-  outcome.timings_ms = report.timings_ms;
+  outcome.timings_ms.insert(report.timings_ms.begin(), report.timings_ms.end());
   outcome.remarks.assign(report.remarks.begin(), report.remarks.end());
   if (report.perf) {
     outcome.perf = {report.perf->step_ms, report.perf->one_rank_ms, report.perf->one_rank_reason,

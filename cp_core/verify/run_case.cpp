@@ -102,18 +102,20 @@ class CaseRun {
     if (case_.training) {
       phase("backward", [&] { outputs.gradients = backward(problem, shards, outputs.forward); });
     }
-    report_.output_hash = verify::hash_of(outputs);
     Outputs again;
     phase("repeat", [&] { again = step(case_, shards); });
 
     std::shared_ptr<const Expected> expected;
     phase("reference", [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_.reference_cache); });
-    phase("compare", [&] { add(verify::check_outputs(case_, *expected, view_, outputs)); });
+    phase("compare", [&] {
+      add(verify::check_outputs(case_, *expected, view_, outputs));
+      report_.output_hash = verify::hash_of(outputs);
+      check_repeat(*expected, outputs, again);
+    });
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
       phase("dump", [&] { dump_case(*options_.dump_dir, id, case_, lengths_, inputs, outputs, *groups_.cp); });
     }
-    check_repeat(*expected, outputs, again);
   }
 
   // The same step gives the same bits. Libraries' backward kernels on GPUs promise that in deterministic mode only:

@@ -21,7 +21,8 @@ constexpr const char* kWholeCase = "case";
 
 // Phases in the order in which a case goes through them, others after them by name, the whole case last.
 std::size_t place(std::string_view phase) {
-  constexpr std::array<std::string_view, 5> kPhases{"inputs", "forward", "backward", "reference", "compare"};
+  constexpr std::array<std::string_view, 9> kPhases{"reset",     "inputs",  "forward", "backward", "repeat",
+                                                    "reference", "compare", "probe",   "barrier"};
   if (phase == kWholeCase) return kPhases.size() + 1;
   return static_cast<std::size_t>(std::ranges::find(kPhases, phase) - kPhases.begin());
 }

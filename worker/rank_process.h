@@ -14,8 +14,8 @@ struct RankProcessConfig {
   protocol::RankEnvironment environment;
   std::vector<Fault> faults;
   bool rehearses = true;  // CaseRunner::rehearsals
-  int stdin_fd = 0;   // used by rank 0 only
-  int stdout_fd = 1;  // likewise
+  int stdin_fd = 0;       // used by rank 0 only
+  int stdout_fd = 1;      // likewise
 };
 
 // Serves until the end of input (rank 0), rank 0's word or rank 0's end (other ranks). Returns the exit code: 0 if

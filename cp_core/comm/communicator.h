@@ -106,8 +106,8 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;
 
   // Bounded by `limit`. Carries `tag` and this communicator's operation count: throws CommError naming the rank whose
-  // values differ from rank 0's, or that did not arrive. Proof after a case that all ranks are at the same place. That of
-  // a group of all ranks leaves no rank's memory open to another: a graph captured before it must not be replayed after.
+  // values differ from rank 0's, or that did not arrive. Proof after a case that all ranks are at the same place. After
+  // that of all ranks, no rank has memory of another open that holds no tensor: its owner may give it back.
   virtual void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) = 0;
 
   // Waits until everything enqueued on the current stream is complete, at most until the deadline: where a host thread

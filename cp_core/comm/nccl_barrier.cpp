@@ -39,10 +39,10 @@ void NcclBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::m
   const Place own{.barrier = ++barriers_, .tag = tag, .operations = operations};
   try {
     publish(own);
-    if (group_ == NcclLink::Group::cp) link_->let_go_of_peers(wait);
     const Places gathered = gather(own, wait);
     if (disagreement(gathered)) require_everyone_here(step);
     require_one_place(gathered, step);
+    if (group_ == NcclLink::Group::cp) link_->close_idle_memory(barriers_, wait);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {

@@ -132,7 +132,8 @@ TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
       EXPECT_EQ(sum.item<float>(), static_cast<float>(rank.size));
       const Ring ring(rank);
       at::Tensor got = filled({1 << 20}, -1);
-      groups.cp->exchange(filled({1 << 20}, 10 * generation + rank.rank), ring.next, got, ring.previous, "test")->wait();
+      groups.cp->exchange(filled({1 << 20}, 10 * generation + rank.rank), ring.next, got, ring.previous, "test")
+          ->wait();
       EXPECT_TRUE(got.eq(10 * generation + ring.previous).all().item<bool>()) << "generation " << generation;
       groups.cp->checked_barrier(generation, kLongEnough);
       const auto abort = Clock::now();

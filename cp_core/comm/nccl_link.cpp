@@ -222,14 +222,18 @@ void NcclLink::check_for_errors(const std::string& step) {
   }
 }
 
-void NcclLink::let_go_of_peers(const Wait& wait) {
+void NcclLink::close_idle_memory(std::int64_t number, const Wait& wait) {
   if (!peers_) return;
   c10::cuda::CUDAEvent reached;  // a replay of a graph is no operation of its own
   reached.record(c10::cuda::getCurrentCUDAStream(device_));
   wait_for(reached, wait);
   for (const Pending& operation : pending_) wait_for(*operation.done, wait);
   pending_.clear();
-  peers_->close_memory();
+  try {
+    peers_->close_idle_memory(number, wait.deadline, [&] { check_for_errors(wait.step); });
+  } catch (const CommError& error) {
+    fail(error.kind(), wait.step, fmt::format("{}: {}", wait.step, error.what()));
+  }
 }
 
 void NcclLink::synchronize(const std::string& step) {

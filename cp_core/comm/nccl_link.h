@@ -73,9 +73,9 @@ class NcclLink {
   void add_pending(std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done);
   // Waits for everything on the current stream, at most until the deadline. Throws CommError.
   void synchronize(const std::string& step);
-  // Closes what this rank has opened of its peers' memory, when its device has ended all operations; see
-  // PeerLink::close_memory. Throws CommError.
-  void let_go_of_peers(const Wait& wait);
+  // Collective: PeerLink::close_idle_memory, if there are peers, when the device has ended all operations. Throws
+  // CommError.
+  void close_idle_memory(std::int64_t number, const Wait& wait);
   // Waits until `event` has happened. Throws CommError.
   void wait_for(const c10::cuda::CUDAEvent& event, const Wait& wait);
 

@@ -86,7 +86,11 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
   // Everybody is attached.
   own.link->board_.remove_name();
   own.why_not = own.link->prove(deadline);
-  if (!own.why_not.empty()) own.link = nullptr;
+  if (own.why_not.empty()) {
+    own.link->close_idle_memory(-1, deadline, {});
+  } else {
+    own.link = nullptr;
+  }
   return own;
 }
 
@@ -96,8 +100,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
   const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCUDA, device_);
   const at::Tensor received = at::zeros({size_, kProofWords}, options);
   c10::cuda::getCurrentCUDAStream(device_).synchronize();
-  Operation operation{
-      .group = 0, .number = -1, .name = "connecting peers", .step = "connecting peers", .incoming = {}, .outgoing = {}};
+  Operation operation = with_all(-1, "connecting peers");
   std::string why_not;
   const auto attempt = [&](const std::function<void()>& body) {
     if (!why_not.empty()) return;
@@ -108,11 +111,6 @@ std::string PeerLink::prove(Clock::time_point deadline) {
     }
   };
   const Window window{.first = static_cast<std::byte*>(received.data_ptr()), .bytes = received.nbytes()};
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer == rank_) continue;
-    operation.incoming.push_back({.rank = peer, .windows = {}});
-    operation.outgoing.push_back({.rank = peer, .blocks = {}});
-  }
   // The window itself at first, and later: all is well. None: this rank could not.
   const auto meet_if_well = [&] {
     for (Incoming& incoming : operation.incoming) {
@@ -142,7 +140,6 @@ std::string PeerLink::prove(Clock::time_point deadline) {
   return why_not;
 }
 
-// And closes what it opened.
 void PeerLink::write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation) {
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_);
   const at::Tensor proof = proof_of(rank_).to(at::Device(at::kCUDA, device_));
@@ -152,7 +149,6 @@ void PeerLink::write_proofs(const std::vector<std::vector<Note>>& windows, const
                                    proof.nbytes(), cudaMemcpyDeviceToDevice, stream));
   }
   stream.synchronize();
-  close_memory();
 }
 
 }  // namespace cp_pool

@@ -128,9 +128,22 @@ void PeerLink::enqueue(const Operation& operation, c10::cuda::CUDAStream stream,
   flush();
 }
 
-void PeerLink::close_memory() {
-  gone_.clear();
-  memory_.close_all();
+void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check) {
+  const Operation operation = with_all(number, "closing memory");
+  tell_gone(memory_.give_up_idle());
+  (void)meet(operation, deadline, check);  // closes what the peers have given up
+  (void)meet(operation, deadline, check);  // and every rank has
+}
+
+// Without windows.
+PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view name) const {
+  Operation operation{.group = 0, .number = number, .name = name, .step = name, .incoming = {}, .outgoing = {}};
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    operation.incoming.push_back({.rank = peer, .windows = {}});
+    operation.outgoing.push_back({.rank = peer, .blocks = {}});
+  }
+  return operation;
 }
 
 // Tells the peers where they can write, and hears where this rank can: the windows of each, in the order of outgoing.
@@ -178,9 +191,7 @@ std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const
       windows.push_back({.kind = Note::Kind::window});
     }
   }
-  for (int peer = 0; peer < size_; ++peer) {
-    if (peer != rank_) std::ranges::copy(gone, std::back_inserter(gone_[peer]));
-  }
+  tell_gone(gone);
   std::vector<Note> notes = std::exchange(gone_[incoming.rank], {});
   Note head{.kind = Note::Kind::operation,
             .count = static_cast<std::uint32_t>(windows.size()),
@@ -189,6 +200,13 @@ std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const
   notes.push_back(head);
   notes.insert(notes.end(), windows.begin(), windows.end());
   return notes;
+}
+
+// Each peer hears of it before the next operation with it.
+void PeerLink::tell_gone(const std::vector<Note>& gone) {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) std::ranges::copy(gone, std::back_inserter(gone_[peer]));
+  }
 }
 
 // left: by incoming.

@@ -85,9 +85,10 @@ class PeerLink {
   void enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                const std::function<void()>& check);
 
-  // Closes the memory that this rank has opened of others, when its device has ended all operations: for when every
-  // rank of the link does so at once, before any gives memory back. Throws c10::Error.
-  void close_memory();
+  // Collective, when the device has ended all operations: no rank has memory of another open any more that holds no
+  // tensor there, so that the other may give it back. number: the same on all ranks. check as for enqueue. Throws
+  // CommError, c10::Error.
+  void close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check);
 
   // Ends what this rank's device waits for and all later operations of its peers. Any thread, any number of times.
   void leave(std::string_view reason);
@@ -98,7 +99,9 @@ class PeerLink {
 
   [[nodiscard]] std::string prove(Clock::time_point deadline);
   void write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation);
+  [[nodiscard]] Operation with_all(std::int64_t number, std::string_view name) const;
   [[nodiscard]] std::vector<Note> notes_for(const Incoming& incoming, const Operation& operation);
+  void tell_gone(const std::vector<Note>& gone);
   [[nodiscard]] std::vector<std::vector<Note>> meet(const Operation& operation, Clock::time_point deadline,
                                                     const std::function<void()>& check);
   bool post_some(const Operation& operation, std::vector<std::span<const Note>>& left);

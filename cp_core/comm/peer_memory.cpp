@@ -2,8 +2,10 @@
 
 #include <cstring>
 #include <cuda_runtime_api.h>
+#include <set>
 #include <string_view>
 
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGraphsC10Utils.h>
@@ -12,6 +14,24 @@
 #include "cp_core/cuda/driver_calls.h"
 
 namespace cp_pool {
+
+namespace {
+
+// What emptying the caching allocator's cache gives back. Graphs use memory of their pools that holds no tensor.
+std::set<const std::byte*> idle_segments(c10::DeviceIndex device) {
+  constexpr c10::MempoolId_t kEverybodys{0, 0};
+  std::set<const std::byte*> idle;
+  for (const auto& segment :
+       c10::cuda::CUDACachingAllocator::snapshot(kEverybodys, /*include_traces=*/false).segments) {
+    if (segment.device != device || segment.allocated_size > 0 || segment.owner_private_pool_id != kEverybodys)
+      continue;
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): as the allocator has it
+    idle.insert(reinterpret_cast<const std::byte*>(segment.address));
+  }
+  return idle;
+}
+
+}  // namespace
 
 static_assert(sizeof(cudaIpcMemHandle_t) == PeerBoard::kTextBytes);
 
@@ -47,9 +67,22 @@ PeerBoard::Note PeerMemory::share(const cuda::Allocation& allocation) {
 }
 
 void PeerMemory::find_gone(std::vector<Note>& gone) {
-  std::erase_if(own_, [&gone](const auto& entry) {
+  give_up(gone, [](const std::byte* first, const Note& own) { return cuda::allocation_number(first) != own.number; });
+}
+
+std::vector<PeerBoard::Note> PeerMemory::give_up_idle() {
+  std::vector<Note> gone;
+  if (own_.empty()) return gone;
+  const std::set<const std::byte*> idle = idle_segments(device_);
+  give_up(gone, [&idle](const std::byte* first, const Note& /*own*/) { return idle.contains(first); });
+  return gone;
+}
+
+template <typename Condition>
+void PeerMemory::give_up(std::vector<Note>& gone, const Condition& condition) {
+  std::erase_if(own_, [&](const auto& entry) {
     const auto& [first, own] = entry;
-    if (cuda::allocation_number(first) == own.number) return false;
+    if (!condition(first, own)) return false;
     gone.push_back(own);
     gone.back().kind = Note::Kind::gone;
     return true;
@@ -67,15 +100,6 @@ std::byte* PeerMemory::open(int rank, const Note& window) {
     found = opened_.emplace(std::pair{rank, window.number}, static_cast<std::byte*>(opened)).first;
   }
   return found->second + window.first;
-}
-
-void PeerMemory::close_all() {
-  own_.clear();
-  while (!opened_.empty()) {
-    std::byte* const address = opened_.begin()->second;
-    opened_.erase(opened_.begin());
-    C10_CUDA_CHECK(cudaIpcCloseMemHandle(address));
-  }
 }
 
 void PeerMemory::close(int rank, const Note& gone) {

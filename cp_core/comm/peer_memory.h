@@ -1,8 +1,9 @@
 // Memory of this rank's device as other ranks see it, and theirs as this one sees it: CUDA IPC, by allocations of
-// cudaMalloc. What a rank has opened of another stays open until it closes all, or the other says that the allocation
-// is gone. CUDA's documentation wants memory closed before its owner frees it. So ranks close all before they may give
-// back what they have cached; only an allocator that runs out of memory frees some while others have it open. Drivers
-// keep such memory until the last of them closes it.
+// cudaMalloc. What a rank has opened of another stays open until the other says that it gives the allocation up: to
+// open a GiB takes 10 ms. CUDA's documentation wants memory closed before its owner frees it, so an owner gives up what
+// holds no tensor before it may empty the allocator's cache (PeerLink::close_idle_memory). Only an allocator that runs
+// out of memory frees some that is open: drivers keep it until the last rank closes it, and its owner says so when it
+// can.
 #pragma once
 
 #include <cstddef>
@@ -36,13 +37,15 @@ class PeerMemory {
   // Where the window that `rank` described lies here. Throws c10::Error.
   std::byte* open(int rank, const Note& window);
   void close(int rank, const Note& gone);
-  // All that is open, and forgets what was described: for when every rank does. Nothing on the device may use it any
-  // more. Throws c10::Error.
-  void close_all();
+  // What was described and holds no tensor, but for that of graphs; it must be described anew before it can be opened.
+  [[nodiscard]] std::vector<Note> give_up_idle();
 
  private:
   static Note share(const cuda::Allocation& allocation);
   void find_gone(std::vector<Note>& gone);
+  // What meets condition(first byte, note) goes from own_ to `gone`.
+  template <typename Condition>
+  void give_up(std::vector<Note>& gone, const Condition& condition);
 
   c10::DeviceIndex device_;
   std::map<const std::byte*, Note> own_;                        // by first byte: notes of whole allocations

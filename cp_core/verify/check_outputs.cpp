@@ -1,5 +1,8 @@
 #include "cp_core/verify/check_outputs.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include <fmt/format.h>
 
 #include "cp_core/verify/check.h"
@@ -38,28 +41,36 @@ Check check_by_head(const Expected& expected, const char* name, const RankRows& 
   });
 }
 
+// What has one value a head.
+RankRows one_row(const at::Tensor& like) {
+  return RankRows::replicated(1, 1, like.defined() ? like.device() : at::Device(at::kCPU));
+}
+
 }  // namespace
 
 std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view,
                                  const Outputs& outputs) {
-  const auto& [forward, gradients] = outputs;
-  const auto dtype = scalar_type_of(c.dtype);
-  const RankRows one_row =
-      RankRows::replicated(1, 1, forward.out.defined() ? forward.out.device() : at::Device(at::kCPU));
-  std::vector<Check> checks{check_shard(expected, "out", view.q, forward.out, dtype),
+  const AttentionForward& forward = outputs.forward;
+  std::vector<Check> checks{check_shard(expected, "out", view.q, forward.out, scalar_type_of(c.dtype)),
                             check_by_head(expected, "lse", view.q, forward.lse)};
-  if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row, forward.max_logit));
-  if (!c.training) return checks;
-  checks.push_back(check_shard(expected, "dq", view.q, gradients.dq, dtype));
-  checks.push_back(check_shard(expected, "dk", view.kv, gradients.dk, dtype));
-  checks.push_back(check_shard(expected, "dv", view.kv, gradients.dv, dtype));
+  if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row(forward.out), forward.max_logit));
+  if (c.training) std::ranges::move(check_gradients(c, expected, view, outputs.gradients), std::back_inserter(checks));
+  return checks;
+}
+
+std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
+                                   const AttentionGradients& gradients) {
+  const auto dtype = scalar_type_of(c.dtype);
+  std::vector<Check> checks{check_shard(expected, "dq", view.q, gradients.dq, dtype),
+                            check_shard(expected, "dk", view.kv, gradients.dk, dtype),
+                            check_shard(expected, "dv", view.kv, gradients.dv, dtype)};
   if (c.bias && *c.bias != BiasShape::shape_111s) {
     checks.push_back(check_result(expected, "dbias", gradients.dbias, dtype, [&](const ExpectedTensor& tensor) {
       return view.bias.check(tensor, gradients.dbias);
     }));
   }
   if (c.softmax == SoftmaxType::learnable) {
-    checks.push_back(check_by_head(expected, "dsink", one_row, gradients.dsink));
+    checks.push_back(check_by_head(expected, "dsink", one_row(gradients.dq), gradients.dsink));
   }
   return checks;
 }

@@ -19,25 +19,26 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-at::Device device_of(const protocol::RankEnvironment& environment) {
+at::Device device_of(const protocol::RankEnvironment& environment, const OwnGpu& gpu) {
   if (environment.device == "cpu") return at::kCPU;
-  if (environment.device == "cuda") return {at::kCUDA, static_cast<c10::DeviceIndex>(environment.local_rank)};
+  if (environment.device == "cuda") return {at::kCUDA, static_cast<c10::DeviceIndex>(gpu.index)};
   throw protocol::EnvironmentError(
       fmt::format("{}=\"{}\": neither cpu nor cuda", protocol::kEnvDevice, environment.device));
 }
 
-void use(CudaPart& part, int index, int ranks) {
+void use(CudaPart& part, const OwnGpu& gpu, int ranks) {
   const int visible = part.visible_devices();
-  if (visible > 0 && visible < ranks) {
+  if (!gpu.is_only && visible > 0 && visible < ranks) {
     throw TooFewDevices(
         fmt::format("needs {} GPUs, one a rank, and {} {} visible", ranks, visible, visible == 1 ? "is" : "are"));
   }
-  part.use_device(index);
+  part.use_device(gpu.index);
 }
 
 }  // namespace
 
-RankDevice::RankDevice(const protocol::RankEnvironment& environment) : device_(device_of(environment)) {
+RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu)
+    : device_(device_of(environment, gpu)) {
   if (!device_.is_cuda()) return;
   early_.emplace(EarlyStart::Rank{.device = device_.index(),
                                   .rank = environment.rank,
@@ -45,14 +46,14 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment) : device_(d
                                   .prefix = generation_prefix(0)},
                  [environment] { return Mail(environment).store(); });
   loaded_ =
-      std::async(std::launch::async, [early = *early_, index = device_.index(), ranks = environment.local_world_size] {
+      std::async(std::launch::async, [early = *early_, gpu, ranks = environment.local_world_size] {
         early.await_libraries();
         LoadTimes times;
         const auto start = Clock::now();
         CudaPart& part = load_cuda_part();
         times.load_cuda_ms = ms_since(start);
         const auto loaded = Clock::now();
-        use(part, index, ranks);
+        use(part, gpu, ranks);
         times.use_device_ms = ms_since(loaded);
         return times;
       }).share();

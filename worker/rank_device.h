@@ -1,4 +1,4 @@
-// The device that a rank computes on: the CPU, or the GPU that its local rank names.
+// The device that a rank computes on: the CPU, or its own GPU.
 #pragma once
 
 #include <future>
@@ -10,6 +10,7 @@
 #include <c10/core/Device.h>
 
 #include "cp_core/cuda/early_start.h"
+#include "worker/own_gpu.h"
 #include "worker/protocol/environment.h"
 
 namespace cp_pool {
@@ -25,7 +26,7 @@ class RankDevice {
   // Starts loading the CUDA part, creating the device's context and connecting the ranks' first NCCL communicator, each
   // beside the others and beside the control plane's start, where the environment asks for a GPU. Throws
   // EnvironmentError for a device that is neither cpu nor cuda.
-  explicit RankDevice(const protocol::RankEnvironment& environment);
+  RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu);
 
   // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable, TooFewDevices.
   at::Device make_current();

@@ -17,6 +17,7 @@
 #include "worker/control_plane.h"
 #include "worker/environment_baseline.h"
 #include "worker/group_slot.h"
+#include "worker/own_gpu.h"
 #include "worker/preparer.h"
 #include "worker/rank_compute.h"
 #include "worker/rank_device.h"
@@ -79,8 +80,9 @@ class StoppedSignal {
 
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
   const protocol::RankEnvironment& environment = config.environment;
+  const OwnGpu gpu = hide_other_gpus(environment);
   const EnvironmentBaseline baseline;
-  RankDevice device(environment);
+  RankDevice device(environment, gpu);
   install_stack_dump(environment.rank);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);

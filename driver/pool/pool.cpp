@@ -17,6 +17,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStartDrain{200};   // after an exit, for what it said last
+constexpr std::size_t kMostLastWords = 200;
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 // After which another start cannot help.
 constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
@@ -115,13 +116,19 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
 // why: empty, or what is known beside the deaths.
 asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   const auto limit = Clock::now() + kStartDrain;
-  // A rank that has lost a peer may end before the peer has: the peer's end counts.
-  const auto all_known = [this] { return group_->drained() && (group_->all_exited() || permanently_failed()); };
+  // A rank that has lost a peer may end before the peer has: the peer's end counts. Rank 0 speaks for all.
+  const auto all_known = [this] {
+    const bool rank0_has_ended = group_->ranks().front().exit.has_value();
+    return group_->drained() && (group_->all_exited() || (permanently_failed() && rank0_has_ended));
+  };
   while (group_->any_exited() && !all_known() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
   while (const auto incoming = group_->take()) {
     const auto* event = std::get_if<protocol::Event>(&*incoming);
     const auto* refusal = event == nullptr ? nullptr : std::get_if<protocol::ProtocolErrorEvent>(event);
     if (refusal != nullptr && why.empty()) why = refusal->message;
+  }
+  if (why.empty() && group_->any_exited()) {
+    why = protocol::cut_text(group_->last_stderr_line(group_->exit_order().front()), kMostLastWords);
   }
   std::string detail = protocol::clean_text(why);
   if (group_->any_exited()) detail = fmt::format("{}{}{}", describe_deaths(), detail.empty() ? "" : ": ", detail);
@@ -166,7 +173,8 @@ std::optional<Retirement> Pool::check_idle() {
     const std::string last_line = group_->last_stderr_line(first);
     return Retirement{reason_of_death(none),
                       fmt::format("idle, {}{}{}", describe_deaths(),
-                                  last_line.empty() ? "" : "; its last words: ", protocol::cut_text(last_line, 200))};
+                                  last_line.empty() ? "" : "; its last words: ",
+                                  protocol::cut_text(last_line, kMostLastWords))};
   }
   if (none.protocol_break) return Retirement{RetireReason::protocol_break, *none.protocol_break};
   if (group_->stdin_broken()) return Retirement{RetireReason::stdin_broken, "idle, rank 0 closed its stdin"};

@@ -69,8 +69,8 @@ std::optional<std::string> name_of_own_gpu(const std::optional<std::string>& vis
 OwnGpu hide_other_gpus(const protocol::RankEnvironment& environment) {
   const OwnGpu among_all{.index = environment.local_rank, .is_only = false};
   if (environment.device != "cuda" || !hiding_is_on()) return among_all;
-  const auto name = name_of_own_gpu(variable(kVisible), count_device_files(), environment.local_rank,
-                                    environment.local_world_size);
+  const auto name =
+      name_of_own_gpu(variable(kVisible), count_device_files(), environment.local_rank, environment.local_world_size);
   if (!name) return among_all;
   constexpr int kReplace = 1;
   setenv(kVisible, name->c_str(), kReplace);

@@ -45,18 +45,17 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGp
                                   .size = environment.world_size,
                                   .prefix = generation_prefix(0)},
                  [environment] { return Mail(environment).store(); });
-  loaded_ =
-      std::async(std::launch::async, [early = *early_, gpu, ranks = environment.local_world_size] {
-        early.await_libraries();
-        LoadTimes times;
-        const auto start = Clock::now();
-        CudaPart& part = load_cuda_part();
-        times.load_cuda_ms = ms_since(start);
-        const auto loaded = Clock::now();
-        use(part, gpu, ranks);
-        times.use_device_ms = ms_since(loaded);
-        return times;
-      }).share();
+  loaded_ = std::async(std::launch::async, [early = *early_, gpu, ranks = environment.local_world_size] {
+              early.await_libraries();
+              LoadTimes times;
+              const auto start = Clock::now();
+              CudaPart& part = load_cuda_part();
+              times.load_cuda_ms = ms_since(start);
+              const auto loaded = Clock::now();
+              use(part, gpu, ranks);
+              times.use_device_ms = ms_since(loaded);
+              return times;
+            }).share();
 }
 
 void* RankDevice::take_communicator() const {

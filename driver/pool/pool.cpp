@@ -16,7 +16,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kStartDrain{200};   // after an exit, for what it said last
+constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
 constexpr std::size_t kMostLastWords = 200;
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 // After which another start cannot help.
@@ -127,11 +127,11 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
     const auto* refusal = event == nullptr ? nullptr : std::get_if<protocol::ProtocolErrorEvent>(event);
     if (refusal != nullptr && why.empty()) why = refusal->message;
   }
-  if (why.empty() && group_->any_exited()) {
-    why = protocol::cut_text(group_->last_stderr_line(group_->exit_order().front()), kMostLastWords);
-  }
   std::string detail = protocol::clean_text(why);
-  if (group_->any_exited()) detail = fmt::format("{}{}{}", describe_deaths(), detail.empty() ? "" : ": ", detail);
+  if (group_->any_exited()) {
+    const std::string deaths = describe_deaths();
+    detail = detail.empty() ? deaths + describe_last_words() : fmt::format("{}: {}", deaths, detail);
+  }
   StartFailure out = start_failure(RetireReason::start_failed, std::move(detail));
   out.permanent = permanently_failed();
   if (too_few_devices()) {
@@ -169,12 +169,7 @@ std::optional<Retirement> Pool::check_idle() {
   Outstanding none;
   take_messages(none);
   if (group_->any_exited()) {
-    const int first = group_->exit_order().front();
-    const std::string last_line = group_->last_stderr_line(first);
-    return Retirement{reason_of_death(none),
-                      fmt::format("idle, {}{}{}", describe_deaths(),
-                                  last_line.empty() ? "" : "; its last words: ",
-                                  protocol::cut_text(last_line, kMostLastWords))};
+    return Retirement{reason_of_death(none), fmt::format("idle, {}{}", describe_deaths(), describe_last_words())};
   }
   if (none.protocol_break) return Retirement{RetireReason::protocol_break, *none.protocol_break};
   if (group_->stdin_broken()) return Retirement{RetireReason::stdin_broken, "idle, rank 0 closed its stdin"};
@@ -190,6 +185,14 @@ std::string Pool::describe_deaths() {
     out += fmt::format("{}rank {} died: {}", out.empty() ? "" : "; ", rank, describe(*dead.exit));
   }
   return out;
+}
+
+// Of the rank that died first; empty if it said nothing.
+std::string Pool::describe_last_words() {
+  const int first = group_->exit_order().front();
+  const std::string line = group_->last_stderr_line(first);
+  if (line.empty()) return "";
+  return fmt::format("; last words of rank {}: {}", first, protocol::cut_text(line, kMostLastWords));
 }
 
 }  // namespace cp_pool

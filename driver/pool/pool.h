@@ -89,6 +89,7 @@ class Pool {
   [[nodiscard]] bool permanently_failed() const;
   [[nodiscard]] bool too_few_devices() const;
   std::string describe_deaths();
+  std::string describe_last_words();
 
   // pool_case.cpp
   void send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next);

@@ -31,8 +31,8 @@ void PrintTo(const BadStart& bad, std::ostream* out) {
 }
 
 const std::vector<BadStart> kBadStarts{
-    {"exit_1", {"--start=exit_1"}, 3, "rank 0 died: exit 1: no license for this machine"},
-    {"exit_1_in_rank_1", {"--start=exit_1", "--start-rank=1"}, 3, "rank 1 died: exit 1: no license for this machine"},
+    {"exit_1", {"--start=exit_1"}, 3, "last words of rank 0: no license for this machine"},
+    {"exit_1_in_rank_1", {"--start=exit_1", "--start-rank=1"}, 3, "last words of rank 1: no license for this machine"},
     {"sigsegv", {"--start=sigsegv"}, 3, "signal 11 (SIGSEGV)"},
     {"garbage", {"--start=garbage"}, 3, "a line that is no message"},
     {"wrong_world_size", {"--start=wrong_world_size"}, 3, "has 3 ranks, not the 2"},

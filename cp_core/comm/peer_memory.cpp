@@ -14,17 +14,16 @@
 #include "cp_core/cuda/driver_calls.h"
 
 namespace cp_pool {
-
 namespace {
 
 // What emptying the caching allocator's cache gives back. Graphs use memory of their pools that holds no tensor.
 std::set<const std::byte*> idle_segments(c10::DeviceIndex device) {
   constexpr c10::MempoolId_t kEverybodys{0, 0};
   std::set<const std::byte*> idle;
-  for (const auto& segment :
-       c10::cuda::CUDACachingAllocator::snapshot(kEverybodys, /*include_traces=*/false).segments) {
-    if (segment.device != device || segment.allocated_size > 0 || segment.owner_private_pool_id != kEverybodys)
-      continue;
+  const auto snapshot = c10::cuda::CUDACachingAllocator::snapshot(kEverybodys, /*include_traces=*/false);
+  for (const auto& segment : snapshot.segments) {
+    const bool everybodys = segment.device == device && segment.owner_private_pool_id == kEverybodys;
+    if (!everybodys || segment.allocated_size > 0) continue;
     // NOLINTNEXTLINE(performance-no-int-to-ptr): as the allocator has it
     idle.insert(reinterpret_cast<const std::byte*>(segment.address));
   }

@@ -68,8 +68,8 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBa
 // Runs a case of one rank, from inputs to verdict, on any thread and beside any case: the global flags are that one's.
 // Throws std::runtime_error if it does not pass.
 void rehearse_case(const Case& c, const at::Device& device);
-// Small ones, with cuDNN and with math: they load the kernels of libraries, and our own, which would take the first case
-// of a process half a second. None on a CPU.
+// Small ones, with cuDNN and with math: they load the kernels of libraries, and our own, which would take the first
+// case of a process half a second. None on a CPU.
 std::vector<Preparation> rehearsals(const at::Device& device);
 
 // Seeds every generator with 1234, restores deterministic flags, gives cached device memory back and drops scratch

@@ -99,6 +99,11 @@ TEST_F(Worker, ReportsItsPhases) {
   ASSERT_TRUE(progress.has_value());
   EXPECT_EQ(progress->seq, 1);
   EXPECT_FALSE(progress->phase.empty());
+  const auto result = group.next<ResultEvent>();
+  ASSERT_TRUE(result.has_value());
+  for (const char* phase : {"reset", "inputs", "forward", "backward", "repeat", "compare", "probe", "barrier"}) {
+    EXPECT_TRUE(result->timings_ms.contains(phase)) << phase;
+  }
 }
 
 TEST_F(Worker, SkipsWhatItCannotRunAndSaysWhy) {

@@ -35,6 +35,21 @@ TEST(TimingsTable, HasARowForEachWorldSizeAndPhaseAndTheSlowestCases) {
             "   100 ms  case-0\n");
 }
 
+TEST(TimingsTable, NamesThePhasesInTheOrderOfACase) {
+  TimingsTable table;
+  CaseFinished event = timed(0, 2, 1);
+  for (const char* phase : {"an own one", "barrier", "compare", "probe", "repeat", "reset"}) {
+    event.timings_ms[phase] = 1;
+  }
+  table.add(event);
+  std::size_t last = 0;
+  for (const char* phase : {"reset", "forward", "repeat", "compare", "probe", "barrier", "an own one", "case"}) {
+    const std::size_t place = table.text().find(phase, last);
+    ASSERT_NE(place, std::string::npos) << phase << " is missing, or comes earlier in\n" << table.text();
+    last = place;
+  }
+}
+
 TEST(TimingsTable, NamesNoMoreThanTenSlowCases) {
   TimingsTable table;
   for (std::size_t i = 0; i < 12; ++i) table.add(timed(i, 2, 1));

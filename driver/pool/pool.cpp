@@ -187,12 +187,14 @@ std::string Pool::describe_deaths() {
   return out;
 }
 
-// Of the rank that died first; empty if it said nothing.
+// Of the first of the dead, in the order of the deaths, that said anything; empty if none did.
 std::string Pool::describe_last_words() {
-  const int first = group_->exit_order().front();
-  const std::string line = group_->last_stderr_line(first);
-  if (line.empty()) return "";
-  return fmt::format("; last words of rank {}: {}", first, protocol::cut_text(line, kMostLastWords));
+  for (const int rank : group_->exit_order()) {
+    const std::string line = group_->last_stderr_line(rank);
+    if (!line.empty())
+      return fmt::format("; last words of rank {}: {}", rank, protocol::cut_text(line, kMostLastWords));
+  }
+  return "";
 }
 
 }  // namespace cp_pool

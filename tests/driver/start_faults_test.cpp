@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,8 +32,8 @@ void PrintTo(const BadStart& bad, std::ostream* out) {
 }
 
 const std::vector<BadStart> kBadStarts{
-    {"exit_1", {"--start=exit_1"}, 3, "last words of rank 0: no license for this machine"},
-    {"exit_1_in_rank_1", {"--start=exit_1", "--start-rank=1"}, 3, "last words of rank 1: no license for this machine"},
+    {"exit_1", {"--start=exit_1"}, 3, "rank 0 died: exit 1"},
+    {"exit_1_in_rank_1", {"--start=exit_1", "--start-rank=1"}, 3, "rank 1 died: exit 1"},
     {"sigsegv", {"--start=sigsegv"}, 3, "signal 11 (SIGSEGV)"},
     {"garbage", {"--start=garbage"}, 3, "a line that is no message"},
     {"wrong_world_size", {"--start=wrong_world_size"}, 3, "has 3 ranks, not the 2"},
@@ -74,6 +75,15 @@ TEST_P(StartFault, MakesTheCasesOfItsKeyInfra) {
 
 INSTANTIATE_TEST_SUITE_P(Table, StartFault, testing::ValuesIn(kBadStarts),
                          [](const auto& info) { return info.param.name; });
+
+TEST(StartFaultText, HasTheLastWordsOfTheRankThatSaidAnything) {
+  for (const int rank : {0, 1}) {
+    Recorder recorder;
+    run(fake_cases({"pass"}), fake_config({"--start=exit_1", fmt::format("--start-rank={}", rank)}), recorder);
+    EXPECT_THAT(recorder.finished(0).reason,
+                HasSubstr(fmt::format("last words of rank {}: no license for this machine", rank)));
+  }
+}
 
 TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
   Recorder recorder;

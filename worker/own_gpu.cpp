@@ -3,11 +3,12 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
-#include <system_error>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
+
+#include "worker/protocol/gpu_files.h"
 
 namespace cp_pool {
 
@@ -32,25 +33,8 @@ std::vector<std::string> entries_of(std::string_view list) {
   return entries;
 }
 
-// /dev/nvidia0, /dev/nvidia1, ..; 0 where drivers show their devices in other ways.
-int count_device_files() {
-  constexpr std::string_view kPrefix = "nvidia";
-  int count = 0;
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
-    const std::string name = entry.path().filename().string();
-    if (name.starts_with(kPrefix) && is_number(std::string_view(name).substr(kPrefix.size()))) ++count;
-  }
-  return count;
-}
-
-std::optional<std::string> variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
-}
-
 bool hiding_is_on() {
-  const std::string value = variable(kHide).value_or("on");
+  const std::string value = protocol::process_variable(kHide).value_or("on");
   if (value == "off") return false;
   if (value.empty() || value == "on") return true;
   throw protocol::EnvironmentError(fmt::format("{}=\"{}\": neither on nor off", kHide, value));
@@ -69,8 +53,8 @@ std::optional<std::string> name_of_own_gpu(const std::optional<std::string>& vis
 OwnGpu hide_other_gpus(const protocol::RankEnvironment& environment) {
   const OwnGpu among_all{.index = environment.local_rank, .is_only = false};
   if (environment.device != "cuda" || !hiding_is_on()) return among_all;
-  const auto name =
-      name_of_own_gpu(variable(kVisible), count_device_files(), environment.local_rank, environment.local_world_size);
+  const auto name = name_of_own_gpu(protocol::process_variable(kVisible), protocol::count_gpu_files(),
+                                    environment.local_rank, environment.local_world_size);
   if (!name) return among_all;
   constexpr int kReplace = 1;
   setenv(kVisible, name->c_str(), kReplace);

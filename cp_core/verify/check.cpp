@@ -34,6 +34,7 @@ class TensorCheck {
     check_padding();
     actual_ = wide_.index_select(0, rows_.valid_rows());
     value_ = expected_.value.index_select(0, rows_.canonical_rows());
+    same_ = actual_.eq(value_);
     if (actual_.numel() == 0) return std::move(check_);
     check_non_finite();
     measure();
@@ -56,12 +57,11 @@ class TensorCheck {
   }
 
   void check_non_finite() {
-    const at::Tensor same = actual_.eq(value_);  // also where both are -inf
-    if (actual_.isfinite().logical_and_(value_.isfinite()).logical_or_(same).all().item<bool>()) return;
+    if (actual_.isfinite().logical_and_(value_.isfinite()).logical_or_(same_).all().item<bool>()) return;
     report_rows(actual_.isnan().any(-1), "NaN in {} rows");
     const at::Tensor infinite = actual_.isinf();
-    report_rows(infinite.logical_and(same.logical_not()).any(-1), "infinite in {} rows where the reference is not");
-    report_rows(value_.isinf().logical_and(same.logical_not()).any(-1), "finite in {} rows that should be -inf");
+    report_rows(infinite.logical_and(same_.logical_not()).any(-1), "infinite in {} rows where the reference is not");
+    report_rows(value_.isinf().logical_and(same_.logical_not()).any(-1), "finite in {} rows that should be -inf");
   }
 
   void report_rows(const at::Tensor& at_fault, const char* format) {
@@ -75,8 +75,7 @@ class TensorCheck {
   }
 
   void measure() {
-    const at::Tensor exact = value_.eq(actual_);  // also where both are -inf
-    const at::Tensor difference = at::where(exact, 0.0, actual_.sub(value_)).abs_();
+    const at::Tensor difference = at::where(same_, 0.0, actual_.sub(value_)).abs_();
     const at::Tensor error = difference.square().mean(-1).sqrt_().reshape({-1});
     const at::Tensor bound = expected_.bound.index_select(0, rows_.canonical_rows()).reshape({-1});
     const at::Tensor baseline = expected_.baseline_error.index_select(0, rows_.canonical_rows()).reshape({-1});
@@ -131,6 +130,7 @@ class TensorCheck {
   at::Tensor wide_;
   at::Tensor actual_;
   at::Tensor value_;
+  at::Tensor same_;  // bool: where actual_ is value_, also where both are -inf
   Check check_;
 };
 

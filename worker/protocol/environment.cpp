@@ -105,10 +105,12 @@ RankEnvironment read_environment(const Lookup& lookup) {
 }
 
 RankEnvironment read_environment() {
-  return read_environment([](const char* name) -> std::optional<std::string> {
-    const char* const value = std::getenv(name);
-    return value == nullptr ? std::nullopt : std::optional<std::string>{value};
-  });
+  return read_environment(process_variable);
+}
+
+std::optional<std::string> process_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>{value};
 }
 
 std::vector<std::pair<std::string, std::string>> to_variables(const RankEnvironment& environment) {

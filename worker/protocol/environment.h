@@ -52,6 +52,7 @@ class EnvironmentError : public std::runtime_error {
 };
 
 using Lookup = std::function<std::optional<std::string>(const char* name)>;
+std::optional<std::string> process_variable(const char* name);  // the Lookup of this process
 
 // Rank variables of the driver and torchrun (RANK, ..), else of Open MPI (OMPI_COMM_WORLD_RANK, ..), else of Slurm
 // (SLURM_PROCID, ..). With Slurm MASTER_ADDR defaults to the launching node. Throws EnvironmentError.

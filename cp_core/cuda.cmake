@@ -28,8 +28,10 @@ if(CP_POOL_HAVE_CUDA)
     comm/nccl_link.cpp
     comm/peer_connection.cpp
     comm/peer_exchange.cpp
+    comm/peer_kernel.cu
     comm/peer_link.cpp
     comm/peer_memory.cpp
+    comm/peer_transfer.cpp
     cuda/delay.cu
     cuda/device.cpp
     cuda/driver_calls.cpp
@@ -46,7 +48,7 @@ if(CP_POOL_HAVE_CUDA)
     verify/cuda_kernels.cu
   )
   # Constants of a kernel have the names that those of other kernels have.
-  set_source_files_properties(attention/tile_rows.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
+  set_source_files_properties(attention/tile_rows.cu comm/peer_kernel.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
                               thd/sum_rows.cu verify/cuda_kernels.cu
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(cp_core_cuda_objects PRIVATE
@@ -107,7 +109,8 @@ if(CP_POOL_HAVE_CUDA)
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
-               SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp comm/peer_copies_test.cpp)
+               SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp comm/peer_copies_test.cpp
+                       comm/peer_puts_test.cpp)
   cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp

@@ -53,8 +53,8 @@ class ObservedCommunicator final : public Communicator {
   }
   [[nodiscard]] bool has_windows() const override { return target_->has_windows(); }
   [[nodiscard]] WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
-                                std::span<const Put> puts, std::string_view what) override {
-    return observed(describe("put", what), [&] { return target_->put_all(windows, sources, puts, what); });
+                                std::span<const Put> puts, Meanwhile meanwhile, std::string_view what) override {
+    return observed(describe("put", what), [&] { return target_->put_all(windows, sources, puts, meanwhile, what); });
   }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });

@@ -87,7 +87,7 @@ Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends,
 
 Communicator::WorkPtr Communicator::put_all(std::span<const at::Tensor> /*windows*/,
                                             std::span<const at::Tensor> /*sources*/, std::span<const Put> /*puts*/,
-                                            std::string_view what) {
+                                            Meanwhile /*meanwhile*/, std::string_view what) {
   throw std::logic_error(fmt::format("{}: there are no windows", what));
 }
 

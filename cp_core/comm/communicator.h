@@ -80,7 +80,7 @@ class Communicator {
                                              std::string_view what);
   // What a rank writes into memory that a peer has opened.
   struct Put {
-    int peer = 0;            // not this rank
+    int peer = 0;            // or this rank
     std::size_t window = 0;  // of those that the peer opens
     std::int64_t first = 0;  // byte of the window where the block's rows begin
     BlockCopy block;         // from where, and its shape there and here; without a target
@@ -88,11 +88,13 @@ class Communicator {
   // True if put_all writes straight into others' memory: then it is the way to go for rows that lie apart. Equal on all
   // ranks.
   [[nodiscard]] virtual bool has_windows() const { return false; }
+  // What the devices have to do while data travels: if nothing, all of them can help. The same on all ranks.
+  enum class Meanwhile { idle, busy };
   // One-sided, where there are windows: every rank opens as many tensors and writes into those of the others. Complete
   // when what this rank writes has left and what all others write here has come. sources: the tensors that blocks lie
   // in. Blocks in a window overlap nothing; what no block covers stays this rank's to use.
   [[nodiscard]] virtual WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
-                                        std::span<const Put> puts, std::string_view what);
+                                        std::span<const Put> puts, Meanwhile meanwhile, std::string_view what);
   // out: size() times the elements of in, in rank order.
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.

@@ -35,7 +35,7 @@ class NotingCommunicator final : public Communicator {
     return note("exchange_all");
   }
   [[nodiscard]] bool has_windows() const override { return true; }
-  WorkPtr put_all(std::span<const at::Tensor>, std::span<const at::Tensor>, std::span<const Put>,
+  WorkPtr put_all(std::span<const at::Tensor>, std::span<const at::Tensor>, std::span<const Put>, Meanwhile,
                   std::string_view) override {
     return note("put_all");
   }
@@ -81,10 +81,11 @@ TEST_F(CountSent, MessagesToOtherRanksOnce) {
 
 TEST_F(CountSent, TheRectanglesThatARankWritesIntoWindows) {
   EXPECT_TRUE(cp_->has_windows());
-  const std::array<Communicator::Put, 2> puts{
+  const std::array<Communicator::Put, 3> puts{
       {{.peer = 0, .block = {.rows = 3, .width = 5, .source_stride = 8, .target_stride = 16}},
+       {.peer = 1, .block = {.rows = 1, .width = 100}},  // its own
        {.peer = 2, .block = {.rows = 1, .width = 7}}}};
-  static_cast<void>(cp_->put_all({&received_, 1}, {&received_, 1}, puts, ""));
+  static_cast<void>(cp_->put_all({&received_, 1}, {&received_, 1}, puts, Communicator::Meanwhile::busy, ""));
   EXPECT_EQ(sent(), 3 * 5 + 7);
   EXPECT_THAT(target_->calls, ElementsAre("put_all"));
 }

@@ -159,7 +159,7 @@ TEST_F(GpuLocalCommunicator, WritesRectanglesIntoWindowsInWaitAndBehindTheSender
                                           .width = kBytes,
                                           .source_stride = kBytes,
                                           .target_stride = 2 * kBytes}};
-    const auto work = groups.cp->put_all(windows, {&source, 1}, {&put, 1}, "turn");
+    const auto work = groups.cp->put_all(windows, {&source, 1}, {&put, 1}, Communicator::Meanwhile::busy, "turn");
     source.fill_(-3);
     groups.cp->synchronize("what is sent");
     groups.cp->checked_barrier(0, kLimit);  // the peer has sent by now

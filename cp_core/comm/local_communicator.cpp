@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/comm/local_hub.h"
-#include "cp_core/comm/local_puts.h"
+#include "cp_core/comm/puts.h"
 
 namespace cp_pool {
 namespace {
@@ -83,22 +83,19 @@ class LocalCommunicator final : public Communicator {
   [[nodiscard]] bool has_windows() const override { return windows_; }
 
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
-                  std::string_view what) override {
-    if (!windows_) return Communicator::put_all(windows, sources, puts, what);
+                  Meanwhile meanwhile, std::string_view what) override {
+    if (!windows_) return Communicator::put_all(windows, sources, puts, meanwhile, what);
     const Step step = begin(Operation::put_all, what);
-    check_puts(puts, sources, rank_, size_, text(step));
+    check_puts(puts, sources, size_, text(step));
     const at::Device device = device_of(sources, windows);
     for (int to = 0; to < size_; ++to) {
-      if (to == rank_) continue;
       std::vector<Put> of_rank = puts_to(puts, to);
       at::Tensor packed = pack_puts(of_rank, device);
       post(step, to, std::move(packed), std::move(of_rank));
     }
     std::vector<at::Tensor> targets(windows.begin(), windows.end());
     return finish_with(device, [this, step, targets = std::move(targets)] {
-      for (int from = 0; from < size_; ++from) {
-        if (from != rank_) receive_puts(step, from, targets);
-      }
+      for (int from = 0; from < size_; ++from) receive_puts(step, from, targets);
     });
   }
 
@@ -344,11 +341,13 @@ void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& f
   const std::vector<CpGroups> groups = make_local_groups(size, options);
   const auto deadline = Communicator::Clock::now() + limit;
   FirstError first_error;
+  std::mutex turn;
   std::vector<std::jthread> ranks;
   ranks.reserve(groups.size());
   for (int rank = 0; rank < size; ++rank) {
     ranks.emplace_back([&, rank] {
       const CpGroups& own = groups[static_cast<std::size_t>(rank)];
+      const LocalTurn own_turn(options.one_at_a_time ? &turn : nullptr);
       try {
         at::set_num_threads(1);
         for (const auto& communicator : {own.cp, own.inner, own.outer}) {

@@ -21,6 +21,7 @@ namespace cp_pool {
 struct LocalOptions {
   at::Device device = at::kCPU;  // whose current stream synchronize() waits for; a CPU has nothing to wait for
   bool windows = false;          // whether has_windows(), so that put_all can be called
+  bool one_at_a_time = false;    // run_ranks: one rank is at work while the others wait for messages, or their turn
 };
 
 // One communicator for each of `size` ranks of a group.

@@ -1,7 +1,9 @@
 #include "cp_core/comm/local_communicator.h"
 
 #include <array>
+#include <atomic>
 #include <string>
+#include <thread>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -175,6 +177,21 @@ TEST(RunRanks, FreesTheOthersAndRethrowsWhatARankThrew) {
                            groups.cp->checked_barrier(0, 1min);
                          }),
                std::logic_error);
+}
+
+TEST(RunRanks, LetsOneRankAtATimeWorkIfAsked) {
+  std::atomic<int> at_work = 0;
+  const auto work = [&at_work](const CpGroups& groups, int rank) {
+    for (int round = 0; round < 20; ++round) {
+      EXPECT_EQ(at_work.fetch_add(1), 0);
+      std::this_thread::sleep_for(100us);
+      at_work.fetch_sub(1);
+      at::Tensor received = at::zeros({2}, at::kFloat);
+      groups.cp->exchange(filled(2, rank), (rank + 1) % 4, received, (rank + 3) % 4, "turn")->wait();
+      EXPECT_TRUE(received.equal(filled(2, (rank + 3) % 4)));
+    }
+  };
+  run_ranks(4, work, 1min, {.one_at_a_time = true});
 }
 
 }  // namespace

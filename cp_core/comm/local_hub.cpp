@@ -19,6 +19,28 @@ void StreamMark::order_current_stream() const {
   if (event_) event_->block(current_stream(event_->device()));
 }
 
+namespace {
+thread_local std::mutex* turn = nullptr;
+}
+
+LocalTurn::LocalTurn(std::mutex* mutex) {
+  turn = mutex;
+  if (turn != nullptr) turn->lock();
+}
+
+LocalTurn::~LocalTurn() {
+  if (turn != nullptr) turn->unlock();
+  turn = nullptr;
+}
+
+LocalTurn::Rest::Rest() {
+  if (turn != nullptr) turn->unlock();
+}
+
+LocalTurn::Rest::~Rest() {
+  if (turn != nullptr) turn->lock();
+}
+
 std::string_view LocalHub::name_of(Operation operation) {
   static constexpr std::array kNames{"exchange",   "all_gather", "all_to_all",     "reduce_scatter",
                                      "all_reduce", "put_all",    "checked_barrier"};
@@ -34,6 +56,7 @@ void LocalHub::post(const Address& address, Message message) {
 }
 
 std::optional<LocalHub::Message> LocalHub::take(const Address& address, Clock::time_point deadline) {
+  const LocalTurn::Rest rest;  // ends after the lock
   std::unique_lock lock(mutex_);
   const auto ready = [&] { return aborted_ || messages_.contains(address); };
   const bool in_time = arrived_.wait_until(lock, deadline, ready);

@@ -32,6 +32,24 @@ class StreamMark {
   std::optional<c10::Event> event_;
 };
 
+// Of the threads that share a mutex, one is at work at a time: whoever waits in a hub lets others work.
+class LocalTurn {
+ public:
+  // This thread takes part from now on, until destruction. Null: it does not.
+  explicit LocalTurn(std::mutex* mutex);
+  LocalTurn(const LocalTurn&) = delete;
+  LocalTurn& operator=(const LocalTurn&) = delete;
+  ~LocalTurn();
+  // Lets others work until it is destroyed.
+  class Rest {
+   public:
+    Rest();
+    Rest(const Rest&) = delete;
+    Rest& operator=(const Rest&) = delete;
+    ~Rest();
+  };
+};
+
 class LocalHub {
  public:
   using Clock = Communicator::Clock;

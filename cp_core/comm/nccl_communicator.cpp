@@ -13,12 +13,13 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "cp_core/comm/local_puts.h"
 #include "cp_core/comm/nccl_barrier.h"
 #include "cp_core/comm/nccl_link.h"
 #include "cp_core/comm/nccl_work.h"
 #include "cp_core/comm/peer_exchange.h"
+#include "cp_core/comm/puts.h"
 #include "cp_core/cuda/delay.h"
+#include "cp_core/thd/copy_blocks.h"
 
 namespace cp_pool {
 namespace {
@@ -150,13 +151,19 @@ class NcclCommunicator final : public Communicator {
   [[nodiscard]] bool has_windows() const override { return peers_.has_value(); }
 
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
-                  std::string_view what) override {
+                  Meanwhile meanwhile, std::string_view what) override {
     require(has_windows(), "put_all", what, "ranks that can write into each other's memory");
     const std::string step = describe("put", what);
-    check_puts(puts, sources, rank_, size(), step);
+    check_puts(puts, sources, size(), step);
+    const std::vector<Put> own = puts_to(puts, rank_);
+    const std::string wrong = misfit(own, windows);
+    require(wrong.empty(), "put_all", what, wrong.c_str());
     std::vector<at::Tensor> tensors(windows.begin(), windows.end());
     tensors.insert(tensors.end(), sources.begin(), sources.end());
-    return start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts); });
+    WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, meanwhile); });
+    // What stays is copied beside attention, too, while the rest travels.
+    if (meanwhile == Meanwhile::busy) copy_blocks(blocks_of(own, windows), {at::kCUDA, link_->device()});
+    return work;
   }
 
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {

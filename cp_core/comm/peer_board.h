@@ -21,7 +21,7 @@ class PeerBoard {
 
   struct Note {
     enum class Kind : std::uint32_t {
-      operation,  // number, count: windows that follow, text: what it is
+      operation,  // number, count: windows that follow, idle: nothing is done meanwhile, text: what it is
       window,     // number: of the allocation it lies in, first, bytes; text: the allocation's IPC handle
       gone        // number: of an allocation that is there no more
     };
@@ -30,6 +30,7 @@ class PeerBoard {
     std::uint64_t number = 0;
     std::uint64_t first = 0;  // byte of the allocation
     std::uint64_t bytes = 0;
+    bool idle = false;
     char text[kTextBytes] = {};  // NOLINT(*-avoid-c-arrays): lies in shared memory
 
     void set_text(std::string_view value);  // cut to what fits
@@ -66,6 +67,8 @@ class PeerBoard {
   [[nodiscard]] std::size_t flag_bytes() const;
   // Offset in memory().
   [[nodiscard]] std::size_t flag(Flag flag, int group, int from, int to) const;
+  // One that no device writes: down until release_flags_of(rank).
+  [[nodiscard]] std::size_t stop_flag(int rank) const { return flag(Flag::ready, 0, rank, rank); }
   // Lets all that the device of `rank` waits for come true, once.
   void release_flags_of(int rank) const;
 

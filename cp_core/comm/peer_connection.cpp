@@ -16,6 +16,7 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cp_core/comm/peer_environment.h"
+#include "cp_core/comm/peer_kernel.h"
 #include "cp_core/comm/peer_link.h"
 
 namespace cp_pool {
@@ -41,7 +42,7 @@ constexpr std::int64_t kProofWords = 4096;
 
 // What a rank writes to the memory of others to show that it can.
 at::Tensor proof_of(int rank) {
-  return at::arange(kProofWords, at::kLong).add(kProofWords * (rank + 1));
+  return at::arange(kProofWords, at::kLong).add(kProofWords * (rank + 1)).view(at::kByte);
 }
 
 // Rank 0's board, on every rank. Throws where there is none for this rank.
@@ -97,8 +98,8 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
 // Every rank writes to memory of every other, and looks at what the others wrote to its own: there are machines whose
 // driver offers what the way between two devices does not do. Gives the reason if it did not work on one.
 std::string PeerLink::prove(Clock::time_point deadline) {
-  const auto options = at::TensorOptions().dtype(at::kLong).device(at::kCUDA, device_);
-  const at::Tensor received = at::zeros({size_, kProofWords}, options);
+  const auto options = at::TensorOptions().dtype(at::kByte).device(at::kCUDA, device_);
+  words_ = at::zeros({proof_place(size_)}, options);
   c10::cuda::getCurrentCUDAStream(device_).synchronize();
   Operation operation = with_all(-1, "connecting peers");
   std::string why_not;
@@ -110,7 +111,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
       why_not = fmt::format("rank {}: {}", rank_, error.what_without_backtrace());
     }
   };
-  const Window window{.first = static_cast<std::byte*>(received.data_ptr()), .bytes = received.nbytes()};
+  const Window window{.first = static_cast<std::byte*>(words_.data_ptr()), .bytes = words_.nbytes()};
   // The window itself at first, and later: all is well. None: this rank could not.
   const auto meet_if_well = [&] {
     for (Incoming& incoming : operation.incoming) {
@@ -130,9 +131,10 @@ std::string PeerLink::prove(Clock::time_point deadline) {
   attempt([&] { write_proofs(theirs, operation); });
   (void)meet_if_well();
   attempt([&] {
-    const at::Tensor here = received.cpu();
+    const at::Tensor here = words_.cpu();
     for (int peer = 0; peer < size_; ++peer) {
-      if (peer == rank_ || at::equal(here[peer], proof_of(peer))) continue;
+      const at::Tensor proof = proof_of(peer);
+      if (peer == rank_ || at::equal(here.narrow(0, proof_place(peer), proof.numel()), proof)) continue;
       why_not = fmt::format("rank {}: what rank {} wrote to this rank's memory is not there", rank_, peer);
     }
   });
@@ -140,13 +142,21 @@ std::string PeerLink::prove(Clock::time_point deadline) {
   return why_not;
 }
 
+// The byte of a rank's words where the proof of `rank` begins.
+std::int64_t PeerLink::proof_place(int rank) const {
+  const std::size_t turns = PeerBoard::kGroups * sizeof(cuda::PeerTurn);
+  return static_cast<std::int64_t>(board_.flag_bytes() + turns) +
+         rank * kProofWords * std::int64_t{sizeof(std::int64_t)};
+}
+
 void PeerLink::write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation) {
   const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_);
   const at::Tensor proof = proof_of(rank_).to(at::Device(at::kCUDA, device_));
   for (std::size_t i = 0; i < windows.size(); ++i) {
-    std::byte* const first = memory_.open(operation.outgoing[i].rank, windows[i].front());
-    C10_CUDA_CHECK(cudaMemcpyAsync(first + static_cast<std::size_t>(rank_) * proof.nbytes(), proof.const_data_ptr(),
-                                   proof.nbytes(), cudaMemcpyDeviceToDevice, stream));
+    const int peer = operation.outgoing[i].rank;
+    theirs_[peer] = memory_.open(peer, windows[i].front());
+    C10_CUDA_CHECK(cudaMemcpyAsync(theirs_[peer] + proof_place(rank_), proof.const_data_ptr(), proof.nbytes(),
+                                   cudaMemcpyDeviceToDevice, stream));
   }
   stream.synchronize();
 }

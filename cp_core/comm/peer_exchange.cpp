@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "cp_core/comm/puts.h"
+
 namespace cp_pool {
 namespace {
 
@@ -21,38 +23,41 @@ PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
 
 PeerExchange::PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members, int rank,
                            c10::cuda::CUDAStream stream)
-    : link_(std::move(link)), group_(group), members_(std::move(members)), stream_(stream) {
+    : link_(std::move(link)), group_(group), members_(std::move(members)), rank_(rank), stream_(stream) {
   const auto size = static_cast<int>(members_.size());
   for (int distance = 1; distance < size; ++distance) others_.push_back((rank + distance) % size);
 }
 
 void PeerExchange::exchange(const Place& place, std::span<const at::Tensor> sends, int to,
                             std::span<const at::Tensor> receives, int from) {
-  enqueue(place, {from_peer(from, receives)}, {to_peer(to, sends)});
+  PeerLink::Operation operation;
+  operation.incoming = {from_peer(from, receives)};
+  operation.outgoing = {to_peer(to, sends)};
+  enqueue(place, std::move(operation));
 }
 
 void PeerExchange::exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives) {
-  std::vector<PeerLink::Incoming> incoming;
-  std::vector<PeerLink::Outgoing> outgoing;
+  PeerLink::Operation operation;
   for (const int peer : others_) {
-    incoming.push_back(from_peer(peer, Communicator::of_peer(receives, peer)));
-    outgoing.push_back(to_peer(peer, Communicator::of_peer(sends, peer)));
+    operation.incoming.push_back(from_peer(peer, Communicator::of_peer(receives, peer)));
+    operation.outgoing.push_back(to_peer(peer, Communicator::of_peer(sends, peer)));
   }
-  enqueue(place, std::move(incoming), std::move(outgoing));
+  enqueue(place, std::move(operation));
 }
 
-void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts) {
-  std::vector<PeerLink::Incoming> incoming;
-  std::vector<PeerLink::Outgoing> outgoing;
+void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
+                       Communicator::Meanwhile meanwhile) {
+  PeerLink::Operation operation;
+  operation.idle = meanwhile == Communicator::Meanwhile::idle;
+  if (operation.idle) operation.own = blocks_of(puts_to(puts, rank_), windows);
   for (const int peer : others_) {
-    incoming.push_back(from_peer(peer, windows));
-    outgoing.push_back({.rank = member(peer), .blocks = {}});
-    for (const Put& put : puts) {
-      if (put.peer != peer) continue;
-      outgoing.back().blocks.push_back({.window = put.window, .first = put.first, .block = put.block});
+    operation.incoming.push_back(from_peer(peer, windows));
+    operation.outgoing.push_back({.rank = member(peer), .blocks = {}});
+    for (const Put& put : puts_to(puts, peer)) {
+      operation.outgoing.back().blocks.push_back({.window = put.window, .first = put.first, .block = put.block});
     }
   }
-  enqueue(place, std::move(incoming), std::move(outgoing));
+  enqueue(place, std::move(operation));
 }
 
 PeerLink::Incoming PeerExchange::from_peer(int peer, std::span<const at::Tensor> windows) const {
@@ -67,15 +72,12 @@ PeerLink::Outgoing PeerExchange::to_peer(int peer, std::span<const at::Tensor> t
   return outgoing;
 }
 
-void PeerExchange::enqueue(const Place& place, std::vector<PeerLink::Incoming> incoming,
-                           std::vector<PeerLink::Outgoing> outgoing) {
+void PeerExchange::enqueue(const Place& place, PeerLink::Operation operation) {
   const std::string step(place.step);
-  const PeerLink::Operation operation{.group = static_cast<int>(group_),
-                                      .number = place.number,
-                                      .name = place.name,
-                                      .step = place.step,
-                                      .incoming = std::move(incoming),
-                                      .outgoing = std::move(outgoing)};
+  operation.group = static_cast<int>(group_);
+  operation.number = place.number;
+  operation.name = place.name;
+  operation.step = place.step;
   try {
     link_->peers()->enqueue(operation, stream_, link_->deadline(), [&] { link_->throw_if_failed(step); });
   } catch (const CommError& error) {

@@ -35,17 +35,19 @@ class PeerExchange {
   void exchange(const Place& place, std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
                 int from);
   void exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives);
-  void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts);
+  void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
+           Communicator::Meanwhile meanwhile);
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
   [[nodiscard]] PeerLink::Incoming from_peer(int peer, std::span<const at::Tensor> windows) const;
   [[nodiscard]] PeerLink::Outgoing to_peer(int peer, std::span<const at::Tensor> tensors) const;
-  void enqueue(const Place& place, std::vector<PeerLink::Incoming> incoming, std::vector<PeerLink::Outgoing> outgoing);
+  void enqueue(const Place& place, PeerLink::Operation operation);
 
   std::shared_ptr<NcclLink> link_;
   NcclLink::Group group_;
   std::vector<int> members_;
+  int rank_;
   std::vector<int> others_;  // ranks of the group, the next one first: not all write to the same one first
   c10::cuda::CUDAStream stream_;
 };

@@ -11,45 +11,14 @@
 #include <fmt/format.h>
 
 #include "cp_core/comm/pause.h"
-#include "cp_core/cuda/driver_calls.h"
-#include "cp_core/thd/copy_blocks.h"
 
 namespace cp_pool {
 namespace {
 
 using Clock = PeerLink::Clock;
-using Flag = PeerBoard::Flag;
 using Note = PeerBoard::Note;
 
 constexpr std::chrono::microseconds kBetweenReleases{200};
-
-std::int64_t bytes_of(std::span<const BlockCopy> blocks) {
-  std::int64_t bytes = 0;
-  for (const BlockCopy& block : blocks) bytes += block.rows * block.width;
-  return bytes;
-}
-
-// By a copy engine.
-void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
-  const auto width = static_cast<std::size_t>(block.width);
-  const auto rows = static_cast<std::size_t>(block.rows);
-  const bool dense = block.rows == 1 || (block.source_stride == block.width && block.target_stride == block.width);
-  if (dense) {
-    C10_CUDA_CHECK(cudaMemcpyAsync(block.target, block.source, rows * width, cudaMemcpyDeviceToDevice, stream));
-    return;
-  }
-  C10_CUDA_CHECK(cudaMemcpy2DAsync(block.target, static_cast<std::size_t>(block.target_stride), block.source,
-                                   static_cast<std::size_t>(block.source_stride), width, rows, cudaMemcpyDeviceToDevice,
-                                   stream));
-}
-
-// A copy takes an engine 2 us on top of its bytes, and so many short ones are slower than a kernel that copies them all
-// at once, but takes multiprocessors. Both write as fast as the link takes it.
-bool better_by_kernel(std::span<const BlockCopy> blocks) {
-  constexpr std::size_t kFew = 2;
-  constexpr std::int64_t kShort = std::int64_t{2} << 20;
-  return blocks.size() > kFew && bytes_of(blocks) / static_cast<std::int64_t>(blocks.size()) < kShort;
-}
 
 }  // namespace
 
@@ -87,45 +56,6 @@ void PeerLink::leave(std::string_view reason) {
       std::this_thread::sleep_for(kBetweenReleases);
     }
   });
-}
-
-void PeerLink::enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
-                       const std::function<void()>& check) {
-  const std::vector<std::vector<Note>> windows = meet(operation, deadline, check);
-  std::vector<std::vector<BlockCopy>> blocks;
-  std::vector<BlockCopy> all;
-  blocks.reserve(windows.size());
-  for (std::size_t i = 0; i < windows.size(); ++i) {
-    blocks.push_back(resolved(operation.outgoing[i], windows[i], operation));
-    all.insert(all.end(), blocks.back().begin(), blocks.back().end());
-  }
-  const int group = operation.group;
-  const auto tell = [&](Flag kind, int to) { return cuda::write_word(flag(kind, group, rank_, to), 1); };
-  std::vector<cuda::StreamOperation> queue;
-  const auto await = [&](Flag kind, int from) {
-    queue.push_back(cuda::wait_for_bits(flag(kind, group, from, rank_), 1));
-    queue.push_back(cuda::write_word(flag(kind, group, from, rank_), 0));
-  };
-  const auto flush = [&] {
-    cuda::enqueue(queue, stream);
-    queue.clear();
-  };
-
-  for (const Incoming& incoming : operation.incoming) queue.push_back(tell(Flag::ready, incoming.rank));
-  for (const Outgoing& outgoing : operation.outgoing) await(Flag::ready, outgoing.rank);
-  flush();
-  if (better_by_kernel(all)) {
-    copy_blocks(all, {at::kCUDA, device_});
-    for (const Outgoing& outgoing : operation.outgoing) queue.push_back(tell(Flag::arrived, outgoing.rank));
-  } else {
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);
-      queue.push_back(tell(Flag::arrived, operation.outgoing[i].rank));
-      flush();
-    }
-  }
-  for (const Incoming& incoming : operation.incoming) await(Flag::arrived, incoming.rank);
-  flush();
 }
 
 void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check) {
@@ -195,7 +125,8 @@ std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const
   std::vector<Note> notes = std::exchange(gone_[incoming.rank], {});
   Note head{.kind = Note::Kind::operation,
             .count = static_cast<std::uint32_t>(windows.size()),
-            .number = static_cast<std::uint64_t>(operation.number)};
+            .number = static_cast<std::uint64_t>(operation.number),
+            .idle = operation.idle};
   head.set_text(operation.name);
   notes.push_back(head);
   notes.insert(notes.end(), windows.begin(), windows.end());
@@ -238,6 +169,10 @@ bool PeerLink::take_some(const Operation& operation, std::vector<Heard>& heard) 
         throw CommError(CommError::Kind::failed,
                         fmt::format("{}: rank {} is in its operation {} ({}), this rank in its operation {}",
                                     operation.step, peer, note->number, note->get_text(), operation.number));
+      } else if (note->idle != operation.idle) {
+        throw CommError(CommError::Kind::failed,
+                        fmt::format("{}: rank {} {} meanwhile, this rank {}", operation.step, peer,
+                                    note->idle ? "is idle" : "has work", operation.idle ? "is idle" : "has work"));
       } else {
         heard[i].count = note->count;
       }
@@ -255,42 +190,6 @@ void PeerLink::throw_if_left(const Operation& operation) const {
   };
   for (const Incoming& incoming : operation.incoming) check(incoming.rank);
   for (const Outgoing& outgoing : operation.outgoing) check(outgoing.rank);
-}
-
-// With the places of this process as targets.
-std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::vector<Note>& windows,
-                                          const Operation& operation) {
-  const auto fail = [&](const std::string& text) {
-    throw CommError(CommError::Kind::failed, fmt::format("{}: {}", operation.step, text));
-  };
-  if (outgoing.fills && outgoing.blocks.size() != windows.size()) {
-    fail(
-        fmt::format("{} tensors for rank {}, which expects {}", outgoing.blocks.size(), outgoing.rank, windows.size()));
-  }
-  std::vector<BlockCopy> blocks;
-  blocks.reserve(outgoing.blocks.size());
-  for (const Placed& placed : outgoing.blocks) {
-    if (placed.window >= windows.size()) {
-      fail(fmt::format("nothing opened by rank {} as window {}", outgoing.rank, placed.window));
-    }
-    const Note& window = windows[placed.window];
-    BlockCopy block = placed.block;
-    const auto bytes = static_cast<std::uint64_t>(block.rows * block.width);
-    if ((outgoing.fills && bytes != window.bytes) ||
-        !lies_in(static_cast<std::int64_t>(window.bytes), block, placed.first, block.target_stride)) {
-      fail(fmt::format("{} rows of {} bytes, {} apart, from byte {} on, for window {} of rank {}, which has {} bytes",
-                       block.rows, block.width, block.target_stride, placed.first, placed.window, outgoing.rank,
-                       window.bytes));
-    }
-    if (is_empty(block)) continue;
-    block.target = memory_.open(outgoing.rank, window) + placed.first;
-    blocks.push_back(block);
-  }
-  return blocks;
-}
-
-void* PeerLink::flag(Flag flag, int group, int from, int to) const {
-  return flags_on_device_ + board_.flag(flag, group, from, to);
 }
 
 }  // namespace cp_pool

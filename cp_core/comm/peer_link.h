@@ -1,6 +1,8 @@
 // Ranks of one host that write into each other's memory: over NVLink or PCIe, by the copy engines of their devices,
-// which leaves the multiprocessors to attention. Hosts tell each other where to write (peer_board.h); devices tell each
-// other when, by flags in host memory that their streams write and wait for. So an operation of a stream is, in order:
+// which leaves the multiprocessors to attention; or, where there is nothing else to do, by a kernel (peer_kernel.h).
+// Hosts tell each other where to write (peer_board.h); devices tell each other when, by flags: in host memory those
+// that streams write and wait for, in the memory of the device that waits those of kernels. So an operation of a stream
+// is, in order:
 //   say that the own windows may be written to; wait until those of the peers may be; write to them; say so; wait until
 //   what the peers write here is there.
 // A host that enqueues an operation waits until its peers' hosts have come to it; no host waits for a device. Graphs
@@ -20,6 +22,7 @@
 #include <thread>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDAStream.h>
 #include <c10/util/intrusive_ptr.h>
 
@@ -78,6 +81,9 @@ class PeerLink {
     std::string_view step;    // opens the text of an error
     std::vector<Incoming> incoming;
     std::vector<Outgoing> outgoing;
+    // The device has nothing else to do meanwhile; the same on all ranks.
+    bool idle = false;
+    std::vector<BlockCopy> own = {};  // then copied here, beside the others
   };
   // Enqueues the operation on `stream`, which is the current one. check is called while this waits, and may throw.
   // Throws CommError: timeout; failed, if a peer is at another operation or windows do not fit; aborted, if a peer
@@ -98,10 +104,14 @@ class PeerLink {
   struct Heard;
 
   [[nodiscard]] std::string prove(Clock::time_point deadline);
+  [[nodiscard]] std::int64_t proof_place(int rank) const;
   void write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation);
   [[nodiscard]] Operation with_all(std::int64_t number, std::string_view name) const;
   [[nodiscard]] std::vector<Note> notes_for(const Incoming& incoming, const Operation& operation);
   void tell_gone(const std::vector<Note>& gone);
+  void enqueue_kernel(const Operation& operation, std::span<const BlockCopy> blocks, c10::cuda::CUDAStream stream);
+  void enqueue_copies(const Operation& operation, std::span<const std::vector<BlockCopy>> blocks,
+                      c10::cuda::CUDAStream stream);
   [[nodiscard]] std::vector<std::vector<Note>> meet(const Operation& operation, Clock::time_point deadline,
                                                     const std::function<void()>& check);
   bool post_some(const Operation& operation, std::vector<std::span<const Note>>& left);
@@ -116,7 +126,9 @@ class PeerLink {
   int size_;
   c10::DeviceIndex device_;
   std::byte* flags_on_device_ = nullptr;
+  at::Tensor words_;  // on the device: flags of kernels as on the board, turns of the groups, proofs of connection
   PeerMemory memory_;
+  std::map<int, std::byte*> theirs_;       // by rank: its words, as they lie here
   std::map<int, std::vector<Note>> gone_;  // by rank: not yet told
   std::mutex leave_mutex_;
   std::jthread releaser_;

@@ -69,7 +69,7 @@ Communicator::WorkPtr GatheredKeyValues::put(const AttentionOperands& operands, 
       for (const RowCopy& piece : own) puts.push_back(put_rows(sources[i], piece, rank, i));
     }
   }
-  return cp_.put_all(windows, sources, puts, what);
+  return cp_.put_all(windows, sources, puts, Communicator::Meanwhile::busy, what);
 }
 
 Communicator::WorkPtr GatheredKeyValues::exchange(const AttentionOperands& operands, const std::string& what) {

@@ -161,7 +161,7 @@ void HeadExchange::make_targets(std::vector<Item>& items) const {
   }
 }
 
-HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_view what) const {
+HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const {
   const std::int64_t ranks = group_.size();
   for (Item& item : items) {
     item.of_tokens = item.of_tokens.contiguous();
@@ -173,16 +173,17 @@ HeadExchange::Trip HeadExchange::scatter(std::vector<Item> items, std::string_vi
                            .contiguous();
     }
   }
-  return start(std::move(items), Direction::scatter, what);
+  return start(std::move(items), Direction::scatter, what, meanwhile);
 }
 
-HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_view what) const {
+HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const {
   for (Item& item : items) item.of_heads = item.of_heads.contiguous();
-  return start(std::move(items), Direction::gather, what);
+  return start(std::move(items), Direction::gather, what, meanwhile);
 }
 
-HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direction, std::string_view what) const {
-  return group_.has_windows() ? start_puts(std::move(items), direction, what)
+HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direction, std::string_view what,
+                                       Meanwhile meanwhile) const {
+  return group_.has_windows() ? start_puts(std::move(items), direction, what, meanwhile)
                               : start_messages(std::move(items), direction, what);
 }
 
@@ -228,14 +229,13 @@ HeadExchange::Trip HeadExchange::start_messages(std::vector<Item> items, Directi
   return {std::move(items), std::move(work), std::move(messages)};
 }
 
-// What stays is copied while the rest travels: nobody else writes there.
-HeadExchange::Trip HeadExchange::start_puts(std::vector<Item> items, Direction direction, std::string_view what) const {
+HeadExchange::Trip HeadExchange::start_puts(std::vector<Item> items, Direction direction, std::string_view what,
+                                            Meanwhile meanwhile) const {
   const int ranks = group_.size();
   const bool scatters = direction == Direction::scatter;
   std::vector<at::Tensor> windows;
   std::vector<at::Tensor> sources;
   std::vector<Communicator::Put> puts;
-  std::vector<BlockCopy> staying;
   for (const Item& item : items) {
     const Geometry geometry(item, ranks, heads_);
     const at::Tensor& target = scatters ? item.of_heads : item.of_tokens;
@@ -246,11 +246,7 @@ HeadExchange::Trip HeadExchange::start_puts(std::vector<Item> items, Direction d
       } else {
         geometry.tokens_and_heads(rank, group_.rank(), blocks, /*to_heads=*/false);
       }
-      if (rank == group_.rank()) {
-        staying.insert(staying.end(), blocks.begin(), blocks.end());
-      } else {
-        for (const BlockCopy& block : blocks) puts.push_back(put_into(target, block, rank, windows.size()));
-      }
+      for (const BlockCopy& block : blocks) puts.push_back(put_into(target, block, rank, windows.size()));
     }
 #ifdef CP_POOL_MUTANTS
     geometry.forget(/*of_heads=*/scatters);
@@ -258,10 +254,8 @@ HeadExchange::Trip HeadExchange::start_puts(std::vector<Item> items, Direction d
     windows.push_back(target);
     sources.push_back(scatters ? item.of_tokens : item.of_heads);
   }
-  const at::Device device = sources.front().device();
-  delay_point(device);
-  Communicator::WorkPtr work = group_.put_all(windows, sources, puts, what);
-  copy_blocks(staying, device);
+  delay_point(sources.front().device());
+  Communicator::WorkPtr work = group_.put_all(windows, sources, puts, meanwhile, what);
   return {std::move(items), std::move(work)};
 }
 

@@ -34,6 +34,8 @@ class HeadExchange {
     bool by_head = false;
   };
 
+  using Meanwhile = Communicator::Meanwhile;
+
   // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
   class Trip {
    public:
@@ -59,15 +61,17 @@ class HeadExchange {
   // Allocates of_heads.
   void make_targets(std::vector<Item>& items) const;
   // of_tokens -> of_heads.
-  [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what) const;
+  [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
   // of_heads -> of_tokens, of which it writes the columns of the group of heads of each rank.
-  [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what) const;
+  [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
 
  private:
   enum class Direction { scatter, gather };
-  [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what) const;
+  [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what,
+                           Meanwhile meanwhile) const;
   [[nodiscard]] Trip start_messages(std::vector<Item> items, Direction direction, std::string_view what) const;
-  [[nodiscard]] Trip start_puts(std::vector<Item> items, Direction direction, std::string_view what) const;
+  [[nodiscard]] Trip start_puts(std::vector<Item> items, Direction direction, std::string_view what,
+                                Meanwhile meanwhile) const;
 
   Communicator& group_;
   HeadGroup heads_;

@@ -145,7 +145,7 @@ Communicator::WorkPtr ScatteredGradients::put(const std::vector<KeyGradients>& o
       }
     }
   }
-  return cp_.put_all(inboxes_, sources_, puts, what);
+  return cp_.put_all(inboxes_, sources_, puts, Communicator::Meanwhile::busy, what);
 }
 
 Communicator::WorkPtr ScatteredGradients::exchange(const std::vector<KeyGradients>& own, std::string_view what) {

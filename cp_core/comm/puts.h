@@ -11,9 +11,9 @@
 
 namespace cp_pool {
 
-// Throws std::invalid_argument, which begins with `where`, unless every put goes to another of `size` ranks and comes
-// from one of the sources.
-void check_puts(std::span<const Communicator::Put> puts, std::span<const at::Tensor> sources, int rank, int size,
+// Throws std::invalid_argument, which begins with `where`, unless every put goes to one of `size` ranks and comes from
+// one of the sources.
+void check_puts(std::span<const Communicator::Put> puts, std::span<const at::Tensor> sources, int size,
                 const std::string& where);
 
 std::vector<Communicator::Put> puts_to(std::span<const Communicator::Put> puts, int peer);
@@ -23,6 +23,9 @@ at::Tensor pack_puts(std::span<const Communicator::Put> puts, const at::Device& 
 
 // The first put that does not fit into its window, in words; empty if all do.
 std::string misfit(std::span<const Communicator::Put> puts, std::span<const at::Tensor> windows);
+
+// Where they go to in this rank's windows. All puts must fit.
+std::vector<BlockCopy> blocks_of(std::span<const Communicator::Put> puts, std::span<const at::Tensor> windows);
 
 // Writes what pack_puts gave. All puts must fit.
 void write_puts(std::span<const Communicator::Put> puts, const at::Tensor& packed, std::span<const at::Tensor> windows);

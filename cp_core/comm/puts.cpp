@@ -1,4 +1,4 @@
-#include "cp_core/comm/local_puts.h"
+#include "cp_core/comm/puts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -37,11 +37,10 @@ void for_each_packed(std::span<const Put> puts, Fn fn) {
 
 }  // namespace
 
-void check_puts(std::span<const Put> puts, std::span<const at::Tensor> sources, int rank, int size,
-                const std::string& where) {
+void check_puts(std::span<const Put> puts, std::span<const at::Tensor> sources, int size, const std::string& where) {
   for (const Put& put : puts) {
-    if (put.peer == rank || put.peer < 0 || put.peer >= size) {
-      throw std::invalid_argument(fmt::format("{}: a put to rank {}, which is not another rank", where, put.peer));
+    if (put.peer < 0 || put.peer >= size) {
+      throw std::invalid_argument(fmt::format("{}: a put to rank {} of {}", where, put.peer, size));
     }
     const auto has_block = [&put](const at::Tensor& source) { return is_in(source, put.block); };
     if (!is_empty(put.block) && std::ranges::none_of(sources, has_block)) {
@@ -85,6 +84,17 @@ std::string misfit(std::span<const Put> puts, std::span<const at::Tensor> window
     if (!lies_in(bytes, block, put.first, block.target_stride)) return text(fmt::format("{} bytes", bytes));
   }
   return {};
+}
+
+std::vector<BlockCopy> blocks_of(std::span<const Put> puts, std::span<const at::Tensor> windows) {
+  std::vector<BlockCopy> blocks;
+  blocks.reserve(puts.size());
+  for (const Put& put : puts) {
+    if (is_empty(put.block)) continue;
+    blocks.push_back(put.block);
+    blocks.back().target = static_cast<std::byte*>(windows[put.window].mutable_data_ptr()) + put.first;
+  }
+  return blocks;
 }
 
 void write_puts(std::span<const Put> puts, const at::Tensor& packed, std::span<const at::Tensor> windows) {

@@ -67,7 +67,9 @@ void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline
 
 // Without windows.
 PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view name) const {
-  Operation operation{.group = 0, .number = number, .name = name, .step = name, .incoming = {}, .outgoing = {}};
+  Operation operation;
+  operation.number = number;
+  operation.name = operation.step = name;
   for (int peer = 0; peer < size_; ++peer) {
     if (peer == rank_) continue;
     operation.incoming.push_back({.rank = peer, .windows = {}});

@@ -83,7 +83,7 @@ class PeerLink {
     std::vector<Outgoing> outgoing;
     // The device has nothing else to do meanwhile; the same on all ranks.
     bool idle = false;
-    std::vector<BlockCopy> own = {};  // then copied here, beside the others
+    std::vector<BlockCopy> own;  // then copied here, beside the others
   };
   // Enqueues the operation on `stream`, which is the current one. check is called while this waits, and may throw.
   // Throws CommError: timeout; failed, if a peer is at another operation or windows do not fit; aborted, if a peer

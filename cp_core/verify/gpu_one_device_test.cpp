@@ -150,6 +150,22 @@ std::vector<NamedCase> types() {
 
 INSTANTIATE_TEST_SUITE_P(Types, GpuOneDevice, testing::ValuesIn(types()), name_of_test);
 
+// Small enough for tools under which each access to memory takes a hundred times as long; of the type that needs more
+// GPUs than two otherwise.
+std::vector<NamedCase> small_cases() {
+  std::vector<NamedCase> cases;
+  for (const Layout layout : kLayouts) {
+    Case c = causal_case(CommType::a2a_p2p, Backend::flash, layout);
+    c.seqlen_q = c.seqlen_kv = 256;
+    c.heads = c.kv_heads = kRanks;
+    if (layout == Layout::thd) c.seqlens = {250, 121, 10};
+    cases.push_back(named(std::move(c), std::string(to_string(layout))));
+  }
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Small, GpuOneDevice, testing::ValuesIn(small_cases()), name_of_test);
+
 // --- Windows ---------------------------------------------------------------------------------------------------------
 
 std::vector<NamedCase> with_windows(std::vector<NamedCase> cases) {

@@ -26,6 +26,7 @@ if(CP_POOL_HAVE_CUDA)
     comm/nccl_barrier.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
+    comm/nccl_reduction.cpp
     comm/peer_connection.cpp
     comm/peer_exchange.cpp
     comm/peer_kernel.cu

@@ -1,11 +1,7 @@
 #include "cp_core/comm/local_communicator.h"
 
-#include <exception>
-#include <mutex>
-#include <thread>
 #include <utility>
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
@@ -285,28 +281,6 @@ class LocalCommunicator final : public Communicator {
   std::int64_t barriers_ = 0;
 };
 
-// Keeps the exception that came first and lets the other ranks go.
-class FirstError {
- public:
-  void keep(std::exception_ptr error, const std::vector<CpGroups>& groups) {
-    const std::lock_guard lock(mutex_);
-    if (error_) return;
-    error_ = std::move(error);
-    for (const CpGroups& of_rank : groups) {
-      of_rank.cp->abort();
-      if (of_rank.inner) of_rank.inner->abort();
-      if (of_rank.outer) of_rank.outer->abort();
-    }
-  }
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr error_;
-};
-
 }  // namespace
 
 std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options) {
@@ -317,50 +291,6 @@ std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, co
     communicators.push_back(std::make_shared<LocalCommunicator>(hub, options, size, rank));
   }
   return communicators;
-}
-
-std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options) {
-  std::vector<CpGroups> groups(static_cast<std::size_t>(size));
-  const auto cp = make_local_communicators(size, options);
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) groups[rank].cp = cp[rank];
-  if (size < 4 || size % 2 != 0) return groups;
-  for (std::size_t rank = 0; rank < groups.size(); rank += 2) {
-    const auto pair = make_local_communicators(2, options);
-    groups[rank].inner = pair[0];
-    groups[rank + 1].inner = pair[1];
-  }
-  for (const std::size_t parity : {0, 1}) {
-    const auto ring = make_local_communicators(size / 2, options);
-    for (std::size_t i = 0; i < ring.size(); ++i) groups[2 * i + parity].outer = ring[i];
-  }
-  return groups;
-}
-
-void run_ranks(int size, const std::function<void(const CpGroups&, int rank)>& fn, std::chrono::milliseconds limit,
-               const LocalOptions& options) {
-  const std::vector<CpGroups> groups = make_local_groups(size, options);
-  const auto deadline = Communicator::Clock::now() + limit;
-  FirstError first_error;
-  std::mutex turn;
-  std::vector<std::jthread> ranks;
-  ranks.reserve(groups.size());
-  for (int rank = 0; rank < size; ++rank) {
-    ranks.emplace_back([&, rank] {
-      const CpGroups& own = groups[static_cast<std::size_t>(rank)];
-      const LocalTurn own_turn(options.one_at_a_time ? &turn : nullptr);
-      try {
-        at::set_num_threads(1);
-        for (const auto& communicator : {own.cp, own.inner, own.outer}) {
-          if (communicator) communicator->set_deadline(deadline);
-        }
-        fn(own, rank);
-      } catch (...) {
-        first_error.keep(std::current_exception(), groups);
-      }
-    });
-  }
-  for (std::jthread& rank : ranks) rank.join();
-  first_error.rethrow();
 }
 
 }  // namespace cp_pool

@@ -15,6 +15,7 @@
 
 #include "cp_core/comm/nccl_barrier.h"
 #include "cp_core/comm/nccl_link.h"
+#include "cp_core/comm/nccl_reduction.h"
 #include "cp_core/comm/nccl_work.h"
 #include "cp_core/comm/peer_exchange.h"
 #include "cp_core/comm/puts.h"
@@ -26,41 +27,6 @@ namespace {
 
 using Clock = Communicator::Clock;
 using Group = NcclLink::Group;
-
-// NCCL moves bytes; only sums and maxima know a dtype.
-ncclDataType_t reduction_type(const at::Tensor& tensor) {
-  switch (tensor.scalar_type()) {
-    case at::kFloat:
-      return ncclFloat32;
-    case at::kDouble:
-      return ncclFloat64;
-    case at::kHalf:
-      return ncclFloat16;
-    case at::kBFloat16:
-      return ncclBfloat16;
-    case at::kInt:
-      return ncclInt32;
-    case at::kLong:
-      return ncclInt64;
-    case at::kChar:
-      return ncclInt8;
-    case at::kByte:
-    case at::kBool:
-      return ncclUint8;
-    default:
-      throw std::invalid_argument(fmt::format("no reduction of {}", c10::toString(tensor.scalar_type())));
-  }
-}
-
-ncclRedOp_t reduction_of(const at::Tensor& tensor, ReduceOp op) {
-  // A sum of truth values is their "or".
-  return op == ReduceOp::max || tensor.scalar_type() == at::kBool ? ncclMax : ncclSum;
-}
-
-// Partial sums of 16-bit floats are kept in fp32, and rounded once.
-bool widens(const at::Tensor& tensor, ReduceOp op) {
-  return op == ReduceOp::sum && at::isReducedFloatingType(tensor.scalar_type());
-}
 
 std::size_t bytes_of(const at::Tensor& tensor) {
   return static_cast<std::size_t>(tensor.numel()) * tensor.element_size();

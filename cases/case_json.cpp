@@ -177,6 +177,14 @@ std::vector<std::string> case_field_names() {
   return names;
 }
 
+std::vector<std::string_view> missing_sizes(const std::function<bool(std::string_view)>& has) {
+  std::vector<std::string_view> missing;
+  for (const CaseField& field : kFields) {
+    if (field.required && !has(field.name)) missing.push_back(field.name);
+  }
+  return missing;
+}
+
 std::string field_text(const CaseField& field, const Case& c) {
   const Json value = field.write(c);
   if (value.is_null()) return std::string(kNull);
@@ -193,9 +201,12 @@ Case parse_case(const Json& json, std::string_view source) {
     if (field == nullptr) fail_unknown_key(root, key, case_field_names());
     field->read(value, root.key(key), c);
   }
-  for (const CaseField& field : kFields) {
-    if (field.required && !json.contains(field.name))
-      root.key(field.name).fail("this size is missing; it has no default");
+  const auto missing = missing_sizes([&json](std::string_view name) { return json.contains(name); });
+  if (!missing.empty()) {
+    const std::span others = std::span(missing).subspan(1);
+    root.key(missing.front())
+        .fail(fmt::format("this size is missing; it has no default{}{}",
+                          others.empty() ? "" : ", nor have these: ", fmt::join(others, ", ")));
   }
   validate(c, source);
   return c;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/case_error.h"
 #include "cases/case_id.h"
@@ -39,11 +40,12 @@ class Draft {
   }
 
   void expect_valid(const std::string& id) const {
-    for (const CaseField& field : case_fields()) {
-      if (field.required && !origin_.contains(field.name)) {
-        model_place_.fail(
-            fmt::format("the size '{}' is missing: neither model nor defaults nor axes give it", field.name));
-      }
+    const auto missing = missing_sizes([this](std::string_view name) { return origin_.contains(name); });
+    if (!missing.empty()) {
+      const bool one = missing.size() == 1;
+      model_place_.fail(fmt::format("the size{} '{}' {} missing: neither model nor defaults nor axes give {}",
+                                    one ? "" : "s", fmt::join(missing, "', '"), one ? "is" : "are",
+                                    one ? "it" : "them"));
     }
     const auto problem = find_problem(c);
     if (!problem) return;

@@ -165,7 +165,8 @@ TEST(MatrixExpand, EverySizeMustBeGivenSomewhere) {
         } catch (const CaseError& e) {
           EXPECT_STREQ(
               e.what(),
-              "m.json: $.models.a: the size 'seqlen_q' is missing: neither model nor defaults nor axes give it");
+              "m.json: $.models.a: the sizes 'seqlen_q', 'seqlen_kv', 'kv_heads', 'head_dim_qk', 'head_dim_v' are "
+              "missing: neither model nor defaults nor axes give them");
           throw;
         }
       },

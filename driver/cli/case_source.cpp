@@ -24,7 +24,7 @@ using Edits = std::vector<std::string>;
 
 NamedCase case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
                        const std::string& program) {
-  const Case c = edit_case(parse_case(read_json_file(file), file), edits);
+  const Case c = parse_edited_case(read_json_file(file), file, edits);
   return {.id = submitted_id(c, std::filesystem::path{file}.stem().string(), edits),
           .c = c,
           .rerun = rerun_of_file(program, file, edits, execution)};

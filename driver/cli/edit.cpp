@@ -1,8 +1,7 @@
 #include "driver/cli/edit.h"
 
-#include <string_view>
-
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/case_error.h"
 #include "cases/did_you_mean.h"
@@ -39,22 +38,35 @@ Json as_json(std::string_view text) {
   return text;
 }
 
-}  // namespace
-
-Case edit_case(Case c, const std::vector<std::string>& edits) {
+Json edited(const Json& json, const std::vector<std::string>& edits) {
+  Json result = json;
+  Case c;  // takes each value, to see that the field can have it
   for (const std::string& text : edits) {
     const Edit edit = read_edit(text);
-    const JsonPlace place{fmt::format("--set {}", text)};
+    const JsonPlace place = JsonPlace{fmt::format("--set {}", text)}.key(edit.field->name);
     // A name that happens to be JSON (a suite called 1) is still a name: the text is tried where the JSON does not fit.
     try {
-      edit.field->read(as_json(edit.value), place.key(edit.field->name), c);
+      edit.field->read(as_json(edit.value), place, c);
     } catch (const CaseError&) {
       if (!as_json(edit.value).is_number()) throw;
-      edit.field->read(Json(std::string{edit.value}), place.key(edit.field->name), c);
+      edit.field->read(Json(std::string{edit.value}), place, c);
     }
+    result[std::string{edit.field->name}] = edit.field->write(c);
   }
-  if (!edits.empty()) validate(c, "--set");
-  return c;
+  return result;
+}
+
+}  // namespace
+
+Case edit_case(const Case& c, const std::vector<std::string>& edits) {
+  if (edits.empty()) return c;
+  return parse_case(edited(to_json(c), edits), fmt::format("--set {}", fmt::join(edits, " --set ")));
+}
+
+Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
+  if (edits.empty()) return parse_case(json, source);
+  expect_object(json, JsonPlace{source});
+  return parse_case(edited(json, edits), fmt::format("{} with --set {}", source, fmt::join(edits, " --set ")));
 }
 
 std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cases/case.h"
@@ -11,7 +12,10 @@ namespace cp_pool {
 
 // Applies "key=value" edits in order and validates the outcome. A value is JSON, or text as filters write it: a2a,
 // none, 512,0. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
-Case edit_case(Case c, const std::vector<std::string>& edits);
+Case edit_case(const Case& c, const std::vector<std::string>& edits);
+
+// Likewise parse_case: only the outcome has to be whole and possible.
+Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
 
 // The fields that the edits name, for an ID that tells the edited case apart.
 std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits);

@@ -4,12 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
+#include "cases/json_text.h"
 #include "driver/reporters/example_events.h"
 
 namespace cp_pool {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 std::string edit_error(const std::vector<std::string>& edits) {
   try {
@@ -40,6 +42,31 @@ TEST(EditCase, AListAndNothingAreValuesToo) {
   const Case c = edit_case(test::example_case(), {"layout=thd", "seqlens=[100,28]"});
   EXPECT_EQ(c.seqlens, (std::vector<std::int64_t>{100, 28}));
   EXPECT_EQ(edit_case(c, {"seqlens=none"}).seqlens, std::nullopt);
+}
+
+TEST(ParseEditedCase, AsksNothingOfTheWholeBeforeItIsEdited) {
+  const Json text = parse_json_text(
+      R"({"layout": "thd", "batch": 2, "seqlen_q": 128, "heads": 4, "kv_heads": 4, "head_dim_qk": 16, "head_dim_v": 16,
+          "seqlens": [100, 37]})",
+      "mine.json");
+  const Case c = parse_edited_case(text, "mine.json", {"seqlen_kv=128", "pad_between_seqs=true"});
+  EXPECT_EQ(c.seqlen_kv, 128);
+  EXPECT_TRUE(c.pad_between_seqs);
+  EXPECT_EQ(c.seqlens, (std::vector<std::int64_t>{100, 37}));
+  const auto error = [&text](const std::vector<std::string>& edits) -> std::string {
+    try {
+      parse_edited_case(text, "mine.json", edits);
+    } catch (const CaseError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error({}), StartsWith("mine.json: $.seqlen_kv: this size is missing"));
+  EXPECT_THAT(error({"heads=8"}), StartsWith("mine.json with --set heads=8: $.seqlen_kv: this size is missing"));
+  EXPECT_THAT(error({"heads=8", "seqlen_kv=128"}),
+              StartsWith("mine.json with --set heads=8 --set seqlen_kv=128: $.seqlens[1]: the length 37"));
+  EXPECT_THAT(error({"heads=many"}), StartsWith("--set heads=many: $.heads: "));
+  EXPECT_THROW(parse_edited_case(Json::array(), "mine.json", {"heads=8"}), CaseError);
 }
 
 TEST(EditCase, ErrorsNameTheEdit) {

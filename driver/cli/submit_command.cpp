@@ -7,6 +7,7 @@
 
 #include "cases/case_error.h"
 #include "cases/case_json.h"
+#include "cases/json_text.h"
 #include "driver/cli/case_source.h"
 #include "driver/cli/commands.h"
 #include "driver/cli/edit.h"
@@ -38,7 +39,7 @@ class Stream {
     ++number_;
     const std::string source = fmt::format("<stdin>, case {}", number_);
     try {
-      const Case c = edit_case(parse_case_text(line, source), options_.edits);
+      const Case c = parse_edited_case(parse_json_text(line, source), source, options_.edits);
       return NamedCase{.id = submitted_id(c, fmt::format("case-{}", number_), options_.edits),
                        .c = c,
                        .rerun = rerun_of_json(program_, to_json(c).dump(), options_.execution)};

@@ -90,7 +90,7 @@ class Communicator {
   [[nodiscard]] virtual bool has_windows() const { return false; }
   // What the devices have to do while data travels: if nothing, all of them can help. The same on all ranks.
   enum class Meanwhile { idle, busy };
-  // One-sided, where there are windows: every rank opens as many tensors and writes into those of the others. Complete
+  // One-sided, where there are windows: every rank opens as many tensors and writes into those of all. Complete
   // when what this rank writes has left and what all others write here has come. sources: the tensors that blocks lie
   // in. Blocks in a window overlap nothing; what no block covers stays this rank's to use.
   [[nodiscard]] virtual WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,

@@ -6,6 +6,11 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace cp_pool {
+namespace {
+
+thread_local std::mutex* turn = nullptr;  // of the LocalTurn that this thread has
+
+}  // namespace
 
 c10::Stream current_stream(const at::Device& device) {
   return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -17,10 +22,6 @@ StreamMark::StreamMark(const at::Device& device) {
 
 void StreamMark::order_current_stream() const {
   if (event_) event_->block(current_stream(event_->device()));
-}
-
-namespace {
-thread_local std::mutex* turn = nullptr;
 }
 
 LocalTurn::LocalTurn(std::mutex* mutex) {

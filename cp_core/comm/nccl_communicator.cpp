@@ -121,14 +121,15 @@ class NcclCommunicator final : public Communicator {
     require(has_windows(), "put_all", what, "ranks that can write into each other's memory");
     const std::string step = describe("put", what);
     check_puts(puts, sources, size(), step);
-    const std::vector<Put> own = puts_to(puts, rank_);
-    const std::string wrong = misfit(own, windows);
+    const std::vector<Put> staying = puts_to(puts, rank_);
+    const std::string wrong = misfit(staying, windows);
     require(wrong.empty(), "put_all", what, wrong.c_str());
+    const std::vector<BlockCopy> own = blocks_of(staying, windows);
     std::vector<at::Tensor> tensors(windows.begin(), windows.end());
     tensors.insert(tensors.end(), sources.begin(), sources.end());
-    WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, meanwhile); });
+    WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, meanwhile, own); });
     // What stays is copied beside attention, too, while the rest travels.
-    if (meanwhile == Meanwhile::busy) copy_blocks(blocks_of(own, windows), {at::kCUDA, link_->device()});
+    if (meanwhile == Meanwhile::busy) copy_blocks(own, {at::kCUDA, link_->device()});
     return work;
   }
 

@@ -5,7 +5,6 @@
 #include <random>
 #include <vector>
 
-#include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -14,7 +13,6 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 
 #include "cp_core/comm/nccl_test_support.h"
@@ -239,22 +237,14 @@ TEST_P(NcclRanks, ACudaGraphOfAnExchangeAndAMergeGivesTheSameBits) {
     groups.cp->synchronize("before the capture");
     const at::Tensor eager = out.clone();
 
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    c10::cuda::device_synchronize();
-    {
-      at::cuda::CUDAGraph graph;
-      graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-      step();
-      graph.capture_end();
-      for (int i = 0; i < 20; ++i) {
-        out.zero_();
-        received.zero_();
-        graph.replay();
-        groups.cp->synchronize("replay");
-        EXPECT_TRUE(at::equal(out, eager)) << "replay " << i;
-        EXPECT_EQ(sum[0].item<float>(), static_cast<float>(rank.size * (rank.size - 1)) / 2.0F);
-      }
-    }
+    const auto forget = [&] {
+      out.zero_();
+      received.zero_();
+    };
+    replay_captured(groups, step, forget, [&](int i) {
+      EXPECT_TRUE(at::equal(out, eager)) << "replay " << i;
+      EXPECT_EQ(sum[0].item<float>(), static_cast<float>(rank.size * (rank.size - 1)) / 2.0F);
+    });
     groups.cp->checked_barrier(4, kLongEnough);
   });
 }

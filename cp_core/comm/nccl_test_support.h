@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/cuda/cuda_part.h"
 #include "cp_core/cuda/gpu_ranks.h"
 #include "cp_core/cuda/gpu_test.h"
 
@@ -89,6 +91,18 @@ class NcclFixture : public testing::Test {
 class NcclPair : public NcclFixture<2, Way::peer_copies> {};
 class NcclPairAlone : public NcclFixture<2, Way::nccl> {};
 class NcclFour : public NcclFixture<4, Way::peer_copies> {};
+
+// Calls check(number) after each of 20 replays of a graph of the step; forget() stands before each.
+inline void replay_captured(const CpGroups& groups, const std::function<void()>& step,
+                            const std::function<void()>& forget, const std::function<void(int)>& check) {
+  const std::unique_ptr<CapturedStep> graph = cuda_part().capture(step);
+  for (int i = 0; i < 20; ++i) {
+    forget();
+    graph->replay();
+    groups.cp->synchronize("replay");
+    check(i);
+  }
+}
 
 // Neighbours.
 struct Ring {

@@ -3,14 +3,12 @@
 #include <cuda_runtime_api.h>
 #include <thread>
 
-#include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -122,27 +120,22 @@ TEST_P(PeerCopies, AGraphOfPutsGivesTheSameBitsAtEachReplay) {
     step();
     groups.cp->synchronize("before the capture");
     const at::Tensor eager = whole.clone();
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    c10::cuda::device_synchronize();
-    {
-      at::cuda::CUDAGraph graph;
-      graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    const auto longer_step = [&] {
       step();
       const at::Tensor made_inside = got.mul(2);  // allocated in the capture
       at::Tensor received_inside = at::empty_like(made_inside);
       groups.cp->exchange(made_inside, ring.next, received_inside, ring.previous, "captured")->wait();
       got.copy_(received_inside);
-      graph.capture_end();
-      const int before_previous = (ring.previous + rank.size - 1) % rank.size;
-      for (int i = 0; i < 20; ++i) {
-        whole.zero_();
-        got.zero_();
-        graph.replay();
-        groups.cp->synchronize("replay");
-        EXPECT_TRUE(at::equal(whole, eager)) << "replay " << i;
-        EXPECT_TRUE(at::equal(got, at::arange(1 << 18, on_gpu()).add(before_previous).mul(2))) << "replay " << i;
-      }
-    }
+    };
+    const auto forget = [&] {
+      whole.zero_();
+      got.zero_();
+    };
+    const int before_previous = (ring.previous + rank.size - 1) % rank.size;
+    replay_captured(groups, longer_step, forget, [&](int i) {
+      EXPECT_TRUE(at::equal(whole, eager)) << "replay " << i;
+      EXPECT_TRUE(at::equal(got, at::arange(1 << 18, on_gpu()).add(before_previous).mul(2))) << "replay " << i;
+    });
     groups.cp->checked_barrier(4, kLongEnough);
   });
 }

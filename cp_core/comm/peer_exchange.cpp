@@ -23,7 +23,7 @@ PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
 
 PeerExchange::PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members, int rank,
                            c10::cuda::CUDAStream stream)
-    : link_(std::move(link)), group_(group), members_(std::move(members)), rank_(rank), stream_(stream) {
+    : link_(std::move(link)), group_(group), members_(std::move(members)), stream_(stream) {
   const auto size = static_cast<int>(members_.size());
   for (int distance = 1; distance < size; ++distance) others_.push_back((rank + distance) % size);
 }
@@ -46,10 +46,10 @@ void PeerExchange::exchange_all(const Place& place, std::span<const Message> sen
 }
 
 void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-                       Communicator::Meanwhile meanwhile) {
+                       Communicator::Meanwhile meanwhile, std::span<const BlockCopy> own) {
   PeerLink::Operation operation;
   operation.idle = meanwhile == Communicator::Meanwhile::idle;
-  if (operation.idle) operation.own = blocks_of(puts_to(puts, rank_), windows);
+  if (operation.idle) operation.own.assign(own.begin(), own.end());
   for (const int peer : others_) {
     operation.incoming.push_back(from_peer(peer, windows));
     operation.outgoing.push_back({.rank = member(peer), .blocks = {}});

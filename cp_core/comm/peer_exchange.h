@@ -31,12 +31,13 @@ class PeerExchange {
     std::string_view name;    // to peers
     std::string_view step;    // opens the text of an error
   };
-  // As the Communicator's operations of these names. All throw CommError, and leave the link failed.
+  // As the Communicator's operations of these names. All throw CommError, and leave the link failed. own: what stays on
+  // this rank, which put copies, too, if devices are idle meanwhile.
   void exchange(const Place& place, std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
                 int from);
   void exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives);
   void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-           Communicator::Meanwhile meanwhile);
+           Communicator::Meanwhile meanwhile, std::span<const BlockCopy> own);
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
@@ -47,7 +48,6 @@ class PeerExchange {
   std::shared_ptr<NcclLink> link_;
   NcclLink::Group group_;
   std::vector<int> members_;
-  int rank_;
   std::vector<int> others_;  // ranks of the group, the next one first: not all write to the same one first
   c10::cuda::CUDAStream stream_;
 };

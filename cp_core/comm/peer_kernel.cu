@@ -4,13 +4,14 @@
 #include "cp_core/comm/peer_kernel.h"
 #include "cp_core/thd/block_list.cuh"
 #include "cp_core/thd/row_launch.h"
+#include "cp_core/thd/row_lists.cuh"
 
 namespace cp_pool::cuda {
 namespace {
 
 // The way to other devices is full with two blocks of threads of each multiprocessor.
-constexpr std::int64_t kWritersOfAMultiprocessor = 2;
-constexpr std::int64_t kKeepersOfAMultiprocessor = 1;
+constexpr unsigned kWritersOfAMultiprocessor = 2;
+constexpr unsigned kKeepersOfAMultiprocessor = 1;
 constexpr unsigned kSpinsBetweenLooks = 1024;
 
 struct Flags {
@@ -80,10 +81,6 @@ __global__ void __launch_bounds__(kCopyThreads)
   }
 }
 
-unsigned blocks_for_units(std::int64_t units, std::int64_t most) {
-  return static_cast<unsigned>(std::min((units + kCopyTile - 1) / kCopyTile, most));
-}
-
 template <typename Unit, int kCapacity>
 void launch(const PeerOperation& operation, const PeerFlags& flags, int multiprocessors, cudaStream_t stream) {
   BlockList<kCapacity> list;
@@ -91,8 +88,11 @@ void launch(const PeerOperation& operation, const PeerFlags& flags, int multipro
   const std::int64_t to_peers = units_of(list);
   append<Unit>(list, operation.own);
   const std::int64_t total = units_of(list);
-  const unsigned writers = std::max(blocks_for_units(to_peers, kWritersOfAMultiprocessor * multiprocessors), 1U);
-  const unsigned keepers = blocks_for_units(total - to_peers, kKeepersOfAMultiprocessor * multiprocessors);
+  const auto some_for = [&](std::int64_t units, unsigned of_a_multiprocessor) {
+    return std::min(blocks_for(units, kCopyTile), of_a_multiprocessor * static_cast<unsigned>(multiprocessors));
+  };
+  const unsigned writers = std::max(some_for(to_peers, kWritersOfAMultiprocessor), 1U);
+  const unsigned keepers = some_for(total - to_peers, kKeepersOfAMultiprocessor);
   peer_operation_kernel<Unit>
       <<<writers + keepers, kCopyThreads, 0, stream>>>(list, to_peers, total, writers, flags, operation.turns);
 }
@@ -102,14 +102,6 @@ Flags flags_of(std::span<unsigned* const> words) {
   Flags result{};
   std::copy(words.begin(), words.end(), result.words);
   result.count = static_cast<unsigned>(words.size());
-  return result;
-}
-
-// Without blocks.
-PeerOperation without_blocks(const PeerOperation& operation) {
-  PeerOperation result = operation;
-  result.blocks = {};
-  result.own = {};
   return result;
 }
 
@@ -129,9 +121,11 @@ void launch_peer_operation(const PeerOperation& operation, int multiprocessors, 
     before.ends = false;
     PeerFlags after = flags;
     after.tell_ready.count = after.await_ready.count = 0;
-    launch<uint4, kFewBlocks>(without_blocks(operation), before, multiprocessors, stream);
+    PeerOperation no_blocks;
+    no_blocks.turns = operation.turns;
+    launch<uint4, kFewBlocks>(no_blocks, before, multiprocessors, stream);
     launch_copy_blocks(operation.blocks, stream);
-    launch<uint4, kFewBlocks>(without_blocks(operation), after, multiprocessors, stream);
+    launch<uint4, kFewBlocks>(no_blocks, after, multiprocessors, stream);
     return launch_copy_blocks(operation.own, stream);
   }
   const std::int64_t unit = std::min(common_unit(operation.blocks), common_unit(operation.own));

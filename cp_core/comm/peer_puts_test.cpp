@@ -2,11 +2,9 @@
 #include <array>
 #include <thread>
 
-#include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/zeros.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <gmock/gmock.h>
 
 #include "cp_core/comm/nccl_communicator.h"
@@ -157,22 +155,14 @@ TEST_P(PeerPuts, GiveTheSameBitsAtEachReplayOfAGraph) {
     const at::Tensor eager_all = all.clone();
     const at::Tensor eager_again = again.clone();
     EXPECT_FALSE(at::equal(eager_all, eager_again));
-    const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    c10::cuda::device_synchronize();
-    {
-      at::cuda::CUDAGraph graph;
-      graph.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
-      step();
-      graph.capture_end();
-      for (int i = 0; i < 20; ++i) {
-        all.zero_();
-        again.zero_();
-        graph.replay();
-        groups.cp->synchronize("replay");
-        EXPECT_TRUE(at::equal(all, eager_all)) << "replay " << i;
-        EXPECT_TRUE(at::equal(again, eager_again)) << "replay " << i;
-      }
-    }
+    const auto forget = [&] {
+      all.zero_();
+      again.zero_();
+    };
+    replay_captured(groups, step, forget, [&](int i) {
+      EXPECT_TRUE(at::equal(all, eager_all)) << "replay " << i;
+      EXPECT_TRUE(at::equal(again, eager_again)) << "replay " << i;
+    });
     groups.cp->checked_barrier(4, kLongEnough);
   });
 }

@@ -1,6 +1,6 @@
 // Trades the split over tokens for a split over heads inside a group of ranks, and back: each rank gives the tokens it
 // holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse. Several tensors
-// make one trip: where ranks have windows each puts its rectangles into the others' tensors; else one launch packs
+// make one trip: where ranks have windows each puts its rectangles into everybody's tensors; else one launch packs
 // them, one message goes to each rank, one launch unpacks them.
 #pragma once
 

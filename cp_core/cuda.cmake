@@ -109,6 +109,7 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(device_test LABEL gpu TORCH SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(peer_kernel_test LABEL gpu TORCH SOURCES comm/peer_kernel_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
                SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp comm/peer_copies_test.cpp
                        comm/peer_puts_test.cpp)

@@ -185,12 +185,15 @@ class AttentionBackend {
   virtual void gradients_of_heads(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
                                   const AttentionBackwardOperands& /*backward_operands*/,
                                   const WholeGradients& /*results*/) {}
-  // In how many groups of heads a problem of these sizes can be computed, one after the other, without being much
-  // slower. Divides heads and kv_heads; the same on every rank.
-  [[nodiscard]] virtual std::int64_t pipeline_groups(std::int64_t /*q_rows*/, std::int64_t /*heads*/,
-                                                     std::int64_t /*kv_heads*/) const {
-    return 1;
-  }
+  struct Pipeline {
+    std::int64_t q_rows = 0;
+    std::int64_t heads = 0;
+    std::int64_t kv_heads = 0;
+    bool replayed = false;  // as AttentionProblem's
+  };
+  // In how many groups of heads this can be computed, one after the other, without being much slower. Divides heads and
+  // kv_heads; the same on every rank.
+  [[nodiscard]] virtual std::int64_t pipeline_groups(const Pipeline& /*of*/) const { return 1; }
   // The group cut into what this backend computes best, one call each: the same pairs of rows and keys. Parts may have
   // the same query rows.
   [[nodiscard]] virtual std::vector<TileGroup> parts(const TileGroup& group,

@@ -294,8 +294,8 @@ std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
 }
 
 // A kernel that computes less at a time than this has too few blocks to keep the GPU busy: blocks of 128 rows of a
-// head, of which each multiprocessor of an H100 or H200 should have one, and some where every group is on its own. The
-// same wherever it is asked: ranks must agree.
+// head, of which each multiprocessor of an H100 or H200 should have one, and some where the host enqueues every group
+// on its own. The same wherever it is asked: ranks must agree.
 constexpr std::int64_t kRowsOfABlock = 128;
 constexpr std::int64_t kBlocksBesideOthers = 132;
 constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;
@@ -360,8 +360,8 @@ std::int64_t CudnnBackend::head_groups(const TilePlan& plan, const AttentionOper
   return worthwhile_groups(like.q.size(0), like.q.size(1), like.k.size(1), 2, kBlocksBesideOthers);
 }
 
-std::int64_t CudnnBackend::pipeline_groups(std::int64_t q_rows, std::int64_t heads, std::int64_t kv_heads) const {
-  return worthwhile_groups(q_rows, heads, kv_heads, 4, kBlocksAlone);
+std::int64_t CudnnBackend::pipeline_groups(const Pipeline& of) const {
+  return worthwhile_groups(of.q_rows, of.heads, of.kv_heads, 4, of.replayed ? kBlocksBesideOthers : kBlocksAlone);
 }
 
 void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,

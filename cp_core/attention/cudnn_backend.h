@@ -34,8 +34,7 @@ class CudnnBackend final : public AttentionBackend {
   [[nodiscard]] std::int64_t head_groups(const TilePlan& plan, const AttentionOperands& like) const override;
   void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                           const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
-  [[nodiscard]] std::int64_t pipeline_groups(std::int64_t q_rows, std::int64_t heads,
-                                             std::int64_t kv_heads) const override;
+  [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override;
   [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
 
   static constexpr std::int64_t kLargestHeadDim = 256;

@@ -144,7 +144,7 @@ class Builder {
     return tensor(*graph_, name, {g_.batch, 1, 1, 1}, {1, 1, 1, 1}, fe::DataType_t::INT32);
   }
 
-  // [batch, heads, m, 1]
+  // [batch, heads, m, 1]. Before 9.26 cuDNN's backward takes no other order where tiles are equal.
   [[nodiscard]] Sizes stats_dim() const { return {g_.batch, g_.heads, g_.m, 1}; }
   [[nodiscard]] Sizes stats_stride() const {
     return g_.ragged ? Sizes{g_.heads * g_.m, 1, g_.heads, 1} : Sizes{g_.heads * g_.m, g_.m, 1, 1};

@@ -163,8 +163,8 @@ std::int64_t MathBackend::head_groups(const TilePlan& plan, const AttentionOpera
   return contributes_once(plan, like) && like.q.size(1) % 2 == 0 && like.k.size(1) % 2 == 0 ? 2 : 1;
 }
 
-std::int64_t MathBackend::pipeline_groups(std::int64_t /*q_rows*/, std::int64_t heads, std::int64_t kv_heads) const {
-  return results_ == Results::calls && heads % 2 == 0 && kv_heads % 2 == 0 ? 2 : 1;
+std::int64_t MathBackend::pipeline_groups(const Pipeline& of) const {
+  return results_ == Results::calls && of.heads % 2 == 0 && of.kv_heads % 2 == 0 ? 2 : 1;
 }
 
 void MathBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,

@@ -23,8 +23,7 @@ class MathBackend final : public AttentionBackend {
   void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                           const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
 
-  [[nodiscard]] std::int64_t pipeline_groups(std::int64_t q_rows, std::int64_t heads,
-                                             std::int64_t kv_heads) const override;
+  [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override;
 
  private:
   [[nodiscard]] bool gives_calls(const AttentionOperands& operands) const;

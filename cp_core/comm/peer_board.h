@@ -21,7 +21,8 @@ class PeerBoard {
 
   struct Note {
     enum class Kind : std::uint32_t {
-      operation,  // number, count: windows that follow, idle: nothing is done meanwhile, text: what it is
+      operation,  // number, count: windows that follow, idle: nothing is done meanwhile, by_kernel: the rank is
+                  // for that, text: what it is
       window,     // number: of the allocation it lies in, first, bytes; text: the allocation's IPC handle
       gone        // number: of an allocation that is there no more
     };
@@ -31,6 +32,7 @@ class PeerBoard {
     std::uint64_t first = 0;  // byte of the allocation
     std::uint64_t bytes = 0;
     bool idle = false;
+    bool by_kernel = false;
     char text[kTextBytes] = {};  // NOLINT(*-avoid-c-arrays): lies in shared memory
 
     void set_text(std::string_view value);  // cut to what fits

@@ -19,6 +19,22 @@ PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
           .block = {.source = tensor.const_data_ptr(), .rows = 1, .width = static_cast<std::int64_t>(tensor.nbytes())}};
 }
 
+// A copy takes an engine 2 us on top of its bytes: many short ones are slower than a kernel that copies all at once,
+// but takes multiprocessors.
+bool are_many_and_short(std::span<const PeerLink::Outgoing> pieces) {
+  constexpr std::int64_t kFew = 2;
+  constexpr std::int64_t kShort = std::int64_t{2} << 20;
+  std::int64_t count = 0;
+  std::int64_t bytes = 0;
+  for (const PeerLink::Outgoing& to_peer : pieces) {
+    for (const PeerLink::Placed& piece : to_peer.blocks) {
+      ++count;
+      bytes += piece.block.rows * piece.block.width;
+    }
+  }
+  return count > kFew && bytes < count * kShort;
+}
+
 }  // namespace
 
 PeerExchange::PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members, int rank,
@@ -42,6 +58,7 @@ void PeerExchange::exchange_all(const Place& place, std::span<const Message> sen
     operation.incoming.push_back(from_peer(peer, Communicator::of_peer(receives, peer)));
     operation.outgoing.push_back(to_peer(peer, Communicator::of_peer(sends, peer)));
   }
+  operation.by_kernel = are_many_and_short(operation.outgoing);
   enqueue(place, std::move(operation));
 }
 
@@ -57,6 +74,7 @@ void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, 
       operation.outgoing.back().blocks.push_back({.window = put.window, .first = put.first, .block = put.block});
     }
   }
+  operation.by_kernel = are_many_and_short(operation.outgoing);
   enqueue(place, std::move(operation));
 }
 
@@ -79,7 +97,7 @@ void PeerExchange::enqueue(const Place& place, PeerLink::Operation operation) {
   operation.name = place.name;
   operation.step = place.step;
   try {
-    link_->peers()->enqueue(operation, stream_, link_->deadline(), [&] { link_->throw_if_failed(step); });
+    link_->peers()->enqueue(std::move(operation), stream_, link_->deadline(), [&] { link_->throw_if_failed(step); });
   } catch (const CommError& error) {
     link_->fail(error.kind(), step, error.what());
   }

@@ -59,7 +59,7 @@ void PeerLink::leave(std::string_view reason) {
 }
 
 void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check) {
-  const Operation operation = with_all(number, "closing memory");
+  Operation operation = with_all(number, "closing memory");
   tell_gone(memory_.give_up_idle());
   (void)meet(operation, deadline, check);  // closes what the peers have given up
   (void)meet(operation, deadline, check);  // and every rank has
@@ -79,7 +79,8 @@ PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view nam
 }
 
 // Tells the peers where they can write, and hears where this rank can: the windows of each, in the order of outgoing.
-std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(const Operation& operation, Clock::time_point deadline,
+// Afterwards by_kernel says whether any rank is for it.
+std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(Operation& operation, Clock::time_point deadline,
                                                          const std::function<void()>& check) {
   std::vector<std::vector<Note>> notes;
   notes.reserve(operation.incoming.size());
@@ -128,7 +129,8 @@ std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const
   Note head{.kind = Note::Kind::operation,
             .count = static_cast<std::uint32_t>(windows.size()),
             .number = static_cast<std::uint64_t>(operation.number),
-            .idle = operation.idle};
+            .idle = operation.idle,
+            .by_kernel = operation.by_kernel};
   head.set_text(operation.name);
   notes.push_back(head);
   notes.insert(notes.end(), windows.begin(), windows.end());
@@ -155,7 +157,7 @@ bool PeerLink::post_some(const Operation& operation, std::vector<std::span<const
 }
 
 // heard: by outgoing.
-bool PeerLink::take_some(const Operation& operation, std::vector<Heard>& heard) {
+bool PeerLink::take_some(Operation& operation, std::vector<Heard>& heard) {
   bool taken = false;
   for (std::size_t i = 0; i < heard.size(); ++i) {
     const int peer = operation.outgoing[i].rank;
@@ -177,6 +179,7 @@ bool PeerLink::take_some(const Operation& operation, std::vector<Heard>& heard) 
                                     note->idle ? "is idle" : "has work", operation.idle ? "is idle" : "has work"));
       } else {
         heard[i].count = note->count;
+        operation.by_kernel |= note->by_kernel;
       }
     }
   }

@@ -1,5 +1,6 @@
 // Ranks of one host that write into each other's memory: over NVLink or PCIe, by the copy engines of their devices,
-// which leaves the multiprocessors to attention; or, where there is nothing else to do, by a kernel (peer_kernel.h).
+// which leaves the multiprocessors to attention; or by a kernel (peer_kernel.h), of all multiprocessors where there is
+// nothing else to do, of a few where there are many short pieces, with which engines are slow.
 // Hosts tell each other where to write (peer_board.h); devices tell each other when, by flags: in host memory those
 // that streams write and wait for, in the memory of the device that waits those of kernels. So an operation of a stream
 // is, in order:
@@ -84,11 +85,14 @@ class PeerLink {
     // The device has nothing else to do meanwhile; the same on all ranks.
     bool idle = false;
     std::vector<BlockCopy> own;  // then copied here, beside the others
+    // This rank is for a kernel while there is other work. Only where the peers are all other ranks of the group: if
+    // one rank is for it, all use it.
+    bool by_kernel = false;
   };
   // Enqueues the operation on `stream`, which is the current one. check is called while this waits, and may throw.
   // Throws CommError: timeout; failed, if a peer is at another operation or windows do not fit; aborted, if a peer
   // left.
-  void enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
+  void enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                const std::function<void()>& check);
 
   // Collective, when the device has ended all operations: no rank has memory of another open any more that holds no
@@ -112,10 +116,10 @@ class PeerLink {
   void enqueue_kernel(const Operation& operation, std::span<const BlockCopy> blocks, c10::cuda::CUDAStream stream);
   void enqueue_copies(const Operation& operation, std::span<const std::vector<BlockCopy>> blocks,
                       c10::cuda::CUDAStream stream);
-  [[nodiscard]] std::vector<std::vector<Note>> meet(const Operation& operation, Clock::time_point deadline,
+  [[nodiscard]] std::vector<std::vector<Note>> meet(Operation& operation, Clock::time_point deadline,
                                                     const std::function<void()>& check);
   bool post_some(const Operation& operation, std::vector<std::span<const Note>>& left);
-  bool take_some(const Operation& operation, std::vector<Heard>& heard);
+  bool take_some(Operation& operation, std::vector<Heard>& heard);
   void throw_if_left(const Operation& operation) const;
   [[nodiscard]] std::vector<BlockCopy> resolved(const Outgoing& outgoing, const std::vector<Note>& windows,
                                                 const Operation& operation);

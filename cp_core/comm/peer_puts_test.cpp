@@ -1,4 +1,4 @@
-// put_all between GPUs: by copy engines while devices are busy, by a kernel while they are idle.
+// put_all between GPUs: by copy engines or a small kernel while devices are busy, by a large one while they are idle.
 #include <array>
 #include <thread>
 
@@ -133,6 +133,33 @@ TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
         EXPECT_EQ(got[-1].item<float>(), 1.0F) << "round " << i;
       }
     }
+  });
+}
+
+// Of the ways to write beside other work each rank would choose another.
+TEST_P(PeerPuts, RanksWithManyPiecesAndWithOneFindOneWay) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    constexpr std::int64_t kElements = 1 << 16;
+    for (int round = 0; round < 2 * rank.size; ++round) {
+      const at::Tensor sent = at::arange(kElements, on_gpu()).add(rank.rank + round);
+      const at::Tensor window = filled({kElements * rank.size}, -1);
+      const std::int64_t pieces = rank.rank == round % rank.size ? 64 : 1;
+      std::vector<Communicator::Put> puts;
+      for (int to = 0; to < rank.size; ++to) {
+        for (const at::Tensor& piece : sent.chunk(pieces)) {
+          const auto first = (rank.rank * kElements + piece.storage_offset()) * std::int64_t{sizeof(float)};
+          puts.push_back(put_of(piece, to, 0, first));
+        }
+      }
+      groups.cp->put_all({&window, 1}, {&sent, 1}, puts, Meanwhile::busy, "gather")->wait();
+      for (int from = 0; from < rank.size; ++from) {
+        const at::Tensor expected = sent.add(from - rank.rank);
+        EXPECT_TRUE(at::equal(window.narrow(0, from * kElements, kElements), expected))
+            << "round " << round << ", from rank " << from;
+      }
+    }
+    groups.cp->checked_barrier(5, kLongEnough);
   });
 }
 

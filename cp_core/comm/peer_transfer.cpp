@@ -1,4 +1,6 @@
-// How a PeerLink's operations are carried out: by copy engines beside other work, by a kernel where there is none.
+// How a PeerLink's operations are carried out: by copy engines or a small kernel beside other work, by a kernel of all
+// multiprocessors where there is none.
+#include <algorithm>
 #include <cuda_runtime_api.h>
 #include <vector>
 
@@ -9,7 +11,6 @@
 #include "cp_core/comm/peer_kernel.h"
 #include "cp_core/comm/peer_link.h"
 #include "cp_core/cuda/driver_calls.h"
-#include "cp_core/thd/copy_blocks.h"
 
 namespace cp_pool {
 namespace {
@@ -17,11 +18,8 @@ namespace {
 using Flag = PeerBoard::Flag;
 using Note = PeerBoard::Note;
 
-std::int64_t bytes_of(std::span<const BlockCopy> blocks) {
-  std::int64_t bytes = 0;
-  for (const BlockCopy& block : blocks) bytes += block.rows * block.width;
-  return bytes;
-}
+// What a kernel takes from the work beside it: enough to fill the way to other devices by two thirds.
+constexpr int kMultiprocessorsBesideOthers = 12;
 
 // By a copy engine.
 void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
@@ -37,14 +35,6 @@ void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
                                    stream));
 }
 
-// A copy takes an engine 2 us on top of its bytes, and so many short ones are slower than a kernel that copies them all
-// at once, but takes multiprocessors. Both write as fast as the link takes it.
-bool better_by_kernel(std::span<const BlockCopy> blocks) {
-  constexpr std::size_t kFew = 2;
-  constexpr std::int64_t kShort = std::int64_t{2} << 20;
-  return blocks.size() > kFew && bytes_of(blocks) / static_cast<std::int64_t>(blocks.size()) < kShort;
-}
-
 std::vector<BlockCopy> joined(std::span<const std::vector<BlockCopy>> blocks) {
   std::vector<BlockCopy> all;
   for (const std::vector<BlockCopy>& of_peer : blocks) all.insert(all.end(), of_peer.begin(), of_peer.end());
@@ -53,7 +43,7 @@ std::vector<BlockCopy> joined(std::span<const std::vector<BlockCopy>> blocks) {
 
 }  // namespace
 
-void PeerLink::enqueue(const Operation& operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
+void PeerLink::enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock::time_point deadline,
                        const std::function<void()>& check) {
   const std::vector<std::vector<Note>> windows = meet(operation, deadline, check);
   std::vector<std::vector<BlockCopy>> blocks;
@@ -61,7 +51,7 @@ void PeerLink::enqueue(const Operation& operation, c10::cuda::CUDAStream stream,
   for (std::size_t i = 0; i < windows.size(); ++i) {
     blocks.push_back(resolved(operation.outgoing[i], windows[i], operation));
   }
-  if (operation.idle) {
+  if (operation.idle || operation.by_kernel) {
     enqueue_kernel(operation, joined(blocks), stream);
   } else {
     enqueue_copies(operation, blocks, stream);
@@ -97,7 +87,9 @@ void PeerLink::enqueue_kernel(const Operation& operation, std::span<const BlockC
       .own = operation.own,
       .turns = reinterpret_cast<cuda::PeerTurn*>(own + board_.flag_bytes()) + operation.group,
   };
-  cuda::launch_peer_operation(call, at::cuda::getDeviceProperties(device_)->multiProcessorCount, stream);
+  const int multiprocessors = at::cuda::getDeviceProperties(device_)->multiProcessorCount;
+  cuda::launch_peer_operation(
+      call, operation.idle ? multiprocessors : std::min(multiprocessors, kMultiprocessorsBesideOthers), stream);
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
@@ -119,15 +111,10 @@ void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::v
   for (const Incoming& incoming : operation.incoming) queue.push_back(tell(Flag::ready, incoming.rank));
   for (const Outgoing& outgoing : operation.outgoing) await(Flag::ready, outgoing.rank);
   flush();
-  if (const std::vector<BlockCopy> all = joined(blocks); better_by_kernel(all)) {
-    copy_blocks(all, {at::kCUDA, device_});
-    for (const Outgoing& outgoing : operation.outgoing) queue.push_back(tell(Flag::arrived, outgoing.rank));
-  } else {
-    for (std::size_t i = 0; i < blocks.size(); ++i) {
-      for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);
-      queue.push_back(tell(Flag::arrived, operation.outgoing[i].rank));
-      flush();
-    }
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);
+    queue.push_back(tell(Flag::arrived, operation.outgoing[i].rank));
+    flush();
   }
   for (const Incoming& incoming : operation.incoming) await(Flag::arrived, incoming.rank);
   flush();

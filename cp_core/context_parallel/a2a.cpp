@@ -160,7 +160,10 @@ std::int64_t a2a_head_groups(const AttentionProblem& problem, int ranks, const A
   if (problem.bias) return 1;
   const std::vector<std::int64_t>& padded = problem.lengths.padded_q;
   const std::int64_t tokens = std::accumulate(padded.begin(), padded.end(), std::int64_t{0});
-  return backend.pipeline_groups(tokens, problem.heads / ranks, problem.kv_heads / ranks);
+  return backend.pipeline_groups({.q_rows = tokens,
+                                  .heads = problem.heads / ranks,
+                                  .kv_heads = problem.kv_heads / ranks,
+                                  .replayed = problem.replayed});
 }
 
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs) {

@@ -46,6 +46,8 @@ struct AttentionProblem {
   std::optional<BiasShape> bias;
   bool max_logit = false;
   bool deterministic = false;
+  // The step will be enqueued once and replayed, as a CUDA graph: more pieces that overlap then cost the host no time.
+  bool replayed = false;
 };
 
 AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths);

@@ -45,13 +45,14 @@ Case gpu_thd_case(CommType comm, Backend backend, int ranks, const std::vector<s
   return c;
 }
 
-GpuStep::GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups)
+GpuStep::GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups, bool replayed)
     : case_(c),
       groups_(groups),
       lengths_(resolve_lengths(c)),
       canonical_(verify::canonical_problem(c, lengths_)),
       problem_(make_problem(c, lengths_)),
       view_(c, lengths_, rank.rank, rank.size, own_gpu()) {
+  problem_.replayed = replayed;
   reset_numeric_state(own_gpu());
   at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
   shards_ = verify::make_shards(c, verify::make_inputs(canonical_, own_gpu()), view_);

@@ -22,7 +22,8 @@ Case gpu_thd_case(CommType comm, Backend backend, int ranks, const std::vector<s
 // state that the worker puts it in before a case.
 class GpuStep {
  public:
-  GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups);
+  // replayed: as AttentionProblem's.
+  GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups, bool replayed = false);
 
   // Enqueued on the current stream.
   [[nodiscard]] AttentionForward forward() const;

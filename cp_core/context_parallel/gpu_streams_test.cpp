@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/context_parallel/core.h"
 #include "cp_core/context_parallel/gpu_step.h"
 #include "cp_core/cuda/gpu_test.h"
 
@@ -96,6 +97,32 @@ TEST_P(GpuGraphs, OfForwardAndBackwardGiveTheBitsOfTheEagerRun) {
   });
 }
 
+// The heads of a step that is replayed travel in groups where those of one that is not are too few.
+Case case_of_replayed_groups(int ranks) {
+  Case c = full_case(CommType::a2a, Backend::cudnn, ranks);
+  c.layout = Layout::bshd;
+  c.seqlens.reset();
+  c.pad_between_seqs = false;
+  c.softmax = SoftmaxType::vanilla;
+  c.max_logit = false;
+  c.batch = 2;
+  c.seqlen_q = c.seqlen_kv = 4096;
+  c.heads = 8 * ranks;
+  c.kv_heads = 4 * ranks;
+  return c;
+}
+
+TEST(GpuReplayedGroups, GiveTheBitsOfTheEagerRun) {
+  on_ranks_of(CommType::a2a, [](const GpuRank& rank, const CpGroups& groups) {
+    const Case c = case_of_replayed_groups(rank.size);
+    const GpuStep step(c, rank, groups, /*replayed=*/true);
+    const Outputs outputs = step.run();
+    EXPECT_EQ(outputs.forward.saved->head_groups.size(), 2U);
+    EXPECT_EQ(GpuStep(c, rank, groups).forward().saved->head_groups.size(), 1U);
+    capture_and_replay(step, groups, rank.rank);
+  });
+}
+
 INSTANTIATE_TEST_SUITE_P(Types, GpuGraphs,
                          testing::Combine(testing::ValuesIn(kCommTypes), testing::ValuesIn(kBackends)),
                          [](const auto& info) {
@@ -110,11 +137,12 @@ class GpuDelays : public testing::TestWithParam<CommType> {};
 struct Repeats {
   int count = 0;
   std::uint64_t most_microseconds = 0;
+  bool replayed = false;  // as AttentionProblem's
 };
 
 // Every repeat has delays of its own, in both streams and before and after every exchange.
 void repeat_under_delays(const Case& c, const GpuRank& rank, const CpGroups& groups, const Repeats& repeats) {
-  const GpuStep step(c, rank, groups);
+  const GpuStep step(c, rank, groups, repeats.replayed);
   (void)step.hash();
   const std::string expected = step.hash();
   const auto start = Communicator::Clock::now();
@@ -170,6 +198,13 @@ TEST_P(GpuDelays, ChangeNoBitOfHeadsInGroups) {
     c.seqlen_q = c.seqlen_kv = 8192 * rank.size;
     c.heads = c.kv_heads = 8 * rank.size;
     repeat_under_delays(c, rank, groups, {.count = 10, .most_microseconds = 2000});
+  });
+}
+
+TEST(GpuReplayedGroups, ChangeNoBitUnderDelays) {
+  on_ranks_of(CommType::a2a, [](const GpuRank& rank, const CpGroups& groups) {
+    repeat_under_delays(case_of_replayed_groups(rank.size), rank, groups,
+                        {.count = 50, .most_microseconds = 500, .replayed = true});
   });
 }
 

@@ -59,10 +59,7 @@ class ListeningBackend final : public AttentionBackend {
                           const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override {
     math_.gradients_of_heads(plan, operands, backward_operands, results);
   }
-  [[nodiscard]] std::int64_t pipeline_groups(std::int64_t q_rows, std::int64_t heads,
-                                             std::int64_t kv_heads) const override {
-    return math_.pipeline_groups(q_rows, heads, kv_heads);
-  }
+  [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override { return math_.pipeline_groups(of); }
   void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override {
     // Groups of heads that are alike say the same, one after the other.
     const std::string text = describe(plans, like, pass);

@@ -56,12 +56,15 @@ class MeetingPoint {
 // The shards of one rank, and the step on them.
 class Problem {
  public:
-  Problem(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const at::Device& device)
+  Problem(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+          const at::Device& device)
       : training_(c.training),
         problem_(make_problem(c, lengths)),
         groups_(groups),
         shards_(verify::make_shards(c, verify::make_inputs(verify::canonical_problem(c, lengths), device),
-                                    verify::RankView(c, lengths, groups.cp->rank(), groups.cp->size(), device))) {}
+                                    verify::RankView(c, lengths, groups.cp->rank(), groups.cp->size(), device))) {
+    problem_.replayed = options.graph;
+  }
 
   void step() const { step_with(groups_); }
   // Returns the bytes that this rank sends in it.
@@ -152,7 +155,7 @@ void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, 
 
 void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
                const at::Device& device, StepTimes& into) {
-  const Problem problem(c, lengths, groups, device);
+  const Problem problem(c, lengths, groups, options, device);
   into.bytes_sent = take_first_step(problem, *groups.cp);
   const TimedStep step(problem, options, device);
   into.step_ms = time_steps(*groups.cp, device, options, [&] { step(); });
@@ -166,7 +169,7 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
     whole.cp_size = 1;
     const CpGroups alone = make_local_groups(1).front();
     try {
-      const Problem problem(whole, lengths, alone, device);
+      const Problem problem(whole, lengths, alone, options, device);
       take_first_step(problem, *alone.cp);
       const TimedStep step(problem, options, device);
       into.one_rank_ms = time_steps(*alone.cp, device, options, [&] { step(); });

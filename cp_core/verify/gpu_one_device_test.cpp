@@ -269,8 +269,9 @@ std::int64_t groups_of(const Case& c) {
   const std::int64_t tokens = c.batch * c.seqlen_q;
   const std::int64_t pairs = c.comm == CommType::a2a_p2p ? 2 : 1;
   const std::int64_t head_ranks = c.comm == CommType::a2a ? c.cp_size : pairs;
-  return linked_cuda_part().make_backend(c.backend)->pipeline_groups(tokens / (c.cp_size / head_ranks),
-                                                                     c.heads / head_ranks, c.kv_heads / head_ranks);
+  return linked_cuda_part().make_backend(c.backend)->pipeline_groups({.q_rows = tokens / (c.cp_size / head_ranks),
+                                                                      .heads = c.heads / head_ranks,
+                                                                      .kv_heads = c.kv_heads / head_ranks});
 }
 
 TEST_P(GpuOneDeviceHeadGroups, PassOnEveryRank) {

@@ -96,7 +96,7 @@ class CaseRun {
       inputs = verify::make_inputs(canonical, options_.device);
       shards = verify::make_shards(case_, inputs, view_);
     });
-    const AttentionProblem problem = make_problem(case_, lengths_);
+    const AttentionProblem problem = problem_of(case_);
     Outputs outputs;
     phase("forward", [&] { outputs.forward = forward(problem, shards); });
     if (case_.training) {
@@ -155,8 +155,15 @@ class CaseRun {
     add(verify::check_mask_probe(c, probe.expected, view_, outputs));
   }
 
+  // What is verified is what is timed.
+  AttentionProblem problem_of(const Case& c) const {
+    AttentionProblem problem = make_problem(c, lengths_);
+    problem.replayed = options_.perf && options_.perf->graph;
+    return problem;
+  }
+
   Outputs step(const Case& c, const Shards& shards) {
-    const AttentionProblem problem = make_problem(c, lengths_);
+    const AttentionProblem problem = problem_of(c);
     Outputs outputs{.forward = forward(problem, shards), .gradients = {}};
     if (c.training) outputs.gradients = backward(problem, shards, outputs.forward);
     return outputs;

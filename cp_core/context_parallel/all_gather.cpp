@@ -1,6 +1,7 @@
 #include "cp_core/context_parallel/all_gather.h"
 
 #include <array>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -55,42 +56,84 @@ void attend_steps(const Context& context, const AllGatherPlans& plans, const Att
   if (sums.max_logit.defined()) sums.max_logit = at::maximum(sums.max_logit, second_sums.max_logit);
 }
 
-// The backward of both steps by calls whose gradients stay as they are: nothing is added, and nobody waits for a turn.
-OthersGradients attend_calls_backward(const Context& context, const OthersCalls& calls,
-                                      const AttentionOperands& operands, const AttentionBackwardOperands& backward) {
-  std::array<std::vector<CalledGradients>, 2> called;
-  const auto compute = [&](std::size_t step) {
-    for (const TilePlan& call : calls[step]) {
-      delay_point(operands.q.device());
-      called[step].push_back(context.backend.called_gradients(call, operands, backward));
-    }
-  };
-  {
-    SecondStream second(operands.q.device());
-    compute(0);
-    second.run([&] { compute(1); });
-    second.join();
-    for (const CalledGradients& gradients : called[1]) {
-      for (const at::Tensor& tensor : {gradients.dq, gradients.dk, gradients.dv}) second.hand_over(tensor);
+// Two streams by turns, the first one first: what prepares a call runs beside the call before it, which has nearly all
+// multiprocessors, and a call begins where the one before it leaves some idle.
+class Turns {
+ public:
+  explicit Turns(SecondStream& second) : second_(second) {}
+
+  void next(const std::function<void()>& body) {
+    on_second_ = !on_second_;
+    again(body);
+  }
+  // On the stream of the last turn.
+  void again(const std::function<void()>& body) const {
+    if (on_second_) {
+      second_.run(body);
+    } else {
+      body();
     }
   }
+
+ private:
+  SecondStream& second_;
+  bool on_second_ = true;
+};
+
+// The backward by calls whose gradients stay as they are: nothing is added, and nobody waits for a turn. This rank's
+// own step is before the steps with others' K and V, and half of its heads behind them: so it hides both exchanges.
+OthersGradients attend_calls_backward(const Context& context, const OthersCalls& calls, GatheredKeyValues& gathered,
+                                      const AttentionBackwardOperands& backward, StepGradients& gradients,
+                                      ScatteredGradients& scattered) {
+  const AttentionOperands& operands = gathered.whole();
+  SecondStream second(operands.q.device());
+  Turns turns(second);
+  turns.next([&] { gradients.start_own(); });
   OthersGradients others;
-  for (std::size_t step = 0; step < calls.size(); ++step) {
-    for (std::size_t i = 0; i < calls[step].size(); ++i) {
-      const std::span<const Tile> tiles = tiles_of(calls[step][i]);
-      const auto& [dq, dk, dv] = called[step][i];
-      others.dq.push_back({.tensor = dq, .rows = query_rows_of(tiles)});
-      others.parts.push_back(
-          {.dk = {.tensor = dk, .rows = key_rows_of(tiles)}, .dv = {.tensor = dv, .rows = key_rows_of(tiles)}});
+  bool waited = false;
+  const auto compute = [&](const TilePlan& call) {
+    if (std::exchange(waited, true)) {
+      second.wait_for_mark();
+    } else {
+      gathered.wait();
+      second.mark();
     }
+    delay_point(operands.q.device());
+    const std::span<const Tile> tiles = tiles_of(call);
+    auto [dq, dk, dv] = context.backend.called_gradients(call, operands, backward);
+    others.dq.push_back({.tensor = std::move(dq), .rows = query_rows_of(tiles)});
+    others.parts.push_back({.dk = {.tensor = std::move(dk), .rows = key_rows_of(tiles)},
+                            .dv = {.tensor = std::move(dv), .rows = key_rows_of(tiles)}});
+  };
+  for (const std::vector<TilePlan>& step : calls) {
+    for (const TilePlan& call : step) turns.next([&] { compute(call); });
+  }
+  if (!waited) gathered.wait();
+  scattered.make_inboxes(operands);
+  const auto send = [&] {
+    second.wait_for_other();
+    scattered.send_all(others.parts);
+  };
+  // Copies that are sent instead belong to the stream that they are made on.
+  if (context.groups.cp->has_windows()) {
+    turns.again(send);
+  } else {
+    send();
+  }
+  turns.next([&] { gradients.finish_own(); });
+  second.join();
+  for (const SomeRows& dq : others.dq) second.hand_over(dq.tensor);
+  for (const auto& [dk, dv] : others.parts) {
+    second.hand_over(dk.tensor);
+    second.hand_over(dv.tensor);
   }
   return others;
 }
 
-// The same by calls that add to sums. Both steps add to dk, dv and dbias: the second computes beside the first, but
-// adds when the first has added. That takes no memory, where sums of its own would take as much again as all of K and V
-// in fp32; and the order, and so the bits, are always the same. The sums are made behind the fork, beside the second
-// step's kernels.
+// The same by calls that add to sums, behind the own step or the first of its heads. Both steps add to dk, dv and
+// dbias: the second computes beside the first, but adds when the first has added. That takes no memory, where sums of
+// its own would take as much again as all of K and V in fp32; and the order, and so the bits, are always the same. The
+// sums are made behind the fork, beside the second step's kernels.
 OthersGradients attend_steps_backward(const Context& context, const AllGatherPlans& plans,
                                       const AttentionOperands& operands, const AttentionBackwardOperands& backward,
                                       const at::Tensor& dbias) {
@@ -143,13 +186,18 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   const AllGatherPlans plans = plans_of(context);
   get_ready_for_all_gather(context.backend, plans, own, gathered.whole(), Pass::backward);
   StepGradients gradients(context, plans[0], context.backend.head_groups(plans[0], own), own, backward);
-  gradients.start_own();
-  gathered.wait();
-  const auto calls = others_calls(context, {plans[1], plans[2]}, gathered.whole());
-  OthersGradients others = calls ? attend_calls_backward(context, *calls, gathered.whole(), backward)
-                                 : attend_steps_backward(context, plans, gathered.whole(), backward, gradients.dbias());
-  ScatteredGradients scattered(context, copies, gathered.whole(), others.parts);
-  gradients.finish_own();
+  ScatteredGradients scattered(context, copies);
+  OthersGradients others;
+  if (const auto calls = others_calls(context, {plans[1], plans[2]}, gathered.whole())) {
+    others = attend_calls_backward(context, *calls, gathered, backward, gradients, scattered);
+  } else {
+    gradients.start_own();
+    gathered.wait();
+    others = attend_steps_backward(context, plans, gathered.whole(), backward, gradients.dbias());
+    scattered.make_inboxes(gathered.whole());
+    scattered.send_all(others.parts);
+    gradients.finish_own();
+  }
   for (SomeRows& dq : others.dq) gradients.add_dq(std::move(dq));
   RowSum dk = gradients.own_dk();
   RowSum dv = gradients.own_dv();

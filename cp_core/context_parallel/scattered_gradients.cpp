@@ -101,17 +101,22 @@ SentParts parts_sent_by(int rank, const Context& context, const AttentionOperand
 
 }  // namespace
 
-ScatteredGradients::ScatteredGradients(const Context& context, const std::vector<RowCopy>& order,
-                                       const AttentionOperands& whole, const std::vector<KeyGradients>& own)
+ScatteredGradients::ScatteredGradients(const Context& context, const std::vector<RowCopy>& order)
     : context_(context), cp_(*context.groups.cp) {
-  const std::int64_t rows = whole.k.size(0);
+  const std::int64_t rows = count_of(order);
   const std::vector<RowCopy> as_is{{.source = 0, .target = 0, .count = rows}};
   for (int rank = 0; rank < cp_.size(); ++rank) {
     owned_.push_back(copies_of_rank(CP_MUTATE(reduce_scatter_slice, order, as_is), rank, rows / cp_.size()));
   }
+}
+
+void ScatteredGradients::make_inboxes(const AttentionOperands& whole) {
   for (int rank = 0; rank < cp_.size(); ++rank) {
     if (rank != cp_.rank()) receive(rank, whole);
   }
+}
+
+void ScatteredGradients::send_all(const std::vector<KeyGradients>& own) {
   constexpr std::string_view kWhat = "all_gather backward dK and dV";
   work_ = cp_.has_windows() ? put(own, kWhat) : exchange(own, kWhat);
 }

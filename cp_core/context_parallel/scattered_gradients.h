@@ -22,16 +22,18 @@ struct OthersGradients {
 // to all ranks (others_calls).
 class ScatteredGradients {
  public:
-  // order: from the rows of all ranks, rank by rank, to whole sequences. whole: the operands with K and V of all ranks.
-  // Begins to send. context must outlive this.
-  ScatteredGradients(const Context& context, const std::vector<RowCopy>& order, const AttentionOperands& whole,
-                     const std::vector<KeyGradients>& own);
+  // order: from the rows of all ranks, rank by rank, to whole sequences. context must outlive this.
+  ScatteredGradients(const Context& context, const std::vector<RowCopy>& order);
+
+  // Makes room for what will come, on the current stream. whole: the operands with K and V of all ranks.
+  void make_inboxes(const AttentionOperands& whole);
+  // Then begins to send this rank's parts. Behind the current stream.
+  void send_all(const std::vector<KeyGradients>& own);
 
   // Adds what has come to this rank's own, in the order of ranks, steps and calls.
   void add_to(RowSum& dk, RowSum& dv);
 
  private:
-  // own: this rank's parts. After receive().
   [[nodiscard]] Communicator::WorkPtr put(const std::vector<KeyGradients>& own, std::string_view what);
   [[nodiscard]] Communicator::WorkPtr exchange(const std::vector<KeyGradients>& own, std::string_view what);
   void send(const KeyGradients& part);

@@ -38,6 +38,14 @@ void order(const c10::Stream& earlier, const c10::Stream& later) {
 
 }  // namespace
 
+const c10::Stream& SecondStream::Streams::current() const {
+  return c10::impl::VirtualGuardImpl(first.device_type()).getStream(first.device()) == second ? second : first;
+}
+
+const c10::Stream& SecondStream::Streams::other() const {
+  return current() == second ? first : second;
+}
+
 SecondStream::SecondStream(const at::Device& device) {
   if (!device.is_cuda()) return;
   const c10::Stream first = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
@@ -61,11 +69,15 @@ void SecondStream::run(const std::function<void()>& body) {
 }
 
 void SecondStream::mark() {
-  if (streams_ && CP_MUTATE(mark_not_recorded, true, false)) streams_->mark.record(streams_->first);
+  if (streams_ && CP_MUTATE(mark_not_recorded, true, false)) streams_->mark.record(streams_->current());
 }
 
 void SecondStream::wait_for_mark() {
-  if (streams_ && CP_MUTATE(mark_wait_skipped, true, false)) streams_->mark.block(streams_->second);
+  if (streams_ && CP_MUTATE(mark_wait_skipped, true, false)) streams_->mark.block(streams_->current());
+}
+
+void SecondStream::wait_for_other() {
+  if (streams_ && CP_MUTATE(other_stream_wait_skipped, true, false)) order(streams_->other(), streams_->current());
 }
 
 void SecondStream::join() {

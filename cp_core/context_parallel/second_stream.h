@@ -36,10 +36,12 @@ class SecondStream {
   // With the second stream as the current one.
   void run(const std::function<void()>& body);
 
-  // A place in the work of the first stream: after what it has been given so far.
+  // A place in the work of the current one of the two: after what it has been given so far.
   void mark();
-  // The second stream goes on when the first has come to the mark.
+  // The current one goes on when the one that was marked has come to the mark.
   void wait_for_mark();
+  // The current one goes on when the other has done what it has been given so far.
+  void wait_for_other();
 
   // The first stream goes on when the second has done what it has been given.
   void join();
@@ -52,6 +54,9 @@ class SecondStream {
     c10::Stream first;
     c10::Stream second;
     c10::Event mark;
+
+    [[nodiscard]] const c10::Stream& current() const;
+    [[nodiscard]] const c10::Stream& other() const;
   };
 
   std::optional<Streams> streams_;  // of a GPU

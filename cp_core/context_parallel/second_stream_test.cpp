@@ -18,6 +18,7 @@ TEST(SecondStreamOnCpu, RunsInTheOrderOfTheCalls) {
     second.wait_for_mark();
     order += "second ";
   });
+  second.wait_for_other();
   order += "third";
   second.join();
   EXPECT_EQ(order, "first second third");

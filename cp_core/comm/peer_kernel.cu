@@ -44,8 +44,8 @@ __device__ void await(const Flags& flags, unsigned turn, unsigned* stop) {
   }
 }
 
-// Block 0 of the threads says that this rank is ready: there is room for all of them at once, so it does not wait for
-// others to end. The last to have written tells the peers, and waits for them.
+// Block 0 of the threads says that this rank is ready: no other has to end before, whatever else there is room for. The
+// last to have written tells the peers, and waits for them.
 template <typename Unit, int kCapacity>
 __device__ void write_to_peers(const BlockList<kCapacity>& list, std::int64_t end, unsigned writers,
                                const PeerFlags& flags, PeerTurn* turns) {

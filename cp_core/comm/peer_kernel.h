@@ -1,5 +1,5 @@
-// An operation of a PeerLink as kernels, for when nothing else is to be done meanwhile: all multiprocessors copy, and
-// tell and wait themselves. Without LibTorch's headers.
+// An operation of a PeerLink as a kernel, whose blocks of threads copy, and tell and wait themselves: as many as fill
+// the device where nothing else is to be done meanwhile, a few beside attention. Without LibTorch's headers.
 #pragma once
 
 #include <cstddef>
@@ -32,7 +32,8 @@ struct PeerOperation {
   PeerTurn* turns = nullptr;
 };
 
-// multiprocessors: of the device. One launch for up to 480 blocks, else several.
+// Takes up to three blocks of threads for each of `multiprocessors`. One launch for up to 480 blocks; else several, of
+// which those that copy take what they find.
 void launch_peer_operation(const PeerOperation& operation, int multiprocessors, cudaStream_t stream);
 
 }  // namespace cp_pool::cuda

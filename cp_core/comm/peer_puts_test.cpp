@@ -136,15 +136,17 @@ TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
   });
 }
 
-// Of the ways to write beside other work each rank would choose another.
+// Of the ways to write beside other work one rank would choose another than the rest: a kernel, for which its pieces
+// may be too many for one launch.
 TEST_P(PeerPuts, RanksWithManyPiecesAndWithOneFindOneWay) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    constexpr std::int64_t kElements = 1 << 16;
+    constexpr std::int64_t kElements = 1 << 20;
     for (int round = 0; round < 2 * rank.size; ++round) {
       const at::Tensor sent = at::arange(kElements, on_gpu()).add(rank.rank + round);
       const at::Tensor window = filled({kElements * rank.size}, -1);
-      const std::int64_t pieces = rank.rank == round % rank.size ? 64 : 1;
+      const std::int64_t many = round < rank.size ? 64 : 512;
+      const std::int64_t pieces = rank.rank == round % rank.size ? many : 1;
       std::vector<Communicator::Put> puts;
       for (int to = 0; to < rank.size; ++to) {
         for (const at::Tensor& piece : sent.chunk(pieces)) {

@@ -18,7 +18,8 @@ namespace {
 using Flag = PeerBoard::Flag;
 using Note = PeerBoard::Note;
 
-// What a kernel takes from the work beside it: enough to fill the way to other devices by two thirds.
+// Of whose blocks of threads, two each, a kernel has as many beside other work: they fill the way to other devices by
+// two thirds, and keep attention from as many multiprocessors as they lie on.
 constexpr int kMultiprocessorsBesideOthers = 12;
 
 // By a copy engine.

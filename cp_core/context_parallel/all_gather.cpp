@@ -101,6 +101,7 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
     delay_point(operands.q.device());
     const std::span<const Tile> tiles = tiles_of(call);
     auto [dq, dk, dv] = context.backend.called_gradients(call, operands, backward);
+    for (const at::Tensor& tensor : {dq, dk, dv}) second.hand_over(tensor);
     others.dq.push_back({.tensor = std::move(dq), .rows = query_rows_of(tiles)});
     others.parts.push_back({.dk = {.tensor = std::move(dk), .rows = key_rows_of(tiles)},
                             .dv = {.tensor = std::move(dv), .rows = key_rows_of(tiles)}});
@@ -122,11 +123,6 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
   }
   turns.next([&] { gradients.finish_own(); });
   second.join();
-  for (const SomeRows& dq : others.dq) second.hand_over(dq.tensor);
-  for (const auto& [dk, dv] : others.parts) {
-    second.hand_over(dk.tensor);
-    second.hand_over(dv.tensor);
-  }
   return others;
 }
 

@@ -97,9 +97,10 @@ TEST_P(GpuGraphs, OfForwardAndBackwardGiveTheBitsOfTheEagerRun) {
   });
 }
 
-// The heads of a step that is replayed travel in groups where those of one that is not are too few.
-Case case_of_replayed_groups(int ranks) {
-  Case c = full_case(CommType::a2a, Backend::cudnn, ranks);
+// The heads of a step that is replayed travel in groups where those of one that is not are too few. A rank's own heads
+// of all_gather are in two groups.
+Case case_of_groups(CommType comm, int ranks) {
+  Case c = full_case(comm, Backend::cudnn, ranks);
   c.layout = Layout::bshd;
   c.seqlens.reset();
   c.pad_between_seqs = false;
@@ -114,11 +115,18 @@ Case case_of_replayed_groups(int ranks) {
 
 TEST(GpuReplayedGroups, GiveTheBitsOfTheEagerRun) {
   on_ranks_of(CommType::a2a, [](const GpuRank& rank, const CpGroups& groups) {
-    const Case c = case_of_replayed_groups(rank.size);
+    const Case c = case_of_groups(CommType::a2a, rank.size);
     const GpuStep step(c, rank, groups, /*replayed=*/true);
     const Outputs outputs = step.run();
     EXPECT_EQ(outputs.forward.saved->head_groups.size(), 2U);
     EXPECT_EQ(GpuStep(c, rank, groups).forward().saved->head_groups.size(), 1U);
+    capture_and_replay(step, groups, rank.rank);
+  });
+}
+
+TEST(GpuGraphsOfAllGather, WithTwoGroupsOfOwnHeadsGiveTheBitsOfTheEagerRun) {
+  on_ranks_of(CommType::all_gather, [](const GpuRank& rank, const CpGroups& groups) {
+    const GpuStep step(case_of_groups(CommType::all_gather, rank.size), rank, groups);
     capture_and_replay(step, groups, rank.rank);
   });
 }
@@ -203,7 +211,7 @@ TEST_P(GpuDelays, ChangeNoBitOfHeadsInGroups) {
 
 TEST(GpuReplayedGroups, ChangeNoBitUnderDelays) {
   on_ranks_of(CommType::a2a, [](const GpuRank& rank, const CpGroups& groups) {
-    repeat_under_delays(case_of_replayed_groups(rank.size), rank, groups,
+    repeat_under_delays(case_of_groups(CommType::a2a, rank.size), rank, groups,
                         {.count = 50, .most_microseconds = 500, .replayed = true});
   });
 }

@@ -3,15 +3,15 @@
 //
 // Memory: the caching allocator gives a block back to the stream it was allocated on. A tensor of the first stream that
 // the second touches must be kept until join(); after that, whatever reuses its memory is enqueued behind both. Tensors
-// made inside run() stay there: only the second stream uses them; so it is with the libraries' workspaces, which come
-// from the allocator at each call, or (cuBLAS) are kept by stream. So these tensors need no record_stream, which would
-// keep memory from being reused during a capture, and until an event is queried otherwise.
+// made inside run() stay there, but for results: only the second stream uses them; so it is with the libraries'
+// workspaces, which come from the allocator at each call, or (cuBLAS) are kept by stream. So these tensors need no
+// record_stream, which would keep memory from being reused during a capture, and until an event is queried otherwise.
 //
-// A result of run() that the first stream reads after join() is handed over. Its block belongs to the second stream,
-// where what comes next need not wait for those reads: the next SecondStream may be beside another first stream. So
-// hand_over() calls record_stream: freed, the block is kept back until the first stream is through with it, and in a
-// capture until that ends, as communicators do it for theirs. That is the price of a step's results, not of all that it
-// computes with.
+// A result of run() that the first stream reads, having waited for it, is handed over. Its block belongs to the second
+// stream, where what comes next need not wait for those reads: the next SecondStream may be beside another first
+// stream. So hand_over() calls record_stream: freed, the block is kept back until the first stream is through with it,
+// and in a capture until that ends, as communicators do it for theirs. That is the price of a step's results, not of
+// all that it computes with.
 #pragma once
 
 #include <functional>
@@ -46,7 +46,7 @@ class SecondStream {
   // The first stream goes on when the second has done what it has been given.
   void join();
 
-  // After join(): a tensor made inside run() is now the first stream's to read.
+  // A tensor made inside run() is also the first stream's to read, once that has waited for it.
   void hand_over(const at::Tensor& tensor) const;
 
  private:

@@ -68,6 +68,17 @@ void prepare_folder(const std::filesystem::path& folder) {
   const AtomicFile proof{folder / "cp-pool"};
 }
 
+// One would write over the other.
+void expect_two_files(const ExecutionOptions& options) {
+  if (!options.events || !options.junit) return;
+  const auto place = [](const std::filesystem::path& file) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(file));
+  };
+  if (place(*options.events) != place(*options.junit) || std::filesystem::is_character_file(*options.events)) return;
+  throw CommandError(ExitCode::usage,
+                     fmt::format("--junit and --events are the same file: {}", options.junit->string()));
+}
+
 std::vector<std::string> worker_command(const std::string& worker) {
   if (worker.empty()) return {default_worker().string()};
   return split_words(worker).value();  // checked with the command line
@@ -101,6 +112,7 @@ Execution::Execution(const ExecutionOptions& options, Show show)
     if (config_.run_dir) prepare_folder(*config_.run_dir);
     if (config_.dump_dir) prepare_folder(*config_.dump_dir);
     if (config_.perf && config_.perf->trace_dir) prepare_folder(*config_.perf->trace_dir);
+    expect_two_files(options);
     if (options.events) owned_.push_back(std::make_unique<JsonlSink>(*options.events));
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
   } catch (const OutputError& e) {

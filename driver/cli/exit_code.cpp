@@ -8,9 +8,10 @@ namespace cp_pool {
 namespace {
 
 constexpr std::array<ExitCodeMeaning, 9> kTable{{
-    {ExitCode::interrupted, "interrupted (Ctrl-C or SIGTERM); what had finished is reported"},
+    {ExitCode::interrupted, "interrupted (Ctrl-C, SIGTERM or SIGHUP); what had finished is reported"},
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
-    {ExitCode::failed, "a case ended as fail, error, timeout or crash, or was not run because others did"},
+    {ExitCode::failed,
+     "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over"},
     {ExitCode::infra, "a case could not be judged: its pool did not start (infra); doctor: something is missing"},
     {ExitCode::bad_input, "bad matrix, case, filter or baseline"},
     {ExitCode::cannot_write, "an output (--junit, --events, --run-dir, stdout) cannot be written"},

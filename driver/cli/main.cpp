@@ -1,4 +1,5 @@
 #include <exception>
+#include <fcntl.h>
 #include <string>
 #include <type_traits>
 #include <unistd.h>
@@ -36,9 +37,18 @@ int fail(cp_pool::ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
+// A standard descriptor that is closed would become that of the next file opened: a report, or a pipe of the event
+// loop. Reading from what stands here instead ends at once, and writing to it fails.
+void fill_closed_descriptors() {
+  for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // takes the lowest that is free
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  fill_closed_descriptors();
   try {
     return carry_out(cp_pool::parse_command_line(argc, argv), argv[0]);
   } catch (const cp_pool::CommandError& e) {

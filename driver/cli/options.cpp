@@ -38,10 +38,16 @@ void add_duration(CLI::App& command, const std::string& name, std::chrono::milli
       ->default_str(duration_text(target));
 }
 
+// As of a variable that is not set.
+std::string not_empty(const std::string& text) {
+  return text.empty() ? "the path is empty" : "";
+}
+
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
               const char* type, const std::string& description) {
   command.add_option_function<std::string>(
              name, [&target](const std::string& text) { target = text; }, description)
+      ->check(not_empty, "", "")
       ->type_name(type);
 }
 
@@ -137,6 +143,7 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
       .add_option_function<std::string>(
           "--trace", [&perf](const std::string& folder) { perf.request.trace_dir = folder; },
           "Let each rank write what one step does: a Chrome trace, and on GPUs a table by kernel")
+      ->check(not_empty, "", "")
       ->type_name("DIR");
   add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE");
 }

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <iterator>
 #include <pty.h>
 #include <sstream>
 #include <string>
@@ -207,8 +208,16 @@ TEST_F(CommandLine, Exits73WhenStdoutCannotBeWritten) {
 }
 
 TEST_F(CommandLine, Exits2ForABadCommandLine) {
-  for (const Words& words : std::vector<Words>{
-           {}, {"fly"}, {"run", "--speed"}, {"run", "--timeout", "soon"}, {"run", "--worker", "'open"}, {"submit"}}) {
+  for (const Words& words :
+       std::vector<Words>{{},
+                          {"fly"},
+                          {"run", "--speed"},
+                          {"run", "--timeout", "soon"},
+                          {"run", "--worker", "'open"},
+                          {"submit"},
+                          {"run", "--junit", ""},
+                          {"run", "--mode", "perf", "--trace", ""},
+                          run_words("model=pass", {"--events", path("a"), "--junit", path("./a")})}) {
     const Finished done = call(words);
     EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words);
     EXPECT_THAT(done.err, is_one_error(""));
@@ -229,19 +238,36 @@ TEST_F(CommandLine, Exits130WhenInterruptedAndReportsWhatHappened) {
   Words words =
       run_words("model=pass | model=hang | model=skip", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
   words.insert(words.begin(), kProgram);
-  Program program{words};
-  // The hang is the last case to start; waiting for its line in the events file is waiting for the event.
-  while (!std::filesystem::exists(path("e.jsonl")) ||
-         read_file(path("e.jsonl")).find("\"case_started\",\"index\":2") == std::string::npos) {
-    std::this_thread::yield();
+  std::signal(SIGHUP, SIG_DFL);  // under nohup it is ignored, and stays so
+  for (const int signal : {SIGINT, SIGHUP}) {
+    std::filesystem::remove(path("e.jsonl"));
+    std::filesystem::remove(path("j.xml"));
+    Program program{words};
+    // The hang is the last case to start; waiting for its line in the events file is waiting for the event.
+    while (!std::filesystem::exists(path("e.jsonl")) ||
+           read_file(path("e.jsonl")).find("\"case_started\",\"index\":2") == std::string::npos) {
+      std::this_thread::yield();
+    }
+    program.signal(signal);
+    const Finished done = program.wait();
+    EXPECT_EQ(done.exit_code, 130);
+    EXPECT_THAT(done.out, HasSubstr("interrupted: the run was stopped before its end"));
+    EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 1 pass + 0 fail + 1 skip + 1 cancelled, "));
+    EXPECT_THAT(read_file(path("j.xml")), AllOf(HasSubstr("tests=\"3\""), HasSubstr("cancelled")));
+    EXPECT_EQ(json_lines(read_file(path("e.jsonl"))).back()["type"], "run_finished");
   }
-  program.signal(SIGINT);
-  const Finished done = program.wait();
-  EXPECT_EQ(done.exit_code, 130);
-  EXPECT_THAT(done.out, HasSubstr("interrupted: the run was stopped before its end"));
-  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 1 pass + 0 fail + 1 skip + 1 cancelled, "));
-  EXPECT_THAT(read_file(path("j.xml")), AllOf(HasSubstr("tests=\"3\""), HasSubstr("cancelled")));
+}
+
+// Else the next file opened would be stdout, or what the event loop waits for stdin.
+TEST_F(CommandLine, AStandardDescriptorThatIsClosedIsNoOther) {
+  Words words{"/bin/sh", "-c", "exec \"$@\" >&-", "sh", kProgram};
+  std::ranges::copy(run_words("model=pass", {"--events", path("e.jsonl")}), std::back_inserter(words));
+  const Finished done = Program{words}.wait();
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, HasSubstr("cannot write"));
   EXPECT_EQ(json_lines(read_file(path("e.jsonl"))).back()["type"], "run_finished");
+  const Finished submitted = Program{{"/bin/sh", "-c", "exec \"$@\" <&-", "sh", kProgram, "submit", "-"}}.wait();
+  EXPECT_THAT(submitted.last_line(), StartsWith("0 expanded"));
 }
 
 TEST_F(CommandLine, AWorkerThatKnowsNeitherCancelNorSigusr2TimesOutAtTheGlobalTimeout) {

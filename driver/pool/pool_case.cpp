@@ -1,6 +1,7 @@
 // One case on a pool, from the line sent to the verdict on case and pool.
 #include <algorithm>
 #include <csignal>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -50,6 +51,27 @@ protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+}
+
+// What a worker's own words make of its verdict; empty: nothing. A worker is not believed a pass that its checks deny.
+std::string contradiction_in(const protocol::ResultEvent& result, int world_size, bool cancelled) {
+  std::set<int> ranks;
+  for (const protocol::RankResult& rank : result.ranks) {
+    if (rank.rank < 0 || rank.rank >= world_size) {
+      return fmt::format("a result of rank {}, of {} ranks", rank.rank, world_size);
+    }
+    if (!ranks.insert(rank.rank).second) return fmt::format("a result with rank {} twice", rank.rank);
+  }
+  if (result.outcome == protocol::Outcome::cancelled && !cancelled) {
+    return "a result \"cancelled\", though nothing was cancelled";
+  }
+  if (result.outcome != protocol::Outcome::pass) return {};
+  const auto rank = std::ranges::find(result.ranks, false, &protocol::RankResult::ok);
+  if (rank != result.ranks.end()) return fmt::format("a result \"pass\", though rank {} is not ok", rank->rank);
+  const auto check = std::ranges::find(result.checks, false, &protocol::TensorCheck::ok);
+  if (check == result.checks.end()) return {};
+  return fmt::format("a result \"pass\", though {} of rank {} is not ok", protocol::clean_text(check->tensor),
+                     check->rank);
 }
 
 }  // namespace
@@ -172,10 +194,12 @@ void Pool::take_event(Outstanding& current, const protocol::Event& event) {
   } else if (const auto* progress = std::get_if<protocol::ProgressEvent>(&event)) {
     if (progress->seq == current.seq) current.phase = protocol::clean_text(progress->phase);
   } else if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
-    if (waiting && result->seq == current.seq) {
-      current.result = *result;
-    } else {
+    if (!waiting || result->seq != current.seq) {
       current.protocol_break = fmt::format("a result for seq {}, which is not outstanding", result->seq);
+    } else if (std::string wrong = contradiction_in(*result, world_size_, current.cancelled); !wrong.empty()) {
+      current.protocol_break = std::move(wrong);
+    } else {
+      current.result = *result;
     }
   } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) {
     if (waiting && refusal->seq.value_or(current.seq) == current.seq) current.result = as_result(*refusal, current.seq);

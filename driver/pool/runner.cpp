@@ -18,6 +18,12 @@ double own_cpu_ms() {
   return ms(usage.ru_utime) + ms(usage.ru_stime);
 }
 
+void watch_for_hangup(asio::signal_set& signals) {
+  struct sigaction now = {};
+  // Under nohup it stays ignored.
+  if (sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signals.add(SIGHUP);
+}
+
 }  // namespace
 
 Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
@@ -25,7 +31,9 @@ Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
       slots_(busy_ranks),
       signals_(io_, SIGINT, SIGTERM),
       global_timeout_(io_),
-      clock_(io_) {}
+      clock_(io_) {
+  watch_for_hangup(signals_);
+}
 
 void Runner::add(const NamedCase& named) {
   lane(named.c.cp_size).add({ledger_.expect(), &named});

@@ -213,8 +213,21 @@ class RankZero {
     }
     if (kind == "until_cancelled") out.outcome = protocol::Outcome::cancelled;
     if (kind == "fail_then_exit" || kind == "chatter_stderr") out.outcome = protocol::Outcome::fail;
+    contradict(kind, out);
     if (out.outcome != protocol::Outcome::pass && out.reason.empty()) out.reason = fmt::format("it is {}", kind);
     return out;
+  }
+
+  static void contradict(const std::string& kind, protocol::ResultEvent& result) {
+    if (kind == "pass_of_wrong_numbers") {
+      protocol::TensorCheck& check = result.checks.emplace_back();
+      check.tensor = "dq";
+      check.rank = 1;
+      check.ok = false;
+    }
+    if (kind == "pass_of_failed_rank") result.ranks.back().ok = false;
+    if (kind == "rank_too_many") result.ranks.back().rank = static_cast<int>(result.ranks.size());
+    if (kind == "rank_twice") result.ranks.front().rank = result.ranks.back().rank;
   }
 
   void after_result(const std::string& kind) {

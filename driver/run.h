@@ -7,11 +7,11 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "cases/case.h"
 #include "driver/events.h"
+#include "worker/protocol/line_framer.h"
 
 namespace cp_pool {
 
@@ -57,9 +57,9 @@ struct RunResult {
 
 // Both must be called on the main thread (parent-death signals follow the spawning thread), and while they run every
 // child of the process is theirs. They emit every event of the run, run_started first and run_finished last, and never
-// throw for anything that a worker does: SIGINT and SIGTERM stop the run, first cleanly, then at once. What a sink
-// throws ends the run, leaves no process behind, and is thrown on; so is std::system_error where the process cannot be
-// set up.
+// throw for anything that a worker does: SIGINT, SIGTERM and SIGHUP stop the run, first cleanly, then at once. What a
+// sink throws ends the run, leaves no process behind, and is thrown on; so is std::system_error where the process
+// cannot be set up.
 
 // Pools of different world sizes work side by side as far as max_busy_ranks lets them; cases of one pool run in list
 // order.
@@ -68,11 +68,12 @@ RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config
 
 // Reads one line of a stream and gives its case, or nullopt for a line to pass over (an empty one, or one whose error
 // the function has shown itself). Called in order, each time after the case of the line before has finished.
-using ReadCase = std::function<std::optional<NamedCase>(std::string_view line)>;
+using ReadCase = std::function<std::optional<NamedCase>(const protocol::Line& line)>;
 
 // Runs the cases of fd (a pipe, terminal, file or socket; not closed here) one by one, as they arrive and in their
 // order, until its end; pools stay warm between them. header.cases is not known and stays as it is; run_finished counts
-// what was read.
+// what was read. Throws CaseError, after that, if the end
+// was an error of reading.
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink);
 

@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_error.h"
 #include "driver/pool/pipes.h"
 #include "driver/pool/runner.h"
 #include "driver/run.h"
@@ -34,9 +35,9 @@ class Feeder {
   Feeder(Runner& runner, int fd, const ReadCase& read_case)
       : runner_(runner),
         read_case_(read_case),
-        reader_(std::make_shared<PipeReader>(
-            runner.io(), reopen(fd),
-            PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); }, [this] { on_end(); }})) {
+        reader_(std::make_shared<PipeReader>(runner.io(), reopen(fd),
+                                             PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); },
+                                                                   [this](std::error_code error) { on_end(error); }})) {
     runner_.on_case_finished = [this] {
       current_.reset();
       feed();
@@ -48,21 +49,25 @@ class Feeder {
   Feeder& operator=(const Feeder&) = delete;
   ~Feeder() { reader_->close(); }
 
+  // Why the stream ended before its end.
+  [[nodiscard]] std::error_code error() const { return error_; }
+
  private:
   void on_data(std::string_view bytes) {
-    for (protocol::Line& line : framer_.feed(bytes)) lines_.push_back(std::move(line.text));
+    for (protocol::Line& line : framer_.feed(bytes)) lines_.push_back(std::move(line));
     feed();
   }
 
-  void on_end() {
-    if (auto last = framer_.rest()) lines_.push_back(std::move(last->text));
+  // The last line may lack its newline.
+  void on_end(std::error_code error) {
+    error_ = error;
     ended_ = true;
-    feed();
+    on_data("\n");
   }
 
   void feed() {
     while (!current_ && !lines_.empty() && !stopped_) {
-      const std::string line = std::move(lines_.front());
+      const protocol::Line line = std::move(lines_.front());
       lines_.pop_front();
       auto named = read_case_(line);
       if (!named) continue;
@@ -82,8 +87,9 @@ class Feeder {
   const ReadCase& read_case_;
   std::shared_ptr<PipeReader> reader_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
-  std::deque<std::string> lines_;
+  std::deque<protocol::Line> lines_;
   std::unique_ptr<NamedCase> current_;
+  std::error_code error_;
   bool ended_ = false;
   bool stopped_ = false;
 };
@@ -95,7 +101,9 @@ RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config,
   // One case at a time anyway: every pool may stay.
   Runner runner(config, sink, std::numeric_limits<int>::max());
   const Feeder feeder(runner, fd, read_case);
-  return runner.run(header);
+  RunResult result = runner.run(header);
+  if (feeder.error()) throw CaseError(fmt::format("cannot read the stream of cases: {}", feeder.error().message()));
+  return result;
 }
 
 }  // namespace cp_pool

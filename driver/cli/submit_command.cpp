@@ -15,6 +15,7 @@
 #include "driver/cli/exit_code.h"
 #include "driver/cli/rerun.h"
 #include "driver/reporters/events_json.h"
+#include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
@@ -34,11 +35,15 @@ class Stream {
   Stream(const SubmitOptions& options, const std::string& program, Execution& execution)
       : options_{options}, program_{program}, execution_{execution} {}
 
-  std::optional<NamedCase> read(std::string_view line) {
+  std::optional<NamedCase> read(const protocol::Line& framed) {
+    const std::string_view line = framed.text;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) return std::nullopt;
     ++number_;
     const std::string source = fmt::format("<stdin>, case {}", number_);
     try {
+      if (framed.kind == protocol::Line::Kind::over_long) {
+        throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
+      }
       const Case c = parse_edited_case(parse_json_text(line, source), source, options_.edits);
       return NamedCase{.id = submitted_id(c, fmt::format("case-{}", number_), options_.edits),
                        .c = c,
@@ -72,10 +77,15 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
   if (options.case_argument == "-") {
     Execution execution{options.execution, show};
     Stream stream{options, program, execution};
-    const int code = execution([&](const RunConfig& config, EventSink& sink) {
-      return run_stream(
-          STDIN_FILENO, [&](std::string_view line) { return stream.read(line); }, config, header(options, 0), sink);
-    });
+    const auto read = [&](const protocol::Line& line) { return stream.read(line); };
+    int code = 0;
+    try {
+      code = execution([&](const RunConfig& config, EventSink& sink) {
+        return run_stream(STDIN_FILENO, read, config, header(options, 0), sink);
+      });
+    } catch (const CaseError& e) {
+      throw CommandError(ExitCode::bad_input, e.what());
+    }
     return stream.bad_lines() > 0 ? first_that_applies(code, ExitCode::bad_input) : code;
   }
   const NamedCase named =

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include <asio/buffer.hpp>
+#include <asio/error.hpp>
 #include <asio/write.hpp>
 
 namespace cp_pool {
@@ -23,7 +24,7 @@ void PipeReader::read_next() {
   pipe_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](asio::error_code error, std::size_t size) {
     if (!self->pipe_.is_open()) return;
     if (error) {
-      self->functions_.on_end();
+      self->functions_.on_end(error == asio::error::eof ? std::error_code() : error);
       return;
     }
     self->functions_.on_data({self->buffer_.data(), size});

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <asio/io_context.hpp>
 #include <asio/posix/stream_descriptor.hpp>
@@ -20,7 +21,7 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
  public:
   struct Functions {
     std::function<void(std::string_view)> on_data;
-    std::function<void()> on_end;  // end of file or a read error; once
+    std::function<void(std::error_code)> on_end;  // end of file (no error) or a read error; once
   };
   PipeReader(asio::io_context& io, UniqueFd fd, Functions functions);
   void start();

@@ -104,7 +104,7 @@ void WorkerGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
                                                                           rank.tail.feed(bytes);
                                                                           on_change_();
                                                                         },
-                                                                        [this, &rank] {
+                                                                        [this, &rank](std::error_code) {
                                                                           rank.tail.close();
                                                                           on_change_();
                                                                         }});
@@ -119,7 +119,7 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdout_closed_ = false;
   stdout_ = std::make_shared<PipeReader>(io_, std::move(stdout_end),
                                          PipeReader::Functions{[this](std::string_view bytes) { on_stdout(bytes); },
-                                                               [this] {
+                                                               [this](std::error_code) {
                                                                  stdout_closed_ = true;
                                                                  on_change_();
                                                                }});

@@ -4,12 +4,14 @@
 #include <fstream>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_error.h"
 #include "driver/process/spawn.h"
 #include "tests/driver/harness.h"
 
@@ -21,7 +23,8 @@ using testing::IsEmpty;
 using testing::SizeIs;
 
 // "model" or "model world_size"; "-" is no case.
-std::optional<NamedCase> read_case(std::string_view line) {
+std::optional<NamedCase> read_case(const protocol::Line& framed) {
+  const std::string_view line = framed.text;
   if (line == "-") return std::nullopt;
   const std::size_t space = line.find(' ');
   const int world_size = space == std::string_view::npos ? 2 : std::stoi(std::string(line.substr(space + 1)));
@@ -125,6 +128,43 @@ TEST(Stream, OfNothingFinishesAtOnce) {
   const UniqueFd fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
   Recorder recorder;
   EXPECT_EQ(stream(fd.get(), recorder).exit_code, 0);
+}
+
+// As a file may end.
+TEST(Stream, TakesALastLineWithoutItsNewlineHoweverLongItIs) {
+  Pipe pipe = make_pipe();
+  Recorder recorder;
+  const std::string padding(std::size_t{100} << 10U, ' ');
+  std::jthread writer([&] {
+    write_line(pipe.write, "pass");
+    const std::string last = padding + "x";
+    std::size_t written = 0;
+    while (written < last.size()) {
+      const ssize_t n = ::write(pipe.write.get(), last.data() + written, last.size() - written);
+      if (n <= 0) break;
+      written += static_cast<std::size_t>(n);
+    }
+    pipe.write.reset();
+  });
+  std::vector<std::size_t> sizes;
+  const auto read = [&](const protocol::Line& line) -> std::optional<NamedCase> {
+    sizes.push_back(line.text.size());
+    return std::nullopt;
+  };
+  run_stream(pipe.read.get(), read, fake_config(), {}, recorder);
+  EXPECT_THAT(sizes, ElementsAre(4U, padding.size() + 1));
+}
+
+TEST(Stream, SaysThatItCannotBeReadToItsEnd) {
+  const UniqueFd folder{::open("/tmp", O_RDONLY | O_DIRECTORY)};
+  Recorder recorder;
+  try {
+    stream(folder.get(), recorder);
+    ADD_FAILURE() << "a folder was read";
+  } catch (const CaseError& e) {
+    EXPECT_STREQ(e.what(), "cannot read the stream of cases: Is a directory");
+  }
+  EXPECT_THAT(recorder.all<RunFinished>(), SizeIs(1));
 }
 
 }  // namespace

@@ -177,7 +177,12 @@ auto read_list(const Fields& f, const char* name, Read read) {
 }
 
 StepMs read_step_ms(const Fields& f) {
-  return {f.get_double("median", 0), f.get_double("min", 0), f.get_double("max", 0)};
+  const auto time = [&f](const char* name) {
+    const double ms = f.get_double(name, 0);
+    if (!std::isfinite(ms) || ms < 0) throw ProtocolError(fmt::format("perf: {} {} is no time in ms", name, ms));
+    return ms;
+  };
+  return {time("median"), time("min"), time("max")};
 }
 RankMs read_rank_ms(const Fields& f) {
   const json ms = f.require_object("ms");

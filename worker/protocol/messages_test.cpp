@@ -230,6 +230,17 @@ TEST(Events, BytesOfATimedStepRoundTrip) {
   EXPECT_THAT(with("1.5"), HasSubstr("64-bit integer"));
 }
 
+TEST(Events, TimesOfAStepAreTimes) {
+  const auto with = [](const char* ms) {
+    return event_error(
+        fmt::format(R"({{"event":"result","seq":1,"outcome":"pass","perf":{{"step_ms":{{"median":{}}}}}}})", ms));
+  };
+  EXPECT_EQ(with("0.5"), "no error");
+  EXPECT_THAT(with("-5"), HasSubstr("median -5 is no time in ms"));
+  EXPECT_THAT(with("\"nan\""), HasSubstr("median nan is no time in ms"));
+  EXPECT_THAT(with("\"inf\""), HasSubstr("median inf is no time in ms"));
+}
+
 TEST(Events, OthersRoundTrip) {
   EXPECT_EQ(event_round_trip(StartedEvent{5}).seq, 5);
   EXPECT_EQ(event_round_trip(ProgressEvent{5, "forward"}).phase, "forward");

@@ -72,8 +72,7 @@ using ReadCase = std::function<std::optional<NamedCase>(const protocol::Line& li
 
 // Runs the cases of fd (a pipe, terminal, file or socket; not closed here) one by one, as they arrive and in their
 // order, until its end; pools stay warm between them. header.cases is not known and stays as it is; run_finished counts
-// what was read. Throws CaseError, after that, if the end
-// was an error of reading.
+// what was read. Throws CaseError, after that, if the end was an error of reading.
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink);
 

@@ -64,6 +64,17 @@ Case full_case(CommType comm, Backend backend, int ranks) {
   return c;
 }
 
+// Nothing but causal attention of sequences of one length, which cuDNN computes in one call.
+Case plain_case(CommType comm, int ranks) {
+  Case c = full_case(comm, Backend::cudnn, ranks);
+  c.layout = Layout::bshd;
+  c.seqlens.reset();
+  c.pad_between_seqs = false;
+  c.softmax = SoftmaxType::vanilla;
+  c.max_logit = false;
+  return c;
+}
+
 // --- Graphs ----------------------------------------------------------------------------------------------------------
 
 class GpuGraphs : public testing::TestWithParam<std::tuple<CommType, Backend>> {};
@@ -100,12 +111,7 @@ TEST_P(GpuGraphs, OfForwardAndBackwardGiveTheBitsOfTheEagerRun) {
 // The heads of a step that is replayed travel in groups where those of one that is not are too few. A rank's own heads
 // of all_gather are in two groups.
 Case case_of_groups(CommType comm, int ranks) {
-  Case c = full_case(comm, Backend::cudnn, ranks);
-  c.layout = Layout::bshd;
-  c.seqlens.reset();
-  c.pad_between_seqs = false;
-  c.softmax = SoftmaxType::vanilla;
-  c.max_logit = false;
+  Case c = plain_case(comm, ranks);
   c.batch = 2;
   c.seqlen_q = c.seqlen_kv = 4096;
   c.heads = 8 * ranks;
@@ -196,12 +202,7 @@ TEST_P(GpuDelays, ChangeNoBitOfLongPacks) {
 // Enough rows for cuDNN to compute heads in groups: the next come, and the last leave, meanwhile.
 TEST_P(GpuDelays, ChangeNoBitOfHeadsInGroups) {
   on_ranks_of(GetParam(), [](const GpuRank& rank, const CpGroups& groups) {
-    Case c = full_case(GetParam(), Backend::cudnn, rank.size);
-    c.layout = Layout::bshd;
-    c.seqlens.reset();
-    c.pad_between_seqs = false;
-    c.softmax = SoftmaxType::vanilla;
-    c.max_logit = false;
+    Case c = plain_case(GetParam(), rank.size);
     c.batch = 1;
     c.seqlen_q = c.seqlen_kv = 8192 * rank.size;
     c.heads = c.kv_heads = 8 * rank.size;

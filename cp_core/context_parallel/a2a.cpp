@@ -119,9 +119,8 @@ struct Steps {
   std::string_view leaving;
 };
 
-// The groups of heads, one after the other: messages travel while others are computed. Every second group is computed
-// on a stream of its own, so that one begins while the last blocks of the one before it are still at work. What a
-// forward keeps of a group is read on the group's own stream, in its backward.
+// The groups of heads, one after the other: messages travel while others are computed. They take turns on two streams.
+// What a forward keeps of a group is read on the group's own stream, in its backward.
 void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
   const std::int64_t count = exchanges.head_groups();
@@ -136,13 +135,8 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
   std::optional<SecondStream> second;
   if (count > 1) second.emplace(items.front().of_tokens.device());
   const auto for_each_group = [&](const std::function<void(std::int64_t)>& body) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      if (i % 2 == 0) {
-        body(i);
-      } else {
-        second->run([&] { body(i); });
-      }
-    }
+    StreamTurns turns(second ? &*second : nullptr);
+    for (std::int64_t i = 0; i < count; ++i) turns.next([&] { body(i); });
   };
   for_each_group([&](std::int64_t i) {
     Arrival& come = coming[static_cast<std::size_t>(i)];

@@ -1,7 +1,6 @@
 #include "cp_core/context_parallel/all_gather.h"
 
 #include <array>
-#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -56,30 +55,6 @@ void attend_steps(const Context& context, const AllGatherPlans& plans, const Att
   if (sums.max_logit.defined()) sums.max_logit = at::maximum(sums.max_logit, second_sums.max_logit);
 }
 
-// Two streams by turns, the first one first: what prepares a call runs beside the call before it, which has nearly all
-// multiprocessors, and a call begins where the one before it leaves some idle.
-class Turns {
- public:
-  explicit Turns(SecondStream& second) : second_(second) {}
-
-  void next(const std::function<void()>& body) {
-    on_second_ = !on_second_;
-    again(body);
-  }
-  // On the stream of the last turn.
-  void again(const std::function<void()>& body) const {
-    if (on_second_) {
-      second_.run(body);
-    } else {
-      body();
-    }
-  }
-
- private:
-  SecondStream& second_;
-  bool on_second_ = true;
-};
-
 // The backward by calls whose gradients stay as they are: nothing is added, and nobody waits for a turn. This rank's
 // own step is before the steps with others' K and V, and half of its heads behind them: so it hides both exchanges.
 OthersGradients attend_calls_backward(const Context& context, const OthersCalls& calls, GatheredKeyValues& gathered,
@@ -87,7 +62,7 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
                                       ScatteredGradients& scattered) {
   const AttentionOperands& operands = gathered.whole();
   SecondStream second(operands.q.device());
-  Turns turns(second);
+  StreamTurns turns(&second);
   turns.next([&] { gradients.start_own(); });
   OthersGradients others;
   bool waited = false;

@@ -89,4 +89,17 @@ void SecondStream::hand_over(const at::Tensor& tensor) const {
   if (streams_) tensor.record_stream(streams_->first);
 }
 
+void StreamTurns::next(const std::function<void()>& body) {
+  on_second_ = !on_second_;
+  again(body);
+}
+
+void StreamTurns::again(const std::function<void()>& body) const {
+  if (second_ != nullptr && on_second_) {
+    second_->run(body);
+  } else {
+    body();
+  }
+}
+
 }  // namespace cp_pool

@@ -63,4 +63,20 @@ class SecondStream {
   bool joined_ = false;
 };
 
+// The two streams by turns, the first one first: what prepares a call runs beside the call before it, which has nearly
+// all multiprocessors, and a call begins where the one before it leaves some idle.
+class StreamTurns {
+ public:
+  // second: null if all turns are the first stream's.
+  explicit StreamTurns(SecondStream* second) : second_(second) {}
+
+  void next(const std::function<void()>& body);
+  // On the stream of the last turn.
+  void again(const std::function<void()>& body) const;
+
+ private:
+  SecondStream* second_;
+  bool on_second_ = true;
+};
+
 }  // namespace cp_pool

@@ -24,6 +24,19 @@ TEST(SecondStreamOnCpu, RunsInTheOrderOfTheCalls) {
   EXPECT_EQ(order, "first second third");
 }
 
+TEST(StreamTurnsOnCpu, RunInTheOrderOfTheCallsWithASecondStreamAndWithout) {
+  SecondStream second(at::kCPU);
+  for (SecondStream* const stream : {&second, static_cast<SecondStream*>(nullptr)}) {
+    std::string order;
+    StreamTurns turns(stream);
+    turns.next([&] { order += "one "; });
+    turns.next([&] { order += "two "; });
+    turns.again([&] { order += "still two "; });
+    turns.next([&] { order += "three"; });
+    EXPECT_EQ(order, "one two still two three");
+  }
+}
+
 TEST(SecondStreamOnCpu, LetsExceptionsThrough) {
   SecondStream second(at::kCPU);
   EXPECT_THROW(second.run([] { throw std::runtime_error("no"); }), std::runtime_error);

@@ -230,7 +230,12 @@ class FilterParser {
 
   [[nodiscard]] std::int64_t integer(const Word& value) const {
     const auto number = parse_integer<std::int64_t>(value.text);
-    if (!number) fail(value.at, fmt::format("'{}' is not a number", value.text));
+    if (!number) {
+      const std::size_t sign = value.text.starts_with('-') ? 1 : 0;
+      const bool digits = value.text.find_first_not_of("0123456789", sign) == std::string::npos;
+      const bool too_large = digits && value.text.size() > sign;
+      fail(value.at, fmt::format("'{}' is {}", value.text, too_large ? "too large a number" : "not a number"));
+    }
     return *number;
   }
 

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_file_name.h"
 #include "cases/case_json.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "worker/data_plane.h"
@@ -33,12 +34,6 @@ void write_fence(std::int64_t seq) {
   std::fflush(nullptr);
   const std::string fence = protocol::format_fence(seq);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, fence.data(), fence.size());
-}
-
-// A file name that tells the case.
-std::filesystem::path trace_stem(const std::string& folder, std::string id) {
-  std::ranges::replace(id, '/', '_');
-  return std::filesystem::path(folder) / id;
 }
 
 // Around the phases that the case runner times.
@@ -161,7 +156,8 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   if (request.perf) {
     options.perf = {
         .warmup = request.perf->warmup, .iterations = request.perf->iterations, .graph = request.perf->graph};
-    if (request.perf->trace_dir) options.perf->trace = trace_stem(*request.perf->trace_dir, request.id);
+    if (request.perf->trace_dir)
+      options.perf->trace = std::filesystem::path(*request.perf->trace_dir) / case_file_name(request.id);
   }
   if (outcome.rank == 0) {
     options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };

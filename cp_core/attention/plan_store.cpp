@@ -14,6 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "cases/text_hash.h"
+
 namespace cp_pool {
 namespace {
 
@@ -22,13 +24,6 @@ namespace fs = std::filesystem;
 constexpr std::string_view kMagic = "cp-pool plan store 1\n";
 constexpr std::string_view kExtension = ".plan";
 constexpr std::size_t kHexDigits = 16;
-
-// FNV-1a, 64 bits, as hexadecimal digits.
-std::string checksum(std::string_view text) {
-  std::uint64_t hash = 0xcbf29ce484222325U;
-  for (const char c : text) hash = (hash ^ static_cast<std::uint8_t>(c)) * 0x100000001b3U;
-  return fmt::format("{:016x}", hash);
-}
 
 // What stands before the blob: the key in full, since the file's name is only a hash of it. The checksum of all this
 // comes after it.
@@ -65,7 +60,7 @@ PlanStore::PlanStore(fs::path folder, std::uintmax_t most_bytes, int writes_a_lo
     : folder_(std::move(folder)), most_bytes_(most_bytes), writes_a_look_(writes_a_look) {}
 
 fs::path PlanStore::file_of(const std::string& key) const {
-  return folder_ / (checksum(key) + std::string(kExtension));
+  return folder_ / (text_hash(key) + std::string(kExtension));
 }
 
 std::optional<PlanStore::Bytes> PlanStore::read(const std::string& key) {
@@ -75,7 +70,7 @@ std::optional<PlanStore::Bytes> PlanStore::read(const std::string& key) {
   const std::string text = contents(path);
   const std::string header = header_of(key);
   if (text.size() < header.size() + kHexDigits || !text.starts_with(header) ||
-      checksum({text.data(), text.size() - kHexDigits}) != std::string_view(text).substr(text.size() - kHexDigits)) {
+      text_hash({text.data(), text.size() - kHexDigits}) != std::string_view(text).substr(text.size() - kHexDigits)) {
     discard(key, "it is damaged, or not what it should be");
     return std::nullopt;
   }
@@ -112,7 +107,7 @@ void PlanStore::write_file(const std::string& key, const Bytes& bytes) {
   const fs::path draft = fmt::format("{}.{}.{}", path.string(), getpid(), drafts++);
   std::string text = header_of(key);
   text.append(bytes.begin(), bytes.end());
-  text += checksum(text);
+  text += text_hash(text);
   {
     std::ofstream file(draft, std::ios::binary);
     file.write(text.data(), static_cast<std::streamsize>(text.size()));

@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 
+#include "cases/case_file_name.h"
 #include "cases/case_json.h"
 #include "cp_core/verify/reference.h"
 #include "cp_core/verify/safetensors.h"
@@ -19,18 +20,6 @@ at::Tensor offsets_of(const std::vector<std::int64_t>& lengths) {
   std::vector<std::int64_t> offsets(lengths.size() + 1, 0);
   std::inclusive_scan(lengths.begin(), lengths.end(), offsets.begin() + 1);
   return at::tensor(offsets, at::kLong).to(at::kInt);
-}
-
-std::string file_name(const std::string& id) {
-  std::string name;
-  for (const char letter : id) {
-    if (letter == '/') {
-      name += "__";
-    } else {
-      name += letter;
-    }
-  }
-  return name + ".safetensors";
 }
 
 class Gatherer {
@@ -141,7 +130,8 @@ void dump_case(const std::filesystem::path& folder, const std::string& id, const
   }
   if (group.rank() == 0) {
     std::filesystem::create_directories(folder);
-    write_safetensors(folder / file_name(id), tensors, {{"case", to_json(c).dump()}, {"id", id}});
+    write_safetensors(folder / (case_file_name(id) + ".safetensors"), tensors,
+                      {{"case", to_json(c).dump()}, {"id", id}});
   }
 }
 

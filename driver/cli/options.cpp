@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
+#include "driver/cli/case_source.h"
 #include "driver/cli/device.h"
 #include "driver/cli/duration.h"
 #include "driver/cli/exit_code.h"
@@ -298,6 +299,17 @@ struct Parser {
     add_worker(*doctor_command, doctor.worker);
   }
 
+  // --matrix and --size say where an ID is looked up. Throws CommandError (usage).
+  static void refuse_lookup_of_file(const CLI::App& command, const std::string& argument) {
+    if (is_id(argument)) return;
+    for (const char* name : {"--matrix", "--size"}) {
+      if (command.count(name) == 0) continue;
+      throw CommandError(ExitCode::usage,
+                         fmt::format("{} is for the ID of a case, and {} is {} (see cp-pool {} --help)", name, argument,
+                                     argument == "-" ? "a stream" : "a file", command.get_name()));
+    }
+  }
+
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
@@ -308,12 +320,16 @@ struct Parser {
       return run;
     }
     if (submit_command->parsed()) {
+      refuse_lookup_of_file(*submit_command, submit.case_argument);
       apply_perf(*submit_command, submit_perf, submit.execution);
       submit.execution.config.device = resolve_device(submit.execution.config.device);
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
       return submit;
     }
-    if (explain_command->parsed()) return explain;
+    if (explain_command->parsed()) {
+      refuse_lookup_of_file(*explain_command, explain.case_argument);
+      return explain;
+    }
     if (doctor_command->parsed()) return doctor;
     if (list.selection.matrices.empty()) list.selection.matrices = {kDefaultMatrix};
     return list;

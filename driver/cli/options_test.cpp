@@ -160,6 +160,14 @@ TEST(PerfMode, IsNeededByItsOptions) {
               HasSubstr("--graph needs ranks on GPUs"));
 }
 
+TEST(Options, WhereAnIdIsLookedUpIsNotForAFileOrAStream) {
+  EXPECT_THAT(usage_error({"submit", "a.json", "--matrix", "quick"}),
+              HasSubstr("--matrix is for the ID of a case, and a.json is a file (see cp-pool submit --help)"));
+  EXPECT_THAT(usage_error({"submit", "-", "--size", "full"}),
+              HasSubstr("--size is for the ID of a case, and - is a stream"));
+  EXPECT_THAT(usage_error({"explain", "a.json", "--size", "full"}), HasSubstr("(see cp-pool explain --help)"));
+}
+
 TEST(SubmitOptions, TakeACaseAndLookItUpInEveryMatrix) {
   const auto submit = parse_as<SubmitOptions>({"submit", "--json", "--matrix", "te-flash", "the/id"});
   EXPECT_EQ(submit.case_argument, "the/id");

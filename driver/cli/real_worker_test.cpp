@@ -97,7 +97,7 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_THAT(second.out, ::testing::HasSubstr("6 of 6 cases in both"));
   for (const char* who : {"rank0", "rank1", "alone"}) {
-    const std::string trace = fmt::format("traces/perf_b2_s4096_h12_p2p_cp2_bshd_bf16.{}.json", who);
+    const std::string trace = fmt::format("traces/perf__b2_s4096_h12__p2p__cp2__bshd__bf16.{}.json", who);
     EXPECT_TRUE(nlohmann::json::accept(read_file(folder / trace))) << trace;
   }
   const Finished missing = run({"--baseline", (folder / "none").string()});

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <csignal>
 #include <random>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "driver/process/oom_kills.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -48,7 +50,8 @@ Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
       wakeup_(wakeup),
       tag_(random_uuid()),
       processes_(tag_),
-      spawned_(Clock::now()) {}
+      spawned_(Clock::now()),
+      oom_kills_before_(oom_kills()) {}
 
 void Pool::spawn() {
   WorkerGroup::Config config{run_.config.worker_command, run_.config.device, world_size_, tag_, std::nullopt};
@@ -89,6 +92,9 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming)) co_return co_await failed_start(bad->detail);
       const auto& event = std::get<protocol::Event>(*incoming);
       if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) said = refusal->message;
+      if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
+        co_return co_await failed_start(fmt::format("a result for seq {} before the worker was ready", result->seq));
+      }
       const auto* ready = std::get_if<protocol::ReadyEvent>(&event);
       if (ready == nullptr) continue;
       if (const auto problem = refuse(*ready)) {
@@ -180,10 +186,13 @@ std::optional<Retirement> Pool::check_idle() {
 // "rank 1 died: signal 9 (SIGKILL); rank 0 died: exit 3", in the order of the deaths.
 std::string Pool::describe_deaths() {
   std::string out;
+  bool killed = false;
   for (const int rank : group_->exit_order()) {
     const WorkerGroup::Rank& dead = group_->ranks()[static_cast<std::size_t>(rank)];
     out += fmt::format("{}rank {} died: {}", out.empty() ? "" : "; ", rank, describe(*dead.exit));
+    killed = killed || (dead.exit->signaled && dead.exit->code == SIGKILL);
   }
+  if (killed && oom_kills() > oom_kills_before_) out += "; meanwhile the kernel killed a process as memory ran out";
   return out;
 }
 

@@ -128,6 +128,7 @@ class Pool {
   nlohmann::json capabilities_;
   bool idle_ = false;  // ready, and no case is outstanding
   Clock::time_point spawned_;
+  std::optional<std::int64_t> oom_kills_before_;  // the pool
   Clock::time_point last_result_;
   int cases_ = 0;
   std::map<int, protocol::Hygiene> first_hygiene_;  // by rank, after the pool's first case

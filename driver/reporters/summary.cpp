@@ -11,6 +11,8 @@
 
 namespace cp_pool {
 
+static constexpr std::size_t kMostOfReason = 1024;  // bytes; the other reports have all of it
+
 std::string ledger_line(const RunFinished& run) {
   std::string terms;
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
@@ -46,7 +48,7 @@ void Summary::add(const CaseFinished& event) {
     case CaseOutcome::infra:
     case CaseOutcome::cancelled:
     case CaseOutcome::not_run:
-      ++reasons_[{event.outcome, protocol::clean_text(event.reason)}];
+      ++reasons_[{event.outcome, protocol::cut_text(protocol::clean_text(event.reason), kMostOfReason)}];
       return;
     case CaseOutcome::pass:
     case CaseOutcome::fail:

@@ -49,7 +49,13 @@ std::string name(const PoolId& pool) {
   return fmt::format("pool {} #{}", pool.key, pool.generation);
 }
 
-std::string one_line(std::string text) {
+// What a worker says may be megabytes; the other reports have all of it.
+constexpr std::size_t kMostOfLine = 1024;
+constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;
+
+// Foreign text as a part of a line.
+std::string in_line(std::string_view foreign) {
+  std::string text = protocol::cut_text(clean(foreign), kMostOfLine);
   for (char& c : text) {
     if (c == '\n' || c == '\t') c = ' ';
   }
@@ -97,13 +103,12 @@ void TerminalSink::on(const PoolReady& event) {
   if (!style_.progress) return;
   const auto why = replaced_.find(event.pool.key);
   print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
-                    one_line(clean(event.ready.worker)),
-                    count_of(static_cast<std::size_t>(event.ready.world_size), "rank"),
+                    in_line(event.ready.worker), count_of(static_cast<std::size_t>(event.ready.world_size), "rank"),
                     why == replaced_.end() ? "" : fmt::format(" (replaces #{})", why->second)));
 }
 
 void TerminalSink::on(const PoolRetired& event) {
-  const std::string why = one_line(clean(event.detail));
+  const std::string why = in_line(event.detail);
   replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
   std::string lines;
   const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
@@ -167,8 +172,8 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   std::string line =
       fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
                   place, format_duration(event.duration_ms), clean(event.id));
-  if (!event.reason.empty()) line += ": " + one_line(clean(event.reason));
-  if (!event.backend_note.empty()) line += fmt::format(" ({})", one_line(clean(event.backend_note)));
+  if (!event.reason.empty()) line += ": " + in_line(event.reason);
+  if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);
   return line + '\n';
 }
@@ -179,7 +184,8 @@ std::string TerminalSink::failure_block(const CaseFinished& event) const {
   if (event.pool) head += fmt::format(" on {}", name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
   std::string block = head + '\n';
-  block += prefix_lines(failure_details(event, protocol::Ansi::escape), "    ");
+  const std::string details = failure_details(event, protocol::Ansi::escape);
+  block += prefix_lines(protocol::cut_text(details, kMostOfDetails), "    ");
   block += prefix_lines(stderr_details(event, protocol::Ansi::escape), "    ");
   block += fmt::format("    rerun: {}\n", clean(event.rerun));
   return block;
@@ -195,7 +201,7 @@ void TerminalSink::print(std::string_view lines) {
   if (live_shown_) out += kClearLine;
   live_shown_ = false;
   out += lines;
-  write_all(fd_, out, "the terminal");
+  write_all(fd_, out, "stdout");
   draw_live();
 }
 
@@ -203,7 +209,7 @@ void TerminalSink::print(std::string_view lines) {
 void TerminalSink::show_not_run(const CaseFinished& event) {
   const std::string said = stderr_details(event, protocol::Ansi::escape);
   if (said.empty() || !reasons_shown_.insert(event.reason).second) return draw_live();
-  print(fmt::format("{}  {}\n{}", paint(to_string(event.outcome), kRed), one_line(clean(event.reason)),
+  print(fmt::format("{}  {}\n{}", paint(to_string(event.outcome), kRed), in_line(event.reason),
                     prefix_lines(said, "    ")));
 }
 
@@ -222,7 +228,7 @@ void TerminalSink::draw_live() {
   note_running();
   const std::size_t columns = columns_of(fd_);
   // The last column stays free: writing it makes some terminals wrap.
-  write_all(fd_, fmt::format("{}{}{}{}", kClearLine, kNoWrap, live_line(state_, columns - 1), kWrap), "the terminal");
+  write_all(fd_, fmt::format("{}{}{}{}", kClearLine, kNoWrap, live_line(state_, columns - 1), kWrap), "stdout");
   live_shown_ = true;
 }
 

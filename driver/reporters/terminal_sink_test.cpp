@@ -57,6 +57,17 @@ std::vector<Event> small_run() {
           run_finished({1, 1, 1, 0, 0, 0, 0, 0, 0})};
 }
 
+TEST(PlainTerminal, CutsWhatAWorkerSaysInMegabytes) {
+  const std::string long_text(std::size_t{3} << 20U, 'x');
+  CaseFinished failed = failed_case(0, "a");
+  failed.reason = long_text;
+  const std::string out = captured({}, {failed, finished(1, "b", CaseOutcome::skip, long_text)});
+  EXPECT_THAT(out, HasSubstr("xx\n    [cut: 31"));
+  EXPECT_THAT(out, HasSubstr("b: xx"));
+  EXPECT_THAT(out, HasSubstr("xx [cut: 3145728 bytes in all]\n"));
+  EXPECT_LT(out.size(), std::size_t{80} << 10U);
+}
+
 TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
   EXPECT_EQ(captured({}, small_run()),
             "cp-pool 0.1.0: 3 cases of te-flash (small) on cpu\n"

@@ -52,6 +52,16 @@ TEST(Pool, GivesEverySentCaseItsOwnSeq) {
   EXPECT_THAT(seqs, ElementsAre(1, 2, 3, 4));
 }
 
+TEST(Pool, ThatWasAskedForTimesAndGivesNoneIsNotBelieved) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.perf = protocol::PerfRequest{};
+  run(fake_cases({"pass", "skip"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "skip"));
+  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("a result \"pass\" without the times that were asked for"));
+  EXPECT_EQ(recorder.all<PoolRetired>().at(0).reason, RetireReason::protocol_break);
+}
+
 TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {
   Recorder recorder;
   RunConfig config = fake_config();

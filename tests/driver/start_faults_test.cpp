@@ -36,6 +36,7 @@ const std::vector<BadStart> kBadStarts{
     {"exit_1_in_rank_1", {"--start=exit_1", "--start-rank=1"}, 3, "rank 1 died: exit 1"},
     {"sigsegv", {"--start=sigsegv"}, 3, "signal 11 (SIGSEGV)"},
     {"garbage", {"--start=garbage"}, 3, "a line that is no message"},
+    {"result_before_ready", {"--start=result_before_ready"}, 3, "a result for seq 1 before the worker was ready"},
     {"wrong_world_size", {"--start=wrong_world_size"}, 3, "has 3 ranks, not the 2"},
     {"never_ready", {"--start=never_ready"}, 3, "not ready within 300 ms", true},
     {"never_ready_in_rank_1", {"--start=never_ready", "--start-rank=1"}, 3, "not ready within 300 ms", true},

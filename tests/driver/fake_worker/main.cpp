@@ -73,6 +73,12 @@ void start_badly(const std::string& kind) {
     respond(protocol::ProtocolErrorEvent{std::nullopt, "this worker speaks 2..3 only"});
     _exit(protocol::kExitNoCommonVersion);
   }
+  if (kind == "result_before_ready") {
+    protocol::ResultEvent result;
+    result.seq = 1;
+    respond(result);
+    hang();
+  }
   if (kind == "garbage") {
     write_all(STDOUT_FILENO, fmt::format("{}{{ready}}\n", protocol::kResponsePrefix));
     hang();

@@ -1,0 +1,12 @@
+// A short name for a text: the same on every machine and in every build.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace cp_pool {
+
+// FNV-1a, 64 bits, as 16 hexadecimal digits.
+std::string text_hash(std::string_view text);
+
+}  // namespace cp_pool

@@ -85,7 +85,7 @@ if(CP_POOL_HAVE_CUDA)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 endif()
 # Needs LibTorch's headers only.
-cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu SOURCES
+cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu cp_cases SOURCES
   attention/plan_store.cpp
   attention/plan_store_test.cpp
   attention/stored_plans.cpp

@@ -14,6 +14,7 @@
 #include "driver/cli/help_text.h"
 #include "driver/cli/man_page.h"
 #include "driver/cli/shell_words.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -44,11 +45,18 @@ std::string not_empty(const std::string& text) {
   return text.empty() ? "the path is empty" : "";
 }
 
+// Of a folder that workers write: they hear of it in JSON.
+std::string fit_for_messages(const std::string& text) {
+  if (protocol::to_valid_utf8(text) != text) return "the path is not UTF-8, which a message to the worker has to be";
+  return not_empty(text);
+}
+
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
-              const char* type, const std::string& description) {
+              const char* type, const std::string& description,
+              std::string (*check)(const std::string& text) = not_empty) {
   command.add_option_function<std::string>(
              name, [&target](const std::string& text) { target = text; }, description)
-      ->check(not_empty, "", "")
+      ->check(check, "", "")
       ->type_name(type);
 }
 
@@ -114,7 +122,8 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
-  add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case");
+  add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case",
+           fit_for_messages);
   command.add_flag_callback(
       "--no-reference-cache", [&config] { config.reference_cache = false; },
       "The worker computes every expected result anew, and keeps none");
@@ -144,7 +153,7 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
       .add_option_function<std::string>(
           "--trace", [&perf](const std::string& folder) { perf.request.trace_dir = folder; },
           "Let each rank write what one step does: a Chrome trace, and on GPUs a table by kernel")
-      ->check(not_empty, "", "")
+      ->check(fit_for_messages, "", "")
       ->type_name("DIR");
   add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE");
 }

@@ -160,6 +160,13 @@ TEST(PerfMode, IsNeededByItsOptions) {
               HasSubstr("--graph needs ranks on GPUs"));
 }
 
+TEST(Options, AFolderOfTheWorkerCanBeToldInJson) {
+  for (const char* const option : {"--dump", "--trace"}) {
+    const std::string error = usage_error({"run", "--mode", "perf", option, "d\xff"});
+    EXPECT_THAT(error, HasSubstr(std::string(option) + ": the path is not UTF-8"));
+  }
+}
+
 TEST(Options, WhereAnIdIsLookedUpIsNotForAFileOrAStream) {
   EXPECT_THAT(usage_error({"submit", "a.json", "--matrix", "quick"}),
               HasSubstr("--matrix is for the ID of a case, and a.json is a file (see cp-pool submit --help)"));

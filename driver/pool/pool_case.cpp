@@ -53,33 +53,25 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-struct Asked {
-  int world_size;
-  bool cancelled;
-  bool times;
-};
-
 // What a worker's own words make of its verdict; empty: nothing. A worker is not believed a pass that its checks deny.
-std::string contradiction_in(const protocol::ResultEvent& result, const Asked& asked) {
+std::string contradiction_in(const protocol::ResultEvent& result, int world_size, bool cancelled) {
   std::set<int> ranks;
   for (const protocol::RankResult& rank : result.ranks) {
-    if (rank.rank < 0 || rank.rank >= asked.world_size) {
-      return fmt::format("a result of rank {}, of {} ranks", rank.rank, asked.world_size);
+    if (rank.rank < 0 || rank.rank >= world_size) {
+      return fmt::format("a result of rank {}, of {} ranks", rank.rank, world_size);
     }
     if (!ranks.insert(rank.rank).second) return fmt::format("a result with rank {} twice", rank.rank);
   }
-  if (result.outcome == protocol::Outcome::cancelled && !asked.cancelled) {
+  if (result.outcome == protocol::Outcome::cancelled && !cancelled) {
     return "a result \"cancelled\", though nothing was cancelled";
   }
   if (result.outcome != protocol::Outcome::pass) return {};
   const auto rank = std::ranges::find(result.ranks, false, &protocol::RankResult::ok);
   if (rank != result.ranks.end()) return fmt::format("a result \"pass\", though rank {} is not ok", rank->rank);
   const auto check = std::ranges::find(result.checks, false, &protocol::TensorCheck::ok);
-  if (check != result.checks.end()) {
-    return fmt::format("a result \"pass\", though {} of rank {} is not ok", protocol::clean_text(check->tensor),
-                       check->rank);
-  }
-  return asked.times && !result.perf ? "a result \"pass\" without the times that were asked for" : "";
+  if (check == result.checks.end()) return {};
+  return fmt::format("a result \"pass\", though {} of rank {} is not ok", protocol::clean_text(check->tensor),
+                     check->rank);
 }
 
 }  // namespace
@@ -204,14 +196,10 @@ void Pool::take_event(Outstanding& current, const protocol::Event& event) {
   } else if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
     if (!waiting || result->seq != current.seq) {
       current.protocol_break = fmt::format("a result for seq {}, which is not outstanding", result->seq);
+    } else if (std::string wrong = contradiction_in(*result, world_size_, current.cancelled); !wrong.empty()) {
+      current.protocol_break = std::move(wrong);
     } else {
-      const Asked asked{
-          .world_size = world_size_, .cancelled = current.cancelled, .times = run_.config.perf.has_value()};
-      if (std::string wrong = contradiction_in(*result, asked); !wrong.empty()) {
-        current.protocol_break = std::move(wrong);
-      } else {
-        current.result = *result;
-      }
+      current.result = *result;
     }
   } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) {
     if (waiting && refusal->seq.value_or(current.seq) == current.seq) current.result = as_result(*refusal, current.seq);
@@ -228,6 +216,10 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
   out.outcome = to_case_outcome(current.result->outcome);
   out.reason = protocol::clean_text(current.result->reason);
   if (current.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run(out);
+  if (run_.config.perf && !current.result->perf && out.outcome == CaseOutcome::pass) {
+    out.outcome = CaseOutcome::error;
+    out.reason = "the case passed, but the worker gave no times (--mode perf asks for them)";
+  }
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   if (needs_tail) {
     co_await wait_for_fences();

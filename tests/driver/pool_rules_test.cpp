@@ -52,14 +52,15 @@ TEST(Pool, GivesEverySentCaseItsOwnSeq) {
   EXPECT_THAT(seqs, ElementsAre(1, 2, 3, 4));
 }
 
-TEST(Pool, ThatWasAskedForTimesAndGivesNoneIsNotBelieved) {
+TEST(Pool, ThatWasAskedForTimesAndGivesNoneEndsACaseAsError) {
   Recorder recorder;
   RunConfig config = fake_config();
   config.perf = protocol::PerfRequest{};
-  run(fake_cases({"pass", "skip"}), config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "skip"));
-  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("a result \"pass\" without the times that were asked for"));
-  EXPECT_EQ(recorder.all<PoolRetired>().at(0).reason, RetireReason::protocol_break);
+  run(fake_cases({"pass", "skip", "fail"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("error", "skip", "fail"));
+  EXPECT_EQ(recorder.finished(0).reason, "the case passed, but the worker gave no times (--mode perf asks for them)");
+  EXPECT_THAT(recorder.finished(0).stderr_tails, SizeIs(2));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
 }
 
 TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {

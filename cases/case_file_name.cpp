@@ -3,17 +3,13 @@
 #include <cstddef>
 
 #include "cases/text_hash.h"
+#include "cases/utf8.h"
 
 namespace cp_pool {
 namespace {
 
 // File systems take 255; ".rank12.json" and the like come after it.
 constexpr std::size_t kMostBytes = 200;
-
-// Whether a code point of UTF-8 goes on here.
-bool continues(char byte) {
-  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
-}
 
 }  // namespace
 
@@ -29,7 +25,7 @@ std::string case_file_name(std::string_view id) {
   if (name.size() <= kMostBytes) return name;
   const std::string hash = text_hash(id);
   std::size_t kept = kMostBytes - hash.size() - 1;
-  while (kept > 0 && continues(name[kept])) --kept;
+  while (kept > 0 && !starts_code_point(name[kept])) --kept;
   return name.substr(0, kept) + '-' + hash;
 }
 

@@ -13,6 +13,7 @@
 #include "cases/case_json.h"
 #include "cases/did_you_mean.h"
 #include "cases/glob.h"
+#include "cases/utf8.h"
 
 namespace cp_pool {
 namespace {
@@ -20,12 +21,12 @@ namespace {
 constexpr std::string_view kBlank = " \t\r\n";
 constexpr std::string_view kOperatorStart = "=!<>";
 
+// invalid_argument: it is no number; result_out_of_range: it is too large a one.
 template <typename Integer>
-std::optional<Integer> parse_integer(std::string_view text) {
-  Integer value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
+std::errc parse_integer(std::string_view text, Integer& value) {
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, value);
+  return read == end ? error : std::errc::invalid_argument;
 }
 
 // field: of kind number. The seed may exceed int64.
@@ -81,8 +82,7 @@ class FilterParser {
   [[noreturn]] void fail(std::size_t at, std::string_view message) const {
     const std::string shown = without_controls(text_);
     // A caret stands under the character, not the byte: continuation bytes of UTF-8 take no column.
-    const auto columns =
-        std::ranges::count_if(shown.substr(0, at), [](unsigned char c) { return (c & 0xc0U) != 0x80U; });
+    const auto columns = std::ranges::count_if(shown.substr(0, at), starts_code_point);
     throw CaseError(fmt::format("bad filter: {}\n  {}\n  {:>{}}", without_controls(message), shown, '^', columns + 1));
   }
 
@@ -215,8 +215,9 @@ class FilterParser {
   [[nodiscard]] std::string possible_value(const CaseField& field, const Word& value) const {
     if (field.kind == CaseField::Kind::number && !has_wildcard(value.text)) {
       // Without leading zeros. Only the seed can be larger than int64.
-      const auto large = parse_integer<std::uint64_t>(value.text);
-      return large ? std::to_string(*large) : std::to_string(integer(value));
+      std::uint64_t large = 0;
+      if (parse_integer(value.text, large) == std::errc()) return std::to_string(large);
+      return std::to_string(integer(value));
     }
     std::vector<std::string> names = field.names();
     if (field.kind == CaseField::Kind::boolean) names = {"true", "false"};
@@ -229,14 +230,11 @@ class FilterParser {
   }
 
   [[nodiscard]] std::int64_t integer(const Word& value) const {
-    const auto number = parse_integer<std::int64_t>(value.text);
-    if (!number) {
-      const std::size_t sign = value.text.starts_with('-') ? 1 : 0;
-      const bool digits = value.text.find_first_not_of("0123456789", sign) == std::string::npos;
-      const bool too_large = digits && value.text.size() > sign;
-      fail(value.at, fmt::format("'{}' is {}", value.text, too_large ? "too large a number" : "not a number"));
-    }
-    return *number;
+    std::int64_t number = 0;
+    const std::errc error = parse_integer(value.text, number);
+    if (error == std::errc::result_out_of_range) fail(value.at, fmt::format("'{}' is too large a number", value.text));
+    if (error != std::errc()) fail(value.at, fmt::format("'{}' is not a number", value.text));
+    return number;
   }
 
   std::string_view text_;

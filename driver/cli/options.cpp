@@ -178,6 +178,17 @@ void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOpt
   options.config.max_busy_ranks = 1;
 }
 
+// --matrix and --size say where an ID is looked up. Throws CommandError (usage).
+void refuse_lookup_of_file(const CLI::App& command, const std::string& argument) {
+  if (is_id(argument)) return;
+  for (const char* name : {"--matrix", "--size"}) {
+    if (command.count(name) == 0) continue;
+    throw CommandError(ExitCode::usage,
+                       fmt::format("{} is for the ID of a case, and {} is {} (see cp-pool {} --help)", name, argument,
+                                   argument == "-" ? "a stream" : "a file", command.get_name()));
+  }
+}
+
 void add_edits(CLI::App& command, std::vector<std::string>& edits) {
   command.add_option("--set", edits, "Change a field of the case: comm=a2a, cp_size=4, window=64,0; may be repeated")
       ->type_name("KEY=VALUE")
@@ -306,17 +317,6 @@ struct Parser {
   void add_doctor() {
     doctor_command = app.add_subcommand("doctor", "Say what is installed, what would run, and what is missing");
     add_worker(*doctor_command, doctor.worker);
-  }
-
-  // --matrix and --size say where an ID is looked up. Throws CommandError (usage).
-  static void refuse_lookup_of_file(const CLI::App& command, const std::string& argument) {
-    if (is_id(argument)) return;
-    for (const char* name : {"--matrix", "--size"}) {
-      if (command.count(name) == 0) continue;
-      throw CommandError(ExitCode::usage,
-                         fmt::format("{} is for the ID of a case, and {} is {} (see cp-pool {} --help)", name, argument,
-                                     argument == "-" ? "a stream" : "a file", command.get_name()));
-    }
   }
 
   CommandLine result() {

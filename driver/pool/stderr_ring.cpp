@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "cases/utf8.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -12,7 +13,7 @@ namespace {
 std::string_view last_bytes(std::string_view text, std::size_t max_bytes) {
   if (text.size() <= max_bytes) return text;
   text.remove_prefix(text.size() - max_bytes);
-  for (int i = 0; i < 3 && !text.empty() && (static_cast<unsigned char>(text.front()) & 0xC0U) == 0x80U; ++i) {
+  for (int i = 0; i < 3 && !text.empty() && !starts_code_point(text.front()); ++i) {
     text.remove_prefix(1);
   }
   return text;

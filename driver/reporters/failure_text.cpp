@@ -6,6 +6,11 @@
 
 namespace cp_pool {
 
+std::string shortened(std::string_view foreign) {
+  constexpr std::size_t kMostBytes = 1024;
+  return protocol::cut_text(protocol::clean_text(foreign), kMostBytes);
+}
+
 std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi) {
   // A check may fail with its error within the bound: a NaN elsewhere, padding that is not zero.
   const char* relation = check.error > check.bound ? ">" : "against";

@@ -3,11 +3,15 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "driver/events.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
+
+// Foreign text for a line of the terminal: clean, and of megabytes the first KiB. The other reports have all of it.
+std::string shortened(std::string_view foreign);
 
 // "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)", with the check's
 // message if it has one.

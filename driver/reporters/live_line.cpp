@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/utf8.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -20,8 +21,7 @@ constexpr std::size_t kBarColumns = 20;
 std::string clip(std::string_view text, std::size_t columns) {
   std::size_t end = 0;
   for (std::size_t used = 0; end < text.size(); ++end) {
-    const bool starts = (static_cast<unsigned char>(text[end]) & 0xc0U) != 0x80U;
-    if (starts && used++ == columns) break;
+    if (starts_code_point(text[end]) && used++ == columns) break;
   }
   return std::string{text.substr(0, end)};
 }

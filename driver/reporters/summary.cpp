@@ -6,12 +6,11 @@
 
 #include <fmt/format.h>
 
+#include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
-
-static constexpr std::size_t kMostOfReason = 1024;  // bytes; the other reports have all of it
 
 std::string ledger_line(const RunFinished& run) {
   std::string terms;
@@ -48,7 +47,7 @@ void Summary::add(const CaseFinished& event) {
     case CaseOutcome::infra:
     case CaseOutcome::cancelled:
     case CaseOutcome::not_run:
-      ++reasons_[{event.outcome, protocol::cut_text(protocol::clean_text(event.reason), kMostOfReason)}];
+      ++reasons_[{event.outcome, shortened(event.reason)}];
       return;
     case CaseOutcome::pass:
     case CaseOutcome::fail:

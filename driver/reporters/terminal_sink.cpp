@@ -49,13 +49,11 @@ std::string name(const PoolId& pool) {
   return fmt::format("pool {} #{}", pool.key, pool.generation);
 }
 
-// What a worker says may be megabytes; the other reports have all of it.
-constexpr std::size_t kMostOfLine = 1024;
-constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;
+constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;  // bytes, of what a worker says of a failure
 
 // Foreign text as a part of a line.
 std::string in_line(std::string_view foreign) {
-  std::string text = protocol::cut_text(clean(foreign), kMostOfLine);
+  std::string text = shortened(foreign);
   for (char& c : text) {
     if (c == '\n' || c == '\t') c = ' ';
   }

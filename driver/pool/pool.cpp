@@ -142,8 +142,8 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   out.permanent = permanently_failed();
   if (too_few_devices()) {
     out.skip = true;
-    out.retirement.detail =
-        fmt::format("this machine has fewer devices than the {} that its ranks need, one each", world_size_);
+    out.retirement.detail = fmt::format("this machine has fewer devices than the {} that its ranks need, one each{}",
+                                        world_size_, run_.config.device == "cpu" ? "" : " (--device cpu needs none)");
   }
   out.stderr_tails = group_->tails();
   co_return out;

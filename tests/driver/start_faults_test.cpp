@@ -15,6 +15,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::Each;
 using testing::ElementsAre;
+using testing::EndsWith;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -93,9 +94,18 @@ TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
   const RunFinished finished =
       run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "pass", "skip"));
-  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("fewer devices than the 2 that its ranks need"));
+  EXPECT_THAT(recorder.finished(0).reason, EndsWith("fewer devices than the 2 that its ranks need, one each"));
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_TRUE(finished.ledger_exact);
+}
+
+TEST(Start, WithFewerGpusThanRanksSaysWhatNeedsNone) {
+  Recorder recorder;
+  RunConfig config = fake_config({"--start=too_few_devices"});
+  config.device = "cuda";
+  run(fake_cases({"pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip"));
+  EXPECT_THAT(recorder.finished(0).reason, EndsWith("one each (--device cpu needs none)"));
 }
 
 TEST(Start, ShowsWhatTheWorkerSaidOnStderr) {

@@ -159,6 +159,9 @@ class FilterParser {
   Predicate id_glob(const Word& glob) {
     if (scope_ != Filter::Scope::everything) fail(glob.at, "IDs cannot be used here; use FIELD=VALUE");
     if (glob.text.find_first_of("/*") == std::string::npos) {
+      if (std::ranges::count(known_fields(scope_), glob.text) > 0) {
+        fail(glob.at, fmt::format("'{}' is a field: it needs a value, as in {}=VALUE", glob.text, glob.text));
+      }
       fail(glob.at, fmt::format("'{}' is neither FIELD=VALUE nor an ID (suite/model/..) nor a glob with *{}", glob.text,
                                 did_you_mean(glob.text, known_fields(scope_))));
     }

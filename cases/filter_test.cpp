@@ -182,6 +182,8 @@ TEST(FilterErrors, ValuesThatAFieldNeverHasAreErrors) {
 TEST(FilterErrors, ABareWordIsNoFilter) {
   EXPECT_THAT(filter_error_of("thd"), StartsWith("bad filter: 'thd' is neither FIELD=VALUE nor an ID"));
   EXPECT_THAT(filter_error_of("causa"), HasSubstr("did you mean 'causal'?"));
+  EXPECT_THAT(filter_error_of("causal"),
+              StartsWith("bad filter: 'causal' is a field: it needs a value, as in causal="));
 }
 
 TEST(FilterErrors, RulesHaveNeitherIdNorSize) {

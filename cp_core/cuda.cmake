@@ -83,6 +83,9 @@ if(CP_POOL_HAVE_CUDA)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   add_dependencies(cp_core_cuda cp_core_early)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
+  add_custom_target(cuda_part DEPENDS cp_core_cuda)
+else()
+  add_custom_target(cuda_part COMMAND "${CMAKE_COMMAND}" -E echo "no nvcc (CUDA Toolkit 13): built without the CUDA part" VERBATIM)
 endif()
 # Needs LibTorch's headers only.
 cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu cp_cases SOURCES

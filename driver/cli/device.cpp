@@ -4,6 +4,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include <fmt/format.h>
+
+#include "driver/cli/program_paths.h"
 #include "worker/protocol/gpu_files.h"
 
 namespace cp_pool {
@@ -16,11 +19,22 @@ int count_gpus(const std::filesystem::path& dev, const char* visible) {
   return std::min(count, named);
 }
 
-std::string resolve_device(const std::string& requested) {
-  if (requested != "auto") return requested;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe");
-  const bool built = std::filesystem::exists(program.parent_path() / "libcp_core_cuda.so");
-  return built && count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")) > 0 ? "cuda" : "cpu";
+DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus) {
+  if (requested != "auto") return {.device = requested, .warning = {}};
+  if (gpus == 0 || built_for_gpus) return {.device = gpus > 0 ? "cuda" : "cpu", .warning = {}};
+  return {.device = "cpu",
+          .warning = fmt::format("ranks run on the CPU: this machine has {}, but the worker was built without its CUDA "
+                                 "part (with nvcc of CUDA 13 installed: {})",
+                                 gpus == 1 ? "a GPU" : fmt::format("{} GPUs", gpus), kBuildForGpus)};
+}
+
+DeviceChoice choose_device(const std::string& requested, bool own_worker) {
+  return choose_device(requested, count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")),
+                       !own_worker || built_for_gpus());
+}
+
+bool built_for_gpus() {
+  return std::filesystem::exists(program_path().parent_path() / "libcp_core_cuda.so");
 }
 
 }  // namespace cp_pool

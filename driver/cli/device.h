@@ -10,7 +10,19 @@ namespace cp_pool {
 // unset) allows.
 int count_gpus(const std::filesystem::path& dev, const char* visible);
 
-// requested: cpu, cuda or auto. auto is cuda where there is a GPU and the worker beside this program was built for it.
-std::string resolve_device(const std::string& requested);
+struct DeviceChoice {
+  std::string device;   // cpu or cuda
+  std::string warning;  // there are GPUs, and auto did not take them; else empty
+};
+// requested: cpu, cuda or auto. auto is cuda where there is a GPU; for the worker beside this program, only if it was
+// built for GPUs.
+DeviceChoice choose_device(const std::string& requested, bool own_worker);
+// The same of a machine with so many GPUs, and of a worker that was built for them or not.
+DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus);
+
+// True if the worker beside this program was built for GPUs.
+bool built_for_gpus();
+// The command that builds it so.
+inline constexpr const char* kBuildForGpus = "tools/build release cuda_part";
 
 }  // namespace cp_pool

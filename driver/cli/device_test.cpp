@@ -36,8 +36,26 @@ TEST_F(DeviceFiles, CountAsFarAsCudaVisibleDevicesAllows) {
 }
 
 TEST(Device, NamedByTheUserIsTaken) {
-  EXPECT_EQ(resolve_device("cpu"), "cpu");
-  EXPECT_EQ(resolve_device("cuda"), "cuda");
+  for (const int gpus : {0, 2}) {
+    EXPECT_EQ(choose_device("cpu", gpus, true).device, "cpu");
+    EXPECT_EQ(choose_device("cuda", gpus, false).device, "cuda");
+    EXPECT_EQ(choose_device("cuda", gpus, false).warning, "");
+  }
+}
+
+TEST(Device, AutoTakesGpusThatTheWorkerCanUse) {
+  EXPECT_EQ(choose_device("auto", 2, true).device, "cuda");
+  EXPECT_EQ(choose_device("auto", 0, true).device, "cpu");
+  EXPECT_EQ(choose_device("auto", 0, false).warning, "");
+}
+
+TEST(Device, AutoSaysWhyItLeavesGpusAlone) {
+  const DeviceChoice choice = choose_device("auto", 2, false);
+  EXPECT_EQ(choice.device, "cpu");
+  EXPECT_EQ(
+      choice.warning,
+      "ranks run on the CPU: this machine has 2 GPUs, but the worker was built without its CUDA part (with nvcc of "
+      "CUDA 13 installed: tools/build release cuda_part)");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <fmt/ranges.h>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/device.h"
 #include "driver/cli/doctor.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/program_paths.h"
@@ -46,7 +47,8 @@ class Watcher : public EventSink {
 };
 
 // Starts two ranks and runs one case on them: the proof that cases can run.
-std::vector<Finding> try_worker(const std::vector<std::string>& command) {
+// own: the worker is the user's. It need not know this case.
+std::vector<Finding> try_worker(const std::vector<std::string>& command, bool own) {
   RunConfig config;
   config.worker_command = command;
   Watcher watcher;
@@ -67,12 +69,15 @@ std::vector<Finding> try_worker(const std::vector<std::string>& command) {
   }
   const CaseFinished& finished = watcher.finished.value();  // one case, one outcome
   const bool passed = finished.outcome == CaseOutcome::pass;
+  const bool skipped = own && finished.outcome == CaseOutcome::skip;
   findings.push_back(
       {.name = "a case",
-       .state = passed ? State::good : State::missing,
+       .state = passed    ? State::good
+                : skipped ? State::note
+                          : State::missing,
        .text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
                            finished.reason.empty() ? "" : ": ", protocol::clean_text(finished.reason)),
-       .remedy = passed ? "" : "tools/build release cp-pool-worker"});
+       .remedy = passed || own ? "" : "tools/build release cp-pool-worker"});
   return findings;
 }
 
@@ -84,6 +89,14 @@ Finding find_worker(const std::string& binary) {
           .state = State::missing,
           .text = binary + " is no program",
           .remedy = "tools/build release cp-pool-worker"};
+}
+
+Finding find_cuda_part() {
+  if (built_for_gpus()) return {.name = "CUDA part", .state = State::good, .text = "built", .remedy = ""};
+  return {.name = "CUDA part",
+          .state = State::missing,
+          .text = "the worker was built without it (no nvcc of CUDA 13?); cases run on CPU ranks",
+          .remedy = kBuildForGpus};
 }
 
 std::vector<Finding> find_matrices(const std::string& size) {
@@ -128,7 +141,8 @@ int doctor_command(const DoctorOptions& options) {
   if (!own) findings.push_back(find_worker(command.front()));
   const bool startable = own || findings.back().state == State::good;
   if (startable && !own) findings.push_back(find_libraries(command.front()));
-  if (startable) append(try_worker(command));
+  if (!own && count_gpus("/dev", nullptr) > 0) findings.push_back(find_cuda_part());
+  if (startable) append(try_worker(command, own));
   append(find_matrices("small"));
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
   if (std::filesystem::exists(packages)) findings.push_back(find_packages(packages));

@@ -105,6 +105,7 @@ void report_warning(std::string_view message) {
 
 Execution::Execution(const ExecutionOptions& options, Show show)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
+  if (!options.warning.empty()) report_warning(options.warning);
   config_.worker_command = worker_command(options.worker);
   // Before the outputs: the events of this run may replace those of the earlier one.
   std::optional<PerfBaseline> baseline = read_baseline(options.baseline);

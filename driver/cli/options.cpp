@@ -158,7 +158,13 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
   add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE");
 }
 
-// Throws CommandError (usage).
+void apply_device(ExecutionOptions& options) {
+  DeviceChoice choice = choose_device(options.config.device, options.worker.empty());
+  options.config.device = std::move(choice.device);
+  options.warning = std::move(choice.warning);
+}
+
+// After apply_device. Throws CommandError (usage).
 void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOptions& options) {
   if (!perf.perf) {
     for (const char* name : {"--warmup", "--iterations", "--graph", "--trace", "--baseline"}) {
@@ -170,7 +176,7 @@ void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOpt
   if (perf.request.iterations < 1) {
     throw CommandError(ExitCode::usage, "--iterations: at least 1 (see cp-pool run --help)");
   }
-  if (perf.request.graph && resolve_device(options.config.device) != "cuda") {
+  if (perf.request.graph && options.config.device != "cuda") {
     throw CommandError(ExitCode::usage, "--graph needs ranks on GPUs (--device cuda)");
   }
   options.config.perf = perf.request;
@@ -322,16 +328,16 @@ struct Parser {
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
+      apply_device(run.execution);
       apply_perf(*run_command, run_perf, run.execution);
-      run.execution.config.device = resolve_device(run.execution.config.device);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
       if (run.deterministic) run.execution.rerun_arguments.emplace_back("--deterministic");
       return run;
     }
     if (submit_command->parsed()) {
       refuse_lookup_of_file(*submit_command, submit.case_argument);
+      apply_device(submit.execution);
       apply_perf(*submit_command, submit_perf, submit.execution);
-      submit.execution.config.device = resolve_device(submit.execution.config.device);
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
       return submit;
     }

@@ -27,6 +27,7 @@ struct ExecutionOptions {
   std::optional<std::filesystem::path> baseline;  // an earlier run's events file; with config.perf alone
   bool progress = true;
   bool timings = false;
+  std::string warning;                       // for stderr, before the first case
   std::vector<std::string> rerun_arguments;  // what a rerun of one case needs of the options above
 };
 

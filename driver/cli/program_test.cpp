@@ -424,7 +424,8 @@ TEST_F(CommandLine, SubmitAnswersAStreamInOrderOnOneWarmPool) {
     EXPECT_EQ(answer["pool"].dump(), R"({"generation":1,"key":"cpu/1"})");
   }
   EXPECT_THAT(outcomes, ElementsAre("pass", "skip", "invalid", "fail", "pass"));
-  EXPECT_THAT(done.err, is_one_error("<stdin>, case 3: "));
+  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: <stdin>, case 3: "),
+                              EndsWith("cp-pool: error: 1 of the 5 cases from <stdin> could not be read\n")));
 }
 
 TEST_F(CommandLine, AStreamWithABadLineExits94WhenAllElseIsWell) {
@@ -521,8 +522,8 @@ TEST_F(CommandLine, DoctorStartsTheWorkerAndListsWhatWouldRun) {
 TEST_F(CommandLine, DoctorNamesAWorkerThatDoesNotStartAndExits96) {
   const Finished done = call({"doctor", "--worker", "/no/such/worker"});
   EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.out,
-              AllOf(HasSubstr("a case     MISSING infra"), HasSubstr("/no/such/worker"), HasSubstr("install with: ")));
+  EXPECT_THAT(done.out, AllOf(HasSubstr("a case     MISSING infra"), HasSubstr("/no/such/worker")));
+  EXPECT_THAT(done.out, Not(HasSubstr("cp-pool-worker")));  // no remedy for a worker of the user's own
 }
 
 TEST_F(CommandLine, HelpAndVersionAreNoErrors) {

@@ -29,7 +29,7 @@ int run_command(const RunOptions& options, const std::string& program) {
     report_warning(fmt::format("the filter '{}' selects no case", filter));
   }
   if (selection.cases.empty()) {
-    throw CommandError(ExitCode::nothing_selected, fmt::format("no case of {} is selected", selection.title));
+    throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
   }
   std::vector<NamedCase> cases;
   cases.reserve(selection.cases.size());

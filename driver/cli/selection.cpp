@@ -1,5 +1,6 @@
 #include "driver/cli/selection.h"
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -56,6 +57,23 @@ Selection select_cases(const SelectionOptions& options) {
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
   }
+}
+
+std::string nothing_selected(const SelectionOptions& options) {
+  std::string text = fmt::format("no case of {} is selected", fmt::join(options.matrices, ", "));
+  std::vector<std::string> others;
+  for (const std::string& name : shipped_matrices()) {
+    if (std::ranges::count(options.matrices, name) > 0) continue;
+    SelectionOptions other = options;
+    other.matrices = {name};
+    try {
+      if (!select_cases(other).cases.empty()) others.push_back(name);
+    } catch (const CommandError&) {  // it has no such size
+      continue;
+    }
+  }
+  if (!others.empty()) text += fmt::format("; there are some in --matrix {}", fmt::join(others, " "));
+  return text;
 }
 
 }  // namespace cp_pool

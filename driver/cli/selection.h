@@ -24,4 +24,7 @@ struct Selection {
 // Throws CommandError (bad_input) for a bad matrix, case or filter.
 Selection select_cases(const SelectionOptions& options);
 
+// "no case of quick is selected", and which of the other shipped matrices have some.
+std::string nothing_selected(const SelectionOptions& options);
+
 }  // namespace cp_pool

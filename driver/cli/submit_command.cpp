@@ -44,7 +44,7 @@ class Stream {
       if (framed.kind == protocol::Line::Kind::over_long) {
         throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
       }
-      const Case c = parse_edited_case(parse_json_text(line, source), source, options_.edits);
+      const Case c = parse_edited_case(parse_line(line, source), source, options_.edits);
       return NamedCase{.id = submitted_id(c, fmt::format("case-{}", number_), options_.edits),
                        .c = c,
                        .rerun = rerun_of_json(program_, to_json(c).dump(), options_.execution)};
@@ -60,9 +60,18 @@ class Stream {
     }
   }
 
+  [[nodiscard]] std::size_t lines() const { return number_; }
   [[nodiscard]] std::size_t bad_lines() const { return bad_lines_; }
 
  private:
+  static Json parse_line(std::string_view line, const std::string& source) {
+    try {
+      return parse_json_text(line, source);
+    } catch (const CaseError& e) {
+      throw CaseError(fmt::format("{} (a stream has one JSON object a line)", e.what()));
+    }
+  }
+
   const SubmitOptions& options_;
   const std::string& program_;
   Execution& execution_;
@@ -73,9 +82,8 @@ class Stream {
 }  // namespace
 
 int submit_command(const SubmitOptions& options, const std::string& program) {
-  const auto show = options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks;
   if (options.case_argument == "-") {
-    Execution execution{options.execution, show};
+    Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
     Stream stream{options, program, execution};
     const auto read = [&](const protocol::Line& line) { return stream.read(line); };
     int code = 0;
@@ -86,11 +94,14 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
     } catch (const CaseError& e) {
       throw CommandError(ExitCode::bad_input, e.what());
     }
-    return stream.bad_lines() > 0 ? first_that_applies(code, ExitCode::bad_input) : code;
+    if (stream.bad_lines() == 0) return code;
+    report_error(fmt::format("{} of the {} cases from <stdin> could not be read", stream.bad_lines(), stream.lines()));
+    return first_that_applies(code, ExitCode::bad_input);
   }
   const NamedCase named =
       find_case(options.case_argument, options.selection, options.edits, options.execution, program);
-  Execution execution{options.execution, show};
+  Execution execution{options.execution,
+                      options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks};
   return execution(
       [&](const RunConfig& config, EventSink& sink) { return run_cases({named}, config, header(options, 1), sink); });
 }

@@ -112,7 +112,8 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       co_return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
     }
     if (Clock::now() >= deadline) {
-      said = fmt::format("not ready within {} ms (--start-timeout)", run_.config.start_timeout.count());
+      said = fmt::format("not ready within {} ms (--start-timeout){}", run_.config.start_timeout.count(),
+                         describe_silence());
       co_return co_await failed_start(std::move(said));
     }
     co_await wakeup_.wait_until(deadline);
@@ -197,6 +198,14 @@ std::string Pool::describe_deaths() {
 }
 
 // Of the first of the dead, in the order of the deaths, that said anything; empty if none did.
+// Of a pool that did not get ready, which may have said so in another form.
+std::string Pool::describe_silence() const {
+  const std::string& line = group_->last_chatter();
+  if (line.empty()) return "";
+  return fmt::format("; the last line of rank 0's stdout that is no message (those begin with \"{}\"): {}",
+                     protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
+}
+
 std::string Pool::describe_last_words() {
   for (const int rank : group_->exit_order()) {
     const std::string line = group_->last_stderr_line(rank);

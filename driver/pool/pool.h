@@ -89,6 +89,7 @@ class Pool {
   [[nodiscard]] bool permanently_failed() const;
   [[nodiscard]] bool too_few_devices() const;
   std::string describe_deaths();
+  [[nodiscard]] std::string describe_silence() const;
   std::string describe_last_words();
 
   // pool_case.cpp

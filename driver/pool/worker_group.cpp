@@ -138,7 +138,10 @@ void WorkerGroup::on_stdout(std::string_view bytes) {
   append(stdout_log_, bytes);
   bool message = false;
   for (const protocol::Line& line : framer_.feed(bytes)) {
-    if (line.kind == protocol::Line::Kind::chatter) continue;
+    if (line.kind == protocol::Line::Kind::chatter) {
+      if (line.text.find_first_not_of(" \t\r") != std::string::npos) last_chatter_ = line.text;
+      continue;
+    }
     message = true;
     on_line(line);
   }

@@ -70,6 +70,8 @@ class WorkerGroup {
   // What rank 0 said, oldest first; nullopt: nothing more so far.
   std::optional<Incoming> take();
   [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
+  // The last line of rank 0's stdout that is no message; empty if there was none.
+  [[nodiscard]] const std::string& last_chatter() const { return last_chatter_; }
 
   [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
   [[nodiscard]] std::vector<int> pids() const;
@@ -110,6 +112,7 @@ class WorkerGroup {
   bool stdout_closed_ = true;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::responses};
   std::deque<Incoming> inbox_;
+  std::string last_chatter_;
   std::ofstream stdout_log_;
 };
 

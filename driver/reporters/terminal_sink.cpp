@@ -101,7 +101,8 @@ void TerminalSink::on(const PoolReady& event) {
   if (!style_.progress) return;
   const auto why = replaced_.find(event.pool.key);
   print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
-                    in_line(event.ready.worker), count_of(static_cast<std::size_t>(event.ready.world_size), "rank"),
+                    event.ready.worker.empty() ? "a worker without a name" : in_line(event.ready.worker),
+                    count_of(static_cast<std::size_t>(event.ready.world_size), "rank"),
                     why == replaced_.end() ? "" : fmt::format(" (replaces #{})", why->second)));
 }
 
@@ -111,7 +112,11 @@ void TerminalSink::on(const PoolRetired& event) {
   std::string lines;
   const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
                         event.reason == RetireReason::max_cases;
-  if (!expected || (style_.progress && event.reason == RetireReason::max_cases)) {
+  if (event.reason == RetireReason::max_cases && style_.progress) {
+    lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool),
+                         count_of(static_cast<std::size_t>(event.cases), "case"));
+  }
+  if (!expected) {
     lines += fmt::format("{} given up after {}: {}{}\n", name(event.pool),
                          count_of(static_cast<std::size_t>(event.cases), "case"), to_string(event.reason),
                          why.empty() ? "" : ": " + why);
@@ -140,12 +145,13 @@ void TerminalSink::on(const CaseFinished& event) {
     print(failure_block(event));
   } else if (event.outcome == CaseOutcome::infra || event.outcome == CaseOutcome::not_run) {
     show_not_run(event);
-  } else if (style_.progress && !style_.live) {
+  } else if (style_.progress && (!style_.live || style_.checks)) {
     print(case_line(event));
   } else {
     draw_live();
   }
-  if (style_.checks && !event.checks.empty()) print(prefix_lines(checks_table(event.checks), "    "));
+  const bool wanted = style_.checks && (style_.progress || is_failure(event.outcome));
+  if (wanted && !event.checks.empty()) print(prefix_lines(checks_table(event.checks), "    "));
 }
 
 void TerminalSink::on(const RunFinished& event) {

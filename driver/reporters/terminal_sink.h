@@ -21,9 +21,9 @@ namespace cp_pool {
 struct TerminalStyle {
   bool live = false;  // redraw a live line in place
   bool color = false;
-  bool progress = true;                                 // false: no live line, and no lines for what went well
-  bool timings = false;                                 // end with the timings table
-  bool checks = false;                                  // a table of every check of each case
+  bool progress = true;  // false: no live line, and no lines for what went well
+  bool timings = false;  // end with the timings table
+  bool checks = false;   // a line and a table of every check for each case; without progress only for failures
   std::optional<PerfBaseline> baseline = std::nullopt;  // what the times are compared with
 };
 

@@ -62,6 +62,10 @@ void respond(const protocol::Event& event) {
 
 void start_badly(const std::string& kind) {
   if (kind == "never_ready") hang();
+  if (kind == "ready_without_prefix") {
+    write_all(STDOUT_FILENO, "{\"event\": \"ready\"}\n\n");
+    hang();
+  }
   if (kind == "exit_127") _exit(127);
   if (kind == "no_device") _exit(protocol::kExitNoDevice);
   if (kind == "too_few_devices") _exit(protocol::kExitTooFewDevices);

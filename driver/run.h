@@ -52,7 +52,8 @@ struct RunConfig {
 };
 
 struct RunResult {
-  RunFinished finished;  // also the last event
+  RunFinished finished;        // also the last event
+  bool input_was_cut = false;  // a stream of cases was not read to its end: the run was stopped
 };
 
 // Both must be called on the main thread (parent-death signals follow the spawning thread), and while they run every

@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -23,7 +24,12 @@ namespace {
 // A description of its own where the kernel gives one: reading without blocking must not change the mode of a terminal
 // or pipe that is shared with the caller's shell. (Sockets cannot be opened again.)
 UniqueFd reopen(int fd) {
-  UniqueFd out{::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)};
+  struct stat status{};
+  // A file would begin anew, and its reader never blocks.
+  const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode);
+  UniqueFd out;
+  if (!is_file)
+    out.reset(::open(fmt::format("/proc/self/fd/{}", fd).c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
   if (!out) out.reset(::fcntl(fd, F_DUPFD_CLOEXEC, 3));
   if (!out) throw std::system_error(errno, std::generic_category(), "cannot read the stream of cases");
   return out;
@@ -42,7 +48,7 @@ class Feeder {
       current_.reset();
       feed();
     };
-    runner_.on_abandon = [this] { stop(); };
+    runner_.on_abandon = [this] { cut(); };
     reader_->start();
   }
   Feeder(const Feeder&) = delete;
@@ -51,11 +57,15 @@ class Feeder {
 
   // Why the stream ended before its end.
   [[nodiscard]] std::error_code error() const { return error_; }
+  // The run was stopped before the stream's end: nobody knows how many cases there would have been.
+  [[nodiscard]] bool was_cut() const { return cut_; }
 
  private:
   void on_data(std::string_view bytes) {
     for (protocol::Line& line : framer_.feed(bytes)) lines_.push_back(std::move(line));
     feed();
+    // Who writes faster than cases run waits.
+    if (!lines_.empty()) reader_->pause();
   }
 
   // The last line may lack its newline.
@@ -74,13 +84,27 @@ class Feeder {
       current_ = std::make_unique<NamedCase>(*std::move(named));
       runner_.add(*current_);
     }
-    if (ended_ && !current_ && lines_.empty()) stop();
+    if (!lines_.empty() || stopped_) return;
+    if (!ended_) {
+      reader_->resume();
+    } else if (!current_) {
+      stop();
+    }
   }
 
   void stop() {
     if (std::exchange(stopped_, true)) return;
     reader_->close();
     runner_.no_more_cases();
+  }
+
+  // What has been read ends as not run; nothing more is read.
+  void cut() {
+    cut_ |= !ended_;
+    ended_ = true;
+    reader_->close();
+    if (runner_.failed()) return stop();
+    feed();
   }
 
   Runner& runner_;
@@ -91,6 +115,7 @@ class Feeder {
   std::unique_ptr<NamedCase> current_;
   std::error_code error_;
   bool ended_ = false;
+  bool cut_ = false;
   bool stopped_ = false;
 };
 
@@ -102,6 +127,7 @@ RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config,
   Runner runner(config, sink, std::numeric_limits<int>::max());
   const Feeder feeder(runner, fd, read_case);
   RunResult result = runner.run(header);
+  result.input_was_cut = feeder.was_cut();
   if (feeder.error()) throw CaseError(fmt::format("cannot read the stream of cases: {}", feeder.error().message()));
   return result;
 }

@@ -102,5 +102,6 @@ if(CP_POOL_LIBTORCH)
     SOURCES cli/real_worker_test.cpp
     LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
   add_dependencies(cli_real_worker_test cp-pool cp-pool-worker)
-  target_compile_definitions(cli_real_worker_test PRIVATE CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>")
+  target_compile_definitions(cli_real_worker_test PRIVATE CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
+                             CP_POOL_WORKER="$<TARGET_FILE:cp-pool-worker>")
 endif()

@@ -1,9 +1,6 @@
 #include "worker/own_gpu.h"
 
-#include <algorithm>
-#include <cctype>
 #include <cstdlib>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,22 +14,6 @@ namespace {
 constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
 constexpr const char* kHide = "CP_POOL_HIDE_GPUS";
 
-bool is_number(std::string_view text) {
-  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
-}
-
-// CUDA takes no notice of the first entry that names nothing, and of those behind it.
-std::vector<std::string> entries_of(std::string_view list) {
-  std::vector<std::string> entries;
-  while (!list.empty()) {
-    const std::string_view entry = list.substr(0, list.find(','));
-    if (!is_number(entry) && !entry.starts_with("GPU-") && !entry.starts_with("MIG-")) break;
-    entries.emplace_back(entry);
-    list.remove_prefix(std::min(list.size(), entry.size() + 1));
-  }
-  return entries;
-}
-
 bool hiding_is_on() {
   const std::string value = protocol::process_variable(kHide).value_or("on");
   if (value == "off") return false;
@@ -45,7 +26,7 @@ bool hiding_is_on() {
 std::optional<std::string> name_of_own_gpu(const std::optional<std::string>& visible, int devices, int local_rank,
                                            int local_world_size) {
   if (!visible) return devices >= local_world_size ? std::optional(std::to_string(local_rank)) : std::nullopt;
-  const std::vector<std::string> entries = entries_of(*visible);
+  const std::vector<std::string> entries = protocol::visible_gpus(*visible);
   if (entries.size() < static_cast<std::size_t>(local_world_size)) return std::nullopt;
   return entries.at(static_cast<std::size_t>(local_rank));
 }

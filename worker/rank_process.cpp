@@ -9,11 +9,13 @@
 #include <optional>
 #include <string>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
 #include "worker/capabilities.h"
+#include "worker/caught_error.h"
 #include "worker/control_plane.h"
 #include "worker/environment_baseline.h"
 #include "worker/group_slot.h"
@@ -76,6 +78,20 @@ class StoppedSignal {
   bool signalled_ = false;
 };
 
+// Unwinding would wait for threads that wait for orders of other ranks: for ever, silently. The death of the rank is
+// seen at once, and its last words with it.
+template <typename Function>
+auto or_die(int rank, Function&& function) -> decltype(function()) {
+  try {
+    return std::forward<Function>(function)();
+  } catch (...) {
+    const std::string why = describe_current_exception(FailurePhase::run).failure.text;
+    fmt::print(stderr, "cp-pool-worker: rank {}: it cannot start: {}\n", rank, why);
+    std::fflush(nullptr);
+    _exit(1);
+  }
+}
+
 }  // namespace
 
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
@@ -100,8 +116,9 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device(), prepares),
                                            FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
-  Mail mail(environment);
-  Mail rendezvous(environment);
+  const int rank = environment.rank;
+  Mail mail = or_die(rank, [&] { return Mail(environment); });
+  Mail rendezvous = or_die(rank, [&] { return Mail(environment); });
   GroupSlot groups;
   StoppedSignal stopped;
   Preparer preparer(prepares ? std::min(kMostPreparers, share_of_cores(environment.local_world_size)) : 0);
@@ -112,15 +129,17 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const auto prepare = [&preparer, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
     preparer.prepare([&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
   };
-  const Watcher watcher(environment, groups, stopped.future(), prepare);
+  const Watcher watcher = or_die(rank, [&] { return Watcher(environment, groups, stopped.future(), prepare); });
   clock.mark("control_plane");
 
   RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer}, mail, rendezvous);
-  void* const started = device.take_communicator();
-  compute.connect(kConnectLimit, {.started = started, .on_connected = [&] { clock.mark("data_plane"); }});
-  clock.mark("proof");
-  clock.note(device.times_ms());
-  mail.to_rank0(Hello{{environment.rank, host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
+  or_die(rank, [&] {
+    void* const started = device.take_communicator();
+    compute.connect(kConnectLimit, {.started = started, .on_connected = [&] { clock.mark("data_plane"); }});
+    clock.mark("proof");
+    clock.note(device.times_ms());
+    mail.to_rank0(Hello{{rank, host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
+  });
   compute.serve();
   mail.to_rank0(Goodbye{environment.rank});
   stopped.signal();

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -14,9 +13,7 @@ namespace cp_pool {
 int count_gpus(const std::filesystem::path& dev, const char* visible) {
   const int count = protocol::count_gpu_files(dev);
   if (visible == nullptr) return count;
-  const std::string_view list{visible};
-  const auto named = list.empty() ? 0 : static_cast<int>(std::ranges::count(list, ',')) + 1;
-  return std::min(count, named);
+  return std::min(count, static_cast<int>(protocol::visible_gpus(visible).size()));
 }
 
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus) {

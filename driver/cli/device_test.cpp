@@ -30,6 +30,9 @@ TEST_F(DeviceFiles, WithANumberAreGpus) {
 
 TEST_F(DeviceFiles, CountAsFarAsCudaVisibleDevicesAllows) {
   EXPECT_EQ(count_gpus(dev_, ""), 0);
+  EXPECT_EQ(count_gpus(dev_, "-1"), 0);
+  EXPECT_EQ(count_gpus(dev_, "NoDevFiles"), 0);
+  EXPECT_EQ(count_gpus(dev_, "0,-1,1"), 1);
   EXPECT_EQ(count_gpus(dev_, "1"), 1);
   EXPECT_EQ(count_gpus(dev_, "0,1"), 2);
   EXPECT_EQ(count_gpus(dev_, "0,1,2,3"), 2);

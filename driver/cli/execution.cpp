@@ -136,7 +136,11 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   // A reader of stdout that goes away is a write error, which is reported.
   std::signal(SIGPIPE, SIG_IGN);
   const RunResult result = run(config_, views_);
-  const int code = result.finished.exit_code;
+  int code = result.finished.exit_code;
+  if (result.input_was_cut) {
+    report_error("the run was stopped before the end of the stream of cases: what was not read was not run");
+    code = first_that_applies(code, ExitCode::failed);
+  }
   return views_.failed() || answer_lost_ ? first_that_applies(code, ExitCode::cannot_write) : code;
 }
 

@@ -60,10 +60,18 @@ void add_path(CLI::App& command, const std::string& name, std::optional<std::fil
       ->type_name(type);
 }
 
+// What is wrong with a decimal number of at least `least`; empty: nothing, but perhaps its size.
+std::string wrong_with_count(const std::string& text, int least) {
+  if (text.starts_with('-')) return fmt::format("'{}' is negative", text);
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
+    return fmt::format("'{}' is no whole number", text);
+  }
+  const bool zero = text.find_first_not_of('0') == std::string::npos;
+  return zero && least > 0 ? fmt::format("'{}' is less than {}", text, least) : "";
+}
+
 void add_count(CLI::App& command, const std::string& name, int& target, const std::string& description) {
-  const auto check = [](const std::string& text) -> std::string {
-    return text.starts_with('-') ? fmt::format("'{}' is negative", text) : "";
-  };
+  const auto check = [](const std::string& text) { return wrong_with_count(text, 0); };
   command.add_option(name, target, description)->check(check, "", "")->type_name("N")->capture_default_str();
 }
 
@@ -213,9 +221,7 @@ void add_order(CLI::App& command, RunOptions& options) {
       ->check(check, "", "")
       ->type_name("ORDER")
       ->default_str("listed");
-  const auto check_repeat = [](const std::string& text) -> std::string {
-    return text.starts_with('-') || text == "0" ? fmt::format("'{}' is less than 1", text) : "";
-  };
+  const auto check_repeat = [](const std::string& text) { return wrong_with_count(text, 1); };
   command.add_option("--repeat", options.repeat, "Run every case N times, and compare the outputs")
       ->check(check_repeat, "", "")
       ->type_name("N")

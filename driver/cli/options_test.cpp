@@ -117,7 +117,13 @@ TEST(RunOptions, ShorthandsSetWhatTheyStandFor) {
   EXPECT_EQ(run.repeat, 3);
   EXPECT_TRUE(run.execution.timings);
   EXPECT_THAT(usage_error({"run", "--order", "random"}), HasSubstr("'random' is none of listed, reverse"));
-  EXPECT_THAT(usage_error({"run", "--repeat", "0"}), HasSubstr("'0' is less than 1"));
+  for (const char* zero : {"0", "00"}) {
+    EXPECT_THAT(usage_error({"run", "--repeat", zero}), HasSubstr("is less than 1"));
+  }
+  for (const char* none : {"", "0x0", "many", "1.5"}) {
+    EXPECT_THAT(usage_error({"run", "--repeat", none}), HasSubstr(std::string{"'"} + none + "' is no whole number"));
+    EXPECT_THAT(usage_error({"run", "--max-fail", none}), HasSubstr(std::string{"'"} + none + "' is no whole number"));
+  }
 }
 
 TEST(RunOptions, TheLastOfSeveralValuesCounts) {

@@ -57,6 +57,17 @@ TEST(RealWorker, AnIsolatedRunGivesTheSameOutputBitsAsAPooledOneInAnyOrder) {
   EXPECT_EQ(outputs_of({"--order", "reverse"}).hashes, pooled.hashes);
 }
 
+// Its other threads wait for orders that never come.
+TEST(RealWorker, ARankThatCannotConnectSaysWhyAtOnce) {
+  const std::string worker = std::string{"sh -c 'test \"$RANK\" = 1 && ulimit -n 10; exec "} + CP_POOL_WORKER + "'";
+  const Finished done = Program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker",
+                                 worker, "--start-timeout", "60s"}}
+                            .wait();
+  EXPECT_EQ(done.exit_code, 96) << done.out;
+  EXPECT_THAT(done.out, ::testing::AllOf(::testing::HasSubstr("rank 1 died: exit 1"),
+                                         ::testing::HasSubstr("Too many open files")));
+}
+
 TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   const TemporaryFolder folder;
   const std::string before = (folder / "before.jsonl").string();

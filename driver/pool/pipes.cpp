@@ -20,7 +20,13 @@ void PipeReader::close() {
   pipe_.close(ignored);
 }
 
+void PipeReader::resume() {
+  paused_ = false;
+  if (!reading_ && pipe_.is_open()) read_next();
+}
+
 void PipeReader::read_next() {
+  reading_ = true;
   pipe_.async_read_some(asio::buffer(buffer_), [self = shared_from_this()](asio::error_code error, std::size_t size) {
     if (!self->pipe_.is_open()) return;
     if (error) {
@@ -28,7 +34,8 @@ void PipeReader::read_next() {
       return;
     }
     self->functions_.on_data({self->buffer_.data(), size});
-    if (self->pipe_.is_open()) self->read_next();
+    self->reading_ = false;
+    if (self->pipe_.is_open() && !self->paused_) self->read_next();
   });
 }
 

@@ -25,6 +25,9 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   };
   PipeReader(asio::io_context& io, UniqueFd fd, Functions functions);
   void start();
+  // Between the two nothing more is read than what is being read already.
+  void pause() { paused_ = true; }
+  void resume();
   void close();
 
  private:
@@ -32,6 +35,8 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
 
   asio::posix::stream_descriptor pipe_;
   Functions functions_;
+  bool paused_ = false;
+  bool reading_ = false;
   std::array<char, 65536> buffer_{};
 };
 

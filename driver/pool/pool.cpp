@@ -19,7 +19,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
-constexpr std::size_t kMostLastWords = 200;
+constexpr std::size_t kMostLastWords = 400;
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 // After which another start cannot help.
 constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,

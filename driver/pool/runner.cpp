@@ -18,6 +18,8 @@ double own_cpu_ms() {
   return ms(usage.ru_utime) + ms(usage.ru_stime);
 }
 
+constexpr std::chrono::milliseconds kSameSignal{100};
+
 void watch_for_hangup(asio::signal_set& signals) {
   struct sigaction now = {};
   // Under nohup it stays ignored.
@@ -114,7 +116,10 @@ void Runner::stop_watching_if_done() {
 void Runner::watch_signals() {
   signals_.async_wait([this](asio::error_code error, int /*signal*/) {
     if (error) return;
-    context_.stop.kill_at_once = context_.stop.interrupted;
+    const auto now = std::chrono::steady_clock::now();
+    // timeout(1) and a terminal's hang-up send two at once, which are one.
+    context_.stop.kill_at_once |= context_.stop.interrupted && now - first_signal_ > kSameSignal;
+    if (!context_.stop.interrupted) first_signal_ = now;
     context_.stop.interrupted = true;
     abandon();
     if (!closed_ || lanes_left_ > 0) watch_signals();

@@ -1,6 +1,7 @@
 // One run: the lanes, what can stop them, and the books.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <exception>
 #include <functional>
@@ -31,12 +32,14 @@ class Runner {
   void no_more_cases();
 
   std::function<void()> on_case_finished;
-  std::function<void()> on_abandon;  // the run was stopped: nothing more should be added
+  std::function<void()> on_abandon;  // the run was stopped: what is added from now on ends as not run
 
   // Runs until every lane has ended; emits run_started and run_finished. Throws what a sink has thrown.
   RunResult run(const RunStarted& header);
 
   [[nodiscard]] asio::io_context& io() { return io_; }
+  // Nothing can be added any more.
+  [[nodiscard]] bool failed() const { return error_ != nullptr; }
 
  private:
   Lane& lane(int world_size);
@@ -58,6 +61,7 @@ class Runner {
   asio::steady_timer clock_;
   std::map<int, std::unique_ptr<Lane>> lanes_;  // by world size
   std::size_t lanes_left_ = 0;
+  std::chrono::steady_clock::time_point first_signal_;
   bool closed_ = false;
   std::exception_ptr error_;  // the first
 };

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <poll.h>
 #include <string>
 #include <sys/stat.h>
 #include <system_error>
@@ -16,6 +17,7 @@ namespace cp_pool {
 namespace {
 
 constexpr mode_t kMode = 0666;  // less the umask
+constexpr int kMostInterruptions = 2;
 
 [[noreturn]] void fail(const std::string& name, int error) {
   throw OutputError(fmt::format("cannot write {}: {}", name, std::generic_category().message(error)));
@@ -33,10 +35,16 @@ int open_for_writing(const std::filesystem::path& path, int extra_flags, const s
 }  // namespace
 
 void write_all(int fd, std::string_view text, const std::string& name) {
+  int interruptions = 0;
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0) {
-      if (errno == EINTR) continue;
+      // Nobody reads it, and the second signal is meant.
+      if (errno == EINTR && ++interruptions < kMostInterruptions) continue;
+      if (errno == EAGAIN) {  // somebody else has made it so: what is shared with the caller, or with stdin
+        pollfd writable{.fd = fd, .events = POLLOUT, .revents = 0};
+        if (::poll(&writable, 1, -1) >= 0 || ++interruptions < kMostInterruptions) continue;
+      }
       fail(name, errno);
     }
     text.remove_prefix(static_cast<std::size_t>(written));
@@ -45,6 +53,8 @@ void write_all(int fd, std::string_view text, const std::string& name) {
 
 OutputFile::OutputFile(const std::filesystem::path& path)
     : name_{path.string()}, fd_{open_for_writing(path, O_CREAT | O_TRUNC, name_)} {}
+
+OutputFile::OutputFile(const std::filesystem::path& path, int fd) : name_{path.string()}, fd_{fd} {}
 
 OutputFile::~OutputFile() {
   ::close(fd_);
@@ -55,7 +65,19 @@ void OutputFile::write(std::string_view text) {
 }
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
+  const std::string name = path_.string();
+  constexpr int kMostLinks = 40;  // as the kernel follows
+  for (int i = 0; i < kMostLinks && std::filesystem::is_symlink(path_) && !in_place_; ++i) {
+    const std::filesystem::path target = path_.parent_path() / std::filesystem::read_symlink(path_);
+    // What such a link leads to may have no name: a descriptor of this process.
+    in_place_ = target.string().starts_with("/proc/") || target.string().starts_with("/dev/");
+    if (!in_place_) path_ = target;
+  }
   struct stat status{};
+  if (in_place_) {
+    if (::access(path_.c_str(), W_OK) != 0) fail(name, errno);
+    return;
+  }
   if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
     if (S_ISDIR(status.st_mode)) fail(path_.string(), EISDIR);
     in_place_ = true;
@@ -73,7 +95,8 @@ std::filesystem::path AtomicFile::temporary() const {
 
 void AtomicFile::commit(std::string_view text) const {
   const std::filesystem::path target = in_place_ ? path_ : temporary();
-  const int fd = open_for_writing(target, in_place_ ? 0 : O_CREAT | O_TRUNC, path_.string());
+  // In place behind what is there: it may be what this process writes to anyway.
+  const int fd = open_for_writing(target, in_place_ ? O_APPEND : O_CREAT | O_TRUNC, path_.string());
   try {
     write_all(fd, text, path_.string());
     // A write that the file system put off (a full disk over NFS) fails here.
@@ -84,11 +107,10 @@ void AtomicFile::commit(std::string_view text) const {
     throw;
   }
   if (::close(fd) != 0) fail(path_.string(), errno);
-  if (!in_place_ && ::rename(target.c_str(), path_.c_str()) != 0) {
-    const int error = errno;
-    ::unlink(target.c_str());
-    fail(path_.string(), error);
-  }
+  if (in_place_ || ::rename(target.c_str(), path_.c_str()) == 0) return;
+  ::unlink(target.c_str());
+  // A file that can be written but not replaced: somebody else's in a sticky folder, or a mount of its own.
+  OutputFile{path_, open_for_writing(path_, O_TRUNC, path_.string())}.write(text);
 }
 
 }  // namespace cp_pool

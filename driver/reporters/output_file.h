@@ -22,6 +22,8 @@ class OutputFile {
  public:
   // Creates the file, or truncates one that exists. Throws OutputError.
   explicit OutputFile(const std::filesystem::path& path);
+  // fd: of the path, open.
+  OutputFile(const std::filesystem::path& path, int fd);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();
@@ -41,7 +43,8 @@ class AtomicFile {
   explicit AtomicFile(std::filesystem::path path);
 
   // The path holds `text` in full afterwards, or what it held before. A path that is no regular file (a pipe, a
-  // device) is written in place. Throws OutputError.
+  // device, a link to a descriptor like /dev/stdout) is written in place, and so is a file that cannot be replaced.
+  // Other links stay. Throws OutputError.
   void commit(std::string_view text) const;
 
  private:

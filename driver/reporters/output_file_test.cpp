@@ -1,7 +1,12 @@
 #include "driver/reporters/output_file.h"
 
+#include <array>
+#include <chrono>
+#include <fcntl.h>
 #include <string>
 #include <sys/stat.h>
+#include <thread>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -80,6 +85,50 @@ TEST(AtomicFile, RefusesWhatCannotBeWrittenBeforeTheRun) {
               HasSubstr("missing/f: No such file or directory"));
   EXPECT_THAT(output_error([&] { AtomicFile{folder / "file/f"}; }), HasSubstr("Not a directory"));
   EXPECT_THAT(output_error([&] { AtomicFile{folder.path()}; }), HasSubstr("Is a directory"));
+}
+
+// As a terminal that the shell has set so, or a socket that stdin shares.
+TEST(OutputFile, WaitsForAReaderWhereTheDescriptorDoesNotBlock) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_NONBLOCK), 0);
+  const std::string text(std::size_t{1} << 20U, 'x');
+  std::string received;
+  std::jthread reader([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    std::array<char, 65536> buffer{};
+    while (received.size() < text.size()) {
+      const ssize_t count = ::read(ends[0], buffer.data(), buffer.size());
+      if (count > 0) received.append(buffer.data(), static_cast<std::size_t>(count));
+    }
+  });
+  EXPECT_EQ(output_error([&] { write_all(ends[1], text, "pipe"); }), "no error");
+  reader.join();
+  EXPECT_EQ(received, text);
+  for (const int end : ends) ::close(end);
+}
+
+TEST(AtomicFile, CommitLeavesALinkAndReplacesWhatItLeadsTo) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "reports");
+  write_file(folder / "reports/a", "old");
+  std::filesystem::create_symlink("reports/a", folder / "latest");
+  AtomicFile{folder / "latest"}.commit("new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "latest"));
+  EXPECT_EQ(read_file(folder / "reports/a"), "new");
+}
+
+// As /dev/stdout is.
+TEST(AtomicFile, ALinkToADescriptorIsWrittenBehindWhatIsThere) {
+  const TemporaryFolder folder;
+  OutputFile out{folder / "out"};
+  out.write("summary\n");
+  const int fd = ::open((folder / "out").c_str(), O_WRONLY);
+  ASSERT_GE(fd, 0);
+  std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(fd), folder / "stdout");
+  AtomicFile{folder / "stdout"}.commit("report\n");
+  ::close(fd);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "stdout"));
+  EXPECT_EQ(read_file(folder / "out"), "summary\nreport\n");
 }
 
 TEST(AtomicFile, ADeviceIsWrittenInPlaceAndItsErrorsAreErrors) {

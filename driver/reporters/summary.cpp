@@ -60,10 +60,10 @@ void Summary::add(const CaseFinished& event) {
 }
 
 void Summary::compare_outputs(const CaseFinished& event) {
-  std::string hashes;
+  std::map<int, std::string> hashes;  // by rank: a worker may list them in any order
   for (const protocol::RankResult& rank : event.ranks) {
     if (rank.output_hash.empty()) return;  // nothing to compare
-    hashes += rank.output_hash + ' ';
+    hashes[rank.rank] = rank.output_hash;
   }
   if (hashes.empty()) return;
   Outputs& outputs = outputs_[event.id];

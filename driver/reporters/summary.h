@@ -31,7 +31,7 @@ class Summary {
   [[nodiscard]] std::string repeats_text() const;
 
   struct Outputs {
-    std::string first;  // the output hashes of all ranks of the first run
+    std::map<int, std::string> first;  // the output hash of each rank, of the first run
     std::size_t runs = 0;
     bool differ = false;
     bool promised = true;  // equal bits

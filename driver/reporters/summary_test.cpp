@@ -1,5 +1,7 @@
 #include "driver/reporters/summary.h"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -67,6 +69,15 @@ TEST(SummaryText, ComparesTheOutputsOfSeveralRunsOfACase) {
   Summary same;
   for (const char* hash : {"1", "1"}) same.add(run("a", hash));
   EXPECT_THAT(same.text(), ::testing::HasSubstr("\n1 repeated: every run gave the same output bits\n"));
+  Summary reordered;
+  for (const bool reversed : {false, true}) {
+    CaseFinished event = finished(0, "a", CaseOutcome::pass);
+    event.ranks = {{.rank = 0, .ok = true, .error = "", .output_hash = "x"},
+                   {.rank = 1, .ok = true, .error = "", .output_hash = "y"}};
+    if (reversed) std::ranges::reverse(event.ranks);
+    reordered.add(event);
+  }
+  EXPECT_THAT(reordered.text(), ::testing::HasSubstr("every run gave the same output bits"));
   Summary unknown;
   for (const char* hash : {"", ""}) unknown.add(run("a", hash));
   EXPECT_THAT(unknown.text(), ::testing::Not(::testing::HasSubstr("repeated")));

@@ -430,6 +430,20 @@ TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {
   EXPECT_LT(recorder.finished(0).duration_ms, 10000);
 }
 
+// timeout(1) signals the program, and then its group.
+TEST(Interrupt, GivenTwiceAtOnceIsOne) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (!std::holds_alternative<CaseStarted>(event)) return;
+    ::raise(SIGTERM);
+    ::raise(SIGTERM);
+  };
+  run(fake_cases({"until_cancelled"}), config, recorder);
+  EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "the worker could still say how the case ended";
+}
+
 TEST(Interrupt, GivenTwiceWaitsForNobody) {
   RunConfig config = fake_config();
   config.grace = std::chrono::minutes(10);

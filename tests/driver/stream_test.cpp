@@ -1,4 +1,6 @@
 // Cases that arrive one by one, as `cp-pool submit` gets them.
+#include <atomic>
+#include <chrono>
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
@@ -122,6 +124,53 @@ TEST(Stream, ThatIsInterruptedEndsWhileItWaits) {
   EXPECT_EQ(stream(pipe.read.get(), recorder).exit_code, 130);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass"));
   EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Stream, ThatAGlobalTimeoutCutsSaysSo) {
+  Pipe pipe = make_pipe();  // never closed by the writer
+  for (const char* line : {"pass", "hang", "pass", "pass"}) write_line(pipe.write, line);
+  RunConfig config = fake_config();
+  config.global_timeout = std::chrono::milliseconds(400);
+  Recorder recorder;
+  const RunResult result = run_stream(pipe.read.get(), read_case, config, {}, recorder);
+  EXPECT_TRUE(result.input_was_cut);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "timeout", "not-run", "not-run"));
+  EXPECT_EQ(result.finished.exit_code, 100);
+  EXPECT_TRUE(result.finished.ledger_exact);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Stream, LetsAWriterWaitWhoIsFasterThanTheCases) {
+  constexpr int kLines = 1000;
+  Pipe pipe = make_pipe();
+  std::atomic<int> written = 0;
+  int written_at_the_tenth = kLines;
+  Recorder recorder;
+  recorder.on_each = [&](const Event& event) {
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished != nullptr && finished->index == 9) written_at_the_tenth = written;
+  };
+  std::jthread writer([&] {
+    const std::string padding(1000, ' ');
+    for (; written < kLines; ++written) write_line(pipe.write, "pass 1" + padding);
+    pipe.write.reset();
+  });
+  stream(pipe.read.get(), recorder);
+  writer.join();
+  EXPECT_EQ(recorder.outcomes().size(), kLines);
+  EXPECT_LT(written_at_the_tenth, 300) << "a pipe and a buffer hold 64 KiB each";
+}
+
+// Who has read its beginning has taken it.
+TEST(Stream, OfAFileBeginsWhereTheCallerLeftIt) {
+  const TemporaryPath file("cases");
+  std::ofstream(file.get()) << "fail\npass\nskip\n";
+  const UniqueFd fd{::open(file.get().c_str(), O_RDONLY | O_CLOEXEC)};
+  ASSERT_EQ(::lseek(fd.get(), 5, SEEK_SET), 5);
+  Recorder recorder;
+  EXPECT_EQ(stream(fd.get(), recorder).exit_code, 0);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "skip"));
+  EXPECT_EQ(::lseek(fd.get(), 0, SEEK_CUR), 15);
 }
 
 TEST(Stream, OfNothingFinishesAtOnce) {

@@ -10,11 +10,13 @@ namespace cp_pool::protocol {
 
 namespace {
 
-bool is_gpu(const std::string& name) {
+bool is_number(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+bool is_gpu(std::string_view name) {
   constexpr std::string_view kPrefix = "nvidia";
-  if (!name.starts_with(kPrefix) || name.size() == kPrefix.size()) return false;
-  return std::all_of(name.begin() + kPrefix.size(), name.end(),
-                     [](unsigned char letter) { return std::isdigit(letter) != 0; });
+  return name.starts_with(kPrefix) && is_number(name.substr(kPrefix.size()));
 }
 
 }  // namespace
@@ -26,6 +28,17 @@ int count_gpu_files(const std::filesystem::path& dev) {
     if (is_gpu(entry.path().filename().string())) ++count;
   }
   return count;
+}
+
+std::vector<std::string> visible_gpus(std::string_view list) {
+  std::vector<std::string> entries;
+  while (!list.empty()) {
+    const std::string_view entry = list.substr(0, list.find(','));
+    if (!is_number(entry) && !entry.starts_with("GPU-") && !entry.starts_with("MIG-")) break;
+    entries.emplace_back(entry);
+    list.remove_prefix(std::min(list.size(), entry.size() + 1));
+  }
+  return entries;
 }
 
 }  // namespace cp_pool::protocol

@@ -1,6 +1,7 @@
 #include "cp_core/attention/cudnn_backend.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -66,13 +67,17 @@ bool is_all_of(const std::vector<cuda::TileRows>& rows, const at::Tensor& buffer
          std::ranges::all_of(rows, [](const cuda::TileRows& range) { return range.packed == range.buffer; });
 }
 
+constexpr std::uintptr_t kCudnnAlignment = 16;  // bytes, of every pointer
+
 void bind_backward(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward) {
   bind_operands(call, operands);
   call.bind_queries(CudnnTensor::out, backward.out);
   call.bind_queries(CudnnTensor::dout, backward.dout);
   const cuda::StatisticLayout layout = call.stats_layout(operands.q.size(1));
   const std::vector<cuda::TileRows>& rows = call.q_rows();
-  const bool as_it_is = rows.size() == 1 && rows.front().packed == 0 && rows.front().count == backward.lse.size(1) &&
+  // Of every second group of heads it need not begin at a multiple of what cuDNN reads at once.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(backward.lse.const_data_ptr()) % kCudnnAlignment == 0;
+  const bool as_it_is = aligned && rows.size() == 1 && rows.front().packed == 0 && rows.front().count == backward.lse.size(1) &&
                         layout.row_stride == 1 && backward.lse.is_contiguous();
   if (as_it_is) return call.bind(CudnnTensor::stats, backward.lse);
   at::Tensor stats = call.stats_buffer(operands.q);

@@ -5,7 +5,9 @@
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/empty.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -18,6 +20,8 @@
 #include "cp_core/attention/gpu_test_support.h"
 #include "cp_core/attention/tile_group_cases.h"
 #include "cp_core/attention/tile_scores.h"
+#include "cp_core/cuda/device.h"
+#include "cp_core/perf/cuda_captured_step.h"
 
 namespace cp_pool {
 namespace {
@@ -27,6 +31,8 @@ using test::GroupCase;
 using test::GroupInputs;
 using test::kGqa;
 using test::TileShape;
+
+class GpuCapture : public GpuBackendTest {};
 
 class GpuLibrary : public GpuBackendTest, public testing::WithParamInterface<Backend> {};
 
@@ -102,6 +108,35 @@ TEST_P(GpuLibrary, CanBeCapturedInAGraphAndReplayed) {
 }
 
 // Large enough for a backend to cut it.
+// CUDA refuses to end it: the other stream has not been joined again.
+TEST_F(GpuCapture, ThatFailsLeavesTheAllocatorAsItWas) {
+  const auto allocated = [] { return cuda::memory().allocated_bytes; };
+  const auto options = at::TensorOptions(at::kCUDA).dtype(at::kByte);
+  const c10::cuda::CUDAStream other = c10::cuda::getStreamFromPool();
+  const std::size_t before = allocated();
+  const auto step = [&] {
+    at::Tensor inside = at::empty({1 << 20}, options);
+    at::cuda::CUDAEvent forked;
+    forked.record(c10::cuda::getCurrentCUDAStream());
+    forked.block(other);
+    throw std::runtime_error("the peer has failed");
+  };
+  EXPECT_THROW(cuda::capture(step), std::runtime_error);
+  // During a capture the allocator keeps what other streams have used.
+  {
+    const at::Tensor used_elsewhere = at::empty({1 << 20}, options);
+    used_elsewhere.record_stream(other);
+  }
+  c10::cuda::device_synchronize();
+  cuda::release_cached_memory();
+  EXPECT_EQ(allocated(), before);
+  at::Tensor counter = at::zeros({1}, options.dtype(at::kLong));
+  const auto captured = cuda::capture([&] { counter.add_(1); });
+  captured->replay();
+  c10::cuda::device_synchronize();
+  EXPECT_EQ(counter.item<std::int64_t>(), 1);
+}
+
 TEST_P(GpuLibrary, AttendsToALargeCausalRectangle) {
   const TileShape shape{.name = "two_heads", .heads = 2, .kv_heads = 1, .head_dim_qk = 64, .head_dim_v = 64};
   const Tile tile{.m = 2100, .n = 3000, .right = 0};

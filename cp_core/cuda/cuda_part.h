@@ -64,6 +64,8 @@ class CudaPart {
   [[nodiscard]] virtual CudaMemory memory() const = 0;
   // Gives cached memory back and seeds the generators: before every case.
   virtual void reset(std::uint64_t seed) = 0;
+  // No other rank may have any of it open (Communicator::checked_barrier).
+  virtual void release_cached_memory() = 0;
   // Keeps the current stream busy for so long: where a wait is missing, what should have waited overtakes.
   virtual void delay(std::int64_t nanoseconds) const = 0;
   // Such a delay, pseudo-random, if CP_POOL_DEBUG_STREAM_DELAYS or set_stream_delays turned them on (cuda/delay.h).

@@ -86,6 +86,10 @@ void synchronize() {
 void reset(std::uint64_t seed) {
   at::Generator generator = at::globalContext().defaultGenerator(at::Device(at::kCUDA, c10::cuda::current_device()));
   generator.set_current_seed(seed);
+  release_cached_memory();
+}
+
+void release_cached_memory() {
   c10::cuda::CUDACachingAllocator::emptyCache();
 }
 

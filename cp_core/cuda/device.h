@@ -15,5 +15,6 @@ std::string versions();
 CudaMemory memory();
 void synchronize();
 void reset(std::uint64_t seed);
+void release_cached_memory();
 
 }  // namespace cp_pool::cuda

@@ -22,6 +22,7 @@ class Part final : public CudaPart {
   [[nodiscard]] std::string versions() const override { return cuda::versions(); }
   [[nodiscard]] CudaMemory memory() const override { return cuda::memory(); }
   void reset(std::uint64_t seed) override { cuda::reset(seed); }
+  void release_cached_memory() override { cuda::release_cached_memory(); }
   void delay(std::int64_t nanoseconds) const override { cuda::delay(nanoseconds); }
   void random_delay() override {
     const std::lock_guard lock(delays_mutex_);

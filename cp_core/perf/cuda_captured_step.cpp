@@ -1,6 +1,8 @@
 #include "cp_core/perf/cuda_captured_step.h"
 
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -14,7 +16,7 @@ class CudaCapturedStep final : public CapturedStep {
     c10::cuda::device_synchronize();
     // The default stream cannot be captured.
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
-    graph_.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    graph_.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
     try {
       step();
     } catch (...) {
@@ -33,9 +35,33 @@ class CudaCapturedStep final : public CapturedStep {
       graph_.capture_end();
     } catch (const std::exception&) {
       (void)cudaGetLastError();
+      leave_pool();
     }
   }
 
+  // CUDA refuses to end a capture that holds a stream which has not been joined again; then LibTorch leaves its
+  // allocators in it, for the life of the process.
+  void leave_pool() const noexcept {
+    const c10::DeviceIndex device = c10::cuda::current_device();
+    const auto attempt = [](const std::function<void()>& body) {
+      try {
+        body();
+      } catch (const std::exception&) {  // LibTorch had come as far by itself
+        return;
+      }
+    };
+    attempt([&] {
+      c10::cuda::CUDACachingAllocator::endAllocateToPool(device, pool_);
+      c10::cuda::CUDACachingAllocator::releasePool(device, pool_);
+    });
+    attempt([&] {
+      at::HostAllocator* const of_host = at::getHostAllocator(at::kCUDA);
+      of_host->end_allocate_to_pool(pool_);
+      of_host->release_pool(pool_);
+    });
+  }
+
+  at::cuda::MempoolId_t pool_ = at::cuda::graph_pool_handle();
   at::cuda::CUDAGraph graph_;
 };
 

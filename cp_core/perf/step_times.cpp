@@ -118,11 +118,26 @@ std::int64_t take_first_step(const Problem& problem, Communicator& cp) {
   return sent;
 }
 
-// A step as it is timed: called, or replayed. After the first step.
+// A graph has memory of its own, and cannot use what others have left in the cache.
+bool needs_room(const PerfOptions& options, const at::Device& device) {
+  return options.graph && device.is_cuda();
+}
+
+// Afterwards no rank has memory of another open that the other may want to give back.
+void meet_before_graph(Communicator& cp) {
+  constexpr std::int64_t kTag = -2;
+  constexpr std::chrono::minutes kLimit{2};
+  cp.synchronize("before the graph");
+  cp.checked_barrier(kTag, kLimit);
+}
+
+// A step as it is timed: called, or replayed. After the first step, and meet_before_graph if that needs_room.
 class TimedStep {
  public:
   TimedStep(const Problem& problem, const PerfOptions& options, const at::Device& device) : problem_(problem) {
-    if (options.graph && device.is_cuda()) captured_ = cuda_part().capture([this] { problem_.step(); });
+    if (!needs_room(options, device)) return;
+    cuda_part().release_cached_memory();
+    captured_ = cuda_part().capture([this] { problem_.step(); });
   }
 
   void operator()() const {
@@ -157,6 +172,7 @@ void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& gr
                const at::Device& device, StepTimes& into) {
   const Problem problem(c, lengths, groups, options, device);
   into.bytes_sent = take_first_step(problem, *groups.cp);
+  if (needs_room(options, device)) meet_before_graph(*groups.cp);
   const TimedStep step(problem, options, device);
   into.step_ms = time_steps(*groups.cp, device, options, [&] { step(); });
   trace(step, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()));
@@ -164,6 +180,7 @@ void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& gr
 
 void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
                    const at::Device& device, StepTimes& into) {
+  if (needs_room(options, device)) meet_before_graph(*groups.cp);
   if (groups.cp->rank() == 0) {
     Case whole = c;
     whole.cp_size = 1;

@@ -77,8 +77,9 @@ void bind_backward(CudnnCall& call, const AttentionOperands& operands, const Att
   const std::vector<cuda::TileRows>& rows = call.q_rows();
   // Of every second group of heads it need not begin at a multiple of what cuDNN reads at once.
   const bool aligned = reinterpret_cast<std::uintptr_t>(backward.lse.const_data_ptr()) % kCudnnAlignment == 0;
-  const bool as_it_is = aligned && rows.size() == 1 && rows.front().packed == 0 && rows.front().count == backward.lse.size(1) &&
-                        layout.row_stride == 1 && backward.lse.is_contiguous();
+  const bool as_it_is = aligned && rows.size() == 1 && rows.front().packed == 0 &&
+                        rows.front().count == backward.lse.size(1) && layout.row_stride == 1 &&
+                        backward.lse.is_contiguous();
   if (as_it_is) return call.bind(CudnnTensor::stats, backward.lse);
   at::Tensor stats = call.stats_buffer(operands.q);
   cuda::gather_statistic(backward.lse, rows, layout, stats);

@@ -3,9 +3,9 @@
 #include <vector>
 
 #include <ATen/Context.h>
+#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <ATen/ops/empty.h>
-#include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 #include <c10/cuda/CUDACachingAllocator.h>

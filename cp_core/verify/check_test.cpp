@@ -131,12 +131,30 @@ TEST(Check, RefusesPaddingOfALseThatIsNotMinusInfinity) {
 }
 
 TEST(Check, HoldsTheFixedToleranceToo) {
+  constexpr std::int64_t kDim = 64;
   ExpectedTensor expected = ones();
-  at::Tensor actual = right_answer();
-  actual[0][0][0].add_(0.03);
-  EXPECT_TRUE(check_tensor(expected, padded_rows(), actual).ok);
-  expected.ceiling_asked = 0.01;  // of elements of size 1: 0.02
-  EXPECT_THAT(check_tensor(expected, padded_rows(), actual).message, HasSubstr("fixed tolerance 0.01 in 1 rows"));
+  expected.value = at::full({6, 3, kDim}, 1.0, at::kDouble);
+  expected.ceiling_asked = 0.03;  // 0.06 beside a value of 1
+  expected.rounding = 0.01;
+  at::Tensor actual = at::full({4, 3, kDim}, 1.0, at::kFloat);
+  actual.narrow(0, 2, 2).zero_();
+  actual[1][1].add_(0.07);
+  EXPECT_EQ(check_tensor(expected, padded_rows(), actual).message, "beyond the fixed tolerance 0.03 in 1 rows");
+  expected.rounding = 0.011;
+  EXPECT_EQ(check_tensor(expected, padded_rows(), actual).message, "") << "rounding comes too near";
+  ExpectedTensor few = ones();
+  few.ceiling_asked = 0.03;
+  at::Tensor of_few = right_answer();
+  of_few[1][1].add_(0.07);
+  EXPECT_EQ(check_tensor(few, padded_rows(), of_few).message, "") << "few elements tell nothing of rounding";
+}
+
+TEST(Check, RefusesEverythingWhereNobodyKnowsWhatIsRight) {
+  for (at::Tensor ExpectedTensor::* const unknown : {&ExpectedTensor::value, &ExpectedTensor::bound}) {
+    ExpectedTensor expected = ones();
+    (expected.*unknown)[0][0].fill_(std::numeric_limits<double>::quiet_NaN());
+    EXPECT_FALSE(check_tensor(expected, padded_rows(), right_answer()).ok);
+  }
 }
 
 TEST(Check, AllowsNothingWhereNothingContributes) {

@@ -25,7 +25,8 @@ struct ExpectedTensor {
   // such elements with others (dbias).
   at::Tensor untouched;
 
-  // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none.
+  // A fixed tolerance on top: |error| <= ceiling * (1 + |value|) for each element. 0 = none: rounding may reach it, or
+  // the elements are too few to tell.
   [[nodiscard]] double ceiling() const;
 };
 
@@ -35,6 +36,9 @@ struct Expected {
   [[nodiscard]] const ExpectedTensor& tensor(std::string_view name) const;  // throws std::out_of_range
   [[nodiscard]] std::size_t bytes() const;
 };
+
+// [.., dim] -> [..]: the root mean square of each row.
+at::Tensor row_rms(const at::Tensor& elements);
 
 // The tolerances of Transformer Engine's context-parallel tests, absolute and relative at once.
 double fixed_tolerance(const CanonicalProblem& problem);

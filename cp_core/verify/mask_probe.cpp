@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <ATen/ops/matmul.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -16,6 +17,8 @@ namespace {
 // A sum of codes that is off by one key differs by about 1 in every element; a quarter is far from that and leaves
 // room for rounding.
 constexpr double kOneKeyIsMore = 0.25;
+
+constexpr double kLargestWeight = 32768;
 
 at::Tensor codes_like(const at::Tensor& values) {
   return at::where(values.ge(0.0), 1.0, -1.0).to(at::kFloat);
@@ -84,7 +87,8 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
   const at::Tensor none = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}, v.options());
   const Sums forward = sum_codes(problem, v, none);
   const at::Tensor count = forward.keys_seen.clamp_min(1.0);  // rows that see no key: sums are 0
-  const at::Tensor rounding = count.sqrt().mul(u);            // of out * count, whose elements are about sqrt(count)
+  // Of out * count, whose elements are about sqrt(count); a row of one or two may be larger.
+  const at::Tensor rounding = at::maximum(count.sqrt(), row_rms(forward.key_codes)).mul(u);
   probe.expected.tensors.push_back(
       tensor_of("mask out", forward.key_codes.div(count.unsqueeze(2)),
                 rounding.add(kOneKeyIsMore).div(count).masked_fill(forward.keys_seen.eq(0.0), 0.0)));
@@ -93,13 +97,18 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
   probe.expected.tensors.push_back(tensor_of("mask lse", lse, lse_bound.masked_fill(lse_bound.isinf(), 0.0)));
   if (!problem.training) return probe;
 
-  probe.inputs.dout = codes_like(probe.inputs.dout).mul(forward.keys_seen.unsqueeze(2)).to(dtype);
+  // fp16 holds not much more; a query of more keys counts for less, which is still enough to be missed.
+  const at::Tensor weight =
+      problem.dtype == DType::fp16 ? forward.keys_seen.clamp_max(kLargestWeight) : forward.keys_seen;
+  probe.inputs.dout = codes_like(probe.inputs.dout).mul(weight.unsqueeze(2)).to(dtype);
   // A count that the dtype cannot hold is rounded: what is expected is weighted with what was given.
   const at::Tensor weighted = probe.inputs.dout.to(at::kFloat).div(count.unsqueeze(2));
   const Sums backward = sum_codes(problem, v, weighted);
-  probe.expected.tensors.push_back(
-      tensor_of("mask dv", backward.query_codes,
-                backward.queries.sqrt().mul(2 * u).add(kOneKeyIsMore).masked_fill(backward.queries.eq(0.0), 0.0)));
+  probe.expected.tensors.push_back(tensor_of("mask dv", backward.query_codes,
+                                             at::maximum(backward.queries.sqrt(), row_rms(backward.query_codes))
+                                                 .mul(2 * u)
+                                                 .add(kOneKeyIsMore)
+                                                 .masked_fill(backward.queries.eq(0.0), 0.0)));
   return probe;
 }
 

@@ -13,6 +13,9 @@
 namespace cp_pool::verify {
 namespace {
 
+// What the rounding of a score weighs beside that of its p (docs/numerics.md).
+constexpr double kScoreWeight = 0.5;
+
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 at::Tensor transposed(const at::Tensor& matrices) {
@@ -62,7 +65,8 @@ class ReferenceBuilder {
   Reference build() {
     for_each_query_block(problem_, wide_.q.device(), [this](const QueryBlock& block) { add(block); });
     for (const auto member : {&Results::lse, &Results::max_logit}) {
-      reference_.magnitude.*member = (reference_.value.*member).abs().add_(1.0).to(at::kFloat);
+      at::Tensor& magnitude = reference_.magnitude.*member;
+      magnitude = magnitude.clamp_min(0.0).add_((reference_.value.*member).abs().add_(1.0).to(at::kFloat));
     }
     return std::move(reference_);
   }
@@ -71,7 +75,7 @@ class ReferenceBuilder {
   void add(const QueryBlock& block) {
     const Softmax softmax = softmax_of(block);
     put(block, reference_.value.lse, softmax.lse);
-    const at::Tensor p_narrow = softmax.p.to(at::kFloat);
+    const at::Tensor p_narrow = with_rounding_of_scores(block, softmax.p.to(at::kFloat));
     const at::Tensor out = at::bmm(softmax.p, key_rows(block, wide_.v));
     put(block, reference_.value.out, out);
     put(block, reference_.magnitude.out, at::bmm(p_narrow, key_rows(block, absolute_.v)));
@@ -87,6 +91,20 @@ class ReferenceBuilder {
       add_dsink(block, reference_.value, softmax.p_sink.mul(delta).neg_());
       add_dsink(block, reference_.magnitude, softmax.p_sink.mul(delta_magnitude));
     }
+  }
+
+  // fp32 alone: p * (1 + w * sum of |q| |k| * scale), since a score is rounded on its way, and its error makes a
+  // relative one of p. In 16 bits the rounding of p is far larger. Notes the same of lse and max_logit.
+  at::Tensor with_rounding_of_scores(const QueryBlock& block, const at::Tensor& p) {
+    if (problem_.dtype != DType::fp32) return p;
+    at::Tensor rounding = at::bmm(query_rows(problem_, block, absolute_.q), transposed(key_rows(block, absolute_.k)));
+    rounding.mul_(kScoreWeight * problem_.scale());
+    const at::Tensor of_p = p.mul(rounding);
+    put(block, reference_.magnitude.lse, of_p.sum(-1, /*keepdim=*/true));
+    const at::Tensor largest = rounding.amax(-1, /*keepdim=*/true);
+    at::maximum_out(reference_.magnitude.max_logit, reference_.magnitude.max_logit,
+                    by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
+    return of_p.add_(p);
   }
 
   Softmax softmax_of(const QueryBlock& block) {

@@ -52,7 +52,9 @@ std::vector<Finding> try_worker(const std::vector<std::string>& command, bool ow
   RunConfig config;
   config.worker_command = command;
   Watcher watcher;
-  run_cases({{.id = "doctor", .c = smallest_case(), .rerun = ""}}, config, RunStarted{}, watcher);
+  const RunResult result =
+      run_cases({{.id = "doctor", .c = smallest_case(), .rerun = ""}}, config, RunStarted{}, watcher);
+  if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
   std::vector<Finding> findings;
   if (watcher.ready) {
     const protocol::ReadyEvent& ready = watcher.ready->ready;

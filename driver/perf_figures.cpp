@@ -14,6 +14,10 @@ std::int64_t expected_bytes(const Case& c, const SequenceLengths& lengths) {
 
 }  // namespace
 
+std::optional<double> PerfFigures::ratio() const {
+  return baseline_ms ? std::optional(ms / *baseline_ms) : std::nullopt;
+}
+
 PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
   const SequenceLengths lengths = resolve_lengths(c);
   const auto ranks = static_cast<double>(c.cp_size);

@@ -18,7 +18,8 @@ namespace cp_pool {
 struct NamedCase {
   std::string id;
   Case c;
-  std::string rerun;  // the exact command that reruns this case alone
+  std::string rerun;                                 // the exact command that reruns this case alone
+  std::optional<double> baseline_ms = std::nullopt;  // of a step, in the run that this one is compared with
 };
 
 // How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.

@@ -8,7 +8,6 @@ add_library(cp_reporters STATIC
   reporters/junit_sink.cpp
   reporters/live_line.cpp
   reporters/output_file.cpp
-  reporters/perf_baseline.cpp
   reporters/perf_table.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
@@ -26,7 +25,6 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/junit_sink_test.cpp
     reporters/live_line_test.cpp
     reporters/output_file_test.cpp
-    reporters/perf_baseline_test.cpp
     reporters/perf_table_test.cpp
     reporters/summary_test.cpp
     reporters/terminal_sink_test.cpp
@@ -44,6 +42,7 @@ add_library(cp_cli STATIC
   cli/doctor_command.cpp
   cli/duration.cpp
   cli/explain_command.cpp
+  cli/events_file.cpp
   cli/explanation.cpp
   cli/execution.cpp
   cli/exit_code.cpp
@@ -53,6 +52,7 @@ add_library(cp_cli STATIC
   cli/edit.cpp
   cli/options.cpp
   cli/order.cpp
+  cli/perf_baseline.cpp
   cli/program_paths.cpp
   cli/rerun.cpp
   cli/run_command.cpp
@@ -84,6 +84,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/explanation_test.cpp
     cli/options_test.cpp
     cli/order_test.cpp
+    cli/perf_baseline_test.cpp
     cli/rerun_test.cpp
     cli/shell_words_test.cpp
   LIBRARIES cp_cli fmt::fmt)

@@ -13,7 +13,6 @@
 #include "driver/cli/shell_words.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
-#include "driver/reporters/perf_baseline.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -84,15 +83,6 @@ std::vector<std::string> worker_command(const std::string& worker) {
   return split_words(worker).value();  // checked with the command line
 }
 
-std::optional<PerfBaseline> read_baseline(const std::optional<std::filesystem::path>& file) {
-  if (!file) return std::nullopt;
-  try {
-    return read_perf_baseline(*file);
-  } catch (const BaselineError& e) {
-    throw CommandError(ExitCode::bad_input, e.what());
-  }
-}
-
 }  // namespace
 
 void report_error(std::string_view message) {
@@ -107,8 +97,6 @@ Execution::Execution(const ExecutionOptions& options, Show show)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
   config_.worker_command = worker_command(options.worker);
-  // Before the outputs: the events of this run may replace those of the earlier one.
-  std::optional<PerfBaseline> baseline = read_baseline(options.baseline);
   try {
     if (config_.run_dir) prepare_folder(*config_.run_dir);
     if (config_.dump_dir) prepare_folder(*config_.dump_dir);
@@ -126,7 +114,7 @@ Execution::Execution(const ExecutionOptions& options, Show show)
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
     style.checks = show == Show::terminal_with_checks;
-    style.baseline = std::move(baseline);
+    if (options.baseline) style.baseline = options.baseline->string();
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, std::move(style));
     views_.add(*terminal_);  // the last, so that the ledger is the last word
   }

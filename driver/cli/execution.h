@@ -27,7 +27,7 @@ class Execution {
     result_lines,          // one JSON object a case on stdout, and nothing else there
   };
 
-  // Opens every output. Throws CommandError (cannot_write; bad_input for the baseline).
+  // Opens every output. Throws CommandError (cannot_write).
   Execution(const ExecutionOptions& options, Show show);
 
   // Runs and gives the exit code. run gets the configuration with its worker and the sink of all views.

@@ -53,7 +53,7 @@ class CommandLine : public ::testing::Test {
                std::string{R"({"suite":"demo","defaults":{"cp_size":1,"comm":"p2p","layout":"bshd","dtype":"fp32",)"} +
                    kSizes +
                    R"(},"models":{"pass":{},"pass_2":{},"fail":{},"skip":{},"error":{},"crash":{},"hang":{}},)"
-                   R"("sizes":{"small":{}}})");
+                   R"("sizes":{"small":{},"tiny":{"divide":{"seqlen_q":2,"seqlen_kv":2}}}})");
   }
 
   Finished call(Words words) {
@@ -385,6 +385,63 @@ TEST_F(CommandLine, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   EXPECT_THAT(output, HasSubstr("0/1 | 0:01 demo/hang/p2p/cp1/bshd/fp32"));
 }
 
+// --- Times -----------------------------------------------------------------------------------------------------------
+
+TEST_F(CommandLine, TimesAreComparedWithThoseOfAnEarlierRun) {
+  const ScopedVariable slow{"CP_POOL_TEST_STEP_MS", "8"};
+  ASSERT_EQ(run("model=pass", {"--mode", "perf", "--events", path("e")}).exit_code, 0);
+  const ScopedVariable fast{"CP_POOL_TEST_STEP_MS", "6"};
+  // The events of this run replace those that it is compared with.
+  const Finished done = run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("     8.000  0.750  demo/pass/p2p/cp1/bshd/fp32\n"),
+                              HasSubstr("e: 1 of 2 cases in both, 6.000 ms now and 8.000 ms then: 0.750 of it\n")));
+  const auto lines = json_lines(read_file(path("e")));
+  const auto timed = std::ranges::find(lines, "demo/pass/p2p/cp1/bshd/fp32", [](const auto& line) {
+    return line["type"] == "case_finished" ? line["id"].template get<std::string>() : "";
+  });
+  ASSERT_NE(timed, lines.end());
+  EXPECT_EQ((*timed)["perf"]["ratio"], 0.75);
+}
+
+TEST_F(CommandLine, Exits94ForABaselineOfOtherSizesAndLeavesItAsItIs) {
+  const ScopedVariable time{"CP_POOL_TEST_STEP_MS", "8"};
+  ASSERT_EQ(run("model=pass*", {"--mode", "perf", "--events", path("e"), "--size", "tiny"}).exit_code, 0);
+  const std::string before = read_file(path("e"));
+  const Finished done = run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.err, is_one_error("the baseline " + path("e") +
+                                     " is of other problems: demo/pass/p2p/cp1/bshd/fp32 has seqlen_q 8 there and 16 "
+                                     "here (2 of 2 cases differ)"));
+  EXPECT_EQ(done.out, "");
+  EXPECT_EQ(read_file(path("e")), before);
+  const Finished one = call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
+                             kWorker, "--mode", "perf", "--baseline", path("e")});
+  EXPECT_EQ(one.exit_code, 94);
+  EXPECT_THAT(one.err, is_one_error("seqlen_q 8 there and 16 here"));
+}
+
+TEST_F(CommandLine, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
+  const ScopedVariable time{"CP_POOL_TEST_STEP_MS", "8"};
+  const std::string line = std::string{R"({"suite":"s","model":"pass","cp_size":1,)"} + kSizes;
+  const Words submit = {kProgram, "submit", "-", "--json", "--worker", kWorker, "--mode", "perf"};
+  write_file(path("cases"), line + "}\n");
+  Words first = submit;
+  first.insert(first.end(), {"--events", path("e")});
+  ASSERT_EQ((Program{first, {.in = path("cases"), .out = ""}}.wait().exit_code), 0);
+  write_file(path("cases"), line + R"(,"causal":true})" + "\n" + line + "}\n");
+  Words second = submit;
+  second.insert(second.end(), {"--baseline", path("e")});
+  const Finished done = Program{second, {.in = path("cases"), .out = ""}}.wait();
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("causal false there and true here (1 of 1 cases differ)\n"),
+                              EndsWith("cp-pool: error: 1 of the 2 cases from <stdin> were refused\n")));
+  const auto answers = json_lines(done.out);
+  ASSERT_EQ(answers.size(), 2U);
+  EXPECT_EQ(answers[0]["outcome"], "invalid");
+  EXPECT_EQ(answers[1]["perf"]["ratio"], 1);
+}
+
 // --- submit ----------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandLine, SubmitRunsACaseByItsId) {
@@ -425,7 +482,7 @@ TEST_F(CommandLine, SubmitAnswersAStreamInOrderOnOneWarmPool) {
   }
   EXPECT_THAT(outcomes, ElementsAre("pass", "skip", "invalid", "fail", "pass"));
   EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: <stdin>, case 3: "),
-                              EndsWith("cp-pool: error: 1 of the 5 cases from <stdin> could not be read\n")));
+                              EndsWith("cp-pool: error: 1 of the 5 cases from <stdin> were refused\n")));
 }
 
 TEST_F(CommandLine, AStreamWithABadLineExits94WhenAllElseIsWell) {

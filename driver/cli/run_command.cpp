@@ -6,6 +6,7 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/order.h"
+#include "driver/cli/perf_baseline.h"
 #include "driver/cli/rerun.h"
 #include "driver/cli/selection.h"
 
@@ -38,6 +39,10 @@ int run_command(const RunOptions& options, const std::string& program) {
                      .c = selected.matrix_case.c,
                      .rerun = rerun_of_run(program, selected, options.execution)});
     if (options.deterministic) cases.back().c.deterministic = true;
+  }
+  // Before the outputs are opened: the events of this run may replace those of the earlier one.
+  if (const auto& file = options.execution.baseline) {
+    compare_with(read_perf_baseline(*file), options.execution.config, cases);
   }
   Order order = options.order;
   const std::string order_text = fix_seed(order);

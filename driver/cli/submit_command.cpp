@@ -13,6 +13,7 @@
 #include "driver/cli/edit.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/perf_baseline.h"
 #include "driver/cli/rerun.h"
 #include "driver/reporters/events_json.h"
 #include "worker/protocol/messages.h"
@@ -32,8 +33,9 @@ RunStarted header(const SubmitOptions& options, std::size_t cases) {
 // Cases from stdin, one JSON object a line.
 class Stream {
  public:
-  Stream(const SubmitOptions& options, const std::string& program, Execution& execution)
-      : options_{options}, program_{program}, execution_{execution} {}
+  Stream(const SubmitOptions& options, const std::string& program, const std::optional<PerfBaseline>& baseline,
+         Execution& execution)
+      : options_{options}, program_{program}, baseline_{baseline}, execution_{execution} {}
 
   std::optional<NamedCase> read(const protocol::Line& framed) {
     const std::string_view line = framed.text;
@@ -45,19 +47,17 @@ class Stream {
         throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
       }
       const Case c = parse_edited_case(parse_line(line, source), source, options_.edits);
-      return NamedCase{.id = submitted_id(c, fmt::format("case-{}", number_), options_.edits),
-                       .c = c,
-                       .rerun = rerun_of_json(program_, to_json(c).dump(), options_.execution)};
+      NamedCase named{.id = submitted_id(c, fmt::format("case-{}", number_), options_.edits),
+                      .c = c,
+                      .rerun = rerun_of_json(program_, to_json(c).dump(), options_.execution)};
+      if (baseline_) compare_with(*baseline_, options_.execution.config, {&named, 1});
+      return named;
     } catch (const CaseError& e) {
-      ++bad_lines_;
-      execution_.show_error(e.what());
-      // A client that counts answers still gets one for this line.
-      if (options_.json) {
-        const Json answer = {{"number", number_}, {"outcome", "invalid"}, {"reason", e.what()}};
-        execution_.print_answer(to_line(answer));
-      }
-      return std::nullopt;
+      refuse(e.what());
+    } catch (const CommandError& e) {  // the baseline has another problem of that ID
+      refuse(e.what());
     }
+    return std::nullopt;
   }
 
   [[nodiscard]] std::size_t lines() const { return number_; }
@@ -72,8 +72,18 @@ class Stream {
     }
   }
 
+  void refuse(const std::string& reason) {
+    ++bad_lines_;
+    execution_.show_error(reason);
+    // A client that counts answers still gets one for this line.
+    if (!options_.json) return;
+    const Json answer = {{"number", number_}, {"outcome", "invalid"}, {"reason", reason}};
+    execution_.print_answer(to_line(answer));
+  }
+
   const SubmitOptions& options_;
   const std::string& program_;
+  const std::optional<PerfBaseline>& baseline_;
   Execution& execution_;
   std::size_t number_ = 0;  // of the cases, from 1; empty lines are none
   std::size_t bad_lines_ = 0;
@@ -82,9 +92,12 @@ class Stream {
 }  // namespace
 
 int submit_command(const SubmitOptions& options, const std::string& program) {
+  // Before the outputs are opened: the events of this run may replace those of the earlier one.
+  std::optional<PerfBaseline> baseline;
+  if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
   if (options.case_argument == "-") {
     Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
-    Stream stream{options, program, execution};
+    Stream stream{options, program, baseline, execution};
     const auto read = [&](const protocol::Line& line) { return stream.read(line); };
     int code = 0;
     try {
@@ -95,11 +108,11 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
       throw CommandError(ExitCode::bad_input, e.what());
     }
     if (stream.bad_lines() == 0) return code;
-    report_error(fmt::format("{} of the {} cases from <stdin> could not be read", stream.bad_lines(), stream.lines()));
+    report_error(fmt::format("{} of the {} cases from <stdin> were refused", stream.bad_lines(), stream.lines()));
     return first_that_applies(code, ExitCode::bad_input);
   }
-  const NamedCase named =
-      find_case(options.case_argument, options.selection, options.edits, options.execution, program);
+  NamedCase named = find_case(options.case_argument, options.selection, options.edits, options.execution, program);
+  if (baseline) compare_with(*baseline, options.execution.config, {&named, 1});
   Execution execution{options.execution,
                       options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks};
   return execution(

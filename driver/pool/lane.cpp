@@ -205,6 +205,7 @@ CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int
   if (auto& perf = attempt.result.perf) {
     perf->one_rank_reason = protocol::clean_text(perf->one_rank_reason);
     out.perf = perf_figures(out.c, *perf);
+    out.perf->baseline_ms = job.named->baseline_ms;
   }
   out.stderr_tails = std::move(attempt.stderr_tails);
   return out;

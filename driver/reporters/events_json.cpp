@@ -98,6 +98,8 @@ Json part(const PerfFigures& figures) {
           {"efficiency", figures.efficiency ? number(*figures.efficiency) : Json(nullptr)},
           {"one_rank_ms", measured.one_rank_ms ? part(*measured.one_rank_ms) : Json(nullptr)},
           {"one_rank_reason", measured.one_rank_reason},
+          {"baseline_ms", figures.baseline_ms ? number(*figures.baseline_ms) : Json(nullptr)},
+          {"ratio", figures.ratio() ? number(*figures.ratio()) : Json(nullptr)},
           {"ranks", list(measured.ranks)}};
 }
 

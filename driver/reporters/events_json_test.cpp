@@ -67,10 +67,13 @@ TEST(EventJson, ATimedCaseHasItsFigures) {
       case_result_json(test::timed_case(0, "id", 2, 3))["perf"].dump(),
       R"({"ms":2.0,"min_ms":1.0,"max_ms":4.0,"warmup":2,"iterations":9,"graph":false,"tflops":123.4,"bytes_sent":4096,)"
       R"("gbytes_per_s":5.678,"efficiency":0.75,"one_rank_ms":{"median":3.0,"min":1.0,"max":1000.0},)"
-      R"("one_rank_reason":"","ranks":[{"rank":0,"ms":{"median":2.0,"min":1.0,"max":4.0}}]})");
+      R"("one_rank_reason":"","baseline_ms":null,"ratio":null,"ranks":[{"rank":0,"ms":{"median":2.0,"min":1.0,"max":4.0}}]})");
   const nlohmann::ordered_json alone = case_result_json(test::timed_case(0, "id", 2))["perf"];
   EXPECT_TRUE(alone["efficiency"].is_null() && alone["one_rank_ms"].is_null());
   EXPECT_EQ(alone["one_rank_reason"], "it does not fit");
+  const nlohmann::ordered_json compared = case_result_json(test::compared_case(0, "id", 3, 2))["perf"];
+  EXPECT_EQ(compared["baseline_ms"], 2);
+  EXPECT_EQ(compared["ratio"], 1.5);
 }
 
 TEST(EventJson, ACaseThatWasNeverSentHasNoPool) {

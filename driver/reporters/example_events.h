@@ -58,6 +58,13 @@ inline CaseFinished timed_case(std::size_t index, const std::string& id, double 
   return event;
 }
 
+// One that has a time in the run that this one is compared with.
+inline CaseFinished compared_case(std::size_t index, const std::string& id, double ms, double baseline_ms) {
+  CaseFinished event = timed_case(index, id, ms, ms);
+  event.perf->baseline_ms = baseline_ms;
+  return event;
+}
+
 // Wrong on rank 1, with a stack trace on rank 0 and both ranks' stderr.
 inline CaseFinished failed_case(std::size_t index, const std::string& id) {
   CaseFinished event = finished(index, id, CaseOutcome::fail, "dq is wrong on rank 1");

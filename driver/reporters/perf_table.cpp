@@ -33,12 +33,6 @@ void PerfTable::add(const CaseFinished& event) {
   if (event.perf) rows_.push_back({event.id, *event.perf});
 }
 
-const double* PerfTable::baseline_of(const Row& row) const {
-  if (!baseline_) return nullptr;
-  const auto found = baseline_->ms.find(row.id);
-  return found == baseline_->ms.end() ? nullptr : &found->second;
-}
-
 std::string PerfTable::row_text(const Row& row) const {
   const PerfFigures& figures = row.figures;
   const protocol::PerfResult& measured = figures.measured;
@@ -47,9 +41,8 @@ std::string PerfTable::row_text(const Row& row) const {
                   figure(measured.step_ms.max), figure(figures.tflops), figure(figures.gbytes_per_s),
                   measured.one_rank_ms ? figure(measured.one_rank_ms->median) : "-", efficiency(figures));
   if (baseline_) {
-    const double* before = baseline_of(row);
-    text += fmt::format(" {:>9} {:>6}", before == nullptr ? "-" : figure(*before),
-                        before == nullptr ? "-" : fmt::format("{:.3f}", figures.ms / *before));
+    text += fmt::format(" {:>9} {:>6}", figures.baseline_ms ? figure(*figures.baseline_ms) : "-",
+                        figures.ratio() ? fmt::format("{:.3f}", *figures.ratio()) : "-");
   }
   return text + fmt::format("  {}\n", protocol::clean_text(row.id));
 }
@@ -74,13 +67,12 @@ std::string PerfTable::sum_text() const {
   double now = 0;
   std::size_t common = 0;
   for (const Row& row : rows_) {
-    const double* ms = baseline_of(row);
-    if (ms == nullptr) continue;
+    if (!row.figures.baseline_ms) continue;
     ++common;
-    before += *ms;
+    before += *row.figures.baseline_ms;
     now += row.figures.ms;
   }
-  const std::string name = protocol::clean_text(baseline_->name);
+  const std::string name = protocol::clean_text(*baseline_);
   if (common == 0) return fmt::format("baseline {}: none of these cases is in it\n", name);
   return fmt::format("baseline {}: {} of {} in both, {} ms now and {} ms then: {:.3f} of it\n", name, common,
                      count_of(rows_.size(), "case"), figure(now), figure(before), now / before);

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "driver/events.h"
-#include "driver/reporters/perf_baseline.h"
 
 namespace cp_pool {
 
@@ -15,7 +14,8 @@ std::string perf_summary(const PerfFigures& figures);
 
 class PerfTable {
  public:
-  explicit PerfTable(std::optional<PerfBaseline> baseline = std::nullopt) : baseline_(std::move(baseline)) {}
+  // baseline: the name of what the times are compared with.
+  explicit PerfTable(std::optional<std::string> baseline = std::nullopt) : baseline_(std::move(baseline)) {}
 
   void add(const CaseFinished& event);  // cases without times are passed over
 
@@ -30,12 +30,11 @@ class PerfTable {
     PerfFigures figures;
   };
 
-  [[nodiscard]] const double* baseline_of(const Row& row) const;
   [[nodiscard]] std::string row_text(const Row& row) const;
   [[nodiscard]] std::string reasons_text() const;
   [[nodiscard]] std::string sum_text() const;
 
-  std::optional<PerfBaseline> baseline_;
+  std::optional<std::string> baseline_;
   std::vector<Row> rows_;
 };
 

@@ -8,6 +8,7 @@
 namespace cp_pool {
 namespace {
 
+using test::compared_case;
 using test::timed_case;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -26,9 +27,9 @@ TEST(PerfTable, HasARowForEachTimedCase) {
 }
 
 TEST(PerfTable, ComparesEachCaseAndTheSumWithABaseline) {
-  PerfTable table{PerfBaseline{.name = "before.jsonl", .ms = {{"a", 4}, {"b", 10}, {"gone", 7}}}};
-  table.add(timed_case(0, "a", 2, 2));
-  table.add(timed_case(1, "b", 15, 2));
+  PerfTable table{"before.jsonl"};
+  table.add(compared_case(0, "a", 2, 4));
+  table.add(compared_case(1, "b", 15, 10));
   table.add(timed_case(2, "new", 1000, 2));
   const std::string text = table.text();
   EXPECT_THAT(text, HasSubstr("effic.  baseline  ratio\n"));
@@ -40,13 +41,13 @@ TEST(PerfTable, ComparesEachCaseAndTheSumWithABaseline) {
 }
 
 TEST(PerfTable, SaysThatABaselineHoldsOtherCases) {
-  PerfTable table{PerfBaseline{.name = "before.jsonl", .ms = {{"gone", 7}}}};
+  PerfTable table{"before.jsonl"};
   table.add(timed_case(0, "a", 2, 2));
   EXPECT_THAT(table.text(), HasSubstr("baseline before.jsonl: none of these cases is in it\n"));
 }
 
 TEST(PerfTable, IsEmptyWithoutTimes) {
-  PerfTable table{PerfBaseline{.name = "before.jsonl", .ms = {{"a", 7}}}};
+  PerfTable table{"before.jsonl"};
   table.add(test::finished(0, "a", CaseOutcome::pass));
   EXPECT_EQ(table.text(), "");
 }

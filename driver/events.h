@@ -117,7 +117,7 @@ struct CaseFinished {
   std::vector<protocol::Hygiene> hygiene;
   std::string backend;
   std::string backend_note;              // what of the case another backend computed, and why; mostly empty
-  std::optional<PerfFigures> perf;       // of a pass in a run that takes times
+  std::optional<PerfFigures> perf;       // of a pass in a run that takes times, and of a fail for its time
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone
 };

@@ -44,6 +44,7 @@ struct RunConfig {
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   bool reference_cache = true;                    // likewise
   std::optional<protocol::PerfRequest> perf;      // take times of every case that passes
+  std::optional<double> max_ratio;                // a pass that took more than so many baseline_ms is a failure
   HygieneLimits hygiene;
   std::chrono::milliseconds tick{1000};  // how often sinks are told that time passes; 0 = never
   // Ranks that may work at the same time, over all pools: a pool waits with its start until its ranks fit (a larger

@@ -1,5 +1,6 @@
 #include "driver/cli/options.h"
 
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -164,6 +165,17 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
       ->check(fit_for_messages, "", "")
       ->type_name("DIR");
   add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE");
+  const auto check_ratio = [](const std::string& text) -> std::string {
+    double ratio = 0;
+    const bool right = CLI::detail::lexical_cast(text, ratio) && std::isfinite(ratio) && ratio > 0;
+    return right ? "" : fmt::format("'{}' is not a number above 0", text);
+  };
+  command
+      .add_option_function<double>(
+          "--max-ratio", [&options](double ratio) { options.config.max_ratio = ratio; },
+          "A case that takes more than R times as long as in the --baseline is a failure")
+      ->check(check_ratio, "", "")
+      ->type_name("R");
 }
 
 void apply_device(ExecutionOptions& options) {
@@ -175,7 +187,7 @@ void apply_device(ExecutionOptions& options) {
 // After apply_device. Throws CommandError (usage).
 void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOptions& options) {
   if (!perf.perf) {
-    for (const char* name : {"--warmup", "--iterations", "--graph", "--trace", "--baseline"}) {
+    for (const char* name : {"--warmup", "--iterations", "--graph", "--trace", "--baseline", "--max-ratio"}) {
       if (command.count(name) == 0) continue;
       throw CommandError(ExitCode::usage, fmt::format("{} needs --mode perf (see cp-pool run --help)", name));
     }
@@ -186,6 +198,9 @@ void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOpt
   }
   if (perf.request.graph && options.config.device != "cuda") {
     throw CommandError(ExitCode::usage, "--graph needs ranks on GPUs (--device cuda)");
+  }
+  if (options.config.max_ratio && !options.baseline) {
+    throw CommandError(ExitCode::usage, "--max-ratio needs --baseline (see cp-pool run --help)");
   }
   options.config.perf = perf.request;
   // Pools side by side would take each other's time.
@@ -243,6 +258,10 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
     add("--warmup", std::to_string(options.config.perf->warmup));
     add("--iterations", std::to_string(options.config.perf->iterations));
     if (options.config.perf->graph) words.emplace_back("--graph");
+    if (options.config.max_ratio) {
+      add("--baseline", options.baseline->string());
+      add("--max-ratio", fmt::format("{}", *options.config.max_ratio));
+    }
   }
   return words;
 }

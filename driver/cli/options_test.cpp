@@ -1,5 +1,6 @@
 #include "driver/cli/options.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -155,6 +156,19 @@ TEST(PerfMode, HasItsOptionsAndOnePoolAtATime) {
   EXPECT_EQ(full.config.perf->iterations, 7);
   EXPECT_EQ(full.baseline, "before.jsonl");
   EXPECT_THAT(full.rerun_arguments, ElementsAre("--mode", "perf", "--warmup", "0", "--iterations", "7"));
+}
+
+TEST(PerfMode, ALimitOnTimesNeedsABaselineAndIsKeptByARerun) {
+  const auto run =
+      parse_as<RunOptions>({"run", "--mode", "perf", "--baseline", "before.jsonl", "--max-ratio", "1.10"}).execution;
+  EXPECT_EQ(run.config.max_ratio, 1.1);
+  EXPECT_THAT(run.rerun_arguments, ElementsAre("--mode", "perf", "--baseline", "before.jsonl", "--max-ratio", "1.1"));
+  EXPECT_THAT(usage_error({"run", "--mode", "perf", "--max-ratio", "1.1"}), HasSubstr("--max-ratio needs --baseline"));
+  EXPECT_THAT(usage_error({"run", "--max-ratio", "1.1"}), HasSubstr("--max-ratio needs --mode perf"));
+  for (const char* const bad : {"0", "-1", "nan", "inf", "10%", ""}) {
+    EXPECT_THAT(usage_error({"run", "--mode", "perf", "--baseline", "x", "--max-ratio", bad}),
+                HasSubstr(fmt::format("'{}' is not a number above 0", bad)));
+  }
 }
 
 TEST(PerfMode, IsNeededByItsOptions) {

@@ -88,4 +88,21 @@ void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::sp
                                  example, different, common));
 }
 
+std::string left_unjudged(const PerfBaseline& baseline, std::span<const NamedCase> cases) {
+  std::size_t missing = 0;
+  std::string example;
+  for (const NamedCase& named : cases) {
+    if (!named.baseline_ms && missing++ == 0) example = named.id;
+  }
+  if (missing == 0) return "";
+  if (missing == cases.size()) {
+    throw CommandError(
+        ExitCode::bad_input,
+        fmt::format("the baseline {} has none of the cases, such as {}: --max-ratio has nothing to judge",
+                    baseline.name, example));
+  }
+  return fmt::format("--max-ratio does not judge {} of {} cases: the baseline {} does not have them, such as {}",
+                     missing, cases.size(), baseline.name, example);
+}
+
 }  // namespace cp_pool

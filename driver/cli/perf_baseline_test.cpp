@@ -106,6 +106,18 @@ TEST(Comparison, RefusesABaselineOfAnotherProblemUnderTheSameId) {
       "the baseline before.jsonl is of other problems: b has seqlen_q 128 there and 64 here (1 of 2 cases differ)");
 }
 
+TEST(Comparison, SaysWhichCasesALimitDoesNotJudge) {
+  const auto left = [](std::vector<NamedCase> cases) {
+    compare_with(some_baseline(), perf_config(), cases);
+    return left_unjudged(some_baseline(), cases);
+  };
+  EXPECT_EQ(left(named({"a", "b"})), "");
+  EXPECT_EQ(left(named({"a", "new", "newer"})),
+            "--max-ratio does not judge 2 of 3 cases: the baseline before.jsonl does not have them, such as new");
+  EXPECT_EQ(refusal([&] { left(named({"new"})); }),
+            "the baseline before.jsonl has none of the cases, such as new: --max-ratio has nothing to judge");
+}
+
 TEST(Comparison, RefusesTimesOfAnotherDeviceOrOfGraphs) {
   std::vector<NamedCase> cases = named({"a", "b"});
   PerfBaseline baseline = some_baseline();

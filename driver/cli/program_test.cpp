@@ -421,6 +421,33 @@ TEST_F(CommandLine, Exits94ForABaselineOfOtherSizesAndLeavesItAsItIs) {
   EXPECT_THAT(one.err, is_one_error("seqlen_q 8 there and 16 here"));
 }
 
+TEST_F(CommandLine, ACaseThatBecameTooSlowIsAFailure) {
+  const ScopedVariable fast{"CP_POOL_TEST_STEP_MS", "8"};
+  ASSERT_EQ(run("model=pass", {"--mode", "perf", "--events", path("before")}).exit_code, 0);
+  const auto run_with = [&](const std::string& filter, const std::string& max_ratio) {
+    return run(filter, {"--mode", "perf", "--baseline", path("before"), "--events", path("e"), "--junit", path("j"),
+                        "--max-ratio", max_ratio});
+  };
+  const ScopedVariable slow{"CP_POOL_TEST_STEP_MS", "12"};
+  EXPECT_EQ(run_with("model=pass", "1.5").exit_code, 0) << "the limit itself is not too slow";
+  const Finished done = run_with("model=pass*", "1.4");
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: warning: --max-ratio does not judge 1 of 2 cases"),
+                              HasSubstr("such as demo/pass_2/")));
+  const std::string reason = "1.500 times as slow as the baseline (12.000 ms, was 8.000 ms; --max-ratio 1.4)";
+  EXPECT_THAT(done.out, AllOf(HasSubstr("fail  demo/pass/p2p/cp1/bshd/fp32 after"), HasSubstr("    " + reason + "\n"),
+                              HasSubstr("     8.000  1.500  demo/pass/")));
+  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 1 pass + 1 fail, "));
+  EXPECT_THAT(read_file(path("j")), AllOf(HasSubstr("failures=\"1\""), HasSubstr("fail: " + reason),
+                                          HasSubstr("[[PROPERTY|perf_baseline_ms=8]]\n[[PROPERTY|perf_ratio=1.5]]\n")));
+  const auto lines = json_lines(read_file(path("e")));
+  EXPECT_EQ(lines.back()["counts"]["fail"], 1);
+  EXPECT_EQ(std::ranges::count_if(lines, [&](const auto& line) { return line.value("reason", "") == reason; }), 1);
+  const Finished nothing = run_with("model=pass_2", "1.4");
+  EXPECT_EQ(nothing.exit_code, 94);
+  EXPECT_THAT(nothing.err, is_one_error("--max-ratio has nothing to judge"));
+}
+
 TEST_F(CommandLine, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
   const ScopedVariable time{"CP_POOL_TEST_STEP_MS", "8"};
   const std::string line = std::string{R"({"suite":"s","model":"pass","cp_size":1,)"} + kSizes;

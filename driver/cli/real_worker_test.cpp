@@ -104,13 +104,19 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   // Counted, not worked out: K and V of a rank's 32 tokens, and as many gradients, all in 16 bits.
   EXPECT_EQ(figures["perf/b2_s4096_h12/p2p/cp2/bshd/bf16"]["bytes_sent"], 2 * 32 * 2 * (128 + 128) * 2);
 
-  const Finished second = run({"--baseline", before, "--trace", (folder / "traces").string()});
+  const Finished second = run({"--baseline", before, "--max-ratio", "1e6", "--trace", (folder / "traces").string()});
   EXPECT_EQ(second.exit_code, 0) << second.err;
   EXPECT_THAT(second.out, ::testing::HasSubstr("6 of 6 cases in both"));
   for (const char* who : {"rank0", "rank1", "alone"}) {
     const std::string trace = fmt::format("traces/perf__b2_s4096_h12__p2p__cp2__bshd__bf16.{}.json", who);
     EXPECT_TRUE(nlohmann::json::accept(read_file(folder / trace))) << trace;
   }
+  const Finished slower = run({"--baseline", before, "--max-ratio", "1e-6"});
+  EXPECT_EQ(slower.exit_code, 100);
+  EXPECT_THAT(slower.last_line(), ::testing::StartsWith("6 expanded = 0 pass + 6 fail, "));
+  const Finished other = run({"--baseline", before, "--size", "full"});
+  EXPECT_EQ(other.exit_code, 94);
+  EXPECT_THAT(other.err, ::testing::HasSubstr("seqlen_q 32 there and 4096 here (6 of 6 cases differ)"));
   const Finished missing = run({"--baseline", (folder / "none").string()});
   EXPECT_EQ(missing.exit_code, 94);
   EXPECT_THAT(missing.err, ::testing::HasSubstr("cannot read the baseline"));

@@ -42,7 +42,10 @@ int run_command(const RunOptions& options, const std::string& program) {
   }
   // Before the outputs are opened: the events of this run may replace those of the earlier one.
   if (const auto& file = options.execution.baseline) {
-    compare_with(read_perf_baseline(*file), options.execution.config, cases);
+    const PerfBaseline baseline = read_perf_baseline(*file);
+    compare_with(baseline, options.execution.config, cases);
+    const std::string unjudged = options.execution.config.max_ratio ? left_unjudged(baseline, cases) : "";
+    if (!unjudged.empty()) report_warning(unjudged);
   }
   Order order = options.order;
   const std::string order_text = fix_seed(order);

@@ -113,6 +113,7 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
   }
   NamedCase named = find_case(options.case_argument, options.selection, options.edits, options.execution, program);
   if (baseline) compare_with(*baseline, options.execution.config, {&named, 1});
+  if (options.execution.config.max_ratio) left_unjudged(*baseline, {&named, 1});
   Execution execution{options.execution,
                       options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks};
   return execution(

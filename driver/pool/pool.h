@@ -75,6 +75,7 @@ class Pool {
     bool started = false;
     bool cancelled = false;  // the worker was asked to end it
     std::string phase;       // the last one reported
+    std::optional<double> baseline_ms;
     std::optional<protocol::ResultEvent> result;
     std::optional<std::string> protocol_break;
     Clock::time_point sent;
@@ -101,6 +102,7 @@ class Pool {
   asio::awaitable<void> drain(Outstanding& current);
   asio::awaitable<void> wait_for_fences();
   asio::awaitable<Attempt> conclude_with_result(Outstanding& current);
+  void judge_times(const Outstanding& current, Attempt& attempt) const;
   [[nodiscard]] RetireReason reason_of_death(const Outstanding& current) const;
   Attempt conclude_lost(const Outstanding& current);
   asio::awaitable<void> ask_for_stacks();

@@ -103,6 +103,7 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
 asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
   Outstanding current;
   current.seq = seq;
+  current.baseline_ms = named.baseline_ms;
   current.sent = Clock::now();
   current.deadline = current.sent + run_.config.timeout;
   idle_ = false;
@@ -211,15 +212,30 @@ asio::awaitable<void> Pool::wait_for_fences() {
   while (!group_->tails_complete() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
+// In a run that takes times a pass has to have them, and may have to keep to those of an earlier run.
+void Pool::judge_times(const Outstanding& current, Attempt& attempt) const {
+  if (!run_.config.perf || attempt.outcome != CaseOutcome::pass) return;
+  const auto& perf = current.result->perf;
+  if (!perf) {
+    attempt.outcome = CaseOutcome::error;
+    attempt.reason = "the case passed, but the worker gave no times (--mode perf asks for them)";
+    return;
+  }
+  if (!run_.config.max_ratio || !current.baseline_ms) return;
+  const double ms = perf->step_ms.median;
+  const double before = *current.baseline_ms;
+  if (ms <= *run_.config.max_ratio * before) return;
+  attempt.outcome = CaseOutcome::fail;
+  attempt.reason = fmt::format("{:.3f} times as slow as the baseline ({:.3f} ms, was {:.3f} ms; --max-ratio {})",
+                               ms / before, ms, before, *run_.config.max_ratio);
+}
+
 asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
   Attempt out;
   out.outcome = to_case_outcome(current.result->outcome);
   out.reason = protocol::clean_text(current.result->reason);
   if (current.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run(out);
-  if (run_.config.perf && !current.result->perf && out.outcome == CaseOutcome::pass) {
-    out.outcome = CaseOutcome::error;
-    out.reason = "the case passed, but the worker gave no times (--mode perf asks for them)";
-  }
+  judge_times(current, out);
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   if (needs_tail) {
     co_await wait_for_fences();

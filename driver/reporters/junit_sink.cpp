@@ -106,6 +106,8 @@ void append_figures(const CaseFinished& event, std::vector<std::pair<std::string
   add("perf_tflops", event.perf->tflops);
   add("perf_gbytes_per_s", event.perf->gbytes_per_s);
   if (event.perf->efficiency) add("perf_efficiency", *event.perf->efficiency);
+  if (event.perf->baseline_ms) add("perf_baseline_ms", *event.perf->baseline_ms);
+  if (event.perf->ratio()) add("perf_ratio", *event.perf->ratio());
 }
 
 std::string host_name() {

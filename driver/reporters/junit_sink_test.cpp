@@ -90,6 +90,17 @@ TEST(Junit, ACaseThatAnotherBackendComputedInPartSaysSo) {
   EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["backend_note"], "tiles ran as math");
 }
 
+TEST(Junit, ATimedCaseHasItsFigures) {
+  const nlohmann::json report =
+      report_of({run_started(2), test::timed_case(0, "alone", 2), test::compared_case(1, "compared", 3, 2),
+                 run_finished({2, 0, 0, 0, 0, 0, 0, 0, 0})});
+  const nlohmann::json& cases = report["suites"][0]["cases"];
+  EXPECT_EQ(cases[0]["properties"]["perf_ms"], "2");
+  EXPECT_FALSE(cases[0]["properties"].contains("perf_ratio"));
+  EXPECT_EQ(cases[1]["properties"]["perf_baseline_ms"], "2");
+  EXPECT_EQ(cases[1]["properties"]["perf_ratio"], "1.5");
+}
+
 TEST(Junit, EveryOutcomeHasItsElement) {
   const std::vector<std::pair<CaseOutcome, std::string>> expected = {
       {CaseOutcome::pass, "passed"}, {CaseOutcome::fail, "failure"},      {CaseOutcome::skip, "skipped"},

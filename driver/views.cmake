@@ -46,6 +46,7 @@ add_library(cp_cli STATIC
   cli/explanation.cpp
   cli/execution.cpp
   cli/exit_code.cpp
+  cli/failed_cases.cpp
   cli/help_text.cpp
   cli/list_command.cpp
   cli/man_page.cpp
@@ -82,6 +83,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/exit_code_test.cpp
     cli/edit_test.cpp
     cli/explanation_test.cpp
+    cli/failed_cases_test.cpp
     cli/options_test.cpp
     cli/order_test.cpp
     cli/perf_baseline_test.cpp

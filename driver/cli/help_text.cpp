@@ -22,7 +22,8 @@ std::string run_footer() {
          "  cp-pool run --matrix te-flash te-fused --size small --timeout 2m\n"
          "  cp-pool run --matrix mine.json --filter 'dtype=bf16 & heads>=8' --filter 'mine/*/a2a/*'\n"
          "  cp-pool run --filter 'tag=essential' --junit report.xml --events events.jsonl --no-progress\n"
-         "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n";
+         "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n"
+         "  cp-pool run --matrix te-flash --rerun-failed events.jsonl          rerun all of them\n";
 }
 
 std::string submit_footer() {

@@ -306,6 +306,8 @@ struct Parser {
     run_command->footer(run_footer());
     add_selection(*run_command, run.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*run_command, run.selection);
+    add_path(*run_command, "--rerun-failed", run.rerun_failed, "FILE",
+             "Of the selected cases only those that failed or did not run in an earlier --events FILE");
     add_order(*run_command, run);
     run_command->add_flag("--deterministic", run.deterministic,
                           "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");

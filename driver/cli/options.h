@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -16,6 +17,7 @@ struct SelectionOptions {
   std::vector<std::string> matrices;  // names or files
   std::vector<std::string> filters;   // the union of what they select; empty = all
   std::string size;
+  std::optional<std::set<std::string>> ids = std::nullopt;  // of what the filters select only these
 };
 
 // How cases are run and what is written about it: common to run and submit.
@@ -33,6 +35,7 @@ struct ExecutionOptions {
 
 struct RunOptions {
   SelectionOptions selection;
+  std::optional<std::filesystem::path> rerun_failed;  // an earlier run's events file; selection.ids come from it
   ExecutionOptions execution;
   Order order;
   int repeat = 1;              // how often each case runs

@@ -86,8 +86,11 @@ TEST(RunOptions, AreReadFromTheCommandLine) {
                                          "runs",
                                          "--dump",
                                          "dumps",
+                                         "--rerun-failed",
+                                         "before.jsonl",
                                          "--fail-fast",
                                          "--no-progress"});
+  EXPECT_EQ(run.rerun_failed, "before.jsonl");
   EXPECT_THAT(run.selection.matrices, ElementsAre("te-flash", "te-fused", "mine.json"));
   EXPECT_THAT(run.selection.filters, ElementsAre("comm=p2p & !layout=thd", "a/*"));
   EXPECT_EQ(run.selection.size, "full");
@@ -233,6 +236,7 @@ TEST(Help, NamesEveryOptionExamplesAndExitCodes) {
   const std::string run = parse_as<PrintText>({"run", "--help"}).text;
   for (const char* part : {"--matrix",
                            "--filter",
+                           "--rerun-failed",
                            "--size",
                            "--device",
                            "--timeout",

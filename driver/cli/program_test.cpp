@@ -290,6 +290,42 @@ TEST_F(CommandLine, TheRerunCommandOfAFailureRerunsThatCaseAlone) {
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
 }
 
+TEST_F(CommandLine, WhatFailedIsRerunFromTheEventsOfTheRun) {
+  const Words again = {"--rerun-failed", path("e"), "--events", path("e")};
+  ASSERT_EQ(run("!model=hang", {"--events", path("e")}).exit_code, 100);
+  const Finished some = run("!model=crash", again);  // of the three that failed
+  EXPECT_EQ(some.exit_code, 100);
+  EXPECT_EQ(some.err, "");
+  EXPECT_THAT(some.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "));
+  EXPECT_THAT(run("*", again).last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "));
+  const Finished none = run("model=crash", again);
+  EXPECT_EQ(none.exit_code, 4);
+  EXPECT_THAT(none.err, is_one_error("no case of"));
+  ASSERT_EQ(run("model=pass | model=skip", {"--events", path("e")}).exit_code, 0);
+  const Finished nothing = run("*", again);
+  EXPECT_EQ(nothing.exit_code, 4);
+  EXPECT_THAT(nothing.err, is_one_error("nothing failed in " + path("e") + ": its cases passed or were skipped"));
+}
+
+TEST_F(CommandLine, CasesToRerunThatNoMatrixHasAreNamed) {
+  ASSERT_EQ(run("model=fail | model=error", {"--events", path("e"), "--size", "tiny"}).exit_code, 100);
+  write_file(path("demo.json"),
+             std::string{R"({"suite":"demo","defaults":{"cp_size":1,"comm":"p2p","layout":"bshd",)"} +
+                 R"("dtype":"fp32",)" + kSizes + R"(},"models":{"fail":{}},"sizes":{"small":{}}})");
+  const Finished done = run("*", {"--rerun-failed", path("e")});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+  EXPECT_EQ(done.err, "cp-pool: warning: the cases of " + path("e") +
+                          " were of size tiny, and now are of size small\n"
+                          "cp-pool: warning: 1 of 2 cases that failed in " +
+                          path("e") + " are in no matrix given (" + path("demo.json") +
+                          "), such as demo/error/p2p/cp1/bshd/fp32; that run was of " + path("demo.json") + "\n");
+  write_file(path("e"), "{\"type\":\"run_started\"}\nno event\n");
+  const Finished bad = run("*", {"--rerun-failed", path("e")});
+  EXPECT_EQ(bad.exit_code, 94);
+  EXPECT_THAT(bad.err, is_one_error(path("e") + " is no events file of cp-pool run --events: line 2"));
+}
+
 TEST_F(CommandLine, EventsJunitAndLedgerTellTheSameStory) {
   const Finished done = run("!model=hang", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
   EXPECT_EQ(done.exit_code, 100);

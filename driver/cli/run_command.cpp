@@ -5,6 +5,7 @@
 #include "driver/cli/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/failed_cases.h"
 #include "driver/cli/order.h"
 #include "driver/cli/perf_baseline.h"
 #include "driver/cli/rerun.h"
@@ -22,10 +23,38 @@ std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   return out;
 }
 
+// Throws CommandError (bad_input; nothing_selected where nothing failed).
+Selection select_failed(SelectionOptions options, const std::filesystem::path& file) {
+  FailedCases failed = read_failed_cases(file);
+  if (!failed.whole) {
+    report_warning(
+        fmt::format("{} ends before its run did: cases that it had not come to are not selected", file.string()));
+  }
+  if (failed.ids.empty()) {
+    throw CommandError(ExitCode::nothing_selected,
+                       fmt::format("nothing failed in {}: its cases passed or were skipped", file.string()));
+  }
+  if (!failed.size.empty() && failed.size != options.size) {
+    report_warning(fmt::format("the cases of {} were of size {}, and now are of size {}", file.string(), failed.size,
+                               options.size));
+  }
+  const std::size_t count = failed.ids.size();
+  options.ids = std::move(failed.ids);
+  Selection selection = select_cases(options);
+  if (!selection.unknown_ids.empty()) {
+    report_warning(
+        fmt::format("{} of {} cases that failed in {} are in no matrix given ({}), such as {}; that run was of {}",
+                    selection.unknown_ids.size(), count, file.string(), selection.title, *selection.unknown_ids.begin(),
+                    failed.title));
+  }
+  return selection;
+}
+
 }  // namespace
 
 int run_command(const RunOptions& options, const std::string& program) {
-  const Selection selection = select_cases(options.selection);
+  const Selection selection =
+      options.rerun_failed ? select_failed(options.selection, *options.rerun_failed) : select_cases(options.selection);
   for (const std::string& filter : selection.idle_filters) {
     report_warning(fmt::format("the filter '{}' selects no case", filter));
   }

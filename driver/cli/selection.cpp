@@ -40,15 +40,17 @@ Selection select_cases(const SelectionOptions& options) {
     std::vector<std::size_t> matched(filters.size());
     Selection selection;
     selection.title = fmt::format("{}", fmt::join(options.matrices, ", "));
+    if (options.ids) selection.unknown_ids = *options.ids;
     for (SelectedCase& candidate : expand_all(options)) {
       const MatrixCase& c = candidate.matrix_case;
+      const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
       bool selected = filters.empty();
       for (std::size_t i = 0; i < filters.size(); ++i) {
         if (!filters[i].matches({.c = c.c, .tags = c.tags, .id = c.id, .size = c.size})) continue;
         ++matched[i];
         selected = true;
       }
-      if (selected) selection.cases.push_back(std::move(candidate));
+      if (selected && wanted) selection.cases.push_back(std::move(candidate));
     }
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (matched[i] == 0) selection.idle_filters.push_back(options.filters[i]);

@@ -1,0 +1,75 @@
+#include "driver/cli/failed_cases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+#include "driver/cli/exit_code.h"
+#include "driver/reporters/example_events.h"
+#include "driver/reporters/jsonl_sink.h"
+
+namespace cp_pool {
+namespace {
+
+using test::finished;
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+FailedCases failed_in(const std::vector<Event>& events) {
+  const TemporaryFolder folder;
+  {
+    JsonlSink sink{folder / "e"};
+    for (const Event& event : events) sink.on_event(event);
+  }
+  return read_failed_cases(folder / "e");
+}
+
+std::string error_for(const std::string& text) {
+  const TemporaryFolder folder;
+  test::write_file(folder / "e", text);
+  try {
+    read_failed_cases(folder / "e");
+  } catch (const CommandError& e) {
+    EXPECT_EQ(e.code(), ExitCode::bad_input);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(FailedCases, AreThoseThatNeitherPassedNorWereSkipped) {
+  const FailedCases failed =
+      failed_in({test::run_started(9), finished(0, "pass", CaseOutcome::pass), finished(1, "fail", CaseOutcome::fail),
+                 finished(2, "skip", CaseOutcome::skip), finished(3, "error", CaseOutcome::error),
+                 finished(4, "timeout", CaseOutcome::timeout), finished(5, "crash", CaseOutcome::crash),
+                 finished(6, "infra", CaseOutcome::infra), finished(7, "cancelled", CaseOutcome::cancelled),
+                 finished(8, "not-run", CaseOutcome::not_run), test::run_finished({1, 1, 1, 1, 1, 1, 1, 1, 1})});
+  EXPECT_THAT(failed.ids, ElementsAre("cancelled", "crash", "error", "fail", "infra", "not-run", "timeout"));
+  EXPECT_EQ(failed.title, "te-flash");
+  EXPECT_EQ(failed.size, "small");
+  EXPECT_TRUE(failed.whole);
+}
+
+TEST(FailedCases, OfSeveralRunsOfACaseOneFailureIsEnough) {
+  EXPECT_THAT(failed_in({finished(0, "a", CaseOutcome::fail), finished(1, "a", CaseOutcome::pass)}).ids,
+              ElementsAre("a"));
+}
+
+TEST(FailedCases, OfADriverThatWasKilledHaveThoseThatWereRunning) {
+  CaseStarted started;
+  started.id = "running";
+  const FailedCases failed = failed_in({test::run_started(3), started, finished(1, "a", CaseOutcome::pass)});
+  EXPECT_THAT(failed.ids, ElementsAre("running"));
+  EXPECT_FALSE(failed.whole);
+}
+
+TEST(FailedCases, SayWhatIsWrongWithTheFile) {
+  EXPECT_THAT(error_for("{\"type\":\"run_started\"}\nhello\n"),
+              AllOf(HasSubstr("is no events file"), HasSubstr("line 2")));
+  EXPECT_THAT(error_for("{\"type\":\"case_finished\",\"id\":\"a\"}\n"), HasSubstr("line 1"));
+  EXPECT_THAT(error_for("{}\n"), HasSubstr("holds no run"));
+}
+
+}  // namespace
+}  // namespace cp_pool

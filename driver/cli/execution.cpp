@@ -93,7 +93,7 @@ void report_warning(std::string_view message) {
   write_stderr("warning", message);
 }
 
-Execution::Execution(const ExecutionOptions& options, Show show)
+Execution::Execution(const ExecutionOptions& options, Show show, std::optional<std::string> rerun_failed)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
   config_.worker_command = worker_command(options.worker);
@@ -115,6 +115,7 @@ Execution::Execution(const ExecutionOptions& options, Show show)
     style.timings = options.timings;
     style.checks = show == Show::terminal_with_checks;
     if (options.baseline) style.baseline = options.baseline->string();
+    style.rerun_failed = std::move(rerun_failed);
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, std::move(style));
     views_.add(*terminal_);  // the last, so that the ledger is the last word
   }

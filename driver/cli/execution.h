@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,8 +28,9 @@ class Execution {
     result_lines,          // one JSON object a case on stdout, and nothing else there
   };
 
-  // Opens every output. Throws CommandError (cannot_write).
-  Execution(const ExecutionOptions& options, Show show);
+  // Opens every output. rerun_failed: the command that reruns all failures, if there is one. Throws CommandError
+  // (cannot_write).
+  Execution(const ExecutionOptions& options, Show show, std::optional<std::string> rerun_failed = std::nullopt);
 
   // Runs and gives the exit code. run gets the configuration with its worker and the sink of all views.
   int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);

@@ -307,6 +307,17 @@ TEST_F(CommandLine, WhatFailedIsRerunFromTheEventsOfTheRun) {
   EXPECT_THAT(nothing.err, is_one_error("nothing failed in " + path("e") + ": its cases passed or were skipped"));
 }
 
+TEST_F(CommandLine, TheCommandAfterAListOfFailuresRerunsThem) {
+  const Finished first = run("model=pass* | model=fail | model=error", {"--events", path("e"), "--no-progress"});
+  ASSERT_THAT(first.out, HasSubstr("2 failed:\n  fail     demo/fail/p2p/cp1/bshd/fp32: dq is wrong\n"));
+  const std::string lead = "\nrerun them: ";
+  const std::size_t begin = first.out.find(lead) + lead.size();
+  const std::string command = first.out.substr(begin, first.out.find('\n', begin) - begin);
+  const Finished again = Program{{"sh", "-c", command}}.wait();
+  EXPECT_THAT(again.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, ")) << command << again.err;
+  EXPECT_THAT(again.out, Not(HasSubstr("rerun them"))) << "there is no events file of this run";
+}
+
 TEST_F(CommandLine, CasesToRerunThatNoMatrixHasAreNamed) {
   ASSERT_EQ(run("model=fail | model=error", {"--events", path("e"), "--size", "tiny"}).exit_code, 100);
   write_file(path("demo.json"),

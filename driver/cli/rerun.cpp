@@ -1,5 +1,9 @@
 #include "driver/cli/rerun.h"
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "driver/cli/shell_words.h"
@@ -23,6 +27,19 @@ std::vector<std::string> with_edits(std::vector<std::string> words, const std::v
 std::string rerun_of_run(const std::string& program, const SelectedCase& selected, const ExecutionOptions& options) {
   const MatrixCase& c = selected.matrix_case;
   return line({program, "run", "--matrix", selected.matrix, "--size", c.size, "--filter", c.id}, options);
+}
+
+std::optional<std::string> rerun_of_failed(const std::string& program, const SelectionOptions& selection,
+                                           const ExecutionOptions& options) {
+  std::error_code ignored;
+  const auto& events = options.events;
+  if (!events || (std::filesystem::exists(*events, ignored) && !std::filesystem::is_regular_file(*events, ignored))) {
+    return std::nullopt;
+  }
+  std::vector<std::string> words = {program, "run", "--matrix"};
+  words.insert(words.end(), selection.matrices.begin(), selection.matrices.end());
+  words.insert(words.end(), {"--size", selection.size, "--rerun-failed", events->string()});
+  return line(std::move(words), options);
 }
 
 std::string rerun_of_id(const std::string& program, const SelectedCase& selected, const std::vector<std::string>& edits,

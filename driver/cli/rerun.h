@@ -1,6 +1,7 @@
-// The command that reruns one case alone, as the user would type it.
+// The commands that rerun one case alone, or all that failed, as the user would type them.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,10 @@ namespace cp_pool {
 
 // program: as it was called (argv[0]).
 std::string rerun_of_run(const std::string& program, const SelectedCase& selected, const ExecutionOptions& options);
+
+// Of all cases that fail in a run; nullopt without an --events file that can be read afterwards.
+std::optional<std::string> rerun_of_failed(const std::string& program, const SelectionOptions& selection,
+                                           const ExecutionOptions& options);
 
 // The next three are of submit; edits as given with --set.
 std::string rerun_of_id(const std::string& program, const SelectedCase& selected, const std::vector<std::string>& edits,

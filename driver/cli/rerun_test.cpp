@@ -26,6 +26,18 @@ TEST(Rerun, KeepsTheWorkerAndQuotesWhatAShellWouldSplit) {
             R"(cp-pool submit 'a case.json' --worker 'python3 '\''my worker.py'\''')");
 }
 
+TEST(Rerun, OfAllFailuresReadsTheEventsFile) {
+  const SelectionOptions selection{.matrices = {"te-flash", "my matrix.json"}, .filters = {"x"}, .size = "full"};
+  ExecutionOptions options;
+  EXPECT_EQ(rerun_of_failed("cp-pool", selection, options), std::nullopt);
+  options.events = "/dev/null";
+  EXPECT_EQ(rerun_of_failed("cp-pool", selection, options), std::nullopt);
+  options.events = "new.jsonl";
+  options.rerun_arguments = {"--device", "cuda"};
+  EXPECT_EQ(rerun_of_failed("cp-pool", selection, options),
+            "cp-pool run --matrix te-flash 'my matrix.json' --size full --rerun-failed new.jsonl --device cuda");
+}
+
 TEST(Rerun, KeepsTheEditsOfASubmittedCase) {
   EXPECT_EQ(rerun_of_id("cp-pool", some_case(), {"comm=a2a", "window=64,0"}, {}),
             "cp-pool submit te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad --matrix te-flash --size small --set comm=a2a "

@@ -2,11 +2,9 @@
 
 #include <cmath>
 #include <numeric>
-#include <string_view>
 
 #include <fmt/format.h>
 
-#include "cases/utf8.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -15,16 +13,6 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kBarColumns = 20;
-
-// The first `columns` code points of valid UTF-8. A wider one (CJK) is beyond what case IDs hold; the terminal's
-// own clipping is the guard there.
-std::string clip(std::string_view text, std::size_t columns) {
-  std::size_t end = 0;
-  for (std::size_t used = 0; end < text.size(); ++end) {
-    if (starts_code_point(text[end]) && used++ == columns) break;
-  }
-  return std::string{text.substr(0, end)};
-}
 
 std::string bar(std::size_t done, std::size_t all) {
   const std::size_t filled = all == 0 ? kBarColumns : kBarColumns * done / all;
@@ -52,6 +40,7 @@ std::string live_line(const LiveState& state, std::size_t columns) {
     if (state.running_s >= 1) line += format_clock(std::floor(state.running_s)) + ' ';
     line += protocol::clean_text(state.running);
   }
+  // A wider code point (CJK) is beyond what case IDs hold; the terminal's own clipping is the guard there.
   return clip(line, columns);
 }
 

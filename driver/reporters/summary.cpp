@@ -12,6 +12,13 @@
 
 namespace cp_pool {
 
+namespace {
+
+constexpr std::size_t kMostFailures = 20;    // that are listed
+constexpr std::size_t kReasonColumns = 100;  // of the reason of each
+
+}  // namespace
+
 std::string ledger_line(const RunFinished& run) {
   std::string terms;
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
@@ -39,8 +46,19 @@ static bool promises_bits(const CaseFinished& event) {
   return event.c.deterministic || !of_library || !event.pool || !event.pool->key.starts_with("cuda/");
 }
 
+// "  fail     ID: the first line of the reason".
+static std::string failure_line(const CaseFinished& event) {
+  std::string line = fmt::format("  {:<7}  {}", to_string(event.outcome), protocol::clean_text(event.id));
+  const std::string reason = protocol::clean_text(event.reason);
+  const std::string_view first = std::string_view{reason}.substr(0, reason.find('\n'));
+  if (first.empty()) return line;
+  const std::string shown = clip(first, kReasonColumns);
+  return line + fmt::format(": {}{}", shown, shown.size() < reason.size() ? " .." : "");
+}
+
 void Summary::add(const CaseFinished& event) {
   compare_outputs(event);
+  if (is_failure(event.outcome)) failures_.push_back(failure_line(event));
   if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
   switch (event.outcome) {
     case CaseOutcome::skip:
@@ -92,6 +110,16 @@ std::string Summary::repeats_text() const {
   }
   if (repeated == 0) return "";
   return differing.empty() ? fmt::format("{} repeated: every run gave the same output bits\n", repeated) : differing;
+}
+
+std::string Summary::failures(const std::optional<std::string>& rerun) const {
+  if (failures_.size() < 2) return "";
+  std::string out = fmt::format("{} failed:\n", failures_.size());
+  const std::size_t shown = std::min(failures_.size(), kMostFailures);
+  for (std::size_t i = 0; i < shown; ++i) out += failures_[i] + '\n';
+  if (shown < failures_.size()) out += fmt::format("  and {} more\n", failures_.size() - shown);
+  if (rerun) out += fmt::format("rerun them: {}\n", protocol::clean_text(*rerun));
+  return out;
 }
 
 std::string Summary::text() const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -26,6 +27,11 @@ class Summary {
   // the most frequent first).
   [[nodiscard]] std::string text() const;
 
+  // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; of many
+  // the first, and the number of the others. Then the command that reruns all of them, if there is one. Empty for a
+  // single failure, which can be found.
+  [[nodiscard]] std::string failures(const std::optional<std::string>& rerun) const;
+
  private:
   void compare_outputs(const CaseFinished& event);
   [[nodiscard]] std::string repeats_text() const;
@@ -38,7 +44,8 @@ class Summary {
   };
   std::map<std::string, Outputs> outputs_;  // by case ID
   std::map<std::string, std::size_t> backend_notes_;
-  std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
+  std::vector<std::string> failures_;  // a line each, without its newline
+  std::vector<double> durations_ms_;   // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -107,6 +108,26 @@ TEST(SummaryText, CountsWhereKernelsDoNotPromiseTheSameBits) {
   EXPECT_THAT(text_of("cuda/2", Backend::cudnn, true), differs);
   EXPECT_THAT(text_of("cuda/2", Backend::math, false), differs);
   EXPECT_THAT(text_of("cpu/2", Backend::cudnn, false), differs);
+}
+
+TEST(SummaryFailures, StandTogetherWithTheFirstLineOfTheirReasons) {
+  Summary summary;
+  summary.add(finished(0, "a", CaseOutcome::fail, "dq is wrong\nand more"));
+  EXPECT_EQ(summary.failures("again"), "") << "a single one is easy to find";
+  summary.add(finished(1, "b", CaseOutcome::pass));
+  summary.add(finished(2, "c", CaseOutcome::infra, "no worker"));
+  summary.add(finished(3, "d", CaseOutcome::timeout, std::string(99, 'x') + "\u00e4yyy"));
+  summary.add(finished(4, "e", CaseOutcome::crash, ""));
+  const std::string list =
+      "3 failed:\n  fail     a: dq is wrong ..\n  timeout  d: " + std::string(99, 'x') + "\u00e4 ..\n  crash    e\n";
+  EXPECT_EQ(summary.failures(std::nullopt), list);
+  EXPECT_EQ(summary.failures("again"), list + "rerun them: again\n");
+}
+
+TEST(SummaryFailures, OfManyAreTheFirstTwenty) {
+  Summary summary;
+  for (std::size_t i = 0; i < 23; ++i) summary.add(finished(i, fmt::format("case-{}", i), CaseOutcome::error, "boom"));
+  EXPECT_THAT(summary.failures(std::nullopt), ::testing::EndsWith("  error    case-19: boom\n  and 3 more\n"));
 }
 
 TEST(SummaryText, IsEmptyWithoutCases) {

@@ -157,7 +157,7 @@ void TerminalSink::on(const CaseFinished& event) {
 void TerminalSink::on(const RunFinished& event) {
   clear_live();
   style_.live = false;
-  std::string lines = timings_.text() + perf_.text() + summary_.text();
+  std::string lines = timings_.text() + perf_.text() + summary_.text() + summary_.failures(style_.rerun_failed);
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
   std::size_t bad = 0;
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {

@@ -91,6 +91,18 @@ TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
             "3 expanded = 1 pass + 1 fail + 1 skip, 41.2 s\n");
 }
 
+TEST(PlainTerminal, SeveralFailuresAreListedBeforeTheLedger) {
+  const std::string text =
+      captured({.rerun_failed = "cp-pool run --rerun-failed e"},
+               {run_started(2), failed_case(0, "a"), failed_case(1, "b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_THAT(text, HasSubstr("a case\n"
+                              "2 failed:\n"
+                              "  fail     a: dq is wrong on rank 1\n"
+                              "  fail     b: dq is wrong on rank 1\n"
+                              "rerun them: cp-pool run --rerun-failed e\n"
+                              "2 expanded = 0 pass + 2 fail, "));
+}
+
 TEST(PlainTerminal, WithoutProgressOnlyFailuresAndTheSummaryRemain) {
   const std::string text = captured({.progress = false}, small_run());
   EXPECT_EQ(text.find("fail  b"), 0U);

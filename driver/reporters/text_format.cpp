@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/utf8.h"
+
 namespace cp_pool {
 
 namespace {
@@ -41,6 +43,14 @@ std::string count_of(std::size_t count, std::string_view noun) {
 
 std::string format_index(const std::vector<std::int64_t>& index) {
   return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+std::string clip(std::string_view text, std::size_t count) {
+  std::size_t end = 0;
+  for (std::size_t used = 0; end < text.size(); ++end) {
+    if (starts_code_point(text[end]) && used++ == count) break;
+  }
+  return std::string{text.substr(0, end)};
 }
 
 std::string prefix_lines(std::string_view text, std::string_view prefix) {

@@ -23,6 +23,9 @@ std::string count_of(std::size_t count, std::string_view noun);
 // "[0, 17, 3]".
 std::string format_index(const std::vector<std::int64_t>& index);
 
+// The first `count` code points of valid UTF-8.
+std::string clip(std::string_view text, std::size_t count);
+
 // Every line of text behind the prefix, each ended by a newline. A final newline of text adds no line.
 std::string prefix_lines(std::string_view text, std::string_view prefix);
 

@@ -222,6 +222,13 @@ Json to_json(const Case& c) {
   return json;
 }
 
+Json to_json(const SequenceLengths& lengths) {
+  return {{"valid_q", lengths.valid_q},
+          {"padded_q", lengths.padded_q},
+          {"valid_kv", lengths.valid_kv},
+          {"padded_kv", lengths.padded_kv}};
+}
+
 void validate(const Case& c, std::string_view source) {
   if (const auto problem = find_problem(c)) JsonPlace(source, "$." + problem->field).fail(problem->message);
 }

@@ -10,6 +10,7 @@
 
 #include "cases/case.h"
 #include "cases/json_place.h"
+#include "cases/lengths.h"
 
 namespace cp_pool {
 
@@ -52,5 +53,8 @@ std::optional<CaseProblem> find_problem(const Case& c);
 
 // Throws CaseError naming `source` for a case with a problem.
 void validate(const Case& c, std::string_view source);
+
+// {"valid_q": [..], "padded_q": [..], "valid_kv": [..], "padded_kv": [..]}
+Json to_json(const SequenceLengths& lengths);
 
 }  // namespace cp_pool

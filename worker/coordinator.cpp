@@ -58,6 +58,13 @@ void Coordinator::handle(const protocol::RunRequest& request) {
     if (c.cp_size != world_size_) {
       return refuse(request.seq, fmt::format("cp_size {} on a pool of {} ranks", c.cp_size, world_size_), true);
     }
+    // The ranks compute them anew: a driver that means others would read a verdict on another problem.
+    const nlohmann::json own = to_json(resolve_lengths(c));
+    for (const auto& [key, value] : own.items()) {
+      if (request.lengths.contains(key) && request.lengths.at(key) != value) {
+        return refuse(request.seq, fmt::format("lengths: {} is not that of the case", key), true);
+      }
+    }
   } catch (const CaseError& e) {
     return refuse(request.seq, e.what(), true);
   }

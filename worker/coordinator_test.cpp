@@ -55,10 +55,12 @@ class CoordinatorTest : public testing::Test {
     for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(hello(rank));
   }
 
-  void start(std::int64_t seq, std::optional<protocol::PerfRequest> perf = {}) {
+  void start(std::int64_t seq, std::optional<protocol::PerfRequest> perf = {},
+             nlohmann::json lengths = nlohmann::json::object()) {
     protocol::RunRequest request;
     request.seq = seq;
     request.perf = std::move(perf);
+    request.lengths = std::move(lengths);
     request.case_json = {{"cp_size", kRanks}, {"seqlen_q", 16}, {"seqlen_kv", 16},  {"heads", 2},
                          {"kv_heads", 2},     {"batch", 1},     {"head_dim_qk", 8}, {"head_dim_v", 8}};
     coordinator.on_request(request);
@@ -113,6 +115,15 @@ TEST_F(CoordinatorTest, RefusesARunBeforeItIsReady) {
   const auto* error = last_event<protocol::ProtocolErrorEvent>();
   ASSERT_NE(error, nullptr);
   EXPECT_EQ(error->seq, 1);
+}
+
+TEST_F(CoordinatorTest, RefusesLengthsThatAreNotThoseOfTheCase) {
+  become_ready();
+  start(1, {}, {{"valid_q", {12}}});
+  ASSERT_TRUE(last_event<ResultEvent>());
+  EXPECT_EQ(last_event<ResultEvent>()->outcome, Outcome::error);
+  EXPECT_EQ(last_event<ResultEvent>()->reason, "lengths: valid_q is not that of the case");
+  EXPECT_TRUE(last_event<ResultEvent>()->healthy);
 }
 
 TEST_F(CoordinatorTest, TellsEveryRankOnceWhatToPrepareForBesideTheRunningCase) {

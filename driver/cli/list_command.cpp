@@ -25,8 +25,8 @@ std::string json_array(const Selection& selection) {
   std::string text = "[";
   for (const SelectedCase& selected : selection.cases) {
     const MatrixCase& c = selected.matrix_case;
-    const Json json = {
-        {"id", c.id}, {"world_size", c.c.cp_size}, {"size", c.size}, {"tags", c.tags}, {"case", to_json(c.c)}};
+    const Json json = {{"id", c.id},     {"world_size", c.c.cp_size}, {"size", c.size},
+                       {"tags", c.tags}, {"case", to_json(c.c)},      {"lengths", to_json(resolve_lengths(c.c))}};
     text += (text.size() == 1 ? "\n" : ",\n") + json.dump();
   }
   return text + "\n]\n";

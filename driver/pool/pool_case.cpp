@@ -22,6 +22,13 @@ constexpr milliseconds kFenceWait{250};  // after a result, for the ranks' stder
 constexpr milliseconds kDeathAfterResult{200};
 constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not say that it acts on cancel
 
+constexpr std::int64_t kMaxToldLengths = 65536;  // sequences; with more a request could outgrow kMaxLineBytes
+
+nlohmann::json told_lengths(const Case& c) {
+  if (c.batch > kMaxToldLengths) return nlohmann::json::object();
+  return to_json(resolve_lengths(c));
+}
+
 CaseOutcome to_case_outcome(protocol::Outcome outcome) {
   switch (outcome) {
     case protocol::Outcome::pass:
@@ -87,6 +94,7 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
   protocol::RunRequest request{.seq = seq,
                                .id = named.id,
                                .case_json = to_json(named.c),
+                               .lengths = told_lengths(named.c),
                                .timeout_ms = run_.config.timeout.count(),
                                .dump_dir = std::nullopt,
                                .reference_cache = run_.config.reference_cache,
@@ -96,7 +104,7 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
   group_->send(request);
   // What prepares beside a step that is timed would take part of its time.
   if (next != nullptr && offers("prepare") && !run_.config.perf) {
-    group_->send(protocol::PrepareRequest{++run_.last_seq, to_json(next->c)});
+    group_->send(protocol::PrepareRequest{++run_.last_seq, to_json(next->c), told_lengths(next->c)});
   }
 }
 

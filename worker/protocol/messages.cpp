@@ -41,11 +41,14 @@ json to_json(const RunRequest& m) {
            {"timeout_ms", m.timeout_ms},
            {"options",
             {{"dump_dir", m.dump_dir ? json(*m.dump_dir) : json(nullptr)}, {"reference_cache", m.reference_cache}}}};
+  if (!m.lengths.empty()) out["lengths"] = m.lengths;
   if (m.perf) out["options"]["perf"] = to_json(*m.perf);
   return out;
 }
 json to_json(const PrepareRequest& m) {
-  return {{"op", "prepare"}, {"seq", m.seq}, {"case", m.case_json}};
+  json out{{"op", "prepare"}, {"seq", m.seq}, {"case", m.case_json}};
+  if (!m.lengths.empty()) out["lengths"] = m.lengths;
+  return out;
 }
 json to_json(const CancelRequest& m) {
   return {{"op", "cancel"}, {"seq", m.seq}};
@@ -254,6 +257,7 @@ RunRequest read_run(const Fields& f) {
   RunRequest out{.seq = f.get_int64("seq"),
                  .id = f.get_string("id", ""),
                  .case_json = f.require_object("case"),
+                 .lengths = f.get_object("lengths"),
                  .timeout_ms = f.get_int64("timeout_ms", RunRequest{}.timeout_ms),
                  .dump_dir = std::nullopt,
                  .reference_cache = true,
@@ -279,7 +283,8 @@ Event read_event(const std::string& name, const Fields& f) {
 
 Request read_request(const std::string& name, const Fields& f) {
   if (name == "run") return read_run(f);
-  if (name == "prepare") return PrepareRequest{f.get_int64("seq", 0), f.require_object("case")};
+  if (name == "prepare")
+    return PrepareRequest{f.get_int64("seq", 0), f.require_object("case"), f.get_object("lengths")};
   if (name == "cancel") return CancelRequest{f.get_int64("seq")};
   if (name == "ping") return PingRequest{f.get_int64("seq"), f.get_bool("all", false)};
   if (name == "shutdown") return ShutdownRequest{};

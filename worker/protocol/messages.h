@@ -56,6 +56,7 @@ struct RunRequest {
   std::int64_t seq = 0;
   std::string id;
   nlohmann::json case_json;
+  nlohmann::json lengths = nlohmann::json::object();  // of the case's sequences; empty = not told
   std::int64_t timeout_ms = 90000;
   std::optional<std::string> dump_dir;
   bool reference_cache = true;  // the worker may keep expected results for later cases
@@ -64,6 +65,7 @@ struct RunRequest {
 struct PrepareRequest {
   std::int64_t seq = 0;
   nlohmann::json case_json;
+  nlohmann::json lengths = nlohmann::json::object();  // as in RunRequest
 };
 struct CancelRequest {
   std::int64_t seq = 0;

@@ -78,6 +78,22 @@ TEST(Requests, RunMayAskForTimes) {
   EXPECT_THAT(with("3"), HasSubstr("perf"));
 }
 
+TEST(Requests, LengthsRoundTripAndMayBeMissing) {
+  const json lengths{{"valid_q", {3, 5}}, {"padded_q", {4, 8}}, {"valid_kv", {3, 5}}, {"padded_kv", {4, 8}}};
+  RunRequest sent;
+  sent.case_json = {{"cp_size", 2}};
+  EXPECT_FALSE(json::parse(encode(sent)).contains("lengths"));
+  EXPECT_TRUE(request_round_trip(sent).lengths.empty());
+  sent.lengths = lengths;
+  EXPECT_EQ(request_round_trip(sent).lengths, lengths);
+  PrepareRequest prepare;
+  prepare.case_json = sent.case_json;
+  EXPECT_TRUE(request_round_trip(prepare).lengths.empty());
+  prepare.lengths = lengths;
+  EXPECT_EQ(request_round_trip(prepare).lengths, lengths);
+  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"lengths":[4]})"), HasSubstr("lengths"));
+}
+
 TEST(Requests, OthersRoundTrip) {
   EXPECT_EQ(request_round_trip(PrepareRequest{13, {{"cp_size", 2}}}).case_json, (json{{"cp_size", 2}}));
   EXPECT_EQ(request_round_trip(CancelRequest{14}).seq, 14);

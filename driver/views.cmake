@@ -3,6 +3,7 @@ add_library(cp_reporters STATIC
   reporters/checks_table.cpp
   reporters/events_json.cpp
   reporters/failure_text.cpp
+  reporters/stack_lines.cpp
   reporters/fan_out.cpp
   reporters/jsonl_sink.cpp
   reporters/junit_sink.cpp
@@ -20,6 +21,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/checks_table_test.cpp
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
+    reporters/stack_lines_test.cpp
     reporters/fan_out_test.cpp
     reporters/jsonl_sink_test.cpp
     reporters/junit_sink_test.cpp

@@ -72,12 +72,13 @@ class Group:
         self.start(case_id, timeout_ms, **changes)
         return self.next("result")
 
-    def start(self, case_id, timeout_ms=20000, perf=None, **changes):
+    def start(self, case_id, timeout_ms=20000, perf=None, lengths=None, **changes):
         self.seq += 1
         case = {"comm": "p2p", "cp_size": self.ranks, "dtype": "fp32", "batch": 1, "seqlen_q": 32, "seqlen_kv": 32, "heads": 2,
                 "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 8, "causal": True, **changes}
         self.send(op="run", seq=self.seq, id=case_id, case=case, timeout_ms=timeout_ms, 
-                  options={"dump_dir": None, "reference_cache": True, **({"perf": perf} if perf else {})})
+                  options={"dump_dir": None, "reference_cache": True, **({"perf": perf} if perf else {})},
+                  **({"lengths": lengths} if lengths else {}))
 
 
 def expect(condition, what):
@@ -102,6 +103,10 @@ def check_worker(validator, worker):
         for event in ("started", "progress"):
             group.next(event)
         seen.add(group.next("result")["outcome"])
+        lengths = {"valid_q": [32], "padded_q": [32], "valid_kv": [32], "padded_kv": [32]}
+        expect(group.run("has lengths", lengths=lengths)["outcome"] == "pass", "lengths of the case are taken")
+        refused = group.run("has others", lengths={**lengths, "valid_kv": [31]})
+        expect("valid_kv" in refused["reason"], "lengths that are not the case's are refused")
         seen.add(group.run("skips", comm="a2a", heads=3, kv_heads=3)["outcome"])
         seen.add(group.run("is impossible", heads=0)["outcome"])
         seen.add(group.run("throws")["outcome"])

@@ -1,6 +1,7 @@
 #include "driver/cli/execution.h"
 
 #include <csignal>
+#include <filesystem>
 #include <set>
 #include <system_error>
 #include <unistd.h>
@@ -80,7 +81,11 @@ void expect_two_files(const ExecutionOptions& options) {
 
 std::vector<std::string> worker_command(const std::string& worker) {
   if (worker.empty()) return {default_worker().string()};
-  return split_words(worker).value();  // checked with the command line
+  std::vector<std::string> words = split_words(worker).value();  // checked with the command line
+  if (words.front() == default_worker().filename() && std::filesystem::exists(default_worker())) {
+    words.front() = default_worker().string();
+  }
+  return words;
 }
 
 }  // namespace

@@ -609,6 +609,16 @@ TEST_F(CommandLine, SubmitEditsFieldsAndShowsEveryCheck) {
 
 // --- list ------------------------------------------------------------------------------------------------------------
 
+// A worker of somebody else cannot draw them from the seed.
+TEST_F(CommandLine, TellsTheWorkerTheLengthsOfItsSequences) {
+  const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  const Finished done = call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
+                              kWorker, "--set", "layout=thd", "--set", "batch=3", "--set", "pad_between_seqs=true"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  const auto lengths = json_lines(read_file(path("requests"))).at(0)["lengths"];
+  for (const char* name : {"valid_q", "padded_q", "valid_kv", "padded_kv"}) EXPECT_EQ(lengths[name].size(), 3U) << name;
+}
+
 TEST_F(CommandLine, ListPrintsIdsThatFilterTakesBack) {
   const Finished all = call({"list", "--matrix", path("demo.json")});
   EXPECT_EQ(all.exit_code, 0);
@@ -627,6 +637,7 @@ TEST_F(CommandLine, ListPrintsJsonAndCounts) {
   EXPECT_EQ(array[0]["size"], "small");
   EXPECT_TRUE(array[0]["tags"].is_array());
   EXPECT_EQ(array[0]["case"]["model"], "pass");
+  EXPECT_EQ(array[0]["lengths"]["padded_kv"], nlohmann::json({16}));
   EXPECT_EQ(call({"list", "--matrix", path("demo.json"), "--count"}).out, "demo 7\ntotal 7\n");
   EXPECT_EQ(nlohmann::json::parse(call({"list", "--matrix", path("demo.json"), "--filter", "none/*", "--json"}).out),
             nlohmann::json::array());

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/reporters/stack_lines.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -38,7 +39,7 @@ std::string stderr_details(const CaseFinished& event, protocol::Ansi ansi) {
   for (const StderrTail& tail : event.stderr_tails) {
     if (tail.text.empty()) continue;
     out += fmt::format("rank {} stderr{}:\n{}", tail.rank, tail.fenced ? "" : " (unfenced)",
-                       prefix_lines(protocol::clean_text(tail.text, ansi), "  | "));
+                       prefix_lines(protocol::clean_text(readable_stack(tail.text), ansi), "  | "));
   }
   return out;
 }

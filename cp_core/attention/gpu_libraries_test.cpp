@@ -110,26 +110,32 @@ TEST_P(GpuLibrary, CanBeCapturedInAGraphAndReplayed) {
 // Large enough for a backend to cut it.
 // CUDA refuses to end it: the other stream has not been joined again.
 TEST_F(GpuCapture, ThatFailsLeavesTheAllocatorAsItWas) {
-  const auto allocated = [] { return cuda::memory().allocated_bytes; };
+  const auto reserved = [] {
+    c10::cuda::device_synchronize();
+    cuda::release_cached_memory();
+    return cuda::memory().reserved_bytes;
+  };
   const auto options = at::TensorOptions(at::kCUDA).dtype(at::kByte);
   const c10::cuda::CUDAStream other = c10::cuda::getStreamFromPool();
-  const std::size_t before = allocated();
+  const std::size_t before = reserved();
   const auto step = [&] {
     at::Tensor inside = at::empty({1 << 20}, options);
     at::cuda::CUDAEvent forked;
     forked.record(c10::cuda::getCurrentCUDAStream());
     forked.block(other);
+    {
+      const c10::cuda::CUDAStreamGuard guard(other);
+      inside.zero_();
+    }
     throw std::runtime_error("the peer has failed");
   };
   EXPECT_THROW(cuda::capture(step), std::runtime_error);
   // During a capture the allocator keeps what other streams have used.
   {
-    const at::Tensor used_elsewhere = at::empty({1 << 20}, options);
+    const at::Tensor used_elsewhere = at::empty({1 << 26}, options);
     used_elsewhere.record_stream(other);
   }
-  c10::cuda::device_synchronize();
-  cuda::release_cached_memory();
-  EXPECT_EQ(allocated(), before);
+  EXPECT_EQ(reserved(), before);
   at::Tensor counter = at::zeros({1}, options.dtype(at::kLong));
   const auto captured = cuda::capture([&] { counter.add_(1); });
   captured->replay();

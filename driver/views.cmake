@@ -3,13 +3,13 @@ add_library(cp_reporters STATIC
   reporters/checks_table.cpp
   reporters/events_json.cpp
   reporters/failure_text.cpp
-  reporters/stack_lines.cpp
   reporters/fan_out.cpp
   reporters/jsonl_sink.cpp
   reporters/junit_sink.cpp
   reporters/live_line.cpp
   reporters/output_file.cpp
   reporters/perf_table.cpp
+  reporters/stack_lines.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
   reporters/text_format.cpp
@@ -21,13 +21,13 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/checks_table_test.cpp
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
-    reporters/stack_lines_test.cpp
     reporters/fan_out_test.cpp
     reporters/jsonl_sink_test.cpp
     reporters/junit_sink_test.cpp
     reporters/live_line_test.cpp
     reporters/output_file_test.cpp
     reporters/perf_table_test.cpp
+    reporters/stack_lines_test.cpp
     reporters/summary_test.cpp
     reporters/terminal_sink_test.cpp
     reporters/text_format_test.cpp

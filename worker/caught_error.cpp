@@ -1,15 +1,16 @@
 #include "worker/caught_error.h"
 
-#include <cstdlib>
+#include <cstdio>
 #include <cxxabi.h>
 #include <exception>
-#include <memory>
 #include <string>
 #include <typeinfo>
+#include <unistd.h>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 
+#include "cases/demangle.h"
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/communicator.h"
 #include "worker/protocol/text_clean.h"
@@ -23,11 +24,7 @@ constexpr std::size_t kMaxSummaryBytes = 1000;
 
 std::string current_type_name() {
   const std::type_info* const type = abi::__cxa_current_exception_type();
-  if (type == nullptr) return "unknown exception";
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(type->name(), nullptr, nullptr, &status),
-                                                         &std::free);
-  return status == 0 ? name.get() : type->name();
+  return type == nullptr ? "unknown exception" : demangled(type->name());
 }
 
 FailureKind to_failure_kind(CommError::Kind kind) {
@@ -71,6 +68,13 @@ CaughtError describe_current_exception(FailurePhase phase) {
   }
   out.failure.summary = first_line(out.failure.text);
   return out;
+}
+
+void die_of_current_exception(int rank, std::string_view what) {
+  const std::string why = describe_current_exception(FailurePhase::run).failure.text;
+  fmt::print(stderr, "cp-pool-worker: rank {}: {}: {}\n", rank, what, why);
+  std::fflush(nullptr);
+  _exit(1);
 }
 
 Failure with_stack_trace(const CaughtError& caught) {

@@ -7,8 +7,6 @@
 #include <unistd.h>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "cases/case_file_name.h"
 #include "cases/case_json.h"
 #include "cp_core/cuda/cuda_part.h"
@@ -82,14 +80,8 @@ void RankCompute::serve() {
   } catch (...) {
     // Nobody would report for this rank any more. Unwinding would wait for the watcher, which waits for an order that
     // never comes: the rank would look busy until a deadline. Its death is seen at once.
-    die(describe_current_exception(FailurePhase::run).failure.text);
+    die_of_current_exception(parts_.environment.rank, "the computing thread failed");
   }
-}
-
-void RankCompute::die(const std::string& why) const {
-  fmt::print(stderr, "cp-pool-worker: rank {}: the computing thread failed: {}\n", parts_.environment.rank, why);
-  std::fflush(nullptr);
-  _exit(1);
 }
 
 void RankCompute::handle(const RunCommand& command) {

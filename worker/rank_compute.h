@@ -41,7 +41,6 @@ class RankCompute {
  private:
   using Clock = Communicator::Clock;
 
-  [[noreturn]] void die(const std::string& why) const;
   void handle(const RunCommand& command);
   void handle(const RebuildCommand& command);
   void make_groups(int generation, std::chrono::milliseconds limit, const ConnectOptions& options = {});

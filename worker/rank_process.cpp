@@ -85,10 +85,7 @@ auto or_die(int rank, Function&& function) -> decltype(function()) {
   try {
     return std::forward<Function>(function)();
   } catch (...) {
-    const std::string why = describe_current_exception(FailurePhase::run).failure.text;
-    fmt::print(stderr, "cp-pool-worker: rank {}: it cannot start: {}\n", rank, why);
-    std::fflush(nullptr);
-    _exit(1);
+    die_of_current_exception(rank, "it cannot start");
   }
 }
 

@@ -124,14 +124,15 @@ bool needs_room(const PerfOptions& options, const at::Device& device) {
 }
 
 // Afterwards no rank has memory of another open that the other may want to give back.
-void meet_before_graph(Communicator& cp) {
+void meet_if_graph(Communicator& cp, const PerfOptions& options, const at::Device& device) {
+  if (!needs_room(options, device)) return;
   constexpr std::int64_t kTag = -2;
   constexpr std::chrono::minutes kLimit{2};
   cp.synchronize("before the graph");
   cp.checked_barrier(kTag, kLimit);
 }
 
-// A step as it is timed: called, or replayed. After the first step, and meet_before_graph if that needs_room.
+// A step as it is timed: called, or replayed. After the first step, and meet_if_graph.
 class TimedStep {
  public:
   TimedStep(const Problem& problem, const PerfOptions& options, const at::Device& device) : problem_(problem) {
@@ -172,7 +173,7 @@ void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& gr
                const at::Device& device, StepTimes& into) {
   const Problem problem(c, lengths, groups, options, device);
   into.bytes_sent = take_first_step(problem, *groups.cp);
-  if (needs_room(options, device)) meet_before_graph(*groups.cp);
+  meet_if_graph(*groups.cp, options, device);
   const TimedStep step(problem, options, device);
   into.step_ms = time_steps(*groups.cp, device, options, [&] { step(); });
   trace(step, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()));
@@ -180,7 +181,7 @@ void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& gr
 
 void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
                    const at::Device& device, StepTimes& into) {
-  if (needs_room(options, device)) meet_before_graph(*groups.cp);
+  meet_if_graph(*groups.cp, options, device);
   if (groups.cp->rank() == 0) {
     Case whole = c;
     whole.cp_size = 1;

@@ -1,6 +1,5 @@
 #include "cp_core/verify/run_case.h"
 
-#include <functional>
 #include <vector>
 
 #include <ATen/Context.h>
@@ -8,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_json.h"
 #include "cp_core/comm/local_communicator.h"
 #include "cp_core/verify/test_support.h"
 
@@ -41,40 +41,17 @@ TEST(RunCase, ChecksEveryTensorOfATrainingStep) {
 // the baseline's, the dtype holds no count of so many keys, sums of codes in a row of one are large by chance, and so
 // are the errors of few elements.
 TEST(RunCase, PassesWhereRoundingIsUnusual) {
-  Case wide = small_case();
-  wide.cp_size = 2;
-  wide.batch = 8;
-  wide.seqlen_q = wide.seqlen_kv = 4;
-  wide.heads = wide.kv_heads = 16;
-  wide.head_dim_qk = wide.head_dim_v = 128;
-  wide.causal = true;
-  wide.seed = 357;
-  Case many_keys = small_case();
-  many_keys.cp_size = 2;
-  many_keys.dtype = DType::fp16;
-  many_keys.seqlen_q = 8;
-  many_keys.seqlen_kv = 65528;
-  Case one_column = small_case();
-  one_column.cp_size = 2;
-  one_column.dtype = DType::bf16;
-  one_column.seqlen_q = 64;
-  one_column.seqlen_kv = 16000;
-  one_column.heads = one_column.kv_heads = 1;
-  one_column.head_dim_v = 1;
-  one_column.causal = true;
-  one_column.seed = 22;
-  Case few = small_case();
-  few.cp_size = 2;
-  few.dtype = DType::fp16;
-  few.seqlen_q = 8;
-  few.head_dim_qk = 2;
-  few.head_dim_v = 128;
-  few.causal = true;
-  few.window = {1, 1};
-  few.seed = 343;
-  for (Case& c : {std::ref(wide), std::ref(many_keys), std::ref(one_column), std::ref(few)}) {
-    if (&c != &wide) c.batch = 1;
-    EXPECT_EQ(fault_of(run_on_threads(c)), "") << test::text_of(c);
+  for (const char* text : {
+           R"({"dtype":"fp32","batch":8,"seqlen_q":4,"seqlen_kv":4,"heads":16,"kv_heads":16,"head_dim_qk":128,
+               "head_dim_v":128,"causal":true,"seed":357})",
+           R"({"dtype":"fp16","batch":1,"seqlen_q":8,"seqlen_kv":65528,"heads":2,"kv_heads":2,"head_dim_qk":8,
+               "head_dim_v":8})",
+           R"({"dtype":"bf16","batch":1,"seqlen_q":64,"seqlen_kv":16000,"heads":1,"kv_heads":1,"head_dim_qk":8,
+               "head_dim_v":1,"causal":true,"seed":22})",
+           R"({"dtype":"fp16","batch":1,"seqlen_q":8,"seqlen_kv":16,"heads":2,"kv_heads":2,"head_dim_qk":2,
+               "head_dim_v":128,"causal":true,"window":[1,1],"seed":343})",
+       }) {
+    EXPECT_EQ(fault_of(run_on_threads(parse_case_text(text, "case"))), "") << text;
   }
 }
 

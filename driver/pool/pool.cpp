@@ -197,7 +197,6 @@ std::string Pool::describe_deaths() {
   return out;
 }
 
-// Of the first of the dead, in the order of the deaths, that said anything; empty if none did.
 // Of a pool that did not get ready, which may have said so in another form.
 std::string Pool::describe_silence() const {
   const std::string& line = group_->last_chatter();
@@ -206,6 +205,7 @@ std::string Pool::describe_silence() const {
                      protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
 }
 
+// Of the first of the dead, in the order of the deaths, that said anything; empty if none did.
 std::string Pool::describe_last_words() {
   for (const int rank : group_->exit_order()) {
     const std::string line = group_->last_stderr_line(rank);

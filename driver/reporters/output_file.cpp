@@ -39,12 +39,12 @@ void write_all(int fd, std::string_view text, const std::string& name) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0) {
-      // Nobody reads it, and the second signal is meant.
-      if (errno == EINTR && ++interruptions < kMostInterruptions) continue;
       if (errno == EAGAIN) {  // somebody else has made it so: what is shared with the caller, or with stdin
         pollfd writable{.fd = fd, .events = POLLOUT, .revents = 0};
-        if (::poll(&writable, 1, -1) >= 0 || ++interruptions < kMostInterruptions) continue;
+        if (::poll(&writable, 1, -1) >= 0) continue;
       }
+      // Nobody reads it, and the second signal is meant.
+      if (errno == EINTR && ++interruptions < kMostInterruptions) continue;
       fail(name, errno);
     }
     text.remove_prefix(static_cast<std::size_t>(written));
@@ -54,8 +54,6 @@ void write_all(int fd, std::string_view text, const std::string& name) {
 OutputFile::OutputFile(const std::filesystem::path& path)
     : name_{path.string()}, fd_{open_for_writing(path, O_CREAT | O_TRUNC, name_)} {}
 
-OutputFile::OutputFile(const std::filesystem::path& path, int fd) : name_{path.string()}, fd_{fd} {}
-
 OutputFile::~OutputFile() {
   ::close(fd_);
 }
@@ -63,6 +61,27 @@ OutputFile::~OutputFile() {
 void OutputFile::write(std::string_view text) {
   write_all(fd_, text, name_);
 }
+
+namespace {
+
+enum class Sync { no, yes };
+
+// name: in errors.
+void write_once(const std::filesystem::path& path, int flags, std::string_view text, const std::string& name,
+                Sync sync) {
+  const int fd = open_for_writing(path, flags, name);
+  try {
+    write_all(fd, text, name);
+    // A write that the file system put off (a full disk over NFS) fails here.
+    if (sync == Sync::yes && ::fsync(fd) != 0) fail(name, errno);
+  } catch (...) {
+    ::close(fd);
+    throw;
+  }
+  if (::close(fd) != 0) fail(name, errno);
+}
+
+}  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
   const std::string name = path_.string();
@@ -74,15 +93,13 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
     if (!in_place_) path_ = target;
   }
   struct stat status{};
-  if (in_place_) {
-    if (::access(path_.c_str(), W_OK) != 0) fail(name, errno);
-    return;
-  }
-  if (::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
-    if (S_ISDIR(status.st_mode)) fail(path_.string(), EISDIR);
+  if (!in_place_ && ::stat(path_.c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    if (S_ISDIR(status.st_mode)) fail(name, EISDIR);
     in_place_ = true;
+  }
+  if (in_place_) {
     // Not opened before the end: opening a pipe waits for its reader.
-    if (::access(path_.c_str(), W_OK) != 0) fail(path_.string(), errno);
+    if (::access(path_.c_str(), W_OK) != 0) fail(name, errno);
     return;
   }
   ::close(open_for_writing(temporary(), O_CREAT | O_TRUNC, path_.string()));
@@ -94,23 +111,18 @@ std::filesystem::path AtomicFile::temporary() const {
 }
 
 void AtomicFile::commit(std::string_view text) const {
-  const std::filesystem::path target = in_place_ ? path_ : temporary();
   // In place behind what is there: it may be what this process writes to anyway.
-  const int fd = open_for_writing(target, in_place_ ? O_APPEND : O_CREAT | O_TRUNC, path_.string());
+  if (in_place_) return write_once(path_, O_APPEND, text, path_.string(), Sync::no);
   try {
-    write_all(fd, text, path_.string());
-    // A write that the file system put off (a full disk over NFS) fails here.
-    if (!in_place_ && ::fsync(fd) != 0) fail(path_.string(), errno);
+    write_once(temporary(), O_CREAT | O_TRUNC, text, path_.string(), Sync::yes);
   } catch (...) {
-    ::close(fd);
-    if (!in_place_) ::unlink(target.c_str());
+    ::unlink(temporary().c_str());
     throw;
   }
-  if (::close(fd) != 0) fail(path_.string(), errno);
-  if (in_place_ || ::rename(target.c_str(), path_.c_str()) == 0) return;
-  ::unlink(target.c_str());
+  if (::rename(temporary().c_str(), path_.c_str()) == 0) return;
+  ::unlink(temporary().c_str());
   // A file that can be written but not replaced: somebody else's in a sticky folder, or a mount of its own.
-  OutputFile{path_, open_for_writing(path_, O_TRUNC, path_.string())}.write(text);
+  write_once(path_, O_TRUNC, text, path_.string(), Sync::yes);
 }
 
 }  // namespace cp_pool

@@ -22,8 +22,6 @@ class OutputFile {
  public:
   // Creates the file, or truncates one that exists. Throws OutputError.
   explicit OutputFile(const std::filesystem::path& path);
-  // fd: of the path, open.
-  OutputFile(const std::filesystem::path& path, int fd);
   OutputFile(const OutputFile&) = delete;
   OutputFile& operator=(const OutputFile&) = delete;
   ~OutputFile();

@@ -1,22 +1,14 @@
 #include "driver/reporters/stack_lines.h"
 
-#include <cstdlib>
-#include <cxxabi.h>
-#include <memory>
 #include <optional>
 
 #include <fmt/format.h>
 
+#include "cases/demangle.h"
+
 namespace cp_pool {
 
 namespace {
-
-std::string demangled(const std::string& symbol) {
-  int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> name{abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status),
-                                                         &std::free};
-  return status == 0 ? name.get() : symbol;
-}
 
 // The parameters begin at the first parenthesis outside of template arguments that holds no "(anonymous namespace)".
 std::string without_parameters(const std::string& name) {
@@ -43,7 +35,7 @@ std::optional<std::string> readable_frame(std::string_view line) {
   program.remove_prefix(program.find_last_of("/ ") + 1);
   const std::string_view symbol = place.substr(0, offset);
   if (symbol.empty()) return fmt::format("{} {}", program, place);
-  return fmt::format("{} ({})", without_parameters(demangled(std::string{symbol})), program);
+  return fmt::format("{} ({})", without_parameters(demangled(std::string{symbol}.c_str())), program);
 }
 
 }  // namespace

@@ -201,13 +201,15 @@ Matrix parse_matrix(const Json& json, std::string_view source) {
   if (matrix.models.empty()) models.fail("a matrix needs at least one model");
 
   if (const Json* rules = find(json, "rules")) {
-    for (const Json& rule : expect_array(*rules, root.key("rules"))) {
-      matrix.rules.push_back(read_rule(rule, root.key("rules").index(matrix.rules.size())));
+    const JsonPlace place = root.key("rules");
+    for (const Json& rule : expect_array(*rules, place)) {
+      matrix.rules.push_back(read_rule(rule, place.index(matrix.rules.size())));
     }
   }
   if (const Json* excludes = find(json, "exclude")) {
-    for (const Json& exclude : expect_array(*excludes, root.key("exclude"))) {
-      matrix.excludes.push_back(read_filter(exclude, root.key("exclude").index(matrix.excludes.size())));
+    const JsonPlace place = root.key("exclude");
+    for (const Json& exclude : expect_array(*excludes, place)) {
+      matrix.excludes.push_back(read_filter(exclude, place.index(matrix.excludes.size())));
     }
   }
   const JsonPlace sizes = root.key("sizes");

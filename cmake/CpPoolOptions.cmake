@@ -28,13 +28,25 @@ set(CP_POOL_SANITIZE "" CACHE STRING "Value of -fsanitize= for every target, e.g
 add_library(cp_options INTERFACE)
 target_include_directories(cp_options INTERFACE "${PROJECT_SOURCE_DIR}")
 target_compile_definitions(cp_options INTERFACE CP_POOL_VERSION="${PROJECT_VERSION}")
-target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Werror>)
+# Errors with the compilers that the build is tried with: another one may warn of what these do not.
+set(_tried OFF)
+if((CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^1[23]\\.") OR
+   (CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION MATCHES "^19\\."))
+  set(_tried ON)
+endif()
+option(CP_POOL_WERROR "Warnings are errors" ${_tried})
+
+target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic>)
 if(CP_POOL_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   # It takes every source of a batch for a header.
   target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
 endif()
 # -Wpedantic rejects the line markers that nvcc writes.
-target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra,-Werror;-Werror=all-warnings>)
+target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
+if(CP_POOL_WERROR)
+  target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Werror>
+                                              $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Werror;-Werror=all-warnings>)
+endif()
 if(CP_POOL_SANITIZE)
   # vptr checks need RTTI of libraries that are not instrumented.
   target_compile_options(cp_options INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${CP_POOL_SANITIZE};-fno-sanitize=vptr;-fno-sanitize-recover=all;-fno-omit-frame-pointer>)

@@ -31,6 +31,10 @@ function(cp_pool_test name)
   endif()
   # Tests, and workers that they start, leave the user's cache of plans alone.
   set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT CP_POOL_PLAN_STORE=off)
+  if(NOT arg_LABEL STREQUAL gpu)
+    # The same on every machine.
+    list(APPEND properties ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=set:)
+  endif()
   if(arg_DISCOVER)
     gtest_discover_tests(${name} DISCOVERY_TIMEOUT 60 PROPERTIES ${properties})
   else()

@@ -1,9 +1,7 @@
 #include "driver/run.h"
 
-#include <algorithm>
-#include <thread>
-
 #include "driver/pool/runner.h"
+#include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {
 
@@ -12,7 +10,7 @@ namespace {
 int busy_ranks(const RunConfig& config) {
   if (config.max_busy_ranks > 0) return config.max_busy_ranks;
   if (config.device != "cpu") return 1;
-  return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+  return protocol::usable_cores();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "cases/case_file_name.h"
 #include "cases/case_json.h"
 #include "cp_core/cuda/cuda_part.h"
+#include "worker/cpu_threads.h"
 #include "worker/data_plane.h"
 #include "worker/hygiene.h"
 #include "worker/observed_communicator.h"
@@ -123,13 +124,13 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
     parts_.baseline.restore();
     parts_.runner.reset(parts_.device);
   }
-  use_share_of_cores(parts_.environment.local_world_size);
   parts_.faults.start_case(request.id);
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
   parts_.faults.reach(Fault::Phase::before);
 
   // Parsed on every rank: no case shares anything with another, or with another rank.
   const Case c = parse_case(request.case_json, "case");
+  use_threads_for(c, parts_.environment.local_world_size);
   outcome.backend = to_string(parts_.runner.backend(c, parts_.device));
   if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) {
     outcome.verdict = Verdict::skip;

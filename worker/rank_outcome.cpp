@@ -1,19 +1,8 @@
 #include "worker/rank_outcome.h"
 
-#include <algorithm>
-#include <sched.h>
-
-#include <ATen/Parallel.h>
-
 namespace cp_pool {
 
 namespace {
-
-int usable_cores() {
-  cpu_set_t allowed;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return 1;
-  return CPU_COUNT(&allowed);
-}
 
 protocol::TensorCheck to_tensor_check(const Check& check, int rank) {
   return {check.tensor, rank,           check.max_abs,     check.rms, check.error,
@@ -45,14 +34,6 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
                     report.perf->bytes_sent};
   }
   for (const Check& check : report.checks) outcome.checks.push_back(to_tensor_check(check, outcome.rank));
-}
-
-int share_of_cores(int ranks_on_host) {
-  return std::max(1, usable_cores() / ranks_on_host);
-}
-
-void use_share_of_cores(int ranks_on_host) {
-  at::set_num_threads(share_of_cores(ranks_on_host));
 }
 
 }  // namespace cp_pool

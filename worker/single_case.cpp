@@ -11,6 +11,7 @@
 #include "cp_core/comm/gloo_communicator.h"
 #include "worker/aggregate.h"
 #include "worker/caught_error.h"
+#include "worker/cpu_threads.h"
 #include "worker/hygiene.h"
 #include "worker/rank_outcome.h"
 
@@ -28,7 +29,7 @@ RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr
   outcome.backend = to_string(runner.backend(c, at::kCPU));
   CpGroups groups;
   try {
-    use_share_of_cores(c.cp_size);
+    use_threads_for(c, c.cp_size);
     groups = make_gloo_groups(store, "case/", rank, c.cp_size);
     take_report(runner.run(c, groups, {}), outcome);
     groups.cp->checked_barrier(1, kBarrierLimit);

@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -16,6 +17,8 @@
 namespace cp_pool {
 
 namespace {
+
+constexpr const char* kEnvWaitPolicy = "OMP_WAIT_POLICY";
 
 std::ofstream open_log(const std::filesystem::path& path) {
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
@@ -87,11 +90,15 @@ void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
   environment.device = config_.device;
   if (first) environment.master_fd = master.fd.get();
 
+  auto variables = protocol::to_variables(environment);
+  // Threads of OpenMP that wait for work spin: ranks, and pools, side by side would take the cores from each other.
+  if (std::getenv(kEnvWaitPolicy) == nullptr) variables.emplace_back(kEnvWaitPolicy, "passive");
+
   Pipe in = first ? make_pipe() : Pipe{};
   Pipe out = first ? make_pipe() : Pipe{};
   Pipe err = make_pipe();
-  SpawnedProcess process = cp_pool::spawn({config_.command, protocol::to_variables(environment), in.read.get(),
-                                           out.write.get(), err.write.get(), first ? master.fd.get() : -1});
+  SpawnedProcess process = cp_pool::spawn({config_.command, std::move(variables), in.read.get(), out.write.get(),
+                                           err.write.get(), first ? master.fd.get() : -1});
   rank.pid = process.pid;
   watch(rank, std::move(err.read), std::move(process.pidfd));
   if (first) watch_stdio(std::move(in.write), std::move(out.read));

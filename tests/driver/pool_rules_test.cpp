@@ -84,6 +84,25 @@ TEST(Pool, WaitsWithItsStartUntilItsRanksFit) {
   EXPECT_THAT(started, ElementsAre("cpu/2", "cpu/2", "cpu/1", "cpu/4"));
 }
 
+std::string words_of_rank_with_policy(const char* policy) {
+  if (policy != nullptr) {
+    ::setenv("OMP_WAIT_POLICY", policy, 1);
+  } else {
+    ::unsetenv("OMP_WAIT_POLICY");
+  }
+  RunConfig config = fake_config();
+  config.worker_command = {"sh", "-c", "echo policy=$OMP_WAIT_POLICY >&2; exit 69"};
+  Recorder recorder;
+  run(fake_cases({"pass"}), config, recorder);
+  ::unsetenv("OMP_WAIT_POLICY");
+  return recorder.finished(0).reason;
+}
+
+TEST(Pool, HasThreadsThatDoNotSpinUnlessTheUserSaysSo) {
+  EXPECT_THAT(words_of_rank_with_policy(nullptr), HasSubstr("policy=passive"));
+  EXPECT_THAT(words_of_rank_with_policy("active"), HasSubstr("policy=active"));
+}
+
 TEST(Pool, IsReplacedAfterSoManyCases) {
   Recorder recorder;
   RunConfig config = fake_config();

@@ -1,0 +1,44 @@
+#include "worker/cpu_threads.h"
+
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+Case problem(std::int64_t batch, std::int64_t seqlen, std::int64_t heads, std::int64_t head_dim) {
+  Case c;
+  c.batch = batch;
+  c.seqlen_q = c.seqlen_kv = seqlen;
+  c.heads = c.kv_heads = heads;
+  c.head_dim_qk = c.head_dim_v = head_dim;
+  return c;
+}
+
+TEST(CpuThreads, OfASmallProblemAreOne) {
+  EXPECT_EQ(threads_for(problem(2, 128, 4, 64), 16), 1);
+}
+
+TEST(CpuThreads, OfALargeProblemAreTheRanksShare) {
+  EXPECT_EQ(threads_for(problem(2, 4096, 12, 128), 16), 16);
+  EXPECT_EQ(threads_for(problem(2, 4096, 12, 128), 1), 1);
+}
+
+TEST(CpuThreads, GrowWithTheProblemAndShrinkWithTheRanks) {
+  Case c = problem(1, 1024, 4, 64);  // 2^29 multiplications
+  c.cp_size = 2;
+  EXPECT_EQ(threads_for(c, 16), 4);
+  c.cp_size = 4;
+  EXPECT_EQ(threads_for(c, 16), 2);
+}
+
+TEST(CpuThreads, OfAHugeProblemDoNotOverflow) {
+  EXPECT_EQ(threads_for(problem(1 << 20, 1 << 30, 1 << 20, 256), 16), 16);
+}
+
+TEST(CpuThreads, EachRankHasAShare) {
+  EXPECT_GE(share_of_cores(1), 1);
+  EXPECT_EQ(share_of_cores(1 << 20), 1);
+}
+
+}  // namespace
+}  // namespace cp_pool

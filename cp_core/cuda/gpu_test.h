@@ -1,5 +1,5 @@
-// What tests on GPUs share. Without enough visible GPUs such a test is skipped, with a sentence; with
-// CP_POOL_REQUIRE_GPU=1 in the environment it fails instead.
+// What tests on GPUs share. Without enough visible GPUs such a test is skipped, with a sentence; if
+// CP_POOL_REQUIRE_GPU=N in the environment says that N are there, and it needs no more, it fails instead.
 #pragma once
 
 #include <gtest/gtest.h>

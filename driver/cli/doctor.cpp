@@ -57,14 +57,16 @@ Finding find_gpus(const std::filesystem::path& proc) {
 
 }  // namespace
 
-std::vector<Finding> find_devices(const std::filesystem::path& proc) {
+std::vector<Finding> find_devices(const std::filesystem::path& proc, int usable_cores) {
   const std::vector<std::string> processors = values_of(proc / "cpuinfo", "model name");
   const std::vector<std::string> memory = values_of(proc / "meminfo", "MemTotal");
   double gib = 0;
   if (!memory.empty()) std::istringstream{memory.front()} >> gib;
   constexpr double kKibPerGib = 1024.0 * 1024.0;
   Finding cpu{.name = "CPU", .state = Finding::State::good, .text = "", .remedy = ""};
-  cpu.text = fmt::format("{} cores ({}), {:.1f} GiB memory", processors.size(),
+  const bool limited = static_cast<std::size_t>(usable_cores) < processors.size();
+  cpu.text = fmt::format("{} cores{} ({}), {:.1f} GiB memory", processors.size(),
+                         limited ? fmt::format(", {} of them usable", usable_cores) : "",
                          processors.empty() ? "unknown" : processors.front(), gib / kKibPerGib);
   return {cpu, find_gpus(proc)};
 }

@@ -20,8 +20,9 @@ struct Finding {
   std::string remedy;  // the command that installs what is missing
 };
 
-// Processors, memory and NVIDIA GPUs, as the kernel tells them under `proc` (normally /proc).
-std::vector<Finding> find_devices(const std::filesystem::path& proc);
+// Processors, of which this process may use `usable_cores`, memory and NVIDIA GPUs, as the kernel tells them under
+// `proc` (normally /proc).
+std::vector<Finding> find_devices(const std::filesystem::path& proc, int usable_cores);
 
 // Shared libraries that a program asks for and the dynamic linker does not find. One finding.
 Finding find_libraries(const std::filesystem::path& program);

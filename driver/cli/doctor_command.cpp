@@ -17,6 +17,7 @@
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
+#include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {
 
@@ -135,7 +136,7 @@ int doctor_command(const DoctorOptions& options) {
   const auto append = [&](const std::vector<Finding>& more) {
     findings.insert(findings.end(), more.begin(), more.end());
   };
-  append(find_devices("/proc"));
+  append(find_devices("/proc", protocol::usable_cores()));
   // A worker of the user's own is a command: what its libraries are is known to itself alone.
   const std::vector<std::string> command = options.worker.empty() ? std::vector<std::string>{default_worker().string()}
                                                                   : split_words(options.worker).value();

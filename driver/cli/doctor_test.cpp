@@ -20,15 +20,16 @@ TEST(FindDevices, CountsCoresMemoryAndGpus) {
     std::filesystem::create_directories(proc / "driver/nvidia/gpus" / gpu);
     write_file(proc / "driver/nvidia/gpus" / gpu / "information", "Model: \t\t NVIDIA H200\nIRQ: 5\n");
   }
-  const auto findings = find_devices(proc.path());
+  const auto findings = find_devices(proc.path(), 2);
   ASSERT_EQ(findings.size(), 2U);
   EXPECT_EQ(findings[0].text, "2 cores (Some CPU), 16.0 GiB memory");
   EXPECT_EQ(findings[1].text, "2 x NVIDIA H200");
+  EXPECT_EQ(find_devices(proc.path(), 1)[0].text, "2 cores, 1 of them usable (Some CPU), 16.0 GiB memory");
 }
 
 TEST(FindDevices, NoGpuIsNothingWrong) {
   const TemporaryFolder proc;
-  const auto findings = find_devices(proc.path());
+  const auto findings = find_devices(proc.path(), 2);
   EXPECT_EQ(findings[1].state, Finding::State::note);
   EXPECT_EQ(findings[1].text, "none; cases run on CPU ranks");
 }

@@ -473,7 +473,7 @@ CaseRun run_case_file(const nlohmann::json& c) {
   const std::string file = ::testing::TempDir() + "/cp-pool-case.json";
   std::ofstream(file) << c.dump();
   CaseRun out;
-  FILE* const pipe = popen((std::string(CP_POOL_WORKER_BINARY) + " --case " + file + " 2>&1").c_str(), "r");
+  FILE* const pipe = popen(("'" CP_POOL_WORKER_BINARY "' --case '" + file + "' 2>&1").c_str(), "r");
   if (pipe == nullptr) return out;
   std::array<char, 4096> buffer;
   while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) out.output += buffer.data();

@@ -40,7 +40,8 @@ class DumpTest : public testing::Test {
   // Exit code of the checker over all dumps.
   [[nodiscard]] int check() const {
     return WEXITSTATUS(std::system(
-        fmt::format("{0}/.venv/bin/python {0}/tools/check_dump.py {1}", CP_POOL_SOURCE_DIR, folder_.string()).c_str()));
+        fmt::format("'{0}/.venv/bin/python' '{0}/tools/check_dump.py' '{1}'", CP_POOL_SOURCE_DIR, folder_.string())
+            .c_str()));
   }
 
   [[nodiscard]] nlohmann::json header_of(const std::string& file) const {

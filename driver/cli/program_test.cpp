@@ -40,7 +40,7 @@ using ::testing::StartsWith;
 using Words = std::vector<std::string>;
 
 const std::string kProgram = CP_POOL_PROGRAM;
-const std::string kWorker = std::string{"python3 "} + CP_POOL_SCRIPTED_WORKER;
+const std::string kWorker = "python3 '" CP_POOL_SCRIPTED_WORKER "'";
 
 constexpr const char* kSizes =
     R"("batch":1,"seqlen_q":16,"seqlen_kv":16,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8)";

@@ -59,7 +59,7 @@ TEST(RealWorker, AnIsolatedRunGivesTheSameOutputBitsAsAPooledOneInAnyOrder) {
 
 // Its other threads wait for orders that never come.
 TEST(RealWorker, ARankThatCannotConnectSaysWhyAtOnce) {
-  const std::string worker = std::string{"sh -c 'test \"$RANK\" = 1 && ulimit -n 10; exec "} + CP_POOL_WORKER + "'";
+  const std::string worker = "sh -c 'test \"$RANK\" = 1 && ulimit -n 10; exec \"" CP_POOL_WORKER "\"'";
   const Finished done = Program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker",
                                  worker, "--start-timeout", "60s"}}
                             .wait();

@@ -2,10 +2,11 @@
 #pragma once
 
 #include <chrono>
+#include <system_error>
 
 #include <asio/awaitable.hpp>
-#include <asio/experimental/as_tuple.hpp>
 #include <asio/io_context.hpp>
+#include <asio/redirect_error.hpp>
 #include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
 
@@ -27,7 +28,8 @@ class Wakeup {
   asio::awaitable<void> wait_until(Clock::time_point deadline) {
     if (!pending_) {
       timer_.expires_at(deadline);
-      co_await timer_.async_wait(asio::experimental::as_tuple(asio::use_awaitable));
+      std::error_code cancelled;  // or not: both end the wait
+      co_await timer_.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
     }
     pending_ = false;
   }

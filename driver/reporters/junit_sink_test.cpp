@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 // The report as Python's XML parser reads it, after check_junit.py held it against the structure CI systems expect.
 nlohmann::json read_back(const std::filesystem::path& path) {
-  const std::string command = std::string{"python3 "} + CP_POOL_CHECK_JUNIT + " " + path.string();
+  const std::string command = std::string{"python3 '" CP_POOL_CHECK_JUNIT "' '"} + path.string() + "'";
   FILE* pipe = ::popen(command.c_str(), "r");
   std::string text;
   for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);

@@ -58,7 +58,7 @@ std::string matrix_of(const std::vector<FaultRow>& rows) {
 }
 
 std::string worker_of(const std::vector<FaultRow>& rows) {
-  std::string command = CP_POOL_WORKER_BINARY;
+  std::string command = "'" CP_POOL_WORKER_BINARY "'";
   for (std::size_t row = 0; row < rows.size(); ++row) {
     command += fmt::format(" --inject {}:faults/{}/*", name_of(rows[row]), model_of(row, fault));
   }
@@ -183,8 +183,8 @@ TEST_P(FaultAtTheStart, MakesTheCasesInfra) {
   const TemporaryPath matrix("faults.json");
   std::ofstream(matrix.get()) << matrix_of({{"", 0, ""}});
   DriverRun run({"run", "--matrix", matrix.get(), "--worker",
-                 fmt::format("{} --inject {}", CP_POOL_WORKER_BINARY, bad.fault), "--start-timeout", bad.start_timeout,
-                 "--grace", "300ms", "--no-progress"});
+                 fmt::format("'{}' --inject {}", CP_POOL_WORKER_BINARY, bad.fault), "--start-timeout",
+                 bad.start_timeout, "--grace", "300ms", "--no-progress"});
   EXPECT_EQ(run.wait(), 96) << run.output();
   const std::vector<json> events = run.events();
   EXPECT_EQ(of_type(events, "pool_spawned").size(), bad.tries);

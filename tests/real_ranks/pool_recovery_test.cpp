@@ -140,7 +140,7 @@ void wait_for_text(const std::filesystem::path& file, std::string_view text) {
 // Kills a rank that waits for the other one, which computes for ever; until the driver reports the case.
 SystemClock::duration time_to_see_busy_rank_die(int rank) {
   const driver_test::TemporaryPath folder("busy-rank");
-  const std::string worker = fmt::format("{} --inject spin@{}:inside", CP_POOL_WORKER_BINARY, 1 - rank);
+  const std::string worker = fmt::format("'{}' --inject spin@{}:inside", CP_POOL_WORKER_BINARY, 1 - rank);
   DriverRun run({"submit", "--json", "-", "--run-dir", folder.get(), "--worker", worker});
   run.write_line(kTinyCase);
   const auto spawned = run.wait_for([](const json& e) { return is(e, "pool_spawned"); });
@@ -172,7 +172,8 @@ TEST_P(BusyRank, DeathIsSeenWithinATenthOfASecond) {
 INSTANTIATE_TEST_SUITE_P(PoolRecovery, BusyRank, ::testing::Values(0, 1));
 
 TEST(Interrupt, EndsACaseOfRanksThatSitInACollectiveAndKeepsWhatTheySaid) {
-  DriverRun run(kTwoRankRun + std::vector<std::string>{"--worker", CP_POOL_WORKER_BINARY " --inject hang@1:inside"});
+  DriverRun run(kTwoRankRun +
+                std::vector<std::string>{"--worker", "'" CP_POOL_WORKER_BINARY "' --inject hang@1:inside"});
   run.wait_for([](const json& e) { return is(e, "case_started"); });
   const auto interrupted = std::chrono::steady_clock::now();
   kill(run.pid(), SIGINT);
@@ -211,7 +212,7 @@ INSTANTIATE_TEST_SUITE_P(At, KilledDriver,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(PoolRecovery, ARankThatThrowsInsideACollectiveReachesTheReportWithItsOwnError) {
-  const std::string worker = std::string(CP_POOL_WORKER_BINARY) + " --inject throw@1:inside:*/p2p/*";
+  const std::string worker = "'" CP_POOL_WORKER_BINARY "' --inject throw@1:inside:*/p2p/*";
   DriverRun run(kTwoRankRun + std::vector<std::string>{"--worker", worker});
   EXPECT_EQ(run.wait(), 100) << run.output();
   const auto events = run.events();

@@ -1,6 +1,6 @@
-# The CUDA part is optional: with nvcc it is built, as a module that the worker loads when its ranks are GPUs; without
-# nvcc everything but the GPU lane works. CUDA, cuDNN and NCCL libraries are those of the torch wheel: a toolkit's copies
-# in the same process crash.
+# The CUDA part is optional: with nvcc of CUDA 13 or later it is built, as a module that the worker loads when its ranks
+# are GPUs; without, everything but the GPU lane works. CUDA, cuDNN and NCCL libraries are those of the torch wheel: a
+# toolkit's copies in the same process crash.
 option(CP_POOL_CUDA "Build the CUDA part if nvcc is found" ON)
 set(CP_POOL_HAVE_CUDA OFF)
 if(CP_POOL_CUDA)
@@ -12,8 +12,22 @@ if(CP_POOL_CUDA)
       set(CMAKE_CUDA_COMPILER "${CP_POOL_NVCC}")
     endif()
   endif()
-  include(CheckLanguage)
-  check_language(CUDA)
+  set(_nvcc "${CMAKE_CUDA_COMPILER}")
+  if(NOT _nvcc)
+    set(_nvcc "$ENV{CUDACXX}")
+  endif()
+  set(_version "")
+  if(_nvcc)
+    execute_process(COMMAND "${_nvcc}" --version OUTPUT_VARIABLE _version ERROR_QUIET)
+  endif()
+  if(_version MATCHES "release ([0-9]+)" AND CMAKE_MATCH_1 LESS 13)
+    # It does not know all architectures below, and its headers are not those of the wheel.
+    message(STATUS "${_nvcc} is of CUDA ${CMAKE_MATCH_1}")
+    set(CMAKE_CUDA_COMPILER NOTFOUND)
+  else()
+    include(CheckLanguage)
+    check_language(CUDA)
+  endif()
   if(CMAKE_CUDA_COMPILER)
     # Ampere, Hopper, Blackwell; newer ones compile the PTX at first use.
     if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
@@ -30,6 +44,6 @@ if(CP_POOL_CUDA)
     cp_pool_require(LibTorchCuda "pip install torch==2.11.0 (the CUDA build) and nvidia-cudnn-frontend into .venv" MODULE)
     set(CP_POOL_HAVE_CUDA ON)
   else()
-    message(STATUS "no nvcc: building without the CUDA part (GPU ranks will not be available)")
+    message(STATUS "no nvcc of CUDA 13: building without the CUDA part (GPU ranks will not be available)")
   endif()
 endif()

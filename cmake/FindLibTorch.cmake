@@ -1,5 +1,14 @@
 # LibTorch::cpu: ATen and c10d of the PyTorch wheel, from the site-packages of .venv (or CP_POOL_SITE_PACKAGES).
 # PyTorch's own find_package(Torch) asks for nvcc; this module needs no CUDA.
+if(CP_POOL_SITE_PACKAGES AND NOT IS_DIRECTORY "${CP_POOL_SITE_PACKAGES}")
+  # tools/setup has made another environment: nothing that was found in the old one is there.
+  get_cmake_property(_cached CACHE_VARIABLES)
+  foreach(_name ${_cached})
+    if(_name STREQUAL "CP_POOL_SITE_PACKAGES" OR _name MATCHES "^LibTorch(Cuda)?_")
+      unset(${_name} CACHE)
+    endif()
+  endforeach()
+endif()
 if(NOT CP_POOL_SITE_PACKAGES)
   file(GLOB _site_packages "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages")
   set(CP_POOL_SITE_PACKAGES "${_site_packages}" CACHE PATH "site-packages folder that holds the torch wheel" FORCE)

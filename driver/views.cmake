@@ -55,6 +55,7 @@ add_library(cp_cli STATIC
   cli/edit.cpp
   cli/options.cpp
   cli/order.cpp
+  cli/worker_command.cpp
   cli/perf_baseline.cpp
   cli/program_paths.cpp
   cli/rerun.cpp
@@ -88,6 +89,8 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/failed_cases_test.cpp
     cli/options_test.cpp
     cli/order_test.cpp
+    cli/case_source_test.cpp
+    cli/worker_command_test.cpp
     cli/perf_baseline_test.cpp
     cli/rerun_test.cpp
     cli/shell_words_test.cpp

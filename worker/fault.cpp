@@ -5,7 +5,6 @@
 #include <charconv>
 #include <csignal>
 #include <cstdint>
-#include <fnmatch.h>
 #include <iterator>
 #include <new>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/glob.h"
 #include "worker/stray_process.h"
 
 namespace cp_pool {
@@ -132,7 +132,7 @@ bool FaultInjector::is_armed(Fault::Phase phase) const {
 void FaultInjector::start_case(const std::string& id) {
   armed_.clear();
   std::ranges::copy_if(faults_, std::back_inserter(armed_),
-                       [&](const Fault& f) { return fnmatch(f.case_glob.c_str(), id.c_str(), 0) == 0; });
+                       [&](const Fault& f) { return glob_matches(f.case_glob, id); });
 }
 
 void FaultInjector::reach(Fault::Phase phase) {

@@ -56,7 +56,8 @@ SelectedCase look_up(const std::string& id, SelectionOptions options) {
 
 bool is_id(const std::string& argument) {
   std::error_code ignored;
-  return argument != "-" && !argument.ends_with(".json") && !std::filesystem::is_regular_file(argument, ignored);
+  return argument != "-" && !argument.ends_with(".json") &&
+         (!std::filesystem::exists(argument, ignored) || std::filesystem::is_directory(argument, ignored));
 }
 
 std::string submitted_id(Case c, const std::string& model, const Edits& edits) {

@@ -25,9 +25,9 @@ DeviceChoice choose_device(const std::string& requested, int gpus, bool built_fo
                                  gpus == 1 ? "a GPU" : fmt::format("{} GPUs", gpus), kBuildForGpus)};
 }
 
-DeviceChoice choose_device(const std::string& requested, bool own_worker) {
+DeviceChoice choose_device(const std::string& requested, bool shipped) {
   return choose_device(requested, count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")),
-                       !own_worker || built_for_gpus());
+                       !shipped || built_for_gpus());
 }
 
 bool built_for_gpus() {

@@ -14,9 +14,9 @@ struct DeviceChoice {
   std::string device;   // cpu or cuda
   std::string warning;  // there are GPUs, and auto did not take them; else empty
 };
-// requested: cpu, cuda or auto. auto is cuda where there is a GPU; for the worker beside this program, only if it was
-// built for GPUs.
-DeviceChoice choose_device(const std::string& requested, bool own_worker);
+// requested: cpu, cuda or auto. auto is cuda where there is a GPU; for the worker that is `shipped` with this program,
+// only if it was built for GPUs.
+DeviceChoice choose_device(const std::string& requested, bool shipped);
 // The same of a machine with so many GPUs, and of a worker that was built for them or not.
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus);
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -13,7 +14,7 @@
 #include "driver/cli/exit_code.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/selection.h"
-#include "driver/cli/shell_words.h"
+#include "driver/cli/worker_command.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -25,8 +26,9 @@ namespace {
 
 using State = Finding::State;
 
-Case smallest_case() {
+Case smallest_case(int ranks) {
   Case c;
+  c.cp_size = ranks;
   c.suite = "doctor";
   c.model = "smallest";
   c.dtype = DType::fp32;
@@ -47,14 +49,18 @@ class Watcher : public EventSink {
   std::optional<CaseFinished> finished;
 };
 
-// Starts two ranks and runs one case on them: the proof that cases can run.
-// own: the worker is the user's. It need not know this case.
-std::vector<Finding> try_worker(const std::vector<std::string>& command, bool own) {
+// Starts two ranks, or one where there is one GPU, and runs a case on them: the proof that cases can run. A worker of
+// the user's own need not know this case.
+std::vector<Finding> try_worker(const WorkerCommand& command, const std::string& device) {
+  constexpr int kRanks = 2;
+  const int ranks =
+      device == "cuda" ? std::clamp(count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")), 1, kRanks) : kRanks;
   RunConfig config;
-  config.worker_command = command;
+  config.worker_command = command.words;
+  config.device = device;
   Watcher watcher;
   const RunResult result =
-      run_cases({{.id = "doctor", .c = smallest_case(), .rerun = ""}}, config, RunStarted{}, watcher);
+      run_cases({{.id = "doctor", .c = smallest_case(ranks), .rerun = ""}}, config, RunStarted{}, watcher);
   if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
   std::vector<Finding> findings;
   if (watcher.ready) {
@@ -72,7 +78,7 @@ std::vector<Finding> try_worker(const std::vector<std::string>& command, bool ow
   }
   const CaseFinished& finished = watcher.finished.value();  // one case, one outcome
   const bool passed = finished.outcome == CaseOutcome::pass;
-  const bool skipped = own && finished.outcome == CaseOutcome::skip;
+  const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;
   findings.push_back(
       {.name = "a case",
        .state = passed    ? State::good
@@ -80,7 +86,7 @@ std::vector<Finding> try_worker(const std::vector<std::string>& command, bool ow
                           : State::missing,
        .text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
                            finished.reason.empty() ? "" : ": ", protocol::clean_text(finished.reason)),
-       .remedy = passed || own ? "" : "tools/build release cp-pool-worker"});
+       .remedy = passed || !command.shipped || device != "cpu" ? "" : "tools/build release cp-pool-worker"});
   return findings;
 }
 
@@ -138,14 +144,14 @@ int doctor_command(const DoctorOptions& options) {
   };
   append(find_devices("/proc", protocol::usable_cores()));
   // A worker of the user's own is a command: what its libraries are is known to itself alone.
-  const std::vector<std::string> command = options.worker.empty() ? std::vector<std::string>{default_worker().string()}
-                                                                  : split_words(options.worker).value();
-  const bool own = !options.worker.empty();
-  if (!own) findings.push_back(find_worker(command.front()));
-  const bool startable = own || findings.back().state == State::good;
-  if (startable && !own) findings.push_back(find_libraries(command.front()));
-  if (!own && count_gpus("/dev", nullptr) > 0) findings.push_back(find_cuda_part());
-  if (startable) append(try_worker(command, own));
+  const WorkerCommand command = worker_command(options.worker);
+  if (command.shipped) findings.push_back(find_worker(command.words.front()));
+  const bool startable = !command.shipped || findings.back().state == State::good;
+  if (startable && command.shipped) findings.push_back(find_libraries(command.words.front()));
+  if (command.shipped && count_gpus("/dev", nullptr) > 0) findings.push_back(find_cuda_part());
+  const std::string device = choose_device("auto", command.shipped).device;  // of cp-pool run, too
+  if (startable && command.shipped && device == "cuda") append(try_worker(command, "cpu"));
+  if (startable) append(try_worker(command, device));
   append(find_matrices("small"));
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
   if (std::filesystem::exists(packages)) findings.push_back(find_packages(packages));

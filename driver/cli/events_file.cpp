@@ -28,6 +28,8 @@ void read_events(const std::filesystem::path& file, std::string_view what,
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (line.empty()) continue;
+    // Half a last line is of a driver that died while it wrote, or of a disk that was full.
+    if (in.eof() && !Json::accept(line)) continue;
     try {
       take(Json::parse(line));
     } catch (const Json::exception&) {

@@ -10,8 +10,7 @@
 #include <fmt/format.h>
 
 #include "driver/cli/exit_code.h"
-#include "driver/cli/program_paths.h"
-#include "driver/cli/shell_words.h"
+#include "driver/cli/worker_command.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
 #include "worker/protocol/text_clean.h"
@@ -79,15 +78,6 @@ void expect_two_files(const ExecutionOptions& options) {
                      fmt::format("--junit and --events are the same file: {}", options.junit->string()));
 }
 
-std::vector<std::string> worker_command(const std::string& worker) {
-  if (worker.empty()) return {default_worker().string()};
-  std::vector<std::string> words = split_words(worker).value();  // checked with the command line
-  if (words.front() == default_worker().filename() && std::filesystem::exists(default_worker())) {
-    words.front() = default_worker().string();
-  }
-  return words;
-}
-
 }  // namespace
 
 void report_error(std::string_view message) {
@@ -101,7 +91,7 @@ void report_warning(std::string_view message) {
 Execution::Execution(const ExecutionOptions& options, Show show, std::optional<std::string> rerun_failed)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
-  config_.worker_command = worker_command(options.worker);
+  config_.worker_command = worker_command(options.worker).words;
   try {
     if (config_.run_dir) prepare_folder(*config_.run_dir);
     if (config_.dump_dir) prepare_folder(*config_.dump_dir);
@@ -129,6 +119,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
 int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {
   // A reader of stdout that goes away is a write error, which is reported.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow
   const RunResult result = run(config_, views_);
   int code = result.finished.exit_code;
   if (result.input_was_cut) {

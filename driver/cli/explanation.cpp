@@ -25,6 +25,12 @@ std::int64_t block_size(std::int64_t padded, int ranks) {
   return std::max<std::int64_t>(chunk, 1);
 }
 
+// One column for each rank that a case can have.
+char rank_letter(int rank) {
+  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
+  return kLetters[static_cast<std::size_t>(rank)];
+}
+
 int owner_of(std::int64_t position, std::int64_t padded, int ranks) {
   const auto chunk = static_cast<int>(position / (padded / (2 * ranks)));
   return std::min(chunk, 2 * ranks - 1 - chunk);
@@ -161,7 +167,7 @@ std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t
   const std::int64_t columns = block_size(padded_kv, c.cp_size);
   std::string text = fmt::format("  {:>6} ", "");
   for (std::int64_t j = 0; j < padded_kv; j += columns) {
-    text += fmt::format("{:x}", owner_of(j, padded_kv, c.cp_size));
+    text += rank_letter(owner_of(j, padded_kv, c.cp_size));
   }
   text += '\n';
   for (std::int64_t i = 0; i < padded_q; i += rows) {
@@ -170,7 +176,7 @@ std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t
       text += cell(c, {.begin = i, .end = i + rows}, {.begin = j, .end = j + columns}, lengths.valid_q[sequence],
                    lengths.valid_kv[sequence]);
     }
-    text += fmt::format(" {:x}\n", owner_of(i, padded_q, c.cp_size));
+    text += fmt::format(" {}\n", rank_letter(owner_of(i, padded_q, c.cp_size)));
   }
   return text;
 }

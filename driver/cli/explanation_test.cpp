@@ -10,6 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 SequenceLengths lengths_of(std::int64_t valid, std::int64_t padded) {
   return {.valid_q = {valid}, .padded_q = {padded}, .valid_kv = {valid}, .padded_kv = {padded}};
@@ -28,6 +29,16 @@ TEST(DrawMask, ShowsTheDiagonalAndTheOwners) {
             "       5 ######.. 1\n"
             "       6 #######. 0\n"
             "       7 ######## 0\n");
+}
+
+TEST(DrawMask, HasAColumnForEachChunkOfTheMostRanks) {
+  Case c = test::example_case();
+  c.causal = true;
+  c.cp_size = 64;
+  const std::string text = draw_mask(c, lengths_of(128, 128), 0);
+  const std::string letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
+  EXPECT_THAT(text, StartsWith("         " + letters + std::string(letters.rbegin(), letters.rend()) + "\n"));
+  EXPECT_THAT(text, HasSubstr(" &\n"));
 }
 
 TEST(DrawMask, DrawsBlocksOfALongSequenceAndLeavesPaddingBlank) {

@@ -64,6 +64,16 @@ TEST(FailedCases, OfADriverThatWasKilledHaveThoseThatWereRunning) {
   EXPECT_FALSE(failed.whole);
 }
 
+TEST(FailedCases, OfAFileThatEndsInTheMiddleOfALineAreThoseBefore) {
+  const TemporaryFolder folder;
+  test::write_file(folder / "e", R"({"type":"case_finished","id":"a","outcome":"fail"})"
+                                 "\n"
+                                 R"({"type":"case_finished","id":"b","outc)");
+  const FailedCases failed = read_failed_cases(folder / "e");
+  EXPECT_THAT(failed.ids, ElementsAre("a"));
+  EXPECT_FALSE(failed.whole);
+}
+
 TEST(FailedCases, SayWhatIsWrongWithTheFile) {
   EXPECT_THAT(error_for("{\"type\":\"run_started\"}\nhello\n"),
               AllOf(HasSubstr("is no events file"), HasSubstr("line 2")));

@@ -15,6 +15,7 @@
 #include "driver/cli/help_text.h"
 #include "driver/cli/man_page.h"
 #include "driver/cli/shell_words.h"
+#include "driver/cli/worker_command.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -179,7 +180,7 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
 }
 
 void apply_device(ExecutionOptions& options) {
-  DeviceChoice choice = choose_device(options.config.device, options.worker.empty());
+  DeviceChoice choice = choose_device(options.config.device, worker_command(options.worker).shipped);
   options.config.device = std::move(choice.device);
   options.warning = std::move(choice.warning);
 }

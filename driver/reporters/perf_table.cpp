@@ -1,5 +1,7 @@
 #include "driver/reporters/perf_table.h"
 
+#include <algorithm>
+#include <iterator>
 #include <map>
 
 #include <fmt/format.h>
@@ -30,7 +32,7 @@ std::string perf_summary(const PerfFigures& figures) {
 }
 
 void PerfTable::add(const CaseFinished& event) {
-  if (event.perf) rows_.push_back({event.id, *event.perf});
+  if (event.perf) rows_.push_back({event.id, *event.perf, event.c.training});
 }
 
 std::string PerfTable::row_text(const Row& row) const {
@@ -45,6 +47,12 @@ std::string PerfTable::row_text(const Row& row) const {
                         figures.ratio() ? fmt::format("{:.3f}", *figures.ratio()) : "-");
   }
   return text + fmt::format("  {}\n", protocol::clean_text(row.id));
+}
+
+std::string_view PerfTable::step_words() const {
+  const auto trained = std::ranges::count(rows_, true, &Row::trains);
+  if (trained == 0) return "forward alone";
+  return trained == std::ssize(rows_) ? "forward and backward" : "forward and backward, or forward alone";
 }
 
 std::string PerfTable::reasons_text() const {
@@ -86,7 +94,7 @@ std::string PerfTable::text() const {
   text += '\n';
   for (const Row& row : rows_) text += row_text(row);
   const protocol::PerfRequest& request = rows_.front().figures.measured.request;
-  text += fmt::format("a step is forward and backward; median, min and max of {} {}after {} to warm up\n",
+  text += fmt::format("a step is {}; median, min and max of {} {}after {} to warm up\n", step_words(),
                       request.iterations, request.graph ? "replays of its CUDA graph, " : "", request.warmup);
   return text + reasons_text() + sum_text();
 }

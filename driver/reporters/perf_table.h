@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/events.h"
@@ -28,9 +29,11 @@ class PerfTable {
   struct Row {
     std::string id;
     PerfFigures figures;
+    bool trains = true;
   };
 
   [[nodiscard]] std::string row_text(const Row& row) const;
+  [[nodiscard]] std::string_view step_words() const;  // what a step is
   [[nodiscard]] std::string reasons_text() const;
   [[nodiscard]] std::string sum_text() const;
 

@@ -26,6 +26,16 @@ TEST(PerfTable, HasARowForEachTimedCase) {
             "1 case without efficiency: it does not fit\n");
 }
 
+TEST(PerfTable, SaysWhatAStepIs) {
+  PerfTable table;
+  CaseFinished inference = timed_case(0, "inference", 1);
+  inference.c.training = false;
+  table.add(inference);
+  EXPECT_THAT(table.text(), HasSubstr("\na step is forward alone; median"));
+  table.add(timed_case(1, "training", 1));
+  EXPECT_THAT(table.text(), HasSubstr("\na step is forward and backward, or forward alone; median"));
+}
+
 TEST(PerfTable, ComparesEachCaseAndTheSumWithABaseline) {
   PerfTable table{"before.jsonl"};
   table.add(compared_case(0, "a", 2, 4));

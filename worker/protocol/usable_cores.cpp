@@ -1,8 +1,10 @@
 #include "worker/protocol/usable_cores.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
 #include <fstream>
+#include <memory>
 #include <sched.h>
 #include <string>
 #include <string_view>
@@ -18,6 +20,18 @@ std::optional<double> quota_of(const std::filesystem::path& group) {
   double period = 0;
   if (!(in >> quota >> period) || period <= 0) return std::nullopt;
   return quota / period;
+}
+
+int cores_of_affinity() {
+  constexpr int kMostCpus = 1 << 20;
+  for (int cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {  // as many as the kernel may number
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(CPU_ALLOC(cpus),
+                                                                   [](cpu_set_t* set) { CPU_FREE(set); });
+    const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
+    if (sched_getaffinity(0, bytes, allowed.get()) == 0) return CPU_COUNT_S(bytes, allowed.get());
+    if (errno != EINVAL) break;
+  }
+  return 1;
 }
 
 }  // namespace
@@ -38,8 +52,7 @@ std::optional<double> core_quota(std::istream& own, const std::filesystem::path&
 }
 
 int usable_cores() {
-  cpu_set_t allowed;
-  const int cores = sched_getaffinity(0, sizeof allowed, &allowed) == 0 ? CPU_COUNT(&allowed) : 1;
+  const int cores = cores_of_affinity();
   std::ifstream own("/proc/self/cgroup");
   const double quota = core_quota(own, "/sys/fs/cgroup").value_or(cores);
   return std::max(1, std::min(cores, static_cast<int>(std::ceil(quota))));

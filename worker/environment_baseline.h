@@ -1,4 +1,4 @@
-// The environment as it was when the worker started, put back before every case.
+// The environment as it was when the ranks had been connected, put back before every case.
 #pragma once
 
 #include <map>

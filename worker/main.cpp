@@ -3,8 +3,6 @@
 #include <cstdlib>
 #include <exception>
 #include <fcntl.h>
-#include <fstream>
-#include <iterator>
 #include <string>
 #include <unistd.h>
 
@@ -13,6 +11,7 @@
 
 #include "cases/case_error.h"
 #include "cases/case_json.h"
+#include "cases/json_text.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "worker/cp_core_runner.h"
 #include "worker/options.h"
@@ -55,14 +54,8 @@ bool speaks_our_protocol(const protocol::RankEnvironment& environment) {
   return false;
 }
 
-std::string read_file(const std::string& path) {
-  std::ifstream file(path);
-  if (!file) throw CaseError(fmt::format("{}: cannot be read", path));
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 int run_case_file(const std::string& path, CaseRunner& runner) {
-  const Case c = parse_case_text(read_file(path), path);
+  const Case c = parse_case(read_json_file(path), path);
   const protocol::ResultEvent result = run_single_case(c, runner);
   dprintf(original_stdout(), "%s", describe_result(result).c_str());
   const bool good = result.outcome == protocol::Outcome::pass || result.outcome == protocol::Outcome::skip;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <stdexcept>
 #include <string>
 #include <unistd.h>
 #include <utility>
@@ -25,6 +26,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRebuildLimit{900};
+constexpr milliseconds kLongestCase = std::chrono::hours{1000};
 constexpr milliseconds kShortestBarrier{100};
 constexpr std::int64_t kLonelyTag = -1;  // no case has this seq
 
@@ -88,7 +90,7 @@ void RankCompute::serve() {
 void RankCompute::handle(const RunCommand& command) {
   const protocol::RunRequest& request = command.request;
   // The rest of timeout_ms is for the abort and the result, so that the driver's own deadline does not come first.
-  deadline_ = Clock::now() + milliseconds(request.timeout_ms) * 9 / 10;
+  deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
   // Nothing beside steps that are timed, or a graph that is captured.
   if (request.perf) parts_.preparer.settle(time_left());
   RankOutcome outcome;
@@ -149,6 +151,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   if (request.perf) {
     options.perf = {
         .warmup = request.perf->warmup, .iterations = request.perf->iterations, .graph = request.perf->graph};
+    options.perf->deadline = deadline_;
     if (request.perf->trace_dir)
       options.perf->trace = std::filesystem::path(*request.perf->trace_dir) / case_file_name(request.id);
   }
@@ -184,11 +187,12 @@ Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
 
 void RankCompute::handle(const RebuildCommand& command) {
   Rebuilt rebuilt{parts_.environment.rank, command.generation, ""};
-  // Closes what is left of the old ones.
+  const auto deadline = Clock::now() + kRebuildLimit;
   parts_.faults.set_lonely_collective({});
-  parts_.groups.put({}, command.generation);
   try {
-    make_groups(command.generation, kRebuildLimit);
+    // On the device, and in the memory of others, nothing of the old ones may go on beside the new ones.
+    if (!parts_.groups.take(command.generation, deadline)) throw std::runtime_error("the abort has not ended");
+    make_groups(command.generation, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
   } catch (const std::exception& e) {
     rebuilt.error = e.what();
   }

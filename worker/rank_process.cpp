@@ -94,7 +94,6 @@ auto or_die(int rank, Function&& function) -> decltype(function()) {
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
   const protocol::RankEnvironment& environment = config.environment;
   const OwnGpu gpu = hide_other_gpus(environment);
-  const EnvironmentBaseline baseline;
   RankDevice device(environment, gpu);
   install_stack_dump(environment.rank);
   FaultInjector faults(config.faults, environment.rank);
@@ -129,6 +128,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const Watcher watcher = or_die(rank, [&] { return Watcher(environment, groups, stopped.future(), prepare); });
   clock.mark("control_plane");
 
+  EnvironmentBaseline baseline;
   RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer}, mail, rendezvous);
   or_die(rank, [&] {
     void* const started = device.take_communicator();
@@ -137,6 +137,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     clock.note(device.times_ms());
     mail.to_rank0(Hello{{rank, host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
   });
+  baseline = EnvironmentBaseline();  // NCCL puts what its files of settings say into the environment, once
   compute.serve();
   mail.to_rank0(Goodbye{environment.rank});
   stopped.signal();

@@ -1,6 +1,7 @@
 #include "worker/watcher.h"
 
 #include <exception>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 #include <variant>
@@ -35,6 +36,11 @@ void Watcher::serve() {
 
 void Watcher::stop(int exit_code) {
   if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
+  // An abort may wait for what runs on a device, which may never end.
+  std::thread([exit_code] {
+    std::this_thread::sleep_for(kStopLimit / 2);
+    _exit(exit_code);
+  }).detach();
   groups_.abort_any();
   if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
   _exit(exit_code);

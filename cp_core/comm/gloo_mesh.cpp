@@ -77,10 +77,10 @@ class Mesh final : public GlooMesh, public std::enable_shared_from_this<Mesh> {
 
   void abort(const std::string& reason) override {
     // Connections close when the group and every message buffer are gone, so both are dropped here, whoever started
-    // them; outside the lock, because the group joins its threads.
+    // them; outside the lock of the state, because the group joins its threads.
+    const std::lock_guard lock(abort_mutex_);
     GroupRef group;
     std::vector<WorkRef> works;
-    const std::lock_guard lock(abort_mutex_);
     {
       const std::lock_guard state_lock(mutex_);
       if (!aborted_) abort_reason_ = reason;

@@ -232,6 +232,7 @@ void NcclLink::close_idle_memory(std::int64_t number, const Wait& wait) {
   try {
     peers_->close_idle_memory(number, wait.deadline, [&] { check_for_errors(wait.step); });
   } catch (const CommError& error) {
+    if (failed()) throw;
     fail(error.kind(), wait.step, fmt::format("{}: {}", wait.step, error.what()));
   }
 }

@@ -33,8 +33,8 @@ class NcclLink {
 
   // Collective, on this thread's current device: connects `size` ranks and splits off the pairs and rings (groups inner
   // and outer), if size is even and at least 4. started: a communicator of these ranks that NCCL connects already
-  // (cuda/early_start.h), now the link's; null if this rank has none, whatever the others have. Throws CommError; a
-  // timeout names the ranks that did not come.
+  // (cuda/early_start.h), now the link's; null if this rank has none, whatever the others have: but where rank 0 has
+  // none and another has one, they cannot be connected. Throws CommError; a timeout names the ranks that did not come.
   static std::shared_ptr<NcclLink> connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
                                            int rank, int size, std::chrono::milliseconds timeout,
                                            ncclComm_t started = nullptr);

@@ -43,6 +43,7 @@ class CudaUnavailable : public std::runtime_error {
 struct CudaMemory {
   std::size_t allocated_bytes = 0;  // by tensors
   std::size_t reserved_bytes = 0;   // by the caching allocator
+  std::size_t device_bytes = 0;     // that the device has
 };
 
 class CudaPart {

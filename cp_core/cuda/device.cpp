@@ -76,7 +76,8 @@ CudaMemory memory() {
   const auto index = c10::cuda::current_device();
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index);
   return {.allocated_bytes = static_cast<std::size_t>(stats.allocated_bytes[0].current),
-          .reserved_bytes = static_cast<std::size_t>(stats.reserved_bytes[0].current)};
+          .reserved_bytes = static_cast<std::size_t>(stats.reserved_bytes[0].current),
+          .device_bytes = at::cuda::getCurrentDeviceProperties()->totalGlobalMem};
 }
 
 void synchronize() {

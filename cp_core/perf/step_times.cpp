@@ -1,6 +1,7 @@
 #include "cp_core/perf/step_times.h"
 
 #include <chrono>
+#include <exception>
 #include <new>
 #include <string_view>
 #include <thread>
@@ -22,13 +23,14 @@
 namespace cp_pool {
 namespace {
 
+using std::chrono::steady_clock;
+
 // Steps that the host may be ahead of the device: one to work on and one to follow. More would only hold more memory,
 // since what a side stream has used is free again when the device is through with it.
 constexpr std::size_t kQueuedSteps = 2;
 
 // A step that takes long is left to synchronize, which knows the deadline and names what hangs.
 void wait_for(const StepClock& clock, std::size_t step, Communicator& cp) {
-  using std::chrono::steady_clock;
   constexpr std::chrono::seconds kLong{1};
   auto ask = steady_clock::now() + kLong;
   while (!clock.complete(step)) {
@@ -38,6 +40,15 @@ void wait_for(const StepClock& clock, std::size_t step, Communicator& cp) {
     }
     std::this_thread::yield();
   }
+}
+
+// The problem takes one rank longer than the others can wait for it.
+class OneRankTooSlow : public std::exception {};
+
+// Most of the time that is left: the rest is for the step that is under way then.
+steady_clock::time_point limit_of_one_rank(steady_clock::time_point deadline) {
+  const auto now = steady_clock::now();
+  return deadline == steady_clock::time_point::max() ? deadline : now + (deadline - now) / 4 * 3;
 }
 
 // Where the devices of all ranks wait for each other.
@@ -185,18 +196,24 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
   if (groups.cp->rank() == 0) {
     Case whole = c;
     whole.cp_size = 1;
-    const CpGroups alone = make_local_groups(1).front();
+    const CpGroups alone = make_local_groups(1, {.device = device}).front();
+    const auto limit = limit_of_one_rank(options.deadline);
     try {
       const Problem problem(whole, lengths, alone, options, device);
       take_first_step(problem, *alone.cp);
       const TimedStep step(problem, options, device);
-      into.one_rank_ms = time_steps(*alone.cp, device, options, [&] { step(); });
+      into.one_rank_ms = time_steps(*alone.cp, device, options, [&] {
+        if (steady_clock::now() >= limit) throw OneRankTooSlow();
+        step();
+      });
       trace(step, *alone.cp, options, device, "alone");
     } catch (const c10::OutOfMemoryError& error) {
       into.one_rank_reason =
           fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());
     } catch (const std::bad_alloc&) {
       into.one_rank_reason = "the whole problem does not fit on one rank: out of memory";
+    } catch (const OneRankTooSlow&) {
+      into.one_rank_reason = "the whole problem takes one rank longer than is left of the case's time (--timeout)";
     } catch (const BackendUnsupported& error) {
       into.one_rank_reason = fmt::format("the whole problem cannot be run on one rank: {}", error.what());
     }

@@ -24,6 +24,8 @@ struct PerfOptions {
   // Trace one more step of all ranks, and of rank 0 alone: files <trace>.rank0.* and so on (step_trace.h). None: no
   // trace.
   std::optional<std::filesystem::path> trace = std::nullopt;
+  // Of the case. The part of rank 0 alone, for which the others wait, ends before.
+  Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max();
 };
 
 struct StepTimes {

@@ -15,6 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::Each;
 using testing::Gt;
+using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
@@ -72,6 +73,13 @@ TEST(StepTimes, OfOneRankAreMeasuredByRank0) {
       EXPECT_THAT(times.back().one_rank_ms, IsEmpty());
     }
   }
+}
+
+TEST(StepTimes, OfOneRankThatTakesTooLongAreLeftOut) {
+  const auto times = times_of(small_case(), {.warmup = 0, .iterations = 2, .deadline = Communicator::Clock::now()});
+  EXPECT_THAT(times.front().step_ms, SizeIs(2));
+  EXPECT_THAT(times.front().one_rank_ms, IsEmpty());
+  EXPECT_THAT(times.front().one_rank_reason, HasSubstr("--timeout"));
 }
 
 // What other ways to exchange send: tests/traffic.

@@ -33,14 +33,20 @@ using verify::RankView;
 using verify::Shards;
 
 constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
-constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;
+constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;  // at most, and
+constexpr std::size_t kCacheShareCuda = 8;                       // of this many of the device's memory one
+
+std::size_t cache_bytes(const at::Device& device) {
+  if (!device.is_cuda()) return kCacheBytesCpu;
+  return std::min(kCacheBytesCuda, cuda_part().memory().device_bytes / kCacheShareCuda);
+}
 
 // A process computes on one device all its life, and for one rank, but for tests, whose ranks are threads.
 verify::ExpectedCache& cache_of(int rank, const at::Device& device) {
   static std::mutex mutex;
   static std::map<int, verify::ExpectedCache> caches;
   const std::lock_guard lock(mutex);
-  return caches.try_emplace(rank, device.is_cuda() ? kCacheBytesCuda : kCacheBytesCpu).first->second;
+  return caches.try_emplace(rank, cache_bytes(device)).first->second;
 }
 
 // The same answer on every rank.

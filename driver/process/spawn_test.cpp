@@ -45,7 +45,7 @@ Finished run_shell(const std::string& script, SpawnRequest request = {}) {
 }
 
 TEST(Spawn, RunsTheCommandInAProcessGroupOfItsOwn) {
-  const Finished finished = run_shell("echo $(ps -o pgid= -p $$) $$; exit 3");
+  const Finished finished = run_shell("read -r _ _ _ _ group _ < /proc/$$/stat; echo $group $$; exit 3");
   const std::size_t space = finished.out.find(' ');
   EXPECT_EQ(finished.out.substr(0, space) + "\n", finished.out.substr(space + 1));
   EXPECT_EQ(finished.status, (ExitStatus{false, 3}));

@@ -63,7 +63,22 @@ class SeveralWorks final : public Work {
   std::vector<Communicator::WorkPtr> works_;
 };
 
+std::vector<int> ranks_from(int first, int step, int end) {
+  std::vector<int> ranks;
+  for (int rank = first; rank < end; rank += step) ranks.push_back(rank);
+  return ranks;
+}
+
 }  // namespace
+
+GroupRanks group_ranks(int rank, int size) {
+  GroupRanks groups{.cp = ranks_from(0, 1, size), .inner = {}, .outer = {}};
+  if (size < 4 || size % 2 != 0) return groups;
+  const int pair = rank / 2 * 2;
+  groups.inner = ranks_from(pair, 1, pair + 2);
+  groups.outer = ranks_from(rank % 2, 2, size);
+  return groups;
+}
 
 std::vector<at::Tensor> Communicator::of_peer(std::span<const Message> messages, int peer) {
   std::vector<at::Tensor> tensors;

@@ -130,4 +130,12 @@ struct CpGroups {
   std::shared_ptr<Communicator> outer;  // a2a+p2p: the ring of ranks of equal parity; null likewise
 };
 
+// Who is in each group of a rank of `size`, in order; empty for a group that it does not have.
+struct GroupRanks {
+  std::vector<int> cp;
+  std::vector<int> inner;
+  std::vector<int> outer;
+};
+GroupRanks group_ranks(int rank, int size);
+
 }  // namespace cp_pool

@@ -217,12 +217,6 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, std::chrono::millisecon
   }
 }
 
-std::vector<int> ranks_from(int first, int step, int end) {
-  std::vector<int> ranks;
-  for (int rank = first; rank < end; rank += step) ranks.push_back(rank);
-  return ranks;
-}
-
 }  // namespace
 
 CpGroups make_gloo_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
@@ -232,12 +226,10 @@ CpGroups make_gloo_groups(const c10::intrusive_ptr<c10d::Store>& store, const st
   link->mesh = GlooMesh::connect(prefixed, rank, size, options.host, options.connect_timeout);
 
   CpGroups groups;
-  groups.cp = std::make_shared<GlooCommunicator>(link, Lane::cp, ranks_from(0, 1, size));
-  if (size >= 4 && size % 2 == 0) {
-    const int pair = rank / 2 * 2;
-    groups.inner = std::make_shared<GlooCommunicator>(link, Lane::inner, ranks_from(pair, 1, pair + 2));
-    groups.outer = std::make_shared<GlooCommunicator>(link, Lane::outer, ranks_from(rank % 2, 2, size));
-  }
+  const GroupRanks ranks = group_ranks(rank, size);
+  groups.cp = std::make_shared<GlooCommunicator>(link, Lane::cp, ranks.cp);
+  if (!ranks.inner.empty()) groups.inner = std::make_shared<GlooCommunicator>(link, Lane::inner, ranks.inner);
+  if (!ranks.outer.empty()) groups.outer = std::make_shared<GlooCommunicator>(link, Lane::outer, ranks.outer);
   return groups;
 }
 

@@ -40,15 +40,17 @@ std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options) {
   std::vector<CpGroups> groups(static_cast<std::size_t>(size));
   const auto cp = make_local_communicators(size, options);
   for (std::size_t rank = 0; rank < groups.size(); ++rank) groups[rank].cp = cp[rank];
-  if (size < 4 || size % 2 != 0) return groups;
-  for (std::size_t rank = 0; rank < groups.size(); rank += 2) {
-    const auto pair = make_local_communicators(2, options);
-    groups[rank].inner = pair[0];
-    groups[rank + 1].inner = pair[1];
-  }
-  for (const std::size_t parity : {0, 1}) {
-    const auto ring = make_local_communicators(size / 2, options);
-    for (std::size_t i = 0; i < ring.size(); ++i) groups[2 * i + parity].outer = ring[i];
+  // By its first member, for all.
+  const auto make_group = [&](int rank, const std::vector<int>& ranks,
+                              std::shared_ptr<Communicator> CpGroups::* group) {
+    if (ranks.empty() || ranks.front() != rank) return;
+    const auto members = make_local_communicators(static_cast<int>(ranks.size()), options);
+    for (std::size_t i = 0; i < ranks.size(); ++i) groups[static_cast<std::size_t>(ranks[i])].*group = members[i];
+  };
+  for (int rank = 0; rank < size; ++rank) {
+    const GroupRanks ranks = group_ranks(rank, size);
+    make_group(rank, ranks.inner, &CpGroups::inner);
+    make_group(rank, ranks.outer, &CpGroups::outer);
   }
   return groups;
 }

@@ -311,28 +311,21 @@ class NcclCommunicator final : public Communicator {
   std::int64_t operations_ = 0;
 };
 
-std::vector<int> ranks_from(int first, int step, int end) {
-  std::vector<int> ranks;
-  for (int rank = first; rank < end; rank += step) ranks.push_back(rank);
-  return ranks;
-}
-
 }  // namespace
 
 CpGroups make_nccl_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                           std::chrono::milliseconds connect_timeout, void* started) {
   const auto link = NcclLink::connect(store, prefix, rank, size, connect_timeout, static_cast<ncclComm_t>(started));
-  const auto make = [&](Group group, const char* name, std::vector<int> members) {
+  const auto make = [&](Group group, const char* name, std::vector<int> members) -> std::shared_ptr<Communicator> {
+    if (members.empty()) return nullptr;
     return std::make_shared<NcclCommunicator>(link, group, std::move(members), store,
                                               fmt::format("{}nccl_place/{}/", prefix, name));
   };
+  const GroupRanks ranks = group_ranks(rank, size);
   CpGroups groups;
-  groups.cp = make(Group::cp, "cp", ranks_from(0, 1, size));
-  if (link->has_pairs()) {
-    const int pair = rank / 2 * 2;
-    groups.inner = make(Group::inner, "inner", ranks_from(pair, 1, pair + 2));
-    groups.outer = make(Group::outer, "outer", ranks_from(rank % 2, 2, size));
-  }
+  groups.cp = make(Group::cp, "cp", ranks.cp);
+  groups.inner = make(Group::inner, "inner", ranks.inner);
+  groups.outer = make(Group::outer, "outer", ranks.outer);
   return groups;
 }
 

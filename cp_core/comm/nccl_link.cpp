@@ -87,9 +87,9 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
     } else {
       link->initialise(share_id(*store, prefix, rank, timeout), wait);
     }
-    if (link->has_pairs()) {
-      link->split(Group::inner, rank / 2, wait);
-      link->split(Group::outer, rank % 2, wait);
+    if (const GroupRanks ranks = group_ranks(rank, size); link->has_pairs()) {
+      link->split(Group::inner, ranks.inner.front(), wait);
+      link->split(Group::outer, ranks.outer.front(), wait);
     }
     auto [peers, why_not] = PeerLink::connect(store, prefix, rank, size, wait.deadline);
     link->peers_ = std::move(peers);

@@ -32,7 +32,7 @@ class NcclLink {
   enum class Group { cp = 0, inner = 1, outer = 2 };
 
   // Collective, on this thread's current device: connects `size` ranks and splits off the pairs and rings (groups inner
-  // and outer), if size is even and at least 4. started: a communicator of these ranks that NCCL connects already
+  // and outer), where group_ranks has them. started: a communicator of these ranks that NCCL connects already
   // (cuda/early_start.h), now the link's; null if this rank has none, whatever the others have: but where rank 0 has
   // none and another has one, they cannot be connected. Throws CommError; a timeout names the ranks that did not come.
   static std::shared_ptr<NcclLink> connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
@@ -45,7 +45,7 @@ class NcclLink {
 
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
-  [[nodiscard]] bool has_pairs() const { return size_ >= 4 && size_ % 2 == 0; }
+  [[nodiscard]] bool has_pairs() const { return !group_ranks(rank_, size_).inner.empty(); }
   [[nodiscard]] c10::DeviceIndex device() const { return device_; }
 
   // Null where ranks cannot write into each other's memory: why_no_peers() says why.

@@ -14,7 +14,7 @@ namespace cp_pool {
 
 namespace {
 
-std::string own_interface(const protocol::RankEnvironment& environment) {
+std::string own_address(const protocol::RankEnvironment& environment) {
   if (environment.master_addr == "127.0.0.1" || environment.master_addr == "localhost") return "127.0.0.1";
   std::array<char, 256> name{};
   if (gethostname(name.data(), name.size() - 1) != 0) return "127.0.0.1";
@@ -44,7 +44,9 @@ std::string generation_prefix(int generation) {
 CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
                         int generation, std::chrono::milliseconds limit, const ConnectOptions& options) {
   const std::string prefix = generation_prefix(generation);
-  const GlooOptions gloo{.host = own_interface(environment), .connect_timeout = limit};
+  const GlooOptions gloo{.host = own_address(environment),
+                         .interface = protocol::process_variable("GLOO_SOCKET_IFNAME"),
+                         .connect_timeout = limit};
   CpGroups groups = device.is_cuda()
                         ? cuda_part().make_groups(mail.store(), prefix, environment.rank, environment.world_size, limit,
                                                   options.started)

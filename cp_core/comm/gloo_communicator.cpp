@@ -223,7 +223,7 @@ CpGroups make_gloo_groups(const c10::intrusive_ptr<c10d::Store>& store, const st
                           const GlooOptions& options) {
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
   auto link = std::make_shared<Link>();
-  link->mesh = GlooMesh::connect(prefixed, rank, size, options.host, options.connect_timeout);
+  link->mesh = GlooMesh::connect(prefixed, rank, size, options);
 
   CpGroups groups;
   const GroupRanks ranks = group_ranks(rank, size);

@@ -2,23 +2,18 @@
 // order, so results are bitwise the same on every run and every rank, for every dtype.
 #pragma once
 
-#include <chrono>
 #include <string>
 
 #include <c10/util/intrusive_ptr.h>
 
 #include "cp_core/comm/communicator.h"
+#include "cp_core/comm/gloo_mesh.h"
 
 namespace c10d {
 class Store;
 }
 
 namespace cp_pool {
-
-struct GlooOptions {
-  std::string host = "127.0.0.1";  // address or host name of the interface to listen on
-  std::chrono::milliseconds connect_timeout{30000};
-};
 
 // Collective: returns when all `size` ranks are connected. The groups of one rank share their connections: a deadline
 // set on one holds for all, and one that fails, times out or is aborted takes the others with it, since no rank could

@@ -349,6 +349,20 @@ TEST(GlooGroups, ThatNeverCompleteAreGivenUp) {
   EXPECT_THAT(error->what(), HasSubstr("rank 0: connecting 2 ranks"));
 }
 
+TEST(GlooGroups, ListenOnTheInterfaceThatIsNamed) {
+  const auto store = c10::make_intrusive<c10d::HashStore>();
+  const auto connect = [&](int rank) {
+    return make_gloo_groups(store, "test/", rank, 2, {.host = "no.such.host", .interface = "lo"});
+  };
+  std::future<CpGroups> peer = std::async(std::launch::async, connect, 1);
+  EXPECT_EQ(connect(0).cp->size(), 2);
+  EXPECT_EQ(peer.get().cp->size(), 2);
+
+  const auto error = error_of([&] { make_gloo_groups(store, "other/", 0, 2, {.interface = "cp-pool0"}); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr("connecting 2 ranks over cp-pool0: "));
+}
+
 TEST(GlooWork, MayBeDroppedUnfinished) {
   run_ranks(2, [](int rank, CpGroups& groups) {
     at::Tensor got = filled({1}, 0);

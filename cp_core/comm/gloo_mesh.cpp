@@ -179,16 +179,18 @@ void GlooTransfer::wait(GlooMesh::Clock::time_point deadline, const std::string&
 }  // namespace
 
 std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                            const std::string& host, milliseconds timeout) {
+                                            const GlooOptions& options) {
+  using Gloo = c10d::ProcessGroupGloo;
   ignore_sigpipe();
   try {
-    auto options = c10d::ProcessGroupGloo::Options::create(timeout);
-    options->devices = {c10d::ProcessGroupGloo::createDeviceForHostname(host)};
-    options->threads = 0;  // they serve Gloo's collectives; sends and receives run on the device's own thread
-    return std::make_shared<Mesh>(c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options), rank, size);
+    auto own = Gloo::Options::create(options.connect_timeout);
+    own->devices = {options.interface ? Gloo::createDeviceForInterface(*options.interface)
+                                      : Gloo::createDeviceForHostname(options.host)};
+    own->threads = 0;  // they serve Gloo's collectives; sends and receives run on the device's own thread
+    return std::make_shared<Mesh>(c10::make_intrusive<Gloo>(store, rank, size, own), rank, size);
   } catch (const std::exception& error) {
-    throw CommError(CommError::Kind::failed,
-                    fmt::format("rank {}: connecting {} ranks over {}: {}", rank, size, host, error.what()));
+    throw CommError(CommError::Kind::failed, fmt::format("rank {}: connecting {} ranks over {}: {}", rank, size,
+                                                         options.interface.value_or(options.host), error.what()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
@@ -14,6 +15,12 @@ class Store;
 }
 
 namespace cp_pool {
+
+struct GlooOptions {
+  std::string host = "127.0.0.1";                       // the address to listen on, or a name that resolves to it
+  std::optional<std::string> interface = std::nullopt;  // the network interface to listen on, whatever the host
+  std::chrono::milliseconds connect_timeout{30000};
+};
 
 class GlooMesh {
  public:
@@ -32,10 +39,10 @@ class GlooMesh {
     virtual void wait(Clock::time_point deadline, const std::string& what) = 0;
   };
 
-  // Collective: returns when all ranks are connected, or throws CommError after `timeout`. `host` is the address or
-  // name of the network interface to listen on. Sets SIGPIPE to ignored where it has its default action.
+  // Collective: returns when all ranks are connected, or throws CommError. Sets SIGPIPE to ignored where it has its
+  // default action.
   static std::shared_ptr<GlooMesh> connect(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-                                           const std::string& host, std::chrono::milliseconds timeout);
+                                           const GlooOptions& options);
 
   GlooMesh() = default;
   GlooMesh(const GlooMesh&) = delete;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/zeros_like.h>
@@ -145,6 +146,28 @@ TEST(Reference, MagnitudesBoundTheValues) {
   }
 }
 
+// One query and one key, so that p is 1 and nothing but the rounding of its score is added to the magnitudes.
+TEST(Reference, WeighsTheRoundingOfScoresInFp32Alone) {
+  CanonicalProblem p = small_problem();
+  p.seqlens_q = p.seqlens_kv = {1};
+  p.heads = p.kv_heads = 1;
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    p.dtype = dtype;
+    const CanonicalInputs inputs = make_inputs(p);
+    const Reference reference = compute_reference(p, inputs);
+    const auto absolute = [](const at::Tensor& tensor) { return tensor.to(at::kDouble).abs(); };
+    const double of_score =
+        dtype == DType::fp32 ? 0.5 * p.scale() * absolute(inputs.q).mul(absolute(inputs.k)).sum().item<double>() : 0;
+    const auto expect_near = [&](const at::Tensor& magnitude, const at::Tensor& expected) {
+      EXPECT_TRUE(at::allclose(magnitude.to(at::kDouble), expected, 1e-5, 0.0)) << to_string(dtype);
+    };
+    expect_near(reference.magnitude.out, absolute(inputs.v).mul(1 + of_score));
+    expect_near(reference.magnitude.dv, absolute(inputs.dout).mul(1 + of_score));
+    expect_near(reference.magnitude.lse, reference.value.lse.abs().add(1 + of_score));
+    expect_near(reference.magnitude.max_logit, reference.value.max_logit.abs().add(1 + of_score));
+  }
+}
+
 TEST(Reference, IsTheSameWhenALongProblemIsCutInBlocks) {
   CanonicalProblem p = small_problem();
   p.seqlens_q = p.seqlens_kv = {1500};  // 4 heads * 1500 keys: more than one block
@@ -177,15 +200,43 @@ TEST(Baseline, IsTheReferenceButForRounding) {
 }
 
 TEST(Expected, BoundIsTwiceTheBaselineErrorPlusTheRoundingFloor) {
-  CanonicalProblem p = small_problem();
-  p.dtype = DType::bf16;
-  const CanonicalInputs inputs = make_inputs(p);
-  const Reference reference = compute_reference(p, inputs);
-  const Expected expected = compute_expected(p, inputs);
-  const ExpectedTensor& dq = expected.tensor("dq");
-  const at::Tensor floor = reference.magnitude.dq.to(at::kDouble).square().mean(-1).sqrt().mul(4 * 0x1p-8);
-  EXPECT_TRUE(at::allclose(dq.bound, dq.baseline_error.mul(2.0).add(floor)));
-  EXPECT_TRUE(dq.baseline_error.gt(0.0).all().item<bool>());
+  constexpr double kFloorFp32 = 16 * 0x1p-24;
+  for (const auto& [dtype, floor] :
+       {std::pair(DType::bf16, 4 * 0x1p-8), std::pair(DType::fp16, 4 * 0x1p-11), std::pair(DType::fp32, kFloorFp32)}) {
+    CanonicalProblem p = small_problem();
+    p.dtype = dtype;
+    p.softmax = SoftmaxType::learnable;
+    const CanonicalInputs inputs = make_inputs(p);
+    const Results magnitude = compute_reference(p, inputs).magnitude;
+    const Expected expected = compute_expected(p, inputs);
+    const auto expect_bound = [&](const char* name, const at::Tensor& of_rows, double times) {
+      const ExpectedTensor& tensor = expected.tensor(name);
+      const at::Tensor allowance = of_rows.to(at::kDouble).square().mean(-1).sqrt().mul(times);
+      EXPECT_TRUE(at::allclose(tensor.bound, tensor.baseline_error.mul(2.0).add(allowance), 1e-5, 0.0))
+          << to_string(dtype) << ' ' << name;
+      EXPECT_TRUE(tensor.baseline_error.gt(0.0).any().item<bool>()) << to_string(dtype) << ' ' << name;
+    };
+    expect_bound("out", magnitude.out, floor);
+    expect_bound("dq", magnitude.dq, floor);
+    expect_bound("dk", magnitude.dk, floor);
+    expect_bound("dv", magnitude.dv, floor);
+    expect_bound("dsink", magnitude.dsink, floor);
+    expect_bound("lse", magnitude.lse, kFloorFp32);
+    expect_bound("max_logit", magnitude.max_logit, kFloorFp32);
+  }
+}
+
+TEST(Expected, FixedTolerancesAreThoseOfTheDocumentation) {
+  const auto tolerance = [](DType dtype, std::int64_t kv_heads) {
+    CanonicalProblem p = small_problem();
+    p.dtype = dtype;
+    p.kv_heads = kv_heads;
+    return fixed_tolerance(p);
+  };
+  EXPECT_EQ(tolerance(DType::bf16, 4), 2.5e-2);
+  EXPECT_EQ(tolerance(DType::bf16, 2), 3.5e-2);
+  EXPECT_EQ(tolerance(DType::fp16, 4), 5e-3);
+  EXPECT_EQ(tolerance(DType::fp32, 4), 1e-4);
 }
 
 TEST(Expected, OfALseIsAsTightIn16BitsAsInFp32) {

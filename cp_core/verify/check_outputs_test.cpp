@@ -1,0 +1,122 @@
+#include "cp_core/verify/check_outputs.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/comm/local_communicator.h"
+
+namespace cp_pool::verify {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+struct Result {
+  const char* name;
+  at::Tensor* tensor;
+};
+
+// One rank's step that has every result, of a sequence of 13 tokens and one of padding.
+class CheckOutputs : public testing::Test {
+ protected:
+  CheckOutputs() {
+    run_ranks(1, [this](const CpGroups& groups, int) {
+      const AttentionProblem problem = make_problem(case_, lengths_);
+      outputs_.forward = context_parallel_forward(problem, groups, shards_.inputs);
+      outputs_.gradients = context_parallel_backward(problem, groups, shards_.inputs, outputs_.forward, shards_.dout);
+    });
+  }
+
+  static Case everything() {
+    Case c;
+    c.cp_size = 1;
+    c.layout = Layout::thd;
+    c.batch = 1;
+    c.seqlen_q = c.seqlen_kv = 16;
+    c.heads = c.kv_heads = 2;
+    c.head_dim_qk = c.head_dim_v = 8;
+    c.softmax = SoftmaxType::learnable;
+    c.bias = BiasShape::shape_1hss;
+    c.max_logit = true;
+    c.seqlens = {13};
+    c.pad_between_seqs = true;
+    return c;
+  }
+
+  static std::vector<Result> results_of(Outputs& outputs) {
+    auto& [forward, gradients] = outputs;
+    return {{"out", &forward.out},       {"lse", &forward.lse},      {"max_logit", &forward.max_logit},
+            {"dq", &gradients.dq},       {"dk", &gradients.dk},      {"dv", &gradients.dv},
+            {"dbias", &gradients.dbias}, {"dsink", &gradients.dsink}};
+  }
+
+  // "tensor: message" of those that fail.
+  [[nodiscard]] std::vector<std::string> faults(const Outputs& outputs) const {
+    std::vector<std::string> list;
+    for (const Check& check : check_outputs(case_, expected_, view_, outputs)) {
+      if (!check.ok) list.push_back(check.tensor + ": " + check.message);
+    }
+    return list;
+  }
+
+  // With one of the results changed, each in turn: that one's check alone fails, and says so.
+  template <typename Change>
+  void expect_each_refused(const Change& change, const std::string& message, const std::vector<std::string>& but = {}) {
+    for (std::size_t i = 0; i < results_of(outputs_).size(); ++i) {
+      Outputs changed = outputs_;
+      const Result result = results_of(changed)[i];
+      if (std::ranges::find(but, result.name) != but.end()) continue;
+      *result.tensor = change(*result.tensor);
+      EXPECT_THAT(faults(changed), ElementsAre(HasSubstr(message))) << result.name;
+      EXPECT_THAT(faults(changed), ElementsAre(testing::StartsWith(result.name + std::string(":"))));
+    }
+  }
+
+  Case case_ = everything();
+  SequenceLengths lengths_ = resolve_lengths(case_);
+  RankView view_{case_, lengths_, 0, 1};
+  CanonicalProblem problem_ = canonical_problem(case_, lengths_);
+  CanonicalInputs inputs_ = make_inputs(problem_);
+  Shards shards_ = make_shards(case_, inputs_, view_);
+  Expected expected_ = compute_expected(problem_, inputs_);
+  Outputs outputs_;
+};
+
+TEST_F(CheckOutputs, AcceptsTheRightResults) {
+  EXPECT_EQ(check_outputs(case_, expected_, view_, outputs_).size(), results_of(outputs_).size());
+  EXPECT_THAT(faults(outputs_), IsEmpty());
+}
+
+TEST_F(CheckOutputs, RefusesWrongNumbersOfEveryResult) {
+  expect_each_refused([](const at::Tensor& right) { return right.mul(1.2); }, "beyond the bound");
+}
+
+TEST_F(CheckOutputs, RefusesAnotherDtype) {
+  expect_each_refused([](const at::Tensor& right) { return right.to(at::kDouble); }, "dtype Double instead of");
+}
+
+TEST_F(CheckOutputs, RefusesAnotherShape) {
+  expect_each_refused([](const at::Tensor& right) { return right.narrow(0, 1, right.size(0) - 1); }, "shape [");
+}
+
+TEST_F(CheckOutputs, RefusesNoResult) {
+  expect_each_refused([](const at::Tensor&) { return at::Tensor(); }, "no result");
+}
+
+TEST_F(CheckOutputs, RefusesNumbersAtPadding) {
+  const auto at_padding = [](const at::Tensor& right) {
+    const std::int64_t dim = right.size(0) == 14 ? 0 : right.dim() - 1;
+    at::Tensor wrong = right.clone();
+    wrong.select(dim, 13).fill_(1e-3);
+    return wrong;
+  };
+  expect_each_refused(at_padding, "padding", {"max_logit", "dsink"});
+}
+
+}  // namespace
+}  // namespace cp_pool::verify

@@ -75,6 +75,7 @@ PackedForward finish_forward(const AttentionProblem& problem, const std::vector<
 
 PackedGradients finish_backward(const AttentionOperands& operands, const AttentionGradientSums& sums) {
   const at::ScalarType dtype = operands.q.scalar_type();
+  if (CP_MUTATE(repeat_drifts_backward, false, every_second_time())) sums.dq.mul_(1.0 + 0x1p-22);
   return {.dq = sums.dq.to(dtype), .dk = sums.dk.to(dtype), .dv = sums.dv.to(dtype), .dbias = sums.dbias};
 }
 

@@ -228,6 +228,15 @@ TEST(Mask, CountsTheDiagonalFromTheBottomRight) {
   EXPECT_TRUE(visible({.right = 0}, 3, 0, 5, 2));
 }
 
+TEST(Mask, HidesLaterKeysIfCausalWhateverTheWindow) {
+  Case c;
+  c.window = {3, 5};
+  EXPECT_EQ(make_mask(c).right, 5);
+  c.causal = true;
+  EXPECT_EQ(make_mask(c).right, 0);
+  EXPECT_EQ(make_mask(c).left, 3);
+}
+
 TEST(Mask, CutsChunksOfTheKeysPositions) {
   const Mask chunked{.chunk = 8};
   EXPECT_TRUE(visible(chunked, 9, 8, 20, 20));

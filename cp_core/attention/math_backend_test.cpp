@@ -76,8 +76,35 @@ TEST_P(MathBackendOnGroups, HasTheSameScoresInBlocks) {
   }
 }
 
+TEST_P(MathBackendOnGroups, HasTheLargestScoreOfAllTiles) {
+  const GroupCase& c = GetParam();
+  const GroupInputs inputs = test::make_group_inputs(c, kShape, at::kFloat, {});
+  at::Tensor max_logit = at::full({4}, -std::numeric_limits<double>::infinity(), at::kFloat);
+  raise_max_logit(c.group, inputs.operands, max_logit);
+  EXPECT_TRUE(near(max_logit, test::expect_group(c, inputs).max_logit));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, MathBackendOnGroups, testing::ValuesIn(test::group_cases()),
                          [](const auto& info) { return info.param.name; });
+
+// Scores of some hundreds, whose exponentials fp32 does not hold.
+TEST(MathBackend, SubtractsTheLargestScoreBeforeItsExponential) {
+  const GroupCase c = test::group_case("causal_square");
+  GroupInputs inputs = test::make_group_inputs(c, kShape, at::kFloat, {});
+  inputs.operands.scale *= 200;
+  const GroupExpected expected = test::expect_group(c, inputs);
+  AttentionPartial partial{.out = at::zeros(expected.out.value.sizes(), at::kFloat),
+                           .lse = at::zeros(expected.lse.value.sizes(), at::kFloat),
+                           .max_logit = {}};
+  MathBackend().forward(c.group, inputs.operands, partial);
+  const auto near_to = [](const at::Tensor& actual, const at::Tensor& value) {
+    return actual.to(at::kDouble).allclose(value, 1e-2, 1e-2);
+  };
+  EXPECT_GT(expected.lse.value.max().item<double>(), 100);
+  EXPECT_TRUE(near_to(partial.out, expected.out.value));
+  const at::Tensor covered = test::covered_queries(c);
+  EXPECT_TRUE(near_to(partial.lse.where(covered, 0), expected.lse.value.where(covered, 0)));
+}
 
 TEST(ScoreMax, IsNeverLowered) {
   const GroupCase c = test::group_case("causal_square");

@@ -321,6 +321,22 @@ TEST(ContextParallelThd, WorksWithoutAnyToken) {
   }
 }
 
+// More pieces than are worth a message each: they travel together, and are put in order afterwards.
+TEST(ContextParallelThd, ServesManySequences) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    SCOPED_TRACE(to_string(comm));
+    AttentionProblem many = small_problem(comm, Layout::thd, 4);
+    many.mask.right = 0;
+    many.lengths.valid_q = {9, 16, 1, 24, 8, 13, 30, 5, 16, 2, 11, 17};
+    many.lengths.padded_q = padded(many.lengths.valid_q, 4);
+    many.lengths.valid_kv = many.lengths.valid_q;
+    many.lengths.padded_kv = many.lengths.padded_q;
+    expect_dense_results_on(4, many, at::kFloat, 2e-5);
+    many.backend = Backend::cudnn;
+    expect_dense_results_on(4, many, at::kBFloat16, 3e-2);
+  }
+}
+
 std::vector<Axis> axes_of_windows() {
   std::vector<Axis> axes = all_axes();
   std::erase_if(axes, [](const Axis& axis) { return axis.comm == CommType::p2p || axis.ranks == 1; });

@@ -121,6 +121,15 @@ TEST_F(BeyondTe, HasBottomRightMasksBothWays) {
   }
 }
 
+TEST_F(BeyondTe, HasManySequencesAndCausalBesideAWindowToTheRight) {
+  for (const CommType comm : kAllComms) {
+    EXPECT_TRUE(any([comm](const Case& c) { return c.comm == comm && c.seqlens && c.seqlens->size() >= 12; }))
+        << to_string(comm);
+    EXPECT_TRUE(any([comm](const Case& c) { return c.comm == comm && c.causal && c.window[1] > 0; }))
+        << to_string(comm);
+  }
+}
+
 TEST_F(BeyondTe, HasMaxLogitAndChunksEverywhere) {
   for (const CommType comm : kAllComms) {
     expect_for_every_layout(comm, [](const Case& c) { return c.max_logit; }, "max_logit");

@@ -126,6 +126,7 @@ TEST(CaseJson, WrongTypesNameTheValue) {
   EXPECT_EQ(error(R"("batch":true)"), "a.json: $.batch: true is not an integer");
   EXPECT_EQ(error(R"("batch":9223372036854775808)"), "a.json: $.batch: 9223372036854775808 is too large");
   EXPECT_EQ(error(R"("cp_size":4294967298)"), "a.json: $.cp_size: 4294967298 is too large");
+  EXPECT_EQ(error(R"("cp_size":-4294967294)"), "a.json: $.cp_size: -4294967294 is too large");
   EXPECT_EQ(error(R"("seed":-1)"), "a.json: $.seed: -1 is negative");
   EXPECT_EQ(error(R"("seed":18446744073709551616)"), "a.json: $.seed: 1.8446744073709552e+19 is not an integer");
   EXPECT_EQ(error(R"("causal":1)"), "a.json: $.causal: 1 is not true or false");

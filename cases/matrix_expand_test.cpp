@@ -78,6 +78,14 @@ TEST(MatrixExpand, FurtherAxesAreShownInTheId) {
                           "s/a/p2p/cp2/bshd/bf16/backend=flash", "s/a/p2p/cp2/bshd/bf16/backend=flash/fwd"));
 }
 
+// In that of the cases the backends stand together.
+TEST(MatrixExpand, AnIdHasTheOrderOfTheJsonForm) {
+  EXPECT_THAT(ids(expand_one(R"("axes": {"chunk": [0, 8], "backend": ["math", "flash"]},
+                               "models": {"a": {}}, "sizes": {"full": {}})")),
+              ElementsAre("s/a/p2p/cp2/bshd/bf16/backend=math/chunk=0", "s/a/p2p/cp2/bshd/bf16/backend=flash/chunk=0",
+                          "s/a/p2p/cp2/bshd/bf16/backend=math/chunk=8", "s/a/p2p/cp2/bshd/bf16/backend=flash/chunk=8"));
+}
+
 TEST(MatrixExpand, AModelReplacesTheFilesAxes) {
   EXPECT_THAT(ids(expand_one(R"("axes": {"comm": ["p2p", "a2a"], "dtype": ["fp16", "bf16"]},
                                "models": {"a": {"dtype": "fp32"}, "b": {"axes": {"comm": ["all_gather"]}}},

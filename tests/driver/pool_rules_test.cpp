@@ -273,7 +273,7 @@ TEST(Run, StopsAfterSoManyFailures) {
 TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.global_timeout = milliseconds(400);
+  config.global_timeout = milliseconds(1500);
   const RunFinished finished =
       run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
@@ -286,10 +286,10 @@ TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
   Recorder recorder;
   RunConfig config = fake_config();
   config.grace = std::chrono::seconds(30);
-  config.global_timeout = milliseconds(400);
+  config.global_timeout = milliseconds(1500);
   const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run"));
-  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("still running at the end of the run's 400 ms"));
+  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("still running at the end of the run's 1500 ms"));
   EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
   ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
   EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "exit 0");

@@ -15,6 +15,7 @@ TEST(ParseDuration, SecondsUnlessAUnitSaysOtherwise) {
   EXPECT_EQ(parse_duration("2m"), milliseconds{120000});
   EXPECT_EQ(parse_duration("1h"), milliseconds{3600000});
   EXPECT_EQ(parse_duration("0"), milliseconds{0});
+  EXPECT_EQ(parse_duration("1000h"), milliseconds{3600000000});
 }
 
 TEST(ParseDuration, RefusesEverythingElse) {

@@ -32,6 +32,10 @@ TEST(EditCase, SetsFieldsFromTextOrJson) {
   EXPECT_TRUE(c.deterministic);
 }
 
+TEST(EditCase, ANumberIsANameWhereANameIsDue) {
+  EXPECT_EQ(edit_case(test::example_case(), {"model=7"}).model, "7");
+}
+
 TEST(EditCase, TheLastEditOfAFieldCountsAndOthersStay) {
   const Case c = edit_case(test::example_case(), {"heads=8", "heads=16"});
   EXPECT_EQ(c.heads, 16);

@@ -140,6 +140,9 @@ TEST(RunOptions, ARerunKeepsWhatChangesTheOutcomeOfACase) {
   EXPECT_THAT(parse_as<RunOptions>({"run", "--junit", "x", "--grace", "1s"}).execution.rerun_arguments, IsEmpty());
   EXPECT_THAT(parse_as<RunOptions>({"run", "--worker", "w x", "--timeout", "1500ms"}).execution.rerun_arguments,
               ElementsAre("--worker", "w x", "--timeout", "1500ms"));
+  EXPECT_THAT(parse_as<RunOptions>({"run", "--device", "cpu", "--start-timeout", "2m", "--deterministic"})
+                  .execution.rerun_arguments,
+              ElementsAre("--device", "cpu", "--start-timeout", "120s", "--deterministic"));
 }
 
 TEST(PerfMode, HasItsOptionsAndOnePoolAtATime) {

@@ -43,7 +43,8 @@ TEST(PerfBaseline, HasTheTimesOfAnEventsFile) {
   const TemporaryFolder folder;
   const auto file =
       events_file(folder, {test::run_started(3), test::timed_case(0, "a", 2.5), test::timed_case(1, "b", 3),
-                           test::finished(2, "untimed", CaseOutcome::pass), test::timed_case(3, "a", 2.25)});
+                           test::finished(2, "untimed", CaseOutcome::pass), test::timed_case(3, "a", 2.25),
+                           test::timed_case(4, "too fast for its clock", 0)});
   const PerfBaseline baseline = read_perf_baseline(file);
   ASSERT_THAT(baseline.cases, SizeIs(2));
   EXPECT_EQ(baseline.cases.at("a").ms, 2.25);

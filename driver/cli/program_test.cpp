@@ -183,6 +183,7 @@ TEST_F(CommandLine, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
     EXPECT_THAT(done.err, is_one_error(path("file/x")));
     EXPECT_EQ(done.out, "");
   }
+  EXPECT_EQ(run("model=pass", {"--mode", "perf", "--trace", path("file/x")}).exit_code, 73);
   EXPECT_FALSE(std::filesystem::exists(path("mark")));
   run("model=pass");
   EXPECT_TRUE(std::filesystem::exists(path("mark")));  // the mark would have been seen
@@ -205,6 +206,16 @@ TEST_F(CommandLine, Exits73WhenStdoutCannotBeWritten) {
   const Finished list =
       Program{{kProgram, "list", "--matrix", path("demo.json")}, {.in = "/dev/null", .out = "/dev/full"}}.wait();
   EXPECT_EQ(list.exit_code, 73);
+}
+
+TEST_F(CommandLine, Exits73WhenItsFilesMayNotGrow) {
+  Words words{"/bin/sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", kProgram};
+  std::ranges::copy(run_words("model=pass", {"--events", path("e.jsonl")}), std::back_inserter(words));
+  EXPECT_EQ(Program{words}.wait().exit_code, 73);
+}
+
+TEST_F(CommandLine, BothReportsMayGoToADevice) {
+  EXPECT_EQ(run("model=pass", {"--events", "/dev/null", "--junit", "/dev/null"}).exit_code, 0);
 }
 
 TEST_F(CommandLine, Exits2ForABadCommandLine) {
@@ -337,6 +348,25 @@ TEST_F(CommandLine, CasesToRerunThatNoMatrixHasAreNamed) {
   EXPECT_THAT(bad.err, is_one_error(path("e") + " is no events file of cp-pool run --events: line 2"));
 }
 
+TEST_F(CommandLine, CasesToRerunOfARunThatDidNotEndAreSaidToBePartOfThem) {
+  write_file(path("e"), R"({"type":"run_started","title":"demo","size":"small"}
+{"type":"case_finished","id":"demo/fail/p2p/cp1/bshd/fp32","outcome":"fail"}
+)");
+  const Finished done = run("*", {"--rerun-failed", path("e")});
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+  EXPECT_EQ(done.err, "cp-pool: warning: " + path("e") +
+                          " ends before its run did: cases that it had not come to are not selected\n");
+}
+
+TEST_F(CommandLine, DeterministicIsAskedOfEveryCaseAndItsRerun) {
+  ASSERT_EQ(run("model=fail", {"--deterministic", "--events", path("e")}).exit_code, 100);
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] != "case_finished") continue;
+    EXPECT_TRUE(line["case"]["deterministic"].get<bool>());
+    EXPECT_THAT(line["rerun"].get<std::string>(), HasSubstr(" --deterministic"));
+  }
+}
+
 TEST_F(CommandLine, EventsJunitAndLedgerTellTheSameStory) {
   const Finished done = run("!model=hang", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
   EXPECT_EQ(done.exit_code, 100);
@@ -432,6 +462,12 @@ TEST_F(CommandLine, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   EXPECT_THAT(output, HasSubstr("0/1 | 0:01 demo/hang/p2p/cp1/bshd/fp32"));
 }
 
+TEST_F(CommandLine, TheWorkerIsToldWhereToDump) {
+  const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  EXPECT_EQ(run("model=pass", {"--dump", path("tensors")}).exit_code, 0);
+  EXPECT_EQ(json_lines(read_file(path("requests"))).at(0)["options"]["dump_dir"], path("tensors"));
+}
+
 // --- Times -----------------------------------------------------------------------------------------------------------
 
 TEST_F(CommandLine, TimesAreComparedWithThoseOfAnEarlierRun) {
@@ -449,6 +485,10 @@ TEST_F(CommandLine, TimesAreComparedWithThoseOfAnEarlierRun) {
   });
   ASSERT_NE(timed, lines.end());
   EXPECT_EQ((*timed)["perf"]["ratio"], 0.75);
+  ASSERT_EQ(run("model=pass", {"--mode", "perf", "--events", path("one")}).exit_code, 0);
+  const Finished other = run("model=pass_2", {"--mode", "perf", "--baseline", path("one")});
+  EXPECT_EQ(other.exit_code, 0) << "nothing is judged, so a baseline may be of other cases";
+  EXPECT_EQ(other.err, "");
 }
 
 TEST_F(CommandLine, Exits94ForABaselineOfOtherSizesAndLeavesItAsItIs) {
@@ -493,6 +533,10 @@ TEST_F(CommandLine, ACaseThatBecameTooSlowIsAFailure) {
   const Finished nothing = run_with("model=pass_2", "1.4");
   EXPECT_EQ(nothing.exit_code, 94);
   EXPECT_THAT(nothing.err, is_one_error("--max-ratio has nothing to judge"));
+  const Finished submitted = call({"submit", "demo/pass_2/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
+                                   kWorker, "--mode", "perf", "--baseline", path("before"), "--max-ratio", "1.4"});
+  EXPECT_EQ(submitted.exit_code, 94);
+  EXPECT_THAT(submitted.err, is_one_error("--max-ratio has nothing to judge"));
 }
 
 TEST_F(CommandLine, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
@@ -565,6 +609,18 @@ TEST_F(CommandLine, AStreamWithABadLineExits94WhenAllElseIsWell) {
       Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
   EXPECT_EQ(done.exit_code, 94);
   EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass"));
+}
+
+TEST_F(CommandLine, AStreamThatIsCutExits100ThoughAllOfItPassed) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  Program program{{kProgram, "submit", "-", "--worker", kWorker, "--global-timeout", "300ms"},
+                  {.in = path("fifo"), .out = ""}};
+  FILE* to = std::fopen(path("fifo").c_str(), "w");
+  const Finished done = program.wait();
+  std::fclose(to);
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.err, is_one_error("the run was stopped before the end of the stream of cases"));
+  EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass + 0 fail, "));
 }
 
 TEST_F(CommandLine, AStreamIsAnsweredLineByLineWhileItIsStillOpen) {

@@ -51,6 +51,7 @@ class ProcessTree : public testing::Test {
 TEST_F(ProcessTree, FindsOnlyTheProcessesOfItsTag) {
   const pid_t mine = start("echo; exec sleep 1000", "tag-a");
   start("echo; exec sleep 1000", "tag-ab");
+  start("exec env A_CP_POOL_TAG=tag-a sh -c 'echo; exec sleep 1000'", "tag-b");
   PoolProcesses processes("tag-a");
   const auto found = processes.find();
   ASSERT_THAT(found, SizeIs(1));

@@ -61,6 +61,40 @@ TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
   EXPECT_EQ(json["case"]["cp_size"], 2);
 }
 
+TEST(EventJson, FieldsHoldWhatTheyAreNamedAfter) {
+  CaseStarted started;
+  started.index = 4;
+  started.id = "the/id";
+  started.seq = 7;
+  started.pool = {"cpu/2", 3};
+  started.attempt = 2;
+  EXPECT_EQ(event_json(started).dump(), R"({"type":"case_started","index":4,"id":"the/id","seq":7,)"
+                                        R"("pool":{"key":"cpu/2","generation":3},"attempt":2})");
+  PoolRetired retired = test::pool_retired(RetireReason::hygiene, "it grew");
+  retired.exits = {{.rank = 1, .pid = 71, .status = "exit 3"}};
+  retired.leftovers = {{.pid = 72, .state = "D", .wchan = "nfs_wait"}};
+  EXPECT_EQ(event_json(retired).dump(),
+            R"({"type":"pool_retired","pool":{"key":"cpu/2","generation":1},"reason":"hygiene","detail":"it grew",)"
+            R"("cases":3,"exits":[{"rank":1,"pid":71,"status":"exit 3"}],)"
+            R"("leftovers":[{"pid":72,"state":"D","wchan":"nfs_wait"}]})");
+  CaseFinished finished = test::finished(0, "id", CaseOutcome::pass);
+  finished.hygiene = {{.rank = 1, .rss_kib = 2, .fds = 3, .threads = 4, .gpu_kib = 5}};
+  EXPECT_EQ(case_result_json(finished)["hygiene"].dump(),
+            R"([{"rank":1,"rss_kib":2,"fds":3,"threads":4,"gpu_kib":5}])");
+  RunFinished end = test::run_finished({});
+  end.duration_ms = 5;
+  end.driver_cpu_ms = 6;
+  end.interrupted = true;
+  end.ledger_exact = false;
+  end.exit_code = 130;
+  const nlohmann::ordered_json json = event_json(end);
+  EXPECT_EQ(json["duration_ms"], 5);
+  EXPECT_EQ(json["driver_cpu_ms"], 6);
+  EXPECT_EQ(json["interrupted"], true);
+  EXPECT_EQ(json["ledger_exact"], false);
+  EXPECT_EQ(json["exit_code"], 130);
+}
+
 TEST(EventJson, ATimedCaseHasItsFigures) {
   EXPECT_TRUE(case_result_json(test::finished(0, "id", CaseOutcome::pass))["perf"].is_null());
   EXPECT_EQ(

@@ -20,6 +20,13 @@ TEST(FailureDetails, NameReasonRankTensorFiguresAndErrorText) {
             "  second line\n");
 }
 
+// Such as one whose answer stood before the others failed.
+TEST(FailureDetails, LeaveOutWhatARankThatIsRightSays) {
+  CaseFinished event = test::failed_case(0, "id");
+  event.ranks[1].error = "the barrier failed";
+  EXPECT_EQ(failure_details(event, Ansi::escape), failure_details(test::failed_case(0, "id"), Ansi::escape));
+}
+
 TEST(StderrDetails, ShowEveryRanksTailAndSayWhichIsUnfenced) {
   EXPECT_EQ(stderr_details(test::failed_case(0, "id"), Ansi::escape),
             "rank 0 stderr:\n"

@@ -115,6 +115,8 @@ TEST(Junit, EveryOutcomeHasItsElement) {
     EXPECT_EQ(test["result"], element) << to_string(outcome);
     if (outcome == CaseOutcome::pass) continue;
     EXPECT_THAT(test["message"].get<std::string>(), HasSubstr(": because"));
+    const bool is_skipped = element == "skipped";
+    EXPECT_EQ(test["text"].get<std::string>().find("rerun: ") == std::string::npos, is_skipped) << to_string(outcome);
   }
 }
 

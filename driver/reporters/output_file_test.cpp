@@ -2,8 +2,10 @@
 
 #include <array>
 #include <chrono>
+#include <csignal>
 #include <fcntl.h>
 #include <string>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -75,6 +77,23 @@ TEST(AtomicFile, CommitReplacesTheFileByRenaming) {
   ASSERT_EQ(::stat((folder / "f").c_str(), &after), 0);
   EXPECT_EQ(read_file(folder / "f"), "new");
   EXPECT_NE(before.st_ino, after.st_ino);  // whoever has the old file open still reads it whole
+  EXPECT_EQ(files_in(folder), 1U);
+}
+
+TEST(AtomicFile, ACommitThatFailsLeavesWhatWasThereAndNothingElse) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "old");
+  const AtomicFile file{folder / "f"};
+  std::signal(SIGXFSZ, SIG_IGN);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit small{.rlim_cur = 100, .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  const std::string error = output_error([&] { file.commit(std::string(1000, 'x')); });
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, SIG_DFL);
+  EXPECT_THAT(error, HasSubstr("File too large"));
+  EXPECT_EQ(read_file(folder / "f"), "old");
   EXPECT_EQ(files_in(folder), 1U);
 }
 

@@ -88,6 +88,16 @@ TEST(SummaryText, ComparesTheOutputsOfSeveralRunsOfACase) {
   EXPECT_THAT(different.text(), ::testing::EndsWith("\noutputs differ between runs: a\n"));
 }
 
+TEST(SummaryText, OneRunThatDiffersIsEnough) {
+  Summary summary;
+  for (const char* hash : {"1", "2", "1"}) {
+    CaseFinished event = finished(0, "a", CaseOutcome::pass);
+    event.ranks = {{.rank = 0, .ok = true, .error = "", .output_hash = hash}};
+    summary.add(event);
+  }
+  EXPECT_THAT(summary.text(), ::testing::EndsWith("\noutputs differ between runs: a\n"));
+}
+
 TEST(SummaryText, CountsWhereKernelsDoNotPromiseTheSameBits) {
   const auto text_of = [](const char* pool, Backend backend, bool deterministic) {
     Summary summary;

@@ -155,6 +155,25 @@ TEST(PlainTerminal, WritesNoEscapeSequences) {
   EXPECT_THAT(captured({.color = true}, small_run()), HasSubstr("\x1b[1;31mfail\x1b[0m"));
 }
 
+TEST(PlainTerminal, ColoursTheLedgerByWhetherAllIsWell) {
+  const std::string red = "\x1b[1;31m";
+  const std::string green = "\x1b[32m";
+  const auto last_line = [](const RunFinished& event) { return captured({.color = true}, {event}); };
+  EXPECT_THAT(last_line(run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0})), HasSubstr(green + "2 expanded"));
+  EXPECT_THAT(last_line(run_finished({1, 0, 0, 1, 0, 0, 0, 0, 0})), HasSubstr(red + "2 expanded"));
+  EXPECT_THAT(last_line(run_finished({1, 0, 0, 0, 0, 0, 1, 0, 0})), HasSubstr(red + "2 expanded"));
+  RunFinished inexact = run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  inexact.ledger_exact = false;
+  EXPECT_THAT(last_line(inexact), HasSubstr(red + "1 expanded"));
+}
+
+TEST(PlainTerminal, AFailureSaysThatTheCaseWasSentTwice) {
+  CaseFinished event = failed_case(0, "a");
+  EXPECT_THAT(captured({}, {event}), Not(HasSubstr("attempt")));
+  event.attempts = 2;
+  EXPECT_THAT(captured({}, {event}), HasSubstr(" on pool cpu/2 #1, attempt 2\n"));
+}
+
 TEST(TerminalSink, AClosedTerminalIsAnError) {
   TerminalSink sink{::open("/dev/full", O_WRONLY | O_CLOEXEC), {}};
   EXPECT_THROW(sink.on_event(run_started(1)), OutputError);

@@ -35,6 +35,16 @@ TEST(TimingsTable, HasARowForEachWorldSizeAndPhaseAndTheSlowestCases) {
             "   100 ms  case-0\n");
 }
 
+TEST(TimingsTable, HasTheFailuresThatMayHaveTakenLongest) {
+  TimingsTable table;
+  for (const CaseOutcome outcome : {CaseOutcome::pass, CaseOutcome::fail, CaseOutcome::error, CaseOutcome::timeout,
+                                    CaseOutcome::crash, CaseOutcome::infra, CaseOutcome::not_run}) {
+    table.add(finished(0, std::string{to_string(outcome)}, outcome));
+  }
+  EXPECT_THAT(table.text(), ::testing::EndsWith("slowest\n   100 ms  pass\n   100 ms  fail\n   100 ms  error\n"
+                                                "   100 ms  timeout\n   100 ms  crash\n"));
+}
+
 TEST(TimingsTable, NamesThePhasesInTheOrderOfACase) {
   TimingsTable table;
   CaseFinished event = timed(0, 2, 1);

@@ -46,6 +46,7 @@ const std::vector<Fault> kFaults{
     {"exit3", "crash", "crash", "exit 3"},
     {"exit3@1", "crash", "crash", "exit 3"},
     {"half_result_then_exit", "crash", "crash", "exit 3"},
+    {"progress_then_exit", "crash", "crash", " (in backward)"},
     {"setsid_grandchild_then_exit", "crash", "crash", "exit 3"},
     {"setsid_grandchild_then_exit@1", "crash", "crash", "exit 3"},
     {"result_then_death", "pass", "died_after_result", ""},

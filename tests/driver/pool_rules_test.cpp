@@ -10,11 +10,13 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/process/process_tree.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -22,7 +24,10 @@ namespace {
 
 using std::chrono::milliseconds;
 using testing::AnyOf;
+using testing::Each;
 using testing::ElementsAre;
+using testing::EndsWith;
+using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
@@ -110,16 +115,96 @@ TEST(Pool, IsReplacedAfterSoManyCases) {
   run(fake_cases({"pass", "pass", "pass"}), config, recorder);
   EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "finished"));
   EXPECT_EQ(recorder.finished(2).pool->generation, 2);
+  EXPECT_THAT(recorder.all<PoolRetired>()[0].exits, Each(Field(&RankExit::status, "exit 0")));
 }
 
 TEST(Pool, IsReplacedWhenItsDescriptorsGrowPastTheLimit) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.hygiene.fds = 150;
+  config.hygiene.fds = 100;  // which the second case reaches, and the third passes
   run(fake_cases({"leaks_fds", "leaks_fds", "leaks_fds", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass", "pass"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("hygiene", "finished"));
-  EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr("open descriptors grew from 10 to 210"));
+  const PoolRetired retired = recorder.all<PoolRetired>()[0];
+  EXPECT_EQ(retired.cases, 3);
+  EXPECT_THAT(retired.detail, HasSubstr("rank 0: open descriptors grew from 10 to 210"));
+  EXPECT_THAT(retired.exits, Each(Field(&RankExit::status, "exit 0"))) << "it is asked to shut down";
+}
+
+TEST(Pool, IsReplacedWhenItsMemoryOrItsThreadsGrowPastTheirLimit) {
+  RunConfig config = fake_config();
+  config.hygiene = {.rss_kib = 150, .fds = 0, .threads = 150};
+  for (const auto& [model, grown] : {std::pair{"leaks_memory", "resident KiB grew from 1000 to 1200"},
+                                     std::pair{"leaks_threads", "threads grew from 2 to 202"}}) {
+    Recorder recorder;
+    run(fake_cases({model, model, model, "pass"}), config, recorder);
+    EXPECT_THAT(recorder.retirements(), ElementsAre("hygiene", "finished"));
+    EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr(grown));
+  }
+}
+
+TEST(Pool, MayGrowAsItLikesWithoutALimit) {
+  RunConfig config = fake_config();
+  config.hygiene = {.rss_kib = 0, .fds = 0, .threads = 0};
+  for (const std::string model : {"leaks_memory", "leaks_fds", "leaks_threads"}) {
+    Recorder recorder;
+    run(fake_cases({model, model, model, model}), config, recorder);
+    EXPECT_THAT(recorder.retirements(), ElementsAre("finished")) << model;
+  }
+}
+
+// Of a process that the case has left and that has ended, nobody but the driver can take the exit status.
+TEST(Pool, LeavesNoDeadProcessOfACaseBehindForAsLongAsItLives) {
+  Recorder recorder;
+  std::vector<pid_t> dead;
+  recorder.on_each = [&](const Event& event) {
+    const auto* started = std::get_if<CaseStarted>(&event);
+    if (started == nullptr || started->index != 2) return;
+    for (const ProcessInfo& process : list_descendants(::getpid())) {
+      if (process.dead()) dead.push_back(process.pid);
+    }
+  };
+  run(fake_cases({"dead_orphan", "pass", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
+  EXPECT_THAT(dead, IsEmpty());
+}
+
+TEST(Pool, ThatKnowsNoShutdownEndsWithItsInput) {
+  RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(30);
+  Recorder recorder;
+  run(fake_cases({"ignores_shutdown"}), config, recorder);
+  EXPECT_THAT(recorder.all<PoolRetired>().at(0).exits, Each(Field(&RankExit::status, "exit 0")));
+}
+
+TEST(Pool, ThatLostARankIsKilledWithoutGrace) {
+  RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(10);
+  Recorder recorder;
+  run(fake_cases({"sigkill@1"}), config, recorder);
+  EXPECT_EQ(recorder.all<PoolRetired>().at(0).exits.at(0).status, "signal 9 (SIGKILL), by the driver");
+}
+
+TEST(Pool, TellsEachRankWhoItIs) {
+  RunConfig config = fake_config();
+  config.device = "cuda";
+  config.worker_command = {"sh", "-c",
+                           "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $CP_POOL_DEVICE >&2; exit 69"};
+  Recorder recorder;
+  run(fake_cases({"pass"}), config, recorder);
+  ASSERT_THAT(recorder.finished(0).stderr_tails, SizeIs(2));
+  EXPECT_EQ(recorder.finished(0).stderr_tails[0].text, "0/2 0/2 cuda\n");
+  EXPECT_EQ(recorder.finished(0).stderr_tails[1].text, "1/2 1/2 cuda\n");
+}
+
+TEST(Pool, WithAStoppedRankEndsByTheFirstSignal) {
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(300);
+  config.grace = std::chrono::seconds(10);
+  Recorder recorder;
+  run(fake_cases({"sigstop@1"}), config, recorder);
+  EXPECT_THAT(recorder.all<PoolRetired>().at(0).exits,
+              Each(Field(&RankExit::status, "signal 15 (SIGTERM), by the driver")));
 }
 
 TEST(Case, WhosePoolDiesBeforeItStartsIsSentOnceMore) {
@@ -142,6 +227,43 @@ TEST(Case, WhosePoolDiesTwiceBeforeItStartsIsACrash) {
     EXPECT_THAT(recorder.finished(0).reason, HasSubstr("before the case had started"));
     EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(3));
   }
+}
+
+TEST(Case, IsNotStartedByWhatIsSaidOfAnother) {
+  Recorder recorder;
+  run(fake_cases({"started_of_another", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
+  EXPECT_EQ(recorder.finished(0).attempts, 2);
+  EXPECT_THAT(recorder.finished(0).reason, EndsWith("; before the case had started, 2 times"));
+  EXPECT_THAT(recorder.finished(0).reason, testing::Not(HasSubstr("backward")));
+}
+
+TEST(Case, WhoseRankIsKilledDoesNotBlameTheMemoryWithoutACause) {
+  Recorder recorder;
+  run({fake_case("sigkill", 1)}, fake_config(), recorder);
+  EXPECT_EQ(recorder.finished(0).reason, "rank 0 died: signal 9 (SIGKILL)");
+}
+
+TEST(Case, WithAnErrorWhoseRankDiesBeforeItsFenceIsACrash) {
+  Recorder recorder;
+  run(fake_cases({"unfenced_error_then_exit", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
+  EXPECT_EQ(recorder.finished(0).reason,
+            "rank 0 died: exit 3, after the result \"error\": it is unfenced_error_then_exit");
+}
+
+TEST(Case, IsReportedWithAllThatItsWorkerSaidOfItCleaned) {
+  Recorder recorder;
+  run(fake_cases({"full_result"}), fake_config(), recorder);
+  const CaseFinished& finished = recorder.finished(0);
+  EXPECT_EQ(finished.ranks.at(1).error, "\\x1b[31man error");
+  EXPECT_EQ(finished.checks.at(0).tensor, "\\x1b[31mdq");
+  EXPECT_EQ(finished.checks.at(0).message, "\\x1b[31ma message");
+  EXPECT_EQ(finished.backend, "\\x1b[31ma backend");
+  EXPECT_EQ(finished.backend_note, "\\x1b[31ma note");
+  EXPECT_EQ(finished.timings_ms.at("forward"), 1.5);
+  ASSERT_THAT(finished.hygiene, SizeIs(2));
+  EXPECT_EQ(finished.hygiene[1].fds, 1010);
 }
 
 TEST(Case, WithAnErrorFollowedByDeathNeverPasses) {
@@ -176,10 +298,13 @@ TEST(Prepare, FollowsTheCaseBeforeForAWorkerThatOffersIt) {
   RunConfig config = fake_config({"--offers=prepare"});
   config.run_dir = folder.get();
   Recorder recorder;
-  run({fake_case("skip", 2), fake_case("pass", 1), fake_case("fail", 2)}, config, recorder);
+  NamedCase last = fake_case("fail", 2);
+  last.c.batch = 1;
+  last.c.seqlen_q = 32;
+  run({fake_case("skip", 2), fake_case("pass", 1), last}, config, recorder);
   // On the pool of two ranks the next case is the third of the list; after it nothing is known to come.
   EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"),
-              testing::MatchesRegex("rank 0 starts skip seq 1\n.*prepares fail seq 2\n"
+              testing::MatchesRegex("rank 0 starts skip seq 1\n.*prepares fail seq 2 lengths .32.\n"
                                     "rank 0 starts fail seq 3\n.*\n"));
   EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"), testing::Not(HasSubstr("prepares skip")));
   EXPECT_THAT(stderr_log(folder.get(), "cpu-1-gen1"), testing::Not(HasSubstr("prepares")));
@@ -198,12 +323,36 @@ TEST(Prepare, IsNotSentToAWorkerThatDoesNotOfferItOrToAPoolThatWillNotRunTheNext
   }
 }
 
+TEST(Prepare, IsNotSentBesideACaseThatIsTimed) {
+  const TemporaryPath folder("logs");
+  RunConfig config = fake_config({"--offers=prepare"});
+  config.run_dir = folder.get();
+  config.perf = protocol::PerfRequest{};
+  Recorder recorder;
+  run(fake_cases({"skip", "skip"}), config, recorder);
+  EXPECT_THAT(stderr_log(folder.get(), "cpu-2-gen1"), testing::Not(HasSubstr("prepares")));
+}
+
+TEST(Prepare, ThatIsRefusedIsNoAnswerToTheRunningCase) {
+  Recorder recorder;
+  run(fake_cases({"refuses_to_prepare", "pass"}), fake_config({"--offers=prepare"}), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
+}
+
 TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
   Recorder recorder;
   run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);
   EXPECT_FALSE(recorder.finished(1).stderr_tails.at(0).fenced);
   EXPECT_FALSE(recorder.finished(2).stderr_tails.at(0).fenced);  // may hold lines of the case before
   EXPECT_TRUE(recorder.finished(0).stderr_tails.empty());
+}
+
+TEST(Tail, IsNotOfACaseThatWasSkipped) {
+  Recorder recorder;
+  run(fake_cases({"skip", "fail"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.finished(0).stderr_tails, IsEmpty());
+  EXPECT_THAT(recorder.finished(1).stderr_tails, SizeIs(2));
 }
 
 TEST(Tail, OfATimeoutHoldsWhereEachRankStood) {
@@ -248,6 +397,16 @@ TEST(Run, WithoutCasesFinishesAtOnce) {
   EXPECT_TRUE(finished.ledger_exact);
   EXPECT_EQ(finished.exit_code, 0);
   EXPECT_THAT(recorder.events, SizeIs(2));
+}
+
+TEST(Run, WaitsForNoClockOnceItsCasesAreDone) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.global_timeout = std::chrono::seconds(30);
+  config.tick = std::chrono::seconds(30);
+  const RunFinished finished = run(fake_cases({"pass"}), config, recorder);
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_LT(finished.duration_ms, 20000);
 }
 
 TEST(Run, StopsAtTheFirstFailureIfAsked) {
@@ -331,6 +490,21 @@ TEST(Run, ThrowsWhatItsSinkThrowsAndLeavesNoProcess) {
                std::runtime_error);
   EXPECT_THAT(processes_left(), IsEmpty());
   EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST(Run, ThrowsTheFirstOfWhatItsSinkThrows) {
+  Recorder recorder;
+  int thrown = 0;
+  recorder.on_each = [&](const Event& event) {
+    if (thrown > 0 || std::holds_alternative<CaseStarted>(event)) throw std::runtime_error(std::to_string(++thrown));
+  };
+  try {
+    run({fake_case("pass", 1), fake_case("hang", 2)}, fake_config(), recorder);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "1");
+  }
+  EXPECT_GT(thrown, 1) << "there was another";
 }
 
 // Waits in a thread of its own until the log has the text, then calls the function.
@@ -447,6 +621,59 @@ TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
   EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "signal 15 (SIGTERM), by the driver");
   EXPECT_LT(recorder.finished(0).duration_ms, 10000);
+}
+
+TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelDoesNotAskItForMore) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"until_shutdown"}), config, recorder);
+  EXPECT_EQ(recorder.all<PoolRetired>().at(0).exits.at(0).status, "signal 15 (SIGTERM), by the driver");
+}
+
+// Interrupts the run at an event, and then again and again.
+class Impatient : public Recorder {
+ public:
+  void on_tick() override {
+    if (interrupted) ::raise(SIGTERM);
+  }
+  void interrupt() {
+    interrupted = true;
+    ::raise(SIGINT);
+  }
+  bool interrupted = false;
+};
+
+TEST(Interrupt, GivenTwiceWaitsForNoAnswer) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  config.tick = milliseconds(20);
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string model : {"hang", "stops_reading"}) {  // to cancel, and to shutdown
+    Impatient recorder;
+    recorder.on_each = [&](const Event& event) {
+      const bool now =
+          model == "hang" ? std::holds_alternative<CaseStarted>(event) : std::holds_alternative<CaseFinished>(event);
+      if (now && !recorder.interrupted) recorder.interrupt();
+    };
+    EXPECT_EQ(run(fake_cases({model}), config, recorder).exit_code, 130);
+  }
+  EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
+}
+
+TEST(Interrupt, DoesNotWaitForStacks) {
+  const TemporaryPath folder("stacks");
+  RunConfig config = fake_config();
+  config.run_dir = folder.get();
+  config.timeout = milliseconds(300);
+  config.stack_wait = std::chrono::seconds(30);
+  Recorder recorder;
+  const auto start = std::chrono::steady_clock::now();
+  const std::jthread interrupt = when_logged(folder.get() / "pools" / "cpu-2-gen1" / "rank0.stderr.log",
+                                             "stack of this rank", [] { ::kill(::getpid(), SIGINT); });
+  EXPECT_EQ(run(fake_cases({"hang"}), config, recorder).exit_code, 130);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout"));
+  EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
 }
 
 // timeout(1) signals the program, and then its group.

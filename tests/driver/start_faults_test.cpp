@@ -71,6 +71,7 @@ TEST_P(StartFault, MakesTheCasesOfItsKeyInfra) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("infra", "infra"));
   EXPECT_THAT(recorder.finished(0).reason, HasSubstr(bad.reason));
   EXPECT_THAT(recorder.finished(1).reason, HasSubstr(bad.reason));
+  EXPECT_EQ(recorder.finished(0).attempts, 0) << "it was never sent";
   EXPECT_THAT(recorder.retirements(), SizeIs(bad.tries));
   EXPECT_THAT(recorder.retirements(), Each("start_failed"));
   EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(bad.tries));
@@ -90,6 +91,12 @@ TEST(StartFaultText, HasTheLastWordsOfTheRankThatSaidAnything) {
     EXPECT_THAT(recorder.finished(0).reason,
                 HasSubstr(fmt::format("last words of rank {}: no license for this machine", rank)));
   }
+}
+
+TEST(StartFaultText, HasNoLastWordsWhereNothingWasSaid) {
+  Recorder recorder;
+  run({fake_case("pass", 1)}, fake_config({"--start=exit_127"}), recorder);
+  EXPECT_EQ(recorder.finished(0).reason, "the pool cannot start: rank 0 died: exit 127");
 }
 
 TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
@@ -129,6 +136,37 @@ TEST(Start, SucceedsAtTheThirdTryWithoutChargingACase) {
   EXPECT_EQ(recorder.finished(0).attempts, 1);
   EXPECT_THAT(recorder.retirements(), ElementsAre("start_failed", "start_failed", "finished"));
   EXPECT_EQ(finished.exit_code, 100);
+}
+
+// The fake worker on one rank, which does not start at the starts numbered so; it says why.
+RunConfig config_with_bad_starts(const TemporaryPath& starts, const std::string& numbers) {
+  RunConfig config = fake_config();
+  const std::string fake = config.worker_command.front();
+  const std::string script = R"(printf . >> "$1"; case $(($(wc -c < "$1"))) in )" + numbers +
+                             R"() echo no license >&2; exit 1;; esac; exec "$0")";
+  config.worker_command = {"sh", "-c", script, fake, starts.get().string()};
+  return config;
+}
+
+TEST(Start, ThatSucceedsForgetsTheFailuresBefore) {
+  const TemporaryPath starts("starts");
+  Recorder recorder;
+  run({fake_case("exit3", 1), fake_case("pass", 1)}, config_with_bad_starts(starts, "1|2|4|5"), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
+  EXPECT_THAT(recorder.retirements(),
+              ElementsAre("start_failed", "start_failed", "crash", "start_failed", "start_failed", "finished"));
+}
+
+TEST(Start, ThatFailedOnceIsNotWhatALaterGivingUpShows) {
+  const TemporaryPath starts("starts");
+  RunConfig config = config_with_bad_starts(starts, "1");
+  config.timeout = milliseconds(300);
+  config.max_consecutive_timeouts = 1;
+  Recorder recorder;
+  run({fake_case("hang", 1), fake_case("pass", 1)}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "infra"));
+  EXPECT_THAT(recorder.finished(1).reason, HasSubstr("timed out"));
+  EXPECT_THAT(recorder.finished(1).stderr_tails, IsEmpty());
 }
 
 TEST(Start, OfAnotherWorldSizeIsUntouchedByAKeyThatHasBeenGivenUp) {

@@ -4,6 +4,7 @@
 #include <csignal>
 #include <fcntl.h>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -96,6 +97,29 @@ TEST(Stream, ReplacesAPoolWhoseRankDiesIdle) {
   EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, testing::HasSubstr("idle, rank 1 died: signal 9 (SIGKILL)"));
 }
 
+// What a pool does between two cases is seen then, and costs the next case no attempt.
+TEST(Stream, ReplacesAPoolThatBreaksIdle) {
+  for (const auto& [model, reason] : {std::pair{"closes_stdin", "idle, rank 0 closed its stdin"},
+                                      std::pair{"closes_stdout_when_idle", "idle, rank 0 closed its stdout"},
+                                      std::pair{"garbage_when_idle", "a line that is no message"}}) {
+    Pipe pipe = make_pipe();
+    Recorder recorder;
+    recorder.on_each = [&](const Event& event) {
+      const auto* retired = std::get_if<PoolRetired>(&event);
+      if (retired != nullptr && retired->pool.generation == 1) write_line(pipe.write, "pass");
+      const auto* finished = std::get_if<CaseFinished>(&event);
+      if (finished != nullptr && finished->index == 1) pipe.write.reset();
+    };
+    write_line(pipe.write, model);
+    RunConfig config = fake_config();
+    config.global_timeout = std::chrono::seconds(30);
+    run_stream(pipe.read.get(), read_case, config, {}, recorder);
+    EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass")) << model;
+    EXPECT_THAT(recorder.all<PoolRetired>().at(0).detail, testing::HasSubstr(reason));
+    EXPECT_THAT(recorder.all<CaseStarted>(), SizeIs(2)) << model;
+  }
+}
+
 TEST(Stream, ReadsAFileWithoutALastNewline) {
   const TemporaryPath file("cases");
   std::ofstream(file.get()) << "pass\npass";
@@ -137,6 +161,30 @@ TEST(Stream, ThatAGlobalTimeoutCutsSaysSo) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "timeout", "not-run", "not-run"));
   EXPECT_EQ(result.finished.exit_code, 100);
   EXPECT_TRUE(result.finished.ledger_exact);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Stream, ThatHasBeenReadToItsEndIsNotCut) {
+  Pipe pipe = make_pipe();
+  write_line(pipe.write, "until_cancelled");
+  pipe.write.reset();
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
+  };
+  const RunResult result = run_stream(pipe.read.get(), read_case, fake_config(), {}, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_FALSE(result.input_was_cut);
+}
+
+TEST(Stream, ThrowsWhatItsSinkThrowsThoughMoreMayCome) {
+  Pipe pipe = make_pipe();  // never closed by the writer
+  for (const char* line : {"pass", "pass"}) write_line(pipe.write, line);
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) throw std::runtime_error("disk full");
+  };
+  EXPECT_THROW(stream(pipe.read.get(), recorder), std::runtime_error);
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 

@@ -48,6 +48,23 @@ void leave_grandchild_without_environment() {
   _exit(1);
 }
 
+// A dead grandchild, whose parent has gone without a look at it.
+void leave_dead_orphan() {
+  int ends[2];
+  if (::pipe(ends) < 0) _exit(9);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::fork();
+    _exit(0);
+  }
+  ::close(ends[1]);
+  ::waitpid(child, nullptr, 0);
+  char end = 0;
+  while (::read(ends[0], &end, 1) > 0) {  // until nobody holds the other end
+  }
+  ::close(ends[0]);
+}
+
 void flood(int fd) {
   const std::string line = std::string(1023, 'x') + '\n';
   for (int i = 0; i < 10 * 1024; ++i) write_all(fd, line);
@@ -93,6 +110,7 @@ bool commit_fault(const std::string& kind) {
          leave_setsid_grandchild();
          hang();
        }},
+      {"unfenced_error_then_exit", leave_setsid_grandchild},  // so that no end of a stream stands for the fence
       {"setsid_grandchild_then_exit",
        [] {
          leave_setsid_grandchild();
@@ -104,6 +122,7 @@ bool commit_fault(const std::string& kind) {
          hang();
        }},
       {"daemon", leave_daemon},
+      {"dead_orphan", leave_dead_orphan},
       {"chatter_stdout", [] { flood(STDOUT_FILENO); }},
       {"chatter_stderr", [] { flood(STDERR_FILENO); }},
       {"closes_stderr", [] { ::close(STDERR_FILENO); }},

@@ -63,7 +63,7 @@ void respond(const protocol::Event& event) {
 void start_badly(const std::string& kind) {
   if (kind == "never_ready") hang();
   if (kind == "ready_without_prefix") {
-    write_all(STDOUT_FILENO, "{\"event\": \"ready\"}\n\n");
+    write_all(STDOUT_FILENO, "{\"event\": \"ready\"}\n \t\r\n");
     hang();
   }
   if (kind == "exit_127") _exit(127);
@@ -118,10 +118,11 @@ class RankZero {
   void serve() {
     while (const auto line = requests_.next()) {
       const protocol::Request request = protocol::parse_request(*line);
-      if (std::holds_alternative<protocol::ShutdownRequest>(request)) _exit(0);
+      if (std::holds_alternative<protocol::ShutdownRequest>(request) && !ignores_shutdown_) _exit(0);
       if (const auto* ping = std::get_if<protocol::PingRequest>(&request)) respond(protocol::PongEvent{ping->seq, {0}});
       if (const auto* prepare = std::get_if<protocol::PrepareRequest>(&request)) {
-        say(fmt::format("prepares {} seq {}", prepare->case_json.at("model").get<std::string>(), prepare->seq));
+        say(fmt::format("prepares {} seq {} lengths {}", prepare->case_json.at("model").get<std::string>(),
+                        prepare->seq, prepare->lengths.at("valid_q").dump()));
       }
       if (const auto* run = std::get_if<protocol::RunRequest>(&request)) run_case(*run);
     }
@@ -134,6 +135,11 @@ class RankZero {
     const std::string kind = model.substr(0, at);
     const int rank = at == std::string::npos ? 0 : std::atoi(model.c_str() + at + 1);
     if (kind == "die_before_started" || (kind == "die_before_started_once" && generation_ == 1)) _exit(4);
+    if (kind == "started_of_another") {
+      respond(protocol::StartedEvent{request.seq + 1000});
+      respond(protocol::ProgressEvent{request.seq + 1000, "backward"});
+      _exit(4);
+    }
     if (kind == "garbage_before_started") respond_raw(request.seq, "{oops");
     if (kind == "refuse") return respond(protocol::ProtocolErrorEvent{request.seq, "no such case here"});
     respond(protocol::StartedEvent{request.seq});
@@ -147,9 +153,12 @@ class RankZero {
       return;
     }
     if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
+    if (kind == "until_shutdown") wait_for_shutdown();
+    if (kind == "refuses_to_prepare") refuse_next();
+    if (kind == "ignores_shutdown") ignores_shutdown_ = true;
     if (kind == "until_cancelled_then_exit") _exit(3);
     if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
-    if (kind != "no_fence") fence(request.seq);
+    if (kind != "no_fence" && kind != "unfenced_error_then_exit") fence(request.seq);
     respond(result_of(kind, request.seq));
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);
@@ -162,6 +171,20 @@ class RankZero {
       if (cancel != nullptr && cancel->seq == seq) return;
     }
     _exit(0);
+  }
+
+  void wait_for_shutdown() {
+    while (const auto line = requests_.next()) {
+      if (std::holds_alternative<protocol::ShutdownRequest>(protocol::parse_request(*line))) _exit(0);
+    }
+    hang();
+  }
+
+  void refuse_next() {
+    const auto line = requests_.next();
+    if (!line) _exit(0);
+    const auto prepare = std::get<protocol::PrepareRequest>(protocol::parse_request(*line));
+    respond(protocol::ProtocolErrorEvent{prepare.seq, "nothing is prepared here"});
   }
 
   // True: this was all of the case.
@@ -195,10 +218,9 @@ class RankZero {
       write_all(STDOUT_FILENO, fmt::format("{}{{\"event\":\"result\",\"seq\":{}", protocol::kResponsePrefix, seq));
       _exit(3);
     }
-    if (kind == "progress_then_hang") {
-      respond(protocol::ProgressEvent{seq, "backward"});
-      hang();
-    }
+    if (kind.starts_with("progress_then_")) respond(protocol::ProgressEvent{seq, "backward"});
+    if (kind == "progress_then_hang") hang();
+    if (kind == "progress_then_exit") _exit(3);
     return false;
   }
 
@@ -209,21 +231,22 @@ class RankZero {
     out.backend = "math";
     for (int rank = 0; rank < environment_.world_size; ++rank) {
       out.ranks.push_back({rank, true, false, "", "cafe"});
-      out.hygiene.push_back({rank, 1000, kind == "leaks_fds" ? 10 + 100 * leaks_ : 10, 2});
+      out.hygiene.push_back(hygiene_of(kind, rank));
     }
-    if (kind == "leaks_fds") ++leaks_;
+    if (kind.starts_with("leaks_")) ++leaks_;
     if (kind == "unhealthy") {
       out.healthy = false;
       out.reason = "the communicator cannot be rebuilt";
     }
     const auto outcome = protocol::parse_outcome(kind);
     if (outcome) out.outcome = *outcome;
-    if (kind == "invalid_utf8" || kind == "no_fence" || kind == "error_then_exit" || kind == "unhealthy") {
+    if (kind == "invalid_utf8" || kind == "no_fence" || kind.ends_with("error_then_exit") || kind == "unhealthy") {
       out.outcome = protocol::Outcome::error;
     }
     if (kind == "until_cancelled") out.outcome = protocol::Outcome::cancelled;
     if (kind == "fail_then_exit" || kind == "chatter_stderr") out.outcome = protocol::Outcome::fail;
     contradict(kind, out);
+    if (kind == "full_result") fill(out);
     if (out.outcome != protocol::Outcome::pass && out.reason.empty()) out.reason = fmt::format("it is {}", kind);
     return out;
   }
@@ -240,11 +263,40 @@ class RankZero {
     if (kind == "rank_twice") result.ranks.front().rank = result.ranks.back().rank;
   }
 
+  // A rank's figures are its own, and grow by a hundred from case to case.
+  [[nodiscard]] protocol::Hygiene hygiene_of(const std::string& kind, int rank) const {
+    protocol::Hygiene out{rank, 1000 + 1000 * rank, 10 + 1000 * rank, 2 + 1000 * rank};
+    if (kind == "leaks_memory") out.rss_kib += 100 * leaks_;
+    if (kind == "leaks_fds") out.fds += 100 * leaks_;
+    if (kind == "leaks_threads") out.threads += 100 * leaks_;
+    return out;
+  }
+
+  // Everything that a report may show, in colours that no report may.
+  static void fill(protocol::ResultEvent& result) {
+    const std::string red = "\x1b[31m";
+    result.outcome = protocol::Outcome::fail;
+    result.ranks.back().ok = false;
+    result.ranks.back().error = red + "an error";
+    protocol::TensorCheck& check = result.checks.emplace_back();
+    check.tensor = red + "dq";
+    check.rank = 1;
+    check.ok = false;
+    check.message = red + "a message";
+    result.timings_ms["forward"] = 1.5;
+    result.backend = red + "a backend";
+    result.backend_note = red + "a note";
+  }
+
   void after_result(const std::string& kind) {
-    if (kind == "result_then_death" || kind == "fail_then_exit" || kind == "error_then_exit") _exit(3);
+    if (kind == "result_then_death" || kind == "fail_then_exit" || kind.ends_with("error_then_exit")) _exit(3);
     if (kind == "stops_reading") hang();
     if (kind == "closes_stdin") {
       ::close(STDIN_FILENO);
+      hang();
+    }
+    if (kind == "closes_stdout_when_idle") {
+      ::close(STDOUT_FILENO);
       hang();
     }
     if (kind == "garbage_when_idle") respond_raw(0, "{late");
@@ -266,6 +318,7 @@ class RankZero {
   Ranks ranks_;
   LineReader requests_{STDIN_FILENO};
   int leaks_ = 0;
+  bool ignores_shutdown_ = false;
 };
 
 int run(int argc, char** argv) {

@@ -1,6 +1,7 @@
 #include "worker/aggregate.h"
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -136,6 +137,35 @@ TEST(Aggregate, ATimeoutExplainsALostConnection) {
   EXPECT_TRUE(result.ranks[1].aborted);
 }
 
+TEST(Aggregate, NamesTheCauseFirstThenTheRanksThatAreNotWell) {
+  const ResultEvent result =
+      result_of({with_verdict(0, Verdict::pass), with_failure(1, FailureKind::aborted, "aborted"),
+                 with_failure(2, FailureKind::exception, "boom"), with_failure(3, FailureKind::exception, "boom too")},
+                4);
+  std::vector<int> order;
+  for (const protocol::RankResult& rank : result.ranks) order.push_back(rank.rank);
+  EXPECT_THAT(order, testing::ElementsAre(2, 3, 0, 1));
+}
+
+TEST(Aggregate, AWrongAnswerStaysOneWhenTheBarrierFailsToo) {
+  RankOutcome wrong = with_failure(1, FailureKind::communication, "lost", FailurePhase::barrier);
+  wrong.verdict = Verdict::fail;
+  wrong.reason = "dq is wrong";
+  const ResultEvent result =
+      result_of({with_failure(0, FailureKind::aborted, "aborted", FailurePhase::barrier), wrong});
+  EXPECT_EQ(result.outcome, Outcome::fail);
+  EXPECT_EQ(result.reason, "rank 1: dq is wrong");
+  ASSERT_EQ(result.ranks.at(0).rank, 1);
+  EXPECT_FALSE(result.ranks[0].ok);
+  EXPECT_TRUE(result.ranks[1].ok) << "its answer stood";
+}
+
+TEST(Aggregate, TheBackendIsThatOfTheFirstRankThatNamesOne) {
+  RankOutcome named = with_verdict(1, Verdict::pass);
+  named.backend = "math";
+  EXPECT_EQ(result_of({with_verdict(0, Verdict::pass), named, with_verdict(2, Verdict::pass)}, 3).backend, "math");
+}
+
 TEST(Aggregate, DoesNotNameARankTwice) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::timeout, "rank 0: barrier: timed out")});
   EXPECT_EQ(result.reason, "rank 0: barrier: timed out");
@@ -235,6 +265,9 @@ TEST(Aggregate, HasNoTimesUnlessEveryRankHasThemAndPassed) {
   EXPECT_FALSE(perf_of({with_times(0, {1, 2}), with_times(1, {1})}));
   EXPECT_FALSE(perf_of({with_times(0, {1}), with_verdict(1, Verdict::fail, "wrong")}));
   EXPECT_FALSE(result_of({with_times(0, {1}), with_times(1, {1})}).perf);
+  RankOutcome wrong = with_times(1, {1});
+  wrong.verdict = Verdict::fail;
+  EXPECT_FALSE(perf_of({with_times(0, {1}), wrong}));
 }
 
 }  // namespace

@@ -110,6 +110,27 @@ TEST_F(CoordinatorTest, IsReadyWhenEveryRankSaidHello) {
   EXPECT_EQ(event->capabilities.at("data_plane"), "way of rank 0");
 }
 
+TEST_F(CoordinatorTest, SpeaksOfTheDataPlaneInTheWordsOfRank0) {
+  coordinator.on_rank_message(hello(0));
+  coordinator.on_rank_message(hello(1));
+  EXPECT_EQ(last_event<protocol::ReadyEvent>()->capabilities.at("data_plane"), "way of rank 0");
+}
+
+TEST_F(CoordinatorTest, RefusesACaseOfAnotherWorldSize) {
+  become_ready();
+  for (const int cp_size : {1, 4}) {
+    protocol::RunRequest request;
+    request.seq = cp_size;
+    request.case_json = {{"cp_size", cp_size}, {"seqlen_q", 16}, {"seqlen_kv", 16},  {"heads", 2},
+                         {"kv_heads", 2},      {"batch", 1},     {"head_dim_qk", 8}, {"head_dim_v", 8}};
+    coordinator.on_request(request);
+    ASSERT_TRUE(last_event<ResultEvent>());
+    EXPECT_EQ(last_event<ResultEvent>()->seq, cp_size);
+    EXPECT_THAT(last_event<ResultEvent>()->reason, HasSubstr("on a pool of 2 ranks"));
+  }
+  EXPECT_TRUE(ports.commands.empty());
+}
+
 TEST_F(CoordinatorTest, RefusesARunBeforeItIsReady) {
   start(1);
   const auto* error = last_event<protocol::ProtocolErrorEvent>();
@@ -162,6 +183,10 @@ TEST_F(CoordinatorTest, SaysStartedAfterTheResetOnEveryRank) {
   EXPECT_EQ(last_event<protocol::StartedEvent>(), nullptr);
   coordinator.on_rank_message(CaseReset{0, 1});
   EXPECT_NE(last_event<protocol::StartedEvent>(), nullptr);
+  for (int rank = 0; rank < kRanks; ++rank) done(rank, 1);
+  start(2);
+  coordinator.on_rank_message(CaseReset{1, 2});
+  EXPECT_EQ(last_event<protocol::StartedEvent>(), nullptr) << "the resets of the case before do not count";
 }
 
 TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {
@@ -198,6 +223,32 @@ TEST_F(CoordinatorTest, AFailingRankAbortsTheOthersAndEveryRankRebuilds) {
   EXPECT_TRUE(result->healthy);
   EXPECT_EQ(ports.forgotten, std::vector<int>{0});
   EXPECT_FALSE(coordinator.next_deadline().has_value());
+}
+
+TEST_F(CoordinatorTest, WaitsForEveryRankAtEachRebuild) {
+  become_ready();
+  for (const int generation : {1, 2}) {
+    start(generation);
+    for (int rank = 0; rank < kRanks; ++rank) done(rank, generation, FailureKind::exception);
+    coordinator.on_rank_message(Rebuilt{0, generation, ""});
+    EXPECT_EQ(last_event<ResultEvent>() != nullptr && last_event<ResultEvent>()->seq == generation, false);
+    coordinator.on_rank_message(Rebuilt{1, generation, ""});
+    ASSERT_TRUE(last_event<ResultEvent>());
+    EXPECT_EQ(last_event<ResultEvent>()->seq, generation);
+  }
+  EXPECT_EQ(ports.forgotten, (std::vector<int>{0, 1}));
+}
+
+TEST_F(CoordinatorTest, AbortsOnceAndGivesNoRankMoreTimeForIt) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseFailing{0, 1});
+  const auto deadline = coordinator.next_deadline();
+  ports.time += milliseconds(500);
+  coordinator.on_rank_message(CaseFailing{1, 1});
+  done(1, 1, FailureKind::exception);
+  EXPECT_EQ(ports.watches[0].size(), 1U);
+  EXPECT_EQ(coordinator.next_deadline(), deadline);
 }
 
 TEST_F(CoordinatorTest, ARankThatDoesNotComeBackMakesThePoolUnhealthyInTime) {
@@ -273,6 +324,16 @@ TEST_F(CoordinatorTest, CancelAbortsTheCase) {
   EXPECT_TRUE(result->healthy);
 }
 
+TEST_F(CoordinatorTest, ACancelThatComesAfterTheRanksAreDoneChangesNoOutcome) {
+  become_ready();
+  start(1);
+  for (int rank = 0; rank < kRanks; ++rank) done(rank, 1, FailureKind::exception);
+  coordinator.on_request(protocol::CancelRequest{1});
+  for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(Rebuilt{rank, 1, ""});
+  ASSERT_TRUE(last_event<ResultEvent>());
+  EXPECT_EQ(last_event<ResultEvent>()->outcome, Outcome::error);
+}
+
 TEST_F(CoordinatorTest, DropsWhatBelongsToAnotherCase) {
   become_ready();
   start(5);
@@ -297,6 +358,16 @@ TEST_F(CoordinatorTest, PingToAllWaitsForTheRanksButNotForEver) {
   const auto* pong = last_event<protocol::PongEvent>();
   EXPECT_EQ(pong->seq, 2);
   EXPECT_EQ(pong->ranks, std::vector<int>{0}) << "an answer to an earlier ping proves nothing";
+}
+
+TEST_F(CoordinatorTest, APingIsAnsweredThoughAnotherComes) {
+  become_ready();
+  coordinator.on_request(protocol::PingRequest{1, true});
+  coordinator.on_rank_message(Probed{1, std::get<ProbeCommand>(ports.watches[1].back()).token});
+  coordinator.on_request(protocol::PingRequest{2, true});
+  ASSERT_TRUE(last_event<protocol::PongEvent>());
+  EXPECT_EQ(last_event<protocol::PongEvent>()->seq, 1);
+  EXPECT_EQ(last_event<protocol::PongEvent>()->ranks, std::vector<int>{1});
 }
 
 TEST_F(CoordinatorTest, EndOfInputSendsEveryRankHomeAndWaitsForThemForAWhile) {

@@ -1,5 +1,9 @@
 #include "worker/cpu_threads.h"
 
+#include <cstdlib>
+#include <unistd.h>
+
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 namespace cp_pool {
@@ -33,6 +37,19 @@ TEST(CpuThreads, GrowWithTheProblemAndShrinkWithTheRanks) {
 
 TEST(CpuThreads, OfAHugeProblemDoNotOverflow) {
   EXPECT_EQ(threads_for(problem(1 << 20, 1 << 30, 1 << 20, 256), 16), 16);
+}
+
+// Looked at once in a process, so in one of its own.
+[[noreturn]] void exit_with_threads_of_a_user() {
+  setenv("OMP_NUM_THREADS", "3", 1);
+  at::set_num_threads(3);
+  use_threads_for(problem(2, 128, 4, 64), 1);
+  _exit(at::get_num_threads());
+}
+
+TEST(CpuThreads, AreTheUsersIfThereIsAChoiceOfTheirs) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(exit_with_threads_of_a_user(), testing::ExitedWithCode(3), "");
 }
 
 TEST(CpuThreads, EachRankHasAShare) {

@@ -43,6 +43,7 @@ TEST(ParseFault, ErrorsSayWhatIsKnown) {
   EXPECT_THAT(error_of("jump@0:before"), testing::HasSubstr("unknown kind \"jump\"; known: throw, bad_alloc"));
   EXPECT_THAT(error_of("throw@0:during"), testing::HasSubstr("unknown phase \"during\"; known: start, before, inside"));
   EXPECT_THAT(error_of("throw@one:before"), testing::HasSubstr("\"one\" is not a number"));
+  EXPECT_THAT(error_of("exit=-1@0:before"), testing::HasSubstr("\"-1\" is not a number"));
   EXPECT_THAT(error_of("throw=3@1:before"), testing::HasSubstr("only exit, print and print_err take a number"));
 }
 

@@ -83,6 +83,24 @@ TEST_F(BusyPreparer, DropsWhatIsLeftOfAnEarlierRequest) {
   EXPECT_FALSE(stale);
 }
 
+TEST(Preparer, DropsWhatAnEarlierRequestListsTooLate) {
+  std::counting_semaphore<> begun{0};
+  std::counting_semaphore<> let_go{0};
+  std::counting_semaphore<> done{0};
+  std::atomic<bool> stale = false;
+  Preparer preparer(1);
+  preparer.prepare([&] {
+    begun.release();
+    let_go.acquire();
+    return Preparer::Pieces{[&] { stale = true; }};
+  });
+  ASSERT_TRUE(begun.try_acquire_for(kLong));
+  preparer.prepare([&] { return Preparer::Pieces{signal(done)}; });
+  let_go.release();
+  ASSERT_TRUE(done.try_acquire_for(kLong));
+  EXPECT_FALSE(stale);
+}
+
 TEST_F(BusyPreparer, SettlesWhenThePieceAtWorkIsDone) {
   std::atomic<bool> dropped = true;
   keep_busy({[&] { dropped = false; }});

@@ -186,15 +186,22 @@ TEST(Pool, ThatLostARankIsKilledWithoutGrace) {
 }
 
 TEST(Pool, TellsEachRankWhoItIs) {
+  const TemporaryPath folder("ranks");
+  std::filesystem::create_directory(folder.get());
   RunConfig config = fake_config();
   config.device = "cuda";
-  config.worker_command = {"sh", "-c",
-                           "echo $RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $CP_POOL_DEVICE >&2; exit 69"};
+  const std::string script =
+      R"(echo $WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $CP_POOL_DEVICE > "$1/$RANK"; exec "$0")";
+  config.worker_command = {"sh", "-c", script, config.worker_command.front(), folder.get().string()};
   Recorder recorder;
   run(fake_cases({"pass"}), config, recorder);
-  ASSERT_THAT(recorder.finished(0).stderr_tails, SizeIs(2));
-  EXPECT_EQ(recorder.finished(0).stderr_tails[0].text, "0/2 0/2 cuda\n");
-  EXPECT_EQ(recorder.finished(0).stderr_tails[1].text, "1/2 1/2 cuda\n");
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass"));
+  for (const std::string rank : {"0", "1"}) {
+    std::ifstream in(folder.get() / rank);
+    std::string said;
+    std::getline(in, said);
+    EXPECT_EQ(said, "2 " + rank + "/2 cuda");
+  }
 }
 
 TEST(Pool, WithAStoppedRankEndsByTheFirstSignal) {

@@ -24,7 +24,8 @@ TEST(ToValidUtf8, ReplacesEachMaximalInvalidSequence) {
 TEST(CleanText, ShowsControlCharactersEscaped) {
   EXPECT_EQ(clean_text(std::string_view{"a\0b\x07\x7f", 5}), R"(a\x00b\x07\x7f)");
   EXPECT_EQ(clean_text("\x1b[31mred"), R"(\x1b[31mred)");
-  EXPECT_EQ(clean_text("\xc2\x9b"), R"(\u{009b})");                        // C1: a one-byte CSI to some terminals
+  EXPECT_EQ(clean_text("\xc2\x9b"), R"(\u{009b})");  // C1: a one-byte CSI to some terminals
+  EXPECT_EQ(clean_text("\xc2\x80|\xc2\x9f|\xc2\xa0"), "\\u{0080}|\\u{009f}|\xc2\xa0");
   EXPECT_EQ(clean_text(std::string{"\xe2\x80"} + "\xae"), R"(\u{202e})");  // right-to-left override
 }
 

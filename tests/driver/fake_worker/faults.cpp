@@ -4,7 +4,9 @@
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
+#include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -54,15 +56,19 @@ void leave_dead_orphan() {
   if (::pipe(ends) < 0) _exit(9);
   const pid_t child = ::fork();
   if (child == 0) {
-    ::fork();
+    const pid_t orphan = ::fork();
+    if (orphan > 0) write_all(ends[1], std::to_string(orphan));
     _exit(0);
   }
-  ::close(ends[1]);
   ::waitpid(child, nullptr, 0);
-  char end = 0;
-  while (::read(ends[0], &end, 1) > 0) {  // until nobody holds the other end
+  char pid[32] = {};
+  if (::read(ends[0], pid, sizeof pid - 1) < 0) _exit(9);
+  for (const int end : ends) ::close(end);
+  const std::string stat_file = std::string("/proc/") + pid + "/stat";
+  for (std::string stat = ") S"; !stat.empty() && stat.find(") Z") == std::string::npos;) {
+    std::ifstream in(stat_file);
+    stat.assign(std::istreambuf_iterator<char>(in), {});
   }
-  ::close(ends[0]);
 }
 
 void flood(int fd) {

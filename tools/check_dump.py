@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Rechecks the .safetensors files of `cp-pool run --dump DIR`, with numpy alone and from the definition alone.
 
-Usage: check_dump.py DIR|FILE...      exit code: 0 all right, 1 something wrong, 2 nothing to check
+Usage: check_dump.py DIR|FILE...      exit code: 0 all right, 1 something wrong, 2 nothing to check, or not a dump
 
 Every result is computed again in fp64, sequence by sequence and head by head, and held against the file: per row, the
 root mean square error must be within C * u * A, A being the same sums over absolute values (docs/numerics.md).
@@ -203,8 +203,16 @@ def main(arguments):
         return 2
     wrong = 0
     for path in files:
-        metadata, tensors = read_safetensors(path)
-        found = faults(json.loads(metadata["case"]), tensors)
+        try:
+            metadata, tensors = read_safetensors(path)
+            case = json.loads(metadata["case"])
+        except OSError as error:
+            print(error, file=sys.stderr)
+            return 2
+        except (ValueError, LookupError, TypeError) as error:
+            print(f"{path} is no dump of cp-pool run --dump, or is cut off: {error!r}", file=sys.stderr)
+            return 2
+        found = faults(case, tensors)
         wrong += bool(found)
         for fault in found:
             print(f"FAIL {metadata.get('id', path.name)}: {fault}")

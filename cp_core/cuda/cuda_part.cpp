@@ -26,10 +26,10 @@ CudaPart& load() {
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     const std::string error = dlerror();
-    throw CudaUnavailable(exists ? error
-                                 : path +
-                                       " is not beside this program: cp-pool was built without CUDA (with nvcc of CUDA "
-                                       "13 installed: tools/build release cuda_part)");
+    if (exists) throw CudaUnavailable(error);
+    throw CudaUnavailable(path +
+                          " is neither beside this program nor in ../lib/cp-pool: cp-pool was built without CUDA (with "
+                          "nvcc of CUDA 13 installed: tools/build release cuda_part)");
   }
   using Entry = CudaPart* (*)();
   auto* entry = reinterpret_cast<Entry>(dlsym(module, kEntry));

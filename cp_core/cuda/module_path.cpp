@@ -10,8 +10,11 @@ std::string module_path(const std::string& name) {
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size());
   if (length <= 0) return name;
   const std::string program(path.data(), static_cast<std::size_t>(length));
-  const std::string beside = program.substr(0, program.rfind('/') + 1) + name;
-  return access(beside.c_str(), R_OK) == 0 ? beside : name;
+  const std::string folder = program.substr(0, program.rfind('/') + 1);
+  for (const std::string& file : {folder + name, folder + "../lib/cp-pool/" + name}) {
+    if (access(file.c_str(), R_OK) == 0) return file;
+  }
+  return name;
 }
 
 }  // namespace cp_pool

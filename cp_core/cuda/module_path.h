@@ -5,7 +5,8 @@
 
 namespace cp_pool {
 
-// The module beside the running program; if it is not there its name alone, for the library path.
+// The module beside the running program, as in a build folder, or in ../lib/cp-pool, as in an installation; if it is in
+// neither its name alone, for the library path.
 std::string module_path(const std::string& name);
 
 }  // namespace cp_pool

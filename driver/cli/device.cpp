@@ -31,7 +31,9 @@ DeviceChoice choose_device(const std::string& requested, bool shipped) {
 }
 
 bool built_for_gpus() {
-  return std::filesystem::exists(program_path().parent_path() / "libcp_core_cuda.so");
+  const std::filesystem::path bin = program_path().parent_path();
+  return std::filesystem::exists(bin / "libcp_core_cuda.so") ||
+         std::filesystem::exists(bin.parent_path() / "lib/cp-pool/libcp_core_cuda.so");
 }
 
 }  // namespace cp_pool

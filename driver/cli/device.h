@@ -20,7 +20,7 @@ DeviceChoice choose_device(const std::string& requested, bool shipped);
 // The same of a machine with so many GPUs, and of a worker that was built for them or not.
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus);
 
-// True if the worker beside this program was built for GPUs.
+// True if the worker beside this program was built for GPUs: where it looks for that part, there is one.
 bool built_for_gpus();
 // The command that builds it so.
 inline constexpr const char* kBuildForGpus = "tools/build release cuda_part";

@@ -1,0 +1,80 @@
+// An installation that was moved after it was made: nothing in it may refer to where it was, or to the build folder.
+#include <filesystem>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+#include "driver/cli/program.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::Program;
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Installation : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const std::filesystem::path first = folder_ / "first";
+    const Finished done = Program{{CP_POOL_CMAKE, "--install", CP_POOL_BUILD, "--prefix", first.string()}}.wait();
+    ASSERT_EQ(done.exit_code, 0) << done.err;
+    std::filesystem::rename(first, prefix_);
+  }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (prefix_ / name).string(); }
+
+  TemporaryFolder folder_;
+  std::filesystem::path prefix_ = folder_ / "a prefix";
+};
+
+TEST_F(Installation, RunsWithItsOwnMatricesAndWorker) {
+  std::filesystem::rename(path("share/cp-pool/matrices/quick.json"), path("share/cp-pool/matrices/mine.json"));
+  const Finished done =
+      Program{{path("bin/cp-pool"), "run", "--matrix", "mine", "--filter", "quick/causal/p2p/cp2/bshd/fp32"}}.wait();
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.last_line(), HasSubstr("1 expanded = 1 pass"));
+  // As long as the source tree is there, doctor speaks of its packages, too: the exit code is that of both.
+  const Finished doctor = Program{{path("bin/cp-pool"), "doctor"}}.wait();
+  EXPECT_THAT(doctor.out, AllOf(HasSubstr(path("bin/cp-pool-worker")), HasSubstr("pass after")));
+  for (const char* file : {"share/man/man1/cp-pool.1", "share/doc/cp-pool/docs/protocol.schema.json",
+                           "share/doc/cp-pool/docs/examples/minimal_worker.py", "share/doc/cp-pool/LICENSE"}) {
+    EXPECT_TRUE(std::filesystem::is_regular_file(prefix_ / file)) << file;
+  }
+}
+
+TEST_F(Installation, FindsItsLibrariesWithoutTheSourceTree) {
+  std::vector<std::string> files = {path("bin/cp-pool"), path("bin/cp-pool-worker")};
+  if (CP_POOL_CUDA_PART) {
+    files.push_back(path("lib/cp-pool/libcp_core_cuda.so"));
+    files.push_back(path("lib/cp-pool/libcp_core_early.so"));
+  }
+  for (const std::string& file : files) {
+    const Finished done = Program{{"ldd", file}}.wait();
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    EXPECT_THAT(done.out, AllOf(HasSubstr("libc.so.6 => "), Not(HasSubstr("not found")), Not(HasSubstr("/.venv/")),
+                                Not(HasSubstr(CP_POOL_BUILD))))
+        << file;
+  }
+}
+
+TEST_F(Installation, LoadsTheCudaPartFromItsFolder) {
+  if (!CP_POOL_CUDA_PART) GTEST_SKIP() << "built without it";
+  const auto error = [&] {
+    return Program{{path("bin/cp-pool"), "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--device", "cuda"}}
+        .wait()
+        .out;
+  };
+  // No GPU is visible here, or there is none: the part itself says so.
+  EXPECT_THAT(error(), AnyOf(HasSubstr("no usable GPU"), HasSubstr("fewer devices")));
+  std::filesystem::remove(path("lib/cp-pool/libcp_core_cuda.so"));
+  EXPECT_THAT(error(), HasSubstr("neither beside this program nor in ../lib/cp-pool"));
+}
+
+}  // namespace
+}  // namespace cp_pool

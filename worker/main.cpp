@@ -86,7 +86,8 @@ int refuse(const RankProcessConfig& config, const std::string& why, int exit_cod
 int run(int argc, char** argv, StartupClock& clock) {
   const Options options = parse_options(argc, argv);
   if (options.exit_code) {
-    dprintf(original_stdout(), "%s", options.message.c_str());
+    // An error is for stderr, whose end the driver shows.
+    dprintf(*options.exit_code == 0 ? original_stdout() : STDERR_FILENO, "%s", options.message.c_str());
     return *options.exit_code;
   }
   static CpCoreRunner runner;  // threads that prepare cases may still use it at the end

@@ -40,10 +40,13 @@ Options parse_options(int argc, char** argv) {
   try {
     app.parse(argc, argv);
     for (const std::string& fault : faults) out.faults.push_back(parse_fault(fault));
-  } catch (const CLI::ParseError& e) {
+  } catch (const CLI::Success& e) {
     std::ostringstream text;
-    out.exit_code = app.exit(e, text, text) == 0 ? 0 : kExitUsage;
+    out.exit_code = app.exit(e, text, text);
     out.message = text.str();
+  } catch (const CLI::ParseError& e) {
+    out.exit_code = kExitUsage;
+    out.message = fmt::format("cp-pool-worker: {} (see cp-pool-worker --help)\n", e.what());
   } catch (const FaultSyntaxError& e) {
     out.exit_code = kExitUsage;
     out.message = fmt::format("cp-pool-worker: --inject {}\n", e.what());

@@ -68,6 +68,19 @@ TEST(RealWorker, ARankThatCannotConnectSaysWhyAtOnce) {
                                          ::testing::HasSubstr("Too many open files")));
 }
 
+TEST(RealWorker, ARankWithABadCommandLineSaysWhatIsWrong) {
+  for (const auto& [arguments, message] : std::map<std::string, std::string>{
+           {"--inject throw", "--inject \"throw\": expected KIND@RANK:PHASE[:CASE]"}, {"--speed", "--speed"}}) {
+    const Finished done = Program{
+        {CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker",
+         "cp-pool-worker " +
+             arguments}}.wait();
+    EXPECT_EQ(done.exit_code, 96) << done.out;
+    EXPECT_THAT(done.out, ::testing::AllOf(::testing::HasSubstr("rank 0 died: exit 2"),
+                                           ::testing::HasSubstr("| cp-pool-worker: "), ::testing::HasSubstr(message)));
+  }
+}
+
 TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   const TemporaryFolder folder;
   const std::string before = (folder / "before.jsonl").string();

@@ -137,7 +137,12 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   std::string detail = protocol::clean_text(why);
   if (group_->any_exited()) {
     const std::string deaths = describe_deaths();
-    detail = detail.empty() ? deaths + describe_last_words() : fmt::format("{}: {}", deaths, detail);
+    if (detail.empty()) {
+      const std::string last_words = describe_last_words();
+      detail = deaths + (last_words.empty() ? describe_silence() : last_words);
+    } else {
+      detail = fmt::format("{}: {}", deaths, detail);
+    }
   }
   StartFailure out = start_failure(RetireReason::start_failed, std::move(detail));
   out.permanent = permanently_failed();

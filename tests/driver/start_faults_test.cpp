@@ -93,6 +93,15 @@ TEST(StartFaultText, HasTheLastWordsOfTheRankThatSaidAnything) {
   }
 }
 
+TEST(StartFaultText, HasTheLastLineOfStdoutWhereStderrHasNone) {
+  RunConfig config = fake_config({});
+  config.worker_command = {"sh", "-c", "echo no license; exit 127"};
+  Recorder recorder;
+  run({fake_case("pass", 1)}, config, recorder);
+  EXPECT_THAT(recorder.finished(0).reason,
+              EndsWith(R"(is no message (those begin with "[CP_POOL_RESP] "): no license)"));
+}
+
 TEST(StartFaultText, HasNoLastWordsWhereNothingWasSaid) {
   Recorder recorder;
   run({fake_case("pass", 1)}, fake_config({"--start=exit_127"}), recorder);

@@ -1,5 +1,6 @@
 #include "driver/cli/options.h"
 
+#include <charconv>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -97,6 +98,32 @@ void add_filter(CLI::App& command, SelectionOptions& options) {
                   "Only what an ID, a glob over IDs or 'comm=p2p & !model=cp_3_*' selects; several: the union")
       ->type_name("EXPR")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+}
+
+// "2/4"; nullopt for anything that is no part of a whole.
+std::optional<Shard> parse_shard(std::string_view text) {
+  const auto number = [](std::string_view digits) {
+    std::size_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc{} && end == digits.data() + digits.size() ? value : 0;
+  };
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const Shard shard{.index = number(text.substr(0, slash)), .count = number(text.substr(slash + 1))};
+  if (shard.index < 1 || shard.index > shard.count) return std::nullopt;
+  return shard;
+}
+
+void add_shard(CLI::App& command, SelectionOptions& options) {
+  const auto check = [](const std::string& text) -> std::string {
+    return parse_shard(text) ? "" : fmt::format("'{}' is none of 1/N, 2/N .. N/N", text);
+  };
+  command
+      .add_option_function<std::string>(
+          "--shard", [&options](const std::string& text) { options.shard = *parse_shard(text); },
+          "Of the selected cases every N-th, from the K-th on: K/N for job K of N of a CI")
+      ->check(check, "", "")
+      ->type_name("K/N");
 }
 
 void add_worker(CLI::App& command, std::string& worker) {
@@ -309,6 +336,7 @@ struct Parser {
     run_command->footer(run_footer());
     add_selection(*run_command, run.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*run_command, run.selection);
+    add_shard(*run_command, run.selection);
     add_path(*run_command, "--rerun-failed", run.rerun_failed, "FILE",
              "Of the selected cases only those that failed or did not run in an earlier --events FILE");
     add_order(*run_command, run);
@@ -337,6 +365,7 @@ struct Parser {
     list_command->footer(list_footer());
     add_selection(*list_command, list.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*list_command, list.selection);
+    add_shard(*list_command, list.selection);
     CLI::Option* json = list_command->add_flag("--json", list.json, "A JSON array: id, world_size, size, tags, case");
     list_command->add_flag("--count", list.count, "The number of cases of each suite")->excludes(json);
   }

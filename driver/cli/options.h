@@ -13,11 +13,18 @@
 
 namespace cp_pool {
 
+// One of `count` parts of the selected cases: --shard INDEX/COUNT.
+struct Shard {
+  std::size_t index = 1;  // 1 .. count
+  std::size_t count = 1;
+};
+
 struct SelectionOptions {
   std::vector<std::string> matrices;  // names or files
   std::vector<std::string> filters;   // the union of what they select; empty = all
   std::string size;
   std::optional<std::set<std::string>> ids = std::nullopt;  // of what the filters select only these
+  Shard shard = {};                                         // of what all these select
 };
 
 // How cases are run and what is written about it: common to run and submit.

@@ -407,6 +407,34 @@ TEST_F(CommandLine, IsolateGivesEachCaseItsOwnPool) {
   EXPECT_THAT(generations, ElementsAre(1, 2));
 }
 
+TEST_F(CommandLine, ShardsAreDisjointAndTogetherAllCases) {
+  const auto listed = [&](const Words& more) {
+    Words words = {"list", "--matrix", path("demo.json")};
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words).out_lines();
+  };
+  const Words all = listed({});
+  ASSERT_GE(all.size(), 4U);
+  ASSERT_NE(all.size() % 3, 0U) << "or give the test another number of shards";
+  Words together(all.size());
+  for (std::size_t shard = 0; shard < 3; ++shard) {
+    const Words part = listed({"--shard", std::to_string(shard + 1) + "/3"});
+    EXPECT_EQ(part.size(), (all.size() - shard + 2) / 3);
+    for (std::size_t i = 0; i < part.size(); ++i) together.at(3 * i + shard) = part[i];
+  }
+  EXPECT_EQ(together, all);
+}
+
+TEST_F(CommandLine, AShardIsOneOfWhatWasSelectedAndSaysSo) {
+  const Finished done = run("model=pass* | model=skip", {"--shard", "2/2", "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.out, HasSubstr("demo.json, shard 2/2 "));
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded"));
+  const Finished none = run("model=pass", {"--shard", "2/2"});
+  EXPECT_EQ(none.exit_code, 4);
+  EXPECT_THAT(none.err, HasSubstr("no case is in shard 2/2: there are fewer than 2"));
+}
+
 TEST_F(CommandLine, TimingsStandBeforeTheSummary) {
   const Finished done = run("model=pass", {"--timings"});
   EXPECT_THAT(done.out, HasSubstr("    1  forward               1    1.5 ms    1.5 ms    1.5 ms    1.5 ms\n"));

@@ -59,7 +59,7 @@ int run_command(const RunOptions& options, const std::string& program) {
     report_warning(fmt::format("the filter '{}' selects no case", filter));
   }
   if (selection.cases.empty()) {
-    throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
+    throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection, selection));
   }
   std::vector<NamedCase> cases;
   cases.reserve(selection.cases.size());

@@ -30,6 +30,12 @@ std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
   return all;
 }
 
+// Every count-th case from the index-th on: the parts are alike in what they cost, and together all cases.
+void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard) {
+  std::size_t next = 0;
+  std::erase_if(cases, [&](const SelectedCase&) { return next++ % shard.count != shard.index - 1; });
+}
+
 }  // namespace
 
 Selection select_cases(const SelectionOptions& options) {
@@ -55,19 +61,30 @@ Selection select_cases(const SelectionOptions& options) {
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (matched[i] == 0) selection.idle_filters.push_back(options.filters[i]);
     }
+    const std::size_t before = selection.cases.size();
+    keep_shard(selection.cases, options.shard);
+    if (options.shard.count > 1) {
+      selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
+    }
+    selection.all_in_other_shards = before > 0 && selection.cases.empty();
     return selection;
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
   }
 }
 
-std::string nothing_selected(const SelectionOptions& options) {
+std::string nothing_selected(const SelectionOptions& options, const Selection& selection) {
+  if (selection.all_in_other_shards) {
+    return fmt::format("no case is in shard {}/{}: there are fewer than {}", options.shard.index, options.shard.count,
+                       options.shard.count);
+  }
   std::string text = fmt::format("no case of {} is selected", fmt::join(options.matrices, ", "));
   std::vector<std::string> others;
   for (const std::string& name : shipped_matrices()) {
     if (std::ranges::count(options.matrices, name) > 0) continue;
     SelectionOptions other = options;
     other.matrices = {name};
+    other.shard = {};
     try {
       if (!select_cases(other).cases.empty()) others.push_back(name);
     } catch (const CommandError&) {  // it has no such size

@@ -4,6 +4,8 @@ add_library(cp_reporters STATIC
   reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
+  reporters/html_page.cpp
+  reporters/html_sink.cpp
   reporters/jsonl_sink.cpp
   reporters/junit_sink.cpp
   reporters/live_line.cpp
@@ -13,7 +15,8 @@ add_library(cp_reporters STATIC
   reporters/summary.cpp
   reporters/terminal_sink.cpp
   reporters/text_format.cpp
-  reporters/timings_table.cpp)
+  reporters/timings_table.cpp
+  reporters/xml_nodes.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
 cp_pool_test(reporters_test LABEL unit DISCOVER
@@ -22,6 +25,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
     reporters/fan_out_test.cpp
+    reporters/html_sink_test.cpp
     reporters/jsonl_sink_test.cpp
     reporters/junit_sink_test.cpp
     reporters/live_line_test.cpp
@@ -32,7 +36,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/terminal_sink_test.cpp
     reporters/text_format_test.cpp
     reporters/timings_table_test.cpp
-  LIBRARIES cp_reporters)
+  LIBRARIES cp_reporters pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/reporters/check_junit.py")
 

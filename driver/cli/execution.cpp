@@ -2,6 +2,7 @@
 
 #include <csignal>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
 #include <unistd.h>
@@ -68,14 +69,17 @@ void prepare_folder(const std::filesystem::path& folder) {
 }
 
 // One would write over the other.
-void expect_two_files(const ExecutionOptions& options) {
-  if (!options.events || !options.junit) return;
-  const auto place = [](const std::filesystem::path& file) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(file));
-  };
-  if (place(*options.events) != place(*options.junit) || std::filesystem::is_character_file(*options.events)) return;
-  throw CommandError(ExitCode::usage,
-                     fmt::format("--junit and --events are the same file: {}", options.junit->string()));
+void expect_different_files(const ExecutionOptions& options) {
+  std::map<std::filesystem::path, const char*> option_of;  // by place
+  for (const auto& [name, file] :
+       {std::pair{"--events", options.events}, {"--junit", options.junit}, {"--html", options.html}}) {
+    if (!file || std::filesystem::is_character_file(*file)) continue;
+    const auto [other, added] =
+        option_of.emplace(std::filesystem::weakly_canonical(std::filesystem::absolute(*file)), name);
+    if (added) continue;
+    throw CommandError(ExitCode::usage,
+                       fmt::format("{} and {} are the same file: {}", name, other->second, file->string()));
+  }
 }
 
 }  // namespace
@@ -92,13 +96,16 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
   config_.worker_command = worker_command(options.worker).words;
+  const std::optional<std::string> baseline =
+      options.baseline ? std::optional{options.baseline->string()} : std::nullopt;
   try {
     if (config_.run_dir) prepare_folder(*config_.run_dir);
     if (config_.dump_dir) prepare_folder(*config_.dump_dir);
     if (config_.perf && config_.perf->trace_dir) prepare_folder(*config_.perf->trace_dir);
-    expect_two_files(options);
+    expect_different_files(options);
     if (options.events) owned_.push_back(std::make_unique<JsonlSink>(*options.events));
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
+    if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html, baseline, rerun_failed));
   } catch (const OutputError& e) {
     throw CommandError(ExitCode::cannot_write, e.what());
   }
@@ -109,7 +116,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
     style.checks = show == Show::terminal_with_checks;
-    if (options.baseline) style.baseline = options.baseline->string();
+    style.baseline = baseline;
     style.rerun_failed = std::move(rerun_failed);
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, std::move(style));
     views_.add(*terminal_);  // the last, so that the ledger is the last word

@@ -10,6 +10,7 @@
 
 #include "driver/cli/options.h"
 #include "driver/reporters/fan_out.h"
+#include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/junit_sink.h"
 #include "driver/reporters/terminal_sink.h"

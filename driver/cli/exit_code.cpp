@@ -14,7 +14,7 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
      "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over"},
     {ExitCode::infra, "a case could not be judged: its pool did not start (infra); doctor: something is missing"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file"},
-    {ExitCode::cannot_write, "an output (--junit, --events, --run-dir, stdout) cannot be written"},
+    {ExitCode::cannot_write, "an output (--junit, --events, --html, --run-dir, stdout) cannot be written"},
     {ExitCode::usage, "bad command line; nothing was run"},
     {ExitCode::nothing_selected, "no case is selected, or nothing failed that --rerun-failed could select"},
     {ExitCode::ok, "every case passed or was skipped with a reason"},

@@ -160,6 +160,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   command.add_flag_callback("--fail-fast", [&config] { config.max_failures = 1; }, "As --max-fail 1");
   add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
+  add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case",
            fit_for_messages);

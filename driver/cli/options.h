@@ -33,6 +33,7 @@ struct ExecutionOptions {
   std::string worker;  // a command line; empty = the cp-pool-worker beside this program
   std::optional<std::filesystem::path> junit;
   std::optional<std::filesystem::path> events;
+  std::optional<std::filesystem::path> html;
   std::optional<std::filesystem::path> baseline;  // an earlier run's events file; with config.perf alone
   bool progress = true;
   bool timings = false;

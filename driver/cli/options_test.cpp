@@ -243,7 +243,7 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
   EXPECT_THAT(usage_error({"run", "--device", "abacus"}), HasSubstr("abacus"));
   EXPECT_THAT(usage_error({"run", "--worker", "'open"}), HasSubstr("''open' is not a command line"));
   EXPECT_THAT(usage_error({"run", "--junit"}), HasSubstr("--junit"));
-  for (const char* option : {"--junit", "--events", "--run-dir", "--dump", "--rerun-failed"}) {
+  for (const char* option : {"--junit", "--events", "--html", "--run-dir", "--dump", "--rerun-failed"}) {
     EXPECT_THAT(usage_error({"run", option, "-"}), HasSubstr("'-' stands for no stream here"));
   }
   EXPECT_EQ(parse_as<RunOptions>({"run", "--events", "./-"}).execution.events, "./-");
@@ -255,27 +255,17 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
 
 TEST(Help, NamesEveryOptionExamplesAndExitCodes) {
   const std::string run = parse_as<PrintText>({"run", "--help"}).text;
-  for (const char* part : {"--matrix",
-                           "--filter",
-                           "--rerun-failed",
-                           "--size",
-                           "--device",
-                           "--timeout",
-                           "--start-timeout",
-                           "--grace",
-                           "--global-timeout",
-                           "--max-consecutive-timeouts",
-                           "--pool-max-cases",
-                           "--worker",
-                           "--junit",
-                           "--events",
-                           "--run-dir",
-                           "--dump",
-                           "--no-reference-cache",
-                           "--fail-fast",
-                           "--no-progress",
-                           "Examples:",
-                           "130  "}) {
+  for (const char* part : {"--matrix",         "--filter",
+                           "--rerun-failed",   "--size",
+                           "--device",         "--timeout",
+                           "--start-timeout",  "--grace",
+                           "--global-timeout", "--max-consecutive-timeouts",
+                           "--pool-max-cases", "--worker",
+                           "--junit",          "--events",
+                           "--html",           "--run-dir",
+                           "--dump",           "--no-reference-cache",
+                           "--fail-fast",      "--no-progress",
+                           "Examples:",        "130  "}) {
     EXPECT_THAT(run, HasSubstr(part));
   }
   const std::string all = parse_as<PrintText>({"--help"}).text;

@@ -177,7 +177,7 @@ TEST_F(CommandLine, Exits94ForABadFilterWithACaretUnderThePlace) {
 TEST_F(CommandLine, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
   write_file(path("file"), "");
   const ScopedVariable mark{"CP_POOL_TEST_MARK", path("mark").c_str()};
-  for (const std::string option : {"--junit", "--events", "--run-dir", "--dump"}) {
+  for (const std::string option : {"--junit", "--events", "--html", "--run-dir", "--dump"}) {
     const Finished done = run("model=pass", {option, path("file/x")});
     EXPECT_EQ(done.exit_code, 73) << option;
     EXPECT_THAT(done.err, is_one_error(path("file/x")));
@@ -215,7 +215,7 @@ TEST_F(CommandLine, Exits73WhenItsFilesMayNotGrow) {
 }
 
 TEST_F(CommandLine, BothReportsMayGoToADevice) {
-  EXPECT_EQ(run("model=pass", {"--events", "/dev/null", "--junit", "/dev/null"}).exit_code, 0);
+  EXPECT_EQ(run("model=pass", {"--events", "/dev/null", "--junit", "/dev/null", "--html", "/dev/null"}).exit_code, 0);
 }
 
 TEST_F(CommandLine, Exits2ForABadCommandLine) {
@@ -228,7 +228,8 @@ TEST_F(CommandLine, Exits2ForABadCommandLine) {
                           {"submit"},
                           {"run", "--junit", ""},
                           {"run", "--mode", "perf", "--trace", ""},
-                          run_words("model=pass", {"--events", path("a"), "--junit", path("./a")})}) {
+                          run_words("model=pass", {"--events", path("a"), "--junit", path("./a")}),
+                          run_words("model=pass", {"--html", path("a"), "--junit", path("./a")})}) {
     const Finished done = call(words);
     EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words);
     EXPECT_THAT(done.err, is_one_error(""));
@@ -433,6 +434,13 @@ TEST_F(CommandLine, AShardIsOneOfWhatWasSelectedAndSaysSo) {
   const Finished none = run("model=pass", {"--shard", "2/2"});
   EXPECT_EQ(none.exit_code, 4);
   EXPECT_THAT(none.err, HasSubstr("no case is in shard 2/2: there are fewer than 2"));
+}
+
+TEST_F(CommandLine, ThePageHasTheFailuresAndHowToRerunThem) {
+  ASSERT_EQ(run("model=pass* | model=fail | model=error", {"--html", path("r.html"), "--events", path("e")}).exit_code,
+            100);
+  EXPECT_THAT(read_file(path("r.html")), AllOf(HasSubstr("4 expanded = 2 pass + 1 fail + 1 error"),
+                                               HasSubstr("rerun them: "), HasSubstr("--rerun-failed")));
 }
 
 TEST_F(CommandLine, TimingsStandBeforeTheSummary) {

@@ -12,6 +12,7 @@
 #include <pugixml.hpp>
 
 #include "driver/reporters/failure_text.h"
+#include "driver/reporters/xml_nodes.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -40,25 +41,12 @@ Verdict verdict(CaseOutcome outcome) {
   return Verdict::error;
 }
 
-// Colours mean nothing in XML, and XML parsers reject most control characters even when they are escaped.
-std::string plain(std::string_view text) {
-  return protocol::clean_text(text, protocol::Ansi::strip);
-}
-
 std::string first_line(const std::string& text) {
   return text.substr(0, text.find('\n'));
 }
 
 std::string seconds(double value) {
   return fmt::format("{:.3f}", value);
-}
-
-void set(pugi::xml_node node, const char* name, const std::string& value) {
-  node.append_attribute(name).set_value(plain(value).c_str());
-}
-
-void append_text(pugi::xml_node parent, const char* name, const std::string& text) {
-  if (!text.empty()) parent.append_child(name).append_child(pugi::node_pcdata).set_value(text.c_str());
 }
 
 void append_properties(pugi::xml_node parent, const std::vector<std::pair<std::string, std::string>>& properties) {
@@ -90,13 +78,12 @@ void append_case(pugi::xml_node suite, const JunitCase& test) {
   const Verdict result = verdict(test.outcome);
   if (result != Verdict::passed) {
     const char* element = result == Verdict::failure ? "failure" : result == Verdict::error ? "error" : "skipped";
-    pugi::xml_node why = node.append_child(element);
+    pugi::xml_node why = append_text(node, element, test.details);
     set(why, "type", std::string{to_string(test.outcome)});
     set(why, "message", test.message);
-    why.append_child(pugi::node_pcdata).set_value(test.details.c_str());
   }
   append_text(node, "system-out", property_lines(test.properties));
-  append_text(node, "system-err", test.stderr_text);
+  if (!test.stderr_text.empty()) append_text(node, "system-err", test.stderr_text);
 }
 
 void append_figures(const CaseFinished& event, std::vector<std::pair<std::string, std::string>>& properties) {

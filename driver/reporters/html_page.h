@@ -1,0 +1,61 @@
+// The page of the HTML report: one file without scripts, fonts or pictures from elsewhere. Texts are plain
+// (reporters/xml_nodes.h); tables that the terminal shows stand there as they are.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "driver/events.h"
+
+namespace cp_pool {
+
+struct HtmlCase {
+  std::size_t index = 0;
+  std::string id;
+  std::string suite;
+  std::string model;
+  std::string column;  // of the overview: "p2p thd"
+  CaseOutcome outcome = CaseOutcome::not_run;
+  double ms = 0;
+  std::string backend;
+  std::string nearest;  // the check that came nearest to its bound: "0.43 dq rank 1"
+  std::string note;     // one line: the reason
+};
+
+// What a case says of itself that did not pass.
+struct HtmlFailure {
+  std::size_t index = 0;
+  CaseOutcome outcome = CaseOutcome::not_run;
+  std::string head;  // "ID after 12 ms on pool cpu/2 #1"
+  std::string text;  // checks, errors, stderr
+  std::string rerun;
+};
+
+struct HtmlPool {
+  PoolId id;
+  std::string worker;    // name, and the versions that it tells
+  std::string hosts;     // each once
+  double ready_ms = -1;  // negative: it never was
+  int cases = 0;
+  std::string end;  // why it was given up
+};
+
+struct HtmlPage {
+  std::string title;  // "te-flash (small) on cpu"
+  std::string run;    // version, when, how long
+  bool good = false;
+  std::string ledger;
+  std::string summary;  // text, as all to come
+  std::string failed;   // the failures, a line each
+  std::string perf;     // empty: no times were taken
+  std::string timings;  // empty: no case ran
+  std::vector<HtmlFailure> failures;
+  std::vector<HtmlPool> pools;
+  std::vector<HtmlCase> cases;  // in the order of the list
+};
+
+// The document, which is well-formed XML, too.
+std::string html_text(const HtmlPage& page);
+
+}  // namespace cp_pool

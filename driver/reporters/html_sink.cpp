@@ -1,0 +1,139 @@
+#include "driver/reporters/html_sink.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "driver/reporters/failure_text.h"
+#include "driver/reporters/text_format.h"
+#include "driver/reporters/xml_nodes.h"
+
+namespace cp_pool {
+
+namespace {
+
+// "0.43 dq rank 1"; empty if nothing was checked.
+std::string nearest_to_its_bound(const std::vector<protocol::TensorCheck>& checks) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto ratio = [](const protocol::TensorCheck& check) {
+    if (check.bound > 0) return check.error / check.bound;
+    return check.error == 0 ? 0 : kInfinity;  // of padding, which has to be 0
+  };
+  const auto urgency = [&](const protocol::TensorCheck& check) {
+    return std::isnan(ratio(check)) ? kInfinity : ratio(check);
+  };
+  const auto worst = std::ranges::max_element(checks, {}, urgency);
+  if (worst == checks.end()) return "";
+  return fmt::format("{:.2f} {} rank {}", ratio(*worst), plain(worst->tensor), worst->rank);
+}
+
+std::string on_one_line_plain(std::string_view foreign) {
+  std::string text = plain(shortened(foreign));
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+}  // namespace
+
+HtmlSink::HtmlSink(std::filesystem::path path, std::optional<std::string> baseline,
+                   std::optional<std::string> rerun_failed)
+    : file_{std::move(path)}, rerun_failed_{std::move(rerun_failed)}, perf_{std::move(baseline)} {}
+
+void HtmlSink::on_event(const Event& event) {
+  std::visit([this](const auto& e) { on(e); }, event);
+}
+
+void HtmlSink::on(const RunStarted& event) {
+  started_ = std::chrono::system_clock::now();
+  version_ = event.version;
+  page_.title =
+      plain(fmt::format("{}{} on {}", event.title, event.size.empty() ? "" : " (" + event.size + ")", event.device));
+}
+
+HtmlPool& HtmlSink::pool_of(const PoolId& id) {
+  const auto same = [&](const HtmlPool& pool) { return pool.id.key == id.key && pool.id.generation == id.generation; };
+  const auto found = std::ranges::find_if(page_.pools, same);
+  if (found != page_.pools.end()) return *found;
+  page_.pools.emplace_back().id = id;
+  return page_.pools.back();
+}
+
+void HtmlSink::on(const PoolSpawned& event) {
+  pool_of(event.pool);
+}
+
+void HtmlSink::on(const PoolReady& event) {
+  HtmlPool& pool = pool_of(event.pool);
+  pool.ready_ms = event.spawn_to_ready_ms;
+  pool.worker = on_one_line_plain(event.ready.worker);
+  for (const auto& [name, version] : event.ready.versions.items()) {
+    pool.worker += on_one_line_plain(
+        fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
+  }
+  std::set<std::string> hosts;
+  for (const protocol::RankInfo& rank : event.ready.ranks) {
+    if (hosts.insert(rank.host).second) pool.hosts += (pool.hosts.empty() ? "" : " ") + on_one_line_plain(rank.host);
+  }
+}
+
+void HtmlSink::on(const PoolRetired& event) {
+  HtmlPool& pool = pool_of(event.pool);
+  pool.cases = event.cases;
+  pool.end = std::string{to_string(event.reason)};
+  if (!event.detail.empty()) pool.end += ": " + on_one_line_plain(event.detail);
+}
+
+void HtmlSink::on(const CaseFinished& event) {
+  summary_.add(event);
+  timings_.add(event);
+  perf_.add(event);
+  HtmlCase& c = page_.cases.emplace_back();
+  c.index = event.index;
+  c.id = plain(event.id);
+  c.suite = plain(event.c.suite.empty() ? "cases" : event.c.suite);
+  c.model = plain(event.c.model);
+  c.column = fmt::format("{} {}", to_string(event.c.comm), to_string(event.c.layout));
+  c.outcome = event.outcome;
+  c.ms = event.duration_ms;
+  c.backend = plain(event.backend);
+  c.nearest = nearest_to_its_bound(event.checks);
+  c.note = on_one_line_plain(event.reason);
+  const bool told_of =
+      is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
+  if (told_of) add_failure(event);
+}
+
+void HtmlSink::add_failure(const CaseFinished& event) {
+  HtmlFailure& failure = page_.failures.emplace_back();
+  failure.index = event.index;
+  failure.outcome = event.outcome;
+  failure.head = fmt::format("{} after {}", plain(event.id), format_duration(event.duration_ms));
+  if (event.pool) failure.head += fmt::format(" on pool {} #{}", plain(event.pool->key), event.pool->generation);
+  if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
+  failure.text = failure_details(event, protocol::Ansi::strip) + stderr_details(event, protocol::Ansi::strip);
+  failure.rerun = plain(event.rerun);
+}
+
+void HtmlSink::on(const RunFinished& event) {
+  page_.run =
+      fmt::format("cp-pool {}, {:%Y-%m-%d %H:%M:%S} UTC, {}{}", plain(version_),
+                  fmt::gmtime(std::chrono::system_clock::to_time_t(started_)), format_duration(event.duration_ms),
+                  event.interrupted ? ": interrupted, the run was stopped before its end" : "");
+  page_.ledger = ledger_line(event);
+  page_.good = event.ledger_exact && !event.interrupted && std::ranges::none_of(page_.cases, [](const HtmlCase& c) {
+                 return is_failure(c.outcome) || c.outcome == CaseOutcome::infra || c.outcome == CaseOutcome::not_run;
+               });
+  page_.summary = plain(summary_.text());
+  page_.failed = plain(summary_.failures(rerun_failed_));
+  page_.perf = plain(perf_.text());
+  page_.timings = plain(timings_.text());
+  std::ranges::stable_sort(page_.cases, {}, &HtmlCase::index);
+  std::ranges::stable_sort(page_.failures, {}, &HtmlFailure::index);
+  file_.commit(html_text(page_));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,52 @@
+// The run as a page for people: what CI keeps beside the log. See html_page.h.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "driver/events.h"
+#include "driver/reporters/html_page.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/perf_table.h"
+#include "driver/reporters/summary.h"
+#include "driver/reporters/timings_table.h"
+
+namespace cp_pool {
+
+class HtmlSink : public EventSink {
+ public:
+  // Proves that the file can be written. baseline: the name of what times are compared with; rerun_failed: the command
+  // that reruns all failures, if there is one. Throws OutputError.
+  explicit HtmlSink(std::filesystem::path path, std::optional<std::string> baseline = std::nullopt,
+                    std::optional<std::string> rerun_failed = std::nullopt);
+
+  // Writes the file on run_finished, interrupted or not. Throws OutputError.
+  void on_event(const Event& event) override;
+
+ private:
+  void on(const RunStarted& event);
+  void on(const PoolSpawned& event);
+  void on(const PoolReady& event);
+  void on(const PoolRetired& event);
+  void on(const CaseStarted&) {}
+  void on(const CaseFinished& event);
+  void on(const RunFinished& event);
+
+  HtmlPool& pool_of(const PoolId& id);
+  void add_failure(const CaseFinished& event);
+
+  AtomicFile file_;
+  std::optional<std::string> rerun_failed_;
+  std::chrono::system_clock::time_point started_;
+  std::string version_;
+  HtmlPage page_;
+  Summary summary_;
+  TimingsTable timings_;
+  PerfTable perf_;
+  std::set<std::string> reasons_shown_;  // of cases that no pool could judge
+};
+
+}  // namespace cp_pool

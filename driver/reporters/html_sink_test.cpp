@@ -1,0 +1,222 @@
+#include "driver/reporters/html_sink.h"
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <pugixml.hpp>
+
+#include "cases/temporary_folder.h"
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using test::failed_case;
+using test::finished;
+using test::run_finished;
+using test::run_started;
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+// The page, read as XML.
+class Page {
+ public:
+  explicit Page(const std::vector<Event>& events) {
+    const TemporaryFolder folder;
+    HtmlSink sink{folder / "report.html", "before.jsonl", "cp-pool run --rerun-failed e.jsonl"};
+    for (const Event& event : events) sink.on_event(event);
+    text = test::read_file(folder / "report.html");
+    const pugi::xml_parse_result parsed =
+        document_.load_string(text.c_str(), pugi::parse_default | pugi::parse_ws_pcdata);
+    EXPECT_TRUE(parsed) << parsed.description() << "\n" << text;
+  }
+
+  // The text of every node that the XPath selects, all that is inside of it.
+  [[nodiscard]] std::vector<std::string> all(const std::string& path) const {
+    std::vector<std::string> out;
+    for (const pugi::xpath_node& found : document_.select_nodes(path.c_str())) {
+      out.push_back(found.attribute() ? found.attribute().value()
+                                      : pugi::xpath_query("string()").evaluate_string(found));
+    }
+    return out;
+  }
+  [[nodiscard]] std::string one(const std::string& path) const {
+    const std::vector<std::string> found = all(path);
+    EXPECT_EQ(found.size(), 1U) << path << "\n" << text;
+    return found.empty() ? "" : found.front();
+  }
+
+  std::string text;
+
+ private:
+  pugi::xml_document document_;
+};
+
+TEST(Html, SaysWhatRanAndWhatCameOfIt) {
+  const Page page({run_started(2), finished(0, "te-flash/a", CaseOutcome::pass),
+                   finished(1, "te-flash/b", CaseOutcome::skip, "too few heads"),
+                   run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0})});
+  EXPECT_THAT(page.text, StartsWith("<!DOCTYPE html>"));
+  EXPECT_EQ(page.one("//title"), "cp-pool: te-flash (small) on cpu");
+  EXPECT_EQ(page.one("//h1"), "te-flash (small) on cpu");
+  EXPECT_THAT(page.one("//h1/following-sibling::p[1]"),
+              AllOf(StartsWith("cp-pool 0.1.0, 20"), EndsWith(" UTC, 41.2 s")));
+  EXPECT_EQ(page.one("//p[@class='pass']"), "2 expanded = 1 pass + 0 fail + 1 skip, 41.2 s");
+  EXPECT_THAT(page.one("//body/pre[1][following-sibling::h2[1]]"), HasSubstr("1 skip: too few heads\n"));
+  EXPECT_THAT(page.all("//details"), ElementsAre());
+}
+
+TEST(Html, EveryCaseIsARowInListedOrder) {
+  CaseFinished checked = failed_case(0, "te-flash/a");
+  checked.outcome = CaseOutcome::pass;
+  checked.reason.clear();
+  const Page page({run_started(2), finished(1, "te-flash/b", CaseOutcome::skip, "too few\nheads"), checked,
+                   run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0})});
+  EXPECT_THAT(page.all("//tr[@id='case-0']/td"),
+              ElementsAre("1", "pass", "100 ms", "te-flash/a", "math", "2.58 dq rank 1", ""));
+  EXPECT_THAT(page.all("//tr[@id='case-1']/td"),
+              ElementsAre("2", "skip", "200 ms", "te-flash/b", "math", "", "too few heads"));
+  EXPECT_THAT(page.all("//tr[@id]/@id"), ElementsAre("case-0", "case-1"));
+  EXPECT_EQ(page.one("//tr[@id='case-0']/td[2]/@class"), "pass");
+  EXPECT_EQ(page.one("//tr[@id='case-1']/td[2]/@class"), "other");
+}
+
+TEST(Html, AnErrorWhereThereMustBeNoneIsNearestToItsBound) {
+  CaseFinished event = failed_case(0, "id");
+  event.checks.at(0).bound = 0;
+  EXPECT_THAT(Page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})}).one("//tr[@id='case-0']/td[6]"),
+              StartsWith("inf out"));
+  event.checks.at(0).error = 0;
+  EXPECT_THAT(Page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})}).one("//tr[@id='case-0']/td[6]"),
+              StartsWith("2.58 dq"));
+}
+
+TEST(Html, AnErrorThatIsNoNumberIsNearestToItsBound) {
+  for (const int nan_at : {0, 1}) {
+    CaseFinished event = failed_case(0, "id");
+    event.checks.at(nan_at).error = std::numeric_limits<double>::quiet_NaN();
+    const Page page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
+    EXPECT_THAT(page.one("//tr[@id='case-0']/td[6]"), StartsWith("nan " + event.checks.at(nan_at).tensor));
+  }
+}
+
+TEST(Html, AFailureHasItsTextItsStderrAndItsRerunCommand) {
+  const Page page({run_started(3), failed_case(1, "te-flash/b"), failed_case(0, "te-flash/a"),
+                   finished(2, "te-flash/c", CaseOutcome::pass), run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(page.one("//p[@class='bad']"), "3 expanded = 1 pass + 2 fail, 41.2 s");
+  EXPECT_THAT(page.all("//details/summary"), ElementsAre("fail te-flash/a after 100 ms on pool cpu/2 #1",
+                                                         "fail te-flash/b after 200 ms on pool cpu/2 #1"));
+  EXPECT_EQ(page.one("//details[1]/summary/a/@href"), "#case-0");
+  EXPECT_THAT(page.one("//details[1]/pre"),
+              AllOf(StartsWith("dq is wrong on rank 1\nrank 1: dq: error 0.031 > bound 0.012"),
+                    HasSubstr("rank 0 error:\n  first line\n"), HasSubstr("rank 1 stderr (unfenced):\n  | one\n")));
+  EXPECT_EQ(page.one("//details[1]/p/code"), "cp-pool run --matrix te-flash --size small --filter te-flash/a");
+  EXPECT_THAT(page.one("//pre[contains(., '2 failed:')]"), HasSubstr("rerun them: cp-pool run --rerun-failed e.jsonl"));
+}
+
+TEST(Html, OfManyFailuresTheFirstAreOpen) {
+  std::vector<Event> events{run_started(7)};
+  for (std::size_t i = 0; i < 7; ++i) events.emplace_back(failed_case(i, "id"));
+  events.emplace_back(run_finished({0, 7, 0, 0, 0, 0, 0, 0, 0}));
+  const Page page(events);
+  EXPECT_EQ(page.all("//details").size(), 7U);
+  EXPECT_THAT(page.all("//details[@open]/summary/a/@href"),
+              ElementsAre("#case-0", "#case-1", "#case-2", "#case-3", "#case-4"));
+}
+
+TEST(Html, CasesWithoutAPoolAreToldOfOnceForEachReason) {
+  std::vector<Event> events{run_started(3)};
+  for (std::size_t i = 0; i < 3; ++i) {
+    CaseFinished event = finished(i, "id", CaseOutcome::infra, i < 2 ? "no license" : "no GPU");
+    event.stderr_tails = {{.rank = 0, .text = "license expired\n", .fenced = true}};
+    events.emplace_back(event);
+  }
+  events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 3, 0, 0}));
+  const Page page(events);
+  EXPECT_EQ(page.all("//p[@class='bad']").size(), 1U);
+  const std::vector<std::string> told = page.all("//details/pre");
+  ASSERT_EQ(told.size(), 2U);
+  EXPECT_THAT(told[0], AllOf(HasSubstr("no license"), HasSubstr("license expired")));
+  EXPECT_THAT(told[1], HasSubstr("no GPU"));
+}
+
+TEST(Html, TheOverviewCountsByModelTypeAndLayoutAndLeadsToWhatDidNotPass) {
+  std::vector<Event> events{run_started(6)};
+  const auto add = [&](const std::string& model, CommType comm, CaseOutcome outcome) {
+    CaseFinished event = finished(events.size() - 1, "id", outcome);
+    event.c.model = model;
+    event.c.comm = comm;
+    events.emplace_back(event);
+  };
+  add("m1", CommType::p2p, CaseOutcome::pass);
+  add("m1", CommType::p2p, CaseOutcome::skip);
+  add("m1", CommType::p2p, CaseOutcome::crash);
+  add("m1", CommType::a2a, CaseOutcome::pass);
+  add("m2", CommType::a2a, CaseOutcome::skip);
+  add("m2", CommType::a2a, CaseOutcome::pass);
+  events.emplace_back(run_finished({3, 0, 2, 0, 0, 1, 0, 0, 0}));
+  const Page page(events);
+  const std::string table = "//table[preceding-sibling::h2[1][starts-with(., 'te-flash: passed by')]]";
+  EXPECT_THAT(page.all(table + "/tr[1]/th"), ElementsAre("model", "a2a bshd", "p2p bshd"));
+  EXPECT_THAT(page.all(table + "/tr[2]/td"), ElementsAre("m1", "1", "1 of 3"));
+  EXPECT_THAT(page.all(table + "/tr[3]/td"), ElementsAre("m2", "1 of 2", ""));
+  EXPECT_THAT(page.all(table + "/tr/td/@class"), ElementsAre("pass", "bad", "other"));
+  EXPECT_THAT(page.all(table + "//a/@href"), ElementsAre("#case-3", "#case-2", "#case-4"));
+}
+
+TEST(Html, PoolsTimesAndPhasesAreThere) {
+  CaseFinished timed = test::compared_case(0, "te-flash/a", 3, 2);
+  timed.timings_ms = {{"forward", 1.5}};
+  PoolReady ready = test::pool_ready();
+  ready.ready.versions = {{"torch", "2.11.0"}};
+  const Page page({run_started(1), PoolSpawned{{"cpu/2", 1}, 2, {70, 71}}, ready,
+                   PoolSpawned{{"cpu/4", 1}, 4, {72, 73, 74, 75}}, timed,
+                   test::pool_retired(RetireReason::crash, "rank 1 died: exit 3"),
+                   run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  const std::string pools = "//h2[.='Pools']/following-sibling::table[1]";
+  EXPECT_THAT(page.all(pools + "/tr[2]/td"), ElementsAre("cpu/2 #1", "812 ms", "3", "crash: rank 1 died: exit 3",
+                                                         "host", "cp-pool-worker 0.1.0, torch 2.11.0"));
+  EXPECT_THAT(page.all(pools + "/tr[3]/td"), ElementsAre("cpu/4 #1", "never", "0", "", "", ""));
+  EXPECT_THAT(page.one("//h2[.='How fast']/following-sibling::pre[1]"),
+              AllOf(HasSubstr("te-flash/a"), HasSubstr("before.jsonl")));
+  EXPECT_THAT(page.one("//h2[.='Where the time went']/following-sibling::pre[1]"), HasSubstr("forward"));
+}
+
+TEST(Html, ForeignTextIsTextNotMarkup) {
+  CaseFinished event = finished(0, "<b>id</b>", CaseOutcome::crash, "a\x01 \x1b[31mred\x1b[0m \xff </pre><script>&");
+  event.c.model = "<m>";
+  event.rerun = "cp-pool submit '<&>'";
+  const Page page({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
+  EXPECT_EQ(page.one("//tr[@id='case-0']/td[4]"), "<b>id</b>");
+  EXPECT_EQ(page.one("//details/pre"), "a\\x01 red \xef\xbf\xbd </pre><script>&\n");
+  EXPECT_EQ(page.one("//details/p/code"), "cp-pool submit '<&>'");
+  EXPECT_THAT(page.all("//script"), ElementsAre());
+}
+
+TEST(Html, IsWrittenOnlyAtTheEndAndForAnInterruptedRunToo) {
+  const TemporaryFolder folder;
+  HtmlSink sink{folder / "report.html"};
+  sink.on_event(run_started(2));
+  sink.on_event(finished(0, "id", CaseOutcome::pass));
+  EXPECT_FALSE(std::filesystem::exists(folder / "report.html"));
+  sink.on_event(finished(1, "id2", CaseOutcome::cancelled));
+  RunFinished end = run_finished({1, 0, 0, 0, 0, 0, 0, 1, 0});
+  end.interrupted = true;
+  sink.on_event(end);
+  EXPECT_THAT(test::read_file(folder / "report.html"), AllOf(HasSubstr("interrupted"), HasSubstr("class=\"bad\"")));
+}
+
+TEST(Html, TheStyleIsWhatABrowserReads) {
+  const Page page({run_started(0), run_finished({})});
+  EXPECT_EQ(page.one("//style").find_first_of("<&>"), std::string::npos) << "escaped in the file, and not in a browser";
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -22,17 +22,17 @@ std::size_t Ledger::count(CaseOutcome outcome) const {
   return counts_.at(static_cast<std::size_t>(outcome));
 }
 
-RunFinished Ledger::close(bool interrupted) const {
+RunFinished Ledger::close(bool interrupted, bool no_skip) const {
   RunFinished out;
   out.counts = counts_;
   out.expanded = outcomes_.size();
   out.interrupted = interrupted;
   out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; });
-  out.exit_code = exit_code(out);
+  out.exit_code = exit_code(out, no_skip);
   return out;
 }
 
-int exit_code(const RunFinished& finished) {
+int exit_code(const RunFinished& finished, bool no_skip) {
   const auto any = [&](auto pred) {
     for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
       if (finished.counts.at(i) > 0 && pred(static_cast<CaseOutcome>(i))) return true;
@@ -42,7 +42,9 @@ int exit_code(const RunFinished& finished) {
   if (finished.interrupted) return kExitInterrupted;
   if (!finished.ledger_exact) return kExitInternal;
   if (any([](CaseOutcome o) { return is_failure(o) || o == CaseOutcome::not_run; })) return kExitFailures;
-  if (any([](CaseOutcome o) { return o == CaseOutcome::infra; })) return kExitInfra;
+  if (any([&](CaseOutcome o) { return o == CaseOutcome::infra || (no_skip && o == CaseOutcome::skip); })) {
+    return kExitInfra;
+  }
   return 0;
 }
 

@@ -22,8 +22,8 @@ class Ledger {
 
   [[nodiscard]] std::size_t expected() const { return outcomes_.size(); }
   [[nodiscard]] std::size_t count(CaseOutcome outcome) const;
-  // Counts and exit code; interrupted as given.
-  [[nodiscard]] RunFinished close(bool interrupted) const;
+  // Counts and exit code; interrupted as given. no_skip: a skipped case was not judged, either.
+  [[nodiscard]] RunFinished close(bool interrupted, bool no_skip = false) const;
 
  private:
   std::vector<int> outcomes_;  // how many each case has got
@@ -31,7 +31,8 @@ class Ledger {
   bool unknown_case_ = false;
 };
 
-// First that applies: 130 interrupted, 70 wrong books, 100 a failure or a case that was not run, 96 infra, 0.
-int exit_code(const RunFinished& finished);
+// First that applies: 130 interrupted, 70 wrong books, 100 a failure or a case that was not run, 96 infra or with
+// no_skip a skip, 0.
+int exit_code(const RunFinished& finished, bool no_skip);
 
 }  // namespace cp_pool

@@ -48,6 +48,9 @@ TEST(ExitCode, IsTheFirstThatApplies) {
   EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::fail}).close(false).exit_code, kExitFailures);
   EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::pass}).close(false).exit_code, kExitInfra);
   EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false).exit_code, 0);
+  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false, true).exit_code, kExitInfra);
+  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::fail}).close(false, true).exit_code, kExitFailures);
+  EXPECT_EQ(ledger_of({CaseOutcome::pass}).close(false, true).exit_code, 0);
 }
 
 TEST(ExitCode, IsAFailureForEachWayToFailAndForACaseThatWasNotRun) {

@@ -14,6 +14,7 @@
 #include "driver/cli/worker_command.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
+#include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -132,6 +133,10 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   if (result.input_was_cut) {
     report_error("the run was stopped before the end of the stream of cases: what was not read was not run");
     code = first_that_applies(code, ExitCode::failed);
+  }
+  if (const std::size_t skipped = result.finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip));
+      config_.no_skip && skipped > 0) {
+    report_error(fmt::format("{} skipped, with --no-skip", count_of(skipped, "case")));
   }
   return views_.failed() || answer_lost_ ? first_that_applies(code, ExitCode::cannot_write) : code;
 }

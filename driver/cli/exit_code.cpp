@@ -12,7 +12,9 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
     {ExitCode::failed,
      "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over"},
-    {ExitCode::infra, "a case could not be judged: its pool did not start (infra); doctor: something is missing"},
+    {ExitCode::infra,
+     "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped; doctor: something is "
+     "missing"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file"},
     {ExitCode::cannot_write, "an output (--junit, --events, --html, --run-dir, stdout) cannot be written"},
     {ExitCode::usage, "bad command line; nothing was run"},

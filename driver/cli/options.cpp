@@ -158,6 +158,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
       "--isolate", [&config] { config.pool_max_cases = 1; }, "A fresh pool for each case: as --pool-max-cases 1");
   add_count(command, "--max-fail", config.max_failures, "So many failures end the run, the rest is not-run; 0 = none");
   command.add_flag_callback("--fail-fast", [&config] { config.max_failures = 1; }, "As --max-fail 1");
+  command.add_flag("--no-skip", config.no_skip, "A skipped case is no success: exit code 96");
   add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
   add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end");

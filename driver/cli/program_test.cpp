@@ -436,6 +436,15 @@ TEST_F(CommandLine, AShardIsOneOfWhatWasSelectedAndSaysSo) {
   EXPECT_THAT(none.err, HasSubstr("no case is in shard 2/2: there are fewer than 2"));
 }
 
+TEST_F(CommandLine, WithNoSkipASkippedCaseIsNoSuccess) {
+  EXPECT_EQ(run("model=pass | model=skip").exit_code, 0);
+  const Finished done = run("model=pass | model=skip", {"--no-skip"});
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(done.err, is_one_error("1 case skipped, with --no-skip"));
+  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 1 pass + 0 fail + 1 skip"));
+  EXPECT_EQ(run("model=pass", {"--no-skip"}).exit_code, 0);
+}
+
 TEST_F(CommandLine, ThePageHasTheFailuresAndHowToRerunThem) {
   ASSERT_EQ(run("model=pass* | model=fail | model=error", {"--html", path("r.html"), "--events", path("e")}).exit_code,
             100);

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "driver/events.h"
+#include "driver/ledger.h"
 
 namespace cp_pool::test {
 
@@ -125,6 +126,7 @@ inline RunFinished run_finished(std::array<std::size_t, kCaseOutcomes> counts, d
   event.counts = counts;
   for (const std::size_t count : counts) event.expanded += count;
   event.duration_ms = duration_ms;
+  event.exit_code = exit_code(event, false);
   return event;
 }
 

@@ -124,9 +124,7 @@ void HtmlSink::on(const RunFinished& event) {
                   fmt::gmtime(std::chrono::system_clock::to_time_t(started_)), format_duration(event.duration_ms),
                   event.interrupted ? ": interrupted, the run was stopped before its end" : "");
   page_.ledger = ledger_line(event);
-  page_.good = event.ledger_exact && !event.interrupted && std::ranges::none_of(page_.cases, [](const HtmlCase& c) {
-                 return is_failure(c.outcome) || c.outcome == CaseOutcome::infra || c.outcome == CaseOutcome::not_run;
-               });
+  page_.good = event.exit_code == 0;
   page_.summary = plain(summary_.text());
   page_.failed = plain(summary_.failures(rerun_failed_));
   page_.perf = plain(perf_.text());

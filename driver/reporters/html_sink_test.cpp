@@ -209,6 +209,7 @@ TEST(Html, IsWrittenOnlyAtTheEndAndForAnInterruptedRunToo) {
   sink.on_event(finished(1, "id2", CaseOutcome::cancelled));
   RunFinished end = run_finished({1, 0, 0, 0, 0, 0, 0, 1, 0});
   end.interrupted = true;
+  end.exit_code = 130;
   sink.on_event(end);
   EXPECT_THAT(test::read_file(folder / "report.html"), AllOf(HasSubstr("interrupted"), HasSubstr("class=\"bad\"")));
 }

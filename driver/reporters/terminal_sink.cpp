@@ -159,12 +159,7 @@ void TerminalSink::on(const RunFinished& event) {
   style_.live = false;
   std::string lines = timings_.text() + perf_.text() + summary_.text() + summary_.failures(style_.rerun_failed);
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
-  std::size_t bad = 0;
-  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-    const auto outcome = static_cast<CaseOutcome>(i);
-    if (is_failure(outcome) || outcome == CaseOutcome::infra) bad += event.counts.at(i);
-  }
-  lines += paint(ledger_line(event), bad > 0 || !event.ledger_exact ? kRed : kGreen) + '\n';
+  lines += paint(ledger_line(event), event.exit_code == 0 ? kGreen : kRed) + '\n';
   print(lines);
 }
 

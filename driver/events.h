@@ -36,6 +36,7 @@ struct RunStarted {
   std::string device;
   std::size_t cases = 0;  // expanded and selected: what the ledger must add up to
   std::string version;
+  std::vector<std::string> ids = {};  // of the cases, each once; empty for a stream
 };
 
 struct PoolSpawned {

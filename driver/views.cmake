@@ -65,6 +65,7 @@ add_library(cp_cli STATIC
   cli/rerun.cpp
   cli/run_command.cpp
   cli/selection.cpp
+  cli/shard.cpp
   cli/shell_words.cpp
   cli/submit_command.cpp)
 # CLI11 takes long to compile, and runs once.
@@ -97,6 +98,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/worker_command_test.cpp
     cli/perf_baseline_test.cpp
     cli/rerun_test.cpp
+    cli/shard_test.cpp
     cli/shell_words_test.cpp
   LIBRARIES cp_cli fmt::fmt)
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")

@@ -104,9 +104,10 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
     if (config_.dump_dir) prepare_folder(*config_.dump_dir);
     if (config_.perf && config_.perf->trace_dir) prepare_folder(*config_.perf->trace_dir);
     expect_different_files(options);
-    if (options.events) owned_.push_back(std::make_unique<JsonlSink>(*options.events));
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
     if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html, baseline, rerun_failed));
+    // The last, since it empties a file, which the user may need again if another output cannot be written.
+    if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
   } catch (const OutputError& e) {
     throw CommandError(ExitCode::cannot_write, e.what());
   }

@@ -9,31 +9,41 @@ namespace cp_pool {
 
 FailedCases read_failed_cases(const std::filesystem::path& events_file) {
   FailedCases failed;
-  std::set<std::string> running;  // at the end of the file: as the driver died
+  std::set<std::string> unfinished;  // of the run that is being read
   bool any = false;
+  bool knows_rest = true;
+  // What a run has left open when the next begins, or the file ends: its driver died.
+  const auto close_run = [&] {
+    failed.unknown_rest |= !knows_rest;
+    failed.ids.merge(unfinished);
+    unfinished.clear();
+  };
   read_events(events_file, "the file", [&](const Json& event) {
     const std::string type = event.value("type", "");
     if (type == "run_started") {
+      close_run();
       any = true;
       failed.title = event.value("title", "");
       failed.size = event.value("size", "");
+      unfinished = event.value("ids", std::set<std::string>{});
+      knows_rest = !unfinished.empty();
     } else if (type == "case_started") {
-      running.insert(event.at("id").get<std::string>());
+      unfinished.insert(event.at("id").get<std::string>());
     } else if (type == "case_finished") {
       any = true;
       const auto id = event.at("id").get<std::string>();
       const auto outcome = event.at("outcome").get<std::string>();
-      running.erase(id);
+      unfinished.erase(id);
       if (outcome != "pass" && outcome != "skip") failed.ids.insert(id);
     } else if (type == "run_finished") {
-      failed.whole = true;
+      knows_rest = true;
     }
   });
   if (!any) {
     throw CommandError(ExitCode::bad_input,
                        fmt::format("the file {} holds no run: was it written by --events?", events_file.string()));
   }
-  failed.ids.merge(running);
+  close_run();
   return failed;
 }
 

@@ -8,10 +8,12 @@
 namespace cp_pool {
 
 struct FailedCases {
-  std::set<std::string> ids;  // neither passed nor were skipped, each time they ran
+  std::set<std::string> ids;  // neither passed nor were skipped, each time they ran; if the driver died, also the rest
   std::string title;          // of that run's matrices
   std::string size;
-  bool whole = false;  // false: the file ends before its run did
+  // The file ends before a run did, and does not say which cases that had not come to: it is of a stream, or of a
+  // cp-pool that did not write them down.
+  bool unknown_rest = false;
 };
 
 // From the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events file,

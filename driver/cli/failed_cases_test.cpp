@@ -48,7 +48,7 @@ TEST(FailedCases, AreThoseThatNeitherPassedNorWereSkipped) {
   EXPECT_THAT(failed.ids, ElementsAre("cancelled", "crash", "error", "fail", "infra", "not-run", "timeout"));
   EXPECT_EQ(failed.title, "te-flash");
   EXPECT_EQ(failed.size, "small");
-  EXPECT_TRUE(failed.whole);
+  EXPECT_FALSE(failed.unknown_rest);
 }
 
 TEST(FailedCases, OfSeveralRunsOfACaseOneFailureIsEnough) {
@@ -56,22 +56,64 @@ TEST(FailedCases, OfSeveralRunsOfACaseOneFailureIsEnough) {
               ElementsAre("a"));
 }
 
-TEST(FailedCases, OfADriverThatWasKilledHaveThoseThatWereRunning) {
+RunStarted run_of(const std::vector<std::string>& ids) {
+  RunStarted event = test::run_started(ids.size());
+  event.ids = ids;
+  return event;
+}
+
+TEST(FailedCases, OfADriverThatWasKilledHaveAllThatHasNotFinished) {
+  const FailedCases failed = failed_in({run_of({"a", "b", "c"}), finished(1, "a", CaseOutcome::pass)});
+  EXPECT_THAT(failed.ids, ElementsAre("b", "c"));
+  EXPECT_FALSE(failed.unknown_rest);
+}
+
+TEST(FailedCases, OfSeveralRunsOneOfWhichWasKilledHaveWhatThatLeft) {
+  const RunFinished end = test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  const std::vector<Event> whole{run_of({"x"}), finished(0, "x", CaseOutcome::pass), end};
+  const std::vector<Event> killed{run_of({"a", "b"}), finished(0, "a", CaseOutcome::pass)};
+  std::vector<Event> first = killed;
+  first.insert(first.end(), whole.begin(), whole.end());
+  EXPECT_THAT(failed_in(first).ids, ElementsAre("b"));
+  std::vector<Event> last = whole;
+  last.insert(last.end(), killed.begin(), killed.end());
+  EXPECT_THAT(failed_in(last).ids, ElementsAre("b"));
+}
+
+TEST(FailedCases, OfAKilledDriverThatDoesNotSayWhatItsCasesAreHaveThoseThatWereRunning) {
   CaseStarted started;
   started.id = "running";
-  const FailedCases failed = failed_in({test::run_started(3), started, finished(1, "a", CaseOutcome::pass)});
-  EXPECT_THAT(failed.ids, ElementsAre("running"));
-  EXPECT_FALSE(failed.whole);
+  const std::vector<Event> killed{test::run_started(3), started, finished(1, "a", CaseOutcome::pass)};
+  EXPECT_THAT(failed_in(killed).ids, ElementsAre("running"));
+  EXPECT_TRUE(failed_in(killed).unknown_rest);
+  std::vector<Event> joined = killed;
+  joined.insert(joined.end(),
+                {run_of({"x"}), finished(0, "x", CaseOutcome::pass), test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_TRUE(failed_in(joined).unknown_rest);
 }
 
 TEST(FailedCases, OfAFileThatEndsInTheMiddleOfALineAreThoseBefore) {
   const TemporaryFolder folder;
-  test::write_file(folder / "e", R"({"type":"case_finished","id":"a","outcome":"fail"})"
+  test::write_file(folder / "e", R"({"type":"run_started"})"
+                                 "\n"
+                                 R"({"type":"case_finished","id":"a","outcome":"fail"})"
                                  "\n"
                                  R"({"type":"case_finished","id":"b","outc)");
   const FailedCases failed = read_failed_cases(folder / "e");
   EXPECT_THAT(failed.ids, ElementsAre("a"));
-  EXPECT_FALSE(failed.whole);
+  EXPECT_TRUE(failed.unknown_rest);
+}
+
+TEST(FailedCases, OfFilesThatWereJoinedInTheMiddleOfALineAreThoseOfBoth) {
+  const TemporaryFolder folder;
+  test::write_file(folder / "e", R"({"v":1,"ts":"T","type":"run_started","ids":["a","b"]})"
+                                 "\n"
+                                 R"({"v":1,"ts":"T","type":"case_finished","id":"a","outc)"
+                                 R"({"v":1,"ts":"T","type":"run_started","ids":["c"]})"
+                                 "\n"
+                                 R"({"v":1,"ts":"T","type":"case_finished","id":"c","outcome":"fail"})"
+                                 "\n");
+  EXPECT_THAT(read_failed_cases(folder / "e").ids, ElementsAre("a", "b", "c"));
 }
 
 TEST(FailedCases, SayWhatIsWrongWithTheFile) {
@@ -79,6 +121,8 @@ TEST(FailedCases, SayWhatIsWrongWithTheFile) {
               AllOf(HasSubstr("is no events file"), HasSubstr("line 2")));
   EXPECT_THAT(error_for("{\"type\":\"case_finished\",\"id\":\"a\"}\n"), HasSubstr("line 1"));
   EXPECT_THAT(error_for("{}\n"), HasSubstr("holds no run"));
+  EXPECT_THAT(error_for("{\"v\":2,\"type\":\"run_started\"}\n"),
+              AllOf(HasSubstr("line 1"), HasSubstr("version 2, and this cp-pool reads 1")));
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "driver/cli/options.h"
 
-#include <charconv>
 #include <cmath>
 #include <memory>
 #include <utility>
@@ -100,20 +99,6 @@ void add_filter(CLI::App& command, SelectionOptions& options) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
 }
 
-// "2/4"; nullopt for anything that is no part of a whole.
-std::optional<Shard> parse_shard(std::string_view text) {
-  const auto number = [](std::string_view digits) {
-    std::size_t value = 0;
-    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    return error == std::errc{} && end == digits.data() + digits.size() ? value : 0;
-  };
-  const std::size_t slash = text.find('/');
-  if (slash == std::string_view::npos) return std::nullopt;
-  const Shard shard{.index = number(text.substr(0, slash)), .count = number(text.substr(slash + 1))};
-  if (shard.index < 1 || shard.index > shard.count) return std::nullopt;
-  return shard;
-}
-
 void add_shard(CLI::App& command, SelectionOptions& options) {
   const auto check = [](const std::string& text) -> std::string {
     return parse_shard(text) ? "" : fmt::format("'{}' is none of 1/N, 2/N .. N/N", text);
@@ -121,7 +106,7 @@ void add_shard(CLI::App& command, SelectionOptions& options) {
   command
       .add_option_function<std::string>(
           "--shard", [&options](const std::string& text) { options.shard = *parse_shard(text); },
-          "Of the selected cases every N-th, from the K-th on: K/N for job K of N of a CI")
+          "Of the selected cases the K-th of N parts of much the same cost: for job K of N of a CI")
       ->check(check, "", "")
       ->type_name("K/N");
 }

@@ -9,15 +9,10 @@
 #include <vector>
 
 #include "driver/cli/order.h"
+#include "driver/cli/shard.h"
 #include "driver/run.h"
 
 namespace cp_pool {
-
-// One of `count` parts of the selected cases: --shard INDEX/COUNT.
-struct Shard {
-  std::size_t index = 1;  // 1 .. count
-  std::size_t count = 1;
-};
 
 struct SelectionOptions {
   std::vector<std::string> matrices;  // names or files

@@ -210,18 +210,11 @@ TEST(SubmitOptions, TakeACaseAndLookItUpInEveryMatrix) {
   EXPECT_EQ(parse_as<SubmitOptions>({"submit", "-"}).case_argument, "-");
 }
 
-TEST(Shard, IsAPartOfAWhole) {
-  const Shard whole = parse_as<RunOptions>({"run"}).selection.shard;
-  EXPECT_EQ(whole.index, 1U);
-  EXPECT_EQ(whole.count, 1U);
-  const Shard run = parse_as<RunOptions>({"run", "--shard", "2/4"}).selection.shard;
-  EXPECT_EQ(run.index, 2U);
-  EXPECT_EQ(run.count, 4U);
-  EXPECT_EQ(parse_as<ListOptions>({"list", "--shard", "4/4"}).selection.shard.index, 4U);
-  for (const char* text : {"0/4", "5/4", "0/0", "1/0", "4", "1/", "/4", "1/4/2", "-1/4", "+1/4", "1/4 ", "1.0/4", "",
-                           "1/99999999999999999999"}) {
-    EXPECT_THAT(usage_error({"run", "--shard", text}), HasSubstr(fmt::format("'{}' is none of 1/N, 2/N .. N/N", text)));
-  }
+TEST(ShardOption, IsOneOfRunAndList) {
+  EXPECT_EQ(parse_as<RunOptions>({"run"}).selection.shard.count, 1U);
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--shard", "2/4"}).selection.shard.index, 2U);
+  EXPECT_EQ(parse_as<ListOptions>({"list", "--shard", "4/5"}).selection.shard.count, 5U);
+  EXPECT_THAT(usage_error({"run", "--shard", "5/4"}), HasSubstr("'5/4' is none of 1/N, 2/N .. N/N"));
 }
 
 TEST(ListOptions, AreReadFromTheCommandLine) {

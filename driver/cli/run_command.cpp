@@ -10,6 +10,7 @@
 #include "driver/cli/perf_baseline.h"
 #include "driver/cli/rerun.h"
 #include "driver/cli/selection.h"
+#include "driver/reporters/text_format.h"
 
 namespace cp_pool {
 
@@ -26,10 +27,10 @@ std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
 // Throws CommandError (bad_input; nothing_selected where nothing failed).
 Selection select_failed(SelectionOptions options, const std::filesystem::path& file) {
   FailedCases failed = read_failed_cases(file);
-  if (!failed.whole) {
-    report_warning(
-        fmt::format("{} ends before its run did: cases that it had not come to are not selected", file.string()));
-  }
+  const std::string cut =
+      fmt::format("{} ends before its run did: which cases it had not come to is not known", file.string());
+  if (failed.ids.empty() && failed.unknown_rest) throw CommandError(ExitCode::bad_input, cut);
+  if (failed.unknown_rest) report_warning(cut + ", so they are not selected");
   if (failed.ids.empty()) {
     throw CommandError(ExitCode::nothing_selected,
                        fmt::format("nothing failed in {}: its cases passed or were skipped", file.string()));
@@ -39,6 +40,7 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
                                options.size));
   }
   const std::size_t count = failed.ids.size();
+  const bool narrowed = !options.filters.empty() || options.shard.count > 1;
   options.ids = std::move(failed.ids);
   Selection selection = select_cases(options);
   if (!selection.unknown_ids.empty()) {
@@ -46,6 +48,11 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
         fmt::format("{} of {} cases that failed in {} are in no matrix given ({}), such as {}; that run was of {}",
                     selection.unknown_ids.size(), count, file.string(), selection.title, *selection.unknown_ids.begin(),
                     failed.title));
+  }
+  if (selection.cases.empty()) {
+    throw CommandError(narrowed ? ExitCode::nothing_selected : ExitCode::bad_input,
+                       fmt::format("none of the {} that failed in {} is {}", count_of(count, "case"), file.string(),
+                                   narrowed ? "selected" : "in a matrix given: " + selection.title));
   }
   return selection;
 }
@@ -76,6 +83,9 @@ int run_command(const RunOptions& options, const std::string& program) {
     const std::string unjudged = options.execution.config.max_ratio ? left_unjudged(baseline, cases) : "";
     if (!unjudged.empty()) report_warning(unjudged);
   }
+  std::vector<std::string> ids;
+  ids.reserve(cases.size());
+  for (const NamedCase& named : cases) ids.push_back(named.id);
   Order order = options.order;
   const std::string order_text = fix_seed(order);
   cases = repeat(put_in_order(std::move(cases), order), options.repeat);
@@ -85,7 +95,8 @@ int run_command(const RunOptions& options, const std::string& program) {
                           .size = options.selection.size,
                           .device = options.execution.config.device,
                           .cases = cases.size(),
-                          .version = CP_POOL_VERSION};
+                          .version = CP_POOL_VERSION,
+                          .ids = std::move(ids)};
   Execution execution{options.execution, Execution::Show::terminal,
                       rerun_of_failed(program, options.selection, options.execution)};
   return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });

@@ -30,10 +30,16 @@ std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
   return all;
 }
 
-// Every count-th case from the index-th on: the parts are alike in what they cost, and together all cases.
 void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard) {
-  std::size_t next = 0;
-  std::erase_if(cases, [&](const SelectedCase&) { return next++ % shard.count != shard.index - 1; });
+  std::vector<const MatrixCase*> all;
+  all.reserve(cases.size());
+  for (const SelectedCase& selected : cases) all.push_back(&selected.matrix_case);
+  const std::vector<std::size_t> shards = deal_out(all, shard.count);
+  std::vector<SelectedCase> kept;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (shards[i] == shard.index - 1) kept.push_back(std::move(cases[i]));
+  }
+  cases = std::move(kept);
 }
 
 }  // namespace
@@ -62,8 +68,8 @@ Selection select_cases(const SelectionOptions& options) {
       if (matched[i] == 0) selection.idle_filters.push_back(options.filters[i]);
     }
     const std::size_t before = selection.cases.size();
-    keep_shard(selection.cases, options.shard);
     if (options.shard.count > 1) {
+      keep_shard(selection.cases, options.shard);
       selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
     }
     selection.all_in_other_shards = before > 0 && selection.cases.empty();

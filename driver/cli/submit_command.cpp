@@ -22,12 +22,13 @@ namespace cp_pool {
 
 namespace {
 
-RunStarted header(const SubmitOptions& options, std::size_t cases) {
+RunStarted header(const SubmitOptions& options, const std::vector<std::string>& ids) {
   return {.title = options.case_argument == "-" ? "<stdin>" : options.case_argument,
           .size = is_id(options.case_argument) ? options.selection.size : "",
           .device = options.execution.config.device,
-          .cases = cases,
-          .version = CP_POOL_VERSION};
+          .cases = ids.size(),
+          .version = CP_POOL_VERSION,
+          .ids = ids};
 }
 
 // Cases from stdin, one JSON object a line.
@@ -102,7 +103,7 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
     int code = 0;
     try {
       code = execution([&](const RunConfig& config, EventSink& sink) {
-        return run_stream(STDIN_FILENO, read, config, header(options, 0), sink);
+        return run_stream(STDIN_FILENO, read, config, header(options, {}), sink);
       });
     } catch (const CaseError& e) {
       throw CommandError(ExitCode::bad_input, e.what());
@@ -116,8 +117,9 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
   if (options.execution.config.max_ratio) left_unjudged(*baseline, {&named, 1});
   Execution execution{options.execution,
                       options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks};
-  return execution(
-      [&](const RunConfig& config, EventSink& sink) { return run_cases({named}, config, header(options, 1), sink); });
+  return execution([&](const RunConfig& config, EventSink& sink) {
+    return run_cases({named}, config, header(options, {named.id}), sink);
+  });
 }
 
 }  // namespace cp_pool

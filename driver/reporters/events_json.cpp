@@ -104,8 +104,8 @@ Json part(const PerfFigures& figures) {
 }
 
 Json body(const RunStarted& event) {
-  return {{"type", "run_started"},  {"title", event.title}, {"size", event.size},
-          {"device", event.device}, {"cases", event.cases}, {"version", event.version}};
+  return {{"type", "run_started"}, {"title", event.title},     {"size", event.size}, {"device", event.device},
+          {"cases", event.cases},  {"version", event.version}, {"ids", event.ids}};
 }
 
 Json body(const PoolSpawned& event) {

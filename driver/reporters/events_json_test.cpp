@@ -22,7 +22,8 @@ Keys keys(const nlohmann::ordered_json& object) {
 
 // docs/events.md promises these names: a change here is a change of the format.
 TEST(EventJson, EveryTypeHasItsDocumentedFields) {
-  EXPECT_EQ(keys(event_json(test::run_started(3))), (Keys{"type", "title", "size", "device", "cases", "version"}));
+  EXPECT_EQ(keys(event_json(test::run_started(3))),
+            (Keys{"type", "title", "size", "device", "cases", "version", "ids"}));
   EXPECT_EQ(keys(event_json(PoolSpawned{})), (Keys{"type", "pool", "world_size", "pids"}));
   EXPECT_EQ(keys(event_json(test::pool_ready())),
             (Keys{"type", "pool", "spawn_to_ready_ms", "worker", "protocol", "world_size", "device", "ranks",

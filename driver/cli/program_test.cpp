@@ -419,6 +419,17 @@ TEST_F(CommandLine, WithoutProgressOnlyFailuresAndSummaryAreShown) {
   EXPECT_THAT(done.out, StartsWith("fail  demo/fail"));
 }
 
+TEST_F(CommandLine, ARepeatThatGivesOtherBitsIsAFailure) {
+  const ScopedVariable hash{"CP_POOL_TEST_HASH", "seq"};
+  EXPECT_EQ(run("model=pass").exit_code, 0);
+  const Finished done = run("model=pass", {"--repeat", "3", "--junit", path("j.xml")});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 1 pass + 2 fail"));
+  EXPECT_THAT(done.out, AllOf(HasSubstr("other bits than those of its first run in this one, on rank 0"),
+                              HasSubstr("1 of 1 repeated: other output bits\n")));
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr("failures=\"2\""));
+}
+
 TEST_F(CommandLine, OrderAndRepeatDecideWhatRunsWhen) {
   const Finished done = run("model=pass* | model=skip", {"--order", "reverse", "--repeat", "2", "--events", path("e")});
   EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 4 pass + 0 fail + 2 skip"));

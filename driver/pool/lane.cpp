@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/process/process_tree.h"
 #include "worker/protocol/text_clean.h"
@@ -96,7 +97,9 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", attempt);
       note_outcome(result.outcome);
       if (!retirement) retirement = retirement_by_age();
-      finish(job, report(job, std::move(result), seq, attempt));
+      CaseFinished finished = report(job, std::move(result), seq, attempt);
+      judge_bits(finished);
+      finish(job, std::move(finished));
       reap_adopted([this](pid_t pid) { return run_.ranks.contains(pid); });
       if (retirement) co_await retire(*std::move(retirement));
       co_return;
@@ -170,6 +173,16 @@ const NamedCase* Lane::next_on_this_pool() const {
   const int limit = run_.config.pool_max_cases;
   const bool last = limit > 0 && cases_on_pool_ + 1 >= limit;
   return jobs_.empty() || last ? nullptr : jobs_.front().named;
+}
+
+// A case that runs again has to give the bits of its first run, unless its kernels do not promise them.
+void Lane::judge_bits(CaseFinished& finished) {
+  if (finished.outcome != CaseOutcome::pass) return;
+  const OutputBits::Comparison comparison = run_.output_bits.compare(finished);
+  if (comparison.other_ranks.empty() || !promises_bits(finished)) return;
+  finished.outcome = CaseOutcome::fail;
+  finished.reason = fmt::format("its outputs have other bits than those of its first run in this one, on rank {}",
+                                fmt::join(comparison.other_ranks, ", "));
 }
 
 void Lane::finish(const Job& job, CaseFinished finished) {

@@ -52,6 +52,7 @@ class Lane {
   std::optional<Retirement> retirement_by_age() const;
   [[nodiscard]] const NamedCase* next_on_this_pool()
       const;  // after the job that is being run; nullptr if none is known
+  void judge_bits(CaseFinished& finished);
   void finish(const Job& job, CaseFinished finished);
   CaseFinished report(const Job& job, Attempt attempt, std::int64_t seq, int attempts) const;
   CaseFinished never_run(const Job& job, CaseOutcome outcome, std::string reason) const;

@@ -9,6 +9,7 @@
 #include <asio/io_context.hpp>
 
 #include "driver/events.h"
+#include "driver/output_bits.h"
 #include "driver/pool/wakeup.h"
 #include "driver/run.h"
 
@@ -37,6 +38,7 @@ struct RunContext {
   std::vector<Wakeup*> wakeups;  // of every coroutine that must see a change of stop
   int failures = 0;              // cases that ended as one
   std::int64_t last_seq = 0;     // never repeats in a run
+  OutputBits output_bits;        // of the cases that passed
   std::set<pid_t> ranks;         // of living pools: children that only their pool may reap
 
   void emit(const Event& event) { sink.on_event(event); }

@@ -40,12 +40,6 @@ double quantile(std::vector<double> values, double q) {
   return *nth;
 }
 
-// The backward kernels of libraries repeat their bits only where they are asked to. On CPU ranks math stands for them.
-static bool promises_bits(const CaseFinished& event) {
-  const bool of_library = event.c.backend != Backend::math && event.c.training;
-  return event.c.deterministic || !of_library || !event.pool || !event.pool->key.starts_with("cuda/");
-}
-
 // "  fail     ID: the first line of the reason".
 static std::string failure_line(const CaseFinished& event) {
   std::string line = fmt::format("  {:<7}  {}", to_string(event.outcome), protocol::clean_text(event.id));
@@ -57,7 +51,12 @@ static std::string failure_line(const CaseFinished& event) {
 }
 
 void Summary::add(const CaseFinished& event) {
-  compare_outputs(event);
+  const OutputBits::Comparison outputs = output_bits_.compare(event);
+  if (outputs.repeated) repeated_.insert(event.id);
+  if (!outputs.other_ranks.empty()) {
+    differing_.insert(event.id);
+    bits_were_promised_ |= promises_bits(event);
+  }
   if (is_failure(event.outcome)) failures_.push_back(failure_line(event));
   if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
   switch (event.outcome) {
@@ -77,39 +76,12 @@ void Summary::add(const CaseFinished& event) {
   }
 }
 
-void Summary::compare_outputs(const CaseFinished& event) {
-  std::map<int, std::string> hashes;  // by rank: a worker may list them in any order
-  for (const protocol::RankResult& rank : event.ranks) {
-    if (rank.output_hash.empty()) return;  // nothing to compare
-    hashes[rank.rank] = rank.output_hash;
-  }
-  if (hashes.empty()) return;
-  Outputs& outputs = outputs_[event.id];
-  if (outputs.runs++ == 0) outputs.first = hashes;
-  outputs.differ |= outputs.first != hashes;
-  outputs.promised = promises_bits(event);
-}
-
+// What was promised and did not come is a failure by itself.
 std::string Summary::repeats_text() const {
-  std::size_t repeated = 0;
-  std::size_t unpromised = 0;
-  std::string differing;
-  for (const auto& [id, outputs] : outputs_) {
-    repeated += outputs.runs > 1 ? 1 : 0;
-    if (!outputs.differ) continue;
-    if (outputs.promised) {
-      differing += fmt::format("outputs differ between runs: {}\n", protocol::clean_text(id));
-    } else {
-      ++unpromised;
-    }
-  }
-  if (unpromised > 0) {
-    differing +=
-        fmt::format("{} of {} repeated: other output bits, of kernels that repeat them only with --deterministic\n",
-                    unpromised, repeated);
-  }
-  if (repeated == 0) return "";
-  return differing.empty() ? fmt::format("{} repeated: every run gave the same output bits\n", repeated) : differing;
+  if (repeated_.empty()) return "";
+  if (differing_.empty()) return fmt::format("{} repeated: every run gave the same output bits\n", repeated_.size());
+  return fmt::format("{} of {} repeated: other output bits{}\n", differing_.size(), repeated_.size(),
+                     bits_were_promised_ ? "" : ", of kernels that repeat them only with --deterministic");
 }
 
 std::string Summary::failures(const std::optional<std::string>& rerun) const {

@@ -3,11 +3,13 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "driver/events.h"
+#include "driver/output_bits.h"
 
 namespace cp_pool {
 
@@ -22,8 +24,8 @@ class Summary {
  public:
   void add(const CaseFinished& event);
 
-  // Lines, each ended by a newline, without the ledger: durations of the cases that ran, which of several runs of one
-  // case gave different outputs, which notes of backends they had, then why cases did not run (outcome, count, reason;
+  // Lines, each ended by a newline, without the ledger: durations of the cases that ran, whether several runs of one
+  // case gave the same bits, which notes of backends they had, then why cases did not run (outcome, count, reason;
   // the most frequent first).
   [[nodiscard]] std::string text() const;
 
@@ -33,16 +35,12 @@ class Summary {
   [[nodiscard]] std::string failures(const std::optional<std::string>& rerun) const;
 
  private:
-  void compare_outputs(const CaseFinished& event);
   [[nodiscard]] std::string repeats_text() const;
 
-  struct Outputs {
-    std::map<int, std::string> first;  // the output hash of each rank, of the first run
-    std::size_t runs = 0;
-    bool differ = false;
-    bool promised = true;  // equal bits
-  };
-  std::map<std::string, Outputs> outputs_;  // by case ID
+  OutputBits output_bits_;
+  std::set<std::string> repeated_;   // IDs
+  std::set<std::string> differing_;  // of these
+  bool bits_were_promised_ = false;  // for one of them
   std::map<std::string, std::size_t> backend_notes_;
   std::vector<std::string> failures_;  // a line each, without its newline
   std::vector<double> durations_ms_;   // of the cases that reached a worker and were not skipped

@@ -52,6 +52,10 @@ Options parse_options(int argc, char** argv) {
     out.message = fmt::format("cp-pool-worker: --inject {}\n", e.what());
   }
   if (!case_file.empty()) out.case_file = case_file;
+  if (out.case_file && !faults.empty() && !out.exit_code) {
+    out.exit_code = kExitUsage;
+    out.message = "cp-pool-worker: --inject breaks a rank of a group: not with --case\n";
+  }
   return out;
 }
 

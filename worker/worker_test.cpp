@@ -469,12 +469,12 @@ struct CaseRun {
   std::string output;
 };
 
-CaseRun run_case_file(const nlohmann::json& c) {
+CaseRun run_case_file(const nlohmann::json& c, const std::string& more = "") {
   const test::TemporaryFolder folder;
   const std::string file = folder / "cp-pool-case.json";
   test::write_file(file, c.dump());
   CaseRun out;
-  FILE* const pipe = popen(("'" CP_POOL_WORKER_BINARY "' --case '" + file + "' 2>&1").c_str(), "r");
+  FILE* const pipe = popen(("'" CP_POOL_WORKER_BINARY "' --case '" + file + "'" + more + " 2>&1").c_str(), "r");
   if (pipe == nullptr) return out;
   std::array<char, 4096> buffer;
   while (fgets(buffer.data(), buffer.size(), pipe) != nullptr) out.output += buffer.data();
@@ -500,6 +500,12 @@ TEST(WorkerCaseFile, ACaseThatDoesNotPassIsAFailure) {
   const CaseRun run = run_case_file(c);
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.output, AllOf(HasSubstr("\nerror: rank 0: "), HasSubstr("can't allocate memory")));
+}
+
+TEST(WorkerCaseFile, HasNoRanksThatCouldBeBroken) {
+  const CaseRun run = run_case_file(test::small_case(2), " --inject throw@1:inside");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_THAT(run.output, HasSubstr("--inject breaks a rank of a group"));
 }
 
 TEST(WorkerCaseFile, AnImpossibleCaseIsAUsageErrorThatNamesTheFile) {

@@ -86,7 +86,9 @@ std::vector<Finding> try_worker(const WorkerCommand& command, const std::string&
                           : State::missing,
        .text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
                            finished.reason.empty() ? "" : ": ", protocol::clean_text(finished.reason)),
-       .remedy = passed || !command.shipped || device != "cpu" ? "" : "tools/build release cp-pool-worker"});
+       .remedy = passed || !command.shipped || command.words.size() > 1 || device != "cpu"
+                     ? ""
+                     : "tools/build release cp-pool-worker"});
   return findings;
 }
 

@@ -16,9 +16,11 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
      "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped; doctor: something is "
      "missing"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file"},
-    {ExitCode::cannot_write, "an output (--junit, --events, --html, --run-dir, stdout) cannot be written"},
+    {ExitCode::cannot_write,
+     "an output (--junit, --events, --html, --run-dir, --dump, --trace, stdout) cannot be written"},
     {ExitCode::usage, "bad command line; nothing was run"},
-    {ExitCode::nothing_selected, "no case is selected, or nothing failed that --rerun-failed could select"},
+    {ExitCode::nothing_selected,
+     "no case is selected, a stream had none, or nothing failed that --rerun-failed could select"},
     {ExitCode::ok, "every case passed or was skipped with a reason"},
 }};
 

@@ -145,6 +145,7 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
       fmt::format("exchange: {}\n  each rank sends {} forward", exchange_words(c.comm), bytes(traffic.forward));
   if (c.training) text += fmt::format(", {} backward", bytes(traffic.backward));
   if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
+  if (c.bias) text += ", without what the bias and its gradient need";
   text += "\ncompute: tiles are pairs of a chunk of queries and a chunk of keys\n";
   for (int rank = 0; rank < c.cp_size; ++rank) {
     const Compute compute = compute_of(c, lengths, rank);

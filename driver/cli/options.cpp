@@ -353,7 +353,8 @@ struct Parser {
     add_selection(*list_command, list.selection, true, "Matrices: names of shipped ones, or files (default: quick)");
     add_filter(*list_command, list.selection);
     add_shard(*list_command, list.selection);
-    CLI::Option* json = list_command->add_flag("--json", list.json, "A JSON array: id, world_size, size, tags, case");
+    CLI::Option* json =
+        list_command->add_flag("--json", list.json, "A JSON array: id, world_size, size, tags, case, lengths");
     list_command->add_flag("--count", list.count, "The number of cases of each suite")->excludes(json);
   }
 

@@ -672,6 +672,25 @@ TEST_F(CommandLine, SubmitRunsACaseFileAndItsRerunCommandWorks) {
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
 }
 
+TEST_F(CommandLine, AnAnswerThatIsNoLineOfItsOwnIsNamed) {
+  write_file(path("c.json"), std::string{"{\"model\":\"glued\",\"cp_size\":1,"} + kSizes + "}");
+  const Finished done =
+      call({"submit", path("c.json"), "--worker", kWorker, "--timeout", "1s", "--grace", "100ms", "--json"});
+  EXPECT_THAT(
+      nlohmann::json::parse(done.out)["reason"].get<std::string>(),
+      AllOf(StartsWith("no result within 1000 ms (--timeout)"),
+            HasSubstr("has the sentinel, but does not begin with \"[CP_POOL_RESP] \": progress: 100 %[CP_POOL_RESP]")));
+}
+
+TEST_F(CommandLine, AStreamWithoutACaseIsNoSuccess) {
+  write_file(path("empty"), "\n \n");
+  for (const std::string& in : {std::string{"/dev/null"}, path("empty")}) {
+    const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = in, .out = ""}}.wait();
+    EXPECT_EQ(done.exit_code, 4) << in;
+    EXPECT_THAT(done.err, is_one_error("<stdin> ended without a case"));
+  }
+}
+
 TEST_F(CommandLine, SubmitAnswersAStreamInOrderOnOneWarmPool) {
   const auto line = [](const char* model) {
     return std::string{"{\"model\":\""} + model + "\",\"cp_size\":1," + kSizes + "}\n";

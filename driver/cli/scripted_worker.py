@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """A worker for the tests of the command line: speaks the protocol, computes nothing, and does what the model of a case
-says: pass, fail, skip, error, crash, hang, chatter. CP_POOL_TEST_MARK names a file that it creates when it starts,
+says: pass, fail, skip, error, crash, hang, glued (its answer ends a line that began otherwise). CP_POOL_TEST_MARK names a file that it creates when it starts,
 CP_POOL_TEST_REQUESTS one to which it appends every request, CP_POOL_TEST_STEP_MS the time of the step of a case that
 passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time."""
 import json
@@ -37,6 +37,9 @@ def result(request):
     elif model == "crash":
         os.kill(os.getpid(), signal.SIGKILL)
     elif model == "hang":
+        time.sleep(3600)
+    elif model == "glued":
+        print("progress: 100 %[CP_POOL_RESP]", json.dumps(answer), flush=True)
         time.sleep(3600)
     else:
         answer["checks"] = [check]

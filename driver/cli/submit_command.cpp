@@ -108,6 +108,9 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
     } catch (const CaseError& e) {
       throw CommandError(ExitCode::bad_input, e.what());
     }
+    if (stream.lines() == 0 && code == 0) {
+      throw CommandError(ExitCode::nothing_selected, "<stdin> ended without a case");
+    }
     if (stream.bad_lines() == 0) return code;
     report_error(fmt::format("{} of the {} cases from <stdin> were refused", stream.bad_lines(), stream.lines()));
     return first_that_applies(code, ExitCode::bad_input);

@@ -207,7 +207,15 @@ std::string Pool::describe_silence() const {
   const std::string& line = group_->last_chatter();
   if (line.empty()) return "";
   return fmt::format("; the last line of rank 0's stdout that is no message (those begin with \"{}\"): {}",
-                     protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
+                     protocol::kResponsePrefix, protocol::clean_text(protocol::cut_text(line, kMostLastWords)));
+}
+
+// Of a worker that may have answered, but not as a line of its own.
+std::string Pool::describe_misplaced_sentinel() const {
+  const std::string& line = group_->misplaced_sentinel();
+  if (line.empty()) return "";
+  return fmt::format("; a line of rank 0's stdout has the sentinel, but does not begin with \"{}\": {}",
+                     protocol::kResponsePrefix, protocol::clean_text(protocol::cut_text(line, kMostLastWords)));
 }
 
 // Of the first of the dead, in the order of the deaths, that said anything; empty if none did.

@@ -91,6 +91,7 @@ class Pool {
   [[nodiscard]] bool too_few_devices() const;
   std::string describe_deaths();
   [[nodiscard]] std::string describe_silence() const;
+  [[nodiscard]] std::string describe_misplaced_sentinel() const;
   std::string describe_last_words();
 
   // pool_case.cpp

@@ -69,6 +69,10 @@ std::string contradiction_in(const protocol::ResultEvent& result, int world_size
     }
     if (!ranks.insert(rank.rank).second) return fmt::format("a result with rank {} twice", rank.rank);
   }
+  for (const protocol::TensorCheck& check : result.checks) {
+    if (check.rank >= 0 && check.rank < world_size) continue;
+    return fmt::format("a check of rank {}, of {} ranks", check.rank, world_size);
+  }
   if (result.outcome == protocol::Outcome::cancelled && !cancelled) {
     return "a result \"cancelled\", though nothing was cancelled";
   }
@@ -353,6 +357,7 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   const bool unread = !current.started && group_->stdin_pending();
   if (!current.started) out.reason += unread ? "; rank 0 has not read its request" : "; the case never started";
   if (!current.phase.empty()) out.reason += fmt::format("; the last phase was {}", current.phase);
+  out.reason += describe_misplaced_sentinel();
   out.retirement = {unread ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
   co_await ask_for_stacks();
   out.stderr_tails = group_->tails();

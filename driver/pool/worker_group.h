@@ -72,6 +72,8 @@ class WorkerGroup {
   [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
   // The last line of rank 0's stdout that is no message; empty if there was none.
   [[nodiscard]] const std::string& last_chatter() const { return last_chatter_; }
+  // The last of these that has the sentinel all the same, within it or without its blank; empty if there was none.
+  [[nodiscard]] const std::string& misplaced_sentinel() const { return misplaced_sentinel_; }
 
   [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }
   [[nodiscard]] std::vector<int> pids() const;
@@ -113,6 +115,7 @@ class WorkerGroup {
   protocol::LineFramer framer_{protocol::LineFramer::Stream::responses};
   std::deque<Incoming> inbox_;
   std::string last_chatter_;
+  std::string misplaced_sentinel_;
   std::ofstream stdout_log_;
 };
 

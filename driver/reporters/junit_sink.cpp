@@ -153,7 +153,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"pool", event.pool ? event.pool->key : ""},
                     {"pool_generation", event.pool ? std::to_string(event.pool->generation) : ""},
                     {"attempts", std::to_string(event.attempts)},
-                    {"backend", event.backend.empty() ? std::string{to_string(event.c.backend)} : event.backend},
+                    {"backend", event.backend},
                     {"seed", std::to_string(event.c.seed)},
                     {"rerun", event.rerun}};
   if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", plain(event.backend_note));

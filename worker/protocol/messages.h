@@ -18,6 +18,7 @@ namespace cp_pool::protocol {
 
 inline constexpr int kVersion = 1;
 inline constexpr std::string_view kResponsePrefix = "[CP_POOL_RESP] ";
+inline constexpr std::string_view kSentinel = kResponsePrefix.substr(0, kResponsePrefix.size() - 1);
 inline constexpr std::string_view kFencePrefix = "[CP_POOL_FENCE] ";
 inline constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
 inline constexpr std::size_t kMaxErrorBytes = std::size_t{16} << 10U;  // of one rank's error text

@@ -168,6 +168,22 @@ const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
       .fail(fmt::format("no size '{}'{} (known: {})", name, did_you_mean(name, known), join_names(known)));
 }
 
+// Throws CaseError if a matrix would take all memory.
+void expect_fewer_than_millions(const Matrix& matrix, const MatrixModel& model, const std::vector<MatrixAxis>& axes) {
+  constexpr std::size_t kMost = 1'000'000;
+  std::size_t combinations = 1;
+  for (const MatrixAxis& axis : axes) {
+    if (axis.values.empty() || axis.values.size() <= kMost / combinations) {
+      combinations *= axis.values.size();
+      continue;
+    }
+    JsonPlace(matrix.source)
+        .key("models")
+        .key(model.name)
+        .fail(fmt::format("its {} axes have more than {} combinations", axes.size(), kMost));
+  }
+}
+
 }  // namespace
 
 std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size_name) {
@@ -177,6 +193,7 @@ std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_vie
     const MatrixSize& size = find_size(matrix, size_name);
     for (const MatrixModel& model : matrix.models) {
       const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
+      expect_fewer_than_millions(matrix, model, axes);
       std::vector<std::size_t> choice(axes.size(), 0);
       do {
         std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);

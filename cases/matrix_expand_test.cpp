@@ -181,6 +181,15 @@ TEST(MatrixExpand, EverySizeMustBeGivenSomewhere) {
       CaseError);
 }
 
+TEST(MatrixExpand, AMatrixOfMillionsIsRefusedBeforeItTakesAllMemory) {
+  std::string numbers = "1";
+  for (int i = 2; i <= 1001; ++i) numbers += "," + std::to_string(i);
+  const std::string models = R"(, "models": {"a": {}}, "sizes": {"full": {}})";
+  EXPECT_EQ(expansion_error_of(R"("axes": {"batch": [)" + numbers + R"(], "chunk": [)" + numbers + "]}" + models),
+            "m.json: $.models.a: its 2 axes have more than 1000000 combinations");
+  EXPECT_EQ(expand_one(R"("axes": {"chunk": [)" + numbers + "]}" + models).size(), 1001U);
+}
+
 TEST(MatrixExpand, AnIdBelongsToOneCase) {
   EXPECT_EQ(expansion_error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}},
                        "rules": [{"when": "comm=p2p", "set": {"cp_size": 4}}], "sizes": {"full": {}})"),

@@ -10,7 +10,10 @@ import json
 import sys
 from pathlib import Path
 
-import numpy as np
+try:
+    import numpy as np
+except ImportError:
+    sys.exit("check_dump.py: needs numpy: .venv/bin/python has it")
 
 UNIT_ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 FACTOR = {"fp32": 64.0, "bf16": 8.0, "fp16": 8.0}
@@ -195,11 +198,14 @@ def faults(case, t):
 
 
 def main(arguments):
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(__doc__, file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
     files = []
     for argument in map(Path, arguments):
         files += sorted(argument.rglob("*.safetensors")) if argument.is_dir() else [argument]
     if not files:
-        print(__doc__ if not arguments else "no .safetensors file found", file=sys.stderr)
+        print("no .safetensors file found", file=sys.stderr)
         return 2
     wrong = 0
     for path in files:

@@ -38,19 +38,22 @@ Json as_json(std::string_view text) {
   return text;
 }
 
+Json value_for(const CaseField& field, std::string_view text) {
+  using Kind = CaseField::Kind;
+  Json value = as_json(text);
+  // A name that happens to be JSON (a suite called 1) is still a name, and a number may be a list of one.
+  if (value.is_number() && (field.kind == Kind::text || field.kind == Kind::name)) return text;
+  if (value.is_number() && field.kind == Kind::list) return Json::array({value});
+  return value;
+}
+
 Json edited(const Json& json, const std::vector<std::string>& edits) {
   Json result = json;
   Case c;  // takes each value, to see that the field can have it
   for (const std::string& text : edits) {
     const Edit edit = read_edit(text);
     const JsonPlace place = JsonPlace{fmt::format("--set {}", text)}.key(edit.field->name);
-    // A name that happens to be JSON (a suite called 1) is still a name: the text is tried where the JSON does not fit.
-    try {
-      edit.field->read(as_json(edit.value), place, c);
-    } catch (const CaseError&) {
-      if (!as_json(edit.value).is_number()) throw;
-      edit.field->read(Json(std::string{edit.value}), place, c);
-    }
+    edit.field->read(value_for(*edit.field, edit.value), place, c);
     result[std::string{edit.field->name}] = edit.field->write(c);
   }
   return result;

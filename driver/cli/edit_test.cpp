@@ -46,6 +46,7 @@ TEST(EditCase, AListAndNothingAreValuesToo) {
   const Case c = edit_case(test::example_case(), {"layout=thd", "seqlens=[100,28]"});
   EXPECT_EQ(c.seqlens, (std::vector<std::int64_t>{100, 28}));
   EXPECT_EQ(edit_case(c, {"seqlens=none"}).seqlens, std::nullopt);
+  EXPECT_EQ(edit_case(c, {"batch=1", "seqlens=100"}).seqlens, (std::vector<std::int64_t>{100}));
 }
 
 TEST(ParseEditedCase, AsksNothingOfTheWholeBeforeItIsEdited) {
@@ -78,6 +79,7 @@ TEST(EditCase, ErrorsNameTheEdit) {
   EXPECT_THAT(edit_error({"head=4"}), HasSubstr("did you mean 'heads'"));
   EXPECT_THAT(edit_error({"comm=p3p"}), HasSubstr("p3p"));
   EXPECT_THAT(edit_error({"heads=many"}), HasSubstr("many"));
+  EXPECT_THAT(edit_error({"seed=-1"}), HasSubstr("-1 is negative"));
   EXPECT_THAT(edit_error({"heads=3"}), HasSubstr("--set"));  // 3 heads cannot share 2 kv_heads
 }
 

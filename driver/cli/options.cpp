@@ -1,6 +1,8 @@
 #include "driver/cli/options.h"
 
+#include <charconv>
 #include <cmath>
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -32,7 +34,8 @@ void add_duration(CLI::App& command, const std::string& name, std::chrono::milli
   const auto read = [&target](const std::string& text) { target = *parse_duration(text); };
   const auto check = [minimum](const std::string& text) -> std::string {
     const auto duration = parse_duration(text);
-    if (!duration) return fmt::format("'{}' is not a duration; write 90, 90s, 1500ms or 2m", text);
+    if (!duration)
+      return fmt::format("'{}' is not a duration of at most 1000 hours; write 90, 90s, 1500ms or 2m", text);
     if (*duration < minimum) return fmt::format("'{}' is too short", text);
     return "";
   };
@@ -64,14 +67,18 @@ void add_path(CLI::App& command, const std::string& name, std::optional<std::fil
       ->type_name(type);
 }
 
-// What is wrong with a decimal number of at least `least`; empty: nothing, but perhaps its size.
+// What is wrong with a decimal number of at least `least` that has to fit into an int; empty: nothing.
 std::string wrong_with_count(const std::string& text, int least) {
   if (text.starts_with('-')) return fmt::format("'{}' is negative", text);
   if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
     return fmt::format("'{}' is no whole number", text);
   }
   const bool zero = text.find_first_not_of('0') == std::string::npos;
-  return zero && least > 0 ? fmt::format("'{}' is less than {}", text, least) : "";
+  if (zero && least > 0) return fmt::format("'{}' is less than {}", text, least);
+  constexpr int kMost = std::numeric_limits<int>::max();
+  int value = 0;
+  const bool fits = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{};
+  return fits ? "" : fmt::format("'{}' is more than {}", text, kMost);
 }
 
 void add_count(CLI::App& command, const std::string& name, int& target, const std::string& description) {

@@ -233,6 +233,10 @@ TEST(CommandLineErrors, AreOneLineThatNamesTheWord) {
   EXPECT_THAT(usage_error({"run", "--timeout", "soon"}), HasSubstr("'soon' is not a duration"));
   EXPECT_THAT(usage_error({"run", "--timeout", "0"}), HasSubstr("'0' is too short"));
   EXPECT_THAT(usage_error({"run", "--pool-max-cases", "-1"}), HasSubstr("--pool-max-cases"));
+  EXPECT_THAT(usage_error({"run", "--timeout", "1000000h"}), HasSubstr("of at most 1000 hours"));
+  EXPECT_THAT(usage_error({"run", "--repeat", "2147483648"}), HasSubstr("'2147483648' is more than 2147483647"));
+  EXPECT_THAT(usage_error({"run", "--max-fail", "99999999999999999999"}), HasSubstr("is more than 2147483647"));
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--max-fail", "2147483647"}).execution.config.max_failures, 2147483647);
   EXPECT_THAT(usage_error({"run", "--device", "abacus"}), HasSubstr("abacus"));
   EXPECT_THAT(usage_error({"run", "--worker", "'open"}), HasSubstr("''open' is not a command line"));
   EXPECT_THAT(usage_error({"run", "--junit"}), HasSubstr("--junit"));

@@ -16,6 +16,8 @@ namespace cp_pool {
 
 namespace {
 
+constexpr std::size_t kMostCases = 10'000'000;  // of a run: some GiB
+
 // The whole list again and again: a case that leaves something behind meets the others in between.
 std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   std::vector<NamedCase> out;
@@ -88,6 +90,10 @@ int run_command(const RunOptions& options, const std::string& program) {
   for (const NamedCase& named : cases) ids.push_back(named.id);
   Order order = options.order;
   const std::string order_text = fix_seed(order);
+  if (cases.size() > kMostCases / static_cast<std::size_t>(options.repeat)) {
+    throw CommandError(ExitCode::usage, fmt::format("--repeat {}: {} so often are more than {}", options.repeat,
+                                                    count_of(cases.size(), "case"), kMostCases));
+  }
   cases = repeat(put_in_order(std::move(cases), order), options.repeat);
   const RunStarted header{.title = order.kind == Order::Kind::listed
                                        ? selection.title

@@ -1,6 +1,7 @@
 # The event stream's views (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
   reporters/checks_table.cpp
+  reporters/event_reading.cpp
   reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
@@ -22,6 +23,7 @@ target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pu
 cp_pool_test(reporters_test LABEL unit DISCOVER
   SOURCES
     reporters/checks_table_test.cpp
+    reporters/event_reading_test.cpp
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
     reporters/fan_out_test.cpp
@@ -56,12 +58,14 @@ add_library(cp_cli STATIC
   cli/help_text.cpp
   cli/list_command.cpp
   cli/man_page.cpp
+  cli/merged_runs.cpp
   cli/edit.cpp
   cli/options.cpp
   cli/order.cpp
   cli/worker_command.cpp
   cli/perf_baseline.cpp
   cli/program_paths.cpp
+  cli/report_command.cpp
   cli/rerun.cpp
   cli/run_command.cpp
   cli/selection.cpp
@@ -92,6 +96,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/edit_test.cpp
     cli/explanation_test.cpp
     cli/failed_cases_test.cpp
+    cli/merged_runs_test.cpp
     cli/options_test.cpp
     cli/order_test.cpp
     cli/case_source_test.cpp

@@ -11,6 +11,7 @@ namespace cp_pool {
 int run_command(const RunOptions& options, const std::string& program);
 int submit_command(const SubmitOptions& options, const std::string& program);
 int list_command(const ListOptions& options);
+int report_command(const ReportOptions& options);
 int explain_command(const ExplainOptions& options);
 int doctor_command(const DoctorOptions& options);
 

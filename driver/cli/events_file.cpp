@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <stdexcept>
 #include <string>
 
 #include <fmt/format.h>
@@ -10,6 +11,7 @@
 #include "cases/case_error.h"
 #include "driver/cli/exit_code.h"
 #include "driver/reporters/events_json.h"
+#include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
@@ -47,6 +49,10 @@ void read_events(const std::filesystem::path& file, std::string_view what,
     } catch (const Json::exception&) {
       refuse();
     } catch (const CaseError&) {
+      refuse();
+    } catch (const protocol::ProtocolError&) {
+      refuse();
+    } catch (const std::invalid_argument&) {
       refuse();
     }
   }

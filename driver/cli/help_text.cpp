@@ -41,6 +41,12 @@ std::string list_footer() {
          "  cp-pool list --json | jq -r '.[] | select(.world_size == 4).id'\n";
 }
 
+std::string report_footer() {
+  return "Examples:\n"
+         "  cp-pool report events.jsonl --html report.html                     of a run that was killed\n"
+         "  cp-pool report job-*/events.jsonl --junit all.xml --html all.html  of the shards of a CI\n";
+}
+
 std::string exit_code_help() {
   std::string text = "Exit codes, the first that applies:\n";
   for (const ExitCodeMeaning& entry : exit_codes()) {

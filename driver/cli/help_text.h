@@ -9,6 +9,7 @@ std::string main_footer();
 std::string run_footer();
 std::string submit_footer();
 std::string list_footer();
+std::string report_footer();
 
 std::string exit_code_help();  // the table, below all of them
 

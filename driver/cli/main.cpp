@@ -22,6 +22,7 @@ int carry_out(const cp_pool::CommandLine& command_line, const std::string& progr
         if constexpr (std::is_same_v<Options, cp_pool::RunOptions>) return cp_pool::run_command(options, program);
         if constexpr (std::is_same_v<Options, cp_pool::SubmitOptions>) return cp_pool::submit_command(options, program);
         if constexpr (std::is_same_v<Options, cp_pool::ListOptions>) return cp_pool::list_command(options);
+        if constexpr (std::is_same_v<Options, cp_pool::ReportOptions>) return cp_pool::report_command(options);
         if constexpr (std::is_same_v<Options, cp_pool::ExplainOptions>) return cp_pool::explain_command(options);
         if constexpr (std::is_same_v<Options, cp_pool::DoctorOptions>) return cp_pool::doctor_command(options);
         if constexpr (std::is_same_v<Options, cp_pool::PrintText>) {

@@ -129,6 +129,14 @@ void add_worker(CLI::App& command, std::string& worker) {
       ->default_str("cp-pool-worker beside this program");
 }
 
+// What run, submit and report have in common.
+void add_views(CLI::App& command, ExecutionOptions& options) {
+  command.add_flag("--no-skip", options.config.no_skip, "A skipped case is no success: exit code 96");
+  add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
+  add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end");
+  command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
+}
+
 void add_execution(CLI::App& command, ExecutionOptions& options) {
   RunConfig& config = options.config;
   constexpr std::chrono::milliseconds kShortest{1};
@@ -150,17 +158,14 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
       "--isolate", [&config] { config.pool_max_cases = 1; }, "A fresh pool for each case: as --pool-max-cases 1");
   add_count(command, "--max-fail", config.max_failures, "So many failures end the run, the rest is not-run; 0 = none");
   command.add_flag_callback("--fail-fast", [&config] { config.max_failures = 1; }, "As --max-fail 1");
-  command.add_flag("--no-skip", config.no_skip, "A skipped case is no success: exit code 96");
-  add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
+  add_views(command, options);
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
-  add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end");
   add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case",
            fit_for_messages);
   command.add_flag_callback(
       "--no-reference-cache", [&config] { config.reference_cache = false; },
       "The worker computes every expected result anew, and keeps none");
-  command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
   command.add_flag_callback(
       "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
 }
@@ -304,6 +309,8 @@ struct Parser {
   CLI::App* run_command = nullptr;
   CLI::App* submit_command = nullptr;
   CLI::App* list_command = nullptr;
+  ReportOptions report;
+  CLI::App* report_command = nullptr;
   ExplainOptions explain;
   CLI::App* explain_command = nullptr;
   DoctorOptions doctor;
@@ -321,6 +328,7 @@ struct Parser {
     add_run();
     add_submit();
     add_list();
+    add_report();
     add_explain();
     add_doctor();
   }
@@ -365,6 +373,13 @@ struct Parser {
     list_command->add_flag("--count", list.count, "The number of cases of each suite")->excludes(json);
   }
 
+  void add_report() {
+    report_command = app.add_subcommand("report", "Make the reports of earlier runs anew, of several runs as of one");
+    report_command->footer(report_footer());
+    report_command->add_option("FILE", report.files, "What --events wrote")->required();
+    add_views(*report_command, report.execution);
+  }
+
   void add_explain() {
     explain_command = app.add_subcommand("explain", "Draw a case: its mask, who owns what, what each rank does");
     explain_command->add_option("CASE", explain.case_argument, "The ID of a case of a matrix, or a JSON file")
@@ -399,6 +414,7 @@ struct Parser {
       refuse_lookup_of_file(*explain_command, explain.case_argument);
       return explain;
     }
+    if (report_command->parsed()) return report;
     if (doctor_command->parsed()) return doctor;
     if (list.selection.matrices.empty()) list.selection.matrices = {kDefaultMatrix};
     return list;
@@ -420,9 +436,10 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
   } catch (const CLI::ParseError& e) {
     const std::vector<std::string> unknown = parser->app.remaining();
     if (parser->app.get_subcommands().empty() && !unknown.empty()) {
-      throw CommandError(ExitCode::usage,
-                         fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
-                                     did_you_mean(unknown.front(), {"run", "submit", "list", "explain", "doctor"})));
+      throw CommandError(
+          ExitCode::usage,
+          fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
+                      did_you_mean(unknown.front(), {"run", "submit", "list", "report", "explain", "doctor"})));
     }
     const auto commands = parser->app.get_subcommands();
     const std::string help =

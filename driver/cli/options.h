@@ -65,6 +65,11 @@ struct ExplainOptions {
   std::vector<std::string> edits;
 };
 
+struct ReportOptions {
+  std::vector<std::string> files;  // of events
+  ExecutionOptions execution;      // its views alone
+};
+
 struct DoctorOptions {
   std::string worker;  // as ExecutionOptions::worker
 };
@@ -73,7 +78,8 @@ struct PrintText {  // --help, --version
   std::string text;
 };
 
-using CommandLine = std::variant<RunOptions, SubmitOptions, ListOptions, ExplainOptions, DoctorOptions, PrintText>;
+using CommandLine =
+    std::variant<RunOptions, SubmitOptions, ListOptions, ReportOptions, ExplainOptions, DoctorOptions, PrintText>;
 
 // Throws CommandError (usage).
 CommandLine parse_command_line(int argc, const char* const* argv);

@@ -65,7 +65,9 @@ Lane& Runner::lane(int world_size) {
 RunResult Runner::run(const RunStarted& header) {
   const auto start = std::chrono::steady_clock::now();
   const double cpu_before = own_cpu_ms();
-  context_.emit(header);
+  RunStarted started = header;
+  started.started = std::chrono::system_clock::now();
+  context_.emit(started);
   watch_signals();
   watch_global_timeout();
   watch_clock();

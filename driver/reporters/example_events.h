@@ -97,7 +97,13 @@ inline CaseFinished failed_case(std::size_t index, const std::string& id) {
 }
 
 inline RunStarted run_started(std::size_t cases) {
-  return {.title = "te-flash", .size = "small", .device = "cpu", .cases = cases, .version = "0.1.0"};
+  return {.title = "te-flash",
+          .size = "small",
+          .device = "cpu",
+          .cases = cases,
+          .version = "0.1.0",
+          .ids = {},
+          .started = std::chrono::system_clock::from_time_t(1'800'000'000)};  // 2027-01-15T08:00:00Z
 }
 
 inline PoolReady pool_ready(int generation = 1) {

@@ -48,8 +48,7 @@ void HtmlSink::on_event(const Event& event) {
 }
 
 void HtmlSink::on(const RunStarted& event) {
-  started_ = std::chrono::system_clock::now();
-  version_ = event.version;
+  run_ = event;
   page_.title =
       plain(fmt::format("{}{} on {}", event.title, event.size.empty() ? "" : " (" + event.size + ")", event.device));
 }
@@ -120,8 +119,8 @@ void HtmlSink::add_failure(const CaseFinished& event) {
 
 void HtmlSink::on(const RunFinished& event) {
   page_.run =
-      fmt::format("cp-pool {}, {:%Y-%m-%d %H:%M:%S} UTC, {}{}", plain(version_),
-                  fmt::gmtime(std::chrono::system_clock::to_time_t(started_)), format_duration(event.duration_ms),
+      fmt::format("cp-pool {}, {:%Y-%m-%d %H:%M:%S} UTC, {}{}", plain(run_.version),
+                  fmt::gmtime(std::chrono::system_clock::to_time_t(run_.started)), format_duration(event.duration_ms),
                   event.interrupted ? ": interrupted, the run was stopped before its end" : "");
   page_.ledger = ledger_line(event);
   page_.good = event.exit_code == 0;

@@ -1,7 +1,6 @@
 // The run as a page for people: what CI keeps beside the log. See html_page.h.
 #pragma once
 
-#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -40,8 +39,7 @@ class HtmlSink : public EventSink {
 
   AtomicFile file_;
   std::optional<std::string> rerun_failed_;
-  std::chrono::system_clock::time_point started_;
-  std::string version_;
+  RunStarted run_;
   HtmlPage page_;
   Summary summary_;
   TimingsTable timings_;

@@ -3,6 +3,8 @@
 
 #include <chrono>
 #include <filesystem>
+#include <optional>
+#include <string>
 
 #include "driver/events.h"
 #include "driver/reporters/output_file.h"
@@ -24,5 +26,7 @@ class JsonlSink : public EventSink {
 
 // ISO 8601 in UTC with milliseconds: "2026-01-31T07:08:09.123Z".
 std::string utc_timestamp(std::chrono::system_clock::time_point time);
+// The time that utc_timestamp wrote; nullopt for any other text.
+std::optional<std::chrono::system_clock::time_point> parse_utc_timestamp(const std::string& text);
 
 }  // namespace cp_pool

@@ -131,7 +131,6 @@ JunitSink::JunitSink(std::filesystem::path path) : file_{std::move(path)} {}
 void JunitSink::on_event(const Event& event) {
   if (const auto* started = std::get_if<RunStarted>(&event)) {
     run_ = *started;
-    started_ = std::chrono::system_clock::now();
   } else if (const auto* finished_case = std::get_if<CaseFinished>(&event)) {
     cases_.push_back(describe(*finished_case));
   } else if (const auto* finished = std::get_if<RunFinished>(&event)) {
@@ -197,7 +196,7 @@ std::string JunitSink::document() const {
     set_counts(suite, counts);
     set(suite, "skipped", std::to_string(counts.skipped));
     set(suite, "time", seconds(counts.seconds));
-    const auto start = std::chrono::system_clock::to_time_t(started_);
+    const auto start = std::chrono::system_clock::to_time_t(run_.started);
     set(suite, "timestamp", fmt::format("{:%Y-%m-%dT%H:%M:%S}", fmt::gmtime(start)));
     set(suite, "hostname", host_name());
     append_properties(

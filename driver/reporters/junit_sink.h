@@ -41,7 +41,6 @@ class JunitSink : public EventSink {
 
   AtomicFile file_;
   RunStarted run_;
-  std::chrono::system_clock::time_point started_;
   double run_seconds_ = 0;
   std::vector<JunitCase> cases_;
 };

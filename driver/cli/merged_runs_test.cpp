@@ -1,0 +1,149 @@
+#include "driver/cli/merged_runs.h"
+
+#include <stdexcept>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/reporters/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using std::chrono::seconds;
+using test::finished;
+using test::run_finished;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Pair;
+
+const auto kStart = test::run_started(0).started;
+
+RunStarted run_of(const std::string& title, const std::vector<std::string>& ids) {
+  RunStarted event = test::run_started(ids.size());
+  event.title = title;
+  event.ids = ids;
+  return event;
+}
+
+std::vector<Event> merged(const std::vector<Event>& events, bool no_skip = false) {
+  MergedRuns runs;
+  for (int i = 0; const Event& event : events) runs.take(event, kStart + seconds(i++));
+  return runs.finish(no_skip);
+}
+
+template <typename Kind>
+std::vector<Kind> all(const std::vector<Event>& events) {
+  std::vector<Kind> out;
+  for (const Event& event : events) {
+    if (const auto* kind = std::get_if<Kind>(&event)) out.push_back(*kind);
+  }
+  return out;
+}
+
+TEST(MergedRuns, OfOneRunAreThatRun) {
+  const std::vector<Event> run{run_of("te-flash", {"a", "b"}), PoolSpawned{{"cpu/2", 1}, 2, {}},
+                               finished(1, "b", CaseOutcome::pass), finished(0, "a", CaseOutcome::fail),
+                               run_finished({1, 1, 0, 0, 0, 0, 0, 0, 0}, 1234)};
+  const std::vector<Event> events = merged(run);
+  EXPECT_EQ(events.size(), run.size());
+  const auto header = std::get<RunStarted>(events.front());
+  EXPECT_EQ(header.title, "te-flash");
+  EXPECT_EQ(header.cases, 2U);
+  EXPECT_EQ(header.started, kStart);
+  const auto end = std::get<RunFinished>(events.back());
+  EXPECT_EQ(end.duration_ms, 1234);
+  EXPECT_EQ(end.exit_code, 100);
+  EXPECT_TRUE(end.ledger_exact);
+  EXPECT_EQ(all<CaseFinished>(events)[0].index, 1U);
+  EXPECT_EQ(all<PoolSpawned>(events)[0].pool.generation, 1);
+}
+
+TEST(MergedRuns, CountOnFromRunToRun) {
+  const auto job = [](const std::string& title, const std::string& id, int pools) {
+    std::vector<Event> events{run_of(title, {id})};
+    for (int i = 1; i <= pools; ++i) events.emplace_back(PoolSpawned{{"cpu/2", i}, 2, {}});
+    CaseFinished event = finished(0, id, CaseOutcome::pass);
+    event.pool = PoolId{"cpu/2", pools};
+    events.emplace_back(event);
+    events.emplace_back(run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}));
+    return events;
+  };
+  std::vector<Event> events = job("te, shard 1/2", "a", 2);
+  for (const Event& event : job("te, shard 2/2", "b", 1)) events.push_back(event);
+  const std::vector<Event> one = merged(events);
+  EXPECT_EQ(all<RunStarted>(one).size(), 1U);
+  EXPECT_EQ(all<RunStarted>(one)[0].title, "te, shard 1/2; te, shard 2/2");
+  EXPECT_EQ(all<RunStarted>(one)[0].size, "small");
+  std::vector<int> generations;
+  for (const PoolSpawned& pool : all<PoolSpawned>(one)) generations.push_back(pool.pool.generation);
+  EXPECT_THAT(generations, ElementsAre(1, 2, 3));
+  const auto cases = all<CaseFinished>(one);
+  EXPECT_EQ(cases[0].index, 0U);
+  EXPECT_EQ(cases[1].index, 1U);
+  EXPECT_EQ(cases[1].pool->generation, 3);
+  const auto end = std::get<RunFinished>(one.back());
+  EXPECT_EQ(end.expanded, 2U);
+  // From the start of the first run to its end; the second says that it began when the first did.
+  EXPECT_EQ(end.duration_ms, 8000);
+  EXPECT_EQ(end.exit_code, 0);
+}
+
+TEST(MergedRuns, WhatAKilledDriverLeftIsNotRun) {
+  CaseStarted started;
+  started.id = "te/m/a2a/cp4/thd/fp32";
+  const std::vector<Event> events = merged(
+      {run_of("te", {"a", started.id, "te/m/p2p/cp2/sbhd/bf16/pad"}), finished(0, "a", CaseOutcome::pass), started});
+  std::vector<std::pair<std::string, std::string>> left;
+  for (const CaseFinished& c : all<CaseFinished>(events)) {
+    if (c.outcome == CaseOutcome::not_run) left.emplace_back(c.id, c.reason);
+  }
+  EXPECT_THAT(left, ElementsAre(Pair("te/m/a2a/cp4/thd/fp32", HasSubstr("was running")),
+                                Pair("te/m/p2p/cp2/sbhd/bf16/pad", HasSubstr("before it came to it"))));
+  const CaseFinished& running = all<CaseFinished>(events)[1];
+  EXPECT_EQ(running.index, 1U);
+  EXPECT_EQ(running.c.suite, "te");
+  EXPECT_EQ(running.c.model, "m");
+  EXPECT_EQ(running.c.comm, CommType::a2a);
+  EXPECT_EQ(running.c.cp_size, 4);
+  EXPECT_EQ(running.c.layout, Layout::thd);
+  EXPECT_EQ(running.c.dtype, DType::fp32);
+  const auto end = std::get<RunFinished>(events.back());
+  EXPECT_EQ(end.expanded, 3U);
+  EXPECT_TRUE(end.ledger_exact);
+  EXPECT_EQ(end.exit_code, 100);
+  EXPECT_EQ(end.duration_ms, 2000);
+}
+
+TEST(MergedRuns, SayOfWhichRunTheRestIsUnknown) {
+  MergedRuns runs;
+  runs.take(run_of("<stdin>", {}), kStart);
+  runs.take(finished(0, "a", CaseOutcome::pass), kStart);
+  EXPECT_EQ(std::get<RunFinished>(runs.finish(false).back()).exit_code, 0);
+  EXPECT_THAT(runs.runs_of_unknown_length(), ElementsAre("<stdin>"));
+}
+
+TEST(MergedRuns, HaveTheWorstOfTheirEnds) {
+  RunFinished interrupted = run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  interrupted.interrupted = true;
+  const std::vector<Event> whole{run_of("te", {"a"}), finished(0, "a", CaseOutcome::pass),
+                                 run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})};
+  const auto exit_code_with = [&](const RunFinished& end, bool no_skip = false) {
+    std::vector<Event> events{run_of("te", {"b"}), finished(0, "b", CaseOutcome::skip), end};
+    events.insert(events.end(), whole.begin(), whole.end());
+    return std::get<RunFinished>(merged(events, no_skip).back()).exit_code;
+  };
+  EXPECT_EQ(exit_code_with(interrupted), 130);
+  RunFinished lost = run_finished({2, 0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_EQ(exit_code_with(lost), 70) << "it had two cases, and one is in the file";
+  EXPECT_EQ(exit_code_with(run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})), 0);
+  EXPECT_EQ(exit_code_with(run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}), true), 96);
+}
+
+TEST(MergedRuns, BeginWithARun) {
+  MergedRuns runs;
+  EXPECT_THROW(runs.take(finished(0, "a", CaseOutcome::pass), kStart), std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,39 @@
+#include <stdexcept>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/cli/commands.h"
+#include "driver/cli/events_file.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/merged_runs.h"
+#include "driver/reporters/event_reading.h"
+#include "driver/reporters/jsonl_sink.h"
+
+namespace cp_pool {
+
+int report_command(const ReportOptions& options) {
+  MergedRuns runs;
+  for (const std::string& file : options.files) {
+    read_events(file, "the file", [&](const Json& line) {
+      std::optional<Event> event = read_event(line);
+      if (event) runs.take(*std::move(event), parse_utc_timestamp(line.value("ts", "")));
+    });
+  }
+  ExecutionOptions execution_options = options.execution;
+  execution_options.progress = false;  // it is all over: the failures and the summary
+  const std::vector<Event> events = runs.finish(execution_options.config.no_skip);
+  if (runs.compared()) execution_options.baseline = "the baseline of the run";
+  for (const std::string& title : runs.runs_of_unknown_length()) {
+    report_warning(fmt::format("the run of {} has no end: which cases it had not come to is not known", title));
+  }
+  Execution execution{execution_options, Execution::Show::terminal};
+  return execution([&](const RunConfig&, EventSink& sink) {
+    for (const Event& event : events) sink.on_event(event);
+    return RunResult{.finished = std::get<RunFinished>(events.back()),
+                     .input_was_cut = !runs.runs_of_unknown_length().empty()};
+  });
+}
+
+}  // namespace cp_pool

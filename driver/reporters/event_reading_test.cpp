@@ -1,0 +1,97 @@
+#include "driver/reporters/event_reading.h"
+
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_error.h"
+#include "driver/reporters/events_json.h"
+#include "driver/reporters/example_events.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+namespace {
+
+// What is read is written as it was, every field.
+void expect_round_trip(const Event& event) {
+  nlohmann::ordered_json line = event_json(event);
+  if (const auto* begin = std::get_if<RunStarted>(&event)) line["ts"] = utc_timestamp(begin->started);
+  const std::optional<Event> read = read_event(line);
+  ASSERT_TRUE(read) << line;
+  EXPECT_EQ(read->index(), event.index());
+  EXPECT_EQ(event_json(*read), event_json(event));
+}
+
+TEST(ReadEvent, GivesBackEveryEventOfARun) {
+  RunStarted begin = test::run_started(2);
+  begin.ids = {"a", "b"};
+  expect_round_trip(begin);
+  expect_round_trip(PoolSpawned{{"cpu/2", 3}, 2, {70, 71}});
+  PoolReady ready = test::pool_ready();
+  ready.ready.versions = {{"torch", "2.11.0"}};
+  ready.ready.capabilities = {{"requests", {"cancel"}}};
+  ready.ready.startup_ms = {{"load", 12.5}};
+  expect_round_trip(ready);
+  for (int i = 0; i <= static_cast<int>(RetireReason::interrupted); ++i) {
+    PoolRetired retired = test::pool_retired(static_cast<RetireReason>(i), "a sentence");
+    retired.exits = {{.rank = 1, .pid = 7, .status = "exit 3"}};
+    retired.leftovers = {{.pid = 8, .state = "D", .wchan = "nfs"}};
+    expect_round_trip(retired);
+  }
+  expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2});
+  RunFinished end = test::run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9});
+  end.interrupted = true;
+  end.ledger_exact = false;
+  end.driver_cpu_ms = 12.5;
+  expect_round_trip(end);
+}
+
+TEST(ReadEvent, GivesBackEveryKindOfCase) {
+  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
+    expect_round_trip(test::finished(i, "id", static_cast<CaseOutcome>(i), "because"));
+  }
+  CaseFinished failed = test::failed_case(3, "id");
+  failed.checks[0].error = std::numeric_limits<double>::quiet_NaN();
+  failed.checks[0].bound = std::numeric_limits<double>::infinity();
+  failed.hygiene = {{.rank = 0, .rss_kib = 1, .fds = 2, .threads = 3, .gpu_kib = 4}};
+  failed.timings_ms = {{"forward", 1.5}};
+  failed.backend_note = "tiles ran as math";
+  failed.c.window = {3, 4};
+  failed.c.bias = BiasShape::shape_b1ss;
+  expect_round_trip(failed);
+  CaseFinished unsent = test::finished(4, "id", CaseOutcome::infra, "no pool");
+  unsent.pool.reset();
+  expect_round_trip(unsent);
+  expect_round_trip(test::timed_case(5, "id", 12));
+  expect_round_trip(test::compared_case(6, "id", 12, 8));
+}
+
+TEST(ReadEvent, KnowsWhenTheRunBegan) {
+  const RunStarted begin = test::run_started(1);
+  nlohmann::ordered_json line = event_json(begin);
+  line["ts"] = "2027-01-15T08:00:00.000Z";
+  EXPECT_EQ(std::get<RunStarted>(read_event(line).value()).started, begin.started);
+}
+
+TEST(ReadEvent, PassesOverTypesOfLaterVersionsAndRefusesWhatIsNone) {
+  using Json = nlohmann::ordered_json;
+  EXPECT_FALSE(read_event(Json::parse(R"({"type":"case_praised","id":"a"})")));
+  EXPECT_THROW(read_event(Json::parse(R"({"type":"pool_retired","pool":{"key":"a","generation":1},"reason":"bored"})")),
+               protocol::ProtocolError);
+  EXPECT_THROW(read_event(Json::parse(R"({"type":"case_started"})")), protocol::ProtocolError);
+  EXPECT_THROW(read_event(Json::parse(R"({"type":"case_finished","id":"a"})")), Json::exception);
+  EXPECT_THROW(read_event(Json::parse("[]")), protocol::ProtocolError);
+}
+
+TEST(ParseUtcTimestamp, ReadsWhatWasWrittenAndNothingElse) {
+  const auto time = std::chrono::system_clock::from_time_t(1'800'000'000) + std::chrono::milliseconds{7};
+  EXPECT_EQ(parse_utc_timestamp(utc_timestamp(time)), time);
+  for (const char* text : {"", "2027", "2027-01-15T08:00:00Z", "2027-01-15T08:00:00.000Z!", "soon"}) {
+    EXPECT_FALSE(parse_utc_timestamp(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool

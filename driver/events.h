@@ -37,8 +37,8 @@ struct RunStarted {
   std::string device;
   std::size_t cases = 0;  // expanded and selected: what the ledger must add up to
   std::string version;
-  std::vector<std::string> ids = {};                   // of the cases, each once; empty for a stream
-  std::chrono::system_clock::time_point started = {};  // set by the run itself
+  std::vector<std::string> ids;                   // of the cases, each once; empty for a stream
+  std::chrono::system_clock::time_point started;  // set by the run itself
 };
 
 struct PoolSpawned {

@@ -11,7 +11,9 @@ std::string module_path(const std::string& name) {
   if (length <= 0) return name;
   const std::string program(path.data(), static_cast<std::size_t>(length));
   const std::string folder = program.substr(0, program.rfind('/') + 1);
-  for (const std::string& file : {folder + name, folder + "../lib/cp-pool/" + name}) {
+  for (const char* place : {"", "../lib/cp-pool/"}) {
+    std::string file = folder;
+    file.append(place).append(name);
     if (access(file.c_str(), R_OK) == 0) return file;
   }
   return name;

@@ -79,7 +79,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
 
 void MergedRuns::begin(const RunStarted& header) {
   end_run();
-  Run& run = run_.emplace();
+  UnfinishedRun& run = run_.emplace();
   run.header = header;
   run.first_index = ledger_.expected();
   run.first_generation = generations_;

@@ -14,6 +14,17 @@
 
 namespace cp_pool {
 
+// A run that is being read.
+struct UnfinishedRun {
+  RunStarted header;
+  std::optional<RunFinished> end;
+  std::size_t first_index = 0;
+  std::map<std::string, int> first_generation;  // less 1, by key
+  std::set<std::string> unfinished;             // IDs
+  std::set<std::string> running;
+  std::size_t finished = 0;
+};
+
 class MergedRuns {
  public:
   // The next event of a file, and when it was written. Those of one run stand together. Throws std::invalid_argument if
@@ -29,23 +40,12 @@ class MergedRuns {
   [[nodiscard]] const std::vector<std::string>& runs_of_unknown_length() const { return unknown_length_; }
 
  private:
-  // A run that is being read, and what became of those before.
-  struct Run {
-    RunStarted header;
-    std::optional<RunFinished> end;
-    std::size_t first_index = 0;
-    std::map<std::string, int> first_generation;  // less 1, by key
-    std::set<std::string> unfinished;             // IDs
-    std::set<std::string> running;
-    std::size_t finished = 0;
-  };
-
   void begin(const RunStarted& header);
   void end_run();
   void count_on(PoolId& pool);
   void add_case(CaseFinished event);
 
-  std::optional<Run> run_;
+  std::optional<UnfinishedRun> run_;
   std::vector<RunStarted> headers_;
   std::vector<Event> events_;
   std::vector<std::string> unknown_length_;

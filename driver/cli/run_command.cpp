@@ -102,7 +102,8 @@ int run_command(const RunOptions& options, const std::string& program) {
                           .device = options.execution.config.device,
                           .cases = cases.size(),
                           .version = CP_POOL_VERSION,
-                          .ids = std::move(ids)};
+                          .ids = std::move(ids),
+                          .started = {}};
   Execution execution{options.execution, Execution::Show::terminal,
                       rerun_of_failed(program, options.selection, options.execution)};
   return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });

@@ -28,7 +28,8 @@ RunStarted header(const SubmitOptions& options, const std::vector<std::string>& 
           .device = options.execution.config.device,
           .cases = ids.size(),
           .version = CP_POOL_VERSION,
-          .ids = ids};
+          .ids = ids,
+          .started = {}};
 }
 
 // Cases from stdin, one JSON object a line.

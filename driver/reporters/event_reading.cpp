@@ -163,16 +163,16 @@ RunFinished read_run_finished(const json& line) {
 
 }  // namespace
 
-std::optional<Event> read_event(const nlohmann::ordered_json& ordered) {
-  const json line = json::parse(ordered.dump());  // without the order of keys, which only the case needs
-  const std::string type = Fields{line, "event"}.get_string("type");
-  if (type == "run_started") return read_run_started(line);
-  if (type == "pool_spawned") return read_pool_spawned(line);
-  if (type == "pool_ready") return read_pool_ready(line);
-  if (type == "pool_retired") return read_pool_retired(line);
-  if (type == "case_started") return read_case_started(line);
-  if (type == "case_finished") return read_case_finished(line, ordered.at("case"));
-  if (type == "run_finished") return read_run_finished(line);
+std::optional<Event> read_event(const nlohmann::ordered_json& line) {
+  const json fields = json::parse(line.dump());  // without the order of keys, which only the case needs
+  const std::string type = Fields{fields, "event"}.get_string("type");
+  if (type == "run_started") return read_run_started(fields);
+  if (type == "pool_spawned") return read_pool_spawned(fields);
+  if (type == "pool_ready") return read_pool_ready(fields);
+  if (type == "pool_retired") return read_pool_retired(fields);
+  if (type == "case_started") return read_case_started(fields);
+  if (type == "case_finished") return read_case_finished(fields, line.at("case"));
+  if (type == "run_finished") return read_run_finished(fields);
   return std::nullopt;
 }
 

@@ -168,19 +168,21 @@ const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
       .fail(fmt::format("no size '{}'{} (known: {})", name, did_you_mean(name, known), join_names(known)));
 }
 
-// Throws CaseError if a matrix would take all memory.
-void expect_fewer_than_millions(const Matrix& matrix, const MatrixModel& model, const std::vector<MatrixAxis>& axes) {
+// Throws CaseError if the matrix would take all memory.
+void expect_no_millions(const Matrix& matrix, const MatrixSize& size) {
   constexpr std::size_t kMost = 1'000'000;
-  std::size_t combinations = 1;
-  for (const MatrixAxis& axis : axes) {
-    if (axis.values.empty() || axis.values.size() <= kMost / combinations) {
-      combinations *= axis.values.size();
-      continue;
+  std::size_t all = 0;
+  for (const MatrixModel& model : matrix.models) {
+    std::size_t combinations = 1;
+    for (const MatrixAxis& axis : axes_of(matrix, model, size)) {
+      combinations = std::min(combinations * axis.values.size(), kMost + 1);
     }
+    all += combinations;
+    if (all <= kMost) continue;
     JsonPlace(matrix.source)
         .key("models")
         .key(model.name)
-        .fail(fmt::format("its {} axes have more than {} combinations", axes.size(), kMost));
+        .fail(fmt::format("with its axes the matrix has more than {} combinations", kMost));
   }
 }
 
@@ -191,9 +193,9 @@ std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_vie
   std::unordered_map<std::string, std::string> source_of;  // by ID
   for (const Matrix& matrix : matrices) {
     const MatrixSize& size = find_size(matrix, size_name);
+    expect_no_millions(matrix, size);
     for (const MatrixModel& model : matrix.models) {
       const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
-      expect_fewer_than_millions(matrix, model, axes);
       std::vector<std::size_t> choice(axes.size(), 0);
       do {
         std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);

@@ -184,10 +184,14 @@ TEST(MatrixExpand, EverySizeMustBeGivenSomewhere) {
 TEST(MatrixExpand, AMatrixOfMillionsIsRefusedBeforeItTakesAllMemory) {
   std::string numbers = "1";
   for (int i = 2; i <= 1001; ++i) numbers += "," + std::to_string(i);
-  const std::string models = R"(, "models": {"a": {}}, "sizes": {"full": {}})";
-  EXPECT_EQ(expansion_error_of(R"("axes": {"batch": [)" + numbers + R"(], "chunk": [)" + numbers + "]}" + models),
-            "m.json: $.models.a: its 2 axes have more than 1000000 combinations");
-  EXPECT_EQ(expand_one(R"("axes": {"chunk": [)" + numbers + "]}" + models).size(), 1001U);
+  const std::string chunks = R"("axes": {"chunk": [)" + numbers + "]";
+  const std::string models = R"(}, "models": {"a": {}, "b": {}}, "sizes": {"full": {}})";
+  EXPECT_EQ(expansion_error_of(chunks + R"(, "batch": [)" + numbers + "]" + models),
+            "m.json: $.models.a: with its axes the matrix has more than 1000000 combinations");
+  const std::string seven_hundred = numbers.substr(0, numbers.find(",701"));
+  EXPECT_EQ(expansion_error_of(chunks + R"(, "batch": [)" + seven_hundred + "]" + models),
+            "m.json: $.models.b: with its axes the matrix has more than 1000000 combinations");
+  EXPECT_EQ(expand_one(chunks + models).size(), 2002U);
 }
 
 TEST(MatrixExpand, AnIdBelongsToOneCase) {

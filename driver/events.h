@@ -119,7 +119,10 @@ struct CaseFinished {
   std::map<std::string, double> timings_ms;
   std::vector<protocol::Hygiene> hygiene;
   std::string backend;
-  std::string backend_note;              // what of the case another backend computed, and why; mostly empty
+  std::string backend_note;  // what of the case another backend computed, and why; mostly empty
+  // In a run that runs cases several times: of another run of a case, the ranks whose outputs have other bits than in
+  // the first. None: it is the first, did not pass, or nothing is known.
+  std::optional<std::vector<int>> other_bits;
   std::optional<PerfFigures> perf;       // of a pass in a run that takes times, and of a fail for its time
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone

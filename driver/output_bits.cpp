@@ -1,8 +1,5 @@
 #include "driver/output_bits.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace cp_pool {
 
 bool promises_bits(const CaseFinished& event) {
@@ -10,25 +7,21 @@ bool promises_bits(const CaseFinished& event) {
   return event.c.deterministic || !of_library || !event.pool || !event.pool->key.starts_with("cuda/");
 }
 
-OutputBits::Comparison OutputBits::compare(const CaseFinished& event) {
+std::optional<std::vector<int>> OutputBits::other_ranks(const CaseFinished& event) {
   std::map<int, std::string> hashes;
   for (const protocol::RankResult& rank : event.ranks) {
-    if (rank.output_hash.empty()) return {};
+    if (rank.output_hash.empty()) return std::nullopt;
     hashes[rank.rank] = rank.output_hash;
   }
-  if (hashes.empty()) return {};
-  std::vector<First>& runs = first_[event.id];
-  const auto first = std::ranges::find(runs, event.c, &First::c);
-  if (first == runs.end()) {
-    runs.push_back({event.c, std::move(hashes)});
-    return {};
-  }
-  Comparison out{.repeated = true, .other_ranks = {}};
+  if (hashes.empty()) return std::nullopt;
+  const auto [first, is_first] = first_.try_emplace(event.id, hashes);
+  if (is_first) return std::nullopt;
+  std::vector<int> others;
   for (const auto& [rank, hash] : hashes) {
-    const auto before = first->hashes.find(rank);
-    if (before == first->hashes.end() || before->second != hash) out.other_ranks.push_back(rank);
+    const auto before = first->second.find(rank);
+    if (before == first->second.end() || before->second != hash) others.push_back(rank);
   }
-  return out;
+  return others;
 }
 
 }  // namespace cp_pool

@@ -1,7 +1,8 @@
-// Whether several runs of one case gave the same bits (cp-pool run --repeat).
+// Whether the runs of a case gave the same bits (cp-pool run --repeat).
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,19 +15,12 @@ bool promises_bits(const CaseFinished& event);
 
 class OutputBits {
  public:
-  struct Comparison {
-    bool repeated = false;         // there was an earlier run of this case, the same in every field
-    std::vector<int> other_ranks;  // whose outputs have other bits than in the first run
-  };
-  // Empty where a rank gives no hash of its outputs.
-  Comparison compare(const CaseFinished& event);
+  // The ranks whose outputs have other bits than in the first run of this ID; nullopt: this is the first, or a rank
+  // gives no hash of its outputs.
+  std::optional<std::vector<int>> other_ranks(const CaseFinished& event);
 
  private:
-  struct First {
-    Case c;
-    std::map<int, std::string> hashes;  // by rank: a worker may list them in any order
-  };
-  std::map<std::string, std::vector<First>> first_;  // by ID, which two cases of a stream may share
+  std::map<std::string, std::map<int, std::string>> first_;  // by ID, then rank: a worker may list them in any order
 };
 
 }  // namespace cp_pool

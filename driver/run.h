@@ -40,6 +40,7 @@ struct RunConfig {
   int max_consecutive_timeouts = 3;
   int pool_max_cases = 0;                         // 0 = never
   int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit
+  bool compare_runs = false;                      // a pass with other output bits than the first of its ID is a failure
   bool no_skip = false;                           // a skip makes the exit code that of a case that nobody judged
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case

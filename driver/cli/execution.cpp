@@ -74,9 +74,13 @@ void expect_different_files(const ExecutionOptions& options) {
   std::map<std::filesystem::path, const char*> option_of;  // by place
   for (const auto& [name, file] :
        {std::pair{"--events", options.events}, {"--junit", options.junit}, {"--html", options.html}}) {
-    if (!file || std::filesystem::is_character_file(*file)) continue;
-    const auto [other, added] =
-        option_of.emplace(std::filesystem::weakly_canonical(std::filesystem::absolute(*file)), name);
+    if (!file) continue;
+    std::error_code error;
+    const std::filesystem::file_status status = std::filesystem::status(*file, error);
+    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) continue;  // a pipe, a device
+    const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(*file), error);
+    if (error) continue;  // what is wrong is said when it is opened
+    const auto [other, added] = option_of.emplace(place, name);
     if (added) continue;
     throw CommandError(ExitCode::usage,
                        fmt::format("{} and {} are the same file: {}", name, other->second, file->string()));

@@ -1,5 +1,9 @@
 #include "driver/cli/failed_cases.h"
 
+#include <algorithm>
+#include <map>
+#include <vector>
+
 #include <fmt/format.h>
 
 #include "driver/cli/events_file.h"
@@ -9,13 +13,13 @@ namespace cp_pool {
 
 FailedCases read_failed_cases(const std::filesystem::path& events_file) {
   FailedCases failed;
-  std::set<std::string> unfinished;  // of the run that is being read
+  std::map<std::string, std::size_t> unfinished;  // of the run that is being read: how often each ID has to finish yet
   bool any = false;
   bool knows_rest = true;
   // What a run has left open when the next begins, or the file ends: its driver died.
   const auto close_run = [&] {
     failed.unknown_rest |= !knows_rest;
-    failed.ids.merge(unfinished);
+    for (const auto& [id, times] : unfinished) failed.ids.insert(id);
     unfinished.clear();
   };
   read_events(events_file, "the file", [&](const Json& event) {
@@ -25,15 +29,18 @@ FailedCases read_failed_cases(const std::filesystem::path& events_file) {
       any = true;
       failed.title = event.value("title", "");
       failed.size = event.value("size", "");
-      unfinished = event.value("ids", std::set<std::string>{});
-      knows_rest = !unfinished.empty();
+      const auto ids = event.value("ids", std::vector<std::string>{});
+      knows_rest = !ids.empty();
+      const std::size_t times = knows_rest ? event.value("cases", ids.size()) / ids.size() : 0;  // --repeat
+      for (const std::string& id : ids) unfinished[id] = std::max<std::size_t>(times, 1);
     } else if (type == "case_started") {
-      unfinished.insert(event.at("id").get<std::string>());
+      unfinished.try_emplace(event.at("id").get<std::string>(), 1);
     } else if (type == "case_finished") {
       any = true;
       const auto id = event.at("id").get<std::string>();
       const auto outcome = event.at("outcome").get<std::string>();
-      unfinished.erase(id);
+      if (const auto left = unfinished.find(id); left != unfinished.end() && --left->second == 0)
+        unfinished.erase(left);
       if (outcome != "pass" && outcome != "skip") failed.ids.insert(id);
     } else if (type == "run_finished") {
       knows_rest = true;

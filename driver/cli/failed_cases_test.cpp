@@ -68,6 +68,15 @@ TEST(FailedCases, OfADriverThatWasKilledHaveAllThatHasNotFinished) {
   EXPECT_FALSE(failed.unknown_rest);
 }
 
+TEST(FailedCases, OfARepeatThatWasKilledHaveWhatHadNotRunAsOften) {
+  RunStarted twice = run_of({"a", "b"});
+  twice.cases = 4;
+  EXPECT_THAT(failed_in({twice, finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass),
+                         finished(2, "a", CaseOutcome::pass)})
+                  .ids,
+              ElementsAre("b"));
+}
+
 TEST(FailedCases, OfSeveralRunsOneOfWhichWasKilledHaveWhatThatLeft) {
   const RunFinished end = test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
   const std::vector<Event> whole{run_of({"x"}), finished(0, "x", CaseOutcome::pass), end};

@@ -66,6 +66,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
     count_on(started->pool);
     started->index += run_->first_index;
     run_->running.insert(started->id);
+    run_->unfinished.try_emplace(started->id, 1);
   }
   if (auto* finished = std::get_if<CaseFinished>(&event)) {
     if (finished->pool) count_on(*finished->pool);
@@ -83,7 +84,8 @@ void MergedRuns::begin(const RunStarted& header) {
   run.header = header;
   run.first_index = ledger_.expected();
   run.first_generation = generations_;
-  run.unfinished.insert(header.ids.begin(), header.ids.end());
+  const std::size_t times = header.ids.empty() ? 0 : header.cases / header.ids.size();  // --repeat
+  for (const std::string& id : header.ids) run.unfinished[id] = std::max<std::size_t>(times, 1);
   headers_.push_back(header);
 }
 
@@ -94,7 +96,9 @@ void MergedRuns::count_on(PoolId& pool) {
 }
 
 void MergedRuns::add_case(CaseFinished event) {
-  run_->unfinished.erase(event.id);
+  if (const auto left = run_->unfinished.find(event.id); left != run_->unfinished.end() && --left->second == 0) {
+    run_->unfinished.erase(left);
+  }
   run_->running.erase(event.id);
   ++run_->finished;
   compared_ |= event.perf && event.perf->baseline_ms;
@@ -113,16 +117,13 @@ void MergedRuns::end_run() {
   } else {
     only_duration_ms_.reset();
     if (run_->header.ids.empty()) unknown_length_.push_back(run_->header.title);
-    std::set<std::string> left = run_->unfinished;
-    left.insert(run_->running.begin(), run_->running.end());
-    const std::set<std::string> running = run_->running;
-    for (const std::string& id : left) {
+    while (!run_->unfinished.empty()) {
       CaseFinished event;
       event.index = run_->finished;
-      event.id = id;
-      event.c = case_of_id(id);
-      event.reason = running.contains(id) ? "it was running when its cp-pool ended without a word"
-                                          : "its cp-pool ended without a word before it came to it";
+      event.id = run_->unfinished.begin()->first;
+      event.c = case_of_id(event.id);
+      event.reason = run_->running.contains(event.id) ? "it was running when its cp-pool ended without a word"
+                                                      : "its cp-pool ended without a word before it came to it";
       add_case(std::move(event));
     }
   }

@@ -19,8 +19,8 @@ struct UnfinishedRun {
   RunStarted header;
   std::optional<RunFinished> end;
   std::size_t first_index = 0;
-  std::map<std::string, int> first_generation;  // less 1, by key
-  std::set<std::string> unfinished;             // IDs
+  std::map<std::string, int> first_generation;    // less 1, by key
+  std::map<std::string, std::size_t> unfinished;  // how often each ID has to finish yet
   std::set<std::string> running;
   std::size_t finished = 0;
 };

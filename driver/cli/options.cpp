@@ -45,22 +45,32 @@ void add_duration(CLI::App& command, const std::string& name, std::chrono::milli
       ->default_str(duration_text(target));
 }
 
-// Empty as of a variable that is not set; "-" as other programs understand it, where here it would make such a file.
-std::string check_path(const std::string& text) {
+// Empty as of a variable that is not set; "-" as other programs understand it, where here it would be such a file.
+std::string check_path(const std::string& text, std::string_view instead) {
   if (text.empty()) return "the path is empty";
-  return text == "-" ? "'-' stands for no stream here; write /dev/stdin, /dev/stdout, or ./- for a file of that name"
-                     : "";
+  return text == "-" ? fmt::format("'-' stands for no stream here; write {}", instead) : "";
+}
+
+std::string check_output(const std::string& text) {
+  return check_path(text, "/dev/stdout, or ./- for a file of that name");
+}
+
+std::string check_input(const std::string& text) {
+  return check_path(text, "/dev/stdin, or ./- for a file of that name");
+}
+
+std::string check_folder(const std::string& text) {
+  return check_path(text, "./- for a folder of that name");
 }
 
 // Of a folder that workers write: they hear of it in JSON.
 std::string fit_for_messages(const std::string& text) {
   if (protocol::to_valid_utf8(text) != text) return "the path is not UTF-8, which a message to the worker has to be";
-  return check_path(text);
+  return check_folder(text);
 }
 
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
-              const char* type, const std::string& description,
-              std::string (*check)(const std::string& text) = check_path) {
+              const char* type, const std::string& description, std::string (*check)(const std::string& text)) {
   command.add_option_function<std::string>(
              name, [&target](const std::string& text) { target = text; }, description)
       ->check(check, "", "")
@@ -132,8 +142,8 @@ void add_worker(CLI::App& command, std::string& worker) {
 // What run, submit and report have in common.
 void add_views(CLI::App& command, ExecutionOptions& options) {
   command.add_flag("--no-skip", options.config.no_skip, "A skipped case is no success: exit code 96");
-  add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end");
-  add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end");
+  add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end", check_output);
+  add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end", check_output);
   command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
 }
 
@@ -159,8 +169,9 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_count(command, "--max-fail", config.max_failures, "So many failures end the run, the rest is not-run; 0 = none");
   command.add_flag_callback("--fail-fast", [&config] { config.max_failures = 1; }, "As --max-fail 1");
   add_views(command, options);
-  add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens");
-  add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool");
+  add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens",
+           check_output);
+  add_path(command, "--run-dir", config.run_dir, "DIR", "Keep the full stdout and stderr of every pool", check_folder);
   add_path(command, "--dump", config.dump_dir, "DIR", "Let the worker write the tensors of each case",
            fit_for_messages);
   command.add_flag_callback(
@@ -193,7 +204,8 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
           "Let each rank write what one step does: a Chrome trace, and on GPUs a table by kernel")
       ->check(fit_for_messages, "", "")
       ->type_name("DIR");
-  add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE");
+  add_path(command, "--baseline", options.baseline, "FILE", "Compare the times with those of an earlier --events FILE",
+           check_input);
   const auto check_ratio = [](const std::string& text) -> std::string {
     double ratio = 0;
     const bool right = CLI::detail::lexical_cast(text, ratio) && std::isfinite(ratio) && ratio > 0;
@@ -340,7 +352,7 @@ struct Parser {
     add_filter(*run_command, run.selection);
     add_shard(*run_command, run.selection);
     add_path(*run_command, "--rerun-failed", run.rerun_failed, "FILE",
-             "Of the selected cases only those that failed or did not run in an earlier --events FILE");
+             "Of the selected cases only those that failed or did not run in an earlier --events FILE", check_input);
     add_order(*run_command, run);
     run_command->add_flag("--deterministic", run.deterministic,
                           "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
@@ -401,6 +413,10 @@ struct Parser {
       apply_perf(*run_command, run_perf, run.execution);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
       if (run.deterministic) run.execution.rerun_arguments.emplace_back("--deterministic");
+      if (run.repeat > 1) {
+        run.execution.rerun_arguments.insert(run.execution.rerun_arguments.end(),
+                                             {"--repeat", std::to_string(run.repeat)});
+      }
       return run;
     }
     if (submit_command->parsed()) {

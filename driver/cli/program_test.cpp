@@ -315,7 +315,7 @@ TEST_F(CommandLine, WhatFailedIsRerunFromTheEventsOfTheRun) {
   EXPECT_THAT(run("*", again).last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, "));
   const Finished none = run("model=crash", again);
   EXPECT_EQ(none.exit_code, 4);
-  EXPECT_THAT(none.err, is_one_error("none of the 2 cases that failed in " + path("e") + " is selected"));
+  EXPECT_THAT(none.err, is_one_error("of 2 cases that failed in " + path("e") + " none is selected"));
   ASSERT_EQ(run("model=pass | model=skip", {"--events", path("e")}).exit_code, 0);
   const Finished nothing = run("*", again);
   EXPECT_EQ(nothing.exit_code, 4);
@@ -380,6 +380,8 @@ TEST_F(CommandLine, ARerunThatWasKilledCanBeRerun) {
 TEST_F(CommandLine, CasesToRerunThatAreInNoMatrixGivenAreNoEnd) {
   ASSERT_EQ(run("model=fail", {"--events", path("e")}).exit_code, 100);
   EXPECT_EQ(call({"run", "--matrix", "quick", "--rerun-failed", path("e")}).exit_code, 94);
+  EXPECT_EQ(call({"run", "--matrix", "quick", "--rerun-failed", path("e"), "--shard", "1/2"}).exit_code, 94);
+  EXPECT_EQ(call({"run", "--matrix", path("demo.json"), "--rerun-failed", path("e"), "--shard", "2/2"}).exit_code, 4);
 }
 
 TEST_F(CommandLine, AnOutputThatCannotBeWrittenLeavesTheEventsOfTheEarlierRun) {
@@ -428,6 +430,22 @@ TEST_F(CommandLine, ARepeatThatGivesOtherBitsIsAFailure) {
   EXPECT_THAT(done.out, AllOf(HasSubstr("other bits than those of its first run in this one, on rank 0"),
                               HasSubstr("1 of 1 repeated: other output bits\n")));
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr("failures=\"2\""));
+  EXPECT_THAT(done.out, HasSubstr(" --repeat 3\n")) << "alone it cannot fail";
+}
+
+TEST_F(CommandLine, ReportsMayGoIntoPipes) {
+  for (const std::string option : {"--events", "--junit", "--html"}) {
+    Words words{"bash", "-c", "set -o pipefail; \"$@\" | cat", "bash", kProgram};
+    std::ranges::copy(run_words("model=pass", {option, "/dev/stdout", "--no-progress"}), std::back_inserter(words));
+    const Finished done = Program{words}.wait();
+    EXPECT_EQ(done.exit_code, 0) << option << done.err;
+    EXPECT_THAT(done.out, HasSubstr("demo/pass/p2p/cp1/bshd/fp32")) << option;
+  }
+}
+
+TEST_F(CommandLine, ALinkThatLeadsNowhereIsNoOutput) {
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(run("model=pass", {"--events", path("loop")}).exit_code, 73);
 }
 
 TEST_F(CommandLine, OrderAndRepeatDecideWhatRunsWhen) {
@@ -725,6 +743,12 @@ TEST_F(CommandLine, AnAnswerThatIsNoLineOfItsOwnIsNamed) {
       nlohmann::json::parse(done.out)["reason"].get<std::string>(),
       AllOf(StartsWith("no result within 1000 ms (--timeout)"),
             HasSubstr("has the sentinel, but does not begin with \"[CP_POOL_RESP] \": progress: 100 %[CP_POOL_RESP]")));
+}
+
+TEST_F(CommandLine, ASentinelInALineOfAnEarlierTimeIsNotBlamed) {
+  const ScopedVariable chatter{"CP_POOL_TEST_CHATTER", "log: answers begin with [CP_POOL_RESP]"};
+  const Finished done = run("model=pass | model=hang", {"--timeout", "500ms"});
+  EXPECT_THAT(done.out, AllOf(HasSubstr("no result within 500 ms"), Not(HasSubstr("has the sentinel"))));
 }
 
 TEST_F(CommandLine, AStreamWithoutACaseIsNoSuccess) {

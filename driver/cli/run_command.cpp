@@ -42,7 +42,6 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
                                options.size));
   }
   const std::size_t count = failed.ids.size();
-  const bool narrowed = !options.filters.empty() || options.shard.count > 1;
   options.ids = std::move(failed.ids);
   Selection selection = select_cases(options);
   if (!selection.unknown_ids.empty()) {
@@ -52,9 +51,10 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
                     failed.title));
   }
   if (selection.cases.empty()) {
-    throw CommandError(narrowed ? ExitCode::nothing_selected : ExitCode::bad_input,
-                       fmt::format("none of the {} that failed in {} is {}", count_of(count, "case"), file.string(),
-                                   narrowed ? "selected" : "in a matrix given: " + selection.title));
+    const bool foreign = selection.unknown_ids.size() == count;
+    throw CommandError(foreign ? ExitCode::bad_input : ExitCode::nothing_selected,
+                       fmt::format("of {} that failed in {} none is {}", count_of(count, "case"), file.string(),
+                                   foreign ? "in a matrix given" : "selected"));
   }
   return selection;
 }
@@ -106,7 +106,10 @@ int run_command(const RunOptions& options, const std::string& program) {
                           .started = {}};
   Execution execution{options.execution, Execution::Show::terminal,
                       rerun_of_failed(program, options.selection, options.execution)};
-  return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
+  return execution([&](RunConfig config, EventSink& sink) {
+    config.compare_runs = options.repeat > 1;
+    return run_cases(cases, config, header, sink);
+  });
 }
 
 }  // namespace cp_pool

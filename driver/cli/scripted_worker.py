@@ -2,7 +2,8 @@
 """A worker for the tests of the command line: speaks the protocol, computes nothing, and does what the model of a case
 says: pass, fail, skip, error, crash, hang, glued (its answer ends a line that began otherwise). CP_POOL_TEST_MARK names a file that it creates when it starts,
 CP_POOL_TEST_REQUESTS one to which it appends every request, CP_POOL_TEST_STEP_MS the time of the step of a case that
-passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time."""
+passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time,
+CP_POOL_TEST_CHATTER what it prints when it starts."""
 import json
 import os
 import pathlib
@@ -59,6 +60,7 @@ def main():
     if os.environ["RANK"] != "0":
         time.sleep(3600)
     world_size = int(os.environ["WORLD_SIZE"])
+    print(os.environ.get("CP_POOL_TEST_CHATTER", ""), flush=True)
     respond({"event": "ready", "protocol": 1, "worker": "scripted", "world_size": world_size, "device": "cpu",
              "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}]})
     for line in sys.stdin:

@@ -40,6 +40,22 @@ std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, bool by_
   return units;
 }
 
+// A problem that costs more than a shard's part would make that shard the last to end.
+std::vector<Unit> split_dear_ones(const std::vector<Unit>& units, const std::vector<const MatrixCase*>& cases,
+                                  std::size_t shards) {
+  const double total =
+      std::accumulate(units.begin(), units.end(), 0.0, [](double sum, const Unit& unit) { return sum + unit.cost; });
+  std::vector<Unit> out;
+  for (const Unit& unit : units) {
+    if (unit.cost <= total / static_cast<double>(shards)) {
+      out.push_back(unit);
+      continue;
+    }
+    for (const std::size_t i : unit.cases) out.push_back({.cost = cost(cases[i]->c), .cases = {i}});
+  }
+  return out;
+}
+
 }  // namespace
 
 std::optional<Shard> parse_shard(std::string_view text) {
@@ -56,7 +72,7 @@ std::optional<Shard> parse_shard(std::string_view text) {
 }
 
 std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards) {
-  std::vector<Unit> units = units_of(cases, true);
+  std::vector<Unit> units = split_dear_ones(units_of(cases, true), cases, shards);
   if (units.size() / kUnitsAShard < shards) units = units_of(cases, false);
   // The dearest first, each to the shard that has the least so far.
   std::ranges::stable_sort(units, std::ranges::greater{}, &Unit::cost);

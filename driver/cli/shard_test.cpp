@@ -72,6 +72,15 @@ TEST(DealOut, ADearModelIsNotJoinedByAsManyOthers) {
   EXPECT_EQ(std::ranges::count(shards, 0U), std::ranges::count(shards, 1U));
 }
 
+TEST(DealOut, AModelThatCostsMoreThanAShardIsSplit) {
+  const std::vector<MatrixCase> cases = matrix_of(40);
+  constexpr std::size_t kShards = 20;
+  const std::vector<std::size_t> shards = dealt(cases, kShards);
+  // Of model 0 each dtype costs some ten of the others, and a shard's part is some five.
+  EXPECT_GT(std::set(shards.begin(), shards.begin() + 4).size(), 1U);
+  EXPECT_EQ(std::set(shards.begin() + 8, shards.begin() + 12).size(), 1U) << "that of model 1 is not";
+}
+
 TEST(DealOut, OfFewModelsEachCaseIsDealtOutByItself) {
   const std::vector<MatrixCase> cases = matrix_of(1);
   const std::vector<std::size_t> shards = dealt(cases, 4);

@@ -177,12 +177,12 @@ const NamedCase* Lane::next_on_this_pool() const {
 
 // A case that runs again has to give the bits of its first run, unless its kernels do not promise them.
 void Lane::judge_bits(CaseFinished& finished) {
-  if (finished.outcome != CaseOutcome::pass) return;
-  const OutputBits::Comparison comparison = run_.output_bits.compare(finished);
-  if (comparison.other_ranks.empty() || !promises_bits(finished)) return;
+  if (!run_.config.compare_runs || finished.outcome != CaseOutcome::pass) return;
+  finished.other_bits = run_.output_bits.other_ranks(finished);
+  if (!finished.other_bits || finished.other_bits->empty() || !promises_bits(finished)) return;
   finished.outcome = CaseOutcome::fail;
   finished.reason = fmt::format("its outputs have other bits than those of its first run in this one, on rank {}",
-                                fmt::join(comparison.other_ranks, ", "));
+                                fmt::join(*finished.other_bits, ", "));
 }
 
 void Lane::finish(const Job& job, CaseFinished finished) {

@@ -38,7 +38,7 @@ struct RunContext {
   std::vector<Wakeup*> wakeups;  // of every coroutine that must see a change of stop
   int failures = 0;              // cases that ended as one
   std::int64_t last_seq = 0;     // never repeats in a run
-  OutputBits output_bits;        // of the cases that passed
+  OutputBits output_bits;        // of the cases that passed, with config.compare_runs
   std::set<pid_t> ranks;         // of living pools: children that only their pool may reap
 
   void emit(const Event& event) { sink.on_event(event); }

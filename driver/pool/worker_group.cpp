@@ -198,6 +198,7 @@ bool WorkerGroup::drained() const {
 }
 
 void WorkerGroup::begin_case(std::int64_t seq) {
+  misplaced_sentinel_.clear();
   for (Rank& rank : ranks_) rank.tail.begin_case(seq);
 }
 

@@ -72,7 +72,8 @@ class WorkerGroup {
   [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
   // The last line of rank 0's stdout that is no message; empty if there was none.
   [[nodiscard]] const std::string& last_chatter() const { return last_chatter_; }
-  // The last of these that has the sentinel all the same, within it or without its blank; empty if there was none.
+  // The last of these during the case that has the sentinel all the same, within it or without its blank; empty if
+  // there was none.
   [[nodiscard]] const std::string& misplaced_sentinel() const { return misplaced_sentinel_; }
 
   [[nodiscard]] const std::vector<Rank>& ranks() const { return ranks_; }

@@ -135,6 +135,9 @@ CaseFinished read_case_finished(const json& line, const nlohmann::ordered_json& 
   out.hygiene = std::move(message.hygiene);
   out.backend = std::move(message.backend);
   out.backend_note = std::move(message.backend_note);
+  if (line.contains("other_bits") && !line["other_bits"].is_null()) {
+    out.other_bits = line["other_bits"].get<std::vector<int>>();
+  }
   if (line.contains("perf") && !line["perf"].is_null()) out.perf = read_figures(line["perf"]);
   out.stderr_tails = read_list(line, "stderr", [](const Fields& f) {
     return StderrTail{f.get_int("rank"), f.get_string("text"), f.get_bool("fenced")};

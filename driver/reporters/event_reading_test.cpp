@@ -58,6 +58,7 @@ TEST(ReadEvent, GivesBackEveryKindOfCase) {
   failed.hygiene = {{.rank = 0, .rss_kib = 1, .fds = 2, .threads = 3, .gpu_kib = 4}};
   failed.timings_ms = {{"forward", 1.5}};
   failed.backend_note = "tiles ran as math";
+  failed.other_bits = {0, 1};
   failed.c.window = {3, 4};
   failed.c.bias = BiasShape::shape_b1ss;
   expect_round_trip(failed);

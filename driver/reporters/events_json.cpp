@@ -179,6 +179,7 @@ Json case_result_json(const CaseFinished& event) {
           {"checks", list(event.checks)},
           {"timings_ms", milliseconds(event.timings_ms)},
           {"hygiene", list(event.hygiene)},
+          {"other_bits", event.other_bits ? Json(*event.other_bits) : Json(nullptr)},
           {"perf", event.perf ? part(*event.perf) : Json(nullptr)},
           {"stderr", list(event.stderr_tails)},
           {"case", to_json(event.c)},

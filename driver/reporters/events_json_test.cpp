@@ -32,8 +32,9 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
             (Keys{"type", "pool", "reason", "detail", "cases", "exits", "leftovers"}));
   EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
   EXPECT_EQ(keys(event_json(test::failed_case(0, "id"))),
-            (Keys{"type", "index", "id", "outcome", "reason", "duration_ms", "seq", "pool", "attempts", "backend",
-                  "backend_note", "ranks", "checks", "timings_ms", "hygiene", "perf", "stderr", "case", "rerun"}));
+            (Keys{"type",    "index",      "id",      "outcome",      "reason", "duration_ms", "seq",
+                  "pool",    "attempts",   "backend", "backend_note", "ranks",  "checks",      "timings_ms",
+                  "hygiene", "other_bits", "perf",    "stderr",       "case",   "rerun"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
                                                    "duration_ms", "driver_cpu_ms", "exit_code"}));
 }

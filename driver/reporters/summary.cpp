@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/output_bits.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -51,11 +52,9 @@ static std::string failure_line(const CaseFinished& event) {
 }
 
 void Summary::add(const CaseFinished& event) {
-  const OutputBits::Comparison outputs = output_bits_.compare(event);
-  if (outputs.repeated) repeated_.insert(event.id);
-  if (!outputs.other_ranks.empty()) {
-    differing_.insert(event.id);
-    bits_were_promised_ |= promises_bits(event);
+  if (event.other_bits) repeated_.insert(event.id);
+  if (event.other_bits && !event.other_bits->empty()) {
+    (promises_bits(event) ? differing_ : differing_unpromised_).insert(event.id);
   }
   if (is_failure(event.outcome)) failures_.push_back(failure_line(event));
   if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
@@ -79,9 +78,16 @@ void Summary::add(const CaseFinished& event) {
 // What was promised and did not come is a failure by itself.
 std::string Summary::repeats_text() const {
   if (repeated_.empty()) return "";
-  if (differing_.empty()) return fmt::format("{} repeated: every run gave the same output bits\n", repeated_.size());
-  return fmt::format("{} of {} repeated: other output bits{}\n", differing_.size(), repeated_.size(),
-                     bits_were_promised_ ? "" : ", of kernels that repeat them only with --deterministic");
+  if (differing_.empty() && differing_unpromised_.empty()) {
+    return fmt::format("{} repeated: every run gave the same output bits\n", repeated_.size());
+  }
+  std::string text;
+  if (!differing_.empty())
+    text += fmt::format("{} of {} repeated: other output bits\n", differing_.size(), repeated_.size());
+  if (differing_unpromised_.empty()) return text;
+  return text +
+         fmt::format("{} of {} repeated: other output bits, of kernels that repeat them only with --deterministic\n",
+                     differing_unpromised_.size(), repeated_.size());
 }
 
 std::string Summary::failures(const std::optional<std::string>& rerun) const {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "driver/events.h"
-#include "driver/output_bits.h"
 
 namespace cp_pool {
 
@@ -37,10 +36,9 @@ class Summary {
  private:
   [[nodiscard]] std::string repeats_text() const;
 
-  OutputBits output_bits_;
-  std::set<std::string> repeated_;   // IDs
-  std::set<std::string> differing_;  // of these
-  bool bits_were_promised_ = false;  // for one of them
+  std::set<std::string> repeated_;              // IDs
+  std::set<std::string> differing_;             // of these
+  std::set<std::string> differing_unpromised_;  // likewise
   std::map<std::string, std::size_t> backend_notes_;
   std::vector<std::string> failures_;  // a line each, without its newline
   std::vector<double> durations_ms_;   // of the cases that reached a worker and were not skipped

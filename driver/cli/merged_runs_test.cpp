@@ -100,7 +100,7 @@ TEST(MergedRuns, WhatAKilledDriverLeftIsNotRun) {
   }
   EXPECT_THAT(left, ElementsAre(Pair("te/m/a2a/cp4/thd/fp32", HasSubstr("was running")),
                                 Pair("te/m/p2p/cp2/sbhd/bf16/pad", HasSubstr("before it came to it"))));
-  const CaseFinished& running = all<CaseFinished>(events)[1];
+  const CaseFinished running = all<CaseFinished>(events).at(1);
   EXPECT_EQ(running.index, 1U);
   EXPECT_EQ(running.c.suite, "te");
   EXPECT_EQ(running.c.model, "m");

@@ -35,6 +35,7 @@ class MergedRuns {
   // cases that a run had not come to when its driver died are not-run. no_skip: as Ledger::close.
   std::vector<Event> finish(bool no_skip);
 
+  [[nodiscard]] std::size_t count() const { return headers_.size(); }
   [[nodiscard]] bool compared() const { return compared_; }  // with times of another run
   // Titles of runs that ended in the middle of a stream, or of a cp-pool that did not name its cases.
   [[nodiscard]] const std::vector<std::string>& runs_of_unknown_length() const { return unknown_length_; }

@@ -551,8 +551,10 @@ TEST_F(CommandLine, AReportOfWhatIsNoEventsFileIsRefused) {
   write_file(path("half"), R"({"v":1,"type":"case_started","id":"a"})"
                            "\n");
   EXPECT_EQ(call({"report"}).exit_code, 2);
-  for (const std::string& file : {path("none"), path("half"), path("demo.json")}) {
-    const Finished done = call({"report", file});
+  write_file(path("empty"), "");
+  ASSERT_EQ(run("model=pass", {"--events", path("e")}).exit_code, 0);
+  for (const std::string& file : {path("none"), path("half"), path("demo.json"), path("empty")}) {
+    const Finished done = call({"report", path("e"), file});
     EXPECT_EQ(done.exit_code, 94) << file;
     EXPECT_THAT(done.err, is_one_error(file));
   }

@@ -16,10 +16,15 @@ namespace cp_pool {
 int report_command(const ReportOptions& options) {
   MergedRuns runs;
   for (const std::string& file : options.files) {
+    const std::size_t before = runs.count();
     read_events(file, "the file", [&](const Json& line) {
       std::optional<Event> event = read_event(line);
       if (event) runs.take(*std::move(event), parse_utc_timestamp(line.value("ts", "")));
     });
+    if (runs.count() == before) {
+      throw CommandError(ExitCode::bad_input,
+                         fmt::format("the file {} holds no run: was it written by --events?", file));
+    }
   }
   ExecutionOptions execution_options = options.execution;
   execution_options.progress = false;  // it is all over: the failures and the summary

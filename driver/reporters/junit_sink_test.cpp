@@ -83,6 +83,13 @@ TEST(Junit, EveryCaseHasTheFactsThatReproduceIt) {
             R"("rerun":"cp-pool run --matrix te-flash --size small --filter id","seed":"1234","world_size":"2"})");
 }
 
+TEST(Junit, ACaseThatNeverRanNamesNoBackend) {
+  CaseFinished event = finished(0, "id", CaseOutcome::infra, "no pool");
+  event.backend.clear();
+  const nlohmann::json report = report_of({run_started(1), event, run_finished({0, 0, 0, 0, 0, 0, 1, 0, 0})});
+  EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["backend"], "");
+}
+
 TEST(Junit, ACaseThatAnotherBackendComputedInPartSaysSo) {
   CaseFinished event = finished(0, "id", CaseOutcome::pass);
   event.backend_note = "tiles ran as math";

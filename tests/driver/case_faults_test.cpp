@@ -74,6 +74,7 @@ const std::vector<Fault> kFaults{
     {"pass_of_wrong_numbers", "crash", "protocol_break", "a result \"pass\", though dq of rank 1 is not ok"},
     {"pass_of_failed_rank", "crash", "protocol_break", "a result \"pass\", though rank 1 is not ok"},
     {"rank_too_many", "crash", "protocol_break", "a result of rank 2, of 2 ranks"},
+    {"check_of_rank_too_many", "crash", "protocol_break", "a check of rank 2, of 2 ranks"},
     {"rank_twice", "crash", "protocol_break", "a result with rank 1 twice"},
     {"closes_stdout", "crash", "protocol_break", "rank 0 closed its stdout"},
     {"unhealthy", "error", "unhealthy", "the communicator cannot be rebuilt"},

@@ -258,6 +258,11 @@ class RankZero {
       check.rank = 1;
       check.ok = false;
     }
+    if (kind == "check_of_rank_too_many") {
+      protocol::TensorCheck& check = result.checks.emplace_back();
+      check.tensor = "dq";
+      check.rank = static_cast<int>(result.ranks.size());
+    }
     if (kind == "pass_of_failed_rank") result.ranks.back().ok = false;
     if (kind == "rank_too_many") result.ranks.back().rank = static_cast<int>(result.ranks.size());
     if (kind == "rank_twice") result.ranks.front().rank = result.ranks.back().rank;

@@ -1,26 +1,24 @@
 #include "driver/cli/failed_cases.h"
 
-#include <algorithm>
-#include <map>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "driver/cli/events_file.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/pending_cases.h"
 
 namespace cp_pool {
 
 FailedCases read_failed_cases(const std::filesystem::path& events_file) {
   FailedCases failed;
-  std::map<std::string, std::size_t> unfinished;  // of the run that is being read: how often each ID has to finish yet
+  PendingCases pending;  // of the run that is being read
   bool any = false;
   bool knows_rest = true;
   // What a run has left open when the next begins, or the file ends: its driver died.
   const auto close_run = [&] {
     failed.unknown_rest |= !knows_rest;
-    for (const auto& [id, times] : unfinished) failed.ids.insert(id);
-    unfinished.clear();
+    for (const auto& [id, times] : pending.times()) failed.ids.insert(id);
   };
   read_events(events_file, "the file", [&](const Json& event) {
     const std::string type = event.value("type", "");
@@ -31,16 +29,14 @@ FailedCases read_failed_cases(const std::filesystem::path& events_file) {
       failed.size = event.value("size", "");
       const auto ids = event.value("ids", std::vector<std::string>{});
       knows_rest = !ids.empty();
-      const std::size_t times = knows_rest ? event.value("cases", ids.size()) / ids.size() : 0;  // --repeat
-      for (const std::string& id : ids) unfinished[id] = std::max<std::size_t>(times, 1);
+      pending.begin(ids, event.value("cases", ids.size()));
     } else if (type == "case_started") {
-      unfinished.try_emplace(event.at("id").get<std::string>(), 1);
+      pending.start(event.at("id").get<std::string>());
     } else if (type == "case_finished") {
       any = true;
       const auto id = event.at("id").get<std::string>();
       const auto outcome = event.at("outcome").get<std::string>();
-      if (const auto left = unfinished.find(id); left != unfinished.end() && --left->second == 0)
-        unfinished.erase(left);
+      pending.finish(id);
       if (outcome != "pass" && outcome != "skip") failed.ids.insert(id);
     } else if (type == "run_finished") {
       knows_rest = true;

@@ -58,7 +58,7 @@ int list_command(const ListOptions& options) {
                             : id_lines(selection),
             "stdout");
   if (selection.cases.empty()) {
-    throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection, selection));
+    throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
   }
   return 0;
 }

@@ -5,8 +5,6 @@
 #include <stdexcept>
 #include <utility>
 
-#include <fmt/format.h>
-
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 
@@ -66,7 +64,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
     count_on(started->pool);
     started->index += run_->first_index;
     run_->running.insert(started->id);
-    run_->unfinished.try_emplace(started->id, 1);
+    run_->pending.start(started->id);
   }
   if (auto* finished = std::get_if<CaseFinished>(&event)) {
     if (finished->pool) count_on(*finished->pool);
@@ -84,8 +82,7 @@ void MergedRuns::begin(const RunStarted& header) {
   run.header = header;
   run.first_index = ledger_.expected();
   run.first_generation = generations_;
-  const std::size_t times = header.ids.empty() ? 0 : header.cases / header.ids.size();  // --repeat
-  for (const std::string& id : header.ids) run.unfinished[id] = std::max<std::size_t>(times, 1);
+  run.pending.begin(header.ids, header.cases);
   headers_.push_back(header);
 }
 
@@ -96,9 +93,7 @@ void MergedRuns::count_on(PoolId& pool) {
 }
 
 void MergedRuns::add_case(CaseFinished event) {
-  if (const auto left = run_->unfinished.find(event.id); left != run_->unfinished.end() && --left->second == 0) {
-    run_->unfinished.erase(left);
-  }
+  run_->pending.finish(event.id);
   run_->running.erase(event.id);
   ++run_->finished;
   compared_ |= event.perf && event.perf->baseline_ms;
@@ -117,10 +112,10 @@ void MergedRuns::end_run() {
   } else {
     only_duration_ms_.reset();
     if (run_->header.ids.empty()) unknown_length_.push_back(run_->header.title);
-    while (!run_->unfinished.empty()) {
+    while (!run_->pending.times().empty()) {
       CaseFinished event;
       event.index = run_->finished;
-      event.id = run_->unfinished.begin()->first;
+      event.id = run_->pending.times().begin()->first;
       event.c = case_of_id(event.id);
       event.reason = run_->running.contains(event.id) ? "it was running when its cp-pool ended without a word"
                                                       : "its cp-pool ended without a word before it came to it";

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/cli/pending_cases.h"
 #include "driver/events.h"
 #include "driver/ledger.h"
 
@@ -19,8 +20,8 @@ struct UnfinishedRun {
   RunStarted header;
   std::optional<RunFinished> end;
   std::size_t first_index = 0;
-  std::map<std::string, int> first_generation;    // less 1, by key
-  std::map<std::string, std::size_t> unfinished;  // how often each ID has to finish yet
+  std::map<std::string, int> first_generation;  // less 1, by key
+  PendingCases pending;
   std::set<std::string> running;
   std::size_t finished = 0;
 };

@@ -414,6 +414,7 @@ struct Parser {
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
       if (run.deterministic) run.execution.rerun_arguments.emplace_back("--deterministic");
       if (run.repeat > 1) {
+        run.execution.config.compare_runs = true;
         run.execution.rerun_arguments.insert(run.execution.rerun_arguments.end(),
                                              {"--repeat", std::to_string(run.repeat)});
       }

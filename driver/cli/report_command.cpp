@@ -1,7 +1,6 @@
-#include <stdexcept>
+#include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "driver/cli/commands.h"
 #include "driver/cli/events_file.h"

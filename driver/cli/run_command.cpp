@@ -68,7 +68,7 @@ int run_command(const RunOptions& options, const std::string& program) {
     report_warning(fmt::format("the filter '{}' selects no case", filter));
   }
   if (selection.cases.empty()) {
-    throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection, selection));
+    throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
   }
   std::vector<NamedCase> cases;
   cases.reserve(selection.cases.size());
@@ -106,10 +106,7 @@ int run_command(const RunOptions& options, const std::string& program) {
                           .started = {}};
   Execution execution{options.execution, Execution::Show::terminal,
                       rerun_of_failed(program, options.selection, options.execution)};
-  return execution([&](RunConfig config, EventSink& sink) {
-    config.compare_runs = options.repeat > 1;
-    return run_cases(cases, config, header, sink);
-  });
+  return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
 }
 
 }  // namespace cp_pool

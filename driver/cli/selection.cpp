@@ -67,20 +67,20 @@ Selection select_cases(const SelectionOptions& options) {
     for (std::size_t i = 0; i < filters.size(); ++i) {
       if (matched[i] == 0) selection.idle_filters.push_back(options.filters[i]);
     }
-    const std::size_t before = selection.cases.size();
     if (options.shard.count > 1) {
       keep_shard(selection.cases, options.shard);
       selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
     }
-    selection.all_in_other_shards = before > 0 && selection.cases.empty();
     return selection;
   } catch (const CaseError& e) {
     throw CommandError(ExitCode::bad_input, e.what());
   }
 }
 
-std::string nothing_selected(const SelectionOptions& options, const Selection& selection) {
-  if (selection.all_in_other_shards) {
+std::string nothing_selected(const SelectionOptions& options) {
+  SelectionOptions unsharded = options;
+  unsharded.shard = {};
+  if (options.shard.count > 1 && !select_cases(unsharded).cases.empty()) {
     return fmt::format("no case is in shard {}/{}: there are fewer than {}", options.shard.index, options.shard.count,
                        options.shard.count);
   }
@@ -88,9 +88,8 @@ std::string nothing_selected(const SelectionOptions& options, const Selection& s
   std::vector<std::string> others;
   for (const std::string& name : shipped_matrices()) {
     if (std::ranges::count(options.matrices, name) > 0) continue;
-    SelectionOptions other = options;
+    SelectionOptions other = unsharded;
     other.matrices = {name};
-    other.shard = {};
     try {
       if (!select_cases(other).cases.empty()) others.push_back(name);
     } catch (const CommandError&) {  // it has no such size

@@ -21,13 +21,12 @@ struct Selection {
   std::vector<std::string> idle_filters;  // those that select no case at all
   std::set<std::string> unknown_ids;      // of SelectionOptions::ids those that no matrix has
   std::string title;                      // of the matrices: "te-flash, te-fused"
-  bool all_in_other_shards = false;       // what was selected
 };
 
 // Throws CommandError (bad_input) for a bad matrix, case or filter.
 Selection select_cases(const SelectionOptions& options);
 
-// Of a selection without cases: "no case of quick is selected", and which of the other shipped matrices have some.
-std::string nothing_selected(const SelectionOptions& options, const Selection& selection);
+// Of options that select no case: "no case of quick is selected", and which of the other shipped matrices have some.
+std::string nothing_selected(const SelectionOptions& options);
 
 }  // namespace cp_pool

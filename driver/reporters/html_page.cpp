@@ -1,6 +1,7 @@
 #include "driver/reporters/html_page.h"
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <sstream>
 #include <utility>
@@ -33,10 +34,15 @@ a { color: inherit; }
 
 constexpr std::size_t kOpenFailures = 5;  // of the others a reader sees the first line
 
-// Classes of the style.
+// How much an outcome asks for a reader, and the class that it has in the style.
+int urgency_of(CaseOutcome outcome) {
+  if (outcome == CaseOutcome::pass) return 0;
+  return is_failure(outcome) || outcome == CaseOutcome::infra ? 2 : 1;
+}
+
 const char* kind_of(CaseOutcome outcome) {
-  if (outcome == CaseOutcome::pass) return "pass";
-  return is_failure(outcome) || outcome == CaseOutcome::infra ? "bad" : "other";
+  constexpr std::array<const char*, 3> kKinds{"pass", "other", "bad"};
+  return kKinds.at(static_cast<std::size_t>(urgency_of(outcome)));
 }
 
 std::string anchor_of(std::size_t index) {
@@ -88,10 +94,9 @@ struct Cell {
   const HtmlCase* shown = nullptr;  // the first that did not pass, the bad ones before the others; else the first
 
   void add(const HtmlCase& c) {
-    const auto urgency = [](const HtmlCase& x) { return std::string_view{"pob"}.find(kind_of(x.outcome)[0]); };
     ++cases;
     passed += c.outcome == CaseOutcome::pass ? 1 : 0;
-    if (shown == nullptr || urgency(c) > urgency(*shown)) shown = &c;
+    if (shown == nullptr || urgency_of(c.outcome) > urgency_of(shown->outcome)) shown = &c;
   }
 };
 

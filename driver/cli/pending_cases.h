@@ -1,0 +1,32 @@
+// What a run that is read from its events has yet to finish: left open if its driver died.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace cp_pool {
+
+class PendingCases {
+ public:
+  // run_started: its ids, each once, and how many cases they are (more, if each runs several times).
+  void begin(const std::vector<std::string>& ids, std::size_t cases) {
+    times_.clear();
+    for (const std::string& id : ids) times_[id] = std::max<std::size_t>(cases / ids.size(), 1);
+  }
+  // Of a stream, whose cases are not known before.
+  void start(const std::string& id) { times_.try_emplace(id, 1); }
+  void finish(const std::string& id) {
+    const auto left = times_.find(id);
+    if (left != times_.end() && --left->second == 0) times_.erase(left);
+  }
+
+  [[nodiscard]] const std::map<std::string, std::size_t>& times() const { return times_; }  // by ID, none is 0
+
+ private:
+  std::map<std::string, std::size_t> times_;
+};
+
+}  // namespace cp_pool

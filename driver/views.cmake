@@ -55,6 +55,7 @@ add_library(cp_cli STATIC
   cli/execution.cpp
   cli/exit_code.cpp
   cli/failed_cases.cpp
+  cli/file_identity.cpp
   cli/help_text.cpp
   cli/list_command.cpp
   cli/man_page.cpp
@@ -62,6 +63,7 @@ add_library(cp_cli STATIC
   cli/edit.cpp
   cli/options.cpp
   cli/order.cpp
+  cli/output_check.cpp
   cli/worker_command.cpp
   cli/perf_baseline.cpp
   cli/program_paths.cpp
@@ -96,6 +98,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/edit_test.cpp
     cli/explanation_test.cpp
     cli/failed_cases_test.cpp
+    cli/file_identity_test.cpp
     cli/merged_runs_test.cpp
     cli/options_test.cpp
     cli/order_test.cpp
@@ -109,7 +112,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
-  SOURCES cli/program_test.cpp
+  SOURCES cli/output_safety_test.cpp cli/program_test.cpp
   LIBRARIES cp_driver nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE

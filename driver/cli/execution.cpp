@@ -2,7 +2,6 @@
 
 #include <csignal>
 #include <filesystem>
-#include <map>
 #include <set>
 #include <system_error>
 #include <unistd.h>
@@ -69,24 +68,6 @@ void prepare_folder(const std::filesystem::path& folder) {
   const AtomicFile proof{folder / "cp-pool"};
 }
 
-// One would write over the other.
-void expect_different_files(const ExecutionOptions& options) {
-  std::map<std::filesystem::path, const char*> option_of;  // by place
-  for (const auto& [name, file] :
-       {std::pair{"--events", options.events}, {"--junit", options.junit}, {"--html", options.html}}) {
-    if (!file) continue;
-    std::error_code error;
-    const std::filesystem::file_status status = std::filesystem::status(*file, error);
-    if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) continue;  // a pipe, a device
-    const std::filesystem::path place = std::filesystem::weakly_canonical(std::filesystem::absolute(*file), error);
-    if (error) continue;  // what is wrong is said when it is opened
-    const auto [other, added] = option_of.emplace(place, name);
-    if (added) continue;
-    throw CommandError(ExitCode::usage,
-                       fmt::format("{} and {} are the same file: {}", name, other->second, file->string()));
-  }
-}
-
 }  // namespace
 
 void report_error(std::string_view message) {
@@ -107,7 +88,6 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
     if (config_.run_dir) prepare_folder(*config_.run_dir);
     if (config_.dump_dir) prepare_folder(*config_.dump_dir);
     if (config_.perf && config_.perf->trace_dir) prepare_folder(*config_.perf->trace_dir);
-    expect_different_files(options);
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
     if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html, baseline, rerun_failed));
     // The last, since it empties a file, which the user may need again if another output cannot be written.

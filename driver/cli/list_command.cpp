@@ -7,6 +7,7 @@
 #include "driver/cli/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/output_check.h"
 #include "driver/cli/selection.h"
 #include "driver/reporters/output_file.h"
 
@@ -48,6 +49,7 @@ std::string counts(const Selection& selection) {
 }  // namespace
 
 int list_command(const ListOptions& options) {
+  check_stdout(matrix_inputs(options.selection));
   const Selection selection = select_cases(options.selection);
   for (const std::string& filter : selection.idle_filters) {
     report_warning(fmt::format("the filter '{}' selects no case", filter));

@@ -144,6 +144,7 @@ void add_views(CLI::App& command, ExecutionOptions& options) {
   command.add_flag("--no-skip", options.config.no_skip, "A skipped case is no success: exit code 96");
   add_path(command, "--junit", options.junit, "FILE", "Write a JUnit XML report, at the end", check_output);
   add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end", check_output);
+  command.add_flag("--force", options.force, "Let outputs replace files that are none of cp-pool's");
   command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
 }
 

@@ -32,6 +32,7 @@ struct ExecutionOptions {
   std::optional<std::filesystem::path> baseline;  // an earlier run's events file; with config.perf alone
   bool progress = true;
   bool timings = false;
+  bool force = false;                        // outputs may replace files that hold something else
   std::string warning;                       // for stderr, before the first case
   std::vector<std::string> rerun_arguments;  // what a rerun of one case needs of the options above
 };

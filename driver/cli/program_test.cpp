@@ -1,6 +1,4 @@
 // The real program with a scripted worker: exit codes, errors, reports.
-#include "driver/cli/program.h"
-
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -20,16 +18,23 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/temporary_folder.h"
+#include "driver/cli/command_line_fixture.h"
 #include "driver/reporters/scoped_variable.h"
 
 namespace cp_pool {
 namespace {
 
+using test::CommandLine;
 using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::kProgram;
+using test::kSizes;
+using test::kWorker;
 using test::Program;
 using test::read_file;
 using test::ScopedVariable;
-using test::TemporaryFolder;
+using test::Words;
 using test::write_file;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -37,58 +42,6 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
-using Words = std::vector<std::string>;
-
-const std::string kProgram = CP_POOL_PROGRAM;
-const std::string kWorker = "python3 '" CP_POOL_SCRIPTED_WORKER "'";
-
-constexpr const char* kSizes =
-    R"("batch":1,"seqlen_q":16,"seqlen_kv":16,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8)";
-
-// A folder with demo.json: one model for everything that the scripted worker can do, on one rank.
-class CommandLine : public ::testing::Test {
- protected:
-  void SetUp() override {
-    write_file(folder / "demo.json",
-               std::string{R"({"suite":"demo","defaults":{"cp_size":1,"comm":"p2p","layout":"bshd","dtype":"fp32",)"} +
-                   kSizes +
-                   R"(},"models":{"pass":{},"pass_2":{},"fail":{},"skip":{},"error":{},"crash":{},"hang":{}},)"
-                   R"("sizes":{"small":{},"tiny":{"divide":{"seqlen_q":2,"seqlen_kv":2}}}})");
-  }
-
-  Finished call(Words words) {
-    words.insert(words.begin(), kProgram);
-    return Program{std::move(words)}.wait();
-  }
-
-  // cp-pool run on demo.json with the scripted worker and short deadlines.
-  [[nodiscard]] Words run_words(const std::string& filter, const Words& more = {}) const {
-    Words words = {"run",      "--matrix",  (folder / "demo.json").string(),
-                   "--filter", filter,      "--worker",
-                   kWorker,    "--timeout", "20s",
-                   "--grace",  "100ms"};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
-  Finished run(const std::string& filter, const Words& more = {}) { return call(run_words(filter, more)); }
-
-  [[nodiscard]] std::string path(const std::string& name) const { return (folder / name).string(); }
-
-  TemporaryFolder folder;
-};
-
-std::vector<nlohmann::json> json_lines(const std::string& text) {
-  std::vector<nlohmann::json> lines;
-  std::istringstream in{text};
-  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
-  return lines;
-}
-
-// One line on stderr, in the one form that errors have.
-auto is_one_error(const std::string& part) {
-  return AllOf(StartsWith("cp-pool: error: "), HasSubstr(part), EndsWith("\n"),
-               ::testing::ResultOf([](const std::string& s) { return std::ranges::count(s, '\n'); }, 1));
-}
 
 // --- Exit codes ------------------------------------------------------------------------------------------------------
 
@@ -387,9 +340,9 @@ TEST_F(CommandLine, CasesToRerunThatAreInNoMatrixGivenAreNoEnd) {
 TEST_F(CommandLine, AnOutputThatCannotBeWrittenLeavesTheEventsOfTheEarlierRun) {
   write_file(path("file"), "");
   for (const std::string option : {"--junit", "--html", "--run-dir", "--dump"}) {
-    write_file(path("e"), "precious");
+    write_file(path("e"), R"({"v":1,"ts":"precious)");
     ASSERT_EQ(run("model=pass", {"--events", path("e"), option, path("file/x")}).exit_code, 73) << option;
-    EXPECT_EQ(read_file(path("e")), "precious") << option;
+    EXPECT_EQ(read_file(path("e")), R"({"v":1,"ts":"precious)") << option;
   }
 }
 
@@ -627,12 +580,11 @@ TEST_F(CommandLine, TimesAreComparedWithThoseOfAnEarlierRun) {
   const ScopedVariable slow{"CP_POOL_TEST_STEP_MS", "8"};
   ASSERT_EQ(run("model=pass", {"--mode", "perf", "--events", path("e")}).exit_code, 0);
   const ScopedVariable fast{"CP_POOL_TEST_STEP_MS", "6"};
-  // The events of this run replace those that it is compared with.
-  const Finished done = run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("e")});
+  const Finished done = run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("now")});
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.out, AllOf(HasSubstr("     8.000  0.750  demo/pass/p2p/cp1/bshd/fp32\n"),
                               HasSubstr("e: 1 of 2 cases in both, 6.000 ms now and 8.000 ms then: 0.750 of it\n")));
-  const auto lines = json_lines(read_file(path("e")));
+  const auto lines = json_lines(read_file(path("now")));
   const auto timed = std::ranges::find(lines, "demo/pass/p2p/cp1/bshd/fp32", [](const auto& line) {
     return line["type"] == "case_finished" ? line["id"].template get<std::string>() : "";
   });
@@ -644,17 +596,16 @@ TEST_F(CommandLine, TimesAreComparedWithThoseOfAnEarlierRun) {
   EXPECT_EQ(other.err, "");
 }
 
-TEST_F(CommandLine, Exits94ForABaselineOfOtherSizesAndLeavesItAsItIs) {
+TEST_F(CommandLine, Exits94ForABaselineOfOtherSizes) {
   const ScopedVariable time{"CP_POOL_TEST_STEP_MS", "8"};
   ASSERT_EQ(run("model=pass*", {"--mode", "perf", "--events", path("e"), "--size", "tiny"}).exit_code, 0);
-  const std::string before = read_file(path("e"));
-  const Finished done = run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("e")});
+  const Finished done = run("model=pass*", {"--mode", "perf", "--baseline", path("e"), "--events", path("now")});
   EXPECT_EQ(done.exit_code, 94);
   EXPECT_THAT(done.err, is_one_error("the baseline " + path("e") +
                                      " is of other problems: demo/pass/p2p/cp1/bshd/fp32 has seqlen_q 8 there and 16 "
                                      "here (2 of 2 cases differ)"));
   EXPECT_EQ(done.out, "");
-  EXPECT_EQ(read_file(path("e")), before);
+  EXPECT_FALSE(std::filesystem::exists(path("now")));
   const Finished one = call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
                              kWorker, "--mode", "perf", "--baseline", path("e")});
   EXPECT_EQ(one.exit_code, 94);

@@ -7,12 +7,16 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/merged_runs.h"
+#include "driver/cli/output_check.h"
 #include "driver/reporters/event_reading.h"
 #include "driver/reporters/jsonl_sink.h"
 
 namespace cp_pool {
 
 int report_command(const ReportOptions& options) {
+  std::vector<InputFile> inputs;
+  for (const std::string& file : options.files) inputs.push_back({.name = "the events file " + file, .path = file});
+  check_outputs(options.execution, inputs);
   MergedRuns runs;
   for (const std::string& file : options.files) {
     const std::size_t before = runs.count();

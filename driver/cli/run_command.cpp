@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,6 +9,7 @@
 #include "driver/cli/exit_code.h"
 #include "driver/cli/failed_cases.h"
 #include "driver/cli/order.h"
+#include "driver/cli/output_check.h"
 #include "driver/cli/perf_baseline.h"
 #include "driver/cli/rerun.h"
 #include "driver/cli/selection.h"
@@ -24,6 +27,15 @@ std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   out.reserve(cases.size() * static_cast<std::size_t>(times));
   for (int i = 0; i < times; ++i) out.insert(out.end(), cases.begin(), cases.end());
   return out;
+}
+
+std::vector<InputFile> inputs_of(const RunOptions& options) {
+  std::vector<InputFile> inputs = matrix_inputs(options.selection);
+  std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
+  if (const auto& file = options.rerun_failed) {
+    inputs.push_back({.name = "--rerun-failed " + file->string(), .path = *file, .may_become_events = true});
+  }
+  return inputs;
 }
 
 // Throws CommandError (bad_input; nothing_selected where nothing failed).
@@ -62,6 +74,7 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
 }  // namespace
 
 int run_command(const RunOptions& options, const std::string& program) {
+  check_outputs(options.execution, inputs_of(options));
   const Selection selection =
       options.rerun_failed ? select_failed(options.selection, *options.rerun_failed) : select_cases(options.selection);
   for (const std::string& filter : selection.idle_filters) {
@@ -78,7 +91,6 @@ int run_command(const RunOptions& options, const std::string& program) {
                      .rerun = rerun_of_run(program, selected, options.execution)});
     if (options.deterministic) cases.back().c.deterministic = true;
   }
-  // Before the outputs are opened: the events of this run may replace those of the earlier one.
   if (const auto& file = options.execution.baseline) {
     const PerfBaseline baseline = read_perf_baseline(*file);
     compare_with(baseline, options.execution.config, cases);

@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include "driver/cli/edit.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/output_check.h"
 #include "driver/cli/perf_baseline.h"
 #include "driver/cli/rerun.h"
 #include "driver/reporters/events_json.h"
@@ -94,7 +97,9 @@ class Stream {
 }  // namespace
 
 int submit_command(const SubmitOptions& options, const std::string& program) {
-  // Before the outputs are opened: the events of this run may replace those of the earlier one.
+  std::vector<InputFile> inputs = case_inputs(options.case_argument, options.selection);
+  std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
+  check_outputs(options.execution, inputs);
   std::optional<PerfBaseline> baseline;
   if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
   if (options.case_argument == "-") {

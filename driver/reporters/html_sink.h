@@ -5,6 +5,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "driver/events.h"
 #include "driver/reporters/html_page.h"
@@ -14,6 +15,10 @@
 #include "driver/reporters/timings_table.h"
 
 namespace cp_pool {
+
+// What the file begins with, of this version and of earlier ones.
+inline constexpr std::string_view kHtmlStart =
+    "<!DOCTYPE html><html lang=\"en\"><head><meta charset=\"utf-8\"/><title>cp-pool: ";
 
 class HtmlSink : public EventSink {
  public:

@@ -5,11 +5,15 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "driver/events.h"
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {
+
+// What the file begins with, of this version and of earlier ones.
+inline constexpr std::string_view kEventsStart = R"({"v":1,"ts":")";
 
 class JsonlSink : public EventSink {
  public:

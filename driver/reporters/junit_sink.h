@@ -5,6 +5,7 @@
 #include <chrono>
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -12,6 +13,10 @@
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {
+
+// What the file begins with, of this version and of earlier ones.
+inline constexpr std::string_view kJunitStart =
+    "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"cp-pool ";
 
 // A case as the report shows it. Texts are cleaned.
 struct JunitCase {

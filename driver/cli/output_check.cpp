@@ -1,0 +1,169 @@
+#include "driver/cli/output_check.h"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/cli/case_source.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/file_identity.h"
+#include "driver/cli/program_paths.h"
+#include "driver/cli/worker_command.h"
+#include "driver/reporters/html_sink.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "driver/reporters/junit_sink.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Of this process, whatever they are; the links are followed as any other.
+constexpr const char* kStdin = "/proc/self/fd/0";
+constexpr const char* kStdout = "/proc/self/fd/1";
+constexpr const char* kStderr = "/proc/self/fd/2";
+
+struct Output {
+  std::string name;  // with its path, as an error calls it
+  std::filesystem::path path;
+  bool events = false;
+  bool folder = false;
+  std::string_view start;  // what a file that the option writes begins with
+  std::string_view what;   // such a file
+};
+
+std::string option_name(const char* option, const std::filesystem::path& path) {
+  return fmt::format("{} {}", option, path.string());
+}
+
+std::vector<Output> outputs_of(const ExecutionOptions& options) {
+  std::vector<Output> outputs;
+  const auto add_file = [&](const char* option, const std::optional<std::filesystem::path>& path,
+                            std::string_view start, std::string_view what) {
+    if (!path) return;
+    outputs.push_back({.name = option_name(option, *path),
+                       .path = *path,
+                       .events = std::string_view{option} == "--events",
+                       .folder = false,
+                       .start = start,
+                       .what = what});
+  };
+  const auto add_folder = [&](const char* option, const std::optional<std::filesystem::path>& path) {
+    if (!path) return;
+    outputs.push_back(
+        {.name = option_name(option, *path), .path = *path, .events = false, .folder = true, .start = "", .what = ""});
+  };
+  add_file("--events", options.events, kEventsStart, "events file");
+  add_file("--junit", options.junit, kJunitStart, "JUnit report");
+  add_file("--html", options.html, kHtmlStart, "HTML report");
+  add_folder("--run-dir", options.config.run_dir);
+  add_folder("--dump", options.config.dump_dir);
+  if (options.config.perf) add_folder("--trace", options.config.perf->trace_dir);
+  return outputs;
+}
+
+struct Place {
+  std::string name;
+  std::optional<FileIdentity> identity;
+};
+
+// An input that is not there is no file of the user's.
+Place place_of(const InputFile& input) {
+  std::optional<FileIdentity> identity = identify(input.path);
+  if (identity && !identity->rest.empty()) identity.reset();
+  return {input.name, std::move(identity)};
+}
+
+void expect_different(const Place& one, const Place& other) {
+  if (!one.identity || one.identity != other.identity) return;
+  throw CommandError(ExitCode::usage, fmt::format("{} and {} are the same file", one.name, other.name));
+}
+
+std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
+  std::ifstream file(path, std::ios::binary);
+  std::string bytes(count, '\0');
+  file.read(bytes.data(), static_cast<std::streamsize>(count));
+  bytes.resize(static_cast<std::size_t>(file.gcount()));
+  return bytes;
+}
+
+// A file that the option may replace: an empty one, or one that begins as all that it writes. The beginning may be all
+// there is, of a run whose disk was full.
+void expect_own(const Output& output) {
+  constexpr std::size_t kShown = 40;
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(output.path, error);
+  if (!std::filesystem::is_regular_file(status)) return;
+  if (std::filesystem::file_size(output.path, error) == 0) return;
+  const std::string bytes = first_bytes(output.path, std::max(output.start.size(), kShown));
+  const std::string_view begin = std::string_view{bytes}.substr(0, output.start.size());
+  if (!begin.empty() && output.start.starts_with(begin)) return;
+  std::string shown = protocol::clean_text(bytes.substr(0, kShown));
+  shown.resize(std::min(shown.find('\n'), shown.size()));
+  throw CommandError(ExitCode::usage,
+                     fmt::format("{}: this file is no {} of cp-pool{}; --force replaces it", output.name, output.what,
+                                 shown.empty() ? "" : fmt::format(" (it begins with '{}')", shown)));
+}
+
+}  // namespace
+
+std::vector<InputFile> matrix_inputs(const SelectionOptions& options) {
+  const bool named = !options.matrices.empty();
+  std::vector<InputFile> inputs;
+  for (const std::string& matrix : named ? options.matrices : shipped_matrices()) {
+    inputs.push_back(
+        {.name = fmt::format("{} {}", named ? "--matrix" : "the matrix", matrix), .path = find_matrix(matrix)});
+  }
+  return inputs;
+}
+
+std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
+  std::vector<InputFile> inputs;
+  if (options.baseline) inputs.push_back({option_name("--baseline", *options.baseline), *options.baseline});
+  for (const std::string& word : worker_command(options.worker).words) {
+    inputs.push_back({fmt::format("{} {}", options.worker.empty() ? "the worker" : "--worker", word), word});
+  }
+  return inputs;
+}
+
+std::vector<InputFile> case_inputs(const std::string& case_argument, const SelectionOptions& options) {
+  if (case_argument == "-") return {{.name = "stdin", .path = kStdin}};
+  if (is_id(case_argument)) return matrix_inputs(options);
+  return {{.name = case_argument, .path = case_argument}};
+}
+
+void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs) {
+  const std::vector<Output> outputs = outputs_of(options);
+  const Place standard_out{"stdout", identify(kStdout)};
+  const Place standard_error{"stderr", identify(kStderr)};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Output& output = outputs[i];
+    const Place place{output.name, identify(output.path)};
+    for (const InputFile& input : inputs) {
+      if (!(output.events && input.may_become_events)) expect_different(place, place_of(input));
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      const Output& other = outputs[j];
+      if (!(output.folder && other.folder)) expect_different(place, {other.name, identify(other.path)});
+    }
+    expect_different(place, standard_out);
+    expect_different(place, standard_error);
+  }
+  check_stdout(inputs);
+  if (options.force) return;
+  for (const Output& output : outputs) {
+    if (!output.folder) expect_own(output);
+  }
+}
+
+void check_stdout(const std::vector<InputFile>& inputs) {
+  const Place standard_out{"stdout", identify(kStdout)};
+  for (const InputFile& input : inputs) expect_different(standard_out, place_of(input));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,31 @@
+// What an output must not destroy: what the command reads, what another output writes, and files of other programs.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "driver/cli/options.h"
+
+namespace cp_pool {
+
+// A file that a command reads.
+struct InputFile {
+  std::string name;  // as an error calls it: "--matrix m.json"
+  std::filesystem::path path;
+  bool may_become_events = false;  // --events may replace it: all of it is read before
+};
+
+// What the options themselves name. Throws CommandError (bad_input) for a matrix that is not shipped.
+std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // no matrix = all shipped ones
+std::vector<InputFile> execution_inputs(const ExecutionOptions& options);
+// Of submit and explain: an ID, a file, or "-" for stdin.
+std::vector<InputFile> case_inputs(const std::string& case_argument, const SelectionOptions& options);
+
+// Throws CommandError (usage) if an output, stdout among them, is one of the inputs or another output, and if a file to
+// be replaced holds what its option does not write (unless options.force). Before anything is opened.
+void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs);
+// Of a command that writes to stdout alone.
+void check_stdout(const std::vector<InputFile>& inputs);
+
+}  // namespace cp_pool

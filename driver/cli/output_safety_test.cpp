@@ -1,0 +1,139 @@
+// The real program and the files of its user: what it must not write over.
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+#include "driver/cli/command_line_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::is_one_error;
+using test::kProgram;
+using test::kSizes;
+using test::kWorker;
+using test::Program;
+using test::read_file;
+using test::Words;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class OutputSafety : public test::CommandLine {
+ protected:
+  void SetUp() override {
+    CommandLine::SetUp();
+    write_file(path("case.json"), std::string{"{\"model\":\"pass\",\"cp_size\":1,"} + kSizes + "}\n");
+    write_file(path("worker.py"), "");
+  }
+
+  // The command is refused, one line says that both are one file, and that file is as it was.
+  void expect_refused(Words words, const std::string& file, const std::string& part, const std::string& in = "") {
+    const std::string before = read_file(path(file));
+    words.insert(words.begin(), kProgram);
+    const Finished done = Program{words, {.in = in.empty() ? "/dev/null" : in, .out = ""}}.wait();
+    EXPECT_EQ(done.exit_code, 2) << ::testing::PrintToString(words) << done.err;
+    EXPECT_THAT(done.err, AllOf(is_one_error(part), HasSubstr(" are the same file")));
+    EXPECT_EQ(read_file(path(file)), before) << ::testing::PrintToString(words);
+  }
+};
+
+TEST_F(OutputSafety, NoOutputOfAnyCommandMayBeAFileThatItReads) {
+  ASSERT_EQ(run("model=fail", {"--events", path("e")}).exit_code, 100);
+  std::filesystem::create_symlink("e", folder / "link");
+  std::filesystem::create_hard_link(folder / "demo.json", folder / "hard");
+  for (const std::string option : {"--junit", "--html", "--events"}) {
+    expect_refused(run_words("model=pass", {option, path("demo.json")}), "demo.json", option);
+    expect_refused(run_words("model=pass", {option, path("hard"), "--force"}), "demo.json", option);
+    expect_refused(run_words("model=pass", {"--worker", "python3 " + path("worker.py"), option, path("worker.py")}),
+                   "worker.py", "--worker " + path("worker.py"));
+    expect_refused(run_words("model=pass", {"--mode", "perf", "--baseline", path("e"), option, path("link")}), "e",
+                   "--baseline");
+    expect_refused({"submit", path("case.json"), option, path("case.json")}, "case.json", option);
+    expect_refused({"submit", "-", option, path("case.json")}, "case.json", "stdin", path("case.json"));
+    expect_refused({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), option, path("hard")},
+                   "demo.json", "--matrix");
+    if (option == "--events") continue;
+    expect_refused(run_words("*", {"--rerun-failed", path("e"), option, path("link")}), "e", "--rerun-failed");
+    expect_refused({"report", path("e"), option, path("link")}, "e", "the events file " + path("e"));
+  }
+}
+
+TEST_F(OutputSafety, TheEventsOfARerunMayReplaceThoseOfTheRunByAnyName) {
+  ASSERT_EQ(run("model=fail | model=pass", {"--events", path("e")}).exit_code, 100);
+  std::filesystem::create_symlink("e", folder / "link");
+  EXPECT_EQ(run("*", {"--rerun-failed", path("e"), "--events", path("link")}).exit_code, 100);
+  EXPECT_THAT(call({"report", path("e")}).last_line(), StartsWith("1 expanded = 0 pass + 1 fail"));
+}
+
+TEST_F(OutputSafety, NoOutputMayBeAnotherOutput) {
+  write_file(path("e"), "");
+  std::filesystem::create_symlink("e", folder / "link");
+  std::filesystem::create_symlink("new", folder / "dangling");
+  for (const auto& [one, other] : std::vector<std::pair<std::string, std::string>>{
+           {"e", "link"}, {"dangling", "new"}, {"new", "./new"}, {"none/new", "none/../none/new"}}) {
+    for (const auto& [first, second] : std::vector<std::pair<std::string, std::string>>{
+             {"--events", "--junit"}, {"--html", "--junit"}, {"--events", "--html"}, {"--run-dir", "--events"}}) {
+      const Finished done = run("model=pass", {first, path(one), second, path(other)});
+      EXPECT_EQ(done.exit_code, 2) << first << one << second << other;
+      EXPECT_THAT(done.err, AllOf(is_one_error(first), HasSubstr(second), HasSubstr(" are the same file")));
+    }
+  }
+  const Finished same = run("model=pass", {"--run-dir", path("one"), "--dump", path("one")});
+  EXPECT_EQ(same.exit_code, 0) << "a folder has room for both: " << same.err;
+}
+
+TEST_F(OutputSafety, StdoutIsAnOutputToo) {
+  Words words = run_words("model=pass", {"--events", path("out")});
+  words.insert(words.begin(), kProgram);
+  const Finished done = Program{words, {.in = "/dev/null", .out = path("out")}}.wait();
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.err, is_one_error("--events " + path("out") + " and stdout are the same file"));
+  const std::string before = read_file(path("demo.json"));
+  for (const char* command : {"list --matrix", "explain demo/pass/p2p/cp1/bshd/fp32 --matrix", "run --matrix"}) {
+    const std::string line = kProgram + " " + command + " demo.json >> demo.json";
+    EXPECT_EQ((Program{{"sh", "-c", "cd " + folder.path().string() + " && " + line}}.wait().exit_code), 2) << line;
+    EXPECT_EQ(read_file(path("demo.json")), before) << line;
+  }
+}
+
+TEST_F(OutputSafety, AFileOfAnotherProgramIsReplacedByForceAlone) {
+  ASSERT_EQ(run("model=pass", {"--events", path("e"), "--junit", path("j"), "--html", path("h")}).exit_code, 0);
+  write_file(path("pom"), "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<project/>\n");
+  write_file(path("page"), "<!DOCTYPE html><html lang=\"en\"><head></head></html>");
+  write_file(path("blank"), "\n");
+  for (const auto& [option, own] :
+       std::vector<std::pair<std::string, std::string>>{{"--events", "e"}, {"--junit", "j"}, {"--html", "h"}}) {
+    for (const std::string file : {"e", "j", "h", "case.json", "pom", "page", "blank"}) {
+      if (file == own) continue;
+      const std::string before = read_file(path(file));
+      const Finished done = run("model=pass", {option, path(file)});
+      EXPECT_EQ(done.exit_code, 2) << option << file;
+      EXPECT_THAT(done.err, AllOf(is_one_error(option + " " + path(file)), HasSubstr("--force")));
+      EXPECT_EQ(read_file(path(file)), before) << option << file;
+    }
+    EXPECT_EQ(run("model=pass", {option, path(own)}).exit_code, 0) << "a report of its own: " << option;
+    write_file(path("cut"), read_file(path(own)).substr(0, 5));
+    EXPECT_EQ(run("model=pass", {option, path("cut")}).exit_code, 0) << "the beginning of one: " << option;
+    write_file(path("empty"), "");
+    EXPECT_EQ(run("model=pass", {option, path("empty")}).exit_code, 0) << option;
+    write_file(path("forced"), "mine");
+    EXPECT_EQ(run("model=pass", {option, path("forced"), "--force"}).exit_code, 0) << option;
+    EXPECT_EQ(read_file(path("forced")).substr(0, 5), read_file(path(own)).substr(0, 5)) << option;
+  }
+  const Finished swapped = call({"report", "--html", path("e"), path("e")});
+  EXPECT_EQ(swapped.exit_code, 2);
+  ASSERT_EQ(run("model=pass", {"--events", path("e2")}).exit_code, 0);
+  const Finished mistaken = call({"report", "--html", path("e"), path("e2")});
+  EXPECT_EQ(mistaken.exit_code, 2);
+  EXPECT_THAT(mistaken.err, is_one_error("this file is no HTML report of cp-pool (it begins with '{\"v\":1,\"ts\":"));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -15,4 +15,5 @@ endif()
 install(DIRECTORY cases/matrices/ DESTINATION share/cp-pool/matrices FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" DESTINATION share)
 install(FILES README.md LICENSE DESTINATION share/doc/cp-pool)
-install(DIRECTORY docs DESTINATION share/doc/cp-pool)
+# The workers of docs/examples can be run as they are.
+install(DIRECTORY docs DESTINATION share/doc/cp-pool USE_SOURCE_PERMISSIONS PATTERN "__pycache__" EXCLUDE)

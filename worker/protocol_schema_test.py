@@ -141,6 +141,24 @@ def check_example(validator, worker):
         group.next("protocol_error")
         group.send(op="shutdown")
     expect([process.returncode for process in group.processes] == [0, 0], "both ranks end well")
+    with Group(validator, [worker], CP_POOL_INJECT="hang@0:before") as group:
+        group.next("ready")
+        group.send(op="ping", seq=1002, all=True)
+        expect(group.next("pong")["ranks"] == [0, 1], "both ranks answer")
+        group.start("hangs")
+        group.next("started")
+        group.send(op="ping", seq=1003, all=True)
+        expect(group.next("pong")["ranks"] == [0, 1], "both ranks answer while a case hangs")
+    with Group(validator, [worker], CP_POOL_INJECT="throw@1:inside") as group:
+        group.next("ready")
+        thrown = group.run("throws")
+        expect(thrown["reason"] == "rank 1: RuntimeError: injected fault" and not thrown["healthy"], f"{thrown}")
+        expect([(rank["rank"], rank["aborted"]) for rank in thrown["ranks"]] == [(1, False), (0, True)], f"{thrown}")
+        for text in ("nonsense", "[3]", '{"op":"run","seq":7}', "[" * 100000):
+            group.send_text(text)
+            group.next("protocol_error")
+    with Group(validator, [worker], CP_POOL_PROTOCOL="8..9") as group:
+        group.next("protocol_error")
 
 
 def main():

@@ -1,5 +1,5 @@
 // Context-parallel attention: the sequence is split over the ranks of a group, each rank gives its shard and gets back
-// its shard of the output and of the gradients. Semantics: docs/numerics.md.
+// its shard of the output and of the gradients. Semantics: docs/definitions.md.
 //
 // Shards, for n ranks (dual-chunk partition, partition.h: rank r owns chunks r and 2n-1-r of every sequence):
 //   bshd [batch, S/n, heads, dim]     sbhd [S/n, batch, heads, dim]     thd [T_padded/n, heads, dim]

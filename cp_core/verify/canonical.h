@@ -60,7 +60,7 @@ at::ScalarType scalar_type_of(DType dtype);
 double unit_roundoff(DType dtype);
 inline constexpr double kUnitRoundoffFp32 = 0x1p-24;
 
-// Which keys queries first_row .. first_row + rows - 1 of a sequence see, from the definition (docs/numerics.md):
+// Which keys queries first_row .. first_row + rows - 1 of a sequence see, from the definition (docs/definitions.md):
 // bool [rows, seqlen_kv]. Shares nothing with mask.h on purpose.
 at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,
                         std::int64_t first_row, std::int64_t rows, const at::Device& device = at::kCPU);

@@ -1,4 +1,4 @@
-// The answers, in fp64, from the definition (docs/numerics.md). Uses nothing of the context-parallel library.
+// The answers, in fp64, from the definition (docs/definitions.md). Uses nothing of the context-parallel library.
 #pragma once
 
 #include <functional>

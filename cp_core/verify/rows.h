@@ -1,5 +1,5 @@
 // Which rows of the whole problem a rank holds, and in which order: the definition that results are judged by. Written
-// from docs/numerics.md alone; it must not use partition.h or layout.h, whose faults would otherwise cancel out.
+// from docs/definitions.md alone; it must not use partition.h or layout.h, whose faults would otherwise cancel out.
 //
 // A sequence of padded length P is cut in 2n chunks of P / 2n positions; rank r holds chunk r, then chunk 2n-1-r.
 // Packed order of a rank: sequence by sequence, its positions in that order. The shard of layout thd is in packed

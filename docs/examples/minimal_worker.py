@@ -1,76 +1,53 @@
 #!/usr/bin/env python3
-"""A complete worker for cp-pool: cp-pool run --worker docs/examples/minimal_worker.py ...
+"""A small worker for cp-pool that is complete: cp-pool run --worker docs/examples/minimal_worker.py ...
 
-Replace run_case. Needs nothing but Python; docs/writing_a_worker.md explains it line by line.
+Replace Ring and run_case by your own. worker_py does the rest; docs/writing_a_worker.md is the guide.
 """
-import json
 import os
 import socket
-import sys
-import traceback
 
-RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+from worker_harness import FAULTS, RANK, WORLD_SIZE, Channel, serve
 
 
-def run_case(case: dict) -> tuple[str, str]:
-    """Every rank's part of one case. Returns (outcome, reason); an exception is an error."""
+class Ring:
+    """The data plane. A rank sends to the next rank and receives from the previous one."""
+
+    def __init__(self, share):
+        """share(value) gives the values of all ranks, by rank."""
+        with socket.create_server((os.environ["MASTER_ADDR"], 0)) as listener:
+            addresses = share(listener.getsockname())
+            self._next = Channel(socket.create_connection(addresses[(RANK + 1) % WORLD_SIZE]))
+            self._previous = Channel(listener.accept()[0])
+
+    def rotate(self, value):
+        FAULTS.reach("inside")
+        self._next.send(value)
+        return self._previous.receive()
+
+    def abort(self):
+        """Called on every rank when one has failed: whoever waits in rotate() gets a ConnectionError."""
+        self._next.abort()
+        self._previous.abort()
+
+
+def run_case(ring, case, lengths):
+    """Runs a case on this rank and gives its outcome. A worker computes attention here (docs/definitions.md).
+
+    This one lets the numbers of the chunks that each rank owns travel once around the ring, and checks that all came.
+    """
     if case["comm"] != "p2p":
-        return "skip", f"this worker has no {case['comm']}"
-    return "pass", ""
+        return {"outcome": "skip", "reason": f"this worker has no {case['comm']}"}
+    held = [RANK, 2 * WORLD_SIZE - 1 - RANK]
+    seen = set(held)
+    for _ in range(WORLD_SIZE - 1):
+        held = ring.rotate(held)
+        seen.update(held)
+    missing = 2 * WORLD_SIZE - len(seen)
+    check = {"tensor": "chunks", "rank": RANK, "error": missing, "bound": 0, "ok": missing == 0}
+    if missing:
+        return {"outcome": "fail", "reason": f"rank {RANK}: {missing} chunks did not come", "checks": [check]}
+    return {"outcome": "pass", "checks": [check]}
 
 
-def report(seq: int, case: dict) -> dict:
-    """Runs the case on this rank and says how it went."""
-    try:
-        outcome, reason, trace = *run_case(case), ""
-    except Exception as error:
-        outcome, reason, trace = "error", f"rank {RANK}: {type(error).__name__}: {error}", traceback.format_exc()
-    sys.stderr.flush()
-    os.write(2, f"\n[CP_POOL_FENCE] {seq}\n".encode())
-    return {"rank": RANK, "outcome": outcome, "reason": reason, "error": trace or reason}
-
-
-def emit(**event) -> None:
-    os.write(PROTOCOL_FD, f"\n[CP_POOL_RESP] {json.dumps(event)}\n".encode())
-
-
-def answer_run(request: dict, peers: list) -> None:
-    for peer in peers:
-        peer.write(json.dumps(request) + "\n")
-        peer.flush()
-    emit(event="started", seq=request["seq"])
-    reports = [report(request["seq"], request["case"])] + [json.loads(peer.readline()) for peer in peers]
-    worst = min(reports, key=lambda r: ["fail", "error", "skip", "pass"].index(r["outcome"]))
-    ranks = [{"rank": r["rank"], "ok": r["outcome"] in ("pass", "skip"), "error": r["error"]} for r in reports]
-    emit(event="result", seq=request["seq"], outcome=worst["outcome"], reason=worst["reason"], ranks=ranks)
-
-
-def serve_rank0() -> None:
-    listener = socket.socket(fileno=int(os.environ["CP_POOL_MASTER_FD"]))  # already listens on MASTER_PORT
-    peers = [listener.accept()[0].makefile("rw") for _ in range(WORLD_SIZE - 1)]
-    emit(event="ready", protocol=1, world_size=WORLD_SIZE, worker="minimal_worker", device="cpu")
-    for line in sys.stdin:  # ends when the driver does; then the peers' connections close, and they end, too
-        request = json.loads(line)
-        if request["op"] == "run":
-            answer_run(request, peers)
-        elif request["op"] == "ping":
-            emit(event="pong", seq=request["seq"])
-        elif request["op"] == "shutdown":
-            return
-        elif request["op"] not in ("prepare", "cancel"):
-            emit(event="protocol_error", seq=request.get("seq"), message=f"unknown op {request['op']}")
-
-
-def serve_other_rank() -> None:
-    connection = socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])))
-    rank0 = connection.makefile("rw")
-    for line in rank0:
-        request = json.loads(line)
-        rank0.write(json.dumps(report(request["seq"], request["case"])) + "\n")
-        rank0.flush()
-
-
-# Keep stray prints out of the protocol: it gets a descriptor of its own, and fd 1 becomes stderr.
-PROTOCOL_FD = os.dup(1)
-os.dup2(2, 1)
-serve_rank0() if RANK == 0 else serve_other_rank()
+if __name__ == "__main__":
+    serve("minimal_worker", connect=Ring, run_case=run_case)

@@ -42,10 +42,14 @@ TEST_F(Installation, RunsWithItsOwnMatricesAndWorker) {
   // As long as the source tree is there, doctor speaks of its packages, too: the exit code is that of both.
   const Finished doctor = Program{{path("bin/cp-pool"), "doctor"}}.wait();
   EXPECT_THAT(doctor.out, AllOf(HasSubstr(path("bin/cp-pool-worker")), HasSubstr("pass after")));
-  for (const char* file : {"share/man/man1/cp-pool.1", "share/doc/cp-pool/docs/protocol.schema.json",
-                           "share/doc/cp-pool/docs/examples/minimal_worker.py", "share/doc/cp-pool/LICENSE"}) {
+  for (const char* file :
+       {"share/man/man1/cp-pool.1", "share/doc/cp-pool/docs/protocol.schema.json", "share/doc/cp-pool/LICENSE"}) {
     EXPECT_TRUE(std::filesystem::is_regular_file(prefix_ / file)) << file;
   }
+  const std::string example = path("share/doc/cp-pool/docs/examples/minimal_worker.py");
+  const Finished foreign =
+      Program{{path("bin/cp-pool"), "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker", example}}.wait();
+  EXPECT_THAT(foreign.last_line(), HasSubstr("1 expanded = 1 pass")) << foreign.err;
 }
 
 TEST_F(Installation, FindsItsLibrariesWithoutTheSourceTree) {

@@ -1,0 +1,300 @@
+"""A rank of a worker: cp-pool's protocol, and a control channel between the ranks. Needs nothing but Python.
+
+Three channels are kept apart, so that what breaks one is told over another:
+  protocol  rank 0's stdin and stdout: cp-pool's requests, and the answers
+  control   a socket between rank 0 and each other rank: requests go out, reports come back
+  data      the worker's own: what its ranks compute with, and wait in
+
+On every rank the main thread reads requests, and a second thread runs the cases: a rank answers while its case hangs.
+Import this file before anything that prints, as minimal_worker.py does. docs/writing_a_worker.md is the guide.
+"""
+import faulthandler
+import json
+import math
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
+import time
+import traceback
+
+import injected_faults
+
+RANK, WORLD_SIZE = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+OWN_DEADLINE = 0.8  # of timeout_ms: before cp-pool's own, so that the result names the rank that is missing
+LAST_WAIT = 0.1  # of timeout_ms, at most 1 s: ranks that have not reported this long after a failure never will
+
+# cp-pool sends SIGUSR2 at a case's deadline. Its default action kills; here it prints the stack of every thread.
+# SIGSEGV, SIGABRT and their like print it, too, before the rank dies of them.
+faulthandler.register(signal.SIGUSR2)
+faulthandler.enable()
+# What libraries print must not come between the answers: they keep fd 1, which now is stderr.
+PROTOCOL_FD = os.dup(1)
+os.dup2(2, 1)
+EMITTING = threading.Lock()
+FAULTS = injected_faults.Faults(RANK)
+
+
+class Channel:
+    """Messages to and from another rank, one JSON value a line. ConnectionError says that the other rank is gone."""
+
+    def __init__(self, connection):
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
+        self._connection, self._lines = connection, connection.makefile("r", encoding="utf-8")
+        self._sending = threading.Lock()
+
+    def send(self, message):
+        with self._sending:
+            self._connection.sendall(f"{json.dumps(message)}\n".encode())
+
+    def receive(self):
+        line = self._lines.readline()
+        if not line:
+            raise ConnectionError("another rank closed its connection")
+        return json.loads(line)
+
+    def abort(self):
+        """Frees the threads of both sides that wait in receive()."""
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # the other side was faster
+
+
+# --- Every rank ------------------------------------------------------------------------------------------------------
+
+
+def report(run_case, data, request):
+    """This rank's outcome of a case. An exception is one, too: stderr has it at once, rank 0 as soon as it can."""
+    FAULTS.start_case(request.get("id", ""))
+    try:
+        FAULTS.reach("before")
+        told = run_case(data, request["case"], request.get("lengths"))
+        FAULTS.reach("after")
+    except BaseException as error:  # sys.exit() in a library, too
+        traceback.print_exc()
+        told = {"outcome": "error", "reason": f"rank {RANK}: {type(error).__name__}: {error}",
+                "error": traceback.format_exc()[-16384:], "aborted": isinstance(error, ConnectionError)}
+    sys.stderr.flush()
+    os.write(2, f"\n[CP_POOL_FENCE] {request['seq']}\n".encode())
+    return report_of(RANK, **told)
+
+
+def report_of(rank, **told):
+    return {"rank": rank, "reason": "", "error": "", "aborted": False, "checks": [], **told}
+
+
+def figure(value):
+    """A number for a check. JSON has no nan and no infinity: the protocol writes them as strings."""
+    return value if math.isfinite(value) else str(value)
+
+
+def compute(run_case, data, requests, send_report):
+    """The thread that runs the cases."""
+    while True:
+        told = report(run_case, data, requests.get())
+        FAULTS.reach("result")
+        send_report(told)
+        FAULTS.reach("idle")
+
+
+def free(data, stacks):
+    """Another rank has failed: ends this rank's waiting for it."""
+    if stacks:
+        faulthandler.dump_traceback()
+    data.abort()
+
+
+def start_thread(function, *arguments):
+    threading.Thread(target=function, args=arguments, daemon=True).start()
+
+
+def die_of_exception(failure):
+    sys.__excepthook__(failure.exc_type, failure.exc_value, failure.exc_traceback)
+    os._exit(1)
+
+
+# --- Ranks 1 .. WORLD_SIZE - 1 ---------------------------------------------------------------------------------------
+
+
+def serve_other_rank(connect, run_case):
+    rank0 = Channel(socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))))
+    rank0.send(RANK)
+
+    def share(value):
+        rank0.send(value)
+        return rank0.receive()
+
+    data = connect(share)
+    share("connected")
+    requests = queue.Queue()
+    start_thread(compute, run_case, data, requests, rank0.send)
+    while True:
+        message = rank0.receive()
+        if message["op"] == "run":
+            requests.put(message)
+        elif message["op"] == "ping":
+            rank0.send({"pong": message["seq"], "rank": RANK})
+        elif message["op"] == "abort":
+            free(data, message["stacks"])
+        elif message["op"] == "shutdown":
+            return
+
+
+# --- Rank 0 ----------------------------------------------------------------------------------------------------------
+
+
+class Coordinator:
+    """Hands a case to every rank and makes one result of their reports."""
+
+    def __init__(self, data, peers):
+        self._data, self._peers = data, peers
+        self.own_requests, self.reports, self.pongs = queue.Queue(), queue.Queue(), queue.Queue()
+        for rank, peer in peers.items():
+            start_thread(self._listen, rank, peer)
+
+    def _listen(self, rank, peer):
+        while True:
+            try:
+                message = peer.receive()
+            except ConnectionError:
+                self.reports.put({"gone": rank, "outcome": "error"})
+                return
+            (self.pongs if "pong" in message else self.reports).put(message)
+
+    def tell(self, message):
+        for peer in self._peers.values():
+            try:
+                peer.send(message)
+            except ConnectionError:
+                pass  # _listen has seen it
+
+    def run(self, request):
+        emit(event="started", seq=request["seq"])
+        self.tell(request)
+        self.own_requests.put(request)
+        reports = self._collect(request.get("timeout_ms", 90000) / 1000)
+        first = reports[0]
+        emit(event="result", seq=request["seq"], outcome=first["outcome"], reason=first["reason"],
+             healthy=all(told["outcome"] not in ("error", "timeout") for told in reports),
+             ranks=[{"rank": told["rank"], "ok": told["outcome"] in ("pass", "skip"), "aborted": told["aborted"],
+                     "error": told["error"]} for told in reports],
+             checks=[check for told in sorted(reports, key=lambda told: told["rank"]) for check in told["checks"]])
+
+    def _collect(self, timeout):
+        """The reports of all ranks, the one that explains the outcome first. A failure frees those that wait for it."""
+        reports, seconds = {}, OWN_DEADLINE * timeout
+        failure = self._take_reports(reports, seconds, stop_at_error=True)
+        if failure:
+            self.tell({"op": "abort", "stacks": failure == "timeout"})
+            free(self._data, stacks=failure == "timeout")
+            self._take_reports(reports, min(1, LAST_WAIT * timeout), stop_at_error=False)
+        for told in reports.values():
+            if failure == "timeout" and told["aborted"]:
+                told.update(outcome="timeout", reason=f"rank {told['rank']} waited for another rank for {seconds:g} s")
+        for rank in set(range(WORLD_SIZE)) - set(reports):
+            reason = f"rank {rank} did not report" + (f" within {seconds:g} s" if failure == "timeout" else "")
+            reports[rank] = report_of(rank, outcome=failure, reason=reason, error=reason)
+        severity = {"fail": 0, "error": 1, "timeout": 1, "skip": 2, "pass": 3}
+        return sorted(reports.values(), key=lambda told: (severity[told["outcome"]], told["aborted"]))
+
+    def _take_reports(self, reports, seconds, stop_at_error):
+        """Adds those that come. Gives why it stopped before all ranks had reported well: "error" or "timeout"."""
+        deadline = time.monotonic() + seconds
+        while len(reports) < WORLD_SIZE:
+            try:
+                told = self.reports.get(timeout=max(0, deadline - time.monotonic()))
+            except queue.Empty:
+                return "timeout"
+            if "gone" not in told:
+                reports[told["rank"]] = told
+            if stop_at_error and told["outcome"] == "error":
+                return "error"
+        return None
+
+    def answer_ping(self, request):
+        ranks, deadline = [0], time.monotonic() + 1
+        if request.get("all"):
+            self.tell(request)
+            try:
+                while len(ranks) < WORLD_SIZE:
+                    pong = self.pongs.get(timeout=max(0, deadline - time.monotonic()))
+                    if pong["pong"] == request["seq"]:
+                        ranks.append(pong["rank"])
+            except queue.Empty:
+                pass
+        emit(event="pong", seq=request["seq"], ranks=sorted(ranks))
+
+
+def emit(**event):
+    with EMITTING:
+        os.write(PROTOCOL_FD, f"\n[CP_POOL_RESP] {json.dumps(event)}\n".encode())
+
+
+def serve_rank0(name, connect, run_case, device):
+    listener = socket.socket(fileno=int(os.environ["CP_POOL_MASTER_FD"]))  # it listens on MASTER_PORT already
+    peers = [Channel(listener.accept()[0]) for _ in range(WORLD_SIZE - 1)]
+    peers = {rank: peer for rank, peer in sorted((peer.receive(), peer) for peer in peers)}
+
+    def share(value):
+        values = [value] + [peer.receive() for peer in peers.values()]
+        for peer in peers.values():
+            peer.send(values)
+        return values
+
+    data = connect(share)
+    share("connected")
+    coordinator = Coordinator(data, peers)
+    start_thread(compute, run_case, data, coordinator.own_requests, coordinator.reports.put)
+    emit(event="ready", protocol=1, world_size=WORLD_SIZE, worker=name, device=device)
+    for line in open(0, encoding="utf-8", errors="replace", newline="\n"):  # ends when cp-pool does
+        request = {}
+        try:
+            request = json.loads(line)
+            if request["op"] == "shutdown":
+                break
+            answer(coordinator, request)
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            seq = request.get("seq") if isinstance(request, dict) else None
+            emit(event="protocol_error", seq=seq, message=f"{type(error).__name__}: {error}")
+    coordinator.tell({"op": "shutdown"})
+
+
+def answer(coordinator, request):
+    if request["op"] == "run":
+        start_thread(coordinator.run, {**request, "seq": request["seq"], "case": request["case"]})
+    elif request["op"] == "ping":
+        start_thread(coordinator.answer_ping, {**request, "seq": request["seq"]})
+    elif request["op"] not in ("prepare", "cancel"):  # which a worker may ignore
+        raise ValueError(f"unknown op {request['op']}")
+
+
+def serve(name, connect, run_case, device="cpu"):
+    """The whole life of a rank; does not return.
+
+    connect(share) makes the data plane; share(value) gives it the values of all ranks, by rank. Its method abort() is
+    called on every rank when one has failed, and ends this rank's connections. Whoever waits in them gets a
+    ConnectionError: this rank is then known to have failed because of another.
+
+    run_case(data, case, lengths) runs a case on this rank. It gives {"outcome": ..} with "pass", "fail" or "skip", and a
+    "reason" unless it is a pass; "checks" are figures (docs/protocol.md). An exception is the outcome "error".
+    """
+    threading.excepthook = die_of_exception
+    low, high = map(int, os.environ.get("CP_POOL_PROTOCOL", "1..1").split(".."))
+    if not low <= 1 <= high:
+        if RANK == 0:
+            emit(event="protocol_error", seq=None, message=f"{name} speaks version 1 alone, not {low}..{high}")
+        os._exit(78)
+    FAULTS.reach("start")
+    try:
+        if RANK == 0:
+            serve_rank0(name, connect, run_case, device)
+        else:
+            serve_other_rank(connect, run_case)
+    except ConnectionError:
+        traceback.print_exc()
+        time.sleep(0.5)  # the other rank has died: cp-pool must see that death before this rank's
+        os._exit(1)
+    os._exit(0)  # at once, even if a thread waits for another rank

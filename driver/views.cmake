@@ -5,6 +5,7 @@ add_library(cp_reporters STATIC
   reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
+  reporters/file_lock.cpp
   reporters/html_page.cpp
   reporters/html_sink.cpp
   reporters/jsonl_sink.cpp
@@ -27,6 +28,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp
     reporters/fan_out_test.cpp
+    reporters/file_lock_test.cpp
     reporters/html_sink_test.cpp
     reporters/jsonl_sink_test.cpp
     reporters/junit_sink_test.cpp
@@ -112,8 +114,8 @@ cp_pool_test(cli_test LABEL unit DISCOVER
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
-  SOURCES cli/output_safety_test.cpp cli/program_test.cpp
-  LIBRARIES cp_driver nlohmann_json::nlohmann_json)
+  SOURCES cli/output_lock_test.cpp cli/output_safety_test.cpp cli/program_test.cpp
+  LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE
   CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"

@@ -11,6 +11,7 @@
 
 #include "driver/cli/exit_code.h"
 #include "driver/cli/worker_command.h"
+#include "driver/pool/log_folder.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
@@ -60,12 +61,21 @@ class ResultLines : public EventSink {
   }
 };
 
-// The folder exists afterwards, and files can be made in it.
-void prepare_folder(const std::filesystem::path& folder) {
+// The folder exists afterwards, files can be made in it, and no other run has it.
+std::unique_ptr<FolderLock> prepare_folder(const std::filesystem::path& folder, const std::string& option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) throw OutputError(fmt::format("cannot write {}: {}", folder.string(), error.message()));
-  const AtomicFile proof{folder / "cp-pool"};
+  return std::make_unique<FolderLock>(folder, option);
+}
+
+// Logs of two runs would mix where this one starts fewer pools.
+void make_room_for_logs(const std::filesystem::path& run_dir) {
+  try {
+    remove_old_logs(run_dir);
+  } catch (const std::filesystem::filesystem_error& e) {
+    throw OutputError(fmt::format("cannot write {}: {}: {}", run_dir.string(), e.path1().string(), e.code().message()));
+  }
 }
 
 }  // namespace
@@ -85,13 +95,17 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
   const std::optional<std::string> baseline =
       options.baseline ? std::optional{options.baseline->string()} : std::nullopt;
   try {
-    if (config_.run_dir) prepare_folder(*config_.run_dir);
-    if (config_.dump_dir) prepare_folder(*config_.dump_dir);
-    if (config_.perf && config_.perf->trace_dir) prepare_folder(*config_.perf->trace_dir);
+    const auto lock_folder = [this](const std::filesystem::path& folder, const char* option) {
+      locks_.push_back(prepare_folder(folder, option));
+    };
+    if (config_.run_dir) lock_folder(*config_.run_dir, "--run-dir");
+    if (config_.dump_dir) lock_folder(*config_.dump_dir, "--dump");
+    if (config_.perf && config_.perf->trace_dir) lock_folder(*config_.perf->trace_dir, "--trace");
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
     if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html, baseline, rerun_failed));
-    // The last, since it empties a file, which the user may need again if another output cannot be written.
     if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
+    // The last, since the user may need them again if another output cannot be written.
+    if (config_.run_dir) make_room_for_logs(*config_.run_dir);
   } catch (const OutputError& e) {
     throw CommandError(ExitCode::cannot_write, e.what());
   }

@@ -10,6 +10,7 @@
 
 #include "driver/cli/options.h"
 #include "driver/reporters/fan_out.h"
+#include "driver/reporters/file_lock.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/junit_sink.h"
@@ -42,6 +43,7 @@ class Execution {
 
  private:
   RunConfig config_;
+  std::vector<std::unique_ptr<FolderLock>> locks_;
   std::unique_ptr<TerminalSink> terminal_;
   FanOut views_;
   std::vector<std::unique_ptr<EventSink>> owned_;

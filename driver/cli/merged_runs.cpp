@@ -5,6 +5,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include <fmt/format.h>
+
 #include "cases/case_error.h"
 #include "cases/case_json.h"
 
@@ -45,6 +47,14 @@ std::string each_once(const std::vector<RunStarted>& headers, std::string RunSta
   return text;
 }
 
+std::string why_unfinished(const UnfinishedRun& run, bool running) {
+  if (run.writer) {
+    return fmt::format("its run goes on ({}): this case {}", *run.writer,
+                       running ? "is running" : "has not started yet");
+  }
+  return running ? "the run was killed while this case ran" : "the run was killed before this case started";
+}
+
 }  // namespace
 
 void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time_point> at) {
@@ -74,6 +84,11 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
   } else if (!std::holds_alternative<RunStarted>(event)) {
     events_.push_back(std::move(event));
   }
+}
+
+void MergedRuns::end_file(const std::optional<std::string>& writer) {
+  if (run_) run_->writer = writer;
+  end_run();
 }
 
 void MergedRuns::begin(const RunStarted& header) {
@@ -111,14 +126,17 @@ void MergedRuns::end_run() {
     only_duration_ms_ = headers_.size() == 1 ? std::optional{run_->end->duration_ms} : std::nullopt;
   } else {
     only_duration_ms_.reset();
-    if (run_->header.ids.empty()) unknown_length_.push_back(run_->header.title);
+    if (run_->writer) {
+      going_on_.emplace_back(run_->header.title, *run_->writer);
+    } else if (run_->header.ids.empty()) {
+      unknown_length_.push_back(run_->header.title);
+    }
     while (!run_->pending.times().empty()) {
       CaseFinished event;
       event.index = run_->finished;
       event.id = run_->pending.times().begin()->first;
       event.c = case_of_id(event.id);
-      event.reason = run_->running.contains(event.id) ? "it was running when its cp-pool ended without a word"
-                                                      : "its cp-pool ended without a word before it came to it";
+      event.reason = why_unfinished(*run_, run_->running.contains(event.id));
       add_case(std::move(event));
     }
   }

@@ -98,8 +98,8 @@ TEST(MergedRuns, WhatAKilledDriverLeftIsNotRun) {
   for (const CaseFinished& c : all<CaseFinished>(events)) {
     if (c.outcome == CaseOutcome::not_run) left.emplace_back(c.id, c.reason);
   }
-  EXPECT_THAT(left, ElementsAre(Pair("te/m/a2a/cp4/thd/fp32", HasSubstr("was running")),
-                                Pair("te/m/p2p/cp2/sbhd/bf16/pad", HasSubstr("before it came to it"))));
+  EXPECT_THAT(left, ElementsAre(Pair("te/m/a2a/cp4/thd/fp32", HasSubstr("killed while this case ran")),
+                                Pair("te/m/p2p/cp2/sbhd/bf16/pad", HasSubstr("killed before this case started"))));
   const CaseFinished running = all<CaseFinished>(events).at(1);
   EXPECT_EQ(running.index, 1U);
   EXPECT_EQ(running.c.suite, "te");
@@ -121,6 +121,25 @@ TEST(MergedRuns, SayOfWhichRunTheRestIsUnknown) {
   runs.take(finished(0, "a", CaseOutcome::pass), kStart);
   EXPECT_EQ(std::get<RunFinished>(runs.finish(false).back()).exit_code, 0);
   EXPECT_THAT(runs.runs_of_unknown_length(), ElementsAre("<stdin>"));
+}
+
+TEST(MergedRuns, SayOfARunThatGoesOnWhoRunsItAndOfOneThatWasKilledThatItWas) {
+  const auto unfinished = [](const std::optional<std::string>& writer) {
+    MergedRuns runs;
+    runs.take(run_of("te", {"a", "b"}), kStart);
+    runs.take(CaseStarted{.index = 0, .id = "a", .seq = 1, .pool = {"cpu/2", 1}}, kStart);
+    runs.end_file(writer);
+    EXPECT_EQ(runs.runs_that_go_on().size(), writer ? 1U : 0U);
+    std::vector<std::string> reasons;
+    for (const Event& event : runs.finish(false)) {
+      if (const auto* finished = std::get_if<CaseFinished>(&event)) reasons.push_back(finished->reason);
+    }
+    return reasons;
+  };
+  EXPECT_THAT(unfinished(std::nullopt),
+              ElementsAre("the run was killed while this case ran", "the run was killed before this case started"));
+  EXPECT_THAT(unfinished("process 7"), ElementsAre("its run goes on (process 7): this case is running",
+                                                   "its run goes on (process 7): this case has not started yet"));
 }
 
 TEST(MergedRuns, HaveTheWorstOfTheirEnds) {

@@ -65,6 +65,7 @@ class Program {
     ::waitpid(pid_, nullptr, 0);
   }
 
+  [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
 
   Finished wait() {

@@ -13,6 +13,7 @@
 #include "driver/cli/perf_baseline.h"
 #include "driver/cli/rerun.h"
 #include "driver/cli/selection.h"
+#include "driver/reporters/file_lock.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -40,6 +41,10 @@ std::vector<InputFile> inputs_of(const RunOptions& options) {
 
 // Throws CommandError (bad_input; nothing_selected where nothing failed).
 Selection select_failed(SelectionOptions options, const std::filesystem::path& file) {
+  if (const auto writer = writer_of(file)) {
+    report_warning(
+        fmt::format("the run of {} goes on ({}): what it has not finished counts as not run", file.string(), *writer));
+  }
   FailedCases failed = read_failed_cases(file);
   const std::string cut =
       fmt::format("{} ends before its run did: which cases it had not come to is not known", file.string());

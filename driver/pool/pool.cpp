@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/pool/log_folder.h"
 #include "driver/process/oom_kills.h"
 #include "worker/protocol/text_clean.h"
 
@@ -56,9 +57,7 @@ Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
 void Pool::spawn() {
   WorkerGroup::Config config{run_.config.worker_command, run_.config.device, world_size_, tag_, std::nullopt};
   if (run_.config.run_dir) {
-    std::string name = fmt::format("{}-gen{}", id_.key, id_.generation);
-    std::ranges::replace(name, '/', '-');
-    config.log_dir = *run_.config.run_dir / "pools" / name;
+    config.log_dir = log_folder(*run_.config.run_dir, id_);
     std::filesystem::create_directories(*config.log_dir);
   }
   group_ = std::make_unique<WorkerGroup>(run_.io, std::move(config), [this] { wakeup_.notify(); });

@@ -17,7 +17,7 @@ inline constexpr std::string_view kEventsStart = R"({"v":1,"ts":")";
 
 class JsonlSink : public EventSink {
  public:
-  // Creates or truncates the file. Throws OutputError.
+  // Opens and locks the file, whose content the first event replaces. Throws OutputError.
   explicit JsonlSink(const std::filesystem::path& path);
 
   // Each line is written before this returns, so the file ends with a whole line even after SIGKILL. Throws

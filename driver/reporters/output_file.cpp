@@ -12,6 +12,8 @@
 
 #include <fmt/format.h>
 
+#include "driver/reporters/file_lock.h"
+
 namespace cp_pool {
 
 namespace {
@@ -52,14 +54,29 @@ void write_all(int fd, std::string_view text, const std::string& name) {
 }
 
 OutputFile::OutputFile(const std::filesystem::path& path)
-    : name_{path.string()}, fd_{open_for_writing(path, O_CREAT | O_TRUNC, name_)} {}
+    : name_{path.string()}, fd_{open_for_writing(path, O_CREAT, name_)} {
+  struct stat status{};
+  if (::fstat(fd_.get(), &status) != 0) fail(name_, errno);
+  regular_ = S_ISREG(status.st_mode);
+  has_name_ = regular_ && status.st_nlink > 0;
+  if (!regular_) return;
+  if (const auto holder = lock_for_writing(fd_.get())) {
+    throw OutputError(fmt::format("cannot write {}: another run, {}, is writing it", name_, *holder));
+  }
+}
 
-OutputFile::~OutputFile() {
-  ::close(fd_);
+void OutputFile::replace_content() {
+  if (std::exchange(replaced_, true) || !regular_) return;
+  if (::ftruncate(fd_.get(), 0) != 0) fail(name_, errno);
 }
 
 void OutputFile::write(std::string_view text) {
-  write_all(fd_, text, name_);
+  replace_content();
+  write_all(fd_.get(), text, name_);
+  struct stat status{};
+  if (has_name_ && ::fstat(fd_.get(), &status) == 0 && status.st_nlink == 0) {
+    throw OutputError(fmt::format("cannot write {}: it was removed while the run was writing it", name_));
+  }
 }
 
 namespace {

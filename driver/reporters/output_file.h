@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "driver/process/unique_fd.h"
+
 namespace cp_pool {
 
 // A report cannot be written; what() is one line that names the path and the cause.
@@ -17,21 +19,25 @@ class OutputError : public std::runtime_error {
 // Writes every byte or throws OutputError, which names the output as `name`.
 void write_all(int fd, std::string_view text, const std::string& name);
 
-// A file that is written as the run goes. Owns its descriptor.
+// A file that is written as the run goes, by one run at a time. Owns its descriptor.
 class OutputFile {
  public:
-  // Creates the file, or truncates one that exists. Throws OutputError.
+  // Creates the file, or locks one that exists: what it holds stays until the first write. Throws OutputError, which
+  // names the process that has locked it.
   explicit OutputFile(const std::filesystem::path& path);
-  OutputFile(const OutputFile&) = delete;
-  OutputFile& operator=(const OutputFile&) = delete;
-  ~OutputFile();
 
-  // Hands the bytes to the kernel before it returns: they survive the death of this process. Throws OutputError.
+  // Hands the bytes to the kernel before it returns: they survive the death of this process. Throws OutputError, also
+  // if the file has been removed meanwhile.
   void write(std::string_view text);
 
  private:
+  void replace_content();
+
   std::string name_;
-  int fd_ = -1;
+  UniqueFd fd_;
+  bool regular_ = false;   // no pipe and no device
+  bool has_name_ = false;  // no descriptor of a file that was removed before
+  bool replaced_ = false;
 };
 
 // A file that is written once, at the end.

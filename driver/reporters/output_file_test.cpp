@@ -47,6 +47,27 @@ TEST(OutputFile, WritesAtOnceAndReplacesWhatWasThere) {
   EXPECT_EQ(read_file(folder / "f"), "new\n");
 }
 
+TEST(OutputFile, LeavesWhatWasThereUntilItIsWritten) {
+  const TemporaryFolder folder;
+  write_file(folder / "f", "old content");
+  {
+    const OutputFile file{folder / "f"};
+  }
+  EXPECT_EQ(read_file(folder / "f"), "old content");
+}
+
+TEST(OutputFile, AFileThatIsRemovedMeanwhileIsAnError) {
+  const TemporaryFolder folder;
+  OutputFile file{folder / "f"};
+  file.write("one\n");
+  std::filesystem::rename(folder / "f", folder / "g");
+  file.write("two\n");
+  EXPECT_EQ(read_file(folder / "g"), "one\ntwo\n");
+  std::filesystem::remove(folder / "g");
+  EXPECT_THAT(output_error([&] { file.write("three\n"); }),
+              AllOf(HasSubstr((folder / "f").string()), HasSubstr("was removed while")));
+}
+
 TEST(OutputFile, NamesPathAndCauseWhenItCannotBeCreated) {
   const TemporaryFolder folder;
   const std::string error = output_error([&] { OutputFile{folder / "missing/f"}; });

@@ -1,0 +1,111 @@
+// The real program beside a run of its own that goes on.
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/command_line_fixture.h"
+#include "driver/reporters/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::is_one_error;
+using test::kProgram;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::Words;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class OutputLock : public test::CommandLine {
+ protected:
+  // The words of a run of three cases whose second hangs: the events file e shows when it does.
+  [[nodiscard]] Words hanging(const Words& more = {}) const {
+    Words words = run_words("model=pass* | model=hang", {"--order", "reverse", "--events", path("e")});
+    words.insert(words.begin(), kProgram);
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  void wait_for_the_hang() const {
+    while (!std::filesystem::exists(path("e")) ||
+           read_file(path("e")).find("\"case_started\",\"index\":0") == std::string::npos) {
+      std::this_thread::yield();
+    }
+  }
+};
+
+TEST_F(OutputLock, ASecondRunOfTheSameOutputNamesTheFirst) {
+  const Program first{hanging({"--run-dir", path("logs"), "--dump", path("tensors")})};
+  wait_for_the_hang();
+  const std::string before = read_file(path("e"));
+  for (const auto& [option, name] : std::vector<std::pair<std::string, std::string>>{
+           {"--events", "e"}, {"--run-dir", "logs"}, {"--dump", "tensors"}}) {
+    const Finished second = run("model=pass", {option, path(name)});
+    EXPECT_EQ(second.exit_code, 73) << option;
+    EXPECT_THAT(second.err,
+                is_one_error(fmt::format("cannot write {}: another run, process {}, ", path(name), first.pid())));
+  }
+  EXPECT_EQ(read_file(path("e")), before);
+  EXPECT_TRUE(std::filesystem::exists(path("logs/pools/cpu-1-gen1/rank0.stderr.log")));
+}
+
+TEST_F(OutputLock, ALockEndsWithItsHolder) {
+  Program first{hanging({"--run-dir", path("logs"), "--dump", path("tensors")})};
+  wait_for_the_hang();
+  first.signal(SIGKILL);
+  EXPECT_EQ(first.wait().exit_code, 128 + SIGKILL);
+  const Finished second =
+      run("model=pass", {"--events", path("e"), "--run-dir", path("logs"), "--dump", path("tensors")});
+  EXPECT_EQ(second.exit_code, 0) << second.err;
+}
+
+TEST_F(OutputLock, AReportOfARunThatGoesOnSaysSo) {
+  Program first{hanging()};
+  wait_for_the_hang();
+  const Finished report = call({"report", path("e"), "--junit", path("j")});
+  EXPECT_EQ(report.exit_code, 100);
+  const std::string process = fmt::format("process {}", first.pid());
+  EXPECT_THAT(report.err, AllOf(StartsWith("cp-pool: warning: the run of "), HasSubstr("goes on (" + process + ")")));
+  EXPECT_THAT(report.last_line(), StartsWith("3 expanded = 0 pass + 0 fail + 3 not-run"));
+  EXPECT_THAT(report.out, AllOf(HasSubstr("its run goes on (" + process + "): this case is running"),
+                                HasSubstr("its run goes on (" + process + "): this case has not started yet")));
+  EXPECT_THAT(read_file(path("j")), HasSubstr(process));
+  EXPECT_THAT(run("model=pass*", {"--rerun-failed", path("e")}).err, HasSubstr("goes on (" + process + ")"));
+  first.signal(SIGKILL);
+  first.wait();
+  const Finished dead = call({"report", path("e")});
+  EXPECT_EQ(dead.err, "");
+  EXPECT_THAT(dead.out, AllOf(HasSubstr("the run was killed while this case ran"),
+                              HasSubstr("the run was killed before this case started"), Not(HasSubstr("goes on"))));
+}
+
+TEST_F(OutputLock, ARunDirHoldsTheLogsOfItsLastRunAlone) {
+  ASSERT_EQ(run("model=pass*", {"--isolate", "--run-dir", path("logs")}).exit_code, 0);
+  ASSERT_TRUE(std::filesystem::exists(path("logs/pools/cpu-1-gen2")));
+  write_file(path("logs/notes"), "mine");
+  ASSERT_EQ(run("model=pass_2", {"--run-dir", path("logs")}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(path("logs/pools/cpu-1-gen2")));
+  EXPECT_THAT(read_file(path("logs/pools/cpu-1-gen1/rank0.stderr.log")),
+              AllOf(HasSubstr("demo/pass_2/"), Not(HasSubstr("demo/pass/"))));
+  EXPECT_EQ(read_file(path("logs/notes")), "mine");
+  write_file(path("file"), "");
+  EXPECT_EQ(run("model=pass", {"--run-dir", path("logs"), "--junit", path("file/j")}).exit_code, 73);
+  EXPECT_TRUE(std::filesystem::exists(path("logs/pools/cpu-1-gen1/rank0.stderr.log"))) << "nothing ran";
+}
+
+TEST_F(OutputLock, AFolderOfOutputsMayHoldAFolderOfAnyName) {
+  std::filesystem::create_directories(path("out/cp-pool"));
+  EXPECT_EQ(run("model=pass", {"--run-dir", path("out"), "--dump", path("out")}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -68,10 +68,10 @@ class Channel:
 
 def report(run_case, data, request):
     """This rank's outcome of a case. An exception is one, too: stderr has it at once, rank 0 as soon as it can."""
-    FAULTS.start_case(request.get("id", ""))
+    FAULTS.start_case(request["id"])
     try:
         FAULTS.reach("before")
-        told = run_case(data, request["case"], request.get("lengths"))
+        told = run_case(data, request["case"], request["lengths"])
         FAULTS.reach("after")
     except BaseException as error:  # sys.exit() in a library, too
         traceback.print_exc()
@@ -87,7 +87,7 @@ def report_of(rank, **told):
 
 
 def figure(value):
-    """A number for a check. JSON has no nan and no infinity: the protocol writes them as strings."""
+    """A number for a check. JSON has no nan and no infinity, so the protocol writes them as strings."""
     return value if math.isfinite(value) else str(value)
 
 
@@ -101,10 +101,17 @@ def compute(run_case, data, requests, send_report):
 
 
 def free(data, stacks):
-    """Another rank has failed: ends this rank's waiting for it."""
+    """Another rank has failed: ends this rank's waiting for it. Does not wait: an abort may hang itself."""
     if stacks:
         faulthandler.dump_traceback()
-    data.abort()
+    start_thread(abort, data)
+
+
+def abort(data):
+    try:
+        data.abort()
+    except Exception:
+        traceback.print_exc()
 
 
 def start_thread(function, *arguments):
@@ -171,13 +178,14 @@ class Coordinator:
             except ConnectionError:
                 pass  # _listen has seen it
 
-    def run(self, request):
-        emit(event="started", seq=request["seq"])
-        self.tell(request)
-        self.own_requests.put(request)
+    def run(self, request, seq, case):
+        emit(event="started", seq=seq)
+        run = {"op": "run", "seq": seq, "id": request.get("id", ""), "case": case, "lengths": request.get("lengths")}
+        self.tell(run)
+        self.own_requests.put(run)
         reports = self._collect(request.get("timeout_ms", 90000) / 1000)
         first = reports[0]
-        emit(event="result", seq=request["seq"], outcome=first["outcome"], reason=first["reason"],
+        emit(event="result", seq=seq, outcome=first["outcome"], reason=first["reason"],
              healthy=all(told["outcome"] not in ("error", "timeout") for told in reports),
              ranks=[{"rank": told["rank"], "ok": told["outcome"] in ("pass", "skip"), "aborted": told["aborted"],
                      "error": told["error"]} for told in reports],
@@ -214,23 +222,23 @@ class Coordinator:
                 return "error"
         return None
 
-    def answer_ping(self, request):
+    def answer_ping(self, request, seq):
         ranks, deadline = [0], time.monotonic() + 1
         if request.get("all"):
-            self.tell(request)
+            self.tell({"op": "ping", "seq": seq})
             try:
                 while len(ranks) < WORLD_SIZE:
                     pong = self.pongs.get(timeout=max(0, deadline - time.monotonic()))
-                    if pong["pong"] == request["seq"]:
+                    if pong["pong"] == seq:
                         ranks.append(pong["rank"])
             except queue.Empty:
                 pass
-        emit(event="pong", seq=request["seq"], ranks=sorted(ranks))
+        emit(event="pong", seq=seq, ranks=sorted(ranks))
 
 
 def emit(**event):
     with EMITTING:
-        os.write(PROTOCOL_FD, f"\n[CP_POOL_RESP] {json.dumps(event)}\n".encode())
+        os.write(PROTOCOL_FD, f"\n[CP_POOL_RESP] {json.dumps(event, allow_nan=False)}\n".encode())
 
 
 def serve_rank0(name, connect, run_case, device):
@@ -250,25 +258,28 @@ def serve_rank0(name, connect, run_case, device):
     start_thread(compute, run_case, data, coordinator.own_requests, coordinator.reports.put)
     emit(event="ready", protocol=1, world_size=WORLD_SIZE, worker=name, device=device)
     for line in open(0, encoding="utf-8", errors="replace", newline="\n"):  # ends when cp-pool does
-        request = {}
-        try:
-            request = json.loads(line)
-            if request["op"] == "shutdown":
-                break
-            answer(coordinator, request)
-        except (ValueError, TypeError, KeyError, RecursionError) as error:
-            seq = request.get("seq") if isinstance(request, dict) else None
-            emit(event="protocol_error", seq=seq, message=f"{type(error).__name__}: {error}")
+        if line.strip() and answer(coordinator, line) == "shutdown":
+            break
     coordinator.tell({"op": "shutdown"})
 
 
-def answer(coordinator, request):
-    if request["op"] == "run":
-        start_thread(coordinator.run, {**request, "seq": request["seq"], "case": request["case"]})
-    elif request["op"] == "ping":
-        start_thread(coordinator.answer_ping, {**request, "seq": request["seq"]})
-    elif request["op"] not in ("prepare", "cancel"):  # which a worker may ignore
-        raise ValueError(f"unknown op {request['op']}")
+def answer(coordinator, line):
+    """Acts on a request, or says what is wrong with it. Gives its op."""
+    request = {}
+    try:
+        request = json.loads(line)
+        op = request["op"]
+        if op == "run":
+            start_thread(coordinator.run, request, request["seq"], request["case"])
+        elif op == "ping":
+            start_thread(coordinator.answer_ping, request, request["seq"])
+        elif op not in ("prepare", "cancel", "shutdown"):  # a worker may ignore the first two
+            raise ValueError(f"unknown op {op}")
+        return op
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        seq = request.get("seq") if isinstance(request, dict) else None
+        emit(event="protocol_error", seq=seq, message=f"{type(error).__name__}: {error}")
+        return None
 
 
 def serve(name, connect, run_case, device="cpu"):

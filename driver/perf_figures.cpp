@@ -15,7 +15,7 @@ std::int64_t expected_bytes(const Case& c, const SequenceLengths& lengths) {
 }  // namespace
 
 std::optional<double> PerfFigures::ratio() const {
-  return baseline_ms ? std::optional(ms / *baseline_ms) : std::nullopt;
+  return baseline_ms && *baseline_ms > 0 ? std::optional(ms / *baseline_ms) : std::nullopt;
 }
 
 PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
@@ -34,7 +34,7 @@ PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
   out.tflops = flops / ranks / seconds / 1e12;
   out.bytes_sent = measured.bytes_sent ? *measured.bytes_sent : expected_bytes(c, lengths);
   out.gbytes_per_s = static_cast<double>(out.bytes_sent) / seconds / 1e9;
-  if (measured.one_rank_ms) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms);
+  if (measured.one_rank_ms && out.ms > 0) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms);
   return out;
 }
 

@@ -58,5 +58,12 @@ TEST(PerfFigures, EfficiencyIsTheShareOfTheTimeThatPerfectSharingWouldTake) {
   EXPECT_FALSE(perf_figures(dense_case(), measured(2, std::nullopt)).efficiency);
 }
 
+TEST(PerfFigures, HaveNoRatioToATimeOfZero) {
+  EXPECT_FALSE(perf_figures(dense_case(), measured(0, 3)).efficiency);
+  PerfFigures figures = perf_figures(dense_case(), measured(2, 3));
+  figures.baseline_ms = 0;
+  EXPECT_FALSE(figures.ratio());
+}
+
 }  // namespace
 }  // namespace cp_pool

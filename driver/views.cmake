@@ -114,7 +114,11 @@ cp_pool_test(cli_test LABEL unit DISCOVER
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
-  SOURCES cli/output_lock_test.cpp cli/output_safety_test.cpp cli/program_test.cpp
+  SOURCES
+    cli/belief_test.cpp
+    cli/output_lock_test.cpp
+    cli/output_safety_test.cpp
+    cli/program_test.cpp
   LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE

@@ -26,11 +26,8 @@ nlohmann::json capabilities(const at::Device& device, bool prepares) {
       device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
   nlohmann::json requests = {"cancel"};
   if (prepares) requests.push_back("prepare");
-  return {{"backends", backends},
-          {"comm", names<CommType>()},
-          {"layouts", names<Layout>()},
-          {"dtypes", names<DType>()},
-          {"requests", std::move(requests)}};
+  return {{"backends", backends},     {"comm", names<CommType>()}, {"layouts", names<Layout>()},
+          {"dtypes", names<DType>()}, {"figures", true},           {"requests", std::move(requests)}};
 }
 
 nlohmann::json versions(const at::Device& device) {

@@ -64,6 +64,7 @@ TEST_F(Worker, SaysThatItIsReadyAndWithWhat) {
     EXPECT_EQ(ready.ranks[static_cast<std::size_t>(rank)].pid, group.pid(rank));
   }
   EXPECT_TRUE(ready.capabilities.contains("comm"));
+  EXPECT_EQ(ready.capabilities.at("figures"), true);
   EXPECT_EQ(ready.capabilities.at("data_plane"), "Gloo");
   EXPECT_TRUE(ready.versions.contains("torch"));
   EXPECT_GT(ready.startup_ms.at("total"), 0);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """A worker for the tests of the command line: speaks the protocol, computes nothing, and does what the model of a case
-says: pass, fail, skip, error, crash, hang, glued (its answer ends a line that began otherwise). CP_POOL_TEST_MARK names a file that it creates when it starts,
+says: pass, fail, skip, error, crash, hang, glued (its answer ends a line that began otherwise), denies (a pass whose
+error is beyond its bound), unmeasured (a pass without checks). CP_POOL_TEST_MARK names a file that it creates when it starts,
 CP_POOL_TEST_REQUESTS one to which it appends every request, CP_POOL_TEST_STEP_MS the time of the step of a case that
 passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time,
 CP_POOL_TEST_CHATTER what it prints when it starts."""
@@ -24,8 +25,10 @@ def output_hash(request):
 
 def result(request):
     model = request["case"]["model"]
+    world_size = int(os.environ["WORLD_SIZE"])
     answer = {"event": "result", "seq": request["seq"], "outcome": "pass", "reason": "", "healthy": True,
-              "ranks": [{"rank": 0, "ok": True, "error": "", "output_hash": output_hash(request)}],
+              "ranks": [{"rank": rank, "ok": True, "error": "", "output_hash": output_hash(request)}
+                        for rank in range(world_size)],
               "checks": [], "timings_ms": {"forward": 1.5}, "hygiene": [], "backend": "math"}
     check = {"tensor": "dq", "rank": 0, "max_abs": 0.5, "rms": 0.1, "error": 0.5, "bound": 0.25, "baseline": 0.125,
              "worst_index": [0, 7, 1], "ok": True, "message": ""}
@@ -43,7 +46,11 @@ def result(request):
         print("progress: 100 %[CP_POOL_RESP]", json.dumps(answer), flush=True)
         time.sleep(3600)
     else:
-        answer["checks"] = [check]
+        answer["checks"] = [{**check, "rank": rank, "error": 0.125} for rank in range(world_size)]
+        if model == "denies":
+            answer["checks"][0]["error"] = 0.5
+        elif model == "unmeasured":
+            answer["checks"] = []
         if perf := request["options"].get("perf"):
             ms = float(os.environ["CP_POOL_TEST_STEP_MS"])
             step = {"median": ms, "min": ms, "max": ms}

@@ -103,7 +103,8 @@ class Pool {
   asio::awaitable<void> drain(Outstanding& current);
   asio::awaitable<void> wait_for_fences();
   asio::awaitable<Attempt> conclude_with_result(Outstanding& current);
-  void judge_times(const Outstanding& current, Attempt& attempt) const;
+  std::optional<Retirement> disbelieve(Outstanding& current, Attempt& attempt) const;
+  void judge_times(Outstanding& current, Attempt& attempt) const;
   [[nodiscard]] RetireReason reason_of_death(const Outstanding& current) const;
   Attempt conclude_lost(const Outstanding& current);
   asio::awaitable<void> ask_for_stacks();

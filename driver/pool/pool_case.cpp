@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "driver/figures.h"
 #include "driver/pool/pool.h"
 #include "worker/protocol/text_clean.h"
 
@@ -60,7 +61,7 @@ double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
 }
 
-// What a worker's own words make of its verdict; empty: nothing. A worker is not believed a pass that its checks deny.
+// What in a result is not of this pool or case; empty: nothing.
 std::string contradiction_in(const protocol::ResultEvent& result, int world_size, bool cancelled) {
   std::set<int> ranks;
   for (const protocol::RankResult& rank : result.ranks) {
@@ -76,13 +77,7 @@ std::string contradiction_in(const protocol::ResultEvent& result, int world_size
   if (result.outcome == protocol::Outcome::cancelled && !cancelled) {
     return "a result \"cancelled\", though nothing was cancelled";
   }
-  if (result.outcome != protocol::Outcome::pass) return {};
-  const auto rank = std::ranges::find(result.ranks, false, &protocol::RankResult::ok);
-  if (rank != result.ranks.end()) return fmt::format("a result \"pass\", though rank {} is not ok", rank->rank);
-  const auto check = std::ranges::find(result.checks, false, &protocol::TensorCheck::ok);
-  if (check == result.checks.end()) return {};
-  return fmt::format("a result \"pass\", though {} of rank {} is not ok", protocol::clean_text(check->tensor),
-                     check->rank);
+  return {};
 }
 
 }  // namespace
@@ -92,6 +87,19 @@ bool Pool::offers(const char* request) const {
   const auto requests = capabilities_.find("requests");
   return requests != capabilities_.end() && requests->is_array() &&
          std::ranges::find(*requests, nlohmann::json(request)) != requests->end();
+}
+
+// A worker is not believed a pass that its own figures deny, and neither is what it says next.
+std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attempt) const {
+  if (attempt.outcome != CaseOutcome::pass) return std::nullopt;
+  const bool promised = capabilities_.value("figures", nlohmann::json()) == true;
+  std::string why = refutation_of_pass(*current.result, world_size_, promised);
+  if (why.empty()) return std::nullopt;
+  correct_checks(*current.result);
+  current.result->perf.reset();
+  attempt.outcome = CaseOutcome::error;
+  attempt.reason = why;
+  return Retirement{RetireReason::protocol_break, std::move(why)};
 }
 
 void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
@@ -225,12 +233,14 @@ asio::awaitable<void> Pool::wait_for_fences() {
 }
 
 // In a run that takes times a pass has to have them, and may have to keep to those of an earlier run.
-void Pool::judge_times(const Outstanding& current, Attempt& attempt) const {
+void Pool::judge_times(Outstanding& current, Attempt& attempt) const {
   if (!run_.config.perf || attempt.outcome != CaseOutcome::pass) return;
-  const auto& perf = current.result->perf;
-  if (!perf) {
+  auto& perf = current.result->perf;
+  if (!perf || perf->step_ms.median <= 0) {
     attempt.outcome = CaseOutcome::error;
-    attempt.reason = "the case passed, but the worker gave no times (--mode perf asks for them)";
+    attempt.reason = fmt::format("the case passed, but the worker gave {} (--mode perf asks for them)",
+                                 perf ? "a step of 0 ms instead of times" : "no times");
+    perf.reset();
     return;
   }
   if (!run_.config.max_ratio || !current.baseline_ms) return;
@@ -247,6 +257,7 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
   out.outcome = to_case_outcome(current.result->outcome);
   out.reason = protocol::clean_text(current.result->reason);
   if (current.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run(out);
+  const std::optional<Retirement> disbelieved = disbelieve(current, out);
   judge_times(current, out);
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   if (needs_tail) {
@@ -254,7 +265,7 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
     out.stderr_tails = group_->tails();
   }
   take_messages(current);
-  out.retirement = judge(current);
+  out.retirement = disbelieved ? disbelieved : judge(current);
   const bool stands = !needs_tail || out.outcome == CaseOutcome::fail;
   if (group_->any_exited() && !stands) {
     out.reason = fmt::format("{}, after the result \"{}\": {}", describe_deaths(), to_string(out.outcome), out.reason);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/figures.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -13,9 +14,9 @@ std::string checks_table(const std::vector<protocol::TensorCheck>& checks) {
                                 "max_abs", "rms", "worst row") +
                     '\n';
   for (const protocol::TensorCheck& check : checks) {
-    const std::string ratio = check.bound > 0 ? fmt::format("{:.2f}", check.error / check.bound) : "-";
+    const auto told = [&](double figure) { return check.measured ? format_figure(figure) : "-"; };
     out += fmt::format(fmt::runtime(kRow), protocol::clean_text(check.tensor), check.rank, check.ok ? "ok" : "WRONG",
-                       format_figure(check.error), format_figure(check.bound), ratio, format_figure(check.baseline),
+                       told(check.error), told(check.bound), ratio_text(check), format_figure(check.baseline),
                        format_figure(check.max_abs), format_figure(check.rms), format_index(check.worst_index));
     if (!check.message.empty()) out += "  " + protocol::clean_text(check.message);
     out += '\n';

@@ -19,13 +19,21 @@ TEST(ChecksTable, HasARowForEachTensorAndRank) {
             "3 rows are wrong\n");
 }
 
-TEST(ChecksTable, GivesNoRatioToABoundOfZero) {
+TEST(ChecksTable, GivesNoRatioThatIsNoNumber) {
   protocol::TensorCheck check;
   check.tensor = "lse";
   check.error = std::numeric_limits<double>::quiet_NaN();
   check.ok = false;
   EXPECT_EQ(checks_table({check}).substr(91),
             "lse           0  WRONG       nan         0      -         0         0         0  []\n");
+}
+
+TEST(ChecksTable, ShowsNoFiguresThatWereNotTold) {
+  protocol::TensorCheck check;
+  check.tensor = "lse";
+  check.measured = false;
+  EXPECT_EQ(checks_table({check}).substr(91),
+            "lse           0  ok            -         -      -         0         0         0  []\n");
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 #include "driver/reporters/event_reading.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -97,7 +99,8 @@ CaseStarted read_case_started(const json& line) {
 PerfFigures read_figures(json perf) {
   const Fields fields{perf, "perf"};
   const auto find_double = [&](const char* name) -> std::optional<double> {
-    return perf.contains(name) && !perf[name].is_null() ? std::optional{fields.get_double(name, 0)} : std::nullopt;
+    const double figure = fields.get_double(name, std::numeric_limits<double>::quiet_NaN());
+    return std::isfinite(figure) ? std::optional{figure} : std::nullopt;
   };
   PerfFigures figures;
   figures.ms = fields.get_double("ms", 0);

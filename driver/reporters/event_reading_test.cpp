@@ -62,6 +62,9 @@ TEST(ReadEvent, GivesBackEveryKindOfCase) {
   failed.c.window = {3, 4};
   failed.c.bias = BiasShape::shape_b1ss;
   expect_round_trip(failed);
+  CaseFinished unmeasured = test::finished(3, "id", CaseOutcome::pass);
+  unmeasured.checks[0].measured = false;
+  expect_round_trip(unmeasured);
   CaseFinished unsent = test::finished(4, "id", CaseOutcome::infra, "no pool");
   unsent.pool.reset();
   expect_round_trip(unsent);
@@ -74,6 +77,15 @@ TEST(ReadEvent, KnowsWhenTheRunBegan) {
   nlohmann::ordered_json line = event_json(begin);
   line["ts"] = "2027-01-15T08:00:00.000Z";
   EXPECT_EQ(std::get<RunStarted>(read_event(line).value()).started, begin.started);
+}
+
+TEST(ReadEvent, TakesARatioThatIsNoNumberForNone) {
+  nlohmann::ordered_json line = event_json(test::compared_case(0, "id", 12, 8));
+  line["perf"]["efficiency"] = "nan";
+  line["perf"]["baseline_ms"] = "nan";
+  const auto event = std::get<CaseFinished>(read_event(line).value());
+  EXPECT_FALSE(event.perf->efficiency);
+  EXPECT_FALSE(event.perf->ratio());
 }
 
 TEST(ReadEvent, PassesOverTypesOfLaterVersionsAndRefusesWhatIsNone) {

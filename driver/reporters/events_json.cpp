@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "cases/case_json.h"
+#include "driver/figures.h"
 
 namespace cp_pool {
 
@@ -43,9 +44,15 @@ Json part(const protocol::RankResult& result) {
 }
 
 Json part(const protocol::TensorCheck& check) {
-  return {{"tensor", check.tensor},           {"rank", check.rank},           {"ok", check.ok},
-          {"error", number(check.error)},     {"bound", number(check.bound)}, {"baseline", number(check.baseline)},
-          {"max_abs", number(check.max_abs)}, {"rms", number(check.rms)},     {"worst_index", check.worst_index},
+  return {{"tensor", check.tensor},
+          {"rank", check.rank},
+          {"ok", check.ok},
+          {"error", check.measured ? number(check.error) : Json(nullptr)},
+          {"bound", check.measured ? number(check.bound) : Json(nullptr)},
+          {"baseline", number(check.baseline)},
+          {"max_abs", number(check.max_abs)},
+          {"rms", number(check.rms)},
+          {"worst_index", check.worst_index},
           {"message", check.message}};
 }
 
@@ -169,6 +176,7 @@ Json case_result_json(const CaseFinished& event) {
           {"id", event.id},
           {"outcome", to_string(event.outcome)},
           {"reason", event.reason},
+          {"unverified_by_figures", is_unverified_by_figures(event)},
           {"duration_ms", number(event.duration_ms)},
           {"seq", event.seq},
           {"pool", event.pool ? part(*event.pool) : Json(nullptr)},

@@ -32,9 +32,10 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
             (Keys{"type", "pool", "reason", "detail", "cases", "exits", "leftovers"}));
   EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
   EXPECT_EQ(keys(event_json(test::failed_case(0, "id"))),
-            (Keys{"type",    "index",      "id",      "outcome",      "reason", "duration_ms", "seq",
-                  "pool",    "attempts",   "backend", "backend_note", "ranks",  "checks",      "timings_ms",
-                  "hygiene", "other_bits", "perf",    "stderr",       "case",   "rerun"}));
+            (Keys{"type",        "index",  "id",         "outcome",  "reason",     "unverified_by_figures",
+                  "duration_ms", "seq",    "pool",       "attempts", "backend",    "backend_note",
+                  "ranks",       "checks", "timings_ms", "hygiene",  "other_bits", "perf",
+                  "stderr",      "case",   "rerun"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
                                                    "duration_ms", "driver_cpu_ms", "exit_code"}));
 }
@@ -47,6 +48,16 @@ TEST(EventJson, TypesAreNamedAsDocumented) {
   EXPECT_EQ(event_json(CaseStarted{})["type"], "case_started");
   EXPECT_EQ(event_json(test::failed_case(0, "id"))["type"], "case_finished");
   EXPECT_EQ(event_json(RunFinished{})["type"], "run_finished");
+}
+
+TEST(EventJson, APassWithoutFiguresOfEveryRankIsMarkedAndHasNoneOfTheOthers) {
+  CaseFinished event = test::finished(0, "id", CaseOutcome::pass);
+  EXPECT_EQ(event_json(event)["unverified_by_figures"], false);
+  EXPECT_EQ(event_json(event)["checks"][1]["error"], 1e-3);
+  event.checks[1].measured = false;
+  EXPECT_EQ(event_json(event)["unverified_by_figures"], true);
+  EXPECT_TRUE(event_json(event)["checks"][1]["error"].is_null());
+  EXPECT_TRUE(event_json(event)["checks"][1]["bound"].is_null());
 }
 
 TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {

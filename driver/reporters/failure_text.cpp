@@ -13,13 +13,15 @@ std::string shortened(std::string_view foreign) {
 }
 
 std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi) {
+  const std::string head = fmt::format("rank {}: {}: ", check.rank, protocol::clean_text(check.tensor, ansi));
+  const std::string message = protocol::clean_text(check.message, ansi);
+  if (!check.measured) return head + (message.empty() ? "" : message + "; ") + "no error and bound given";
   // A check may fail with its error within the bound: a NaN elsewhere, padding that is not zero.
   const char* relation = check.error > check.bound ? ">" : "against";
-  return fmt::format("rank {}: {}: {}error {} {} bound {} at {} (baseline {}, max_abs {}, rms {})", check.rank,
-                     protocol::clean_text(check.tensor, ansi),
-                     check.message.empty() ? "" : protocol::clean_text(check.message, ansi) + "; ",
-                     format_figure(check.error), relation, format_figure(check.bound), format_index(check.worst_index),
-                     format_figure(check.baseline), format_figure(check.max_abs), format_figure(check.rms));
+  return head + fmt::format("{}error {} {} bound {} at {} (baseline {}, max_abs {}, rms {})",
+                            message.empty() ? "" : message + "; ", format_figure(check.error), relation,
+                            format_figure(check.bound), format_index(check.worst_index), format_figure(check.baseline),
+                            format_figure(check.max_abs), format_figure(check.rms));
 }
 
 std::string failure_details(const CaseFinished& event, protocol::Ansi ansi) {

@@ -48,6 +48,16 @@ TEST(CheckText, DoesNotClaimAnExcessWhereTheMessageIsTheFault) {
             "rank 3: out: NaN in 3 rows; error nan against bound 1 at [] (baseline 0, max_abs 0, rms 0)");
 }
 
+TEST(CheckText, SaysNothingOfFiguresThatWereNotTold) {
+  protocol::TensorCheck check;
+  check.tensor = "out";
+  check.measured = false;
+  check.ok = false;
+  EXPECT_EQ(check_text(check, Ansi::escape), "rank 0: out: no error and bound given");
+  check.message = "all zero";
+  EXPECT_EQ(check_text(check, Ansi::escape), "rank 0: out: all zero; no error and bound given");
+}
+
 TEST(FailureDetails, ForeignTextCannotReachTheTerminalRaw) {
   CaseFinished event = test::finished(0, "id", CaseOutcome::crash, "\x1b[2Jreason \xff");
   EXPECT_EQ(failure_details(event, Ansi::escape), "\\x1b[2Jreason \xef\xbf\xbd\n");

@@ -1,13 +1,13 @@
 #include "driver/reporters/html_sink.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 #include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "driver/figures.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
 #include "driver/reporters/xml_nodes.h"
@@ -18,17 +18,14 @@ namespace {
 
 // "0.43 dq rank 1"; empty if nothing was checked.
 std::string nearest_to_its_bound(const std::vector<protocol::TensorCheck>& checks) {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();
-  const auto ratio = [](const protocol::TensorCheck& check) {
-    if (check.bound > 0) return check.error / check.bound;
-    return check.error == 0 ? 0 : kInfinity;  // of padding, which has to be 0
-  };
-  const auto urgency = [&](const protocol::TensorCheck& check) {
-    return std::isnan(ratio(check)) ? kInfinity : ratio(check);
+  // Figures without a ratio, such as a NaN, are beyond any bound; a check without figures comes last.
+  const auto urgency = [](const protocol::TensorCheck& check) {
+    if (!check.measured) return -1.0;
+    return error_over_bound(check).value_or(std::numeric_limits<double>::infinity());
   };
   const auto worst = std::ranges::max_element(checks, {}, urgency);
-  if (worst == checks.end()) return "";
-  return fmt::format("{:.2f} {} rank {}", ratio(*worst), plain(worst->tensor), worst->rank);
+  if (worst == checks.end() || !worst->measured) return "";
+  return fmt::format("{} {} rank {}", ratio_text(*worst), plain(worst->tensor), worst->rank);
 }
 
 std::string on_one_line_plain(std::string_view foreign) {
@@ -100,7 +97,7 @@ void HtmlSink::on(const CaseFinished& event) {
   c.ms = event.duration_ms;
   c.backend = plain(event.backend);
   c.nearest = nearest_to_its_bound(event.checks);
-  c.note = on_one_line_plain(event.reason);
+  c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line_plain(event.reason);
   const bool told_of =
       is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
   if (told_of) add_failure(event);

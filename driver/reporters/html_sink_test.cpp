@@ -103,8 +103,24 @@ TEST(Html, AnErrorThatIsNoNumberIsNearestToItsBound) {
     CaseFinished event = failed_case(0, "id");
     event.checks.at(nan_at).error = std::numeric_limits<double>::quiet_NaN();
     const Page page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
-    EXPECT_THAT(page.one("//tr[@id='case-0']/td[6]"), StartsWith("nan " + event.checks.at(nan_at).tensor));
+    EXPECT_THAT(page.one("//tr[@id='case-0']/td[6]"), StartsWith("- " + event.checks.at(nan_at).tensor));
   }
+}
+
+TEST(Html, APassWithoutFiguresSaysSo) {
+  CaseFinished event = finished(0, "id", CaseOutcome::pass);
+  event.checks.clear();
+  const Page page({run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(page.one("//tr[@id='case-0']/td[6]"), "");
+  EXPECT_EQ(page.one("//tr[@id='case-0']/td[7]"), "unverified by figures");
+  EXPECT_THAT(page.one("//body/pre[1]"), HasSubstr("1 unverified by figures: "));
+}
+
+TEST(Html, ACheckWithoutFiguresIsNotNearestToABound) {
+  CaseFinished event = finished(0, "id", CaseOutcome::pass);
+  event.checks[0].measured = false;
+  const Page page({run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(page.one("//tr[@id='case-0']/td[6]"), "0.50 out rank 1");
 }
 
 TEST(Html, AFailureHasItsTextItsStderrAndItsRerunCommand) {

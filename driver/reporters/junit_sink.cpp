@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <pugixml.hpp>
 
+#include "driver/figures.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/xml_nodes.h"
 #include "worker/protocol/text_clean.h"
@@ -156,6 +157,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"seed", std::to_string(event.c.seed)},
                     {"rerun", event.rerun}};
   if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", plain(event.backend_note));
+  if (is_unverified_by_figures(event)) out.properties.emplace_back("verdict", kUnverifiedByFigures);
   append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;
   const std::string reason = plain(event.reason);

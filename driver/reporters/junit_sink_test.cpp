@@ -97,6 +97,13 @@ TEST(Junit, ACaseThatAnotherBackendComputedInPartSaysSo) {
   EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["backend_note"], "tiles ran as math");
 }
 
+TEST(Junit, APassWithoutFiguresSaysSo) {
+  CaseFinished event = finished(0, "id", CaseOutcome::pass);
+  event.checks.clear();
+  const nlohmann::json report = report_of({run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["verdict"], "unverified by figures");
+}
+
 TEST(Junit, ATimedCaseHasItsFigures) {
   const nlohmann::json report =
       report_of({run_started(2), test::timed_case(0, "alone", 2), test::compared_case(1, "compared", 3, 2),

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/figures.h"
 #include "driver/output_bits.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
@@ -57,6 +58,7 @@ void Summary::add(const CaseFinished& event) {
     (promises_bits(event) ? differing_ : differing_unpromised_).insert(event.id);
   }
   if (is_failure(event.outcome)) failures_.push_back(failure_line(event));
+  if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
   switch (event.outcome) {
     case CaseOutcome::skip:
@@ -108,6 +110,10 @@ std::string Summary::text() const {
                        format_duration(quantile(durations_ms_, 1)));
   }
   out += repeats_text();
+  if (unverified_ > 0) {
+    out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
+                       unverified_, kUnverifiedByFigures);
+  }
   for (const auto& [note, count] : backend_notes_) {
     out += fmt::format("{} not all by the backend that the case names: {}\n", count, note);
   }

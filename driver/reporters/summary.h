@@ -24,8 +24,8 @@ class Summary {
   void add(const CaseFinished& event);
 
   // Lines, each ended by a newline, without the ledger: durations of the cases that ran, whether several runs of one
-  // case gave the same bits, which notes of backends they had, then why cases did not run (outcome, count, reason;
-  // the most frequent first).
+  // case gave the same bits, which passes no figures bear out, which notes of backends they had, then why cases did not
+  // run (outcome, count, reason; the most frequent first).
   [[nodiscard]] std::string text() const;
 
   // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; of many
@@ -40,6 +40,7 @@ class Summary {
   std::set<std::string> differing_;             // of these
   std::set<std::string> differing_unpromised_;  // likewise
   std::map<std::string, std::size_t> backend_notes_;
+  std::size_t unverified_ = 0;         // of the passes: by figures
   std::vector<std::string> failures_;  // a line each, without its newline
   std::vector<double> durations_ms_;   // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/figures.h"
 #include "driver/reporters/checks_table.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/output_file.h"
@@ -172,6 +173,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
       fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
                   place, format_duration(event.duration_ms), clean(event.id));
   if (!event.reason.empty()) line += ": " + in_line(event.reason);
+  if (is_unverified_by_figures(event)) line += fmt::format(" ({})", kUnverifiedByFigures);
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);
   return line + '\n';

@@ -68,6 +68,14 @@ TEST(PlainTerminal, CutsWhatAWorkerSaysInMegabytes) {
   EXPECT_LT(out.size(), std::size_t{80} << 10U);
 }
 
+TEST(PlainTerminal, MarksAPassWithoutFiguresAndCountsItAtTheEnd) {
+  CaseFinished event = finished(0, "a", CaseOutcome::pass);
+  event.checks.clear();
+  const std::string out = captured({}, {run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_THAT(out, HasSubstr("pass      1/1   100 ms  a (unverified by figures)\n"));
+  EXPECT_THAT(out, HasSubstr("\n1 unverified by figures: the worker says pass, and gives no check with"));
+}
+
 TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
   EXPECT_EQ(captured({}, small_run()),
             "cp-pool 0.1.0: 3 cases of te-flash (small) on cpu\n"

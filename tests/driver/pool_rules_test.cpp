@@ -68,6 +68,27 @@ TEST(Pool, ThatWasAskedForTimesAndGivesNoneEndsACaseAsError) {
   EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
 }
 
+TEST(Pool, ThatPromisesFiguresIsBelievedNoPassWithoutThem) {
+  Recorder recorder;
+  run(fake_cases({"pass_within_bound", "pass", "pass_within_bound", "skip"}), fake_config({"--figures"}), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "error", "pass", "skip"));
+  EXPECT_EQ(recorder.finished(1).reason,
+            "a result \"pass\" without a check of ranks 0, 1 (the worker promises figures)");
+  EXPECT_THAT(recorder.retirements(), ElementsAre("protocol_break", "finished"));
+  EXPECT_EQ(recorder.finished(2).pool->generation, 2);
+}
+
+TEST(Pool, WhoseFiguresDenyItsPassShowsThemAsWrong) {
+  Recorder recorder;
+  run(fake_cases({"pass_beyond_bound"}), fake_config(), recorder);
+  const CaseFinished finished = recorder.finished(0);
+  ASSERT_THAT(finished.checks, SizeIs(2));
+  EXPECT_TRUE(finished.checks[0].ok);
+  EXPECT_FALSE(finished.checks[1].ok);
+  EXPECT_EQ(finished.checks[1].message, "the worker calls it ok");
+  EXPECT_THAT(finished.stderr_tails, SizeIs(2));
+}
+
 TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {
   Recorder recorder;
   RunConfig config = fake_config();

@@ -1,7 +1,11 @@
 #include "worker/protocol/json_fields.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,7 +43,41 @@ std::string show(const json& value) {
   return cut_text(value.dump(-1, ' ', false, json::error_handler_t::replace), kMaxShownBytes);
 }
 
+// The code unit that "\uXXXX" at text[i] escapes; nullopt for any other text.
+std::optional<unsigned> escaped_unit(std::string_view text, std::size_t i) {
+  constexpr std::size_t kDigits = 4;
+  const std::string_view escape = text.substr(std::min(i, text.size()), 2 + kDigits);
+  if (escape.size() < 2 + kDigits || !escape.starts_with("\\u")) return std::nullopt;
+  unsigned unit = 0;
+  const auto [end, error] = std::from_chars(escape.data() + 2, escape.data() + escape.size(), unit, 16);
+  if (error != std::errc{} || end != escape.data() + escape.size()) return std::nullopt;
+  return unit;
+}
+
+bool is_high_surrogate(std::optional<unsigned> unit) {
+  return unit && *unit >= 0xd800 && *unit <= 0xdbff;
+}
+bool is_low_surrogate(std::optional<unsigned> unit) {
+  return unit && *unit >= 0xdc00 && *unit <= 0xdfff;
+}
+
 }  // namespace
+
+std::string with_whole_surrogates(std::string text) {
+  constexpr std::string_view kReplacement = "\\ufffd";
+  for (std::size_t i = text.find('\\'); i != std::string::npos; i = text.find('\\', i)) {
+    const std::optional<unsigned> unit = escaped_unit(text, i);
+    if (!unit) {
+      i += 2;  // with what it escapes, which may be a backslash
+    } else if (is_high_surrogate(unit) && is_low_surrogate(escaped_unit(text, i + kReplacement.size()))) {
+      i += 2 * kReplacement.size();
+    } else {
+      if (is_high_surrogate(unit) || is_low_surrogate(unit)) text.replace(i, kReplacement.size(), kReplacement);
+      i += kReplacement.size();
+    }
+  }
+  return text;
+}
 
 Fields::Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
   if (!object.is_object()) throw ProtocolError(fmt::format("{}: expected an object, got {}", where_, show(object)));

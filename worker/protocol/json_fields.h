@@ -16,6 +16,7 @@ class Fields {
   // `where` names the object in errors. Keeps a reference to `object`. Throws ProtocolError unless it is an object.
   Fields(const nlohmann::json& object, std::string where);
 
+  [[nodiscard]] bool has(const char* name) const { return find(name) != nullptr; }  // and not as null
   // Without a fallback, a missing field throws ProtocolError. A field that is null counts as missing.
   [[nodiscard]] std::int64_t get_int64(const char* name, std::optional<std::int64_t> fallback = std::nullopt) const;
   [[nodiscard]] int get_int(const char* name, std::optional<int> fallback = std::nullopt) const;
@@ -44,6 +45,10 @@ class Fields {
   const nlohmann::json& object_;
   std::string where_;
 };
+
+// JSON text whose strings escape half of a surrogate pair (\ud800 to \udfff alone), which stands for no character and
+// which no JSON reader takes, with \ufffd in their place. As long as before.
+std::string with_whole_surrogates(std::string text);
 
 // Replaces every NaN and infinity in value, however deep, by the string "nan", "inf" or "-inf".
 void make_numbers_finite(nlohmann::json& value);

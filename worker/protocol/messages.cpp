@@ -73,10 +73,10 @@ json to_json(const RankResult& m) {
           {"output_hash", m.output_hash}};
 }
 json to_json(const TensorCheck& m) {
-  return {{"tensor", m.tensor},     {"rank", m.rank},   {"max_abs", m.max_abs},
-          {"rms", m.rms},           {"error", m.error}, {"bound", m.bound},
-          {"baseline", m.baseline}, {"ok", m.ok},       {"worst_index", m.worst_index},
-          {"message", m.message}};
+  json out{{"tensor", m.tensor},     {"rank", m.rank}, {"max_abs", m.max_abs}, {"rms", m.rms},
+           {"baseline", m.baseline}, {"ok", m.ok},     {"message", m.message}, {"worst_index", m.worst_index}};
+  if (m.measured) out.update({{"error", m.error}, {"bound", m.bound}});
+  return out;
 }
 json to_json(const Hygiene& m) {
   return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}, {"gpu_kib", m.gpu_kib}};
@@ -166,7 +166,8 @@ TensorCheck read_check(const Fields& f) {
           .baseline = f.get_double("baseline", 0),
           .worst_index = f.get_int64s("worst_index"),
           .ok = f.get_bool("ok"),
-          .message = f.get_string("message", "")};
+          .message = f.get_string("message", ""),
+          .measured = f.has("error") && f.has("bound")};
 }
 Hygiene read_hygiene(const Fields& f) {
   return {f.get_int("rank"), f.get_int64("rss_kib", 0), f.get_int64("fds", 0), f.get_int64("threads", 0),
@@ -317,7 +318,7 @@ Message parse_message(std::string_view text, const char* key, Message (*read)(co
   std::optional<std::int64_t> seq;
   try {
     expect_shallow(text);
-    const json message = json::parse(to_valid_utf8(text));
+    const json message = json::parse(with_whole_surrogates(to_valid_utf8(text)));
     const Fields top(message, key);
     seq = top.peek_int64("seq");
     const std::string name = top.get_string(key);

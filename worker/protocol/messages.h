@@ -104,6 +104,7 @@ struct TensorCheck {
   std::vector<std::int64_t> worst_index;
   bool ok = true;
   std::string message;
+  bool measured = true;  // error and bound were told; else they are 0 and mean nothing
 };
 struct Hygiene {  // of one rank, after a case
   int rank = 0;
@@ -168,7 +169,7 @@ std::string encode(const Event& event);
 std::string format_response(const Event& event);
 
 // Throw ProtocolError for text that is not such a message. Unknown fields are ignored; fields with a default may be
-// missing; invalid UTF-8 is read as U+FFFD.
+// missing; invalid UTF-8, and the \u escape of half a surrogate pair, are read as U+FFFD.
 class ProtocolError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -313,6 +313,47 @@ TEST(Events, InvalidUtf8IsReadAsReplacement) {
   EXPECT_EQ(event.phase, "\xef\xbf\xbd");
 }
 
+std::string phase_of(const std::string& escaped) {
+  return std::get<ProgressEvent>(parse_event(R"({"event":"progress","seq":1,"phase":")" + escaped + "\"}")).phase;
+}
+
+// What Python's json.dumps writes of a byte that it could not decode.
+TEST(Events, AnEscapeOfHalfASurrogatePairIsReadAsReplacement) {
+  const std::string replaced = "\xef\xbf\xbd";
+  EXPECT_EQ(phase_of(R"(\ud800)"), replaced);
+  EXPECT_EQ(phase_of(R"(\uDFFF)"), replaced);
+  EXPECT_EQ(phase_of(R"(a\udcffb)"), "a" + replaced + "b");
+  EXPECT_EQ(phase_of(R"(\ud800\ud800)"), replaced + replaced);
+  EXPECT_EQ(phase_of(R"(\ude00\ud83d)"), replaced + replaced);
+  EXPECT_EQ(phase_of(R"(\ud800\u0041)"), replaced + "A");
+  EXPECT_EQ(phase_of(R"(\ud800\n)"), replaced + "\n");
+  EXPECT_EQ(phase_of(R"(\ud800\ud83d\ude00)"), replaced + "\xf0\x9f\x98\x80");
+}
+
+TEST(Events, WholePairsAndWhatOnlyLooksLikeAnEscapeStayAsTheyAre) {
+  EXPECT_EQ(phase_of(R"(\ud83d\ude00)"), "\xf0\x9f\x98\x80");
+  EXPECT_EQ(phase_of(R"(\\ud800)"), R"(\ud800)");
+  EXPECT_EQ(phase_of(R"(\\\\ud800\\)"), R"(\\ud800\)");
+  EXPECT_THAT(event_error(R"({"event":"progress","seq":1,"phase":"\ud8"})"), HasSubstr("not JSON"));
+  EXPECT_THAT(event_error(R"({"event":"progress","seq":1,"phase":"\)"), HasSubstr("not JSON"));
+  EXPECT_THAT(event_error(R"({"event":"\ud800)"), HasSubstr("not JSON"));
+}
+
+TEST(Events, ACheckWithoutErrorOrBoundIsNotMeasured) {
+  const auto measured = [](const std::string& figures) {
+    const auto event = std::get<ResultEvent>(parse_event(
+        R"({"event":"result","seq":1,"outcome":"pass","checks":[{"tensor":"dq","rank":0,"ok":true)" + figures + "}]}"));
+    EXPECT_EQ(event_round_trip(event).checks.at(0).measured, event.checks.at(0).measured);
+    return event.checks.at(0).measured;
+  };
+  EXPECT_TRUE(measured(R"(,"error":0,"bound":0)"));
+  EXPECT_TRUE(measured(R"(,"error":"nan","bound":1)"));
+  EXPECT_FALSE(measured(""));
+  EXPECT_FALSE(measured(R"(,"error":0)"));
+  EXPECT_FALSE(measured(R"(,"bound":0)"));
+  EXPECT_FALSE(measured(R"(,"error":null,"bound":1)"));
+}
+
 TEST(Events, ErrorTextIsCut) {
   ResultEvent event = result_event();
   event.ranks.push_back({0, false, false, std::string(100000, 'x'), ""});

@@ -1,7 +1,8 @@
 // A worker that computes nothing and does to the driver whatever a case's model says: pass, fail, sigsegv, hang@1
 // (in rank 1), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N] [--starts=FILE]
 // [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad. --offers=prepare (or cancel; may be
-// repeated) puts that into its capabilities.
+// repeated) and --figures put that into its capabilities.
+#include <cmath>
 #include <csignal>
 #include <cstdlib>
 #include <fcntl.h>
@@ -29,6 +30,7 @@ struct Options {
   std::string starts_file;
   int bad_starts = 1 << 30;
   std::vector<std::string> offers;
+  bool figures = false;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -41,6 +43,7 @@ Options parse_options(int argc, char** argv) {
     if (arg.starts_with("--starts=")) out.starts_file = value;
     if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
     if (arg.starts_with("--offers=")) out.offers.push_back(value);
+    if (arg == "--figures") out.figures = true;
   }
   return out;
 }
@@ -111,6 +114,7 @@ class RankZero {
     ready.device = environment.device;
     ready.ranks.push_back({0, "here", ::getpid()});
     if (!options.offers.empty()) ready.capabilities["requests"] = options.offers;
+    if (options.figures) ready.capabilities["figures"] = true;
     for (const int pid : ranks_.pids()) ready.ranks.push_back({static_cast<int>(ready.ranks.size()), "here", pid});
     respond(ready);
   }
@@ -258,6 +262,17 @@ class RankZero {
       check.rank = 1;
       check.ok = false;
     }
+    if (kind == "pass_beyond_bound" || kind == "pass_of_nan" || kind == "pass_within_bound") {
+      for (const protocol::RankResult& rank : result.ranks) {
+        protocol::TensorCheck& check = result.checks.emplace_back();
+        check.tensor = "dq";
+        check.rank = rank.rank;
+        check.error = 0.5;
+        check.bound = kind == "pass_beyond_bound" && rank.rank == 1 ? 0.25 : 1;
+        if (kind == "pass_of_nan" && rank.rank == 1) check.error = std::nan("");
+      }
+    }
+    if (kind == "pass_that_lacks_a_rank") result.ranks.pop_back();
     if (kind == "check_of_rank_too_many") {
       protocol::TensorCheck& check = result.checks.emplace_back();
       check.tensor = "dq";

@@ -1,0 +1,114 @@
+#include "driver/figures.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+using protocol::RankResult;
+using protocol::TensorCheck;
+
+bool can_be(double figure) {
+  return std::isfinite(figure) && figure >= 0;
+}
+
+// What of a check's figures keeps it from being right; empty: nothing. A check without figures says nothing.
+std::string fault_of(const TensorCheck& check) {
+  if (!check.measured) return {};
+  for (const auto& [name, value] :
+       {std::pair{"error", check.error}, {"bound", check.bound}, {"max_abs", check.max_abs}, {"rms", check.rms}}) {
+    if (!can_be(value)) return fmt::format("{} {:.3g}", name, value);
+  }
+  // All digits: an error a little above its bound would else look like one within it.
+  return check.error > check.bound ? fmt::format("error {} > bound {}", check.error, check.bound) : std::string{};
+}
+
+std::string name_of(const TensorCheck& check) {
+  return fmt::format("{} of rank {}", protocol::clean_text(check.tensor), check.rank);
+}
+
+// Of 0 .. world_size - 1 those that are not in `known`.
+std::vector<int> missing_ranks(const std::set<int>& known, int world_size) {
+  std::vector<int> missing;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (!known.contains(rank)) missing.push_back(rank);
+  }
+  return missing;
+}
+
+std::set<int> ranks_with_figures(const std::vector<TensorCheck>& checks) {
+  std::set<int> ranks;
+  for (const TensorCheck& check : checks) {
+    if (check.measured) ranks.insert(check.rank);
+  }
+  return ranks;
+}
+
+std::string name_ranks(const std::vector<int>& ranks) {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+}  // namespace
+
+std::optional<double> error_over_bound(const TensorCheck& check) {
+  if (!check.measured || std::isnan(check.error) || check.error < 0 || !can_be(check.bound)) return std::nullopt;
+  if (check.bound > 0) return check.error / check.bound;
+  return check.error == 0 ? 0 : std::numeric_limits<double>::infinity();
+}
+
+std::string ratio_text(const TensorCheck& check) {
+  const std::optional<double> ratio = error_over_bound(check);
+  return ratio ? fmt::format("{:.2f}", *ratio) : "-";
+}
+
+std::string refutation_of_pass(const protocol::ResultEvent& result, int world_size, bool figures_promised) {
+  const auto rank = std::ranges::find(result.ranks, false, &RankResult::ok);
+  if (rank != result.ranks.end()) return fmt::format("a result \"pass\", though rank {} is not ok", rank->rank);
+  if (!result.ranks.empty()) {
+    std::set<int> told;
+    for (const RankResult& of : result.ranks) told.insert(of.rank);
+    if (const auto missing = missing_ranks(told, world_size); !missing.empty()) {
+      return fmt::format("a result \"pass\" whose ranks lack {} of {}", name_ranks(missing), world_size);
+    }
+  }
+  for (const TensorCheck& check : result.checks) {
+    if (!check.ok) return fmt::format("a result \"pass\", though {} is not ok", name_of(check));
+    if (const std::string fault = fault_of(check); !fault.empty()) {
+      return fmt::format("a result \"pass\", though {} has {}", name_of(check), fault);
+    }
+    if (figures_promised && !check.measured) {
+      return fmt::format("a result \"pass\" without error and bound of {} (the worker promises figures)",
+                         name_of(check));
+    }
+  }
+  if (!figures_promised) return {};
+  const auto missing = missing_ranks(ranks_with_figures(result.checks), world_size);
+  if (missing.empty()) return {};
+  return fmt::format("a result \"pass\" without a check of {} (the worker promises figures)", name_ranks(missing));
+}
+
+void correct_checks(protocol::ResultEvent& result) {
+  for (TensorCheck& check : result.checks) {
+    if (!check.ok || fault_of(check).empty()) continue;
+    check.ok = false;
+    check.message += check.message.empty() ? "the worker calls it ok" : " (the worker calls it ok)";
+  }
+}
+
+bool is_unverified_by_figures(const CaseFinished& event) {
+  return event.outcome == CaseOutcome::pass &&
+         !missing_ranks(ranks_with_figures(event.checks), event.c.cp_size).empty();
+}
+
+}  // namespace cp_pool

@@ -129,7 +129,8 @@ asio::awaitable<bool> Lane::ensure_pool() {
 
 // True if it was.
 asio::awaitable<bool> Lane::retire_if_lost() {
-  auto retirement = pool_ ? pool_->check_idle() : std::nullopt;
+  if (!pool_) co_return false;
+  auto retirement = co_await pool_->check_idle();
   if (!retirement) co_return false;
   co_await retire(*std::move(retirement));
   co_return true;

@@ -20,6 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
+constexpr milliseconds kDeathOfPipes{200};
 constexpr std::size_t kMostLastWords = 400;
 constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 // After which another start cannot help.
@@ -176,16 +177,24 @@ bool Pool::too_few_devices() const {
   });
 }
 
-std::optional<Retirement> Pool::check_idle() {
+asio::awaitable<std::optional<Retirement>> Pool::check_idle() {
   Outstanding none;
   take_messages(none);
+  // The pipes of a rank that ends are seen to close a moment before its exit, which explains them.
+  const auto limit = Clock::now() + kDeathOfPipes;
+  while (lost() && !group_->any_exited() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+  take_messages(none);
+  std::optional<Retirement> out;
   if (group_->any_exited()) {
-    return Retirement{reason_of_death(none), fmt::format("idle, {}{}", describe_deaths(), describe_last_words())};
+    out = {reason_of_death(none), fmt::format("idle, {}{}", describe_deaths(), describe_last_words())};
+  } else if (none.protocol_break) {
+    out = {RetireReason::protocol_break, *none.protocol_break};
+  } else if (group_->stdin_broken()) {
+    out = {RetireReason::stdin_broken, "idle, rank 0 closed its stdin"};
+  } else if (group_->stdout_closed()) {
+    out = {RetireReason::protocol_break, "idle, rank 0 closed its stdout"};
   }
-  if (none.protocol_break) return Retirement{RetireReason::protocol_break, *none.protocol_break};
-  if (group_->stdin_broken()) return Retirement{RetireReason::stdin_broken, "idle, rank 0 closed its stdin"};
-  if (group_->stdout_closed()) return Retirement{RetireReason::protocol_break, "idle, rank 0 closed its stdout"};
-  return std::nullopt;
+  co_return out;
 }
 
 // "rank 1 died: signal 9 (SIGKILL); rank 0 died: exit 3", in the order of the deaths.

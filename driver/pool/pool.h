@@ -61,7 +61,7 @@ class Pool {
   asio::awaitable<Attempt> run_case(const NamedCase& named, std::int64_t seq, const NamedCase* next);
 
   // Between cases: why the pool cannot be used any more; nullopt: it can.
-  std::optional<Retirement> check_idle();
+  asio::awaitable<std::optional<Retirement>> check_idle();
 
   // Ends every process of the pool and emits pool_retired. Reasons that are no fault of the worker's ask it to shut
   // down first.

@@ -1,4 +1,4 @@
-"""The faults that CP_POOL_INJECT asks a worker for, so that a user can rehearse them and `cp-pool conformance` can test it."""
+"""The faults that CP_POOL_INJECT asks a worker for: a user rehearses them, and `cp-pool conformance` tests with them."""
 import fnmatch
 import os
 import re

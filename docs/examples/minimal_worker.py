@@ -50,4 +50,4 @@ def run_case(ring, case, lengths):
 
 
 if __name__ == "__main__":
-    serve("minimal_worker", connect=Ring, run_case=run_case)
+    serve("minimal_worker", connect=Ring, run_case=run_case, capabilities={"figures": True})

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A worker on PyTorch: context-parallel attention by all_gather, forward and backward, checked against an fp64 reference.
+"""A worker on PyTorch: attention by all_gather, forward and backward, checked against an fp64 reference.
 
     cp-pool run --worker '.venv/bin/python docs/examples/torch_worker.py' --filter 'comm=all_gather & layout=thd'
 
@@ -91,11 +91,11 @@ def attend(q, k, v, seen):
     return torch.einsum("hqk,khd->qhd", p, v), lse.T
 
 
-# --- The whole problem: the sequences behind each other, padding included ----------------------------------------------
+# --- The whole problem: the sequences behind each other, padding included --------------------------------------------
 
 
 def rows_of(rank, padded):
-    """Which rows a rank owns, in the order in which it holds them: of each sequence chunks `rank` and `2n - 1 - rank`."""
+    """The rows that a rank owns, in the order in which it holds them: chunks `rank` and `2n - 1 - rank` of a sequence."""
     rows, start = [], 0
     for length in padded:
         chunk = length // (2 * WORLD_SIZE)
@@ -144,7 +144,7 @@ def attention(case, lengths, q, k, v, dout, q_rows):
     return results
 
 
-# --- A case ------------------------------------------------------------------------------------------------------------
+# --- A case ----------------------------------------------------------------------------------------------------------
 
 
 def context_parallel(group, case, lengths, inputs):
@@ -200,4 +200,4 @@ if __name__ == "__main__":
         os._exit(77 if torch.cuda.device_count() else 69)  # docs/protocol.md: too few devices, or none
     if CUDA:
         torch.cuda.set_device(DEVICE)
-    serve("torch_worker", connect=Group, run_case=run_case, device=DEVICE.type)
+    serve("torch_worker", connect=Group, run_case=run_case, device=DEVICE.type, capabilities={"figures": True})

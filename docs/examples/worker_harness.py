@@ -241,7 +241,7 @@ def emit(**event):
         os.write(PROTOCOL_FD, f"\n[CP_POOL_RESP] {json.dumps(event, allow_nan=False)}\n".encode())
 
 
-def serve_rank0(name, connect, run_case, device):
+def serve_rank0(connect, run_case, about):
     listener = socket.socket(fileno=int(os.environ["CP_POOL_MASTER_FD"]))  # it listens on MASTER_PORT already
     peers = [Channel(listener.accept()[0]) for _ in range(WORLD_SIZE - 1)]
     peers = {rank: peer for rank, peer in sorted((peer.receive(), peer) for peer in peers)}
@@ -256,7 +256,7 @@ def serve_rank0(name, connect, run_case, device):
     share("connected")
     coordinator = Coordinator(data, peers)
     start_thread(compute, run_case, data, coordinator.own_requests, coordinator.reports.put)
-    emit(event="ready", protocol=1, world_size=WORLD_SIZE, worker=name, device=device)
+    emit(event="ready", protocol=1, world_size=WORLD_SIZE, **about)
     for line in open(0, encoding="utf-8", errors="replace", newline="\n"):  # ends when cp-pool does
         if line.strip() and answer(coordinator, line) == "shutdown":
             break
@@ -282,15 +282,16 @@ def answer(coordinator, line):
         return None
 
 
-def serve(name, connect, run_case, device="cpu"):
+def serve(name, connect, run_case, device="cpu", capabilities=None):
     """The whole life of a rank; does not return.
 
     connect(share) makes the data plane; share(value) gives it the values of all ranks, by rank. Its method abort() is
     called on every rank when one has failed, and ends this rank's connections. Whoever waits in them gets a
     ConnectionError: this rank is then known to have failed because of another.
 
-    run_case(data, case, lengths) runs a case on this rank. It gives {"outcome": ..} with "pass", "fail" or "skip", and a
-    "reason" unless it is a pass; "checks" are figures (docs/protocol.md). An exception is the outcome "error".
+    run_case(data, case, lengths) runs a case on this rank. It gives {"outcome": ..} of "pass", "fail" or "skip", and a
+    "reason" unless it is a pass; "checks" are figures. An exception is the outcome "error". docs/protocol.md says what
+    checks and capabilities are.
     """
     threading.excepthook = die_of_exception
     low, high = map(int, os.environ.get("CP_POOL_PROTOCOL", "1..1").split(".."))
@@ -301,7 +302,7 @@ def serve(name, connect, run_case, device="cpu"):
     FAULTS.reach("start")
     try:
         if RANK == 0:
-            serve_rank0(name, connect, run_case, device)
+            serve_rank0(connect, run_case, {"worker": name, "device": device, "capabilities": capabilities or {}})
         else:
             serve_other_rank(connect, run_case)
     except ConnectionError:

@@ -18,7 +18,8 @@ STREAMS = {"q": 1, "k": 2, "v": 3, "dout": 4, "bias": 5, "sink": 6}
 G = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1
 
-SIZES = {"cp_size": 2, "heads": 4, "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 6, "seqlen_q": 16, "seqlen_kv": 24, "batch": 3}
+SIZES = {"cp_size": 2, "heads": 4, "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 6, "batch": 3,
+         "seqlen_q": 16, "seqlen_kv": 24}
 PADDED = {"layout": "thd", "pad_between_seqs": True, "seqlens": [16, 0, 7], "seqlens_kv": [5, 9, 24]}
 CASES = [
     {**SIZES, "model": "causal", "dtype": "fp32", "causal": True, "seed": 2**64 - 1, "bias": "b1ss"},

@@ -27,8 +27,8 @@ def expect(condition, what):
 
 
 def case(model, cp_size=2, **fields):
-    return {"model": model, "cp_size": cp_size, "dtype": "fp32", "batch": 1, "seqlen_q": 32, "seqlen_kv": 32, "heads": 2,
-            "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 8, **fields}
+    return {"model": model, "cp_size": cp_size, "dtype": "fp32", "batch": 1, "seqlen_q": 32, "seqlen_kv": 32,
+            "heads": 2, "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 8, **fields}
 
 
 class Driver:
@@ -42,7 +42,7 @@ class Driver:
             input="".join(json.dumps(one) + "\n" for one in cases), env={**os.environ, "CP_POOL_INJECT": inject},
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, check=False)
         answers = [json.loads(line) for line in finished.stdout.splitlines()]
-        expect(len(answers) == len(cases), f"{len(answers)} answers of {len(cases)}\n{finished.stdout}{finished.stderr}")
+        expect(len(answers) == len(cases), f"answers of {len(cases)}:\n{finished.stdout}{finished.stderr}")
         return {one["model"]: answer for one, answer in zip(cases, answers)}
 
 
@@ -51,7 +51,7 @@ def tail(answer, rank):
 
 
 def check_version1(driver):
-    expect(hashlib.sha256(VERSION1.read_bytes()).hexdigest() == VERSION1_SHA256, f"{VERSION1} is frozen: it was changed")
+    expect(hashlib.sha256(VERSION1.read_bytes()).hexdigest() == VERSION1_SHA256, f"{VERSION1} was changed")
     answers = driver.submit(str(VERSION1), [
         case("dense"), case("packed", layout="thd", seqlens=[16]), case("wide", cp_size=4, dtype="bf16"),
         case("no_a2a", comm="a2a"), case("after_the_skip")])
@@ -125,7 +125,7 @@ def check_hangs(driver, worker):
         expect(answers[model]["outcome"] == "timeout", answers[model]["outcome"])
         expect(answers[model]["reason"] == f"rank {rank} did not report within {0.8 * seconds:g} s",
                answers[model]["reason"])
-        expect("in fire" in tail(answers[model], rank), f"the stack of the rank that hangs: {tail(answers[model], rank)}")
+        expect("in fire" in tail(answers[model], rank), f"no stack of the rank that hangs: {answers[model]}")
         expect("in rotate" in tail(answers[model], 1 - rank), "the stack of the rank that waits for it")
         expect(answers[model]["duration_ms"] < 1000 * seconds, f"{answers[model]['duration_ms']} ms")
     expect(answers["after"]["outcome"] == "pass", f"after: {answers['after']}")

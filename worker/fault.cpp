@@ -3,17 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <csignal>
-#include <cstdint>
-#include <iterator>
-#include <new>
-#include <unistd.h>
+#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
-
-#include "cases/glob.h"
-#include "worker/stray_process.h"
 
 namespace cp_pool {
 
@@ -22,7 +15,7 @@ namespace {
 using Kind = Fault::Kind;
 using Phase = Fault::Phase;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 15> kKinds{{
+constexpr std::array<std::pair<std::string_view, Kind>, 18> kKinds{{
     {"throw", Kind::throw_error},
     {"bad_alloc", Kind::bad_alloc},
     {"sigsegv", Kind::sigsegv},
@@ -38,6 +31,9 @@ constexpr std::array<std::pair<std::string_view, Kind>, 15> kKinds{{
     {"print_err", Kind::print_err},
     {"setsid", Kind::setsid},
     {"daemon", Kind::daemon},
+    {"wrong", Kind::wrong},
+    {"flaky", Kind::flaky},
+    {"slow", Kind::slow},
 }};
 constexpr std::array<std::pair<std::string_view, Phase>, 6> kPhases{{
     {"start", Phase::start},
@@ -47,29 +43,45 @@ constexpr std::array<std::pair<std::string_view, Phase>, 6> kPhases{{
     {"result", Phase::result},
     {"idle", Phase::idle},
 }};
+// As checks name them.
+constexpr std::array<std::string_view, 9> kTensors{"out", "lse",   "max_logit", "dq",         "dk",
+                                                   "dv",  "dbias", "dsink",     kRepeatedStep};
+
+std::string_view name_of(const std::string_view& name) {
+  return name;
+}
+template <typename Value>
+std::string_view name_of(const std::pair<std::string_view, Value>& entry) {
+  return entry.first;
+}
 
 template <typename Table>
 std::string list_names(const Table& table) {
   std::string names;
-  for (const auto& [name, value] : table) names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
+  for (const auto& entry : table) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(entry));
   return names;
 }
 
 template <typename Table>
-auto look_up(const Table& table, std::string_view name, const char* what, std::string_view whole) {
-  for (const auto& [known, value] : table) {
-    if (known == name) return value;
+const auto& look_up(const Table& table, std::string_view name, const char* what, std::string_view whole) {
+  for (const auto& entry : table) {
+    if (name_of(entry) == name) return entry;
   }
   throw FaultSyntaxError(fmt::format(R"("{}": unknown {} "{}"; known: {})", whole, what, name, list_names(table)));
 }
 
-int parse_number(std::string_view text, std::string_view whole) {
-  int value = 0;
+template <typename Number>
+std::optional<Number> read_number(std::string_view text) {
+  Number value{};
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || stop != text.data() + text.size() || value < 0) {
-    throw FaultSyntaxError(fmt::format(R"("{}": "{}" is not a number)", whole, text));
-  }
+  if (error != std::errc{} || stop != text.data() + text.size()) return std::nullopt;
   return value;
+}
+
+int parse_number(std::string_view text, std::string_view whole) {
+  const auto value = read_number<int>(text);
+  if (!value || *value < 0) throw FaultSyntaxError(fmt::format(R"("{}": "{}" is not a number)", whole, text));
+  return *value;
 }
 
 // The text before the separator, which is taken off `rest` with it; all of it if there is no separator.
@@ -80,20 +92,56 @@ std::string_view take(std::string_view& rest, char separator) {
   return head;
 }
 
-[[noreturn]] void sleep_for_ever() {
-  for (;;) pause();
+// text: "P" or "P,SEED".
+void read_probability(std::string_view text, std::string_view whole, Fault& fault) {
+  const bool has_seed = text.find(',') != std::string_view::npos;
+  const std::string_view probability = take(text, ',');
+  const auto value = read_number<double>(probability);
+  if (!value || !(*value >= 0 && *value <= 1)) {
+    throw FaultSyntaxError(
+        fmt::format(R"("{}": "{}" is not a probability from 0 to 1, as in flaky=0.3)", whole, probability));
+  }
+  fault.probability = *value;
+  if (!has_seed) return;
+  const auto seed = read_number<std::uint64_t>(text);
+  if (!seed)
+    throw FaultSyntaxError(fmt::format(R"("{}": the seed "{}" is not a number from 0 to 2^64-1)", whole, text));
+  fault.seed = *seed;
 }
 
-[[noreturn]] void compute_for_ever() {
-  for (volatile std::uint64_t count = 0;;) count = count + 1;
+// value: what stands behind '='; nullopt if there is none.
+void read_argument(std::optional<std::string_view> value, std::string_view whole, Fault& fault) {
+  switch (fault.kind) {
+    case Kind::wrong:
+      fault.tensor = look_up(kTensors, value.value_or(kTensors.front()), "tensor", whole);
+      return;
+    case Kind::flaky:
+      return read_probability(value.value_or(""), whole, fault);
+    case Kind::slow:
+      if (!value) throw FaultSyntaxError(fmt::format("\"{}\": slow needs milliseconds, as in slow=500", whole));
+      [[fallthrough]];
+    case Kind::exit:
+    case Kind::print:
+    case Kind::print_err:
+      if (value) fault.argument = parse_number(*value, whole);
+      return;
+    default:
+      if (!value) return;
+      throw FaultSyntaxError(
+          fmt::format("\"{}\": only exit, print, print_err, wrong, flaky and slow take a value", whole));
+  }
 }
 
-// Straight to the descriptor, as code that knows nothing of stdio would.
-void print_bytes(int fd, int bytes) {
-  constexpr int kLine = 100;
-  const std::string line = std::string(kLine - 1, '.') + "\n";
-  for (int printed = 0; printed < bytes; printed += kLine) {
-    if (write(fd, line.data(), line.size()) < 0) return;
+void expect_phase_that_has_it(const Fault& fault, std::string_view whole) {
+  if (fault.kind == Kind::wrong && fault.phase != Phase::inside) {
+    throw FaultSyntaxError(fmt::format(
+        "\"{}\": wrong changes what the attention computes, so it goes with phase inside alone: before it there is no "
+        "result, and after it the result has been verified",
+        whole));
+  }
+  if (fault.kind == Kind::flaky && fault.phase == Phase::start) {
+    throw FaultSyntaxError(
+        fmt::format("\"{}\": flaky is drawn for each attempt of a case, and at the start there is none", whole));
   }
 }
 
@@ -105,88 +153,32 @@ Fault parse_fault(std::string_view text) {
   }
   Fault out;
   std::string_view rest = text;
-  std::string_view kind = take(rest, '@');
-  const std::string_view name = take(kind, '=');
-  out.kind = look_up(kKinds, name, "kind", text);
-  if (!kind.empty()) {
-    if (out.kind != Kind::exit && out.kind != Kind::print && out.kind != Kind::print_err) {
-      throw FaultSyntaxError(fmt::format("\"{}\": only exit, print and print_err take a number", text));
-    }
-    out.argument = parse_number(kind, text);
-  }
+  std::string_view value = take(rest, '@');
+  const bool has_value = value.find('=') != std::string_view::npos;
+  out.kind = look_up(kKinds, take(value, '='), "kind", text).second;
+  read_argument(has_value ? std::optional{value} : std::nullopt, text, out);
   out.rank = parse_number(take(rest, ':'), text);
-  out.phase = look_up(kPhases, take(rest, ':'), "phase", text);
+  out.phase = look_up(kPhases, take(rest, ':'), "phase", text).second;
+  expect_phase_that_has_it(out, text);
   if (!rest.empty()) out.case_glob = rest;
   return out;
 }
 
-FaultInjector::FaultInjector(const std::vector<Fault>& faults, int rank) {
-  std::ranges::copy_if(faults, std::back_inserter(faults_), [rank](const Fault& f) { return f.rank == rank; });
-  std::ranges::copy_if(faults_, std::back_inserter(armed_), [](const Fault& f) { return f.phase == Phase::start; });
+std::vector<Fault> parse_faults(std::string_view text) {
+  std::vector<Fault> faults;
+  std::istringstream words{std::string(text)};
+  for (std::string word; words >> word;) faults.push_back(parse_fault(word));
+  return faults;
 }
 
-bool FaultInjector::is_armed(Fault::Phase phase) const {
-  return std::ranges::find(armed_, phase, &Fault::phase) != armed_.end();
-}
-
-void FaultInjector::start_case(const std::string& id) {
-  armed_.clear();
-  std::ranges::copy_if(faults_, std::back_inserter(armed_),
-                       [&](const Fault& f) { return glob_matches(f.case_glob, id); });
-}
-
-void FaultInjector::reach(Fault::Phase phase) {
-  const auto found = std::ranges::find(armed_, phase, &Fault::phase);
-  if (found == armed_.end()) return;
-  const Fault fault = std::move(*found);
-  armed_.erase(found);
-  fire(fault);
-}
-
-void FaultInjector::fire(const Fault& fault) const {
-  constexpr int kTenMebibytes = 10 << 20;
-  switch (fault.kind) {
-    case Kind::throw_error:
-      throw std::runtime_error(fmt::format("injected fault on rank {}", fault.rank));
-    case Kind::bad_alloc:
-      throw std::bad_alloc();
-    case Kind::sigsegv:
-      raise(SIGSEGV);
-      return;
-    case Kind::sigabrt:
-      raise(SIGABRT);
-      return;
-    case Kind::sigkill:
-      raise(SIGKILL);
-      return;
-    case Kind::sigstop:
-      raise(SIGSTOP);
-      return;
-    case Kind::exit:
-      _exit(fault.argument.value_or(0));
-    case Kind::deaf:
-      std::signal(SIGTERM, SIG_IGN);
-      sleep_for_ever();
-    case Kind::hang:
-      sleep_for_ever();
-    case Kind::spin:
-      compute_for_ever();
-    case Kind::wait:
-      if (lonely_collective_) lonely_collective_();
-      return;
-    case Kind::print:
-      print_bytes(STDOUT_FILENO, fault.argument.value_or(kTenMebibytes));
-      return;
-    case Kind::print_err:
-      print_bytes(STDERR_FILENO, fault.argument.value_or(kTenMebibytes));
-      return;
-    case Kind::setsid:
-      leave_setsid_child();
-      return;
-    case Kind::daemon:
-      leave_daemon();
-      return;
-  }
+std::string to_string(const Fault& fault) {
+  const auto* const kind = std::ranges::find(kKinds, fault.kind, &std::pair<std::string_view, Kind>::second);
+  const auto* const phase = std::ranges::find(kPhases, fault.phase, &std::pair<std::string_view, Phase>::second);
+  std::string value;
+  if (fault.argument) value = fmt::format("={}", *fault.argument);
+  if (fault.kind == Kind::wrong) value = "=" + fault.tensor;
+  if (fault.kind == Kind::flaky) value = fmt::format("={},{}", fault.probability, fault.seed);
+  return fmt::format("{}{}@{}:{}", kind->first, value, fault.rank, phase->first);
 }
 
 std::string list_fault_kinds() {
@@ -194,6 +186,9 @@ std::string list_fault_kinds() {
 }
 std::string list_fault_phases() {
   return list_names(kPhases);
+}
+std::string list_wrong_tensors() {
+  return list_names(kTensors);
 }
 
 }  // namespace cp_pool

@@ -1,12 +1,11 @@
-// Faults on request (--inject), for tests of the driver and for users who rehearse what their CI does with a failure.
+// Faults on request (--inject, CP_POOL_INJECT): what they are and how they are written. fault_injector.h fires them.
 #pragma once
 
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 namespace cp_pool {
@@ -30,6 +29,9 @@ struct Fault {
     print_err,  // print_err=N: likewise to stderr
     setsid,     // leaves a child in a session of its own that ignores signals and holds the rank's pipes, then goes on
     daemon,     // leaves a double-forked daemon, then goes on
+    wrong,      // wrong=TENSOR: the attention's result TENSOR (`out` if left out) is changed before it is verified
+    flaky,      // flaky=P or P,SEED: throw with probability P, drawn anew for each attempt of a case
+    slow,       // slow=MS: sleeps for so many milliseconds, then goes on
   };
   enum class Phase {
     start,   // before the rank connects; the case glob says nothing here
@@ -40,40 +42,31 @@ struct Fault {
     idle,    // after the rank reported
   };
   Kind kind = Kind::throw_error;
-  std::optional<int> argument;  // of exit, print and print_err
+  std::optional<int> argument;  // of exit, print and print_err; milliseconds of slow
+  std::string tensor;           // of wrong
+  double probability = 1;       // of flaky
+  std::uint64_t seed = 0;       // likewise
   int rank = 0;
   Phase phase = Phase::before;
   std::string case_glob = "*";
 };
+
+// A TENSOR of `wrong`: instead of a result, the result `out` of the repeated step alone is changed.
+inline constexpr std::string_view kRepeatedStep = "repeat";
 
 class FaultSyntaxError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-Fault parse_fault(std::string_view text);  // throws FaultSyntaxError
+Fault parse_fault(std::string_view text);                // throws FaultSyntaxError
+std::vector<Fault> parse_faults(std::string_view text);  // separated by white space; throws FaultSyntaxError
+// As --inject takes it, without the case: "exit=3@0:before".
+std::string to_string(const Fault& fault);
 
-// "  KIND   throw, bad_alloc, ..." and "  PHASE  start, ...": for the help text.
+// "throw, bad_alloc, ...", "start, before, ..." and "out, lse, ...": for the help text.
 std::string list_fault_kinds();
 std::string list_fault_phases();
-
-// The faults of one rank, for one of its threads.
-class FaultInjector {
- public:
-  FaultInjector(const std::vector<Fault>& faults, int rank);
-  // What `wait` does: joins a collective that no other rank joins.
-  void set_lonely_collective(std::function<void()> collective) { lonely_collective_ = std::move(collective); }
-  void start_case(const std::string& id);
-  [[nodiscard]] bool is_armed(Fault::Phase phase) const;
-  // Fires the first fault of the running case at this phase, once a case; may throw, or not return.
-  void reach(Fault::Phase phase);
-
- private:
-  void fire(const Fault& fault) const;
-
-  std::vector<Fault> faults_;
-  std::vector<Fault> armed_;  // those of the running case that have not fired
-  std::function<void()> lonely_collective_;
-};
+std::string list_wrong_tensors();
 
 }  // namespace cp_pool

@@ -1,5 +1,8 @@
 #include "worker/options.h"
 
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
 #include <sstream>
 
 #include <CLI/CLI.hpp>
@@ -9,6 +12,8 @@ namespace cp_pool {
 
 namespace {
 
+constexpr const char* kEnvInject = "CP_POOL_INJECT";
+
 std::string footer() {
   return fmt::format(R"(
 Without --case the worker is one rank of a group: it is started by cp-pool, or by a launcher (torchrun, mpirun, srun)
@@ -16,10 +21,14 @@ that sets its rank variables, and speaks the protocol of docs/protocol.md.
 
 Faults: KIND@RANK:PHASE[:CASE], e.g. throw@1:inside:te-flash/* (docs/protocol.md says what each is)
   KIND   {}
-         exit=N is an exit code, print=N and print_err=N a number of bytes
+         exit=N is an exit code, print=N and print_err=N a number of bytes, slow=MS milliseconds
+         wrong=TENSOR, with phase inside, changes a result before it is verified; out if left out
+         flaky=P or flaky=P,SEED throws with probability P (0 to 1), drawn anew for each attempt of a case
   PHASE  {}
-  CASE   a glob over case IDs; every case if left out)",
-                     list_fault_kinds(), list_fault_phases());
+  CASE   a glob over case IDs; every case if left out
+  TENSOR {}
+CP_POOL_INJECT in the environment holds such faults, too, separated by spaces; those of --inject come before them.)",
+                     list_fault_kinds(), list_fault_phases(), list_wrong_tensors());
 }
 
 }  // namespace
@@ -37,9 +46,13 @@ Options parse_options(int argc, char** argv) {
   app.add_flag_callback(
       "--no-rehearsal", [&out] { out.rehearses = false; },
       "Let GPU ranks begin without a small case of their own: for debuggers and sanitizers");
+  const char* source = "--inject";  // of the fault that is being read
   try {
     app.parse(argc, argv);
     for (const std::string& fault : faults) out.faults.push_back(parse_fault(fault));
+    source = kEnvInject;
+    if (const char* const value = std::getenv(kEnvInject))
+      std::ranges::move(parse_faults(value), std::back_inserter(out.faults));
   } catch (const CLI::Success& e) {
     std::ostringstream text;
     out.exit_code = app.exit(e, text, text);
@@ -49,12 +62,13 @@ Options parse_options(int argc, char** argv) {
     out.message = fmt::format("cp-pool-worker: {} (see cp-pool-worker --help)\n", e.what());
   } catch (const FaultSyntaxError& e) {
     out.exit_code = kExitUsage;
-    out.message = fmt::format("cp-pool-worker: --inject {}\n", e.what());
+    out.message = fmt::format("cp-pool-worker: {} {}\n", source, e.what());
   }
   if (!case_file.empty()) out.case_file = case_file;
-  if (out.case_file && !faults.empty() && !out.exit_code) {
+  if (out.case_file && !out.faults.empty() && !out.exit_code) {
     out.exit_code = kExitUsage;
-    out.message = "cp-pool-worker: --inject breaks a rank of a group: not with --case\n";
+    out.message = fmt::format("cp-pool-worker: {} breaks a rank of a group: not with --case\n",
+                              faults.empty() ? kEnvInject : "--inject");
   }
   return out;
 }

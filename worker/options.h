@@ -12,7 +12,7 @@ namespace cp_pool {
 inline constexpr int kExitUsage = 2;
 
 struct Options {
-  std::vector<Fault> faults;
+  std::vector<Fault> faults;  // of --inject, then of CP_POOL_INJECT
   bool rehearses = true;
   std::optional<std::string> case_file;
   // Set if there is nothing to run: --help, --version or a usage error.
@@ -20,6 +20,7 @@ struct Options {
   std::string message;  // then
 };
 
+// Reads CP_POOL_INJECT, too.
 Options parse_options(int argc, char** argv);
 
 }  // namespace cp_pool

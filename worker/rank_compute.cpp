@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <unistd.h>
@@ -18,6 +19,7 @@
 #include "worker/pending_operation.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/rank_outcome.h"
+#include "worker/wrong_results.h"
 
 namespace cp_pool {
 
@@ -126,7 +128,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
     parts_.baseline.restore();
     parts_.runner.reset(parts_.device);
   }
-  parts_.faults.start_case(request.id);
+  parts_.faults.start_case(request.id, request.seq);
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
   parts_.faults.reach(Fault::Phase::before);
 
@@ -158,7 +160,10 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   if (outcome.rank == 0) {
     options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };
   }
+  WrongResults wrong(parts_.faults.wrong_tensors(), outcome.rank);
+  if (wrong.any()) options.on_result = std::ref(wrong);
   const RankReport report = parts_.runner.run(c, groups, options);
+  wrong.name_missing();
   parts_.faults.reach(Fault::Phase::after);
   take_report(report, outcome);
 }

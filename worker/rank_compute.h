@@ -11,7 +11,7 @@
 #include "worker/control_plane.h"
 #include "worker/data_plane.h"
 #include "worker/environment_baseline.h"
-#include "worker/fault.h"
+#include "worker/fault_injector.h"
 #include "worker/group_slot.h"
 #include "worker/preparer.h"
 #include "worker/protocol/environment.h"

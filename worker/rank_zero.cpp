@@ -35,7 +35,7 @@ class StorePorts final : public Coordinator::Ports {
     writer_.write(event, breaks ? [this] { faults_.reach(Fault::Phase::result); } : std::function<void()>{});
   }
   void command(int rank, const ComputeCommand& command) override {
-    if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->request.id);
+    if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->request.id, run->request.seq);
     mail_.to_compute(rank, command);
   }
   void watch(int rank, const WatchCommand& command) override { mail_.to_watcher(rank, command); }

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "worker/fault.h"
+#include "worker/fault_injector.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 

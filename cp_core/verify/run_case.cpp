@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
@@ -110,6 +111,8 @@ class CaseRun {
     }
     Outputs again;
     phase("repeat", [&] { again = step(case_, shards); });
+    show_results(outputs, /*repeated=*/false);
+    show_results(again, /*repeated=*/true);
 
     std::shared_ptr<const Expected> expected;
     phase("reference", [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_.reference_cache); });
@@ -121,6 +124,17 @@ class CaseRun {
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
       phase("dump", [&] { dump_case(*options_.dump_dir, id, case_, lengths_, inputs, outputs, *groups_.cp); });
+    }
+  }
+
+  void show_results(Outputs& outputs, bool repeated) const {
+    if (!options_.on_result) return;
+    auto& [forward, gradients] = outputs;
+    for (const auto& [name, result] :
+         {std::pair{"out", &forward.out}, std::pair{"lse", &forward.lse}, std::pair{"max_logit", &forward.max_logit},
+          std::pair{"dq", &gradients.dq}, std::pair{"dk", &gradients.dk}, std::pair{"dv", &gradients.dv},
+          std::pair{"dbias", &gradients.dbias}, std::pair{"dsink", &gradients.dsink}}) {
+      if (result->defined()) options_.on_result(name, repeated, *result);
     }
   }
 

@@ -51,6 +51,9 @@ struct RunOptions {
   std::optional<PerfOptions> perf;                // time the step after it has been verified
   // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump; timed, timed alone.
   std::function<void(std::string_view)> on_phase;
+  // Called for each result of the step, and of its repetition, before anything looks at it: `tensor` is its name in
+  // checks. What is put in the place of `result` is what is verified, hashed and dumped: for faults on request.
+  std::function<void(std::string_view tensor, bool repeated, at::Tensor& result)> on_result;
 };
 
 // Why this build cannot run the case on this device, as a sentence; empty if it can. The same on every rank.

@@ -53,17 +53,18 @@ std::string name_of(const FaultRow& row) {
 }
 
 FaultExpectation expectation_of(const FaultRow& row) {
-  if (is_one_of(row.kind, {"print", "print_err", "setsid", "daemon"})) return kHarmless;
+  if (is_one_of(row.kind, {"print", "print_err", "setsid", "daemon", "slow=100"})) return kHarmless;
+  if (row.kind == "wrong") return {.outcomes = {"fail"}, .retired = {""}, .next = {"pass"}};
   if (is_one_of(row.kind, {"hang", "spin", "deaf", "sigstop"})) return of_hang(row);
   if (row.kind == "wait" && row.phase != "after") return of_hang(row);
-  const bool reported = is_one_of(row.kind, {"throw", "bad_alloc", "wait"}) && is_during_the_case(row);
+  const bool reported = is_one_of(row.kind, {"throw", "bad_alloc", "flaky=1", "wait"}) && is_during_the_case(row);
   if (reported) return {.outcomes = {"error"}, .retired = {""}, .next = {"pass"}};
   return of_death(row);
 }
 
 std::vector<std::string> fault_kinds() {
-  return {"throw", "bad_alloc", "sigsegv", "sigabrt", "sigkill", "sigstop",   "exit=0", "exit=3",
-          "hang",  "spin",      "deaf",    "wait",    "print",   "print_err", "setsid", "daemon"};
+  return {"throw", "bad_alloc", "sigsegv", "sigabrt",   "sigkill", "sigstop", "exit=0", "exit=3",  "hang",    "spin",
+          "deaf",  "wait",      "print",   "print_err", "setsid",  "daemon",  "wrong",  "flaky=1", "slow=100"};
 }
 
 std::vector<FaultRow> whole_table(const std::string& kind) {
@@ -71,8 +72,10 @@ std::vector<FaultRow> whole_table(const std::string& kind) {
   for (const int rank : {0, 1}) {
     for (const std::string_view phase : kPhases) {
       FaultRow row{kind, rank, std::string{phase}};
-      // Outside a case there is no collective to wait in.
-      if (kind != "wait" || is_during_the_case(row)) rows.push_back(std::move(row));
+      // Outside a case there is no collective to wait in, and a result is wrong inside it alone.
+      if (kind == "wait" && !is_during_the_case(row)) continue;
+      if (kind == "wrong" && row.phase != "inside") continue;
+      rows.push_back(std::move(row));
     }
   }
   return rows;
@@ -96,6 +99,9 @@ std::vector<FaultRow> covering_rows(const std::string& kind) {
       {"print_err", {{1, "before"}, {0, "result"}}},
       {"setsid", {{1, "inside"}}},
       {"daemon", {{0, "idle"}}},
+      {"wrong", {{0, "inside"}, {1, "inside"}}},
+      {"flaky=1", {{0, "before"}, {1, "inside"}}},
+      {"slow=100", {{0, "result"}, {1, "inside"}}},
   };
   std::vector<FaultRow> out;
   for (const auto& [rank, phase] : rows.at(kind)) out.push_back({kind, rank, phase});

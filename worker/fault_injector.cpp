@@ -1,0 +1,146 @@
+#include "worker/fault_injector.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <csignal>
+#include <iterator>
+#include <new>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cases/glob.h"
+#include "worker/stray_process.h"
+
+namespace cp_pool {
+
+namespace {
+
+using Kind = Fault::Kind;
+using Phase = Fault::Phase;
+
+[[noreturn]] void sleep_for_ever() {
+  for (;;) pause();
+}
+
+[[noreturn]] void compute_for_ever() {
+  for (volatile std::uint64_t count = 0;;) count = count + 1;
+}
+
+// Straight to the descriptor, as code that knows nothing of stdio would.
+void print_bytes(int fd, int bytes) {
+  constexpr int kLine = 100;
+  const std::string line = std::string(kLine - 1, '.') + "\n";
+  for (int printed = 0; printed < bytes; printed += kLine) {
+    if (write(fd, line.data(), line.size()) < 0) return;
+  }
+}
+
+// The same on every machine: std::seed_seq and std::mt19937_64 are specified to the bit, distributions are not.
+bool draw(const Fault& fault, const std::string& id, std::int64_t seq) {
+  const std::string key = fmt::format("{} {} {} {} {}", fault.seed, fault.rank, static_cast<int>(fault.phase), seq, id);
+  std::seed_seq seed(key.begin(), key.end());
+  std::mt19937_64 random(seed);
+  constexpr int kBitsOfDouble = 53;
+  return std::ldexp(static_cast<double>(random() >> (64 - kBitsOfDouble)), -kBitsOfDouble) < fault.probability;
+}
+
+// For faults that no error text names: one that a user has left in the environment must not look like a real failure.
+void announce(const Fault& fault) {
+  fmt::print(stderr, "cp-pool-worker: rank {}: injected fault {}\n", fault.rank, to_string(fault));
+}
+
+}  // namespace
+
+FaultInjector::FaultInjector(const std::vector<Fault>& faults, int rank) {
+  std::ranges::copy_if(faults, std::back_inserter(faults_), [rank](const Fault& f) { return f.rank == rank; });
+  std::ranges::copy_if(faults_, std::back_inserter(armed_), [](const Fault& f) { return f.phase == Phase::start; });
+}
+
+bool FaultInjector::is_armed(Fault::Phase phase) const {
+  return std::ranges::find(armed_, phase, &Fault::phase) != armed_.end();
+}
+
+void FaultInjector::start_case(const std::string& id, std::int64_t seq) {
+  armed_.clear();
+  wrong_tensors_.clear();
+  for (const Fault& fault : faults_) {
+    if (!glob_matches(fault.case_glob, id)) continue;
+    if (fault.kind == Kind::flaky && !draw(fault, id, seq)) continue;
+    if (fault.kind == Kind::wrong) {
+      wrong_tensors_.push_back(fault.tensor);
+    } else {
+      armed_.push_back(fault);
+    }
+  }
+}
+
+void FaultInjector::reach(Fault::Phase phase) {
+  for (;;) {
+    const auto found = std::ranges::find(armed_, phase, &Fault::phase);
+    if (found == armed_.end()) return;
+    const Fault fault = std::move(*found);
+    armed_.erase(found);
+    fire(fault);
+  }
+}
+
+void FaultInjector::fire(const Fault& fault) const {
+  constexpr int kTenMebibytes = 10 << 20;
+  switch (fault.kind) {
+    case Kind::throw_error:
+      throw std::runtime_error(fmt::format("injected fault on rank {}", fault.rank));
+    case Kind::flaky:
+      throw std::runtime_error(fmt::format("injected fault {}", to_string(fault)));
+    case Kind::bad_alloc:
+      throw std::bad_alloc();
+    case Kind::sigsegv:
+      raise(SIGSEGV);
+      return;
+    case Kind::sigabrt:
+      raise(SIGABRT);
+      return;
+    case Kind::sigkill:
+      raise(SIGKILL);
+      return;
+    case Kind::sigstop:
+      raise(SIGSTOP);
+      return;
+    case Kind::exit:
+      _exit(fault.argument.value_or(0));
+    case Kind::deaf:
+      std::signal(SIGTERM, SIG_IGN);
+      sleep_for_ever();
+    case Kind::hang:
+      sleep_for_ever();
+    case Kind::spin:
+      compute_for_ever();
+    case Kind::wait:
+      if (lonely_collective_) lonely_collective_();
+      return;
+    case Kind::print:
+      print_bytes(STDOUT_FILENO, fault.argument.value_or(kTenMebibytes));
+      return;
+    case Kind::print_err:
+      print_bytes(STDERR_FILENO, fault.argument.value_or(kTenMebibytes));
+      return;
+    case Kind::setsid:
+      leave_setsid_child();
+      return;
+    case Kind::daemon:
+      leave_daemon();
+      return;
+    case Kind::slow:
+      announce(fault);
+      std::this_thread::sleep_for(std::chrono::milliseconds(fault.argument.value_or(0)));
+      return;
+    case Kind::wrong:  // it is not at a phase, but in a result: wrong_tensors()
+      return;
+  }
+}
+
+}  // namespace cp_pool

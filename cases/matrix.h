@@ -63,6 +63,7 @@ struct Matrix {
   std::vector<MatrixModel> models;
   std::vector<MatrixRule> rules;
   std::vector<Filter> excludes;
+  std::vector<Filter> optional;
   std::vector<MatrixSize> sizes;
 };
 
@@ -72,6 +73,7 @@ struct MatrixCase {
   Case c;
   std::string size;
   std::vector<std::string> tags;  // sorted
+  bool optional = false;          // not selected where neither a filter nor its ID asks for it
   std::string source;             // file and path of its model
 };
 

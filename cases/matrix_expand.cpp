@@ -142,9 +142,9 @@ std::optional<MatrixCase> build(const Matrix& matrix, const MatrixModel& model, 
     for (const MatrixValue& value : rule.set) draft.set(value);
     draft.tags.insert(rule.tags.begin(), rule.tags.end());
   }
-  if (std::ranges::any_of(matrix.excludes, [&](const Filter& exclude) { return draft.matches(exclude); })) {
-    return std::nullopt;
-  }
+  const auto matches = [&draft](const Filter& filter) { return draft.matches(filter); };
+  if (std::ranges::any_of(matrix.excludes, matches)) return std::nullopt;
+  const bool optional = std::ranges::any_of(matrix.optional, matches);
   std::ranges::sort(shown);  // the order of the JSON form
   const std::string id = case_id(draft.c, shown);
   draft.expect_valid(id);
@@ -154,6 +154,7 @@ std::optional<MatrixCase> build(const Matrix& matrix, const MatrixModel& model, 
                     .c = draft.c,
                     .size = size.name,
                     .tags = {draft.tags.begin(), draft.tags.end()},
+                    .optional = optional,
                     .source = fmt::format("{}: {}", matrix.source, model.place.path())};
 }
 

@@ -209,5 +209,16 @@ TEST(MatrixExpand, MatricesFollowEachOther) {
   EXPECT_THAT(ids(cases), ElementsAre("z/a/p2p/cp2/bshd/bf16", "y/a/p2p/cp2/bshd/bf16", "y/b/p2p/cp2/bshd/bf16"));
 }
 
+TEST(MatrixExpand, MarksWhatIsOptionalAfterTheRules) {
+  const auto cases = expand_one(R"("axes": {"comm": ["p2p", "a2a"]}, "models": {"a": {}, "b": {"tags": ["t"]}},
+      "rules": [{"when": "comm=a2a", "tags": ["more"]}], "optional": ["tag=more & tag=t"], "sizes": {"full": {}})");
+  std::vector<std::string> optional;
+  for (const MatrixCase& entry : cases) {
+    if (entry.optional) optional.push_back(entry.id);
+  }
+  EXPECT_EQ(cases.size(), 4U);
+  EXPECT_THAT(optional, ElementsAre("s/b/a2a/cp2/bshd/bf16"));
+}
+
 }  // namespace
 }  // namespace cp_pool

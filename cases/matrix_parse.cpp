@@ -97,6 +97,14 @@ Filter read_filter(const Json& text, const JsonPlace& place) {
   }
 }
 
+std::vector<Filter> read_filters(const Json& array, const JsonPlace& place) {
+  std::vector<Filter> filters;
+  for (const Json& element : expect_array(array, place)) {
+    filters.push_back(read_filter(element, place.index(filters.size())));
+  }
+  return filters;
+}
+
 // JSON has no comments: "about" says what a model or rule is for.
 void check_about(const Json& object, const JsonPlace& place) {
   if (const Json* about = find(object, "about")) expect_string(*about, place.key("about"));
@@ -180,7 +188,8 @@ MatrixSize read_size(const std::string& name, const Json& object, const JsonPlac
 
 Matrix parse_matrix(const Json& json, std::string_view source) {
   const JsonPlace root(source);
-  expect_known_keys(json, root, {"suite", "about", "seed", "defaults", "axes", "models", "rules", "exclude", "sizes"});
+  expect_known_keys(json, root,
+                    {"suite", "about", "seed", "defaults", "axes", "models", "rules", "exclude", "optional", "sizes"});
   Matrix matrix;
   matrix.source = source;
   matrix.suite = expect_string(required(json, root, "suite"), root.key("suite"));
@@ -206,12 +215,8 @@ Matrix parse_matrix(const Json& json, std::string_view source) {
       matrix.rules.push_back(read_rule(rule, place.index(matrix.rules.size())));
     }
   }
-  if (const Json* excludes = find(json, "exclude")) {
-    const JsonPlace place = root.key("exclude");
-    for (const Json& exclude : expect_array(*excludes, place)) {
-      matrix.excludes.push_back(read_filter(exclude, place.index(matrix.excludes.size())));
-    }
-  }
+  if (const Json* excludes = find(json, "exclude")) matrix.excludes = read_filters(*excludes, root.key("exclude"));
+  if (const Json* optional = find(json, "optional")) matrix.optional = read_filters(*optional, root.key("optional"));
   const JsonPlace sizes = root.key("sizes");
   for (const auto& [name, object] : expect_object(required(json, root, "sizes"), sizes)) {
     matrix.sizes.push_back(read_size(name, object, sizes.key(name), matrix));

@@ -25,6 +25,7 @@ constexpr std::string_view kMatrix = R"({
                    "axes": {"layout": ["bshd", "thd"]}, "tags": ["t"], "about": "a model"}},
   "rules": [{"about": "a rule", "when": "layout=thd", "set": {"causal": true}, "tags": ["u"]}],
   "exclude": ["dtype=fp16 & layout=thd"],
+  "optional": ["tag=u"],
   "sizes": {"full": {}, "small": {"axes": {"dtype": ["fp32"]}, "divide": {"window": 2}, "heads": {"4/4": "2/1"}}}
 })";
 
@@ -62,6 +63,7 @@ TEST(MatrixParse, ReadsEveryPart) {
   EXPECT_EQ(matrix.models.at(0).axes.at(0).field->name, "layout");
   EXPECT_EQ(matrix.rules.at(0).set.at(0).field->name, "causal");
   EXPECT_EQ(matrix.excludes.size(), 1U);
+  EXPECT_EQ(matrix.optional.size(), 1U);
   ASSERT_EQ(matrix.sizes.size(), 2U);
   EXPECT_EQ(matrix.sizes[1].heads.at({4, 4}), (MatrixSize::Heads{2, 1}));
 }
@@ -72,7 +74,7 @@ TEST(MatrixParse, SuiteModelsAndSizesAreRequired) {
   EXPECT_EQ(error_without("sizes"), "m.json: $: 'sizes' is missing");
   EXPECT_EQ(error_with("/models", "{}"), "m.json: $.models: a matrix needs at least one model");
   EXPECT_EQ(error_with("/sizes", "{}"), "m.json: $.sizes: a matrix needs at least one size");
-  for (const char* optional : {"about", "seed", "defaults", "rules", "exclude"}) {
+  for (const char* optional : {"about", "seed", "defaults", "rules", "exclude", "optional"}) {
     EXPECT_EQ(error_without(optional), "no error") << optional;
   }
 }
@@ -135,6 +137,7 @@ TEST(MatrixParse, FiltersShowTheirCaretAndPlace) {
   EXPECT_THAT(error_with("/exclude/0", "\"dtype=fp16 & layuot=thd\""),
               AllOf(StartsWith("m.json: $.exclude[0]: bad filter: unknown field 'layuot'; did you mean 'layout'?"),
                     HasSubstr("\n  dtype=fp16 & layuot=thd\n               ^")));
+  EXPECT_THAT(error_with("/optional/0", "\"id=x\""), StartsWith("m.json: $.optional[0]: bad filter: "));
   EXPECT_THAT(error_with("/rules/0/when", "\"s/*\""), StartsWith("m.json: $.rules[0].when: bad filter: IDs cannot"));
   EXPECT_THAT(error_with("/rules/0/when", "7"), StartsWith("m.json: $.rules[0].when: 7 is not a string"));
 }

@@ -108,6 +108,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/worker_command_test.cpp
     cli/perf_baseline_test.cpp
     cli/rerun_test.cpp
+    cli/selection_test.cpp
     cli/shard_test.cpp
     cli/shell_words_test.cpp
   LIBRARIES cp_cli fmt::fmt)

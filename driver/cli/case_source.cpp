@@ -42,6 +42,7 @@ NamedCase case_of_matrix(const SelectedCase& selected, const Edits& edits, const
 
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
   if (options.matrices.empty()) options.matrices = shipped_matrices();
+  options.filters = {"*"};  // the optional cases, too
   const Selection selection = select_cases(options);
   std::vector<std::string> ids;
   for (const SelectedCase& selected : selection.cases) {

@@ -56,7 +56,7 @@ Selection select_cases(const SelectionOptions& options) {
     for (SelectedCase& candidate : expand_all(options)) {
       const MatrixCase& c = candidate.matrix_case;
       const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
-      bool selected = filters.empty();
+      bool selected = filters.empty() && (!c.optional || options.ids);
       for (std::size_t i = 0; i < filters.size(); ++i) {
         if (!filters[i].matches({.c = c.c, .tags = c.tags, .id = c.id, .size = c.size})) continue;
         ++matched[i];

@@ -23,7 +23,8 @@ struct Selection {
   std::string title;                      // of the matrices: "te-flash, te-fused"
 };
 
-// Throws CommandError (bad_input) for a bad matrix, case or filter.
+// Without filters and IDs: every case but the optional ones. Throws CommandError (bad_input) for a bad matrix, case or
+// filter.
 Selection select_cases(const SelectionOptions& options);
 
 // Of options that select no case: "no case of quick is selected", and which of the other shipped matrices have some.

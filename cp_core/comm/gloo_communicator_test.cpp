@@ -1,5 +1,7 @@
 #include "cp_core/comm/gloo_communicator.h"
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -10,6 +12,8 @@
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -224,6 +228,24 @@ TEST(GlooGroups, PairAdjacentRanksAndRingEqualParity) {
     at::Tensor ring = at::zeros({4}, at::kLong);
     groups.outer->all_gather(ring, at::full({1}, rank, at::kLong), "test")->wait();
     EXPECT_TRUE(at::equal(ring, at::arange(4).mul(2).add(rank % 2)));
+  });
+}
+
+TEST(GlooGroups, KeepTheirMessagesApartWhileTheirOperationsOverlap) {
+  run_ranks(4, [](int rank, CpGroups& groups) {
+    // Peers begin the operations of their groups in different orders.
+    std::array order{groups.cp.get(), groups.inner.get(), groups.outer.get()};
+    std::ranges::rotate(order, order.begin() + rank % 3);
+    std::vector<Communicator::WorkPtr> works;
+    std::vector<std::pair<at::Tensor, at::Tensor>> gathered;  // and what is expected
+    for (Communicator* group : order) {
+      const double first = group == groups.cp.get() ? 100 : group == groups.inner.get() ? 200 : 300;
+      at::Tensor got = filled({group->size()}, -1);
+      works.push_back(group->all_gather(got, filled({1}, first + group->rank()), "overlapping"));
+      gathered.emplace_back(got, at::arange(group->size(), at::kFloat).add(first));
+    }
+    for (const auto& work : works) work->wait();
+    for (const auto& [got, expected] : gathered) EXPECT_TRUE(at::equal(got, expected)) << got;
   });
 }
 

@@ -1,9 +1,12 @@
 #include "cp_core/comm/local_communicator.h"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -103,6 +106,24 @@ TEST(LocalCommunicator, MakesPairsOfNeighboursAndRingsOfEqualParity) {
   });
   const std::vector<CpGroups> two = make_local_groups(2);
   EXPECT_EQ(two[0].inner, nullptr);
+}
+
+TEST(LocalCommunicator, KeepsTheMessagesOfGroupsApartWhileTheirOperationsOverlap) {
+  run_ranks(4, [](const CpGroups& groups, int rank) {
+    // Peers begin the operations of their groups in different orders.
+    std::array order{groups.cp.get(), groups.inner.get(), groups.outer.get()};
+    std::ranges::rotate(order, order.begin() + rank % 3);
+    std::vector<Communicator::WorkPtr> works;
+    std::vector<std::pair<at::Tensor, at::Tensor>> gathered;  // and what is expected
+    for (Communicator* group : order) {
+      const double first = group == groups.cp.get() ? 100 : group == groups.inner.get() ? 200 : 300;
+      at::Tensor got = filled(group->size(), -1);
+      works.push_back(group->all_gather(got, filled(1, first + group->rank()), "overlapping"));
+      gathered.emplace_back(got, at::arange(group->size(), at::kFloat).add(first));
+    }
+    for (const auto& work : works) work->wait();
+    for (const auto& [got, expected] : gathered) EXPECT_TRUE(got.equal(expected)) << got;
+  });
 }
 
 // What fn throws on rank 0; rank 1 does nothing.

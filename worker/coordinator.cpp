@@ -128,7 +128,9 @@ void Coordinator::handle(const Hello& hello) {
 
 void Coordinator::handle(const CaseReset& reset) {
   if (!is_current(reset.seq) || ++resets_ < world_size_) return;
+  // First: a rank that dies in the case dies of it, and the driver has to know.
   ports_.emit(protocol::StartedEvent{reset.seq});
+  if (state_ == State::running) command_all(BeginCommand{reset.seq, true});
 }
 
 void Coordinator::handle(const CasePhase& phase) {
@@ -153,6 +155,7 @@ void Coordinator::abort_case() {
   state_ = State::freeing;
   deadline_ = ports_.now() + limits_.free;
   watch_all(AbortCommand{generation_});
+  if (resets_ < world_size_) command_all(BeginCommand{case_.seq, false});
 }
 
 // Every rank is free.

@@ -19,7 +19,10 @@ using testing::HasSubstr;
 // Remembers what was sent; time stands still until it is moved.
 class FakePorts final : public Coordinator::Ports {
  public:
-  void emit(const protocol::Event& event) override { events.push_back(event); }
+  void emit(const protocol::Event& event) override {
+    events.push_back(event);
+    commands_before_event = commands;
+  }
   void command(int rank, const ComputeCommand& command) override { commands[rank].push_back(command); }
   void watch(int rank, const WatchCommand& command) override { watches[rank].push_back(command); }
   Coordinator::Clock::time_point now() override { return time; }
@@ -27,6 +30,7 @@ class FakePorts final : public Coordinator::Ports {
 
   std::vector<protocol::Event> events;
   std::map<int, std::vector<ComputeCommand>> commands;
+  std::map<int, std::vector<ComputeCommand>> commands_before_event;  // the last one
   std::map<int, std::vector<WatchCommand>> watches;
   std::vector<int> forgotten;
   Coordinator::Clock::time_point time = Coordinator::Clock::now();
@@ -187,6 +191,34 @@ TEST_F(CoordinatorTest, SaysStartedAfterTheResetOnEveryRank) {
   start(2);
   coordinator.on_rank_message(CaseReset{1, 2});
   EXPECT_EQ(last_event<protocol::StartedEvent>(), nullptr) << "the resets of the case before do not count";
+}
+
+TEST_F(CoordinatorTest, LetsNoRankBeginBeforeItSaidStarted) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseReset{0, 1});
+  EXPECT_FALSE(was_commanded<BeginCommand>(0));
+  coordinator.on_rank_message(CaseReset{1, 1});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_TRUE(std::holds_alternative<RunCommand>(ports.commands_before_event[rank].back()));
+    ASSERT_TRUE(was_commanded<BeginCommand>(rank));
+    const auto begin = std::get<BeginCommand>(ports.commands[rank].back());
+    EXPECT_EQ(begin.seq, 1);
+    EXPECT_TRUE(begin.go);
+  }
+}
+
+TEST_F(CoordinatorTest, ARankThatFailsToResetKeepsTheOthersFromBeginning) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseReset{0, 1});
+  coordinator.on_rank_message(CaseFailing{1, 1});
+  for (int rank = 0; rank < kRanks; ++rank) {
+    ASSERT_TRUE(was_commanded<BeginCommand>(rank));
+    EXPECT_FALSE(std::get<BeginCommand>(ports.commands[rank].back()).go);
+  }
+  coordinator.on_rank_message(CaseReset{1, 1});
+  EXPECT_FALSE(std::get<BeginCommand>(ports.commands[0].back()).go);
 }
 
 TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {

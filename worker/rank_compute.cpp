@@ -74,7 +74,7 @@ void RankCompute::make_groups(int generation, milliseconds limit, const ConnectO
 
 void RankCompute::serve() {
   try {
-    for (;;) {
+    while (!exiting_) {
       const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
       if (std::holds_alternative<ExitCommand>(command)) return;
       if (const auto* run = std::get_if<RunCommand>(&command)) handle(*run);
@@ -122,6 +122,17 @@ void RankCompute::handle(const RunCommand& command) {
   parts_.faults.reach(Fault::Phase::idle);
 }
 
+void RankCompute::wait_for_begin(std::int64_t seq) {
+  for (;;) {
+    const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
+    exiting_ = std::holds_alternative<ExitCommand>(command);
+    const auto* const begin = std::get_if<BeginCommand>(&command);
+    const bool ours = begin != nullptr && begin->seq == seq;  // one of a case that this rank failed to reset for is old
+    if (ours && begin->go) return;
+    if (ours || exiting_) throw CommError(CommError::Kind::aborted, "the case ended before it began");
+  }
+}
+
 void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& outcome) {
   {
     const PhaseTimer timer(outcome, "reset");
@@ -130,6 +141,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   }
   parts_.faults.start_case(request.id, request.seq);
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
+  wait_for_begin(request.seq);
   parts_.faults.reach(Fault::Phase::before);
 
   // Parsed on every rank: no case shares anything with another, or with another rank.

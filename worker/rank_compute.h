@@ -44,6 +44,9 @@ class RankCompute {
   void handle(const RunCommand& command);
   void handle(const RebuildCommand& command);
   void make_groups(int generation, std::chrono::milliseconds limit, const ConnectOptions& options = {});
+  // Returns when every rank has reset its state and the driver has been told. Throws CommError if the case is not to
+  // begin.
+  void wait_for_begin(std::int64_t seq);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
   void pass_barriers(std::int64_t seq);
   [[nodiscard]] std::chrono::milliseconds time_left() const;  // until the deadline; never too short for a barrier
@@ -54,6 +57,7 @@ class RankCompute {
   Mail& mail_;
   Mail& rendezvous_;
   Clock::time_point deadline_;
+  bool exiting_ = false;
 };
 
 }  // namespace cp_pool

@@ -33,6 +33,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorCheck, tensor, rank, max_abs, rms, erro
 namespace cp_pool {
 
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunCommand, request)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(BeginCommand, seq, go)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RebuildCommand, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(AbortCommand, generation)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(ProbeCommand, token)

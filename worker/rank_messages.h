@@ -17,6 +17,10 @@ namespace cp_pool {
 struct RunCommand {
   protocol::RunRequest request;
 };
+struct BeginCommand {  // every rank has reset its state, and the driver knows that the case has started
+  std::int64_t seq = 0;
+  bool go = true;  // false: a rank has failed before, or the case was cancelled
+};
 struct RebuildCommand {
   int generation = 0;  // of the communicators to make
 };
@@ -33,7 +37,7 @@ struct PrepareCommand {  // a hint that this case comes next
 // --- Rank 0 to both --------------------------------------------------------------------------------------------------
 struct ExitCommand {};
 
-using ComputeCommand = std::variant<RunCommand, RebuildCommand, ExitCommand>;
+using ComputeCommand = std::variant<RunCommand, BeginCommand, RebuildCommand, ExitCommand>;
 using WatchCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
 
 // --- A rank to rank 0 ------------------------------------------------------------------------------------------------
@@ -42,7 +46,7 @@ struct Hello {
   std::map<std::string, double> startup_ms;
   std::string data_plane;  // Communicator::description
 };
-struct CaseReset {  // the state is reset and the case starts
+struct CaseReset {  // the state is reset; the rank waits for BeginCommand
   int rank = 0;
   std::int64_t seq = 0;
 };

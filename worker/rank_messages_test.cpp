@@ -25,6 +25,9 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   EXPECT_FALSE(got.request.reference_cache);
   ASSERT_TRUE(got.request.perf);
   EXPECT_EQ(got.request.perf->iterations, 9);
+  const auto begin = std::get<BeginCommand>(decode_compute_command(encode(ComputeCommand{BeginCommand{4, false}})));
+  EXPECT_EQ(begin.seq, 4);
+  EXPECT_FALSE(begin.go);
   EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
   EXPECT_EQ(std::get<AbortCommand>(decode_watch_command(encode(WatchCommand{AbortCommand{4}}))).generation, 4);

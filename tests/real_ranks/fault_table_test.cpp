@@ -114,6 +114,10 @@ void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
     EXPECT_LT(ms, kAtOnceMs);
   }
   EXPECT_EQ(outcome == "pass", text(faulty, "reason").empty());
+  // The driver knew that the case had started: a death in it is charged, and the case is not sent again.
+  if (row.phase != "idle") {
+    EXPECT_EQ(faulty.at("attempts"), 1) << faulty.at("reason");
+  }
   EXPECT_THAT(expected.retired, Contains(seen.retired_after(index)));
   EXPECT_THAT(expected.next, Contains(text(seen.finished(index, next), "outcome")));
   EXPECT_EQ(text(seen.finished(index, last), "outcome"), "pass") << seen.finished(index, last).at("reason");

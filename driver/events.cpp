@@ -53,6 +53,8 @@ std::string_view to_string(RetireReason reason) {
       return "max_cases";
     case RetireReason::hygiene:
       return "hygiene";
+    case RetireReason::paused:
+      return "paused";
     case RetireReason::interrupted:
       return "interrupted";
   }

@@ -65,6 +65,7 @@ enum class RetireReason {
   stdin_broken,       // its stdin pipe broke or stayed full
   max_cases,          // --pool-max-cases
   hygiene,            // its memory, descriptors or threads grew past a limit
+  paused,             // its ranks were stopped (Ctrl-Z) while they started or ran a case, or do not answer since
   interrupted,        // Ctrl-C
 };
 std::string_view to_string(RetireReason reason);
@@ -128,6 +129,12 @@ struct CaseFinished {
   std::string rerun;                     // the exact command that reruns this case alone
 };
 
+// The driver was stopped for a while (Ctrl-Z), and goes on. No time of the run has this time in it.
+struct RunPaused {
+  double paused_ms = 0;
+  bool ranks_stopped = false;  // with it; false: SIGSTOP and the like, which the driver cannot catch
+};
+
 struct RunFinished {
   std::array<std::size_t, kCaseOutcomes> counts{};  // by CaseOutcome; the ledger
   std::size_t expanded = 0;
@@ -138,7 +145,8 @@ struct RunFinished {
   int exit_code = 0;
 };
 
-using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseFinished, RunFinished>;
+using Event =
+    std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseFinished, RunPaused, RunFinished>;
 
 // A view of the stream. Called on one thread, in order.
 class EventSink {

@@ -14,7 +14,7 @@ namespace cp_pool {
 namespace {
 
 constexpr int kMaxFailedStarts = 3;
-constexpr int kMaxAttempts = 2;  // a case whose pool dies before it has started is sent once more
+constexpr int kMaxLost = 2;  // a case whose pool dies before it has started is sent once more
 
 }  // namespace
 
@@ -80,6 +80,7 @@ asio::awaitable<std::optional<Lane::Job>> Lane::next_job() {
 }
 
 asio::awaitable<void> Lane::run_job(const Job& job) {
+  int lost = 0;  // pools, before the case had started
   for (int attempt = 1;; ++attempt) {
     if (!co_await ensure_pool()) {
       const bool stopped = run_.stop.no_new_cases();
@@ -93,8 +94,9 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
     run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt});
     Attempt result = co_await pool_->run_case(*job.named, seq, next_on_this_pool());
     std::optional<Retirement> retirement = std::move(result.retirement);
-    if (result.charged || attempt == kMaxAttempts) {
-      if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", attempt);
+    if (!result.charged && !result.paused) ++lost;
+    if (result.charged || lost == kMaxLost) {
+      if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", lost);
       note_outcome(result.outcome);
       if (!retirement) retirement = retirement_by_age();
       CaseFinished finished = report(job, std::move(result), seq, attempt);
@@ -127,11 +129,14 @@ asio::awaitable<bool> Lane::ensure_pool() {
   co_return !run_.stop.no_new_cases() && !given_up_;
 }
 
-// True if it was.
+// True if time has passed: it was, or it was asked whether it still answers.
 asio::awaitable<bool> Lane::retire_if_lost() {
   if (!pool_) co_return false;
-  auto retirement = co_await pool_->check_idle();
-  if (!retirement) co_return false;
+  std::optional<Retirement> retirement;
+  const bool asked = pool_->unproven();
+  if (asked) retirement = co_await pool_->prove();
+  if (!retirement) retirement = co_await pool_->check_idle();
+  if (!retirement) co_return asked;
   co_await retire(*std::move(retirement));
   co_return true;
 }

@@ -4,10 +4,12 @@
 #include <array>
 #include <csignal>
 #include <random>
+#include <ranges>
 #include <system_error>
 #include <utility>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/pool/log_folder.h"
 #include "driver/process/oom_kills.h"
@@ -19,6 +21,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
+constexpr milliseconds kPong{2000};       // a worker answers within 1 s with the ranks that have answered it
 constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
 constexpr milliseconds kDeathOfPipes{200};
 constexpr std::size_t kMostLastWords = 400;
@@ -53,7 +56,9 @@ Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
       tag_(random_uuid()),
       processes_(tag_),
       spawned_(Clock::now()),
-      oom_kills_before_(oom_kills()) {}
+      oom_kills_before_(oom_kills()) {
+  run_.pools.insert(this);
+}
 
 void Pool::spawn() {
   WorkerGroup::Config config{run_.config.worker_command, run_.config.device, world_size_, tag_, std::nullopt};
@@ -86,8 +91,10 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
   if (failure) co_return failure;
 
   const auto deadline = spawned_ + run_.config.start_timeout;
+  const OwnDeadlines own_deadlines(has_own_deadlines_);
   std::string said;  // by a worker that cannot go on
   for (;;) {
+    if (held_) co_return start_failure(RetireReason::paused, "the run was paused while it started");
     while (const auto incoming = group_->take()) {
       if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming)) co_return co_await failed_start(bad->detail);
       const auto& event = std::get<protocol::Event>(*incoming);
@@ -195,6 +202,43 @@ asio::awaitable<std::optional<Retirement>> Pool::check_idle() {
     out = {RetireReason::protocol_break, "idle, rank 0 closed its stdout"};
   }
   co_return out;
+}
+
+void Pool::stop_ranks() {
+  if (group_) group_->signal_groups(SIGSTOP);
+}
+
+void Pool::let_ranks_go_on() {
+  if (group_ && !held_) group_->signal_groups(SIGCONT);
+}
+
+void Pool::go_on_after_pause() {
+  held_ = held_ || has_own_deadlines_;
+  unproven_ = !held_;
+  let_ranks_go_on();
+}
+
+asio::awaitable<std::optional<Retirement>> Pool::prove() {
+  Outstanding none;
+  do {
+    unproven_ = false;
+    none.ping = ++run_.last_seq;
+    none.pong.reset();
+    group_->send(protocol::PingRequest{none.ping, true});
+    const auto limit = Clock::now() + kPong;
+    while (!none.pong && !run_.stop.abandon_running() && Clock::now() < limit) {
+      take_messages(none);
+      if (none.protocol_break) co_return Retirement{RetireReason::protocol_break, *none.protocol_break};
+      if (none.pong || lost()) break;  // of what, check_idle says
+      co_await wakeup_.wait_until(limit);
+    }
+  } while (unproven_);
+  const bool all = none.pong && std::ranges::is_permutation(*none.pong, std::views::iota(0, world_size_));
+  if (all || lost() || run_.stop.abandon_running()) co_return std::nullopt;
+  co_return Retirement{RetireReason::paused,
+                       none.pong
+                           ? fmt::format("after the pause only ranks {} answered a ping", fmt::join(*none.pong, ", "))
+                           : fmt::format("after the pause no answer to a ping within {} ms", kPong.count())};
 }
 
 // "rank 1 died: signal 9 (SIGKILL); rank 0 died: exit 3", in the order of the deaths.

@@ -11,6 +11,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/wakeup.h"
@@ -35,7 +36,8 @@ struct StartFailure {
 
 // What came of sending one case to the pool.
 struct Attempt {
-  bool charged = true;  // false: the pool was lost before the case had started
+  bool charged = true;  // false: the pool was lost before the case had started, or the run was paused
+  bool paused = false;
   CaseOutcome outcome = CaseOutcome::crash;
   std::string reason;
   double duration_ms = 0;
@@ -63,6 +65,16 @@ class Pool {
   // Between cases: why the pool cannot be used any more; nullopt: it can.
   asio::awaitable<std::optional<Retirement>> check_idle();
 
+  // The run is stopped as a whole, and goes on (job_control.h).
+  void stop_ranks();
+  void let_ranks_go_on();
+  // Ranks that were starting or running a case stay stopped: start or run_case gives them up, as their own deadlines
+  // went on. Others go on, and have to prove themselves before they are used again.
+  void go_on_after_pause();
+  [[nodiscard]] bool unproven() const { return unproven_; }
+  // Pings every rank. nullopt: all have answered, or the run was stopped meanwhile.
+  asio::awaitable<std::optional<Retirement>> prove();
+
   // Ends every process of the pool and emits pool_retired. Reasons that are no fault of the worker's ask it to shut
   // down first.
   asio::awaitable<void> retire(Retirement retirement);
@@ -78,8 +90,22 @@ class Pool {
     std::optional<double> baseline_ms;
     std::optional<protocol::ResultEvent> result;
     std::optional<std::string> protocol_break;
+    std::int64_t ping = 0;                 // seq of one that was sent
+    std::optional<std::vector<int>> pong;  // ranks that answered it
     Clock::time_point sent;
     Clock::time_point deadline;
+  };
+
+  // Sets it for as long as it lives.
+  class OwnDeadlines {
+   public:
+    explicit OwnDeadlines(bool& flag) : flag_(flag) { flag_ = true; }
+    OwnDeadlines(const OwnDeadlines&) = delete;
+    OwnDeadlines& operator=(const OwnDeadlines&) = delete;
+    ~OwnDeadlines() { flag_ = false; }
+
+   private:
+    bool& flag_;
   };
 
   // pool.cpp: start and idle
@@ -99,6 +125,7 @@ class Pool {
   void take_messages(Outstanding& current);
   void take_event(Outstanding& current, const protocol::Event& event);
   asio::awaitable<void> wait_for_end(Outstanding& current);
+  asio::awaitable<void> take_what_was_said(Outstanding& current);
   asio::awaitable<void> cancel(Outstanding& current);
   asio::awaitable<void> drain(Outstanding& current);
   asio::awaitable<void> wait_for_fences();
@@ -107,6 +134,7 @@ class Pool {
   void judge_times(Outstanding& current, Attempt& attempt) const;
   [[nodiscard]] RetireReason reason_of_death(const Outstanding& current) const;
   Attempt conclude_lost(const Outstanding& current);
+  static Attempt conclude_paused(const Outstanding& current);
   asio::awaitable<void> ask_for_stacks();
   asio::awaitable<Attempt> conclude_unfinished(const Outstanding& current);
   void blame_end_of_run(Attempt& attempt) const;
@@ -131,7 +159,10 @@ class Pool {
   PoolProcesses processes_;
   std::unique_ptr<WorkerGroup> group_;
   nlohmann::json capabilities_;
-  bool idle_ = false;  // ready, and no case is outstanding
+  bool idle_ = false;               // ready, and no case is outstanding
+  bool has_own_deadlines_ = false;  // the ranks: they start, or run a case
+  bool held_ = false;               // the ranks, stopped since a pause: what becomes of them is not decided
+  bool unproven_ = false;           // stopped in a pause, and going on
   Clock::time_point spawned_;
   std::optional<std::int64_t> oom_kills_before_;  // the pool
   Clock::time_point last_result_;

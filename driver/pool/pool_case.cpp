@@ -130,7 +130,8 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq
   send_case(named, seq, next);
 
   co_await wait_for_end(current);
-  if (!ended(current) && run_.stop.abandon_running()) co_await cancel(current);
+  if (current.result && std::exchange(held_, false)) go_on_after_pause();
+  if (!ended(current) && !held_ && run_.stop.abandon_running()) co_await cancel(current);
   const double duration_ms = ms_since(current.sent);
   Attempt attempt;
   if (current.result) {
@@ -138,7 +139,10 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq
     attempt = co_await conclude_with_result(current);
   } else if (!current.cancelled && (current.protocol_break || lost())) {
     attempt = conclude_lost(current);
+  } else if (held_ && !run_.stop.abandon_running()) {
+    attempt = conclude_paused(current);
   } else {
+    if (std::exchange(held_, false)) go_on_after_pause();
     attempt = co_await conclude_unfinished(current);
   }
   attempt.duration_ms = duration_ms;
@@ -157,12 +161,22 @@ bool Pool::ended(const Outstanding& current) const {
 }
 
 asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
+  const OwnDeadlines own_deadlines(has_own_deadlines_);
   for (;;) {
     take_messages(current);
     if (current.result || current.protocol_break) co_return;
     if (lost()) co_return co_await drain(current);
+    if (held_) co_return co_await take_what_was_said(current);
     if (run_.stop.abandon_running() || Clock::now() >= current.deadline) co_return;
     co_await wakeup_.wait_until(current.deadline);
+  }
+}
+
+// The ranks are stopped for good: what they said before is in the pipe, and may be the result.
+asio::awaitable<void> Pool::take_what_was_said(Outstanding& current) {
+  for (const auto limit = Clock::now() + kAnswer; Clock::now() < limit && !ended(current);) {
+    take_messages(current);
+    if (!ended(current)) co_await wakeup_.wait_until(limit);
   }
 }
 
@@ -222,6 +236,8 @@ void Pool::take_event(Outstanding& current, const protocol::Event& event) {
     } else {
       current.result = *result;
     }
+  } else if (const auto* pong = std::get_if<protocol::PongEvent>(&event)) {
+    if (current.ping != 0 && pong->seq == current.ping) current.pong = pong->ranks;
   } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) {
     if (waiting && refusal->seq.value_or(current.seq) == current.seq) current.result = as_result(*refusal, current.seq);
   }
@@ -326,6 +342,17 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
   out.reason = out.retirement->detail;
   if (!current.phase.empty()) out.reason += fmt::format(" (in {})", current.phase);
   out.stderr_tails = group_->tails();
+  return out;
+}
+
+// Nobody can say how long the case would have taken, or whether its ranks still wait for each other.
+Attempt Pool::conclude_paused(const Outstanding& current) {
+  Attempt out;
+  out.charged = false;
+  out.paused = true;
+  out.retirement = {RetireReason::paused,
+                    fmt::format("the run was paused while a case ran{}",
+                                current.phase.empty() ? "" : fmt::format(" (in {})", current.phase))};
   return out;
 }
 

@@ -32,6 +32,7 @@ bool kill_at_once(RetireReason reason) {
 
 // Only when an exception ends the run: no time for grace, and nobody to report to.
 Pool::~Pool() {
+  run_.pools.erase(this);
   if (!group_) return;
   processes_.find();
   group_->signal_groups(SIGKILL);

@@ -27,6 +27,8 @@ struct StopState {
   [[nodiscard]] bool abandon_running() const { return interrupted || global_timeout || internal_error; }
 };
 
+class Pool;
+
 struct RunContext {
   RunContext(asio::io_context& io_context, const RunConfig& run_config, EventSink& event_sink)
       : io(io_context), config(run_config), sink(event_sink) {}
@@ -40,6 +42,7 @@ struct RunContext {
   std::int64_t last_seq = 0;     // never repeats in a run
   OutputBits output_bits;        // of the cases that passed, with config.compare_runs
   std::set<pid_t> ranks;         // of living pools: children that only their pool may reap
+  std::set<Pool*> pools;         // those that live
 
   void emit(const Event& event) { sink.on_event(event); }
   void notify_all() {

@@ -32,6 +32,16 @@ Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
     : context_(io_, config, sink),
       slots_(busy_ranks),
       signals_(io_, SIGINT, SIGTERM),
+      job_control_(
+          io_, {.stop_ranks =
+                    [this] {
+                      for (Pool* pool : context_.pools) pool->stop_ranks();
+                    },
+                .let_ranks_go_on =
+                    [this] {
+                      for (Pool* pool : context_.pools) pool->let_ranks_go_on();
+                    },
+                .on_continued = [this](Clock::duration paused, bool ranks_stopped) { go_on(paused, ranks_stopped); }}),
       global_timeout_(io_),
       clock_(io_) {
   watch_for_hangup(signals_);
@@ -63,12 +73,13 @@ Lane& Runner::lane(int world_size) {
 }
 
 RunResult Runner::run(const RunStarted& header) {
-  const auto start = std::chrono::steady_clock::now();
+  const auto start = Clock::now();
   const double cpu_before = own_cpu_ms();
   RunStarted started = header;
   started.started = std::chrono::system_clock::now();
   context_.emit(started);
   watch_signals();
+  job_control_.start();
   watch_global_timeout();
   watch_clock();
   stop_watching_if_done();
@@ -83,8 +94,7 @@ RunResult Runner::run(const RunStarted& header) {
   if (error_) std::rethrow_exception(error_);
 
   RunResult out{ledger_.close(context_.stop.interrupted, context_.config.no_skip)};
-  out.finished.duration_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);
   return out;
@@ -102,6 +112,14 @@ void Runner::fail(const std::exception_ptr& error) {
   abandon();
 }
 
+void Runner::go_on(Clock::duration paused, bool ranks_stopped) {
+  if (ranks_stopped) {
+    for (Pool* pool : context_.pools) pool->go_on_after_pause();
+  }
+  context_.emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count(), ranks_stopped});
+  context_.notify_all();
+}
+
 void Runner::abandon() {
   context_.notify_all();
   if (on_abandon) on_abandon();
@@ -111,6 +129,7 @@ void Runner::abandon() {
 void Runner::stop_watching_if_done() {
   if (!closed_ || lanes_left_ > 0) return;
   signals_.cancel();
+  job_control_.close();
   global_timeout_.cancel();
   clock_.cancel();
 }

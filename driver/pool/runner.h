@@ -12,7 +12,9 @@
 #include <asio/signal_set.hpp>
 #include <asio/steady_timer.hpp>
 
+#include "driver/clock.h"
 #include "driver/ledger.h"
+#include "driver/pool/job_control.h"
 #include "driver/pool/lane.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/slots.h"
@@ -47,6 +49,7 @@ class Runner {
   void fail(const std::exception_ptr& error);
   void abandon();
   void stop_watching_if_done();
+  void go_on(Clock::duration paused, bool ranks_stopped);
   void watch_signals();
   void watch_global_timeout();
   void watch_clock();
@@ -57,7 +60,8 @@ class Runner {
   Ledger ledger_;
   Slots slots_;
   asio::signal_set signals_;
-  asio::steady_timer global_timeout_;
+  JobControl job_control_;
+  Timer global_timeout_;
   asio::steady_timer clock_;
   std::map<int, std::unique_ptr<Lane>> lanes_;  // by world size
   std::size_t lanes_left_ = 0;

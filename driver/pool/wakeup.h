@@ -1,18 +1,19 @@
 // How the coroutine of a pool waits: for a change anywhere in what it looks after, or until a time.
 #pragma once
 
-#include <chrono>
 #include <system_error>
 
 #include <asio/awaitable.hpp>
+#include <asio/basic_waitable_timer.hpp>
 #include <asio/io_context.hpp>
 #include <asio/redirect_error.hpp>
-#include <asio/steady_timer.hpp>
 #include <asio/use_awaitable.hpp>
+
+#include "driver/clock.h"
 
 namespace cp_pool {
 
-using Clock = std::chrono::steady_clock;
+using Timer = asio::basic_waitable_timer<Clock>;
 
 // One coroutine waits at a time. A notify() between two waits ends the next one at once, so that none is lost: look at
 // the state, then wait.
@@ -37,7 +38,7 @@ class Wakeup {
   asio::awaitable<void> wait() { return wait_until(Clock::time_point::max()); }
 
  private:
-  asio::steady_timer timer_;
+  Timer timer_;
   bool pending_ = false;
 };
 

@@ -149,6 +149,11 @@ CaseFinished read_case_finished(const json& line, const nlohmann::ordered_json& 
   return out;
 }
 
+RunPaused read_run_paused(const json& line) {
+  const Fields fields{line, "run_paused"};
+  return {.paused_ms = fields.get_double("paused_ms", 0), .ranks_stopped = fields.get_bool("ranks_stopped", false)};
+}
+
 RunFinished read_run_finished(const json& line) {
   const Fields fields{line, "run_finished"};
   RunFinished out;
@@ -178,6 +183,7 @@ std::optional<Event> read_event(const nlohmann::ordered_json& line) {
   if (type == "pool_retired") return read_pool_retired(fields);
   if (type == "case_started") return read_case_started(fields);
   if (type == "case_finished") return read_case_finished(fields, line.at("case"));
+  if (type == "run_paused") return read_run_paused(fields);
   if (type == "run_finished") return read_run_finished(fields);
   return std::nullopt;
 }

@@ -41,6 +41,7 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
     expect_round_trip(retired);
   }
   expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2});
+  expect_round_trip(RunPaused{1234.5, true});
   RunFinished end = test::run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9});
   end.interrupted = true;
   end.ledger_exact = false;

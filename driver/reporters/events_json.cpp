@@ -154,6 +154,10 @@ Json body(const CaseFinished& event) {
   return json;
 }
 
+Json body(const RunPaused& event) {
+  return {{"type", "run_paused"}, {"paused_ms", number(event.paused_ms)}, {"ranks_stopped", event.ranks_stopped}};
+}
+
 Json body(const RunFinished& event) {
   Json counts = Json::object();
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {

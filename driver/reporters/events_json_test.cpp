@@ -36,6 +36,7 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
                   "duration_ms", "seq",    "pool",       "attempts", "backend",    "backend_note",
                   "ranks",       "checks", "timings_ms", "hygiene",  "other_bits", "perf",
                   "stderr",      "case",   "rerun"}));
+  EXPECT_EQ(keys(event_json(RunPaused{})), (Keys{"type", "paused_ms", "ranks_stopped"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
                                                    "duration_ms", "driver_cpu_ms", "exit_code"}));
 }
@@ -47,6 +48,7 @@ TEST(EventJson, TypesAreNamedAsDocumented) {
   EXPECT_EQ(event_json(PoolRetired{})["type"], "pool_retired");
   EXPECT_EQ(event_json(CaseStarted{})["type"], "case_started");
   EXPECT_EQ(event_json(test::failed_case(0, "id"))["type"], "case_finished");
+  EXPECT_EQ(event_json(RunPaused{})["type"], "run_paused");
   EXPECT_EQ(event_json(RunFinished{})["type"], "run_finished");
 }
 

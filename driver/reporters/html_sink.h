@@ -37,6 +37,7 @@ class HtmlSink : public EventSink {
   void on(const PoolRetired& event);
   void on(const CaseStarted&) {}
   void on(const CaseFinished& event);
+  void on(const RunPaused&) {}
   void on(const RunFinished& event);
 
   HtmlPool& pool_of(const PoolId& id);

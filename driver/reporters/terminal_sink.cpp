@@ -112,7 +112,7 @@ void TerminalSink::on(const PoolRetired& event) {
   replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
   std::string lines;
   const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
-                        event.reason == RetireReason::max_cases;
+                        event.reason == RetireReason::max_cases || event.reason == RetireReason::paused;
   if (event.reason == RetireReason::max_cases && style_.progress) {
     lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool),
                          count_of(static_cast<std::size_t>(event.cases), "case"));
@@ -130,8 +130,8 @@ void TerminalSink::on(const PoolRetired& event) {
 }
 
 void TerminalSink::on(const CaseStarted& event) {
-  const auto now = std::chrono::steady_clock::now();
-  if (first_case_ == std::chrono::steady_clock::time_point{}) first_case_ = now;
+  const auto now = Clock::now();
+  if (first_case_ == Clock::time_point{}) first_case_ = now;
   running_[event.index] = {event.id, now};
   draw_live();
 }
@@ -153,6 +153,12 @@ void TerminalSink::on(const CaseFinished& event) {
   }
   const bool wanted = style_.checks && (style_.progress || is_failure(event.outcome));
   if (wanted && !event.checks.empty()) print(prefix_lines(checks_table(event.checks), "    "));
+}
+
+void TerminalSink::on(const RunPaused& event) {
+  if (!style_.progress) return;
+  print(fmt::format("paused for {}{}\n", format_duration(event.paused_ms),
+                    event.ranks_stopped ? "" : ": cp-pool alone, its ranks went on"));
 }
 
 void TerminalSink::on(const RunFinished& event) {
@@ -215,10 +221,10 @@ void TerminalSink::show_not_run(const CaseFinished& event) {
 }
 
 void TerminalSink::note_running() {
-  const auto seconds_since = [now = std::chrono::steady_clock::now()](std::chrono::steady_clock::time_point start) {
+  const auto seconds_since = [now = Clock::now()](Clock::time_point start) {
     return std::chrono::duration<double>(now - start).count();
   };
-  if (first_case_ != std::chrono::steady_clock::time_point{}) state_.elapsed_s = seconds_since(first_case_);
+  if (first_case_ != Clock::time_point{}) state_.elapsed_s = seconds_since(first_case_);
   const auto longest = std::ranges::min_element(running_, {}, [](const auto& entry) { return entry.second.since; });
   state_.running = longest == running_.end() ? "" : longest->second.id;
   state_.running_s = longest == running_.end() ? 0 : seconds_since(longest->second.since);

@@ -2,7 +2,6 @@
 // in full as they happen, the summary at the end, the ledger as the last line.
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <map>
 #include <optional>
@@ -10,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/reporters/live_line.h"
 #include "driver/reporters/perf_table.h"
@@ -55,6 +55,7 @@ class TerminalSink : public EventSink {
   void on(const PoolRetired& event);
   void on(const CaseStarted& event);
   void on(const CaseFinished& event);
+  void on(const RunPaused& event);
   void on(const RunFinished& event);
 
   [[nodiscard]] std::string case_line(const CaseFinished& event) const;
@@ -67,7 +68,7 @@ class TerminalSink : public EventSink {
 
   struct Running {
     std::string id;
-    std::chrono::steady_clock::time_point since;
+    Clock::time_point since;
   };
 
   int fd_;
@@ -79,7 +80,7 @@ class TerminalSink : public EventSink {
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
   std::map<std::size_t, Running> running_;       // by index
   std::set<std::string> reasons_shown_;          // of cases that were not run
-  std::chrono::steady_clock::time_point first_case_;
+  Clock::time_point first_case_;
   bool live_shown_ = false;
 };
 

@@ -126,6 +126,15 @@ TEST(PlainTerminal, AReplacedPoolSaysWhyInOneLine) {
             "pool cpu/2 #2 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks (replaces #1: crash)\n");
 }
 
+TEST(PlainTerminal, APauseIsSaidAndThePoolThatItReplacedIsNoNews) {
+  const std::string output =
+      captured({}, {RunPaused{61000, true}, pool_retired(RetireReason::paused), pool_ready(2), RunPaused{2000, false}});
+  EXPECT_THAT(output, HasSubstr("paused for 1 m 01 s\n"));
+  EXPECT_THAT(output, HasSubstr("paused for 2.00 s: cp-pool alone, its ranks went on\n"));
+  EXPECT_THAT(output, HasSubstr("(replaces #1: paused)"));
+  EXPECT_THAT(output, Not(HasSubstr("given up")));
+}
+
 TEST(PlainTerminal, AProcessLeftBehindIsNamedWhateverTheReason) {
   PoolRetired event = pool_retired(RetireReason::finished);
   event.leftovers = {{.pid = 123, .state = "D", .wchan = "nfs_wait"}};

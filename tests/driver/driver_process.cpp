@@ -1,5 +1,6 @@
-// A driver in a process of its own, for tests that kill it: runs one fake case and says on stdout what happens, a line
-// each: "pid N" for every rank, "started" once the case is sent. driver_process MODEL [options of the fake worker].
+// A driver in a process of its own, for tests that kill or stop it: runs one fake case and says on stdout what happens,
+// a line each: "pid N" for every rank, "started" once the case is sent, "paused", "retired REASON", "finished OUTCOME,
+// N attempts". driver_process MODEL [options of the fake worker].
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -15,6 +16,15 @@ int main(int argc, char** argv) {
       std::puts("spawned");
     }
     if (std::holds_alternative<CaseStarted>(event)) std::puts("started");
+    if (const auto* paused = std::get_if<RunPaused>(&event)) {
+      std::puts(paused->ranks_stopped ? "paused" : "paused alone");
+    }
+    if (const auto* retired = std::get_if<PoolRetired>(&event)) {
+      std::printf("retired %s\n", std::string{to_string(retired->reason)}.c_str());
+    }
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+      std::printf("finished %s, %d attempts\n", std::string{to_string(finished->outcome)}.c_str(), finished->attempts);
+    }
     std::fflush(stdout);
   };
   const std::string model = argc > 1 ? argv[1] : "pass";

@@ -47,7 +47,12 @@ DriverRun::DriverRun(std::vector<std::string> arguments) : folder_(make_folder()
   const std::string output = (folder_ / "output.txt").string();
   posix_spawn_file_actions_addopen(&actions, STDOUT_FILENO, output.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
   posix_spawn_file_actions_adddup2(&actions, STDOUT_FILENO, STDERR_FILENO);
-  const int error = posix_spawn(&pid_, CP_POOL_BINARY, &actions, nullptr, argv.data(), environ);
+  // A process group of its own, as a shell gives to a job: one that a signal can stop.
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  const int error = posix_spawn(&pid_, CP_POOL_BINARY, &actions, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(in[0]);
   stdin_fd_ = in[1];

@@ -102,6 +102,19 @@ void print_where_it_stands(int /*signal*/) {
   [[maybe_unused]] const auto written = ::write(STDERR_FILENO, kText.data(), kText.size());
 }
 
+sigset_t only_sigusr1() {
+  sigset_t out;
+  sigemptyset(&out);
+  sigaddset(&out, SIGUSR1);
+  return out;
+}
+
+void wait_for_sigusr1() {
+  const sigset_t signals = only_sigusr1();
+  while (::sigwaitinfo(&signals, nullptr) != SIGUSR1) {
+  }
+}
+
 class RankZero {
  public:
   RankZero(const protocol::RankEnvironment& environment, int generation, const Options& options)
@@ -123,7 +136,7 @@ class RankZero {
     while (const auto line = requests_.next()) {
       const protocol::Request request = protocol::parse_request(*line);
       if (std::holds_alternative<protocol::ShutdownRequest>(request) && !ignores_shutdown_) _exit(0);
-      if (const auto* ping = std::get_if<protocol::PingRequest>(&request)) respond(protocol::PongEvent{ping->seq, {0}});
+      if (const auto* ping = std::get_if<protocol::PingRequest>(&request)) answer(*ping);
       if (const auto* prepare = std::get_if<protocol::PrepareRequest>(&request)) {
         say(fmt::format("prepares {} seq {} lengths {}", prepare->case_json.at("model").get<std::string>(),
                         prepare->seq, prepare->lengths.at("valid_q").dump()));
@@ -133,12 +146,19 @@ class RankZero {
   }
 
  private:
+  void answer(const protocol::PingRequest& ping) {
+    protocol::PongEvent pong{ping.seq, {0}};
+    for (int rank = 1; ping.all && rank < environment_.world_size; ++rank) pong.ranks.push_back(rank);
+    respond(pong);
+  }
+
   void run_case(const protocol::RunRequest& request) {
     const auto model = request.case_json.at("model").get<std::string>();
     const std::size_t at = model.find('@');
     const std::string kind = model.substr(0, at);
     const int rank = at == std::string::npos ? 0 : std::atoi(model.c_str() + at + 1);
     if (kind == "die_before_started" || (kind == "die_before_started_once" && generation_ == 1)) _exit(4);
+    if (kind == "hang_once" && generation_ == 1) hang();
     if (kind == "started_of_another") {
       respond(protocol::StartedEvent{request.seq + 1000});
       respond(protocol::ProgressEvent{request.seq + 1000, "backward"});
@@ -158,6 +178,7 @@ class RankZero {
     }
     if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
     if (kind == "until_shutdown") wait_for_shutdown();
+    if (kind == "until_sigusr1") wait_for_sigusr1();
     if (kind == "refuses_to_prepare") refuse_next();
     if (kind == "ignores_shutdown") ignores_shutdown_ = true;
     if (kind == "until_cancelled_then_exit") _exit(3);
@@ -344,6 +365,8 @@ class RankZero {
 int run(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   const protocol::RankEnvironment environment = protocol::read_environment();
+  const sigset_t waited_for = only_sigusr1();  // it may come before it is waited for
+  ::sigprocmask(SIG_BLOCK, &waited_for, nullptr);
   ::signal(SIGUSR2, print_where_it_stands);
   const bool first = environment.rank == 0;
   const int generation = first ? count_start(options.starts_file) : 1;

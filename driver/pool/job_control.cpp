@@ -1,0 +1,114 @@
+#include "driver/pool/job_control.h"
+
+#include <cerrno>
+#include <csignal>
+#include <sys/signalfd.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+namespace cp_pool {
+
+namespace {
+
+sigset_t set_of(int signal) {
+  sigset_t out;
+  sigemptyset(&out);
+  sigaddset(&out, signal);
+  return out;
+}
+
+sigset_t signals_to_take() {
+  sigset_t out = set_of(SIGCONT);
+  struct sigaction now = {};
+  // A shell without job control starts its children so.
+  if (sigaction(SIGTSTP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) sigaddset(&out, SIGTSTP);
+  return out;
+}
+
+bool is_pending(int signal) {
+  sigset_t pending;
+  return sigpending(&pending) == 0 && sigismember(&pending, signal) == 1;
+}
+
+// True once the process goes on; false: the kernel did not stop it, as nobody could continue it (an orphaned process
+// group: no shell has the job). SIGCONT, which is blocked, tells the two apart: a stop signal takes away an old one.
+bool stop_this_process() {
+  const sigset_t stop = set_of(SIGTSTP);
+  raise(SIGTSTP);
+  pthread_sigmask(SIG_UNBLOCK, &stop, nullptr);  // its default action, here
+  pthread_sigmask(SIG_BLOCK, &stop, nullptr);
+  return is_pending(SIGCONT);
+}
+
+}  // namespace
+
+JobControl::JobControl(asio::io_context& io, Functions functions)
+    : functions_(std::move(functions)),
+      signals_(signals_to_take()),
+      signal_fd_(io),
+      beat_(io),
+      told_(Clock::left_out()) {
+  const int fd = ::signalfd(-1, &signals_, SFD_NONBLOCK | SFD_CLOEXEC);
+  if (fd < 0) throw std::system_error(errno, std::generic_category(), "signalfd");
+  signal_fd_.assign(fd);
+  pthread_sigmask(SIG_BLOCK, &signals_, &blocked_before_);
+}
+
+JobControl::~JobControl() {
+  pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
+}
+
+void JobControl::start() {
+  wait_for_signal();
+  beat();
+}
+
+void JobControl::close() {
+  asio::error_code ignored;  // it is only read
+  signal_fd_.close(ignored);
+  beat_.cancel();
+}
+
+void JobControl::wait_for_signal() {
+  signal_fd_.async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code error) {
+    if (error || !signal_fd_.is_open()) return;
+    wait_for_signal();  // first, so that an exception of the run ends no watch
+    take_signals();
+  });
+}
+
+void JobControl::take_signals() {
+  signalfd_siginfo info{};
+  while (signal_fd_.is_open() && ::read(signal_fd_.native_handle(), &info, sizeof info) == sizeof info) {
+    if (info.ssi_signo == SIGTSTP) {
+      stop();
+    } else {
+      tell_if_stopped(false);
+    }
+  }
+}
+
+void JobControl::stop() {
+  functions_.stop_ranks();
+  (void)Clock::now();
+  if (!stop_this_process()) return functions_.let_ranks_go_on();
+  Clock::leave_out_since_last_now();
+  tell_if_stopped(true);
+}
+
+void JobControl::tell_if_stopped(bool ranks_stopped) {
+  (void)Clock::now();
+  const Clock::duration paused = Clock::left_out() - std::exchange(told_, Clock::left_out());
+  if (paused > Clock::duration::zero()) functions_.on_continued(paused, ranks_stopped);
+}
+
+// So often the clock is read, that the beginning of a stop is known.
+void JobControl::beat() {
+  beat_.expires_after(Clock::kNoticed / 2);
+  beat_.async_wait([this](asio::error_code error) {
+    if (!error && signal_fd_.is_open()) beat();
+  });
+}
+
+}  // namespace cp_pool

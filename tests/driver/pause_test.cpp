@@ -1,0 +1,181 @@
+// A driver that is stopped and continued, as Ctrl-Z and fg do: what it and its ranks do, from outside.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <sys/wait.h>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/clock.h"
+#include "driver/process/process_tree.h"
+#include "driver/process/spawn.h"
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+char state_of(pid_t pid) {
+  std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(in), {}};
+  const std::size_t end_of_name = stat.rfind(") ");
+  return end_of_name == std::string::npos ? 'X' : stat[end_of_name + 2];
+}
+
+// tests/driver/driver_process.cpp, and what it says.
+class StoppedDriver {
+ public:
+  explicit StoppedDriver(const std::vector<std::string>& arguments) {
+    set_child_subreaper(true);
+    Pipe out = make_pipe();
+    SpawnRequest request;
+    request.argv = {CP_POOL_DRIVER_PROCESS};
+    request.argv.insert(request.argv.end(), arguments.begin(), arguments.end());
+    request.stdout_fd = out.write.get();
+    process_ = spawn(request);
+    out_ = std::move(out.read);
+  }
+  StoppedDriver(const StoppedDriver&) = delete;
+  StoppedDriver& operator=(const StoppedDriver&) = delete;
+  ~StoppedDriver() {
+    if (!ended_) {
+      ::kill(process_.pid, SIGKILL);
+      ::waitpid(process_.pid, nullptr, 0);
+    }
+  }
+
+  // Reads up to this line; false if it never comes.
+  bool read_to(const std::string& wanted) {
+    for (;;) {
+      std::string line;
+      for (char c = 0; ::read(out_.get(), &c, 1) == 1 && c != '\n';) line += c;
+      if (line.empty()) return false;
+      if (line.starts_with("pid ")) {
+        ranks_.push_back(std::stoi(line.substr(4)));
+      } else {
+        lines_.push_back(line);
+      }
+      if (line == wanted) return true;
+    }
+  }
+
+  // Returns once it is stopped.
+  void stop(int signal) {
+    ::kill(process_.pid, signal);
+    int status = 0;
+    ASSERT_EQ(::waitpid(process_.pid, &status, WUNTRACED), process_.pid);
+    ASSERT_TRUE(WIFSTOPPED(status)) << status;
+    EXPECT_EQ(WSTOPSIG(status), signal);
+  }
+  void interrupt() const { ::kill(process_.pid, SIGINT); }
+  void go_on() const { ::kill(process_.pid, SIGCONT); }
+
+  int wait() {
+    read_to("");
+    int status = 0;
+    ::waitpid(process_.pid, &status, 0);
+    ended_ = true;
+    return status;
+  }
+
+  [[nodiscard]] const std::vector<pid_t>& ranks() const { return ranks_; }
+  [[nodiscard]] const std::vector<std::string>& lines() const { return lines_; }
+
+ private:
+  SpawnedProcess process_;
+  UniqueFd out_;
+  std::vector<pid_t> ranks_;
+  std::vector<std::string> lines_;
+  bool ended_ = false;
+};
+
+// The signal has been sent when the driver stops; that it acts is a matter of scheduling.
+void wait_until_stopped(const std::vector<pid_t>& ranks) {
+  for (const pid_t rank : ranks) {
+    while (state_of(rank) != 'T') {
+      ASSERT_THAT((std::vector{'S', 'R', 'D'}), Contains(state_of(rank)));
+      std::this_thread::yield();
+    }
+  }
+}
+
+std::vector<std::string> from_start_file(const std::string& model, const TemporaryPath& file) {
+  return {model, "--starts=" + file.get().string()};
+}
+
+TEST(PausedDriver, StopsItsRanksAndSendsARunningCaseAgainUncharged) {
+  const TemporaryPath starts("starts");
+  StoppedDriver driver(from_start_file("hang_once", starts));
+  ASSERT_TRUE(driver.read_to("started"));
+  ASSERT_EQ(driver.ranks().size(), 4U);
+  driver.stop(SIGTSTP);
+  wait_until_stopped(driver.ranks());
+  driver.go_on();
+  EXPECT_EQ(driver.wait(), 0);
+  EXPECT_THAT(driver.lines(), ElementsAre("spawned", "started", "paused", "retired paused", "spawned", "started",
+                                          "finished pass, 2 attempts", "retired finished"));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(PausedDriver, IsStoppedAgainAtOnce) {
+  const TemporaryPath starts("starts");
+  StoppedDriver driver(from_start_file("hang_once", starts));
+  ASSERT_TRUE(driver.read_to("started"));
+  driver.stop(SIGTSTP);
+  driver.go_on();
+  ASSERT_TRUE(driver.read_to("paused"));  // its ranks are being ended
+  driver.stop(SIGTSTP);
+  driver.go_on();
+  EXPECT_EQ(driver.wait(), 0);
+  EXPECT_EQ(std::count(driver.lines().begin(), driver.lines().end(), "paused"), 2);
+  EXPECT_THAT(driver.lines(), Contains(testing::MatchesRegex("finished pass, [23] attempts")));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(PausedDriver, StartsAPoolAnewThatWasStarting) {
+  const TemporaryPath starts("starts");
+  StoppedDriver driver({"pass", "--start=never_ready", "--starts=" + starts.get().string(), "--bad-starts=1"});
+  ASSERT_TRUE(driver.read_to("spawned"));
+  driver.stop(SIGTSTP);
+  driver.go_on();
+  EXPECT_EQ(driver.wait(), 0);
+  EXPECT_THAT(driver.lines(), ElementsAre("spawned", "paused", "retired paused", "spawned", "started",
+                                          "finished pass, 1 attempts", "retired finished"));
+}
+
+TEST(PausedDriver, ACaseThatFinishedWhileTheDriverAloneWasStoppedStands) {
+  StoppedDriver driver({"until_sigusr1"});
+  ASSERT_TRUE(driver.read_to("started"));
+  driver.stop(SIGSTOP);
+  for (const pid_t rank : driver.ranks()) EXPECT_NE(state_of(rank), 'T') << "nobody could stop the ranks";
+  ::kill(driver.ranks().front(), SIGUSR1);
+  const auto long_enough = std::chrono::steady_clock::now() + 2 * Clock::kNoticed;
+  while (std::chrono::steady_clock::now() < long_enough) std::this_thread::yield();
+  driver.go_on();
+  EXPECT_EQ(driver.wait(), 0);
+  EXPECT_THAT(driver.lines(), Contains("finished pass, 1 attempts"));
+  EXPECT_THAT(driver.lines(), Contains("paused alone"));
+}
+
+TEST(PausedDriver, AnInterruptThatCameMeanwhileEndsTheRun) {
+  StoppedDriver driver({"hang"});
+  ASSERT_TRUE(driver.read_to("started"));
+  driver.stop(SIGTSTP);
+  driver.interrupt();
+  driver.go_on();
+  EXPECT_EQ(WEXITSTATUS(driver.wait()), 130);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

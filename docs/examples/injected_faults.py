@@ -5,8 +5,9 @@ import re
 import signal
 import sys
 import threading
+import time
 
-KINDS = ("throw", "hang", "exit", "print", "print_err", "sigsegv", "sigabrt", "sigkill", "sigstop")
+KINDS = ("throw", "hang", "exit", "slow", "print", "print_err", "sigsegv", "sigabrt", "sigkill", "sigstop")
 PHASES = ("start", "before", "inside", "after", "result", "idle")
 
 
@@ -30,12 +31,10 @@ class Faults:
         self._armed = [fault for fault in self._faults if fnmatch.fnmatchcase(case_id, fault["case"] or "*")]
 
     def reach(self, phase):
-        """Fires the first armed fault of this phase: may raise, or not return."""
-        for fault in self._armed:
-            if fault["phase"] == phase:
-                self._armed.remove(fault)
-                fire(fault["kind"], int(fault["number"] or 0))
-                return
+        """Fires the faults of this phase one after the other. A fault may raise, or not return."""
+        for fault in [fault for fault in self._armed if fault["phase"] == phase]:
+            self._armed.remove(fault)
+            fire(fault["kind"], int(fault["number"] or 0))
 
 
 def fire(kind, number):
@@ -45,6 +44,8 @@ def fire(kind, number):
         threading.Event().wait()
     if kind == "exit":
         os._exit(number)
+    if kind == "slow":
+        time.sleep(number / 1000)
     if kind in ("print", "print_err"):
         os.write(1 if kind == "print" else 2, (b"." * 99 + b"\n") * ((number or 10 << 20) // 100))
     if kind.startswith("sig"):

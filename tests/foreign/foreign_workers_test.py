@@ -58,6 +58,7 @@ def check_version1(driver):
     outcomes = {model: answer["outcome"] for model, answer in answers.items()}
     expect(outcomes == {"dense": "pass", "packed": "pass", "wide": "pass", "no_a2a": "skip", "after_the_skip": "pass"},
            f"outcomes {outcomes}")
+    expect(all(answers[model]["unverified_by_figures"] for model in ("dense", "packed", "wide")), f"{answers}")
     expect(answers["no_a2a"]["reason"] == "this worker has no a2a", answers["no_a2a"]["reason"])
 
 
@@ -93,6 +94,7 @@ def check_minimal(driver):
         for rank in (0, 1)}
     unreported = {add("throw", 1, "result"): (1, "exit 1")}
     printed = add("print=100000", 1, "before")
+    faults.append(f"slow=20@1:before:*/{printed}/*")  # several faults of a rank and phase fire one after the other
     skipped = case("all_gather", comm="all_gather")
     answers = driver.submit(worker, [*cases, skipped], " ".join(faults))
     for model, rank in throws.items():
@@ -104,10 +106,12 @@ def check_minimal(driver):
             stack = tail(answers[model], rank)
             expect("Segmentation fault" in stack and "in rotate" in stack, f"no stack: {stack}")
     expect(answers[printed]["outcome"] == "pass", "what a rank prints is no answer")
+    expect(answers[printed]["duration_ms"] >= 20, "the fault after it fired, too")
     expect(answers["all_gather"]["outcome"] == "skip", "the example has p2p alone")
     for model, answer in answers.items():
         if model.startswith("after_"):
             expect(answer["outcome"] == "pass", f"{model}: {answer['outcome']}: {answer['reason']}")
+            expect(not answer["unverified_by_figures"], f"{model}: a pass without figures")
     check_hangs(driver, worker)
     check_stop(driver, worker)
     check_bad_fault(driver, worker)

@@ -46,7 +46,7 @@ TEST_F(Installation, RunsWithItsOwnMatricesAndWorker) {
        {"share/man/man1/cp-pool.1", "share/doc/cp-pool/docs/protocol.schema.json", "share/doc/cp-pool/LICENSE"}) {
     EXPECT_TRUE(std::filesystem::is_regular_file(prefix_ / file)) << file;
   }
-  const std::string example = path("share/doc/cp-pool/docs/examples/minimal_worker.py");
+  const std::string example = "'" + path("share/doc/cp-pool/docs/examples/minimal_worker.py") + "'";
   const Finished foreign =
       Program{{path("bin/cp-pool"), "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--worker", example}}.wait();
   EXPECT_THAT(foreign.last_line(), HasSubstr("1 expanded = 1 pass")) << foreign.err;

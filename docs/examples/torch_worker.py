@@ -109,15 +109,18 @@ def make_inputs(case, lengths):
     """The same on every rank. Padding is NaN, so that it shows where it is read."""
     generator = torch.Generator().manual_seed(case["seed"] % 2**63)
 
-    def make(side, heads, dim):
+    def make(side, heads, dim, scale=1):
         valid, padded = lengths[f"valid_{side}"], lengths[f"padded_{side}"]
         values = torch.full((sum(padded), heads, dim), float("nan"))
         for at, length in zip(starts(padded), valid):
-            values[at : at + length] = torch.randn(length, heads, dim, generator=generator)
+            values[at : at + length] = scale * torch.randn(length, heads, dim, generator=generator)
         return values.to(DTYPES[case["dtype"]]).to(DEVICE)
 
-    return {"q": make("q", case["heads"], case["head_dim_qk"]), "k": make("kv", case["kv_heads"], case["head_dim_qk"]),
-            "v": make("kv", case["kv_heads"], case["head_dim_v"]), "dout": make("q", case["heads"], case["head_dim_v"])}
+    scale = case.get("input_scale", 1)  # sent to workers that list it in capabilities.case_fields
+    return {"q": make("q", case["heads"], case["head_dim_qk"], scale),
+            "k": make("kv", case["kv_heads"], case["head_dim_qk"], scale),
+            "v": make("kv", case["kv_heads"], case["head_dim_v"]),
+            "dout": make("q", case["heads"], case["head_dim_v"])}
 
 
 def starts(padded):
@@ -200,4 +203,5 @@ if __name__ == "__main__":
         os._exit(77 if torch.cuda.device_count() else 69)  # docs/protocol.md: too few devices, or none
     if CUDA:
         torch.cuda.set_device(DEVICE)
-    serve("torch_worker", connect=Group, run_case=run_case, device=DEVICE.type, capabilities={"figures": True})
+    serve("torch_worker", connect=Group, run_case=run_case, device=DEVICE.type,
+          capabilities={"figures": True, "case_fields": ["input_scale"]})

@@ -61,4 +61,16 @@ std::string_view to_string(RetireReason reason) {
   return "unknown";
 }
 
+std::string_view to_string(RunStopping::Reason reason) {
+  switch (reason) {
+    case RunStopping::Reason::interrupted:
+      return "interrupted";
+    case RunStopping::Reason::killed:
+      return "killed";
+    case RunStopping::Reason::global_timeout:
+      return "global_timeout";
+  }
+  return "unknown";
+}
+
 }  // namespace cp_pool

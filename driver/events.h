@@ -99,6 +99,31 @@ struct CaseStarted {
   int attempt = 1;
 };
 
+// A case that goes on: its phase is another one than was last told (at most one such event a second), or it is slow.
+struct CaseProgress {
+  std::size_t index = 0;
+  std::string id;
+  std::int64_t seq = 0;
+  PoolId pool;
+  std::string phase;      // that its worker reported last; empty: none
+  double running_ms = 0;  // since it was sent
+  double timeout_ms = 0;  // how long it may run
+  bool slow = false;      // it has been running for --slow-after, or for twice, four times, .. as long
+};
+
+// The run is being stopped: running cases are cancelled, and pools end. What it waits for is what earlier events have
+// begun.
+struct RunStopping {
+  enum class Reason {
+    interrupted,     // Ctrl-C, SIGTERM or SIGHUP
+    killed,          // a second one: no grace for anybody
+    global_timeout,  // --global-timeout
+  };
+  Reason reason = Reason::interrupted;
+  double limit_ms = 0;  // after which whatever still runs will have been killed
+};
+std::string_view to_string(RunStopping::Reason reason);
+
 struct StderrTail {
   int rank = 0;
   std::string text;    // the last 4 KiB of this case, cleaned
@@ -145,8 +170,8 @@ struct RunFinished {
   int exit_code = 0;
 };
 
-using Event =
-    std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseFinished, RunPaused, RunFinished>;
+using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished,
+                           RunPaused, RunStopping, RunFinished>;
 
 // A view of the stream. Called on one thread, in order.
 class EventSink {

@@ -37,6 +37,7 @@ struct RunConfig {
   std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
   std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
+  std::chrono::milliseconds slow_after{10000};     // a case that runs for longer is told of (CaseProgress); 0 = none
   int max_consecutive_timeouts = 3;
   int pool_max_cases = 0;                         // 0 = never
   int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit

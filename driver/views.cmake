@@ -11,6 +11,7 @@ add_library(cp_reporters STATIC
   reporters/jsonl_sink.cpp
   reporters/junit_sink.cpp
   reporters/live_line.cpp
+  reporters/notices.cpp
   reporters/output_file.cpp
   reporters/perf_table.cpp
   reporters/stack_lines.cpp
@@ -33,6 +34,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/jsonl_sink_test.cpp
     reporters/junit_sink_test.cpp
     reporters/live_line_test.cpp
+    reporters/notices_test.cpp
     reporters/output_file_test.cpp
     reporters/perf_table_test.cpp
     reporters/stack_lines_test.cpp

@@ -2,7 +2,7 @@
 
 #include <csignal>
 #include <filesystem>
-#include <set>
+#include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
 #include <utility>
@@ -13,6 +13,7 @@
 #include "driver/cli/worker_command.h"
 #include "driver/pool/log_folder.h"
 #include "driver/reporters/events_json.h"
+#include "driver/reporters/notices.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -29,28 +30,12 @@ void write_stderr(std::string_view kind, std::string_view message) {
   }
 }
 
-std::string on_one_line(std::string text) {
-  for (char& c : text) {
-    if (c == '\n') c = ' ';
-  }
-  return text;
+// Whether what is written to the one is seen among what is written to the other.
+bool are_the_same_stream(int one, int other) {
+  struct stat a{};
+  struct stat b{};
+  return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
-
-// Cases that no pool could judge: why, once for each reason, on stderr.
-class InfraNote : public EventSink {
- public:
-  explicit InfraNote(std::function<void(const std::string&)> show) : show_{std::move(show)} {}
-
-  void on_event(const Event& event) override {
-    const auto* finished = std::get_if<CaseFinished>(&event);
-    if (finished == nullptr || finished->outcome != CaseOutcome::infra) return;
-    if (shown_.insert(finished->reason).second) show_(on_one_line(finished->reason));
-  }
-
- private:
-  std::function<void(const std::string&)> show_;
-  std::set<std::string> shown_;
-};
 
 class ResultLines : public EventSink {
  public:
@@ -109,7 +94,12 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
   } catch (const OutputError& e) {
     throw CommandError(ExitCode::cannot_write, e.what());
   }
-  owned_.push_back(std::make_unique<InfraNote>([this](const std::string& reason) { show_error(reason); }));
+  const bool terminal_tells = show != Show::result_lines && are_the_same_stream(STDOUT_FILENO, STDERR_FILENO);
+  const auto show_notice = [this](std::string_view kind, const std::string& text) {
+    if (terminal_) terminal_->clear_live();
+    write_stderr(kind, text);
+  };
+  owned_.push_back(std::make_unique<Notices>(show_notice, !terminal_tells));
   if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
   for (const auto& sink : owned_) views_.add(*sink);
   if (show != Show::result_lines) {

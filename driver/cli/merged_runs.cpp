@@ -81,6 +81,8 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
     add_case(std::move(*finished));
   } else if (const auto* end = std::get_if<RunFinished>(&event)) {
     run_->end = *end;
+  } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event)) {
+    return;  // said while there was time to act on it
   } else if (!std::holds_alternative<RunStarted>(event)) {
     events_.push_back(std::move(event));
   }

@@ -162,6 +162,8 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_duration(command, "--grace", config.grace, std::chrono::milliseconds{0}, "SIGTERM to SIGKILL");
   add_duration(command, "--global-timeout", config.global_timeout, std::chrono::milliseconds{0},
                "Deadline of the whole run; 0 = none");
+  add_duration(command, "--slow-after", config.slow_after, std::chrono::milliseconds{0},
+               "A case that runs for longer is named on stderr, again after twice as long; 0 = never");
   add_count(command, "--max-consecutive-timeouts", config.max_consecutive_timeouts,
             "A pool that times out this often in a row is not started again; 0 = always");
   add_count(command, "--pool-max-cases", config.pool_max_cases, "A pool is replaced after so many cases; 0 = never");

@@ -568,6 +568,20 @@ TEST_F(CommandLine, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   EXPECT_THAT(output, HasSubstr("0/1 | 0:01 demo/hang/p2p/cp1/bshd/fp32"));
 }
 
+// A file, no terminal.
+TEST_F(CommandLine, ASlowCaseIsSaidOnStderrAndIsAnEvent) {
+  const Finished done = run("model=hang", {"--slow-after", "1ms", "--timeout", "300ms", "--events", path("e")});
+  EXPECT_THAT(done.err, StartsWith("cp-pool: slow: demo/hang/p2p/cp1/bshd/fp32 has been running for "));
+  EXPECT_THAT(done.err, HasSubstr(" on pool cpu/1 #1, no phase reported; its deadline is 300 ms (--timeout)\n"));
+  EXPECT_THAT(done.out, Not(HasSubstr("slow")));
+  const auto lines = json_lines(read_file(path("e")));
+  const auto told = std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "case_progress"; });
+  EXPECT_EQ(told, std::ranges::count(done.err, '\n'));
+  EXPECT_LT(told, 10) << "the intervals grow: 1, 2, 4, .. 256 ms";
+  const Finished report = call({"report", path("e")});
+  EXPECT_EQ(report.err, "") << "it is over";
+}
+
 TEST_F(CommandLine, TheWorkerIsToldWhereToDump) {
   const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
   EXPECT_EQ(run("model=pass", {"--dump", path("tensors")}).exit_code, 0);

@@ -91,8 +91,9 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       co_return finish(job, std::move(finished));
     }
     const std::int64_t seq = ++run_.last_seq;
-    run_.emit(CaseStarted{job.index, job.named->id, seq, pool_->id(), attempt});
-    Attempt result = co_await pool_->run_case(*job.named, seq, next_on_this_pool());
+    const CaseStarted started{job.index, job.named->id, seq, pool_->id(), attempt};
+    run_.emit(started);
+    Attempt result = co_await pool_->run_case(*job.named, started, next_on_this_pool());
     std::optional<Retirement> retirement = std::move(result.retirement);
     if (!result.charged && !result.paused) ++lost;
     if (result.charged || lost == kMaxLost) {

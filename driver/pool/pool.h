@@ -13,6 +13,7 @@
 
 #include "driver/clock.h"
 #include "driver/events.h"
+#include "driver/pool/progress_watch.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/wakeup.h"
 #include "driver/pool/worker_group.h"
@@ -58,9 +59,9 @@ class Pool {
   // retired.
   asio::awaitable<std::optional<StartFailure>> start();
 
-  // Sends the case and waits for its end. next: the case that this pool is to run afterwards, if that is known: a
-  // worker that offers it may prepare for it meanwhile.
-  asio::awaitable<Attempt> run_case(const NamedCase& named, std::int64_t seq, const NamedCase* next);
+  // Sends the case, of which `started` has been emitted, and waits for its end. next: the case that this pool is to run
+  // afterwards, if that is known: a worker that offers it may prepare for it meanwhile.
+  asio::awaitable<Attempt> run_case(const NamedCase& named, const CaseStarted& started, const NamedCase* next);
 
   // Between cases: why the pool cannot be used any more; nullopt: it can.
   asio::awaitable<std::optional<Retirement>> check_idle();
@@ -86,7 +87,6 @@ class Pool {
     std::int64_t seq = 0;
     bool started = false;
     bool cancelled = false;  // the worker was asked to end it
-    std::string phase;       // the last one reported
     std::optional<double> baseline_ms;
     std::optional<protocol::ResultEvent> result;
     std::optional<std::string> protocol_break;
@@ -94,6 +94,7 @@ class Pool {
     std::optional<std::vector<int>> pong;  // ranks that answered it
     Clock::time_point sent;
     Clock::time_point deadline;
+    ProgressWatch progress{Clock::time_point::max(), std::chrono::milliseconds{0}};
   };
 
   // Sets it for as long as it lives.
@@ -124,7 +125,8 @@ class Pool {
   void send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next);
   void take_messages(Outstanding& current);
   void take_event(Outstanding& current, const protocol::Event& event);
-  asio::awaitable<void> wait_for_end(Outstanding& current);
+  asio::awaitable<void> wait_for_end(Outstanding& current, const CaseStarted& started);
+  void tell_progress(Outstanding& current, const CaseStarted& started);
   asio::awaitable<void> take_what_was_said(Outstanding& current);
   asio::awaitable<void> cancel(Outstanding& current);
   asio::awaitable<void> drain(Outstanding& current);

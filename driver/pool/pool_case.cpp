@@ -120,16 +120,17 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
   }
 }
 
-asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
+asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarted& started, const NamedCase* next) {
   Outstanding current;
-  current.seq = seq;
+  current.seq = started.seq;
   current.baseline_ms = named.baseline_ms;
   current.sent = Clock::now();
   current.deadline = current.sent + run_.config.timeout;
+  current.progress = ProgressWatch{current.sent, run_.config.slow_after};
   idle_ = false;
-  send_case(named, seq, next);
+  send_case(named, started.seq, next);
 
-  co_await wait_for_end(current);
+  co_await wait_for_end(current, started);
   if (current.result && std::exchange(held_, false)) go_on_after_pause();
   if (!ended(current) && !held_ && run_.stop.abandon_running()) co_await cancel(current);
   const double duration_ms = ms_since(current.sent);
@@ -160,7 +161,7 @@ bool Pool::ended(const Outstanding& current) const {
   return current.result || current.protocol_break || lost();
 }
 
-asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
+asio::awaitable<void> Pool::wait_for_end(Outstanding& current, const CaseStarted& started) {
   const OwnDeadlines own_deadlines(has_own_deadlines_);
   for (;;) {
     take_messages(current);
@@ -168,7 +169,8 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current) {
     if (lost()) co_return co_await drain(current);
     if (held_) co_return co_await take_what_was_said(current);
     if (run_.stop.abandon_running() || Clock::now() >= current.deadline) co_return;
-    co_await wakeup_.wait_until(current.deadline);
+    tell_progress(current, started);
+    co_await wakeup_.wait_until(std::min(current.deadline, current.progress.next()));
   }
 }
 
@@ -178,6 +180,19 @@ asio::awaitable<void> Pool::take_what_was_said(Outstanding& current) {
     take_messages(current);
     if (!ended(current)) co_await wakeup_.wait_until(limit);
   }
+}
+
+void Pool::tell_progress(Outstanding& current, const CaseStarted& started) {
+  const auto due = current.progress.take(Clock::now());
+  if (!due) return;
+  run_.emit(CaseProgress{.index = started.index,
+                         .id = started.id,
+                         .seq = started.seq,
+                         .pool = id_,
+                         .phase = current.progress.phase(),
+                         .running_ms = ms_since(current.sent),
+                         .timeout_ms = static_cast<double>(run_.config.timeout.count()),
+                         .slow = due->slow});
 }
 
 // The run is over and the case is not: a worker that ends it in order keeps its answer for those who read the report,
@@ -227,7 +242,7 @@ void Pool::take_event(Outstanding& current, const protocol::Event& event) {
   if (const auto* started = std::get_if<protocol::StartedEvent>(&event)) {
     if (started->seq == current.seq) current.started = true;
   } else if (const auto* progress = std::get_if<protocol::ProgressEvent>(&event)) {
-    if (progress->seq == current.seq) current.phase = protocol::clean_text(progress->phase);
+    if (progress->seq == current.seq) current.progress.reach(protocol::clean_text(progress->phase));
   } else if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
     if (!waiting || result->seq != current.seq) {
       current.protocol_break = fmt::format("a result for seq {}, which is not outstanding", result->seq);
@@ -340,7 +355,7 @@ Attempt Pool::conclude_lost(const Outstanding& current) {
     out.retirement = {RetireReason::protocol_break, "rank 0 closed its stdout"};
   }
   out.reason = out.retirement->detail;
-  if (!current.phase.empty()) out.reason += fmt::format(" (in {})", current.phase);
+  if (!current.progress.phase().empty()) out.reason += fmt::format(" (in {})", current.progress.phase());
   out.stderr_tails = group_->tails();
   return out;
 }
@@ -350,9 +365,10 @@ Attempt Pool::conclude_paused(const Outstanding& current) {
   Attempt out;
   out.charged = false;
   out.paused = true;
-  out.retirement = {RetireReason::paused,
-                    fmt::format("the run was paused while a case ran{}",
-                                current.phase.empty() ? "" : fmt::format(" (in {})", current.phase))};
+  out.retirement = {
+      RetireReason::paused,
+      fmt::format("the run was paused while a case ran{}",
+                  current.progress.phase().empty() ? "" : fmt::format(" (in {})", current.progress.phase()))};
   return out;
 }
 
@@ -394,7 +410,7 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   // Its request comes before that to prepare: a case that has started has been read.
   const bool unread = !current.started && group_->stdin_pending();
   if (!current.started) out.reason += unread ? "; rank 0 has not read its request" : "; the case never started";
-  if (!current.phase.empty()) out.reason += fmt::format("; the last phase was {}", current.phase);
+  if (!current.progress.phase().empty()) out.reason += fmt::format("; the last phase was {}", current.progress.phase());
   out.reason += describe_misplaced_sentinel();
   out.retirement = {unread ? RetireReason::stdin_broken : RetireReason::timeout, out.reason};
   co_await ask_for_stacks();

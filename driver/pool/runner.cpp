@@ -139,12 +139,25 @@ void Runner::watch_signals() {
     if (error) return;
     const auto now = std::chrono::steady_clock::now();
     // timeout(1) and a terminal's hang-up send two at once, which are one.
-    context_.stop.kill_at_once |= context_.stop.interrupted && now - first_signal_ > kSameSignal;
+    const bool second = context_.stop.interrupted && now - first_signal_ > kSameSignal;
+    const bool news = !context_.stop.interrupted || (second && !context_.stop.kill_at_once);
+    context_.stop.kill_at_once |= second;
     if (!context_.stop.interrupted) first_signal_ = now;
     context_.stop.interrupted = true;
     abandon();
-    if (!closed_ || lanes_left_ > 0) watch_signals();
+    const bool goes_on = !closed_ || lanes_left_ > 0;
+    if (goes_on) watch_signals();
+    if (goes_on && news) tell_stopping(second ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
   });
+}
+
+// Last in a handler: a sink that throws leaves nothing undone.
+void Runner::tell_stopping(RunStopping::Reason reason) {
+  // A case has the grace to answer its cancellation, its pool to shut down, and again after SIGTERM.
+  constexpr int kGraces = 3;
+  const auto limit =
+      reason == RunStopping::Reason::killed ? std::chrono::milliseconds{0} : kGraces * context_.config.grace;
+  context_.emit(RunStopping{.reason = reason, .limit_ms = static_cast<double>(limit.count())});
 }
 
 void Runner::watch_global_timeout() {
@@ -154,6 +167,7 @@ void Runner::watch_global_timeout() {
     if (error) return;
     context_.stop.global_timeout = true;
     abandon();
+    tell_stopping(RunStopping::Reason::global_timeout);
   });
 }
 

@@ -51,6 +51,7 @@ class Runner {
   void stop_watching_if_done();
   void go_on(Clock::duration paused, bool ranks_stopped);
   void watch_signals();
+  void tell_stopping(RunStopping::Reason reason);
   void watch_global_timeout();
   void watch_clock();
 

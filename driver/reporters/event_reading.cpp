@@ -96,6 +96,24 @@ CaseStarted read_case_started(const json& line) {
           .attempt = fields.get_int("attempt", 1)};
 }
 
+CaseProgress read_case_progress(const json& line) {
+  const Fields fields{line, "case_progress"};
+  return {.index = static_cast<std::size_t>(fields.get_int64("index", 0)),
+          .id = fields.get_string("id"),
+          .seq = fields.get_int64("seq", 0),
+          .pool = read_pool(line),
+          .phase = fields.get_string("phase", ""),
+          .running_ms = fields.get_double("running_ms", 0),
+          .timeout_ms = fields.get_double("timeout_ms", 0),
+          .slow = fields.get_bool("slow", false)};
+}
+
+RunStopping read_run_stopping(const json& line) {
+  const Fields fields{line, "run_stopping"};
+  return {.reason = named(fields.get_string("reason"), RunStopping::Reason::global_timeout),
+          .limit_ms = fields.get_double("limit_ms", 0)};
+}
+
 PerfFigures read_figures(json perf) {
   const Fields fields{perf, "perf"};
   const auto find_double = [&](const char* name) -> std::optional<double> {
@@ -182,6 +200,8 @@ std::optional<Event> read_event(const nlohmann::ordered_json& line) {
   if (type == "pool_ready") return read_pool_ready(fields);
   if (type == "pool_retired") return read_pool_retired(fields);
   if (type == "case_started") return read_case_started(fields);
+  if (type == "case_progress") return read_case_progress(fields);
+  if (type == "run_stopping") return read_run_stopping(fields);
   if (type == "case_finished") return read_case_finished(fields, line.at("case"));
   if (type == "run_paused") return read_run_paused(fields);
   if (type == "run_finished") return read_run_finished(fields);

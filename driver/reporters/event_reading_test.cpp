@@ -42,6 +42,17 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   }
   expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2});
   expect_round_trip(RunPaused{1234.5, true});
+  expect_round_trip(CaseProgress{.index = 1,
+                                 .id = "b",
+                                 .seq = 9,
+                                 .pool = {"cpu/2", 3},
+                                 .phase = "forward",
+                                 .running_ms = 12.5,
+                                 .timeout_ms = 90,
+                                 .slow = true});
+  for (int i = 0; i <= static_cast<int>(RunStopping::Reason::global_timeout); ++i) {
+    expect_round_trip(RunStopping{.reason = static_cast<RunStopping::Reason>(i), .limit_ms = 1500});
+  }
   RunFinished end = test::run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9});
   end.interrupted = true;
   end.ledger_exact = false;

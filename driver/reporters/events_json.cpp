@@ -148,6 +148,22 @@ Json body(const CaseStarted& event) {
           {"seq", event.seq},       {"pool", part(event.pool)}, {"attempt", event.attempt}};
 }
 
+Json body(const CaseProgress& event) {
+  return {{"type", "case_progress"},
+          {"index", event.index},
+          {"id", event.id},
+          {"seq", event.seq},
+          {"pool", part(event.pool)},
+          {"phase", event.phase},
+          {"running_ms", number(event.running_ms)},
+          {"timeout_ms", number(event.timeout_ms)},
+          {"slow", event.slow}};
+}
+
+Json body(const RunStopping& event) {
+  return {{"type", "run_stopping"}, {"reason", to_string(event.reason)}, {"limit_ms", number(event.limit_ms)}};
+}
+
 Json body(const CaseFinished& event) {
   Json json = {{"type", "case_finished"}};
   json.update(case_result_json(event));

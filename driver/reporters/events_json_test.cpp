@@ -85,6 +85,19 @@ TEST(EventJson, FieldsHoldWhatTheyAreNamedAfter) {
   started.attempt = 2;
   EXPECT_EQ(event_json(started).dump(), R"({"type":"case_started","index":4,"id":"the/id","seq":7,)"
                                         R"("pool":{"key":"cpu/2","generation":3},"attempt":2})");
+  EXPECT_EQ(event_json(CaseProgress{.index = 4,
+                                    .id = "the/id",
+                                    .seq = 7,
+                                    .pool = {"cpu/2", 3},
+                                    .phase = "forward",
+                                    .running_ms = 10000,
+                                    .timeout_ms = 90000,
+                                    .slow = true})
+                .dump(),
+            R"({"type":"case_progress","index":4,"id":"the/id","seq":7,"pool":{"key":"cpu/2","generation":3},)"
+            R"("phase":"forward","running_ms":10000.0,"timeout_ms":90000.0,"slow":true})");
+  EXPECT_EQ(event_json(RunStopping{.reason = RunStopping::Reason::global_timeout, .limit_ms = 15000}).dump(),
+            R"({"type":"run_stopping","reason":"global_timeout","limit_ms":15000.0})");
   PoolRetired retired = test::pool_retired(RetireReason::hygiene, "it grew");
   retired.exits = {{.rank = 1, .pid = 71, .status = "exit 3"}};
   retired.leftovers = {{.pid = 72, .state = "D", .wchan = "nfs_wait"}};

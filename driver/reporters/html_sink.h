@@ -36,8 +36,10 @@ class HtmlSink : public EventSink {
   void on(const PoolReady& event);
   void on(const PoolRetired& event);
   void on(const CaseStarted&) {}
+  void on(const CaseProgress&) {}
   void on(const CaseFinished& event);
   void on(const RunPaused&) {}
+  void on(const RunStopping&) {}
   void on(const RunFinished& event);
 
   HtmlPool& pool_of(const PoolId& id);

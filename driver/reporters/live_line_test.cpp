@@ -30,15 +30,43 @@ TEST(LiveLine, ShowsHowLongACaseHasBeenRunningFromASecondOn) {
   EXPECT_THAT(live_line(state, 200), EndsWith(" | 1:15 te-flash/cp_2_0/p2p"));
 }
 
+TEST(LiveLine, ShowsThePhaseOfTheRunningCase) {
+  LiveState state = some_state();
+  state.running_s = 75;
+  state.phase = "reference";
+  EXPECT_THAT(live_line(state, 200), EndsWith(" | 1:15 te-flash/cp_2_0/p2p (reference)"));
+}
+
+TEST(LiveLine, TheIdHasRoomBeforeTheBarAndTheRate) {
+  LiveState state = some_state();
+  state.running_s = 12;
+  state.phase = "forward";
+  state.running = "quick/causal/p2p/cp2/thd/fp32/pad";
+  const std::string counts = "40/80 30 pass 1 fail 9 skip | ";
+  EXPECT_EQ(live_line(state, 103), "[==   ] " + counts + "4.0/s ETA 0:10 | 0:12 " + state.running + " (forward)");
+  EXPECT_EQ(live_line(state, 102), counts + "4.0/s ETA 0:10 | 0:12 " + state.running + " (forward)");
+  EXPECT_EQ(live_line(state, 94), counts + "ETA 0:10 | 0:12 " + state.running + " (forward)");
+  EXPECT_EQ(live_line(state, 79), counts + "ETA 0:10 | 0:12 quick/ca../thd/fp32/pad (forward)");
+}
+
 TEST(LiveLine, IsCutAtTheWidthByColumnsNotBytes) {
   LiveState state = some_state();
-  EXPECT_EQ(live_line(state, 30), "[==========          ] 40/80 3");
+  EXPECT_EQ(live_line(state, 30), "40/80 30 pass 1 fail 9 skip | ");
   state.running =
       "m\xc3\xb6"
       "del";  // 5 columns, 6 bytes
-  const std::string whole = live_line(state, 200);
-  EXPECT_EQ(live_line(state, whole.size() - 2), whole.substr(0, whole.size() - 1));
+  EXPECT_EQ(live_line(state, 44 + 3 + 5), "40/80 30 pass 1 fail 9 skip | 4.0/s ETA 0:10 | " + state.running);
   EXPECT_EQ(live_line(state, 0), "");
+}
+
+TEST(LiveLine, CasesThatWereNeverStartedAreNoProgress) {
+  LiveState state = some_state();
+  state.counts.at(static_cast<std::size_t>(CaseOutcome::cancelled)) = 1;
+  state.counts.at(static_cast<std::size_t>(CaseOutcome::not_run)) = 39;
+  state.stopping = true;
+  EXPECT_EQ(
+      live_line(state, 200),
+      "[==========          ] 41/80 30 pass 1 fail 9 skip 1 cancelled 39 not-run | stopping | te-flash/cp_2_0/p2p");
 }
 
 TEST(LiveLine, PromisesNothingBeforeTheFirstResult) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
@@ -94,11 +93,13 @@ void TerminalSink::on(const RunStarted& event) {
   print(fmt::format("cp-pool {}: {}{}{} on {}\n", event.version, cases, clean(event.title), size, event.device));
 }
 
-void TerminalSink::on(const PoolSpawned&) {
+void TerminalSink::on(const PoolSpawned& event) {
+  starting_[event.pool.key] = {fmt::format("{} starts", name(event.pool)), Clock::now(), ""};
   draw_live();
 }
 
 void TerminalSink::on(const PoolReady& event) {
+  starting_.erase(event.pool.key);
   if (!style_.progress) return;
   const auto why = replaced_.find(event.pool.key);
   print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
@@ -108,6 +109,7 @@ void TerminalSink::on(const PoolReady& event) {
 }
 
 void TerminalSink::on(const PoolRetired& event) {
+  starting_.erase(event.pool.key);
   const std::string why = in_line(event.detail);
   replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
   std::string lines;
@@ -132,7 +134,18 @@ void TerminalSink::on(const PoolRetired& event) {
 void TerminalSink::on(const CaseStarted& event) {
   const auto now = Clock::now();
   if (first_case_ == Clock::time_point{}) first_case_ = now;
-  running_[event.index] = {event.id, now};
+  running_[event.index] = {event.id, now, ""};
+  draw_live();
+}
+
+void TerminalSink::on(const CaseProgress& event) {
+  const auto running = running_.find(event.index);
+  if (running != running_.end()) running->second.phase = event.phase;
+  draw_live();
+}
+
+void TerminalSink::on(const RunStopping&) {
+  state_.stopping = true;
   draw_live();
 }
 
@@ -171,7 +184,7 @@ void TerminalSink::on(const RunFinished& event) {
 }
 
 std::string TerminalSink::case_line(const CaseFinished& event) const {
-  const std::size_t done = std::accumulate(state_.counts.begin(), state_.counts.end(), std::size_t{0});
+  const std::size_t done = cases_done(state_.counts);
   const std::string total = std::to_string(state_.expanded);
   const std::string place =
       state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total) : fmt::format("{:>3}", done);
@@ -220,14 +233,23 @@ void TerminalSink::show_not_run(const CaseFinished& event) {
                     prefix_lines(said, "    ")));
 }
 
+const TerminalSink::Running* TerminalSink::longest_running() const {
+  const auto since = [](const auto& entry) { return entry.second.since; };
+  const auto longest_case = std::ranges::min_element(running_, {}, since);
+  if (longest_case != running_.end()) return &longest_case->second;
+  const auto longest_start = std::ranges::min_element(starting_, {}, since);
+  return longest_start == starting_.end() ? nullptr : &longest_start->second;
+}
+
 void TerminalSink::note_running() {
   const auto seconds_since = [now = Clock::now()](Clock::time_point start) {
     return std::chrono::duration<double>(now - start).count();
   };
   if (first_case_ != Clock::time_point{}) state_.elapsed_s = seconds_since(first_case_);
-  const auto longest = std::ranges::min_element(running_, {}, [](const auto& entry) { return entry.second.since; });
-  state_.running = longest == running_.end() ? "" : longest->second.id;
-  state_.running_s = longest == running_.end() ? 0 : seconds_since(longest->second.since);
+  const Running* const longest = longest_running();
+  state_.running = longest == nullptr ? "" : longest->id;
+  state_.running_s = longest == nullptr ? 0 : seconds_since(longest->since);
+  state_.phase = longest == nullptr ? "" : longest->phase;
 }
 
 void TerminalSink::draw_live() {

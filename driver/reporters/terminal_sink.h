@@ -49,13 +49,21 @@ class TerminalSink : public EventSink {
   void clear_live() noexcept;
 
  private:
+  struct Running {
+    std::string id;
+    Clock::time_point since;
+    std::string phase;  // of a case, as it was last told
+  };
+
   void on(const RunStarted& event);
   void on(const PoolSpawned& event);
   void on(const PoolReady& event);
   void on(const PoolRetired& event);
   void on(const CaseStarted& event);
+  void on(const CaseProgress& event);
   void on(const CaseFinished& event);
   void on(const RunPaused& event);
+  void on(const RunStopping& event);
   void on(const RunFinished& event);
 
   [[nodiscard]] std::string case_line(const CaseFinished& event) const;
@@ -63,13 +71,9 @@ class TerminalSink : public EventSink {
   [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
   void print(std::string_view lines);  // above the live line
   void show_not_run(const CaseFinished& event);
+  [[nodiscard]] const Running* longest_running() const;  // a case, or a pool that starts; nullptr: neither
   void note_running();
   void draw_live();
-
-  struct Running {
-    std::string id;
-    Clock::time_point since;
-  };
 
   int fd_;
   TerminalStyle style_;
@@ -78,7 +82,8 @@ class TerminalSink : public EventSink {
   TimingsTable timings_;
   PerfTable perf_;
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
-  std::map<std::size_t, Running> running_;       // by index
+  std::map<std::size_t, Running> running_;       // cases, by index
+  std::map<std::string, Running> starting_;      // pools, by key
   std::set<std::string> reasons_shown_;          // of cases that were not run
   Clock::time_point first_case_;
   bool live_shown_ = false;

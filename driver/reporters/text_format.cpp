@@ -1,5 +1,6 @@
 #include "driver/reporters/text_format.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -43,6 +44,21 @@ std::string count_of(std::size_t count, std::string_view noun) {
 
 std::string format_index(const std::vector<std::int64_t>& index) {
   return fmt::format("[{}]", fmt::join(index, ", "));
+}
+
+std::size_t width_of(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::count_if(text, starts_code_point));
+}
+
+std::string cut_middle(std::string_view text, std::size_t count) {
+  constexpr std::string_view kGap = "..";
+  const std::size_t columns = width_of(text);
+  if (columns <= count) return std::string{text};
+  if (count <= kGap.size()) return clip(text, count);
+  const std::size_t shown = count - kGap.size();
+  const std::size_t head = shown * 2 / 5;
+  const std::string without_tail = clip(text, columns - (shown - head));
+  return fmt::format("{}{}{}", clip(text, head), kGap, text.substr(without_tail.size()));
 }
 
 std::string clip(std::string_view text, std::size_t count) {

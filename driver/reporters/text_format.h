@@ -23,8 +23,15 @@ std::string count_of(std::size_t count, std::string_view noun);
 // "[0, 17, 3]".
 std::string format_index(const std::vector<std::int64_t>& index);
 
+// The number of code points of valid UTF-8.
+std::size_t width_of(std::string_view text);
+
 // The first `count` code points of valid UTF-8.
 std::string clip(std::string_view text, std::size_t count);
+
+// At most `count` code points of valid UTF-8: of a longer text its beginning, "..", and its end, which is the larger
+// part, since the point of a message and what tells one ID from the next stand there.
+std::string cut_middle(std::string_view text, std::size_t count);
 
 // Every line of text behind the prefix, each ended by a newline. A final newline of text adds no line.
 std::string prefix_lines(std::string_view text, std::string_view prefix);

@@ -37,6 +37,15 @@ TEST(CountOf, KnowsThePlural) {
   EXPECT_EQ(count_of(2, "rank"), "2 ranks");
 }
 
+TEST(CutMiddle, KeepsBeginningAndEndAndCountsColumnsNotBytes) {
+  EXPECT_EQ(cut_middle("0123456789", 10), "0123456789");
+  EXPECT_EQ(cut_middle("0123456789", 9), "01..56789");
+  EXPECT_EQ(cut_middle("\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc\u00e4", 7), "\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc\u00e4");
+  EXPECT_EQ(cut_middle("\u00e4\u00f6\u00fc\u00e4\u00f6\u00fc\u00e4", 6), "\u00e4..\u00f6\u00fc\u00e4");
+  EXPECT_EQ(cut_middle("abcdef", 2), "ab");
+  EXPECT_EQ(cut_middle("abcdef", 0), "");
+}
+
 TEST(FormatIndex, IsAListInBrackets) {
   EXPECT_EQ(format_index({0, 17, 3}), "[0, 17, 3]");
   EXPECT_EQ(format_index({}), "[]");

@@ -30,6 +30,7 @@ using testing::EndsWith;
 using testing::Field;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::SizeIs;
 
 double ms_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
@@ -600,6 +601,40 @@ TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
+// Until its phase has been told, however the first of these events and the worker's message come.
+TEST(SlowCase, IsToldOfAgainAndAgainWithItsPhase) {
+  RunConfig config = fake_config();
+  config.slow_after = milliseconds(1);
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    const auto* progress = std::get_if<CaseProgress>(&event);
+    if (progress != nullptr && progress->phase == "backward") ::raise(SIGINT);
+  };
+  run(fake_cases({"progress_then_hang"}), config, recorder);
+  const auto told = recorder.all<CaseProgress>();
+  ASSERT_THAT(told, Not(IsEmpty()));
+  EXPECT_TRUE(told.front().slow);
+  double before_ms = 0;
+  for (const CaseProgress& progress : told) {
+    EXPECT_EQ(progress.id, "fake/progress_then_hang");
+    EXPECT_EQ(progress.seq, recorder.finished(0).seq);
+    EXPECT_EQ(progress.pool.key, "cpu/2");
+    EXPECT_GT(progress.running_ms, before_ms);
+    EXPECT_EQ(progress.timeout_ms, 30000);
+    before_ms = progress.running_ms;
+  }
+  EXPECT_EQ(told.back().phase, "backward");
+}
+
+TEST(SlowCase, IsNotToldOfWithoutALimit) {
+  RunConfig config = fake_config();
+  config.slow_after = milliseconds(0);
+  config.timeout = milliseconds(200);
+  Recorder recorder;
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_THAT(recorder.all<CaseProgress>(), IsEmpty());
+}
+
 // Interrupts the run when its first case has been sent.
 void interrupt_first_case(Recorder& recorder) {
   recorder.on_each = [](const Event& event) {
@@ -687,6 +722,23 @@ TEST(Interrupt, GivenTwiceWaitsForNoAnswer) {
     EXPECT_EQ(run(fake_cases({model}), config, recorder).exit_code, 130);
   }
   EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
+}
+
+TEST(Interrupt, IsToldOfOnceAndSoIsTheSecondOne) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  config.tick = milliseconds(20);
+  Impatient recorder;
+  recorder.on_each = [&](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) recorder.interrupt();
+  };
+  run(fake_cases({"hang"}), config, recorder);
+  const auto told = recorder.all<RunStopping>();
+  ASSERT_THAT(told, SizeIs(2));
+  EXPECT_EQ(told[0].reason, RunStopping::Reason::interrupted);
+  EXPECT_EQ(told[0].limit_ms, 90000);
+  EXPECT_EQ(told[1].reason, RunStopping::Reason::killed);
+  EXPECT_EQ(told[1].limit_ms, 0);
 }
 
 TEST(Interrupt, DoesNotWaitForStacks) {

@@ -1,0 +1,81 @@
+#include "driver/reporters/notices.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::string in_phase(const std::string& phase) {
+  return phase.empty() ? "no phase reported" : "in " + phase;
+}
+
+}  // namespace
+
+Notices::Notices(Show show, bool errors) : show_{std::move(show)}, errors_{errors} {}
+
+void Notices::on_event(const Event& event) {
+  if (std::holds_alternative<PoolSpawned>(event)) ++pools_;
+  if (std::holds_alternative<PoolRetired>(event) && pools_ > 0) --pools_;
+  if (const auto* started = std::get_if<CaseStarted>(&event)) on(*started);
+  if (const auto* progress = std::get_if<CaseProgress>(&event)) on(*progress);
+  if (const auto* finished = std::get_if<CaseFinished>(&event)) on(*finished);
+  if (const auto* stopping = std::get_if<RunStopping>(&event)) on(*stopping);
+}
+
+void Notices::on(const CaseStarted& event) {
+  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });  // sent once more
+  running_.push_back({.index = event.index, .id = event.id, .phase = ""});
+}
+
+void Notices::on(const CaseProgress& event) {
+  const auto running = std::ranges::find(running_, event.index, &Running::index);
+  if (running != running_.end()) running->phase = event.phase;
+  if (!event.slow) return;
+  show_("slow", fmt::format("{} has been running for {} on pool {} #{}, {}; its deadline is {} (--timeout)", event.id,
+                            format_duration(event.running_ms), event.pool.key, event.pool.generation,
+                            in_phase(event.phase), format_duration(event.timeout_ms)));
+}
+
+void Notices::on(const CaseFinished& event) {
+  std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });
+  if (!errors_ || event.outcome != CaseOutcome::infra) return;
+  if (!reasons_shown_.insert(event.reason).second) return;
+  std::string reason = event.reason;
+  std::ranges::replace(reason, '\n', ' ');
+  show_("error", reason);
+}
+
+void Notices::on(const RunStopping& event) {
+  if (event.reason == RunStopping::Reason::killed) return show_("interrupted", "again: the ranks are killed at once");
+  const bool out_of_time = event.reason == RunStopping::Reason::global_timeout;
+  const std::string left = what_is_left();
+  if (out_of_time && left.empty()) return;
+  std::string text = out_of_time ? "the time of the run is over (--global-timeout)" : "no further case is started";
+  if (!left.empty()) {
+    text += fmt::format("; waiting for {}, {} at most (3 x --grace)", left, format_duration(event.limit_ms));
+    // After --global-timeout the first interrupt is only the start of the same.
+    if (!out_of_time) text += "; a second Ctrl-C kills them at once";
+  }
+  show_(out_of_time ? "stopped" : "interrupted", text);
+}
+
+// "ID (in forward) and 2 more cases to be cancelled and 3 pools to end"; empty: nothing.
+std::string Notices::what_is_left() const {
+  std::string text;
+  if (!running_.empty()) {
+    const Running& first = running_.front();
+    text = fmt::format("{}{}", first.id, first.phase.empty() ? "" : fmt::format(" (in {})", first.phase));
+    if (running_.size() > 1) text += fmt::format(" and {}", count_of(running_.size() - 1, "more case"));
+    text += " to be cancelled";
+  }
+  if (pools_ == 0) return text;
+  return fmt::format("{}{} to end", text.empty() ? "" : text + " and ", count_of(pools_, "pool"));
+}
+
+}  // namespace cp_pool

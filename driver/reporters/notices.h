@@ -1,0 +1,46 @@
+// What a run has to say while there is time to act on it: cases that no pool could judge, cases that are slow, what a
+// stopped run waits for. On stderr, with and without a terminal.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "driver/events.h"
+
+namespace cp_pool {
+
+class Notices : public EventSink {
+ public:
+  // Called for each notice: what it is ("error", "slow", "interrupted", "stopped") and one line of text about it.
+  using Show = std::function<void(std::string_view kind, const std::string& text)>;
+
+  // errors: false where the terminal view, on the same terminal or file, says why cases were not judged.
+  Notices(Show show, bool errors);
+
+  void on_event(const Event& event) override;
+
+ private:
+  struct Running {
+    std::size_t index = 0;
+    std::string id;
+    std::string phase;  // as it was last told
+  };
+
+  void on(const CaseStarted& event);
+  void on(const CaseProgress& event);
+  void on(const CaseFinished& event);
+  void on(const RunStopping& event);
+  [[nodiscard]] std::string what_is_left() const;
+
+  Show show_;
+  bool errors_;
+  std::set<std::string> reasons_shown_;  // of cases that no pool could judge
+  std::vector<Running> running_;         // the first to start first
+  std::size_t pools_ = 0;                // that were started and have not ended
+};
+
+}  // namespace cp_pool

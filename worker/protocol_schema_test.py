@@ -149,6 +149,9 @@ def check_example(validator, worker):
         group.next("started")
         group.send(op="ping", seq=1003, all=True)
         expect(group.next("pong")["ranks"] == [0, 1], "both ranks answer while a case hangs")
+        group.send(op="cancel", seq=group.seq)
+        cancelled = group.next("result")
+        expect(cancelled["outcome"] == "cancelled" and not cancelled["healthy"], f"{cancelled}")
     with Group(validator, [worker], CP_POOL_INJECT="throw@1:inside") as group:
         group.next("ready")
         thrown = group.run("throws")

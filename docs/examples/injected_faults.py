@@ -1,4 +1,4 @@
-"""The faults that CP_POOL_INJECT asks a worker for: a user rehearses them, and `cp-pool conformance` tests with them."""
+"""The faults that CP_POOL_INJECT asks a worker for: users and `cp-pool conformance` rehearse them."""
 import fnmatch
 import os
 import re

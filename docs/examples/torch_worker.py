@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A worker on PyTorch: attention by all_gather, forward and backward, checked against an fp64 reference.
 
-    cp-pool run --worker '.venv/bin/python docs/examples/torch_worker.py' --filter 'comm=all_gather & layout=thd'
+    cp-pool run --worker '.venv/bin/python docs/examples/torch_worker.py' --filter comm=all_gather
 
 What it computes is defined in docs/definitions.md. It skips what it does not have.
 """
@@ -16,7 +16,7 @@ CUDA = os.environ.get("CP_POOL_DEVICE") == "cuda"
 DEVICE = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if CUDA else torch.device("cpu")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 TOLERANCES = {"fp32": 1e-4, "bf16": 2.5e-2, "fp16": 5e-3}  # times 1 + abs(value)
-HAS = {"comm": "all_gather", "layout": "thd", "softmax": "vanilla", "bias": None, "max_logit": False}
+HAS = {"comm": "all_gather", "softmax": "vanilla", "bias": None, "max_logit": False}
 INFINITY = float("inf")
 
 
@@ -95,7 +95,7 @@ def attend(q, k, v, seen):
 
 
 def rows_of(rank, padded):
-    """The rows that a rank owns, in the order in which it holds them: chunks `rank` and `2n - 1 - rank` of a sequence."""
+    """The rows that a rank owns, in its order: chunks `rank` and `2n - 1 - rank` of each sequence."""
     rows, start = [], 0
     for length in padded:
         chunk = length // (2 * WORLD_SIZE)
@@ -150,27 +150,43 @@ def attention(case, lengths, q, k, v, dout, q_rows):
 # --- A case ----------------------------------------------------------------------------------------------------------
 
 
-def context_parallel(group, case, lengths, inputs):
-    """This rank's rows of every result, from its rows of every input, in the dtype of the case."""
+def in_layout(case, rows):
+    """This rank's rows [rows, heads, dim] of a tensor as the case's layout has them."""
+    if case["layout"] == "thd":
+        return rows
+    by_sequence = rows.unflatten(0, (case["batch"], -1))
+    return by_sequence if case["layout"] == "bshd" else by_sequence.transpose(0, 1)
+
+
+def as_rows(case, shard):
+    """The reverse."""
+    if case["layout"] == "sbhd":
+        shard = shard.transpose(0, 1)
+    return shard if case["layout"] == "thd" else shard.flatten(0, 1)
+
+
+def context_parallel(group, case, lengths, shards):
+    """This rank's shard of every result from its shard of every input, in layout and dtype of the case; lse as rows."""
     q_rows, kv_rows = rows_of(RANK, lengths["padded_q"]), rows_of(RANK, lengths["padded_kv"])
     order = torch.cat([rows_of(rank, lengths["padded_kv"]) for rank in range(WORLD_SIZE)])
     whole = {}
     for name in ("k", "v"):
-        gathered = group.all_gather(inputs[name][kv_rows])
+        gathered = group.all_gather(as_rows(case, shards[name]))
         whole[name] = torch.empty_like(gathered).index_copy(0, order, gathered).float()
-    q, dout = inputs["q"][q_rows].float(), inputs["dout"][q_rows].float()
+    q, dout = as_rows(case, shards["q"]).float(), as_rows(case, shards["dout"]).float()
     results = attention(case, lengths, q, whole["k"], whole["v"], dout, q_rows)
     if case["training"]:
         for name in ("dk", "dv"):
             results[name] = group.sum(results[name])[kv_rows]
-    return {name: value if name == "lse" else value.to(DTYPES[case["dtype"]]) for name, value in results.items()}
+    dtype = DTYPES[case["dtype"]]
+    return {name: value if name == "lse" else in_layout(case, value.to(dtype)) for name, value in results.items()}
 
 
 def check(case, lengths, inputs, name, actual, expected):
     """The largest error of this rank's rows of a result, in units of 1 + abs(value). Padding has to be exact."""
     side, like = ("kv", "k") if name in ("dk", "dv") else ("q", "q")
     rows = rows_of(RANK, lengths[f"padded_{side}"])
-    actual, expected = actual.double(), expected[rows]
+    actual, expected = (actual if name == "lse" else as_rows(case, actual)).double(), expected[rows]
     error = (actual - expected).abs() / (1 + expected.abs())
     error[inputs[like][rows, 0, 0].isnan()] = INFINITY
     error[actual == expected] = 0
@@ -185,7 +201,9 @@ def run_case(group, case, lengths):
     if lengths is None:
         return {"outcome": "skip", "reason": "this worker draws no lengths, and the request has none"}
     inputs = make_inputs(case, lengths)
-    results = context_parallel(group, case, lengths, inputs)
+    rows = {side: rows_of(RANK, lengths[f"padded_{side}"]) for side in ("q", "kv")}
+    shards = {name: in_layout(case, whole[rows["kv" if name in "kv" else "q"]]) for name, whole in inputs.items()}
+    results = context_parallel(group, case, lengths, shards)
     # For brevity the reference shares attend() with what it checks. That of a real worker shares nothing.
     wide = {name: tensor.double() for name, tensor in inputs.items()}
     every_row = torch.arange(len(wide["q"]), device=DEVICE)

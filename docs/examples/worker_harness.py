@@ -183,43 +183,52 @@ class Coordinator:
         run = {"op": "run", "seq": seq, "id": request.get("id", ""), "case": case, "lengths": request.get("lengths")}
         self.tell(run)
         self.own_requests.put(run)
-        reports = self._collect(request.get("timeout_ms", 90000) / 1000)
+        reports, failure = self._collect(seq, request.get("timeout_ms", 90000) / 1000)
         first = reports[0]
-        emit(event="result", seq=seq, outcome=first["outcome"], reason=first["reason"],
-             healthy=all(told["outcome"] not in ("error", "timeout") for told in reports),
+        emit(event="result", seq=seq, outcome=first["outcome"], reason=first["reason"], healthy=failure is None,
              ranks=[{"rank": told["rank"], "ok": told["outcome"] in ("pass", "skip"), "aborted": told["aborted"],
                      "error": told["error"]} for told in reports],
              checks=[check for told in sorted(reports, key=lambda told: told["rank"]) for check in told["checks"]])
 
-    def _collect(self, timeout):
-        """The reports of all ranks, the one that explains the outcome first. A failure frees those that wait for it."""
+    def cancel(self, seq):
+        self.reports.put({"cancelled": seq, "outcome": "cancelled"})
+
+    def _collect(self, seq, timeout):
+        """The reports of all ranks, the one that explains the outcome first, and why they were cut short, or None.
+
+        A failure ends the waiting of all ranks: "error" of a rank, "timeout" or "cancelled" of the case.
+        """
         reports, seconds = {}, OWN_DEADLINE * timeout
-        failure = self._take_reports(reports, seconds, stop_at_error=True)
+        failure = self._take_reports(reports, seq, seconds)
         if failure:
             self.tell({"op": "abort", "stacks": failure == "timeout"})
             free(self._data, stacks=failure == "timeout")
-            self._take_reports(reports, min(1, LAST_WAIT * timeout), stop_at_error=False)
+            self._take_reports(reports, seq, min(1, LAST_WAIT * timeout), after_failure=True)
+        when = {"timeout": f" within {seconds:g} s", "cancelled": " before the case was cancelled"}.get(failure, "")
         for told in reports.values():
-            if failure == "timeout" and told["aborted"]:
-                told.update(outcome="timeout", reason=f"rank {told['rank']} waited for another rank for {seconds:g} s")
+            if failure != "error" and told["aborted"]:
+                told.update(outcome=failure, reason=f"rank {told['rank']} waited for a rank that did not come{when}")
         for rank in set(range(WORLD_SIZE)) - set(reports):
-            reason = f"rank {rank} did not report" + (f" within {seconds:g} s" if failure == "timeout" else "")
+            reason = f"rank {rank} did not report{when}"
             reports[rank] = report_of(rank, outcome=failure, reason=reason, error=reason)
-        severity = {"fail": 0, "error": 1, "timeout": 1, "skip": 2, "pass": 3}
-        return sorted(reports.values(), key=lambda told: (severity[told["outcome"]], told["aborted"]))
+        severity = {"cancelled": 0, "fail": 1, "error": 2, "timeout": 2, "skip": 3, "pass": 4}
+        ordered = sorted(reports.values(), key=lambda told: (severity[told["outcome"]], told["aborted"]))
+        return ordered, failure
 
-    def _take_reports(self, reports, seconds, stop_at_error):
-        """Adds those that come. Gives why it stopped before all ranks had reported well: "error" or "timeout"."""
+    def _take_reports(self, reports, seq, seconds, after_failure=False):
+        """Adds the reports that come. Gives the failure at which it stopped, if any, before all were there."""
         deadline = time.monotonic() + seconds
         while len(reports) < WORLD_SIZE:
             try:
                 told = self.reports.get(timeout=max(0, deadline - time.monotonic()))
             except queue.Empty:
                 return "timeout"
-            if "gone" not in told:
+            if told.get("cancelled", seq) != seq:
+                continue  # that case is over
+            if "rank" in told:
                 reports[told["rank"]] = told
-            if stop_at_error and told["outcome"] == "error":
-                return "error"
+            if told["outcome"] in ("error", "cancelled") and not after_failure:
+                return told["outcome"]
         return None
 
     def answer_ping(self, request, seq):
@@ -273,7 +282,9 @@ def answer(coordinator, line):
             start_thread(coordinator.run, request, request["seq"], request["case"])
         elif op == "ping":
             start_thread(coordinator.answer_ping, request, request["seq"])
-        elif op not in ("prepare", "cancel", "shutdown"):  # a worker may ignore the first two
+        elif op == "cancel":
+            coordinator.cancel(request["seq"])
+        elif op not in ("prepare", "shutdown"):  # a worker may ignore prepare
             raise ValueError(f"unknown op {op}")
         return op
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -282,7 +293,7 @@ def answer(coordinator, line):
         return None
 
 
-def serve(name, connect, run_case, device="cpu", capabilities=None):
+def serve(name, connect, run_case, device="cpu", capabilities={}):
     """The whole life of a rank; does not return.
 
     connect(share) makes the data plane; share(value) gives it the values of all ranks, by rank. Its method abort() is
@@ -302,7 +313,8 @@ def serve(name, connect, run_case, device="cpu", capabilities=None):
     FAULTS.reach("start")
     try:
         if RANK == 0:
-            serve_rank0(connect, run_case, {"worker": name, "device": device, "capabilities": capabilities or {}})
+            can = {"requests": ["cancel"], **capabilities}
+            serve_rank0(connect, run_case, {"worker": name, "device": device, "capabilities": can})
         else:
             serve_other_rank(connect, run_case)
     except ConnectionError:

@@ -154,10 +154,12 @@ def check_torch(driver):
         case("causal", causal=True, **thd),
         case("gqa", **thd, dtype="bf16", heads=4, window=[5, 2], seqlens_kv=[7, 8, 0, 9]),
         case("forward", **thd, training=False, chunk=6),
+        case("batch_first", comm="all_gather", layout="bshd", batch=2, seqlen_kv=48),
+        case("sequence_first", comm="all_gather", layout="sbhd", batch=2, causal=True, head_dim_v=16),
         case("skipped", comm="p2p"),
         case("throws", **thd),
         case("after", **thd)], inject="throw@1:inside:*/throws/*")
-    for model, tensors in (("causal", 5), ("gqa", 5), ("forward", 2), ("after", 5)):
+    for model, tensors in (("causal", 5), ("gqa", 5), ("forward", 2), ("batch_first", 5), ("sequence_first", 5), ("after", 5)):
         answer = answers[model]
         expect(answer["outcome"] == "pass", f"{model}: {answer['outcome']}: {answer['reason']}\n{answer}")
         expect(len(answer["checks"]) == 2 * tensors, f"{model}: {answer['checks']}")

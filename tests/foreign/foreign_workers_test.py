@@ -90,7 +90,7 @@ def check_minimal(driver):
     throws = {add("throw", rank, phase): rank for rank in (0, 1) for phase in ("before", "inside")}
     throw_of_four = add("throw", 2, "inside", cp_size=4)
     deaths = {add(kind, rank, phase): (rank, how) for kind, phase, how in (
-        ("exit=3", "inside", "exit 3"), ("exit", "before", "exit 0"), ("sigsegv", "inside", "signal 11 (SIGSEGV)"))
+        ("exit=3", "before", "exit 3"), ("sigsegv", "inside", "signal 11 (SIGSEGV)"))
         for rank in (0, 1)}
     unreported = {add("throw", 1, "result"): (1, "exit 1")}
     printed = add("print=100000", 1, "before")

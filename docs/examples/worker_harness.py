@@ -100,14 +100,8 @@ def compute(run_case, data, requests, send_report):
         FAULTS.reach("idle")
 
 
-def free(data, stacks):
-    """Another rank has failed: ends this rank's waiting for it. Does not wait: an abort may hang itself."""
-    if stacks:
-        faulthandler.dump_traceback()
-    start_thread(abort, data)
-
-
 def abort(data):
+    """Another rank has failed: ends this rank's waiting for it. On a thread of its own, since it may hang itself."""
     try:
         data.abort()
     except Exception:
@@ -128,7 +122,7 @@ def die_of_exception(failure):
 
 def serve_other_rank(connect, run_case):
     rank0 = Channel(socket.create_connection((os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))))
-    rank0.send(RANK)
+    rank0.send([RANK, os.getpid()])
 
     def share(value):
         rank0.send(value)
@@ -145,7 +139,7 @@ def serve_other_rank(connect, run_case):
         elif message["op"] == "ping":
             rank0.send({"pong": message["seq"], "rank": RANK})
         elif message["op"] == "abort":
-            free(data, message["stacks"])
+            start_thread(abort, data)
         elif message["op"] == "shutdown":
             return
 
@@ -156,8 +150,8 @@ def serve_other_rank(connect, run_case):
 class Coordinator:
     """Hands a case to every rank and makes one result of their reports."""
 
-    def __init__(self, data, peers):
-        self._data, self._peers = data, peers
+    def __init__(self, data, peers, pids):
+        self._data, self._peers, self._pids = data, peers, pids  # peers: channels, by rank
         self.own_requests, self.reports, self.pongs = queue.Queue(), queue.Queue(), queue.Queue()
         for rank, peer in peers.items():
             start_thread(self._listen, rank, peer)
@@ -200,9 +194,11 @@ class Coordinator:
         """
         reports, seconds = {}, OWN_DEADLINE * timeout
         failure = self._take_reports(reports, seq, seconds)
+        if failure == "timeout":
+            self._show_stacks()
         if failure:
-            self.tell({"op": "abort", "stacks": failure == "timeout"})
-            free(self._data, stacks=failure == "timeout")
+            self.tell({"op": "abort"})
+            start_thread(abort, self._data)
             self._take_reports(reports, seq, min(1, LAST_WAIT * timeout), after_failure=True)
         when = {"timeout": f" within {seconds:g} s", "cancelled": " before the case was cancelled"}.get(failure, "")
         for told in reports.values():
@@ -214,6 +210,15 @@ class Coordinator:
         severity = {"cancelled": 0, "fail": 1, "error": 2, "timeout": 2, "skip": 3, "pass": 4}
         ordered = sorted(reports.values(), key=lambda told: (severity[told["outcome"]], told["aborted"]))
         return ordered, failure
+
+    def _show_stacks(self):
+        """Of the peers by a signal, not a message: a rank shows where it is even if none of its threads can run."""
+        faulthandler.dump_traceback()
+        for pid in self._pids:
+            try:
+                os.kill(pid, signal.SIGUSR2)
+            except ProcessLookupError:
+                pass  # its death is being told
 
     def _take_reports(self, reports, seq, seconds, after_failure=False):
         """Adds the reports that come. Gives the failure at which it stopped, if any, before all were there."""
@@ -252,8 +257,13 @@ def emit(**event):
 
 def serve_rank0(connect, run_case, about):
     listener = socket.socket(fileno=int(os.environ["CP_POOL_MASTER_FD"]))  # it listens on MASTER_PORT already
-    peers = [Channel(listener.accept()[0]) for _ in range(WORLD_SIZE - 1)]
-    peers = {rank: peer for rank, peer in sorted((peer.receive(), peer) for peer in peers)}
+    hellos = []
+    for _ in range(WORLD_SIZE - 1):
+        peer = Channel(listener.accept()[0])
+        rank, pid = peer.receive()
+        hellos.append((rank, pid, peer))
+    peers = {rank: peer for rank, _, peer in sorted(hellos)}
+    pids = [pid for _, pid, _ in hellos]
 
     def share(value):
         values = [value] + [peer.receive() for peer in peers.values()]
@@ -263,7 +273,7 @@ def serve_rank0(connect, run_case, about):
 
     data = connect(share)
     share("connected")
-    coordinator = Coordinator(data, peers)
+    coordinator = Coordinator(data, peers, pids)
     start_thread(compute, run_case, data, coordinator.own_requests, coordinator.reports.put)
     emit(event="ready", protocol=1, world_size=WORLD_SIZE, **about)
     for line in open(0, encoding="utf-8", errors="replace", newline="\n"):  # ends when cp-pool does

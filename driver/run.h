@@ -39,6 +39,7 @@ struct RunConfig {
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
   std::chrono::milliseconds slow_after{10000};     // a case that runs for longer is told of (CaseProgress); 0 = none
   int max_consecutive_timeouts = 3;
+  int max_failed_starts = 3;                      // running, of one pool: then its cases cannot be judged
   int pool_max_cases = 0;                         // 0 = never
   int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit
   bool compare_runs = false;                      // a pass with other output bits than the first of its ID is a failure

@@ -19,6 +19,7 @@ add_library(cp_reporters STATIC
   reporters/terminal_sink.cpp
   reporters/text_format.cpp
   reporters/timings_table.cpp
+  reporters/told_failures.cpp
   reporters/xml_nodes.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
@@ -42,6 +43,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/terminal_sink_test.cpp
     reporters/text_format_test.cpp
     reporters/timings_table_test.cpp
+    reporters/told_failures_test.cpp
   LIBRARIES cp_reporters pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/reporters/check_junit.py")
@@ -73,6 +75,7 @@ add_library(cp_cli STATIC
   cli/program_paths.cpp
   cli/report_command.cpp
   cli/rerun.cpp
+  cli/resource_limits.cpp
   cli/run_command.cpp
   cli/selection.cpp
   cli/shard.cpp
@@ -110,6 +113,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/worker_command_test.cpp
     cli/perf_baseline_test.cpp
     cli/rerun_test.cpp
+    cli/resource_limits_test.cpp
     cli/selection_test.cpp
     cli/shard_test.cpp
     cli/shell_words_test.cpp
@@ -121,7 +125,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
     cli/belief_test.cpp
     cli/output_lock_test.cpp
     cli/output_safety_test.cpp
-    cli/program_test.cpp
+    cli/doctor_program_test.cpp cli/program_test.cpp
   LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE

@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/cli/resource_limits.h"
 #include "driver/cli/shell_words.h"
+#include "driver/process/loopback.h"
 
 namespace cp_pool {
 
@@ -90,7 +92,7 @@ Finding find_libraries(const std::filesystem::path& program) {
   if (missing.empty()) return finding;
   finding.state = Finding::State::missing;
   finding.text = fmt::format("{} needs {}", program.string(), fmt::join(missing, ", "));
-  finding.remedy = "tools/setup";
+  finding.remedy = "install with: tools/setup";
   return finding;
 }
 
@@ -113,19 +115,35 @@ Finding find_packages(const std::filesystem::path& list) {
   if (missing.empty()) return finding;
   finding.state = Finding::State::missing;
   finding.text += fmt::format("; missing: {}", fmt::join(missing, ", "));
-  finding.remedy = fmt::format("apt-get install {}", fmt::join(missing, " "));
+  finding.remedy = fmt::format("install with: apt-get install {}", fmt::join(missing, " "));
   return finding;
 }
 
-std::string findings_text(const std::vector<Finding>& findings) {
-  std::string text;
-  for (const Finding& finding : findings) {
-    const char* mark = finding.state == Finding::State::good   ? "ok"
-                       : finding.state == Finding::State::note ? "-"
-                                                               : "MISSING";
-    text += fmt::format("{:<10} {:<7} {}\n", finding.name, mark, finding.text);
-    if (!finding.remedy.empty()) text += fmt::format("{:<10} {:<7} install with: {}\n", "", "", finding.remedy);
+Finding find_loopback() {
+  const std::string trouble = loopback_trouble();
+  if (trouble.empty()) {
+    return {.name = "loopback", .state = Finding::State::good, .text = "ranks can meet at 127.0.0.1", .remedy = ""};
   }
+  return {.name = "loopback",
+          .state = Finding::State::missing,
+          .text = trouble,
+          .remedy = "bring it up with: ip link set lo up"};
+}
+
+Finding find_limits() {
+  Finding finding{.name = "limits", .state = Finding::State::good, .text = "none", .remedy = ""};
+  std::vector<std::string> texts;
+  for (const ResourceLimit& limit : resource_limits()) texts.push_back(limit_text(limit));
+  if (!texts.empty()) finding.text = fmt::format("{}", fmt::join(texts, ", "));
+  return finding;
+}
+
+std::string finding_text(const Finding& finding) {
+  const char* mark = finding.state == Finding::State::good   ? "ok"
+                     : finding.state == Finding::State::note ? "-"
+                                                             : "MISSING";
+  std::string text = fmt::format("{:<10} {:<7} {}\n", finding.name, mark, finding.text);
+  if (!finding.remedy.empty()) text += fmt::format("{:<10} {:<7} {}\n", "", "", finding.remedy);
   return text;
 }
 

@@ -17,7 +17,7 @@ struct Finding {
   std::string name;
   State state = State::good;
   std::string text;
-  std::string remedy;  // the command that installs what is missing
+  std::string remedy;  // what to do: "install with: tools/setup"
 };
 
 // Processors, of which this process may use `usable_cores`, memory and NVIDIA GPUs, as the kernel tells them under
@@ -30,7 +30,13 @@ Finding find_libraries(const std::filesystem::path& program);
 // Debian packages of a list (a name a line, # for comments) and what of them is not installed. One finding.
 Finding find_packages(const std::filesystem::path& list);
 
-// As lines, the missing with their remedy below.
-std::string findings_text(const std::vector<Finding>& findings);
+// Whether ranks can meet at 127.0.0.1. One finding.
+Finding find_loopback();
+
+// The limits that are set for this process and its ranks. One finding.
+Finding find_limits();
+
+// As a line, with its remedy on a second one.
+std::string finding_text(const Finding& finding);
 
 }  // namespace cp_pool

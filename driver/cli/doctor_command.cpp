@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
@@ -13,6 +14,7 @@
 #include "driver/cli/doctor.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/program_paths.h"
+#include "driver/cli/resource_limits.h"
 #include "driver/cli/selection.h"
 #include "driver/cli/worker_command.h"
 #include "driver/reporters/output_file.h"
@@ -39,57 +41,90 @@ Case smallest_case(int ranks) {
   return c;
 }
 
+// Says each finding at once: what comes after it may take long.
+class Report {
+ public:
+  void say(const Finding& finding) {
+    missing_ |= finding.state == State::missing;
+    write_all(STDOUT_FILENO, finding_text(finding), "stdout");
+  }
+  [[nodiscard]] bool missing() const { return missing_; }
+
+ private:
+  bool missing_ = false;
+};
+
+std::string ready_text(const PoolReady& event) {
+  std::string versions;
+  for (const auto& [name, version] : event.ready.versions.items()) {
+    versions += fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump());
+  }
+  return fmt::format("{} ready in {} on {}: {}{}", event.ready.world_size, format_duration(event.spawn_to_ready_ms),
+                     event.ready.device, protocol::clean_text(event.ready.worker), protocol::clean_text(versions));
+}
+
 class Watcher : public EventSink {
  public:
+  explicit Watcher(Report& report) : report_{report} {}
+
   void on_event(const Event& event) override {
-    if (const auto* event_ready = std::get_if<PoolReady>(&event)) ready = *event_ready;
+    if (const auto* ready = std::get_if<PoolReady>(&event)) {
+      report_.say({.name = "ranks", .state = State::good, .text = ready_text(*ready), .remedy = ""});
+      was_ready = true;
+    }
     if (const auto* event_finished = std::get_if<CaseFinished>(&event)) finished = *event_finished;
   }
-  std::optional<PoolReady> ready;
+  bool was_ready = false;
   std::optional<CaseFinished> finished;
+
+ private:
+  Report& report_;
 };
+
+// What of the limits may have made the case fail.
+std::string limit_remedy(const CaseFinished& finished) {
+  std::string said = finished.reason;
+  for (const protocol::RankResult& rank : finished.ranks) said += '\n' + rank.error;
+  for (const StderrTail& tail : finished.stderr_tails) said += '\n' + tail.text;
+  const auto limit = limit_behind(said, resource_limits());
+  if (!limit) return "";
+  return fmt::format("the limit that failed: {}; raise it with: ulimit {} NUMBER", limit_text(*limit),
+                     limit->shell_option);
+}
 
 // Starts two ranks, or one where there is one GPU, and runs a case on them: the proof that cases can run. A worker of
 // the user's own need not know this case.
-std::vector<Finding> try_worker(const WorkerCommand& command, const std::string& device) {
+void try_worker(const WorkerCommand& command, const std::string& device, std::chrono::milliseconds timeout,
+                Report& report) {
   constexpr int kRanks = 2;
   const int ranks =
       device == "cuda" ? std::clamp(count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")), 1, kRanks) : kRanks;
   RunConfig config;
   config.worker_command = command.words;
   config.device = device;
-  Watcher watcher;
+  config.start_timeout = timeout;
+  config.timeout = timeout;
+  config.max_failed_starts = 1;
+  config.grace = std::chrono::seconds(1);
+  Watcher watcher{report};
   const RunResult result =
       run_cases({{.id = "doctor", .c = smallest_case(ranks), .rerun = ""}}, config, RunStarted{}, watcher);
   if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
-  std::vector<Finding> findings;
-  if (watcher.ready) {
-    const protocol::ReadyEvent& ready = watcher.ready->ready;
-    std::string versions;
-    for (const auto& [name, version] : ready.versions.items()) {
-      versions += fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump());
-    }
-    findings.push_back({.name = "ranks",
-                        .state = State::good,
-                        .text = fmt::format("{} ready in {} on {}: {}{}", ready.world_size,
-                                            format_duration(watcher.ready->spawn_to_ready_ms), ready.device,
-                                            protocol::clean_text(ready.worker), protocol::clean_text(versions)),
-                        .remedy = ""});
-  }
   const CaseFinished& finished = watcher.finished.value();  // one case, one outcome
   const bool passed = finished.outcome == CaseOutcome::pass;
   const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;
-  findings.push_back(
-      {.name = "a case",
-       .state = passed    ? State::good
-                : skipped ? State::note
-                          : State::missing,
-       .text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
-                           finished.reason.empty() ? "" : ": ", protocol::clean_text(finished.reason)),
-       .remedy = passed || !command.shipped || command.words.size() > 1 || device != "cpu"
-                     ? ""
-                     : "tools/build release cp-pool-worker"});
-  return findings;
+  const std::string reason = protocol::clean_text(finished.reason);
+  Finding finding{.name = "a case", .state = State::missing, .text = "", .remedy = ""};
+  if (passed || skipped) finding.state = passed ? State::good : State::note;
+  if (finding.state == State::missing) finding.remedy = limit_remedy(finished);
+  if (watcher.was_ready) {
+    finding.text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
+                               reason.empty() ? "" : ": ", reason);
+  } else {
+    finding.name = "ranks";
+    finding.text = reason;
+  }
+  report.say(finding);
 }
 
 Finding find_worker(const std::string& binary) {
@@ -99,7 +134,7 @@ Finding find_worker(const std::string& binary) {
   return {.name = "worker",
           .state = State::missing,
           .text = binary + " is no program",
-          .remedy = "tools/build release cp-pool-worker"};
+          .remedy = "build it with: tools/build release cp-pool-worker"};
 }
 
 Finding find_cuda_part() {
@@ -107,7 +142,7 @@ Finding find_cuda_part() {
   return {.name = "CUDA part",
           .state = State::missing,
           .text = "the worker was built without it (no nvcc of CUDA 13?); cases run on CPU ranks",
-          .remedy = kBuildForGpus};
+          .remedy = fmt::format("build it with: {}", kBuildForGpus)};
 }
 
 std::vector<Finding> find_matrices(const std::string& size) {
@@ -129,7 +164,7 @@ std::vector<Finding> find_matrices(const std::string& size) {
     findings.push_back({.name = "matrix",
                         .state = State::missing,
                         .text = "none is shipped with this program",
-                        .remedy = "set --matrix FILE, or install share/cp-pool/matrices beside bin"});
+                        .remedy = "give --matrix FILE, or install share/cp-pool/matrices beside bin"});
   }
   return findings;
 }
@@ -137,30 +172,40 @@ std::vector<Finding> find_matrices(const std::string& size) {
 }  // namespace
 
 int doctor_command(const DoctorOptions& options) {
-  std::vector<Finding> findings = {{.name = "cp-pool",
-                                    .state = State::good,
-                                    .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string()),
-                                    .remedy = ""}};
-  const auto append = [&](const std::vector<Finding>& more) {
-    findings.insert(findings.end(), more.begin(), more.end());
+  Report report;
+  const auto say_all = [&](const std::vector<Finding>& findings) {
+    for (const Finding& finding : findings) report.say(finding);
   };
-  append(find_devices("/proc", protocol::usable_cores()));
-  // A worker of the user's own is a command: what its libraries are is known to itself alone.
+  report.say({.name = "cp-pool",
+              .state = State::good,
+              .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string()),
+              .remedy = ""});
+  say_all(find_devices("/proc", protocol::usable_cores()));
+  report.say(find_limits());
+  const Finding loopback = find_loopback();
+  report.say(loopback);
+  // A worker of the user's own is a command: what its libraries are, and where its ranks meet, is known to itself
+  // alone.
   const WorkerCommand command = worker_command(options.worker);
-  if (command.shipped) findings.push_back(find_worker(command.words.front()));
-  const bool startable = !command.shipped || findings.back().state == State::good;
-  if (startable && command.shipped) findings.push_back(find_libraries(command.words.front()));
-  if (command.shipped && count_gpus("/dev", nullptr) > 0) findings.push_back(find_cuda_part());
+  bool startable = true;
+  if (command.shipped) {
+    const Finding worker = find_worker(command.words.front());
+    report.say(worker);
+    startable = worker.state == State::good;
+    if (startable) report.say(find_libraries(command.words.front()));
+    if (count_gpus("/dev", nullptr) > 0) report.say(find_cuda_part());
+    if (startable && loopback.state == State::missing) {
+      report.say({.name = "ranks", .state = State::note, .text = "not tried without a loopback", .remedy = ""});
+      startable = false;
+    }
+  }
   const std::string device = choose_device("auto", command.shipped).device;  // of cp-pool run, too
-  if (startable && command.shipped && device == "cuda") append(try_worker(command, "cpu"));
-  if (startable) append(try_worker(command, device));
-  append(find_matrices("small"));
+  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", options.timeout, report);
+  if (startable) try_worker(command, device, options.timeout, report);
+  say_all(find_matrices("small"));
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
-  if (std::filesystem::exists(packages)) findings.push_back(find_packages(packages));
-
-  write_all(STDOUT_FILENO, findings_text(findings), "stdout");
-  const bool missing = std::ranges::find(findings, State::missing, &Finding::state) != findings.end();
-  return static_cast<int>(missing ? ExitCode::infra : ExitCode::ok);
+  if (std::filesystem::exists(packages)) report.say(find_packages(packages));
+  return static_cast<int>(report.missing() ? ExitCode::infra : ExitCode::ok);
 }
 
 }  // namespace cp_pool

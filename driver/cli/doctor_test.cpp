@@ -44,15 +44,15 @@ TEST(FindPackages, NamesThoseThatAreNotInstalledWithTheCommandThatInstallsThem) 
   const Finding finding = find_packages(folder / "list");
   EXPECT_EQ(finding.state, Finding::State::missing);
   EXPECT_THAT(finding.text, HasSubstr("1 of 3 installed"));
-  EXPECT_EQ(finding.remedy, "apt-get install no-such-package-1 no-such-package-2");
+  EXPECT_EQ(finding.remedy, "install with: apt-get install no-such-package-1 no-such-package-2");
 }
 
-TEST(FindingsText, PutsTheRemedyBelowWhatIsMissing) {
-  EXPECT_EQ(findings_text({{.name = "a", .state = Finding::State::good, .text = "there", .remedy = ""},
-                           {.name = "b", .state = Finding::State::missing, .text = "gone", .remedy = "get b"}}),
-            "a          ok      there\n"
+TEST(FindingText, PutsTheRemedyBelowWhatIsMissing) {
+  EXPECT_EQ(finding_text({.name = "a", .state = Finding::State::good, .text = "there", .remedy = ""}),
+            "a          ok      there\n");
+  EXPECT_EQ(finding_text({.name = "b", .state = Finding::State::missing, .text = "gone", .remedy = "install with: b"}),
             "b          MISSING gone\n"
-            "                   install with: get b\n");
+            "                   install with: b\n");
 }
 
 }  // namespace

@@ -407,6 +407,8 @@ struct Parser {
   void add_doctor() {
     doctor_command = app.add_subcommand("doctor", "Say what is installed, what would run, and what is missing");
     add_worker(*doctor_command, doctor.worker);
+    add_duration(*doctor_command, "--timeout", doctor.timeout, std::chrono::milliseconds{1},
+                 "Deadline of each try: of ranks to start, and of a case on them");
   }
 
   CommandLine result() {

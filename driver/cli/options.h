@@ -1,6 +1,7 @@
 // The command line of cp-pool, read but not yet carried out.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -72,7 +73,8 @@ struct ReportOptions {
 };
 
 struct DoctorOptions {
-  std::string worker;  // as ExecutionOptions::worker
+  std::string worker;                        // as ExecutionOptions::worker
+  std::chrono::milliseconds timeout{10000};  // of the start of ranks, and of a case on them
 };
 
 struct PrintText {  // --help, --version

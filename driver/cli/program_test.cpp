@@ -95,7 +95,8 @@ TEST_F(CommandLine, Exits96WithOneLineForAMissingWorkerAndStillReports) {
   EXPECT_EQ(run_of.exit_code, 96);
   EXPECT_THAT(run_of.err, is_one_error("/no/such/worker"));
   EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 2 infra, "));
-  EXPECT_THAT(run_of.out, HasSubstr("2 infra (not run): the pool cannot start: cannot run \"/no/such/worker\""));
+  EXPECT_THAT(run_of.out, AllOf(HasSubstr("pool cpu/1 #1 did not start: cannot run \"/no/such/worker\""),
+                                HasSubstr("2 infra (not run): the pool cannot start\n")));
   EXPECT_THAT(run_of.out, Not(HasSubstr("demo/pass"))) << "no line a case";
   EXPECT_THAT(read_file(path("j.xml")), HasSubstr("errors=\"2\""));
 }
@@ -863,7 +864,7 @@ TEST_F(CommandLine, DoctorStartsTheWorkerAndListsWhatWouldRun) {
 TEST_F(CommandLine, DoctorNamesAWorkerThatDoesNotStartAndExits96) {
   const Finished done = call({"doctor", "--worker", "/no/such/worker"});
   EXPECT_EQ(done.exit_code, 96);
-  EXPECT_THAT(done.out, AllOf(HasSubstr("a case     MISSING infra"), HasSubstr("/no/such/worker")));
+  EXPECT_THAT(done.out, AllOf(HasSubstr("ranks      MISSING the pool cannot start: "), HasSubstr("/no/such/worker")));
   EXPECT_THAT(done.out, Not(HasSubstr("cp-pool-worker")));  // no remedy for a worker of the user's own
 }
 

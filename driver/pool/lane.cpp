@@ -13,7 +13,6 @@ namespace cp_pool {
 
 namespace {
 
-constexpr int kMaxFailedStarts = 3;
 constexpr int kMaxLost = 2;  // a case whose pool dies before it has started is sent once more
 
 }  // namespace
@@ -154,9 +153,9 @@ void Lane::note_start_failure(StartFailure failure) {
   if (failure.skip) {
     given_up_ = failure.retirement.detail;
     given_up_outcome_ = CaseOutcome::skip;
-  } else if (failure.permanent) {
+  } else if (failure.permanent || run_.config.max_failed_starts == 1) {
     given_up_ = fmt::format("the pool cannot start: {}", failure.retirement.detail);
-  } else if (failed_starts_ == kMaxFailedStarts) {
+  } else if (failed_starts_ == run_.config.max_failed_starts) {
     given_up_ = fmt::format("the pool failed to start {} times running: {}", failed_starts_, failure.retirement.detail);
   }
 }

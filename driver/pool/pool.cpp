@@ -12,6 +12,7 @@
 #include <fmt/ranges.h>
 
 #include "driver/pool/log_folder.h"
+#include "driver/process/loopback.h"
 #include "driver/process/oom_kills.h"
 #include "worker/protocol/text_clean.h"
 
@@ -121,7 +122,12 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
     if (Clock::now() >= deadline) {
       said = fmt::format("not ready within {} ms (--start-timeout){}", run_.config.start_timeout.count(),
                          describe_silence());
-      co_return co_await failed_start(std::move(said));
+      StartFailure late = co_await failed_start(std::move(said));
+      if (const std::string trouble = loopback_trouble(); !trouble.empty()) {
+        late.retirement.detail += "; " + trouble;
+        late.permanent = true;
+      }
+      co_return late;
     }
     co_await wakeup_.wait_until(deadline);
   }

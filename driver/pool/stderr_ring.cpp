@@ -1,5 +1,6 @@
 #include "driver/pool/stderr_ring.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "cases/utf8.h"
@@ -17,6 +18,15 @@ std::string_view last_bytes(std::string_view text, std::size_t max_bytes) {
     text.remove_prefix(1);
   }
   return text;
+}
+
+// As LibTorch, glibc and our worker write stacks: the message comes before them.
+bool is_of_a_stack(std::string_view line) {
+  line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
+  if (line.starts_with("frame #") || line.starts_with("Exception raised from ")) return true;
+  if (line.find(")[0x") != std::string_view::npos && line.ends_with(']')) return true;
+  return line.starts_with('#') && line.find_first_not_of("0123456789", 1) > 1 &&
+         (line.find(" in /") != std::string_view::npos || line.find(" at /") != std::string_view::npos);
 }
 
 }  // namespace
@@ -54,9 +64,10 @@ void StderrRing::take_fence(std::int64_t seq) {
 }
 
 void StderrRing::take_line(std::string_view line) {
-  last_line_ = last_bytes(line, kTailBytes);
+  const std::string_view kept = last_bytes(line, kTailBytes);
+  if (!kept.empty() && !is_of_a_stack(line)) last_line_ = kept;
   if (fence_seen_ && !reopened_) return;
-  lines_.push_back(last_line_);
+  lines_.emplace_back(kept);
   if (lines_.size() > kTailLines) lines_.pop_front();
 }
 

@@ -35,7 +35,7 @@ class StderrRing {
   // Of the current case; before the first one, of the start. A line without its newline is taken as a line.
   StderrTail tail();
 
-  // The last line written at all, cleaned; empty if there is none.
+  // The last line written at all that is none of a stack and not empty, cleaned; empty if there is none.
   std::string last_line();
 
  private:

@@ -130,5 +130,19 @@ TEST(StderrRing, KnowsTheLastLineOfAllEvenBetweenCases) {
   EXPECT_EQ(ring.last_line(), "terminate called");
 }
 
+TEST(StderrRing, TheLastLineIsNoneOfAStack) {
+  StderrRing ring{0};
+  ring.feed(
+      "cannot start: Too many open files\n"
+      "Exception raised from doWait at /t/TCPStore.cpp:603 (most recent call first):\n"
+      "frame #0: c10::Error::Error() + 0x9d (0x7f in /t/libc10.so)\n"
+      "  #1 f(int) in /w/cp-pool-worker\n"
+      "/w/cp-pool-worker(main+0x8d9)[0x1]\n"
+      "\n");
+  EXPECT_EQ(ring.last_line(), "cannot start: Too many open files");
+  ring.feed("#1 priority\n");
+  EXPECT_EQ(ring.last_line(), "#1 priority");
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -1,11 +1,82 @@
 #include "driver/reporters/failure_text.h"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "driver/reporters/stack_lines.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
+
+namespace {
+
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return std::string{text.substr(text.rfind('\n') + 1)};
+}
+
+// "0x7faa" becomes "0x".
+std::string without_addresses(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    const std::size_t at = text.find("0x");
+    out += text.substr(0, at);
+    if (at == std::string_view::npos) break;
+    out += "0x";
+    text.remove_prefix(std::min(text.find_first_not_of("0123456789abcdef", at + 2), text.size()));
+  }
+  return out;
+}
+
+// What a rank says of its failure, without what the reason has said already.
+std::string rank_details(const protocol::RankResult& rank, std::string_view reason, protocol::Ansi ansi) {
+  const std::string text = readable_stack(protocol::clean_text(rank.error, ansi));
+  const std::string name = fmt::format("rank {}: ", rank.rank);
+  const auto without_name = [&](std::string_view line) {
+    return line.starts_with(name) ? line.substr(name.size()) : line;
+  };
+  std::string_view rest = without_name(text);
+  while (rest.ends_with('\n')) rest.remove_suffix(1);
+  const std::size_t end = rest.find('\n');
+  if (rest.substr(0, end) == without_name(reason))
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+  if (rest.empty()) return "";
+  if (rest.find('\n') == std::string_view::npos) return fmt::format("{}{}\n", name, rest);
+  return fmt::format("rank {} error:\n{}", rank.rank, prefix_lines(rest, "  "));
+}
+
+// Of lines that differ in digits alone the first, and the number of the others.
+std::string fold_repeats(std::string_view text) {
+  std::string out;
+  std::string last;
+  std::string waiting;  // the second of them: it is shown if there is no third
+  std::size_t more = 0;
+  const auto flush = [&] {
+    if (more == 1) out += waiting;
+    if (more > 1) out += fmt::format("[and {} more lines that differ in digits alone]\n", more);
+    more = 0;
+  };
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size() - 1) + 1;
+    const std::string_view line = text.substr(0, end);
+    std::string form{line};
+    std::erase_if(form, [](char c) { return c >= '0' && c <= '9'; });
+    if (form == last && form.size() > 1) {
+      waiting = line;
+      ++more;
+    } else {
+      flush();
+      out += line;
+      last = std::move(form);
+    }
+    text.remove_prefix(end);
+  }
+  flush();
+  return out;
+}
+
+}  // namespace
 
 std::string shortened(std::string_view foreign) {
   constexpr std::size_t kMostBytes = 1024;
@@ -25,23 +96,43 @@ std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi) 
 }
 
 std::string failure_details(const CaseFinished& event, protocol::Ansi ansi) {
-  std::string out = prefix_lines(protocol::clean_text(event.reason, ansi), "");
+  const std::string reason = protocol::clean_text(event.reason, ansi);
+  std::string checks;
+  bool check_has_reason = false;
   for (const protocol::TensorCheck& check : event.checks) {
-    if (!check.ok) out += check_text(check, ansi) + '\n';
+    if (check.ok) continue;
+    const std::string line = check_text(check, ansi);
+    check_has_reason |= !reason.empty() && line.starts_with(reason);
+    checks += line + '\n';
   }
+  std::string out = (check_has_reason ? "" : prefix_lines(reason, "")) + checks;
   for (const protocol::RankResult& rank : event.ranks) {
-    if (rank.ok || rank.error.empty()) continue;
-    out += fmt::format("rank {} error:\n{}", rank.rank, prefix_lines(protocol::clean_text(rank.error, ansi), "  "));
+    if (!rank.ok) out += rank_details(rank, reason, ansi);
   }
   return out;
+}
+
+std::string failure_signature(const CaseFinished& event) {
+  std::string out = fmt::format("{}: {}\n", to_string(event.outcome), event.reason);
+  for (const protocol::TensorCheck& check : event.checks) {
+    if (!check.ok) out += check_text(check, protocol::Ansi::escape) + '\n';
+  }
+  const auto thrown = std::ranges::find_if(
+      event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
+  if (thrown != event.ranks.end()) out += throw_site(thrown->error) + '\n';
+  if (event.outcome == CaseOutcome::timeout || event.outcome == CaseOutcome::crash) {
+    for (const StderrTail& tail : event.stderr_tails) out += fmt::format("{}: {}\n", tail.rank, last_line(tail.text));
+  }
+  return without_addresses(out);
 }
 
 std::string stderr_details(const CaseFinished& event, protocol::Ansi ansi) {
   std::string out;
   for (const StderrTail& tail : event.stderr_tails) {
     if (tail.text.empty()) continue;
-    out += fmt::format("rank {} stderr{}:\n{}", tail.rank, tail.fenced ? "" : " (unfenced)",
-                       prefix_lines(protocol::clean_text(readable_stack(tail.text), ansi), "  | "));
+    const std::string text = fold_repeats(protocol::clean_text(readable_stack(tail.text), ansi));
+    out +=
+        fmt::format("rank {} stderr{}:\n{}", tail.rank, tail.fenced ? "" : " (unfenced)", prefix_lines(text, "  | "));
   }
   return out;
 }

@@ -17,10 +17,16 @@ std::string shortened(std::string_view foreign);
 // message if it has one.
 std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi);
 
-// The reason, then the failed checks by rank and tensor, then every rank's error text. Lines, each ended by a newline.
+// The reason, then the failed checks by rank and tensor, then every rank's error text, its stack readable
+// (reporters/stack_lines.h). What one of these says of another is said once. Lines, each ended by a newline.
 std::string failure_details(const CaseFinished& event, protocol::Ansi ansi);
 
-// Every rank's stderr tail under a line that names the rank. Empty if there is none.
+// What two failures have in common that are the same one: outcome, reason, failed checks, where a rank threw, and of a
+// timeout or crash what each rank wrote last. Addresses make no difference.
+std::string failure_signature(const CaseFinished& event);
+
+// Every rank's stderr tail under a line that names the rank. Of lines that differ in digits alone the first is shown,
+// and how many follow it. Empty if there is none.
 std::string stderr_details(const CaseFinished& event, protocol::Ansi ansi);
 
 }  // namespace cp_pool

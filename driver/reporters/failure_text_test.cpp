@@ -20,6 +20,35 @@ TEST(FailureDetails, NameReasonRankTensorFiguresAndErrorText) {
             "  second line\n");
 }
 
+TEST(FailureDetails, SayOnceWhatReasonCheckAndRankAllSay) {
+  CaseFinished event = test::finished(0, "id", CaseOutcome::fail, "rank 1: dq: 3 rows are wrong");
+  event.checks = {test::failed_case(0, "id").checks[1]};
+  event.checks[0].message = "3 rows are wrong";
+  event.ranks = {{.rank = 1, .ok = false, .error = "dq: 3 rows are wrong", .output_hash = ""},
+                 {.rank = 0, .ok = false, .error = "rank 0: exchange: aborted", .output_hash = ""}};
+  EXPECT_EQ(failure_details(event, Ansi::escape),
+            "rank 1: dq: 3 rows are wrong; error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms "
+            "0.001)\n"
+            "rank 0: exchange: aborted\n");
+  event = test::finished(0, "id", CaseOutcome::error, "rank 1: std::runtime_error: boom");
+  event.ranks = {{.rank = 1,
+                  .ok = false,
+                  .error = "std::runtime_error: boom\nthrown from:\n  #0 f(int) in /w/x\n  #1 main in /w/x\n",
+                  .output_hash = ""}};
+  EXPECT_EQ(failure_details(event, Ansi::escape),
+            "rank 1: std::runtime_error: boom\nrank 1 error:\n  thrown from:\n    #0 f (x)\n");
+}
+
+TEST(StderrDetails, FoldLinesThatDifferInDigitsAlone) {
+  CaseFinished event;
+  event.stderr_tails = {{.rank = 0, .text = "try 1\ntry 2\ntry 3\ndone\nat 7\nat 8\n\n\n\n", .fenced = true}};
+  EXPECT_EQ(stderr_details(event, Ansi::escape),
+            "rank 0 stderr:\n"
+            "  | try 1\n"
+            "  | [and 2 more lines that differ in digits alone]\n"
+            "  | done\n  | at 7\n  | at 8\n  | \n  | \n  | \n");
+}
+
 // Such as one whose answer stood before the others failed.
 TEST(FailureDetails, LeaveOutWhatARankThatIsRightSays) {
   CaseFinished event = test::failed_case(0, "id");

@@ -42,14 +42,11 @@ double quantile(std::vector<double> values, double q) {
   return *nth;
 }
 
-// "  fail     ID: the first line of the reason".
-static std::string failure_line(const CaseFinished& event) {
-  std::string line = fmt::format("  {:<7}  {}", to_string(event.outcome), protocol::clean_text(event.id));
+// The point of a reason may be at its end: "..: Too many open files".
+static std::string short_reason(const CaseFinished& event) {
   const std::string reason = protocol::clean_text(event.reason);
-  const std::string_view first = std::string_view{reason}.substr(0, reason.find('\n'));
-  if (first.empty()) return line;
-  const std::string shown = clip(first, kReasonColumns);
-  return line + fmt::format(": {}{}", shown, shown.size() < reason.size() ? " .." : "");
+  const std::string first = reason.substr(0, reason.find('\n'));
+  return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }
 
 void Summary::add(const CaseFinished& event) {
@@ -57,7 +54,7 @@ void Summary::add(const CaseFinished& event) {
   if (event.other_bits && !event.other_bits->empty()) {
     (promises_bits(event) ? differing_ : differing_unpromised_).insert(event.id);
   }
-  if (is_failure(event.outcome)) failures_.push_back(failure_line(event));
+  if (is_failure(event.outcome)) add_failure(event);
   if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
   switch (event.outcome) {
@@ -92,12 +89,35 @@ std::string Summary::repeats_text() const {
                      differing_unpromised_.size(), repeated_.size());
 }
 
+void Summary::add_failure(const CaseFinished& event) {
+  std::string reason = short_reason(event);
+  const auto same = std::ranges::find_if(
+      failures_, [&](const SameReason& group) { return group.outcome == event.outcome && group.reason == reason; });
+  SameReason& group = same != failures_.end() ? *same : failures_.emplace_back(event.outcome, std::move(reason));
+  group.ids.push_back(protocol::clean_text(event.id));
+}
+
 std::string Summary::failures(const std::optional<std::string>& rerun) const {
-  if (failures_.size() < 2) return "";
-  std::string out = fmt::format("{} failed:\n", failures_.size());
-  const std::size_t shown = std::min(failures_.size(), kMostFailures);
-  for (std::size_t i = 0; i < shown; ++i) out += failures_[i] + '\n';
-  if (shown < failures_.size()) out += fmt::format("  and {} more\n", failures_.size() - shown);
+  std::size_t count = 0;
+  for (const SameReason& group : failures_) count += group.ids.size();
+  if (count < 2) return "";
+  std::string out = fmt::format("{} failed:\n", count);
+  std::size_t left = kMostFailures;
+  for (const SameReason& group : failures_) {
+    if (left == 0) break;
+    const std::string head = fmt::format("  {:<7}  ", to_string(group.outcome));
+    const std::string reason = group.reason.empty() ? "" : ": " + group.reason;
+    if (group.ids.size() == 1) {
+      out += fmt::format("{}{}{}\n", head, group.ids.front(), reason);
+      --left;
+      continue;
+    }
+    out += fmt::format("{}{}{}\n", head, count_of(group.ids.size(), "case"), reason);
+    for (std::size_t i = 0; i < group.ids.size() && left > 0; ++i, --left) {
+      out += fmt::format("{:{}}{}\n", "", head.size(), group.ids[i]);
+    }
+  }
+  if (count > kMostFailures) out += fmt::format("  and {} more\n", count - kMostFailures);
   if (rerun) out += fmt::format("rerun them: {}\n", protocol::clean_text(*rerun));
   return out;
 }
@@ -123,7 +143,9 @@ std::string Summary::text() const {
     return a.second > b.second;
   });
   for (const auto& [group, count] : groups) {
-    const auto& [outcome, reason] = group;
+    const auto& [outcome, whole] = group;
+    // Why a pool could not start stands where it was told first.
+    const std::string reason = outcome == CaseOutcome::infra ? whole.substr(0, whole.find(": ")) : whole;
     const char* const not_run = outcome == CaseOutcome::infra ? " (not run)" : "";
     out +=
         fmt::format("{} {}{}: {}\n", count, to_string(outcome), not_run, reason.empty() ? "no reason given" : reason);

@@ -28,21 +28,27 @@ class Summary {
   // run (outcome, count, reason; the most frequent first).
   [[nodiscard]] std::string text() const;
 
-  // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; of many
-  // the first, and the number of the others. Then the command that reruns all of them, if there is one. Empty for a
-  // single failure, which can be found.
+  // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; those
+  // with the same reason under it. Of many the first, and the number of the others. A long reason lacks its middle.
+  // Then the command that reruns all of them, if there is one. Empty for a single failure, which can be found.
   [[nodiscard]] std::string failures(const std::optional<std::string>& rerun) const;
 
  private:
   [[nodiscard]] std::string repeats_text() const;
+  void add_failure(const CaseFinished& event);
 
   std::set<std::string> repeated_;              // IDs
   std::set<std::string> differing_;             // of these
   std::set<std::string> differing_unpromised_;  // likewise
   std::map<std::string, std::size_t> backend_notes_;
-  std::size_t unverified_ = 0;         // of the passes: by figures
-  std::vector<std::string> failures_;  // a line each, without its newline
-  std::vector<double> durations_ms_;   // of the cases that reached a worker and were not skipped
+  std::size_t unverified_ = 0;  // of the passes: by figures
+  struct SameReason {
+    CaseOutcome outcome = CaseOutcome::error;
+    std::string reason;  // its first line, shortened
+    std::vector<std::string> ids;
+  };
+  std::vector<SameReason> failures_;  // in the order of their first cases
+  std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
 };
 

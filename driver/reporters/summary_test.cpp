@@ -99,18 +99,36 @@ TEST(SummaryFailures, StandTogetherWithTheFirstLineOfTheirReasons) {
   EXPECT_EQ(summary.failures("again"), "") << "a single one is easy to find";
   summary.add(finished(1, "b", CaseOutcome::pass));
   summary.add(finished(2, "c", CaseOutcome::infra, "no worker"));
-  summary.add(finished(3, "d", CaseOutcome::timeout, std::string(99, 'x') + "\u00e4yyy"));
+  summary.add(finished(3, "d", CaseOutcome::timeout, "socket: " + std::string(99, 'x') + ": Too many open files"));
   summary.add(finished(4, "e", CaseOutcome::crash, ""));
-  const std::string list =
-      "3 failed:\n  fail     a: dq is wrong ..\n  timeout  d: " + std::string(99, 'x') + "\u00e4 ..\n  crash    e\n";
+  const std::string list = "3 failed:\n  fail     a: dq is wrong ..\n  timeout  d: socket: " + std::string(31, 'x') +
+                           ".." + std::string(38, 'x') + ": Too many open files\n  crash    e\n";
   EXPECT_EQ(summary.failures(std::nullopt), list);
   EXPECT_EQ(summary.failures("again"), list + "rerun them: again\n");
+}
+
+TEST(SummaryFailures, OfOneReasonStandUnderIt) {
+  Summary summary;
+  summary.add(finished(0, "a", CaseOutcome::error, "boom"));
+  summary.add(finished(1, "b", CaseOutcome::crash, "boom"));
+  summary.add(finished(2, "c", CaseOutcome::error, "boom"));
+  EXPECT_EQ(summary.failures(std::nullopt),
+            "3 failed:\n"
+            "  error    2 cases: boom\n"
+            "           a\n"
+            "           c\n"
+            "  crash    b: boom\n");
 }
 
 TEST(SummaryFailures, OfManyAreTheFirstTwenty) {
   Summary summary;
   for (std::size_t i = 0; i < 23; ++i) summary.add(finished(i, fmt::format("case-{}", i), CaseOutcome::error, "boom"));
-  EXPECT_THAT(summary.failures(std::nullopt), ::testing::EndsWith("  error    case-19: boom\n  and 3 more\n"));
+  EXPECT_THAT(summary.failures(std::nullopt), ::testing::EndsWith("           case-19\n  and 3 more\n"));
+  Summary others;
+  for (std::size_t i = 0; i < 23; ++i) {
+    others.add(finished(i, fmt::format("case-{}", i), CaseOutcome::error, fmt::format("boom {}", i)));
+  }
+  EXPECT_THAT(others.failures(std::nullopt), ::testing::EndsWith("  error    case-19: boom 19\n  and 3 more\n"));
 }
 
 TEST(SummaryText, IsEmptyWithoutCases) {

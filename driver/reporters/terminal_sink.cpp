@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <sys/ioctl.h>
 #include <unistd.h>
 #include <utility>
@@ -110,7 +111,6 @@ void TerminalSink::on(const PoolReady& event) {
 
 void TerminalSink::on(const PoolRetired& event) {
   starting_.erase(event.pool.key);
-  const std::string why = in_line(event.detail);
   replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
   std::string lines;
   const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
@@ -119,16 +119,23 @@ void TerminalSink::on(const PoolRetired& event) {
     lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool),
                          count_of(static_cast<std::size_t>(event.cases), "case"));
   }
-  if (!expected) {
-    lines += fmt::format("{} given up after {}: {}{}\n", name(event.pool),
-                         count_of(static_cast<std::size_t>(event.cases), "case"), to_string(event.reason),
-                         why.empty() ? "" : ": " + why);
-  }
+  if (!expected) lines += retired_line(event);
   for (const Leftover& leftover : event.leftovers) {
     lines += fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
                          clean(leftover.state), clean(leftover.wchan));
   }
   if (!lines.empty()) print(lines);
+}
+
+std::string TerminalSink::retired_line(const PoolRetired& event) {
+  const std::string why = event.detail.empty() ? "" : ": " + in_line(event.detail);
+  if (event.reason == RetireReason::start_failed) {
+    const std::string first = told_.first_like(event);
+    return fmt::format("{} did not start{}\n", name(event.pool), first.empty() ? why : ", as pool " + clean(first));
+  }
+  return fmt::format("{} given up after {}: {}{}\n", name(event.pool),
+                     count_of(static_cast<std::size_t>(event.cases), "case"), to_string(event.reason),
+                     told_.says_why(event) ? "" : why);
 }
 
 void TerminalSink::on(const CaseStarted& event) {
@@ -198,11 +205,14 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   return line + '\n';
 }
 
-std::string TerminalSink::failure_block(const CaseFinished& event) const {
+std::string TerminalSink::failure_block(const CaseFinished& event) {
   std::string head = fmt::format("{}  {} after {}", paint(to_string(event.outcome), kRed),
                                  paint(clean(event.id), kBold), format_duration(event.duration_ms));
   if (event.pool) head += fmt::format(" on {}", name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
+  if (const std::string first = told_.first_like(event); !first.empty()) {
+    return fmt::format("{}: the same as {}\n", head, clean(first));
+  }
   std::string block = head + '\n';
   const std::string details = failure_details(event, protocol::Ansi::escape);
   block += prefix_lines(protocol::cut_text(details, kMostOfDetails), "    ");
@@ -225,11 +235,16 @@ void TerminalSink::print(std::string_view lines) {
   draw_live();
 }
 
-// They come in crowds, so the summary counts them by reason; only what their workers said last is shown, once.
+// They come in crowds, so the summary counts them by reason; only what their workers said last is shown, once, unless
+// it is the reason.
 void TerminalSink::show_not_run(const CaseFinished& event) {
-  const std::string said = stderr_details(event, protocol::Ansi::escape);
+  CaseFinished shown;
+  std::ranges::copy_if(event.stderr_tails, std::back_inserter(shown.stderr_tails), [&](const StderrTail& tail) {
+    return !event.reason.ends_with(std::string_view{tail.text}.substr(0, tail.text.find_last_not_of('\n') + 1));
+  });
+  const std::string said = stderr_details(shown, protocol::Ansi::escape);
   if (said.empty() || !reasons_shown_.insert(event.reason).second) return draw_live();
-  print(fmt::format("{}  {}\n{}", paint(to_string(event.outcome), kRed), in_line(event.reason),
+  print(fmt::format("{}  {}\n{}", paint(to_string(event.outcome), kRed), in_line(told_.untold_part(event.reason)),
                     prefix_lines(said, "    ")));
 }
 

@@ -15,6 +15,7 @@
 #include "driver/reporters/perf_table.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/timings_table.h"
+#include "driver/reporters/told_failures.h"
 
 namespace cp_pool {
 
@@ -67,7 +68,8 @@ class TerminalSink : public EventSink {
   void on(const RunFinished& event);
 
   [[nodiscard]] std::string case_line(const CaseFinished& event) const;
-  [[nodiscard]] std::string failure_block(const CaseFinished& event) const;
+  [[nodiscard]] std::string failure_block(const CaseFinished& event);
+  [[nodiscard]] std::string retired_line(const PoolRetired& event);
   [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
   void print(std::string_view lines);  // above the live line
   void show_not_run(const CaseFinished& event);
@@ -84,7 +86,8 @@ class TerminalSink : public EventSink {
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
   std::map<std::size_t, Running> running_;       // cases, by index
   std::map<std::string, Running> starting_;      // pools, by key
-  std::set<std::string> reasons_shown_;          // of cases that were not run
+  ToldFailures told_;
+  std::set<std::string> reasons_shown_;  // of cases that were not run
   Clock::time_point first_case_;
   bool live_shown_ = false;
 };

@@ -105,10 +105,51 @@ TEST(PlainTerminal, SeveralFailuresAreListedBeforeTheLedger) {
                {run_started(2), failed_case(0, "a"), failed_case(1, "b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_THAT(text, HasSubstr("a case\n"
                               "2 failed:\n"
-                              "  fail     a: dq is wrong on rank 1\n"
-                              "  fail     b: dq is wrong on rank 1\n"
+                              "  fail     2 cases: dq is wrong on rank 1\n"
+                              "           a\n"
+                              "           b\n"
                               "rerun them: cp-pool run --rerun-failed e\n"
                               "2 expanded = 0 pass + 2 fail, "));
+}
+
+TEST(PlainTerminal, OfEqualFailuresTheFirstIsShownInFull) {
+  const std::string text = captured({}, {failed_case(0, "a"), failed_case(1, "b"), failed_case(2, "c")});
+  EXPECT_THAT(text, HasSubstr("rerun: cp-pool run --matrix te-flash --size small --filter a\n"
+                              "fail  b after 200 ms on pool cpu/2 #1: the same as a\n"
+                              "fail  c after 300 ms on pool cpu/2 #1: the same as a\n"));
+}
+
+TEST(PlainTerminal, TheReasonOfAStartFailureStandsOnce) {
+  const std::string reason = "rank 1 died: exit 1; last words of rank 1: no license";
+  std::vector<Event> events{run_started(2)};
+  for (int generation = 1; generation <= 3; ++generation) {
+    PoolRetired retired = pool_retired(RetireReason::start_failed, reason);
+    retired.pool.generation = generation;
+    events.emplace_back(retired);
+  }
+  for (std::size_t i = 0; i < 2; ++i) {
+    CaseFinished infra = finished(i, "a", CaseOutcome::infra, "the pool failed to start 3 times running: " + reason);
+    infra.stderr_tails = {{.rank = 0, .text = "looking for it\n", .fenced = true},
+                          {.rank = 1, .text = "no license\n", .fenced = true}};
+    events.emplace_back(infra);
+  }
+  events.emplace_back(run_finished({0, 0, 0, 0, 0, 0, 2, 0, 0}));
+  EXPECT_EQ(captured({}, events),
+            "cp-pool 0.1.0: 2 cases of te-flash (small) on cpu\n"
+            "pool cpu/2 #1 did not start: rank 1 died: exit 1; last words of rank 1: no license\n"
+            "pool cpu/2 #2 did not start, as pool cpu/2 #1\n"
+            "pool cpu/2 #3 did not start, as pool cpu/2 #1\n"
+            "infra  the pool failed to start 3 times running\n"
+            "    rank 0 stderr:\n"
+            "      | looking for it\n"
+            "2 infra (not run): the pool failed to start 3 times running\n"
+            "2 expanded = 0 pass + 0 fail + 2 infra, 41.2 s\n");
+}
+
+TEST(PlainTerminal, APoolIsGivenUpWithoutTheReasonThatItsCaseHasSaid) {
+  const std::string text = captured({}, {finished(0, "a", CaseOutcome::crash, "rank 1 died: exit 3 (in forward)"),
+                                         pool_retired(RetireReason::crash, "rank 1 died: exit 3")});
+  EXPECT_THAT(text, HasSubstr("pool cpu/2 #1 given up after 3 cases: crash\n"));
 }
 
 TEST(PlainTerminal, WithoutProgressOnlyFailuresAndTheSummaryRemain) {

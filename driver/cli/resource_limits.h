@@ -1,0 +1,28 @@
+// The limits of this process (ulimit), which its ranks inherit.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cp_pool {
+
+struct ResourceLimit {
+  std::string name;          // "open files"
+  std::uint64_t value = 0;   // files, processes, bytes or seconds
+  std::string shell_option;  // of ulimit: "-n"
+};
+
+// Those that are set and that a run can meet.
+std::vector<ResourceLimit> resource_limits();
+
+// The limit that what a failed worker or the driver said points at; nullopt: none of them. So few open files that a
+// rank cannot do with them are to blame whatever was said: LibTorch does not always say why it cannot connect.
+std::optional<ResourceLimit> limit_behind(std::string_view said, const std::vector<ResourceLimit>& limits);
+
+// "open files: 32".
+std::string limit_text(const ResourceLimit& limit);
+
+}  // namespace cp_pool

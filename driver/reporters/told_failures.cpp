@@ -1,0 +1,50 @@
+#include "driver/reporters/told_failures.h"
+
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/failure_text.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::string name_of(const PoolId& pool) {
+  return fmt::format("{} #{}", pool.key, pool.generation);
+}
+
+// Which ranks die beside the one that explains it is chance.
+std::string essence(std::string_view detail) {
+  constexpr std::string_view kLastWords = "last words of rank ";
+  const std::size_t words = detail.find(kLastWords);
+  std::string out{words == std::string_view::npos ? detail : detail.substr(words)};
+  std::erase_if(out, [](char c) { return c >= '0' && c <= '9'; });
+  return out;
+}
+
+}  // namespace
+
+std::string ToldFailures::first_like(const CaseFinished& event) {
+  if (event.pool) reasons_[name_of(*event.pool)] = event.reason;
+  const auto [first, is_new] = cases_.emplace(failure_signature(event), event.id);
+  return is_new ? "" : first->second;
+}
+
+std::string ToldFailures::first_like(const PoolRetired& event) {
+  const auto [first, is_new] = starts_.emplace(essence(event.detail), name_of(event.pool));
+  return is_new ? "" : first->second;
+}
+
+bool ToldFailures::says_why(const PoolRetired& event) const {
+  const auto reason = reasons_.find(name_of(event.pool));
+  return reason != reasons_.end() && reason->second.starts_with(event.detail);
+}
+
+std::string ToldFailures::untold_part(const std::string& reason) const {
+  const std::size_t colon = reason.find(": ");
+  const bool told = colon != std::string::npos && starts_.contains(essence(reason.substr(colon + 2)));
+  return told ? reason.substr(0, colon) : reason;
+}
+
+}  // namespace cp_pool

@@ -1,5 +1,5 @@
-// The communication that this process's computing thread waits in, readable from a signal handler. One per process: a
-// signal handler reaches nothing else.
+// Where this process's computing thread stands, readable from a signal handler: the phase of its case, and the
+// communication it waits in. One per process: a signal handler reaches nothing else.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,10 @@ void clear_pending_operation() noexcept;
 // Async-signal-safe. The text lives in static storage; it may be torn if the computing thread runs meanwhile. Empty if
 // the thread is in no communication.
 std::string_view pending_operation() noexcept;
+
+// What the rank is doing: "start", "idle", or a phase of the case ("forward"). Likewise.
+void set_current_phase(std::string_view name) noexcept;
+std::string_view current_phase() noexcept;
 
 // Sets the text for as long as it lives.
 class PendingOperationGuard {

@@ -73,6 +73,7 @@ void RankCompute::make_groups(int generation, milliseconds limit, const ConnectO
 }
 
 void RankCompute::serve() {
+  set_current_phase("idle");
   try {
     while (!exiting_) {
       const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
@@ -105,6 +106,7 @@ void RankCompute::handle(const RunCommand& command) {
     outcome.failure = report_failure(request.seq, FailurePhase::run);
   }
   if (!outcome.failure) {
+    set_current_phase("barrier");
     const PhaseTimer timer(outcome, "barrier");
     try {
       pass_barriers(request.seq);
@@ -112,6 +114,7 @@ void RankCompute::handle(const RunCommand& command) {
       outcome.failure = report_failure(request.seq, FailurePhase::barrier);
     }
   }
+  set_current_phase("report");
   outcome.hygiene = measure_hygiene(outcome.rank);
   if (parts_.device.is_cuda()) {
     outcome.hygiene.gpu_kib = static_cast<std::int64_t>(cuda_part().memory().reserved_bytes / 1024);
@@ -119,6 +122,7 @@ void RankCompute::handle(const RunCommand& command) {
   write_fence(request.seq);
   if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0's is in writing the line
   mail_.to_rank0(CaseDone{request.seq, std::move(outcome)});
+  set_current_phase("idle");
   parts_.faults.reach(Fault::Phase::idle);
 }
 
@@ -135,11 +139,13 @@ void RankCompute::wait_for_begin(std::int64_t seq) {
 
 void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& outcome) {
   {
+    set_current_phase("reset");
     const PhaseTimer timer(outcome, "reset");
     parts_.baseline.restore();
     parts_.runner.reset(parts_.device);
   }
   parts_.faults.start_case(request.id, request.seq);
+  set_current_phase("begin");
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
   wait_for_begin(request.seq);
   parts_.faults.reach(Fault::Phase::before);
@@ -169,9 +175,10 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
     if (request.perf->trace_dir)
       options.perf->trace = std::filesystem::path(*request.perf->trace_dir) / case_file_name(request.id);
   }
-  if (outcome.rank == 0) {
-    options.on_phase = [&](std::string_view phase) { mail_.to_rank0(CasePhase{request.seq, std::string{phase}}); };
-  }
+  options.on_phase = [&](std::string_view phase) {
+    set_current_phase(phase);
+    if (outcome.rank == 0) mail_.to_rank0(CasePhase{request.seq, std::string{phase}});
+  };
   WrongResults wrong(parts_.faults.wrong_tensors(), outcome.rank);
   if (wrong.any()) options.on_result = std::ref(wrong);
   const RankReport report = parts_.runner.run(c, groups, options);

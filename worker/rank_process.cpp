@@ -93,9 +93,9 @@ auto or_die(int rank, Function&& function) -> decltype(function()) {
 
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
   const protocol::RankEnvironment& environment = config.environment;
+  install_stack_dump(environment.rank);
   const OwnGpu gpu = hide_other_gpus(environment);
   RankDevice device(environment, gpu);
-  install_stack_dump(environment.rank);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);
   std::optional<MailServer> server;

@@ -5,70 +5,158 @@
 #include <atomic>
 #include <cerrno>
 #include <csignal>
-#include <execinfo.h>
+#include <cstdint>
 #include <string_view>
 #include <sys/syscall.h>
 #include <system_error>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "worker/pending_operation.h"
+#include "worker/raw_frames.h"
 
 namespace cp_pool {
 
 namespace {
 
-constexpr int kMaxFrames = 64;
 constexpr std::size_t kMaxHeadline = 64;
+constexpr std::size_t kHandlerStack = std::size_t{128} << 10U;
 
-// What the handler needs, worked out before: it may not allocate or format.
+struct FatalSignal {
+  int number;
+  std::string_view name;
+};
+constexpr std::array<FatalSignal, 5> kFatalSignals{
+    {{SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGILL, "SIGILL"}}};
+
+// What a handler needs, worked out before: it may not allocate or format.
 std::array<char, kMaxHeadline> headline;
 std::size_t headline_size = 0;
 std::atomic<pid_t> shown_thread{0};
+std::atomic_flag writing = ATOMIC_FLAG_INIT;
+alignas(16) std::array<char, kHandlerStack> handler_stack;
+
+pid_t this_thread() {
+  return static_cast<pid_t>(syscall(SYS_gettid));
+}
 
 void put(std::string_view text) {
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
 }
 
-void show_stack() {
-  std::array<void*, kMaxFrames> frames;
-  const int depth = backtrace(frames.data(), kMaxFrames);
-  // The driver keeps the end of what a rank says, so what matters most comes last.
-  std::reverse(frames.begin(), frames.begin() + depth);
-  put("\n");
-  backtrace_symbols_fd(frames.data(), depth, STDERR_FILENO);
-  put({headline.data(), headline_size});
+void put_hex(std::uintptr_t value) {
+  std::array<char, 2 * sizeof value> digits{};
+  std::size_t at = digits.size();
+  do {
+    digits.at(--at) = "0123456789abcdef"[value % 16U];
+    value /= 16U;
+  } while (value != 0);
+  put("0x");
+  put({digits.data() + at, digits.size() - at});
+}
+
+// Where the signal struck.
+const void* program_counter(const void* context) {
+  const mcontext_t& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
+#if defined(__x86_64__)
+  return reinterpret_cast<const void*>(registers.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+  return reinterpret_cast<const void*>(registers.pc);
+#else
+  return nullptr;
+#endif
+}
+
+// The driver keeps the end of what a rank says, so what matters most comes last.
+void put_place(bool of_computing_thread) {
   const std::string_view pending = pending_operation();
+  put("in ");
   put(pending.empty() ? "no communication" : pending);
-  put("; above, the stack of the computing thread: the innermost call last\n");
+  put(", phase ");
+  put(current_phase());
+  put("; above, the stack of ");
+  put(of_computing_thread ? "the computing thread" : "another thread than the computing one");
+  put(": the innermost call last\n");
+}
+
+void show_stack(const void* context) {
+  put("\n");
+  write_raw_frames(STDERR_FILENO, program_counter(context));
+  put({headline.data(), headline_size});
 }
 
 // The signal may reach any thread of the process: it is handed on to the one to show.
-void on_signal(int signal) {
+void on_request(int signal, siginfo_t* /*info*/, void* context) {
   const int saved_errno = errno;
   const pid_t thread = shown_thread.load();
-  if (static_cast<pid_t>(syscall(SYS_gettid)) == thread) {
-    show_stack();
-  } else {
+  if (this_thread() != thread) {
     syscall(SYS_tgkill, getpid(), thread, signal);
+  } else if (!writing.test_and_set()) {
+    show_stack(context);
+    put_place(true);
+    writing.clear();
   }
   errno = saved_errno;
+}
+
+void put_cause(int signal, const siginfo_t& info) {
+  const auto* const known = std::ranges::find(kFatalSignals, signal, &FatalSignal::number);
+  put(known == kFatalSignals.end() ? "a signal" : known->name);
+  const bool has_address = info.si_code > 0 && signal != SIGABRT;  // of the kernel, not sent by a process
+  if (has_address) {
+    put(" at address ");
+    put_hex(reinterpret_cast<std::uintptr_t>(info.si_addr));
+  }
+  put(" ");
+}
+
+// The default action, with this thread's own frames in a core dump, comes as soon as the handler returns.
+void on_fatal(int signal, siginfo_t* info, void* context) {
+  if (writing.test_and_set()) {  // another thread is dying: its words must come out
+    constexpr timespec kLongEnough{1, 0};
+    nanosleep(&kLongEnough, nullptr);
+  } else {
+    show_stack(context);
+    put_cause(signal, *info);
+    put_place(this_thread() == shown_thread.load());
+  }
+  std::signal(signal, SIG_DFL);
+  syscall(SYS_tgkill, getpid(), this_thread(), signal);
+}
+
+void handle(int signal, void (*handler)(int, siginfo_t*, void*), int flags) {
+  struct sigaction action{};
+  action.sa_sigaction = handler;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | flags;
+  if (sigaction(signal, &action, nullptr) != 0) {
+    throw std::system_error(errno, std::generic_category(), fmt::format("sigaction({})", signal));
+  }
+}
+
+void use_handler_stack() {
+  stack_t now{};
+  if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;  // a sanitizer's stays
+  stack_t ours{};
+  ours.ss_sp = handler_stack.data();
+  ours.ss_size = handler_stack.size();
+  sigaltstack(&ours, nullptr);
 }
 
 }  // namespace
 
 void install_stack_dump(int rank) {
-  const auto end = fmt::format_to_n(headline.data(), headline.size(), "cp-pool-worker: rank {}: in ", rank);
+  const auto end = fmt::format_to_n(headline.data(), headline.size(), "cp-pool-worker: rank {}: ", rank);
   headline_size = std::min(end.size, headline.size());
-  shown_thread = static_cast<pid_t>(syscall(SYS_gettid));
-  std::array<void*, 1> warm_up;  // the first backtrace loads a library, which a handler must not do
-  backtrace(warm_up.data(), static_cast<int>(warm_up.size()));
-  struct sigaction action{};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  if (sigaction(SIGUSR2, &action, nullptr) != 0) {
-    throw std::system_error(errno, std::generic_category(), "sigaction(SIGUSR2)");
+  shown_thread = this_thread();
+  set_current_phase("start");
+  prepare_raw_frames();
+  use_handler_stack();
+  handle(SIGUSR2, on_request, SA_RESTART);
+  for (const FatalSignal& signal : kFatalSignals) {
+    struct sigaction now{};
+    if (sigaction(signal.number, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) handle(signal.number, on_fatal, 0);
   }
 }
 

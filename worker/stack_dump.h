@@ -1,10 +1,12 @@
-// SIGUSR2 makes a rank write to stderr where it stands: the communication it waits in and the stack of its computing
-// thread. The driver asks for it before it ends a pool that ran into a deadline.
+// A rank writes to stderr where it stands: which phase it is in, which communication it waits in, and a stack.
 #pragma once
 
 namespace cp_pool {
 
-// The calling thread is the one that is shown. Call once.
+// SIGUSR2 shows the calling thread, and the rank goes on: the driver asks for it before it ends a pool that ran into a
+// deadline. SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL show the thread that they strike, and then kill the process as
+// they would have anyway; one that has a handler already, a sanitizer's, is left to it. The calling thread gets a stack
+// of its own for handlers, so that it can tell of a stack overflow. Call once.
 void install_stack_dump(int rank);
 
 }  // namespace cp_pool

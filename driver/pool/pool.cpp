@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/pool/frame_naming.h"
 #include "driver/pool/log_folder.h"
 #include "driver/process/loopback.h"
 #include "driver/process/oom_kills.h"
@@ -165,6 +166,7 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
                                         world_size_, run_.config.device == "cpu" ? "" : " (--device cpu needs none)");
   }
   out.stderr_tails = group_->tails();
+  co_await name_frames(run_, wakeup_, out.stderr_tails);
   co_return out;
 }
 

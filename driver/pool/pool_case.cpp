@@ -8,6 +8,7 @@
 
 #include "cases/case_json.h"
 #include "driver/figures.h"
+#include "driver/pool/frame_naming.h"
 #include "driver/pool/pool.h"
 #include "worker/protocol/text_clean.h"
 
@@ -146,6 +147,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
     if (std::exchange(held_, false)) go_on_after_pause();
     attempt = co_await conclude_unfinished(current);
   }
+  co_await name_frames(run_, wakeup_, attempt.stderr_tails);
   attempt.duration_ms = duration_ms;
   if (attempt.charged) ++cases_;
   last_result_ = Clock::now();

@@ -1,0 +1,11 @@
+# Elfutils::dw: symbols and debug information of programs and libraries (libdw with libdwfl).
+find_path(Elfutils_INCLUDE_DIR elfutils/libdwfl.h)
+find_library(Elfutils_DW_LIBRARY dw)
+mark_as_advanced(Elfutils_INCLUDE_DIR Elfutils_DW_LIBRARY)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Elfutils REQUIRED_VARS Elfutils_INCLUDE_DIR Elfutils_DW_LIBRARY)
+if(Elfutils_FOUND AND NOT TARGET Elfutils::dw)
+  add_library(Elfutils::dw INTERFACE IMPORTED)
+  target_include_directories(Elfutils::dw SYSTEM INTERFACE "${Elfutils_INCLUDE_DIR}")
+  target_link_libraries(Elfutils::dw INTERFACE "${Elfutils_DW_LIBRARY}")
+endif()

@@ -1,0 +1,18 @@
+// Gives the stacks in ranks' stderr their names, without holding up the event loop.
+#pragma once
+
+#include <vector>
+
+#include <asio/awaitable.hpp>
+
+#include "driver/events.h"
+#include "driver/pool/run_context.h"
+#include "driver/pool/wakeup.h"
+
+namespace cp_pool {
+
+// Frames that cannot be named within kNamingLimit stay as the rank wrote them.
+inline constexpr std::chrono::seconds kNamingLimit{3};
+asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<StderrTail>& tails);
+
+}  // namespace cp_pool

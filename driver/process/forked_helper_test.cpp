@@ -1,0 +1,54 @@
+#include "driver/process/forked_helper.h"
+
+#include <array>
+#include <csignal>
+#include <fcntl.h>
+#include <stdexcept>
+#include <string>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/process/process_tree.h"
+
+namespace cp_pool {
+namespace {
+
+std::string read_all(const UniqueFd& fd) {
+  std::string out;
+  std::array<char, 256> bytes{};
+  for (ssize_t n = 0; (n = ::read(fd.get(), bytes.data(), bytes.size())) > 0;) {
+    out.append(bytes.data(), static_cast<std::size_t>(n));
+  }
+  return out;
+}
+
+TEST(ForkedHelper, ItsWordsComeOutAndNothingOfThisProcessIsHeldOpen) {
+  const UniqueFd null(::open("/dev/null", O_RDONLY));
+  const UniqueFd kept(::fcntl(null.get(), F_DUPFD, 10));
+  ForkedHelper helper([fd = kept.get()](int output) {
+    const std::string text = fmt::format("{} {}", ::fcntl(fd, F_GETFD) == -1, ::getpgrp() == ::getpid());
+    [[maybe_unused]] const ssize_t written = ::write(output, text.data(), text.size());
+  });
+  EXPECT_EQ(read_all(helper.take_output()), "true true");
+}
+
+TEST(ForkedHelper, OneThatDiesOrThrowsEndsItsOutput) {
+  EXPECT_EQ(read_all(ForkedHelper([](int) { ::raise(SIGKILL); }).take_output()), "");
+  EXPECT_EQ(read_all(ForkedHelper([](int) { throw std::runtime_error("no"); }).take_output()), "");
+}
+
+TEST(ForkedHelper, OneThatHangsIsGoneWithItsOwner) {
+  {
+    const ForkedHelper helper([](int) {
+      for (;;) ::pause();
+    });
+    EXPECT_EQ(list_descendants(::getpid()).size(), 1U);
+  }
+  EXPECT_THAT(list_descendants(::getpid()), testing::SizeIs(0));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,269 @@
+#include "driver/process/frame_names.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <fcntl.h>
+#include <memory>
+#include <optional>
+#include <set>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cases/demangle.h"
+#include "driver/process/unique_fd.h"
+#include "worker/protocol/raw_stack.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostOfName = 1000;  // bytes; names of templates have no end
+
+// Without the newline; text moves on behind it.
+std::string_view take_line(std::string_view& text) {
+  const std::size_t end = text.find('\n');
+  const std::string_view line = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return line;
+}
+
+std::string_view take_word(std::string_view& text) {
+  const std::size_t end = text.find(' ');
+  const std::string_view word = text.substr(0, end);
+  text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  return word;
+}
+
+struct RawFrame {
+  std::string_view number;
+  std::string_view module;  // its name
+  std::uint64_t offset = 0;
+};
+
+// "  #3 libc.so.6+0x1f"
+std::optional<RawFrame> parse_frame(std::string_view line) {
+  if (!line.starts_with(protocol::kFramePrefix)) return std::nullopt;
+  line.remove_prefix(protocol::kFramePrefix.size());
+  RawFrame out;
+  out.number = take_word(line);
+  const std::size_t plus = line.rfind("+0x");
+  if (plus == std::string_view::npos || plus == 0) return std::nullopt;
+  out.module = line.substr(0, plus);
+  const std::string_view digits = line.substr(plus + 3);
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out.offset, 16);
+  if (error != std::errc{} || end != digits.data() + digits.size()) return std::nullopt;
+  return out;
+}
+
+struct ModuleLine {
+  std::string_view name;
+  std::string_view build_id;
+  std::string_view file;
+};
+
+std::optional<ModuleLine> parse_module(std::string_view line) {
+  if (!line.starts_with(protocol::kModulePrefix)) return std::nullopt;
+  line.remove_prefix(protocol::kModulePrefix.size());
+  ModuleLine out;
+  out.name = take_word(line);
+  out.build_id = take_word(line);
+  out.file = line;
+  if (out.file.empty()) return std::nullopt;
+  return out;
+}
+
+// A text may hold several stacks: a frame's module is in the first line that names it after the frame.
+template <typename OnFrame, typename OnModule, typename OnOther>
+void read_stacks(std::string_view text, OnFrame on_frame, OnModule on_module, OnOther on_other) {
+  while (!text.empty()) {
+    const std::string_view line = take_line(text);
+    if (const auto frame = parse_frame(line)) {
+      std::optional<ModuleLine> module;
+      for (std::string_view rest = text; !module && !rest.empty();) {
+        module = parse_module(take_line(rest));
+        if (module && module->name != frame->module) module.reset();
+      }
+      on_frame(line, *frame, module);
+    } else if (const auto of_module = parse_module(line)) {
+      on_module(line, *of_module);
+    } else {
+      on_other(line);
+    }
+  }
+}
+
+FrameAddress address_of(const RawFrame& frame, const ModuleLine& module) {
+  return {std::string{module.file}, std::string{module.build_id}, frame.offset};
+}
+
+// --- One module's file -----------------------------------------------------------------------------------------------
+struct EndDwfl {
+  void operator()(Dwfl* dwfl) const { dwfl_end(dwfl); }
+};
+
+std::string hexadecimal(const unsigned char* bytes, int count) {
+  std::string out;
+  for (int i = 0; i < count; ++i) out += fmt::format("{:02x}", bytes[i]);
+  return out;
+}
+
+class ModuleFile {
+ public:
+  explicit ModuleFile(const FrameAddress& frame) : path_(frame.module) {
+    UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+    struct stat status{};
+    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+    // The symbols that the file has: debug information from elsewhere may have to be downloaded.
+    static const Dwfl_Callbacks callbacks{
+        .find_elf = nullptr,
+        .find_debuginfo = [](Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word,
+                             char**) { return -1; },
+        .section_address = dwfl_offline_section_address,
+        .debuginfo_path = nullptr};
+    dwfl_.reset(dwfl_begin(&callbacks));
+    if (!dwfl_) return;
+    Dwfl_Module* const module = dwfl_report_offline(dwfl_.get(), "", path_.c_str(), fd.get());
+    if (module == nullptr) return;
+    (void)fd.release();  // libdwfl's
+    dwfl_report_end(dwfl_.get(), nullptr, nullptr);
+    if (dwfl_module_getelf(module, &bias_) == nullptr) return;
+    const unsigned char* bits = nullptr;
+    GElf_Addr unused = 0;
+    const int size = dwfl_module_build_id(module, &bits, &unused);
+    if (frame.build_id != "-" && hexadecimal(bits, size) != frame.build_id) return;
+    module_ = module;
+  }
+
+  [[nodiscard]] std::vector<std::string> calls_at(std::uint64_t offset) const {
+    if (module_ == nullptr) return {};
+    const Dwarf_Addr address = bias_ + offset;
+    const char* const symbol = dwfl_module_addrname(module_, address);
+    std::vector<std::string> calls = calls_in_debug_information(address, symbol);
+    if (calls.empty() && symbol != nullptr) calls.push_back(fmt::format("{} in {}", name_of(symbol), path_));
+    return calls;
+  }
+
+ private:
+  static std::string name_of(const char* symbol) { return protocol::cut_text(demangled(symbol), kMostOfName); }
+
+  static const char* name_of(Dwarf_Die& function) {
+    Dwarf_Attribute attribute;
+    const char* name = nullptr;
+    for (const unsigned which : {static_cast<unsigned>(DW_AT_linkage_name), static_cast<unsigned>(DW_AT_name)}) {
+      if (name == nullptr) name = dwarf_formstring(dwarf_attr_integrate(&function, which, &attribute));
+    }
+    return name == nullptr ? "??" : name;
+  }
+
+  static std::string place(const char* file, int line) {
+    return fmt::format("at {}:{}", file == nullptr ? "??" : file, line);
+  }
+
+  // Inlined functions have no symbol: what the address belongs to is known to the debug information alone.
+  std::vector<std::string> calls_in_debug_information(Dwarf_Addr address, const char* symbol) const {
+    Dwarf_Addr bias = 0;
+    Dwarf_Die* const unit = dwfl_module_addrdie(module_, address, &bias);
+    Dwfl_Line* const line = dwfl_module_getsrc(module_, address);
+    if (unit == nullptr || line == nullptr) return {};
+    int number = 0;
+    const char* const file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
+    std::string where = place(file, number);
+    Dwarf_Die* found = nullptr;
+    const int depth = dwarf_getscopes(unit, address - bias, &found);
+    const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(found, &std::free);
+    std::vector<std::string> calls;  // the innermost first
+    for (int i = 0; i < depth; ++i) {
+      Dwarf_Die& scope = found[i];
+      const int tag = dwarf_tag(&scope);
+      if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
+      const bool whole = tag == DW_TAG_subprogram;
+      calls.push_back(fmt::format("{} {}", name_of(whole && symbol != nullptr ? symbol : name_of(scope)), where));
+      if (whole) break;
+      where = place_of_call(*unit, scope);
+    }
+    if (calls.empty() && symbol != nullptr) calls.push_back(fmt::format("{} {}", name_of(symbol), where));
+    std::ranges::reverse(calls);
+    return calls;
+  }
+
+  static std::string place_of_call(Dwarf_Die& unit, Dwarf_Die& inlined) {
+    Dwarf_Attribute attribute;
+    Dwarf_Word file = 0;
+    Dwarf_Word line = 0;
+    dwarf_formudata(dwarf_attr(&inlined, DW_AT_call_file, &attribute), &file);
+    dwarf_formudata(dwarf_attr(&inlined, DW_AT_call_line, &attribute), &line);
+    Dwarf_Files* files = nullptr;
+    std::size_t count = 0;
+    const bool known = dwarf_getsrcfiles(&unit, &files, &count) == 0 && file < count;
+    return place(known ? dwarf_filesrc(files, file, nullptr, nullptr) : nullptr, static_cast<int>(line));
+  }
+
+  std::string path_;
+  std::unique_ptr<Dwfl, EndDwfl> dwfl_;
+  Dwarf_Addr bias_ = 0;
+  Dwfl_Module* module_ = nullptr;
+};
+
+std::int64_t size_of_file(const std::string& path) {
+  struct stat status{};
+  return ::stat(path.c_str(), &status) == 0 ? status.st_size : 0;
+}
+
+}  // namespace
+
+std::vector<FrameAddress> raw_frames(std::string_view text) {
+  std::set<FrameAddress> out;
+  read_stacks(
+      text,
+      [&](std::string_view, const RawFrame& frame, const std::optional<ModuleLine>& module) {
+        if (module) out.insert(address_of(frame, *module));
+      },
+      [](std::string_view, const ModuleLine&) {}, [](std::string_view) {});
+  return {out.begin(), out.end()};
+}
+
+void look_up_frames(const std::vector<FrameAddress>& frames,
+                    const std::function<void(const FrameAddress&, const std::vector<std::string>&)>& tell) {
+  std::map<std::pair<std::int64_t, std::string>, std::vector<FrameAddress>> by_module;  // and its file's size
+  for (const FrameAddress& frame : frames) {
+    by_module[{size_of_file(frame.module), frame.module + '\n' + frame.build_id}].push_back(frame);
+  }
+  for (const auto& [module, of_module] : by_module) {
+    const ModuleFile file(of_module.front());
+    for (const FrameAddress& frame : of_module) {
+      if (const auto calls = file.calls_at(frame.offset); !calls.empty()) tell(frame, calls);
+    }
+  }
+}
+
+std::string with_names(std::string_view text, const FrameNames& names) {
+  std::string out;
+  std::set<std::string> read;  // files of modules
+  read_stacks(
+      text,
+      [&](std::string_view line, const RawFrame& frame, const std::optional<ModuleLine>& module) {
+        const auto found = module ? names.find(address_of(frame, *module)) : names.end();
+        if (found == names.end()) {
+          out += fmt::format("{}\n", line);
+          return;
+        }
+        read.emplace(module->file);
+        for (const std::string& call : found->second) {
+          out += fmt::format("{}{} {}\n", protocol::kFramePrefix, frame.number, call);
+        }
+      },
+      [&](std::string_view line, const ModuleLine& module) {
+        if (!read.contains(std::string{module.file})) out += fmt::format("{}\n", line);
+      },
+      [&](std::string_view line) { out += fmt::format("{}\n", line); });
+  return out;
+}
+
+}  // namespace cp_pool

@@ -114,6 +114,9 @@ std::optional<Frame> numbered_frame(std::string_view rest) {
     const std::string_view place = word == " at " ? with_its_folder(path) : after_last(path, "/");
     return Frame{"", "", short_function_name(rest.substr(0, at)), std::string{place}};
   }
+  // "libc.so.6+0x8aeec", "0x10": a frame that the driver found no name for.
+  const bool raw = rest.find(' ') == std::string_view::npos && rest.find("0x") != std::string_view::npos;
+  if (raw) return Frame{"", "", "", std::string{rest}};
   if (rest != "??") return std::nullopt;
   return Frame{"", "", "??", ""};
 }
@@ -153,7 +156,9 @@ std::vector<Frame> shown_frames(std::vector<Frame> frames) {
     std::ranges::reverse(frames);
     // Of the handler, whose names are not known, down to the call that the signal interrupted.
     const auto named = std::ranges::find_if(frames, [](const Frame& frame) { return !frame.function.empty(); });
-    if (named != frames.end() && !is_below(*named)) frames.erase(frames.begin(), named);
+    // Frames with a number begin at the place that the signal struck.
+    const bool has_handler = frames.front().number.empty();
+    if (has_handler && named != frames.end() && !is_below(*named)) frames.erase(frames.begin(), named);
   }
   const Frame innermost = frames.front();
   frames.erase(std::ranges::find_if(frames, is_below), frames.end());

@@ -103,5 +103,12 @@ TEST(ThrowSite, IsTheInnermostFrameThatIsShown) {
   EXPECT_EQ(throw_site("boom"), "");
 }
 
+TEST(ReadableStack, OfACrashStartsWhereTheSignalStruckWithOrWithoutAName) {
+  EXPECT_EQ(readable_stack("  #4 _start in /bin/w\n  #3 libc.so.6+0x27249\n  #2 main at /src/worker/main.cpp:3\n"
+                           "  #1 cp_pool::copy(int) at /src/cp_core/thd/copy.cpp:12\n  #0 libc.so.6+0x8aeec\n"
+                           "cp-pool-worker: rank 1: SIGSEGV\n"),
+            "  #1 cp_pool::copy (thd/copy.cpp:12)\n  #0 libc.so.6+0x8aeec\ncp-pool-worker: rank 1: SIGSEGV\n");
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -163,6 +163,11 @@ std::vector<Frame> shown_frames(std::vector<Frame> frames) {
   const Frame innermost = frames.front();
   frames.erase(std::ranges::find_if(frames, is_below), frames.end());
   std::erase_if(frames, [](const Frame& frame) { return is_one_of(kBeside, frame.function); });
+  // An overload that calls another one, or a recursion.
+  const auto repeats = std::ranges::unique(frames, [](const Frame& a, const Frame& b) {
+    return !a.function.empty() && a.function == b.function && a.place == b.place;
+  });
+  frames.erase(repeats.begin(), repeats.end());
   if (frames.empty()) frames.push_back(innermost);
   if (innermost_last) std::ranges::reverse(frames);
   return frames;

@@ -46,15 +46,18 @@ TEST(ReadableStack, ShortensAThrowSiteAndLeavesOutTheHarness) {
                            "/w/bin/cp-pool-worker\n"
                            "  #2 cp_pool::HeadExchange::start(std::vector<int, std::allocator<int> >) const at "
                            "/src/cp_core/context_parallel/head_exchange.cpp:58\n"
-                           "  #3 cp_pool::(anonymous namespace)::CaseRun::run() in /w/bin/cp-pool-worker\n"
-                           "  #4 main in /w/bin/cp-pool-worker\n"
-                           "  #5 __libc_start_call_main at ../sysdeps/nptl/libc_start_call_main.h:58\n"
-                           "  #6 __libc_start_main@@GLIBC_2.34 at ../csu/libc-start.c:360\n"
-                           "  #7 _start in /w/bin/cp-pool-worker\n"
+                           "  #3 cp_pool::forward(int) in /w/bin/cp-pool-worker\n"
+                           "  #4 cp_pool::forward() in /w/bin/cp-pool-worker\n"
+                           "  #5 cp_pool::(anonymous namespace)::CaseRun::run() in /w/bin/cp-pool-worker\n"
+                           "  #6 main in /w/bin/cp-pool-worker\n"
+                           "  #7 __libc_start_call_main at ../sysdeps/nptl/libc_start_call_main.h:58\n"
+                           "  #8 __libc_start_main@@GLIBC_2.34 at ../csu/libc-start.c:360\n"
+                           "  #9 _start in /w/bin/cp-pool-worker\n"
                            "said afterwards"),
             "std::runtime_error: injected\n"
             "thrown from:\n"
             "  #2 cp_pool::HeadExchange::start (context_parallel/head_exchange.cpp:58)\n"
+            "  #3 cp_pool::forward (cp-pool-worker)\n"
             "said afterwards");
 }
 

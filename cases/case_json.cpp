@@ -31,7 +31,7 @@ void read_value(const Json& json, const JsonPlace& place, std::uint64_t& out) {
 void read_value(const Json& json, const JsonPlace& place, int& out) {
   const std::int64_t value = expect_int64(json, place);
   if (value < std::numeric_limits<int>::min() || value > std::numeric_limits<int>::max()) {
-    place.fail(fmt::format("{} is too large", value));
+    place.fail(fmt::format("{} does not fit into 32 bits", value));
   }
   out = static_cast<int>(value);
 }

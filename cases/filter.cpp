@@ -1,6 +1,7 @@
 #include "cases/filter.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <compare>
 #include <cstdint>
@@ -51,6 +52,12 @@ std::vector<std::string> known_fields(Filter::Scope scope) {
   return fields;
 }
 
+std::string lower(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return out;
+}
+
 // Of the same length. A NUL would end the text of an exception, a newline or escape would spoil its form.
 std::string without_controls(std::string_view text) {
   std::string out(text);
@@ -62,12 +69,21 @@ std::string without_controls(std::string_view text) {
 
 class FilterParser {
  public:
-  FilterParser(std::string_view text, Filter::Scope scope) : text_(text), scope_(scope) {}
+  enum class Grammar { filter, keywords };
+
+  FilterParser(std::string_view text, Filter::Scope scope, Grammar grammar = Grammar::filter)
+      : text_(text), scope_(scope), keywords_(grammar == Grammar::keywords) {}
 
   Filter parse() {
+    if (keywords_ && text_.find_first_not_of(kBlank) == std::string_view::npos) {
+      return Filter([](const FilterSubject&) { return true; });
+    }
     Predicate predicate = expression();
     skip_blank();
-    if (at_ < text_.size()) fail(at_, text_[at_] == ')' ? "this parenthesis closes nothing" : "expected & or | here");
+    if (at_ < text_.size()) {
+      const char* const expected = keywords_ ? "expected 'and' or 'or' here" : "expected & or | here";
+      fail(at_, text_[at_] == ')' ? "this parenthesis closes nothing" : expected);
+    }
     return Filter(std::move(predicate));
   }
 
@@ -83,7 +99,8 @@ class FilterParser {
     const std::string shown = without_controls(text_);
     // A caret stands under the character, not the byte: continuation bytes of UTF-8 take no column.
     const auto columns = std::ranges::count_if(shown.substr(0, at), starts_code_point);
-    throw CaseError(fmt::format("bad filter: {}\n  {}\n  {:>{}}", without_controls(message), shown, '^', columns + 1));
+    throw CaseError(fmt::format("bad {}: {}\n  {}\n  {:>{}}", keywords_ ? "-k" : "filter", without_controls(message),
+                                shown, '^', columns + 1));
   }
 
   void skip_blank() { at_ = std::min(text_.find_first_not_of(kBlank, at_), text_.size()); }
@@ -95,9 +112,25 @@ class FilterParser {
     return true;
   }
 
+  // One of pytest's, which stands for the symbol: a word of its own.
+  bool accept(char symbol, std::string_view name) {
+    if (accept(symbol)) return true;
+    if (!keywords_ || !is_next_word(name)) return false;
+    at_ += name.size();
+    return true;
+  }
+
+  // Whatever its case.
+  [[nodiscard]] bool is_next_word(std::string_view name) const {
+    const std::string_view rest = text_.substr(at_);
+    constexpr std::string_view kEnds = "&|()! \t\r\n";
+    return lower(rest.substr(0, name.size())) == name &&
+           (rest.size() == name.size() || kEnds.find(rest[name.size()]) != std::string_view::npos);
+  }
+
   Predicate expression() {
     std::vector<Predicate> alternatives{conjunction()};
-    while (accept('|')) alternatives.push_back(conjunction());
+    while (accept('|', "or")) alternatives.push_back(conjunction());
     if (alternatives.size() == 1) return std::move(alternatives.front());
     return [alternatives = std::move(alternatives)](const FilterSubject& s) {
       return std::ranges::any_of(alternatives, [&s](const Predicate& p) { return p(s); });
@@ -106,7 +139,7 @@ class FilterParser {
 
   Predicate conjunction() {
     std::vector<Predicate> conditions{negation()};
-    while (accept('&')) conditions.push_back(negation());
+    while (accept('&', "and")) conditions.push_back(negation());
     if (conditions.size() == 1) return std::move(conditions.front());
     return [conditions = std::move(conditions)](const FilterSubject& s) {
       return std::ranges::all_of(conditions, [&s](const Predicate& p) { return p(s); });
@@ -114,7 +147,7 @@ class FilterParser {
   }
 
   Predicate negation() {
-    if (accept('!')) {
+    if (accept('!', "not")) {
       return [inner = nested(&FilterParser::negation)](const FilterSubject& s) { return !inner(s); };
     }
     if (accept('(')) {
@@ -150,10 +183,21 @@ class FilterParser {
 
   Predicate term() {
     const Word name = word();
-    if (name.text.empty()) fail(at_, "expected FIELD=VALUE, an ID or a glob over IDs here");
+    const bool is_operator = keywords_ && (lower(name.text) == "and" || lower(name.text) == "or");
+    if (name.text.empty() || is_operator) {
+      fail(name.at, keywords_ ? "expected a part of an ID or FIELD=VALUE here"
+                              : "expected FIELD=VALUE, an ID or a glob over IDs here");
+    }
     skip_blank();
     if (at_ < text_.size() && kOperatorStart.find(text_[at_]) != std::string_view::npos) return comparison(name);
-    return id_glob(name);
+    return keywords_ ? part_of_name(name) : id_glob(name);
+  }
+
+  static Predicate part_of_name(const Word& part) {
+    return [glob = lower("*" + part.text + "*")](const FilterSubject& s) {
+      const auto matches = [&glob](std::string_view name) { return glob_matches(glob, lower(name)); };
+      return matches(s.id) || std::ranges::any_of(s.tags, matches);
+    };
   }
 
   Predicate id_glob(const Word& glob) {
@@ -235,19 +279,25 @@ class FilterParser {
   [[nodiscard]] std::int64_t integer(const Word& value) const {
     std::int64_t number = 0;
     const std::errc error = parse_integer(value.text, number);
-    if (error == std::errc::result_out_of_range) fail(value.at, fmt::format("'{}' is too large a number", value.text));
+    if (error == std::errc::result_out_of_range)
+      fail(value.at, fmt::format("'{}' does not fit into 64 bits", value.text));
     if (error != std::errc()) fail(value.at, fmt::format("'{}' is not a number", value.text));
     return number;
   }
 
   std::string_view text_;
   Filter::Scope scope_;
+  bool keywords_;
   std::size_t at_ = 0;
   int depth_ = 0;
 };
 
 Filter Filter::parse(std::string_view expression, Scope scope) {
   return FilterParser(expression, scope).parse();
+}
+
+Filter Filter::parse_keywords(std::string_view expression) {
+  return FilterParser(expression, Scope::everything, FilterParser::Grammar::keywords).parse();
 }
 
 }  // namespace cp_pool

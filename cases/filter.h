@@ -10,6 +10,9 @@
 // world_size. A value is compared as text, with '*' and '?' as wildcards; '*' matches across '/'. A null field is
 // "none", booleans are "true" and "false". tag=X holds if any tag of the case matches X, tag!=X if none does.
 // Several filters given to a command select the union of what each selects; none at all selects everything.
+//
+// Keywords (`cp-pool run -k`) are the same grammar with what users of pytest know: `and`, `or` and `not` stand for
+// & | !, and a word by itself is any part of the ID or of a tag, whatever its case: 'p2p and not thd'.
 #pragma once
 
 #include <functional>
@@ -38,6 +41,8 @@ class Filter {
   // Throws CaseError for bad syntax, an unknown field, or a value that the field cannot have. Its text holds the
   // expression and a caret under the place.
   static Filter parse(std::string_view expression, Scope scope = Scope::everything);
+  // Likewise. A blank expression matches everything.
+  static Filter parse_keywords(std::string_view expression);
 
   [[nodiscard]] bool matches(const FilterSubject& subject) const { return predicate_(subject); }
 

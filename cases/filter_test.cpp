@@ -171,8 +171,9 @@ TEST(FilterErrors, ValuesThatAFieldNeverHasAreErrors) {
   EXPECT_THAT(filter_error_of("dtype=fp8*"), StartsWith("bad filter: dtype is never 'fp8*'"));
   EXPECT_THAT(filter_error_of("heads=many"), StartsWith("bad filter: 'many' is not a number"));
   EXPECT_THAT(filter_error_of("heads<4*"), StartsWith("bad filter: '4*' is not a number"));
-  EXPECT_THAT(filter_error_of("heads<99999999999999999999"), HasSubstr("'99999999999999999999' is too large a number"));
-  EXPECT_THAT(filter_error_of("heads>-99999999999999999999"), HasSubstr("is too large a number"));
+  EXPECT_THAT(filter_error_of("heads<99999999999999999999"),
+              HasSubstr("'99999999999999999999' does not fit into 64 bits"));
+  EXPECT_THAT(filter_error_of("heads>-99999999999999999999"), HasSubstr("does not fit into 64 bits"));
   EXPECT_THAT(filter_error_of("heads<-"), HasSubstr("'-' is not a number"));
   EXPECT_THAT(filter_error_of("layout<thd"), StartsWith("bad filter: layout is not a number: use = or !="));
   EXPECT_THAT(filter_error_of("tag<4"), StartsWith("bad filter: tag is not a number: use = or !="));

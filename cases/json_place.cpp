@@ -71,7 +71,10 @@ std::int64_t expect_int64(const Json& value, const JsonPlace& place) {
   if (!value.is_number_integer()) place.fail(fmt::format("{} is not an integer", describe(value)));
   const bool fits = !value.is_number_unsigned() ||
                     value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (!fits) place.fail(fmt::format("{} is too large", describe(value)));
+  if (!fits) {
+    place.fail(
+        fmt::format("{} does not fit: it is at most {}", describe(value), std::numeric_limits<std::int64_t>::max()));
+  }
   return value.get<std::int64_t>();
 }
 

@@ -1,9 +1,6 @@
 #include "cases/json_text.h"
 
 #include <algorithm>
-#include <array>
-#include <cerrno>
-#include <fstream>
 #include <set>
 #include <string>
 #include <system_error>
@@ -12,21 +9,33 @@
 #include <fmt/format.h>
 
 #include "cases/case_error.h"
+#include "cases/error_reason.h"
+#include "cases/file_reader.h"
 
 namespace cp_pool {
 namespace {
 
 // A first pass over the text that finds what the parser itself lets pass (a key given twice: the last would win; any
-// depth) or reports without a position (a number out of range).
+// depth; an integer that no integer type holds, which becomes a double) or reports without a position (a number out of
+// range).
 class JsonChecker : public nlohmann::json_sax<Json> {
  public:
-  JsonChecker(std::string_view text, std::string_view source) : text_(text), source_(source) {}
+  JsonChecker(std::string_view text, std::string_view source, std::size_t first_line)
+      : text_(text), source_(source), first_line_(first_line) {}
+
+  // The parser takes it for the end of the text, and what follows would not be looked at.
+  void expect_no_nul() const {
+    if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) fail_at(nul, "a NUL byte");
+  }
 
   bool null() override { return value(); }
   bool boolean(bool /*unused*/) override { return value(); }
   bool number_integer(number_integer_t /*unused*/) override { return value(); }
   bool number_unsigned(number_unsigned_t /*unused*/) override { return value(); }
-  bool number_float(number_float_t /*unused*/, const string_t& /*unused*/) override { return value(); }
+  bool number_float(number_float_t /*unused*/, const string_t& text) override {
+    if (text.find_first_of(".eE") == std::string::npos) here().fail(fmt::format("{} does not fit into 64 bits", text));
+    return value();
+  }
   bool string(string_t& /*unused*/) override { return value(); }
   bool binary(binary_t& /*unused*/) override { return value(); }
   bool start_object(std::size_t /*unused*/) override { return enter(); }
@@ -62,7 +71,7 @@ class JsonChecker : public nlohmann::json_sax<Json> {
 
   [[noreturn]] void fail_at(std::size_t offset, std::string_view what) const {
     const std::string_view before = text_.substr(0, std::min(offset, text_.size()));
-    const auto line = 1 + std::ranges::count(before, '\n');
+    const auto line = first_line_ + static_cast<std::size_t>(std::ranges::count(before, '\n'));
     const std::size_t newline = before.rfind('\n');
     const std::size_t column = before.size() - (newline == std::string_view::npos ? 0 : newline + 1) + 1;
     throw CaseError(fmt::format("{}:{}:{}: not JSON: {}", source_, line, column, what));
@@ -93,28 +102,25 @@ class JsonChecker : public nlohmann::json_sax<Json> {
 
   std::string_view text_;
   std::string_view source_;
+  std::size_t first_line_;
   std::vector<Level> levels_;
 };
 
 }  // namespace
 
-Json parse_json_text(std::string_view text, std::string_view source) {
-  JsonChecker checker(text, source);
+Json parse_json_text(std::string_view text, std::string_view source, std::size_t first_line) {
+  JsonChecker checker(text, source, first_line);
+  checker.expect_no_nul();
   Json::sax_parse(text, &checker);
   return Json::parse(text);
 }
 
 Json read_json_file(const std::string& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text;
-  std::array<char, 4096> block{};
-  while (file) {
-    file.read(block.data(), block.size());
-    text.append(block.data(), static_cast<std::size_t>(file.gcount()));
+  try {
+    return parse_json_text(FileReader(path).read_all(), path);
+  } catch (const std::system_error& e) {
+    throw CaseError(fmt::format("{}: cannot be read: {}", path, error_reason(e.code(), path)));
   }
-  if (!file.eof()) throw CaseError(fmt::format("{}: cannot be read: {}", path, std::generic_category().message(errno)));
-  return parse_json_text(text, path);
 }
 
 }  // namespace cp_pool

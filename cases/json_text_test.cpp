@@ -46,6 +46,25 @@ TEST(JsonText, NestingIsBounded) {
   EXPECT_THAT(parse_error_of(std::string(100000, '[')), HasSubstr("nested more than 64 deep"));
 }
 
+TEST(JsonText, AnIntegerThatDoesNotFitIsNamedAsItWasWritten) {
+  EXPECT_EQ(parse_error_of(R"({"seed": 18446744073709551616})"),
+            "a.json: $.seed: 18446744073709551616 does not fit into 64 bits");
+  EXPECT_EQ(parse_error_of(R"({"seqlens": [1, -9223372036854775809]})"),
+            "a.json: $.seqlens[1]: -9223372036854775809 does not fit into 64 bits");
+  EXPECT_EQ(parse_error_of("[18446744073709551615, -9223372036854775808, 1e30, 18446744073709551616.0]"), "no error");
+}
+
+TEST(JsonText, WhatStandsBehindANulByteIsNotPassedOver) {
+  using namespace std::string_literals;
+  EXPECT_EQ(parse_error_of("{\"a\": 1}\n\0{"s), "a.json:2:1: not JSON: a NUL byte");
+  EXPECT_EQ(parse_error_of("\0"s), "a.json:1:1: not JSON: a NUL byte");
+}
+
+TEST(JsonText, LinesMayCountFromAnother) {
+  EXPECT_THAT(test::error_text([] { parse_json_text("{\"a\" 1}", "<stdin>", 7); }),
+              StartsWith("<stdin>:7:6: not JSON"));
+}
+
 TEST(JsonText, ReadsFiles) {
   const test::TemporaryFolder folder;
   const std::string path = folder / "a.json";
@@ -65,7 +84,7 @@ TEST(JsonText, UnreadableFilesAreNamedWithTheReason) {
     return "no error";
   };
   EXPECT_EQ(error("/no/such.json"), "/no/such.json: cannot be read: No such file or directory");
-  EXPECT_EQ(error("/"), "/: cannot be read: Is a directory");
+  EXPECT_EQ(error("/"), "/: cannot be read: it is a folder");
 }
 
 }  // namespace

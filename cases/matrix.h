@@ -84,7 +84,8 @@ Matrix load_matrix(const std::string& path);
 // Every case of the matrices at that size, before any filter. The order is that of the files and their models; within a
 // model dtype changes slowest, then the axes that change the problem, then layout and padding, and backend, comm and
 // cp_size last: cases that share inputs and reference stand together, also once they are split by world size.
-// Throws CaseError for a size that a matrix lacks, an impossible case, or two cases with one ID.
+// Throws CaseError for a size that a matrix lacks, an impossible case, two cases with one ID, or a matrix whose
+// excludes leave no case.
 std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size);
 
 }  // namespace cp_pool

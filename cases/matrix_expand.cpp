@@ -4,7 +4,7 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -169,6 +169,35 @@ const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
       .fail(fmt::format("no size '{}'{} (known: {})", name, did_you_mean(name, known), join_names(known)));
 }
 
+// Why a combination has the ID of another: its model, and which of the values of its axes.
+std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::vector<MatrixAxis>& axes,
+                     const std::vector<std::size_t>& choice) {
+  std::string text = fmt::format("{}: {}", matrix.source, model.place.path());
+  for (std::size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].values.size() == 1) continue;
+    const MatrixValue& value = axes[i].values[choice[i]];
+    text += fmt::format("{}{}={} ({})", text.ends_with(')') ? ", " : " with ", axes[i].field->name, value.value.dump(),
+                        value.place.path());
+  }
+  return text;
+}
+
+// Of the first combination with that ID; empty if there is none.
+std::string find_place(std::span<const Matrix> matrices, std::string_view size_name, const std::string& id) {
+  for (const Matrix& matrix : matrices) {
+    const MatrixSize& size = find_size(matrix, size_name);
+    for (const MatrixModel& model : matrix.models) {
+      const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
+      std::vector<std::size_t> choice(axes.size(), 0);
+      do {
+        const std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);
+        if (made && made->id == id) return place_of(matrix, model, axes, choice);
+      } while (advance(choice, axes));
+    }
+  }
+  return {};
+}
+
 // Throws CaseError if the matrix would take all memory.
 void expect_no_millions(const Matrix& matrix, const MatrixSize& size) {
   constexpr std::size_t kMost = 1'000'000;
@@ -191,23 +220,33 @@ void expect_no_millions(const Matrix& matrix, const MatrixSize& size) {
 
 std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size_name) {
   std::vector<MatrixCase> cases;
-  std::unordered_map<std::string, std::string> source_of;  // by ID
+  std::unordered_set<std::string> ids;
   for (const Matrix& matrix : matrices) {
     const MatrixSize& size = find_size(matrix, size_name);
     expect_no_millions(matrix, size);
+    const std::size_t before = cases.size();
+    std::size_t excluded = 0;
     for (const MatrixModel& model : matrix.models) {
       const std::vector<MatrixAxis> axes = axes_of(matrix, model, size);
       std::vector<std::size_t> choice(axes.size(), 0);
       do {
         std::optional<MatrixCase> made = build(matrix, model, size, axes, choice);
-        if (!made) continue;
-        const auto [first, is_new] = source_of.emplace(made->id, made->source);
-        if (!is_new) {
-          throw CaseError(
-              fmt::format("two cases have the ID {}: one of {}, one of {}", made->id, first->second, made->source));
+        if (!made) {
+          ++excluded;
+          continue;
+        }
+        if (!ids.insert(made->id).second) {
+          throw CaseError(fmt::format("two cases have the ID {}: one of {}, one of {}", made->id,
+                                      find_place(matrices, size_name, made->id),
+                                      place_of(matrix, model, axes, choice)));
         }
         cases.push_back(std::move(*made));
       } while (advance(choice, axes));
+    }
+    if (cases.size() == before) {
+      JsonPlace(matrix.source)
+          .key("exclude")
+          .fail(fmt::format("it excludes all {} combinations, so that the matrix has no case", excluded));
     }
   }
   return cases;

@@ -195,11 +195,19 @@ TEST(MatrixExpand, AMatrixOfMillionsIsRefusedBeforeItTakesAllMemory) {
 }
 
 TEST(MatrixExpand, AnIdBelongsToOneCase) {
-  EXPECT_EQ(expansion_error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}},
+  EXPECT_EQ(
+      expansion_error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}},
                        "rules": [{"when": "comm=p2p", "set": {"cp_size": 4}}], "sizes": {"full": {}})"),
-            "two cases have the ID s/a/p2p/cp4/bshd/bf16: one of m.json: $.models.a, one of m.json: $.models.a");
+      "two cases have the ID s/a/p2p/cp4/bshd/bf16: one of m.json: $.models.a with cp_size=2 ($.axes.cp_size[0]), "
+      "one of m.json: $.models.a with cp_size=4 ($.axes.cp_size[1])");
   const Matrix matrix = matrix_of(R"("models": {"a": {}}, "sizes": {"full": {}})");
   EXPECT_THROW(expand(std::vector{matrix, matrix}, "full"), CaseError);
+}
+
+TEST(MatrixExpand, AMatrixThatExcludesAllItsCasesSaysSo) {
+  EXPECT_EQ(expansion_error_of(R"("axes": {"cp_size": [2, 4]}, "models": {"a": {}, "b": {}},
+                       "exclude": ["model=a", "comm=p2p"], "sizes": {"full": {}})"),
+            "m.json: $.exclude: it excludes all 4 combinations, so that the matrix has no case");
 }
 
 TEST(MatrixExpand, MatricesFollowEachOther) {

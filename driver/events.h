@@ -97,6 +97,8 @@ struct CaseStarted {
   std::int64_t seq = 0;
   PoolId pool;
   int attempt = 1;
+  std::size_t number = 0;                // as in CaseFinished
+  std::optional<Case> c = std::nullopt;  // of a stream, whose cases are nowhere else if the driver dies
 };
 
 // A case that goes on: its phase is another one than was last told (at most one such event a second), or it is slow.
@@ -130,9 +132,20 @@ struct StderrTail {
   bool fenced = true;  // false: the fence was missing, so lines of this case may be missing or foreign
 };
 
+// What came of a case the first time.
+struct FirstRun {
+  CaseOutcome outcome = CaseOutcome::not_run;
+  std::string reason;
+};
+
 struct CaseFinished {
   std::size_t index = 0;
   std::string id;
+  std::size_t number = 0;  // the line of the stream that it is; 0: it is of none
+  int run = 1;             // of `runs` of this case in one run (--repeat): which it is
+  int runs = 1;
+  // Of a case that an earlier run had run, too, in the report of both. No event has it.
+  std::optional<FirstRun> first_run;
   Case c;
   std::int64_t seq = 0;        // 0 if it was never sent
   std::optional<PoolId> pool;  // none if it was never sent

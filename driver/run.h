@@ -20,6 +20,9 @@ struct NamedCase {
   Case c;
   std::string rerun;                                 // the exact command that reruns this case alone
   std::optional<double> baseline_ms = std::nullopt;  // of a step, in the run that this one is compared with
+  int run = 1;                                       // of `runs` of this case: which it is (--repeat)
+  int runs = 1;
+  std::size_t number = 0;  // the line of the stream that it is; 0: it is of none
 };
 
 // How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.
@@ -58,8 +61,9 @@ struct RunConfig {
 };
 
 struct RunResult {
-  RunFinished finished;        // also the last event
-  bool input_was_cut = false;  // a stream of cases was not read to its end: the run was stopped
+  RunFinished finished;          // also the last event
+  bool input_was_cut = false;    // a stream of cases was not read to its end: the run was stopped
+  std::string input_error = {};  // why it could not be read to its end, as a sentence; mostly empty
 };
 
 // Both must be called on the main thread (parent-death signals follow the spawning thread), and while they run every

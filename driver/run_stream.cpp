@@ -1,4 +1,5 @@
 #include <cerrno>
+#include <chrono>
 #include <deque>
 #include <fcntl.h>
 #include <limits>
@@ -9,9 +10,10 @@
 #include <unistd.h>
 #include <utility>
 
+#include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
-#include "cases/case_error.h"
+#include "cases/file_reader.h"
 #include "driver/pool/pipes.h"
 #include "driver/pool/runner.h"
 #include "driver/run.h"
@@ -35,12 +37,15 @@ UniqueFd reopen(int fd) {
   return out;
 }
 
+constexpr std::chrono::seconds kPatience{1};  // a pipe that has nothing for so long is worth a word
+
 // Gives the runner the next case when the one before has finished.
 class Feeder {
  public:
   Feeder(Runner& runner, int fd, const ReadCase& read_case)
       : runner_(runner),
         read_case_(read_case),
+        silence_(runner.io()),
         reader_(std::make_shared<PipeReader>(runner.io(), reopen(fd),
                                              PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); },
                                                                    [this](std::error_code error) { on_end(error); }})) {
@@ -50,19 +55,37 @@ class Feeder {
     };
     runner_.on_abandon = [this] { cut(); };
     reader_->start();
+    say_what_it_waits_for(::isatty(fd) == 1);
   }
   Feeder(const Feeder&) = delete;
   Feeder& operator=(const Feeder&) = delete;
   ~Feeder() { reader_->close(); }
 
-  // Why the stream ended before its end.
-  [[nodiscard]] std::error_code error() const { return error_; }
+  // Why the stream could not be read to its end, as a sentence; empty if it was.
+  [[nodiscard]] const std::string& error() const { return error_; }
   // The run was stopped before the stream's end: nobody knows how many cases there would have been.
   [[nodiscard]] bool was_cut() const { return cut_; }
 
  private:
+  // Unless data comes soon, which nobody at a terminal can give.
+  void say_what_it_waits_for(bool terminal) {
+    silence_.expires_after(terminal ? std::chrono::seconds{0} : kPatience);
+    silence_.async_wait([terminal](asio::error_code cancelled) {
+      if (cancelled) return;
+      say_what_is_awaited(terminal ? "cases from the terminal, one JSON object a line; Ctrl-D ends them"
+                                   : "cases from <stdin>, one JSON object a line");
+    });
+  }
+
   void on_data(std::string_view bytes) {
+    silence_.cancel();
     for (protocol::Line& line : framer_.feed(bytes)) lines_.push_back(std::move(line));
+    if (framer_.line_bytes() > kMostInputBytes && !ended_) {
+      error_ = fmt::format("line {} of <stdin> has more than {} MiB: the rest is not read", framer_.line_number(),
+                           kMostInputBytes >> 20U);
+      ended_ = true;
+      reader_->close();
+    }
     feed();
     // Who writes faster than cases run waits.
     if (!lines_.empty()) reader_->pause();
@@ -70,7 +93,7 @@ class Feeder {
 
   // The last line may lack its newline.
   void on_end(std::error_code error) {
-    error_ = error;
+    if (error) error_ = fmt::format("cannot read the stream of cases: {}", error.message());
     ended_ = true;
     on_data("\n");
   }
@@ -94,6 +117,7 @@ class Feeder {
 
   void stop() {
     if (std::exchange(stopped_, true)) return;
+    silence_.cancel();
     reader_->close();
     runner_.no_more_cases();
   }
@@ -102,6 +126,7 @@ class Feeder {
   void cut() {
     cut_ |= !ended_;
     ended_ = true;
+    silence_.cancel();
     reader_->close();
     if (runner_.failed()) return stop();
     feed();
@@ -109,11 +134,12 @@ class Feeder {
 
   Runner& runner_;
   const ReadCase& read_case_;
+  asio::steady_timer silence_;
   std::shared_ptr<PipeReader> reader_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
   std::deque<protocol::Line> lines_;
   std::unique_ptr<NamedCase> current_;
-  std::error_code error_;
+  std::string error_;
   bool ended_ = false;
   bool cut_ = false;
   bool stopped_ = false;
@@ -128,7 +154,7 @@ RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config,
   const Feeder feeder(runner, fd, read_case);
   RunResult result = runner.run(header);
   result.input_was_cut = feeder.was_cut();
-  if (feeder.error()) throw CaseError(fmt::format("cannot read the stream of cases: {}", feeder.error().message()));
+  result.input_error = feeder.error();
   return result;
 }
 

@@ -1,5 +1,6 @@
 # The event stream's views (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
+  reporters/case_runs.cpp
   reporters/checks_table.cpp
   reporters/event_reading.cpp
   reporters/events_json.cpp
@@ -25,6 +26,7 @@ target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pu
 
 cp_pool_test(reporters_test LABEL unit DISCOVER
   SOURCES
+    reporters/case_runs_test.cpp
     reporters/checks_table_test.cpp
     reporters/event_reading_test.cpp
     reporters/events_json_test.cpp
@@ -51,10 +53,12 @@ target_compile_definitions(reporters_test PRIVATE
 # --- Command line -----------------------------------------------------------------------------------------------------
 add_library(cp_cli STATIC
   cli/case_source.cpp
+  cli/counted_runs.cpp
   cli/device.cpp
   cli/doctor.cpp
   cli/doctor_command.cpp
   cli/duration.cpp
+  cli/environment_help.cpp
   cli/explain_command.cpp
   cli/events_file.cpp
   cli/explanation.cpp
@@ -80,7 +84,8 @@ add_library(cp_cli STATIC
   cli/selection.cpp
   cli/shard.cpp
   cli/shell_words.cpp
-  cli/submit_command.cpp)
+  cli/submit_command.cpp
+  cli/submitted_case.cpp)
 # CLI11 takes long to compile, and runs once.
 set_source_files_properties(cli/options.cpp PROPERTIES COMPILE_OPTIONS -O0)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE fmt::fmt CLI11::CLI11)
@@ -103,13 +108,19 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/duration_test.cpp
     cli/exit_code_test.cpp
     cli/edit_test.cpp
+    cli/environment_help_test.cpp
+    cli/events_file_test.cpp
+    cli/help_test.cpp
     cli/explanation_test.cpp
     cli/failed_cases_test.cpp
     cli/file_identity_test.cpp
     cli/merged_runs_test.cpp
     cli/options_test.cpp
+    cli/option_conflicts_test.cpp
     cli/order_test.cpp
     cli/case_source_test.cpp
+    cli/counted_runs_test.cpp
+    cli/submitted_case_test.cpp
     cli/worker_command_test.cpp
     cli/perf_baseline_test.cpp
     cli/rerun_test.cpp
@@ -123,9 +134,13 @@ target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE
 cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
   SOURCES
     cli/belief_test.cpp
+    cli/input_program_test.cpp
     cli/output_lock_test.cpp
     cli/output_safety_test.cpp
-    cli/doctor_program_test.cpp cli/program_test.cpp
+    cli/doctor_program_test.cpp
+    cli/program_test.cpp
+    cli/rerun_program_test.cpp
+    cli/stream_program_test.cpp
   LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -15,6 +16,7 @@
 #include "driver/cli/program_paths.h"
 #include "driver/cli/rerun.h"
 #include "driver/cli/selection.h"
+#include "driver/cli/submitted_case.h"
 
 namespace cp_pool {
 
@@ -24,9 +26,9 @@ using Edits = std::vector<std::string>;
 
 NamedCase case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
                        const std::string& program) {
-  const Case c = parse_edited_case(read_json_file(file), file, edits);
-  return {.id = submitted_id(c, std::filesystem::path{file}.stem().string(), edits),
-          .c = c,
+  SubmittedCase submitted = read_submitted_case(read_json_file(file), file, edits);
+  return {.id = std::move(submitted.id),
+          .c = std::move(submitted.c),
           .rerun = rerun_of_file(program, file, edits, execution)};
 }
 
@@ -35,7 +37,7 @@ NamedCase case_of_matrix(const SelectedCase& selected, const Edits& edits, const
   const MatrixCase& c = selected.matrix_case;
   if (edits.empty()) return {.id = c.id, .c = c.c, .rerun = rerun_of_run(program, selected, execution)};
   const Case edited = edit_case(c.c, edits);
-  return {.id = submitted_id(edited, c.c.model, edits),
+  return {.id = case_id(edited, edited_fields(edits)),
           .c = edited,
           .rerun = rerun_of_id(program, selected, edits, execution)};
 }
@@ -59,12 +61,6 @@ bool is_id(const std::string& argument) {
   std::error_code ignored;
   return argument != "-" && !argument.ends_with(".json") &&
          (!std::filesystem::exists(argument, ignored) || std::filesystem::is_directory(argument, ignored));
-}
-
-std::string submitted_id(Case c, const std::string& model, const Edits& edits) {
-  if (c.suite.empty()) c.suite = "submit";
-  if (c.model.empty()) c.model = model;
-  return case_id(c, edited_fields(edits));
 }
 
 NamedCase find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,

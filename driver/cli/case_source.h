@@ -12,10 +12,6 @@ namespace cp_pool {
 // Whether the argument is an ID rather than a file: it is not "-", does not end in .json and is no file.
 bool is_id(const std::string& argument);
 
-// The ID of an edited or unnamed case. A case without suite or model gets them in its ID only: the worker sees what was
-// submitted.
-std::string submitted_id(Case c, const std::string& model, const std::vector<std::string>& edits);
-
 // The case with its edits made, and its rerun command. Throws CommandError (bad_input).
 NamedCase find_case(const std::string& argument, const SelectionOptions& selection,
                     const std::vector<std::string>& edits, const ExecutionOptions& execution,

@@ -1,11 +1,13 @@
 #include "driver/cli/doctor.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <sstream>
 #include <stdexcept>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,7 +24,7 @@ namespace {
 std::string output_of(const std::vector<std::string>& words) {
   const std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen((shell_line(words) + " 2>/dev/null").c_str(), "r"),
                                                    ::pclose};
-  if (!pipe) throw std::runtime_error(fmt::format("cannot start {}", words.front()));
+  if (!pipe) throw std::system_error(errno, std::generic_category(), fmt::format("cannot start {}", words.front()));
   std::string text;
   for (int c = 0; (c = std::fgetc(pipe.get())) != EOF;) text += static_cast<char>(c);
   return text;

@@ -6,6 +6,7 @@
 #include "cases/case_error.h"
 #include "cases/did_you_mean.h"
 #include "cases/json_place.h"
+#include "cases/json_text.h"
 
 namespace cp_pool {
 
@@ -28,9 +29,12 @@ Edit read_edit(const std::string& text) {
   return {.field = field, .value = std::string_view{text}.substr(equals + 1)};
 }
 
-Json as_json(std::string_view text) {
+// What is no JSON is a name; what is JSON is read as strictly as that of a file.
+Json as_json(std::string_view text, std::string_view source) {
   if (text == "none") return nullptr;
-  const auto parse = [](const std::string& json) { return Json::parse(json, nullptr, /*allow_exceptions=*/false); };
+  const auto parse = [&](const std::string& json) {
+    return Json::accept(json) ? parse_json_text(json, source) : Json(Json::value_t::discarded);
+  };
   if (Json value = parse(std::string{text}); !value.is_discarded()) return value;
   if (text.find(',') != std::string_view::npos) {
     if (Json list = parse(fmt::format("[{}]", text)); !list.is_discarded()) return list;
@@ -38,11 +42,12 @@ Json as_json(std::string_view text) {
   return text;
 }
 
-Json value_for(const CaseField& field, std::string_view text) {
+Json value_for(const CaseField& field, std::string_view text, std::string_view source) {
   using Kind = CaseField::Kind;
-  Json value = as_json(text);
-  // A name that happens to be JSON (a suite called 1) is still a name, and a number may be a list of one.
-  if (value.is_number() && (field.kind == Kind::text || field.kind == Kind::name)) return text;
+  // A name that happens to be a number (a suite called 1) is still a name, and a number may be a list of one.
+  const bool is_name = field.kind == Kind::text || field.kind == Kind::name;
+  if (is_name && text.find_first_not_of("0123456789.eE+-") == std::string_view::npos) return text;
+  Json value = as_json(text, source);
   if (value.is_number() && field.kind == Kind::list) return Json::array({value});
   return value;
 }
@@ -52,8 +57,9 @@ Json edited(const Json& json, const std::vector<std::string>& edits) {
   Case c;  // takes each value, to see that the field can have it
   for (const std::string& text : edits) {
     const Edit edit = read_edit(text);
-    const JsonPlace place = JsonPlace{fmt::format("--set {}", text)}.key(edit.field->name);
-    edit.field->read(value_for(*edit.field, edit.value), place, c);
+    const std::string source = fmt::format("--set {}", text);
+    const JsonPlace place = JsonPlace{source}.key(edit.field->name);
+    edit.field->read(value_for(*edit.field, edit.value, source), place, c);
     result[std::string{edit.field->name}] = edit.field->write(c);
   }
   return result;

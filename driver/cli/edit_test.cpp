@@ -34,6 +34,7 @@ TEST(EditCase, SetsFieldsFromTextOrJson) {
 
 TEST(EditCase, ANumberIsANameWhereANameIsDue) {
   EXPECT_EQ(edit_case(test::example_case(), {"model=7"}).model, "7");
+  EXPECT_EQ(edit_case(test::example_case(), {"model=18446744073709551616"}).model, "18446744073709551616");
 }
 
 TEST(EditCase, TheLastEditOfAFieldCountsAndOthersStay) {
@@ -80,6 +81,8 @@ TEST(EditCase, ErrorsNameTheEdit) {
   EXPECT_THAT(edit_error({"comm=p3p"}), HasSubstr("p3p"));
   EXPECT_THAT(edit_error({"heads=many"}), HasSubstr("many"));
   EXPECT_THAT(edit_error({"seed=-1"}), HasSubstr("-1 is negative"));
+  EXPECT_EQ(edit_error({"seed=18446744073709551616"}),
+            "--set seed=18446744073709551616: $: 18446744073709551616 does not fit into 64 bits");
   EXPECT_THAT(edit_error({"heads=3"}), HasSubstr("--set"));  // 3 heads cannot share 2 kv_heads
 }
 

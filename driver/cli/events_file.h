@@ -5,14 +5,14 @@
 #include <functional>
 #include <string_view>
 
-#include "cases/json_place.h"
+#include <nlohmann/json.hpp>
 
 namespace cp_pool {
 
-// Gives take every event, in order. what: the file as an error calls it, e.g. "the baseline". Throws CommandError
-// (bad_input): the file cannot be read, or a line is no event, which take says by json::exception, CaseError,
-// ProtocolError or std::invalid_argument.
+// Gives take every event, in order, reading line by line. what: the file as an error calls it, e.g. "the baseline".
+// Throws CommandError (bad_input): the file cannot be read, or a line is no event, which take says by ProtocolError
+// (as protocol::Fields does, naming field and value), CaseError or std::invalid_argument.
 void read_events(const std::filesystem::path& file, std::string_view what,
-                 const std::function<void(const Json& event)>& take);
+                 const std::function<void(const nlohmann::json& event)>& take);
 
 }  // namespace cp_pool

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/error_reason.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/worker_command.h"
 #include "driver/pool/log_folder.h"
@@ -50,7 +51,9 @@ class ResultLines : public EventSink {
 std::unique_ptr<FolderLock> prepare_folder(const std::filesystem::path& folder, const std::string& option) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) throw OutputError(fmt::format("cannot write {}: {}", folder.string(), error.message()));
+  if (error) {
+    throw OutputError(fmt::format("cannot write {}: {}", folder.string(), error_reason(error, folder.string())));
+  }
   return std::make_unique<FolderLock>(folder, option);
 }
 
@@ -105,7 +108,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
   if (show != Show::result_lines) {
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
-    style.checks = show == Show::terminal_with_checks;
+    style.checks = options.verbose || show == Show::terminal_with_checks;
     style.baseline = baseline;
     style.rerun_failed = std::move(rerun_failed);
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, std::move(style));
@@ -119,6 +122,10 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   std::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow
   const RunResult result = run(config_, views_);
   int code = result.finished.exit_code;
+  if (!result.input_error.empty()) {
+    report_error(result.input_error);
+    code = first_that_applies(code, ExitCode::bad_input);
+  }
   if (result.input_was_cut) {
     report_error("the run was stopped before the end of the stream of cases: what was not read was not run");
     code = first_that_applies(code, ExitCode::failed);

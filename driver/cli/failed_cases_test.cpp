@@ -125,6 +125,16 @@ TEST(FailedCases, OfFilesThatWereJoinedInTheMiddleOfALineAreThoseOfBoth) {
   EXPECT_THAT(read_failed_cases(folder / "e").ids, ElementsAre("a", "b", "c"));
 }
 
+TEST(FailedCases, OfACaseThatWasRerunTheLastRunCounts) {
+  const RunFinished end = test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  const FailedCases failed =
+      failed_in({run_of({"a", "b"}), finished(0, "a", CaseOutcome::fail), finished(1, "b", CaseOutcome::fail), end,
+                 run_of({"a"}), finished(0, "a", CaseOutcome::pass), end});
+  EXPECT_THAT(failed.ids, ElementsAre("b"));
+  ASSERT_EQ(failed.cases.size(), 1U);
+  EXPECT_EQ(failed.cases[0].case_json["heads"], 4);
+}
+
 TEST(FailedCases, SayWhatIsWrongWithTheFile) {
   EXPECT_THAT(error_for("{\"type\":\"run_started\"}\nhello\n"),
               AllOf(HasSubstr("is no events file"), HasSubstr("line 2")));

@@ -22,6 +22,7 @@ std::string run_footer() {
          "  cp-pool run --matrix te-flash te-fused --size small --timeout 2m\n"
          "  cp-pool run --matrix mine.json --filter 'dtype=bf16 & heads>=8' --filter 'mine/*/a2a/*'\n"
          "  cp-pool run --filter 'tag=essential' --junit report.xml --events events.jsonl --no-progress\n"
+         "  cp-pool run -k 'p2p and not thd' -x            as with pytest: names, and stop at the first failure\n"
          "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n"
          "  cp-pool run --matrix te-flash --rerun-failed events.jsonl          rerun all of them\n";
 }
@@ -31,7 +32,9 @@ std::string submit_footer() {
          "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad\n"
          "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad --set comm=a2a --set cp_size=4\n"
          "  cp-pool submit case.json --json\n"
-         "  generate-cases | cp-pool submit - --json | jq -c '[.id, .outcome]'\n";
+         "  generate-cases | cp-pool submit - --json | jq -c '[.number, .id, .outcome]'\n"
+         "  cp-pool list --json | jq -c '.[]' | cp-pool submit - --events events.jsonl\n"
+         "  cp-pool submit --rerun-failed events.jsonl     what failed of these\n";
 }
 
 std::string list_footer() {
@@ -45,6 +48,24 @@ std::string report_footer() {
   return "Examples:\n"
          "  cp-pool report events.jsonl --html report.html                     of a run that was killed\n"
          "  cp-pool report job-*/events.jsonl --junit all.xml --html all.html  of the shards of a CI\n";
+}
+
+std::string explain_footer() {
+  return "Examples:\n"
+         "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad\n"
+         "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad --size full --set comm=a2a\n"
+         "  cp-pool explain case.json\n";
+}
+
+std::string doctor_footer() {
+  return "Examples:\n"
+         "  cp-pool doctor                                 of the worker beside this program\n"
+         "  cp-pool doctor --worker 'python3 my_worker.py'\n";
+}
+
+std::string help_footer() {
+  return "Examples:\n"
+         "  cp-pool help run                               as cp-pool run --help\n";
 }
 
 std::string exit_code_help() {

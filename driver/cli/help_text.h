@@ -10,6 +10,9 @@ std::string run_footer();
 std::string submit_footer();
 std::string list_footer();
 std::string report_footer();
+std::string explain_footer();
+std::string doctor_footer();
+std::string help_footer();
 
 std::string exit_code_help();  // the table, below all of them
 

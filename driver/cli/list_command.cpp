@@ -52,7 +52,7 @@ int list_command(const ListOptions& options) {
   check_stdout(matrix_inputs(options.selection));
   const Selection selection = select_cases(options.selection);
   for (const std::string& filter : selection.idle_filters) {
-    report_warning(fmt::format("the filter '{}' selects no case", filter));
+    report_warning(fmt::format("{} selects no case", filter));
   }
   write_all(STDOUT_FILENO,
             options.json    ? json_array(selection)

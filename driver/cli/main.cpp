@@ -1,12 +1,14 @@
 #include <exception>
 #include <fcntl.h>
 #include <string>
+#include <system_error>
 #include <type_traits>
 #include <unistd.h>
 #include <variant>
 
 #include <fmt/format.h>
 
+#include "cases/error_reason.h"
 #include "driver/cli/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
@@ -56,6 +58,14 @@ int main(int argc, char** argv) {
     return fail(e.code(), e.what());
   } catch (const cp_pool::OutputError& e) {
     return fail(cp_pool::ExitCode::cannot_write, e.what());
+  } catch (const std::system_error& e) {
+    // What this machine, or a limit of it, does not give to any program. Asio's errors have a category of their own.
+    const std::error_code code(e.code().value(), std::generic_category());
+    for (const std::errc shortage : {std::errc::too_many_files_open, std::errc::too_many_files_open_in_system,
+                                     std::errc::not_enough_memory, std::errc::resource_unavailable_try_again}) {
+      if (code == shortage) return fail(cp_pool::ExitCode::infra, cp_pool::error_reason(code));
+    }
+    return fail(cp_pool::ExitCode::internal_error, fmt::format("internal error: {}", e.what()));
   } catch (const std::exception& e) {
     return fail(cp_pool::ExitCode::internal_error, fmt::format("internal error: {}", e.what()));
   }

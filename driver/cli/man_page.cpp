@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "driver/cli/environment_help.h"
 #include "driver/cli/help_text.h"
 
 namespace cp_pool {
@@ -49,6 +50,15 @@ std::string option_list(const CLI::App& app) {
   return text;
 }
 
+std::string environment() {
+  std::string text = ".SH ENVIRONMENT\n";
+  for (const EnvironmentVariable& variable : environment_variables()) {
+    text +=
+        fmt::format(".TP\n\\fB{}\\fR\n{}\n", escape(std::string{variable.name}), escape(std::string{variable.meaning}));
+  }
+  return text;
+}
+
 // Text that stands as it is, without filling.
 std::string literal(const std::string& text) {
   std::string out = ".nf\n";
@@ -78,6 +88,7 @@ std::string man_page(const CLI::App& app) {
     text += option_list(*command) + literal(command->get_footer());
   }
   text += ".SH EXAMPLES\n" + literal(app.get_footer());
+  text += environment();
   return text + ".SH EXIT STATUS\n" + literal(exit_code_help());
 }
 

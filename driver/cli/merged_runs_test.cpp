@@ -159,6 +159,99 @@ TEST(MergedRuns, HaveTheWorstOfTheirEnds) {
   EXPECT_EQ(exit_code_with(run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}), true), 96);
 }
 
+// --- A case that several runs ran ------------------------------------------------------------------------------------
+
+std::vector<Event> run_at(int second, const std::vector<CaseFinished>& cases, bool interrupted = false) {
+  RunStarted header = run_of("te", {});
+  RunFinished end = run_finished({cases.size(), 0, 0, 0, 0, 0, 0, 0, 0});
+  end.interrupted = interrupted;
+  for (const CaseFinished& event : cases) header.ids.push_back(event.id);
+  header.cases = cases.size();
+  header.started = kStart + seconds(second);
+  std::vector<Event> events{header};
+  for (const CaseFinished& event : cases) events.emplace_back(event);
+  events.emplace_back(end);
+  return events;
+}
+
+std::vector<Event> merged_runs(std::vector<std::vector<Event>> all_runs) {
+  std::vector<Event> events;
+  for (const auto& run : all_runs) events.insert(events.end(), run.begin(), run.end());
+  return merged(events);
+}
+
+TEST(MergedRuns, CountACaseThatWasRerunByItsLastRunAndKeepTheFirst) {
+  const auto first =
+      run_at(0, {finished(0, "a", CaseOutcome::fail, "dq is wrong"), finished(1, "b", CaseOutcome::pass)});
+  const auto rerun = run_at(100, {finished(0, "a", CaseOutcome::pass)});
+  for (const auto& events : {merged_runs({first, rerun}), merged_runs({rerun, first})}) {
+    const auto cases = all<CaseFinished>(events);
+    ASSERT_EQ(cases.size(), 2U);
+    EXPECT_EQ(cases[0].id, "b");
+    EXPECT_FALSE(cases[0].first_run);
+    EXPECT_EQ(cases[1].id, "a");
+    EXPECT_EQ(cases[1].outcome, CaseOutcome::pass);
+    ASSERT_TRUE(cases[1].first_run);
+    EXPECT_EQ(cases[1].first_run->outcome, CaseOutcome::fail);
+    EXPECT_EQ(cases[1].first_run->reason, "dq is wrong");
+    const auto end = std::get<RunFinished>(events.back());
+    EXPECT_EQ(end.expanded, 2U);
+    EXPECT_EQ(end.exit_code, 0);
+    EXPECT_TRUE(end.ledger_exact);
+  }
+}
+
+TEST(MergedRuns, KeepCasesApartThatDifferInMoreThanTheirRun) {
+  CaseFinished other = finished(0, "a", CaseOutcome::pass);
+  other.c.heads = 8;
+  const std::vector<Event> one = run_at(0, {finished(0, "a", CaseOutcome::fail)});
+  EXPECT_EQ(all<CaseFinished>(merged_runs({one, run_at(1, {other})})).size(), 2U);
+  for (std::string RunStarted::* field : {&RunStarted::size, &RunStarted::device}) {
+    auto elsewhere = run_at(1, {finished(0, "a", CaseOutcome::pass)});
+    std::get<RunStarted>(elsewhere.front()).*field = "another";
+    EXPECT_EQ(all<CaseFinished>(merged_runs({one, elsewhere})).size(), 2U);
+  }
+}
+
+TEST(MergedRuns, ARunThatDidNotComeToACaseDoesNotCountForIt) {
+  const auto first = run_at(0, {finished(0, "a", CaseOutcome::pass)});
+  const auto cut = run_at(1, {finished(0, "a", CaseOutcome::not_run)}, /*interrupted=*/true);
+  const auto cases = all<CaseFinished>(merged_runs({first, cut}));
+  ASSERT_EQ(cases.size(), 1U);
+  EXPECT_EQ(cases[0].outcome, CaseOutcome::pass);
+}
+
+TEST(MergedRuns, AnInterruptionIsMadeGoodByARerunOfAllThatItLeft) {
+  const auto cut = run_at(0, {finished(0, "a", CaseOutcome::cancelled), finished(1, "b", CaseOutcome::not_run)}, true);
+  const auto rest = run_at(1, {finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass)});
+  const auto part = run_at(1, {finished(0, "a", CaseOutcome::pass)});
+  EXPECT_EQ(std::get<RunFinished>(merged_runs({cut, rest}).back()).exit_code, 0);
+  EXPECT_EQ(std::get<RunFinished>(merged_runs({cut, part}).back()).exit_code, 130);
+}
+
+TEST(MergedRuns, WhatAKilledDriverLeftIsThatOfTheRerun) {
+  std::vector<Event> killed = run_at(0, {finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass)});
+  killed.resize(2);
+  const auto events = merged_runs({killed, run_at(1, {finished(0, "b", CaseOutcome::pass)})});
+  const auto cases = all<CaseFinished>(events);
+  ASSERT_EQ(cases.size(), 2U);
+  EXPECT_EQ(cases[1].id, "b");
+  EXPECT_EQ(cases[1].first_run->outcome, CaseOutcome::not_run);
+  EXPECT_EQ(std::get<RunFinished>(events.back()).exit_code, 0);
+}
+
+TEST(MergedRuns, KeepAllRepeatsOfTheLastRun) {
+  std::vector<CaseFinished> repeats(3, finished(0, "a", CaseOutcome::pass));
+  for (int i = 0; i < 3; ++i) {
+    repeats[static_cast<std::size_t>(i)].index = static_cast<std::size_t>(i);
+    repeats[static_cast<std::size_t>(i)].run = i + 1;
+    repeats[static_cast<std::size_t>(i)].runs = 3;
+  }
+  const auto events = merged_runs({run_at(0, {finished(0, "a", CaseOutcome::fail)}), run_at(1, repeats)});
+  EXPECT_EQ(all<CaseFinished>(events).size(), 3U);
+  EXPECT_EQ(std::get<RunFinished>(events.back()).exit_code, 0);
+}
+
 TEST(MergedRuns, BeginWithARun) {
   MergedRuns runs;
   EXPECT_THROW(runs.take(finished(0, "a", CaseOutcome::pass), kStart), std::invalid_argument);

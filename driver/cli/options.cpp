@@ -1,5 +1,6 @@
 #include "driver/cli/options.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -114,6 +115,10 @@ void add_filter(CLI::App& command, SelectionOptions& options) {
                   "Only what an ID, a glob over IDs or 'comm=p2p & !model=cp_3_*' selects; several: the union")
       ->type_name("EXPR")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  command
+      .add_option("-k", options.keywords,
+                  "Of these only what holds a part of an ID or tag: p2p, or 'p2p and not (thd or fp16)'")
+      ->type_name("EXPR");
 }
 
 void add_shard(CLI::App& command, SelectionOptions& options) {
@@ -146,6 +151,8 @@ void add_views(CLI::App& command, ExecutionOptions& options) {
   add_path(command, "--html", options.html, "FILE", "Write a page for people, at the end", check_output);
   command.add_flag("--force", options.force, "Let outputs replace files that are none of cp-pool's");
   command.add_flag("--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
+  command.add_flag("-v,--verbose", options.verbose, "A line for each case, with every check: error against bound");
+  command.add_flag_callback("-q,--no-progress", [&options] { options.progress = false; }, "Failures and summary only");
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {
@@ -167,10 +174,9 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_count(command, "--max-consecutive-timeouts", config.max_consecutive_timeouts,
             "A pool that times out this often in a row is not started again; 0 = always");
   add_count(command, "--pool-max-cases", config.pool_max_cases, "A pool is replaced after so many cases; 0 = never");
-  command.add_flag_callback(
-      "--isolate", [&config] { config.pool_max_cases = 1; }, "A fresh pool for each case: as --pool-max-cases 1");
+  command.add_flag("--isolate")->description("A fresh pool for each case: as --pool-max-cases 1");
   add_count(command, "--max-fail", config.max_failures, "So many failures end the run, the rest is not-run; 0 = none");
-  command.add_flag_callback("--fail-fast", [&config] { config.max_failures = 1; }, "As --max-fail 1");
+  command.add_flag("-x,--fail-fast")->description("The first failure ends the run: as --max-fail 1");
   add_views(command, options);
   add_path(command, "--events", options.events, "FILE", "Write every event as a line of JSON, as it happens",
            check_output);
@@ -180,8 +186,6 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   command.add_flag_callback(
       "--no-reference-cache", [&config] { config.reference_cache = false; },
       "The worker computes every expected result anew, and keeps none");
-  command.add_flag_callback(
-      "--no-progress", [&options] { options.progress = false; }, "No live line, no lines for what went well");
 }
 
 // What --mode, --warmup and --iterations say; config.perf comes of them when all is read.
@@ -222,6 +226,30 @@ void add_perf(CLI::App& command, ExecutionOptions& options, PerfArguments& perf)
       ->type_name("R");
 }
 
+// The option `name` stands for `count` of 1. Throws CommandError (usage) beside any other.
+void apply_shorthand(const CLI::App& command, const std::string& name, const std::string& count, int& target) {
+  if (command.count(name) == 0) return;
+  if (command.count(count) > 0 && target != 1) {
+    throw CommandError(ExitCode::usage, fmt::format("{} is {} 1: it contradicts {} {} (see cp-pool {} --help)", name,
+                                                    count, count, target, command.get_name()));
+  }
+  target = 1;
+}
+
+// Throws CommandError (usage).
+void refuse_both(const CLI::App& command, const std::string& one, const std::string& other) {
+  if (command.count(one) == 0 || command.count(other) == 0) return;
+  throw CommandError(ExitCode::usage, fmt::format("{} and {} contradict each other (see cp-pool {} --help)", one, other,
+                                                  command.get_name()));
+}
+
+// Of run and submit. Throws CommandError (usage).
+void apply_shorthands(const CLI::App& command, RunConfig& config) {
+  apply_shorthand(command, "--fail-fast", "--max-fail", config.max_failures);
+  apply_shorthand(command, "--isolate", "--pool-max-cases", config.pool_max_cases);
+  refuse_both(command, "--verbose", "--no-progress");
+}
+
 void apply_device(ExecutionOptions& options) {
   DeviceChoice choice = choose_device(options.config.device, worker_command(options.worker).shipped);
   options.config.device = std::move(choice.device);
@@ -253,13 +281,25 @@ void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOpt
 
 // --matrix and --size say where an ID is looked up. Throws CommandError (usage).
 void refuse_lookup_of_file(const CLI::App& command, const std::string& argument) {
-  if (is_id(argument)) return;
+  const bool events = argument == "--rerun-failed";
+  if (!events && is_id(argument)) return;
   for (const char* name : {"--matrix", "--size"}) {
     if (command.count(name) == 0) continue;
     throw CommandError(ExitCode::usage,
                        fmt::format("{} is for the ID of a case, and {} is {} (see cp-pool {} --help)", name, argument,
-                                   argument == "-" ? "a stream" : "a file", command.get_name()));
+                                   events            ? "a file of cases"
+                                   : argument == "-" ? "a stream"
+                                                     : "a file",
+                                   command.get_name()));
   }
+}
+
+// Throws CommandError (usage).
+void expect_one_source(const SubmitOptions& submit) {
+  const char* wrong = nullptr;
+  if (submit.case_argument.empty() && !submit.rerun_failed) wrong = "CASE or --rerun-failed is required";
+  if (!submit.case_argument.empty() && submit.rerun_failed) wrong = "CASE and --rerun-failed contradict each other";
+  if (wrong != nullptr) throw CommandError(ExitCode::usage, fmt::format("{} (see cp-pool submit --help)", wrong));
 }
 
 void add_edits(CLI::App& command, std::vector<std::string>& edits) {
@@ -330,6 +370,8 @@ struct Parser {
   CLI::App* explain_command = nullptr;
   DoctorOptions doctor;
   CLI::App* doctor_command = nullptr;
+  std::string help_topic;
+  CLI::App* help_command = nullptr;
 
   Parser() {
     app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
@@ -346,6 +388,7 @@ struct Parser {
     add_report();
     add_explain();
     add_doctor();
+    add_help();
   }
 
   void add_run() {
@@ -366,10 +409,12 @@ struct Parser {
   void add_submit() {
     submit_command = app.add_subcommand("submit", "Run one case, or a stream of them");
     submit_command->footer(submit_footer());
-    submit_command
-        ->add_option("CASE", submit.case_argument,
-                     "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line")
-        ->required();
+    submit_command->add_option(
+        "CASE", submit.case_argument,
+        "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line");
+    add_path(*submit_command, "--rerun-failed", submit.rerun_failed, "FILE",
+             "Instead: the cases that failed or did not end in an earlier --events FILE, which holds them",
+             check_input);
     add_selection(*submit_command, submit.selection, false, "Where an ID is looked up (default: every shipped matrix)");
     add_edits(*submit_command, submit.edits);
     submit_command->add_flag("--json", submit.json, "Print one JSON object a case, in order, and nothing else");
@@ -397,6 +442,7 @@ struct Parser {
 
   void add_explain() {
     explain_command = app.add_subcommand("explain", "Draw a case: its mask, who owns what, what each rank does");
+    explain_command->footer(explain_footer());
     explain_command->add_option("CASE", explain.case_argument, "The ID of a case of a matrix, or a JSON file")
         ->required();
     add_selection(*explain_command, explain.selection, false,
@@ -406,14 +452,36 @@ struct Parser {
 
   void add_doctor() {
     doctor_command = app.add_subcommand("doctor", "Say what is installed, what would run, and what is missing");
+    doctor_command->footer(doctor_footer());
     add_worker(*doctor_command, doctor.worker);
     add_duration(*doctor_command, "--timeout", doctor.timeout, std::chrono::milliseconds{1},
                  "Deadline of each try: of ranks to start, and of a case on them");
   }
 
+  void add_help() {
+    help_command = app.add_subcommand("help", "Print the help of a command");
+    help_command->footer(help_footer());
+    help_command->add_option("COMMAND", help_topic, "A command; all of them if left out");
+  }
+
+  [[nodiscard]] std::vector<std::string> command_names() const {
+    std::vector<std::string> names;
+    for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+      names.push_back(command->get_name());
+    }
+    return names;
+  }
+
+  // Throws CommandError (usage).
+  [[noreturn]] void refuse_command(const std::string& name) const {
+    throw CommandError(ExitCode::usage, fmt::format("there is no command '{}'{} (see cp-pool --help)", name,
+                                                    did_you_mean(name, command_names())));
+  }
+
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
+      apply_shorthands(*run_command, run.execution.config);
       apply_device(run.execution);
       apply_perf(*run_command, run_perf, run.execution);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
@@ -426,7 +494,10 @@ struct Parser {
       return run;
     }
     if (submit_command->parsed()) {
-      refuse_lookup_of_file(*submit_command, submit.case_argument);
+      expect_one_source(submit);
+      refuse_lookup_of_file(*submit_command, submit.rerun_failed ? "--rerun-failed" : submit.case_argument);
+      for (const char* const shown : {"--verbose", "--timings"}) refuse_both(*submit_command, "--json", shown);
+      apply_shorthands(*submit_command, submit.execution.config);
       apply_device(submit.execution);
       apply_perf(*submit_command, submit_perf, submit.execution);
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
@@ -436,7 +507,18 @@ struct Parser {
       refuse_lookup_of_file(*explain_command, explain.case_argument);
       return explain;
     }
-    if (report_command->parsed()) return report;
+    if (report_command->parsed()) {
+      refuse_both(*report_command, "--verbose", "--no-progress");
+      return report;
+    }
+    if (help_command->parsed()) {
+      std::vector<const char*> words{"cp-pool", "--help"};
+      if (!help_topic.empty()) {
+        if (std::ranges::count(command_names(), help_topic) == 0) refuse_command(help_topic);
+        words.insert(words.begin() + 1, help_topic.c_str());
+      }
+      return parse_command_line(static_cast<int>(words.size()), words.data());
+    }
     if (doctor_command->parsed()) return doctor;
     if (list.selection.matrices.empty()) list.selection.matrices = {kDefaultMatrix};
     return list;
@@ -457,12 +539,7 @@ CommandLine parse_command_line(int argc, const char* const* argv) {
     return PrintText{std::string{e.what()} + '\n'};
   } catch (const CLI::ParseError& e) {
     const std::vector<std::string> unknown = parser->app.remaining();
-    if (parser->app.get_subcommands().empty() && !unknown.empty()) {
-      throw CommandError(
-          ExitCode::usage,
-          fmt::format("there is no command '{}'{} (see cp-pool --help)", unknown.front(),
-                      did_you_mean(unknown.front(), {"run", "submit", "list", "report", "explain", "doctor"})));
-    }
+    if (parser->app.get_subcommands().empty() && !unknown.empty()) parser->refuse_command(unknown.front());
     const auto commands = parser->app.get_subcommands();
     const std::string help =
         commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";

@@ -18,6 +18,7 @@ namespace cp_pool {
 struct SelectionOptions {
   std::vector<std::string> matrices;  // names or files
   std::vector<std::string> filters;   // the union of what they select; empty = all
+  std::string keywords = {};          // of these only what -k selects; empty = all
   std::string size;
   std::optional<std::set<std::string>> ids = std::nullopt;  // of what the filters select only these
   Shard shard = {};                                         // of what all these select
@@ -32,6 +33,7 @@ struct ExecutionOptions {
   std::optional<std::filesystem::path> html;
   std::optional<std::filesystem::path> baseline;  // an earlier run's events file; with config.perf alone
   bool progress = true;
+  bool verbose = false;  // a line and a table of every check for each case
   bool timings = false;
   bool force = false;                        // outputs may replace files that hold something else
   std::string warning;                       // for stderr, before the first case
@@ -48,8 +50,9 @@ struct RunOptions {
 };
 
 struct SubmitOptions {
-  std::string case_argument;   // an ID, a file, or "-"
-  SelectionOptions selection;  // where an ID is looked up; no matrix = all shipped ones
+  std::string case_argument;                          // an ID, a file, or "-"; empty with rerun_failed
+  std::optional<std::filesystem::path> rerun_failed;  // an earlier run's events file: its cases are run instead
+  SelectionOptions selection;                         // where an ID is looked up; no matrix = all shipped ones
   ExecutionOptions execution;
   std::vector<std::string> edits;  // "key=value", in order
   bool json = false;

@@ -14,7 +14,8 @@ class PendingCases {
   // run_started: its ids, each once, and how many cases they are (more, if each runs several times).
   void begin(const std::vector<std::string>& ids, std::size_t cases) {
     times_.clear();
-    for (const std::string& id : ids) times_[id] = std::max<std::size_t>(cases / ids.size(), 1);
+    runs_ = ids.empty() ? 1 : std::max<std::size_t>(cases / ids.size(), 1);
+    for (const std::string& id : ids) times_[id] = runs_;
   }
   // Of a stream, whose cases are not known before.
   void start(const std::string& id) { times_.try_emplace(id, 1); }
@@ -25,7 +26,10 @@ class PendingCases {
 
   [[nodiscard]] const std::map<std::string, std::size_t>& times() const { return times_; }  // by ID, none is 0
 
+  [[nodiscard]] std::size_t runs() const { return runs_; }  // of each case
+
  private:
+  std::size_t runs_ = 1;
   std::map<std::string, std::size_t> times_;
 };
 

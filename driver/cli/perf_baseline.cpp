@@ -1,5 +1,6 @@
 #include "driver/cli/perf_baseline.h"
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "cases/case_json.h"
 #include "driver/cli/events_file.h"
 #include "driver/cli/exit_code.h"
+#include "worker/protocol/json_fields.h"
 
 namespace cp_pool {
 
@@ -24,15 +26,17 @@ Case case_of_event(const Json& json) {
 }
 
 // Nothing for an event without a time.
-void take_time(const Json& event, const std::string& device, PerfBaseline& into) {
+void take_time(const nlohmann::json& event, const std::string& device, PerfBaseline& into) {
   const auto perf = event.find("perf");
   if (perf == event.end() || !perf->is_object()) return;
-  const Json& ms = perf->at("ms");
-  if (!ms.is_number() || ms.get<double>() <= 0) return;
-  into.cases[event.at("id").get<std::string>()] = {.ms = ms.get<double>(),
-                                                   .c = case_of_event(event.at("case")),
-                                                   .device = device,
-                                                   .graph = perf->value("graph", false)};
+  const protocol::Fields fields{event, "case_finished"};
+  const protocol::Fields figures{*perf, "perf"};
+  const double ms = figures.get_double("ms", 0);
+  if (!std::isfinite(ms) || ms <= 0) return;
+  into.cases[fields.get_string("id")] = {.ms = ms,
+                                         .c = case_of_event(fields.require_object("case")),
+                                         .device = device,
+                                         .graph = figures.get_bool("graph", false)};
 }
 
 // What keeps two times from being compared: "seqlen_q 2048 there and 64 here".
@@ -57,9 +61,10 @@ PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
   PerfBaseline baseline;
   baseline.name = events_file.string();
   std::string device;
-  read_events(events_file, "the baseline", [&](const Json& event) {
-    const std::string type = event.value("type", "");
-    if (type == "run_started") device = event.value("device", "");
+  read_events(events_file, "the baseline", [&](const nlohmann::json& event) {
+    const protocol::Fields fields{event, "event"};
+    const std::string type = fields.get_string("type", "");
+    if (type == "run_started") device = fields.get_string("device", "");
     if (type == "case_finished") take_time(event, device, baseline);
   });
   if (baseline.cases.empty()) {

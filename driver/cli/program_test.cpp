@@ -111,7 +111,7 @@ TEST_F(CommandLine, Exits94WithOneLineForABadMatrixCaseOrFilter) {
            {{"run", "--matrix", path("missing.json")}, "missing.json"},
            {{"run", "--matrix", "no-such-name"}, "no-such-name"},
            {{"run", "--matrix", path("demo.json"), "--size", "huge"}, "huge"},
-           {{"list", "--matrix", path("demo.json"), path("demo.json")}, "demo/pass"},
+           {{"list", "--matrix", path("demo.json"), path("demo.json")}, "demo.json is given twice"},
            {{"submit", path("case.json")}, "$.heads"},
            {{"submit", path("no-such-case.json")}, "no-such-case.json"},
            {{"submit", "--matrix", path("demo.json"), "demo/psas/p2p/cp1/bshd/fp32"}, "demo/pass/p2p/cp1/bshd/fp32"}}) {
@@ -660,7 +660,7 @@ TEST_F(CommandLine, ACaseThatBecameTooSlowIsAFailure) {
 
 TEST_F(CommandLine, ALineOfAStreamThatIsAnotherProblemInTheBaselineIsRefused) {
   const ScopedVariable time{"CP_POOL_TEST_STEP_MS", "8"};
-  const std::string line = std::string{R"({"suite":"s","model":"pass","cp_size":1,)"} + kSizes;
+  const std::string line = std::string{R"({"id":"one","suite":"s","model":"pass","cp_size":1,)"} + kSizes;
   const Words submit = {kProgram, "submit", "-", "--json", "--worker", kWorker, "--mode", "perf"};
   write_file(path("cases"), line + "}\n");
   Words first = submit;
@@ -743,7 +743,7 @@ TEST_F(CommandLine, SubmitAnswersAStreamInOrderOnOneWarmPool) {
     EXPECT_EQ(answer["pool"].dump(), R"({"generation":1,"key":"cpu/1"})");
   }
   EXPECT_THAT(outcomes, ElementsAre("pass", "skip", "invalid", "fail", "pass"));
-  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: <stdin>, case 3: "),
+  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: <stdin>:4: "),
                               EndsWith("cp-pool: error: 1 of the 5 cases from <stdin> were refused\n")));
 }
 

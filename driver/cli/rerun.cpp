@@ -22,6 +22,11 @@ std::vector<std::string> with_edits(std::vector<std::string> words, const std::v
   return words;
 }
 
+bool can_be_read_again(const std::optional<std::filesystem::path>& events) {
+  std::error_code ignored;
+  return events && (!std::filesystem::exists(*events, ignored) || std::filesystem::is_regular_file(*events, ignored));
+}
+
 }  // namespace
 
 std::string rerun_of_run(const std::string& program, const SelectedCase& selected, const ExecutionOptions& options) {
@@ -31,14 +36,10 @@ std::string rerun_of_run(const std::string& program, const SelectedCase& selecte
 
 std::optional<std::string> rerun_of_failed(const std::string& program, const SelectionOptions& selection,
                                            const ExecutionOptions& options) {
-  std::error_code ignored;
-  const auto& events = options.events;
-  if (!events || (std::filesystem::exists(*events, ignored) && !std::filesystem::is_regular_file(*events, ignored))) {
-    return std::nullopt;
-  }
+  if (!can_be_read_again(options.events)) return std::nullopt;
   std::vector<std::string> words = {program, "run", "--matrix"};
   words.insert(words.end(), selection.matrices.begin(), selection.matrices.end());
-  words.insert(words.end(), {"--size", selection.size, "--rerun-failed", events->string()});
+  words.insert(words.end(), {"--size", selection.size, "--rerun-failed", options.events->string()});
   return line(std::move(words), options);
 }
 
@@ -51,6 +52,11 @@ std::string rerun_of_id(const std::string& program, const SelectedCase& selected
 std::string rerun_of_file(const std::string& program, const std::string& file, const std::vector<std::string>& edits,
                           const ExecutionOptions& options) {
   return line(with_edits({program, "submit", file}, edits), options);
+}
+
+std::optional<std::string> rerun_of_failed_stream(const std::string& program, const ExecutionOptions& options) {
+  if (!can_be_read_again(options.events)) return std::nullopt;
+  return line({program, "submit", "--rerun-failed", options.events->string()}, options);
 }
 
 std::string rerun_of_json(const std::string& program, std::string_view case_json, const ExecutionOptions& options) {

@@ -28,4 +28,7 @@ std::string rerun_of_file(const std::string& program, const std::string& file, c
 // A case that came on stdin: the command carries the case itself, edited already.
 std::string rerun_of_json(const std::string& program, std::string_view case_json, const ExecutionOptions& options);
 
+// As rerun_of_failed, for cases that came on stdin.
+std::optional<std::string> rerun_of_failed_stream(const std::string& program, const ExecutionOptions& options);
+
 }  // namespace cp_pool

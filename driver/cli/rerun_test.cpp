@@ -38,6 +38,14 @@ TEST(Rerun, OfAllFailuresReadsTheEventsFile) {
             "cp-pool run --matrix te-flash 'my matrix.json' --size full --rerun-failed new.jsonl --device cuda");
 }
 
+TEST(Rerun, OfAllFailuresOfAStreamReadsTheCasesThere) {
+  ExecutionOptions options;
+  EXPECT_EQ(rerun_of_failed_stream("cp-pool", options), std::nullopt);
+  options.events = "new.jsonl";
+  options.rerun_arguments = {"--timeout", "2m"};
+  EXPECT_EQ(rerun_of_failed_stream("cp-pool", options), "cp-pool submit --rerun-failed new.jsonl --timeout 2m");
+}
+
 TEST(Rerun, KeepsTheEditsOfASubmittedCase) {
   EXPECT_EQ(rerun_of_id("cp-pool", some_case(), {"comm=a2a", "window=64,0"}, {}),
             "cp-pool submit te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad --matrix te-flash --size small --set comm=a2a "

@@ -26,7 +26,13 @@ constexpr std::size_t kMostCases = 10'000'000;  // of a run: some GiB
 std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   std::vector<NamedCase> out;
   out.reserve(cases.size() * static_cast<std::size_t>(times));
-  for (int i = 0; i < times; ++i) out.insert(out.end(), cases.begin(), cases.end());
+  for (int i = 0; i < times; ++i) {
+    for (const NamedCase& named : cases) {
+      out.push_back(named);
+      out.back().run = i + 1;
+      out.back().runs = times;
+    }
+  }
   return out;
 }
 
@@ -46,14 +52,7 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
         fmt::format("the run of {} goes on ({}): what it has not finished counts as not run", file.string(), *writer));
   }
   FailedCases failed = read_failed_cases(file);
-  const std::string cut =
-      fmt::format("{} ends before its run did: which cases it had not come to is not known", file.string());
-  if (failed.ids.empty() && failed.unknown_rest) throw CommandError(ExitCode::bad_input, cut);
-  if (failed.unknown_rest) report_warning(cut + ", so they are not selected");
-  if (failed.ids.empty()) {
-    throw CommandError(ExitCode::nothing_selected,
-                       fmt::format("nothing failed in {}: its cases passed or were skipped", file.string()));
-  }
+  expect_failures(failed, file);
   if (!failed.size.empty() && failed.size != options.size) {
     report_warning(fmt::format("the cases of {} were of size {}, and now are of size {}", file.string(), failed.size,
                                options.size));
@@ -83,7 +82,7 @@ int run_command(const RunOptions& options, const std::string& program) {
   const Selection selection =
       options.rerun_failed ? select_failed(options.selection, *options.rerun_failed) : select_cases(options.selection);
   for (const std::string& filter : selection.idle_filters) {
-    report_warning(fmt::format("the filter '{}' selects no case", filter));
+    report_warning(fmt::format("{} selects no case", filter));
   }
   if (selection.cases.empty()) {
     throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));

@@ -23,6 +23,7 @@ std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
     const Matrix matrix = load_matrix(find_matrix(name).string());
     for (MatrixCase& c : expand({&matrix, 1}, options.size)) {
       const auto [entry, added] = matrix_of_id.emplace(c.id, name);
+      if (!added && entry->second == name) throw CaseError(fmt::format("the matrix {} is given twice", name));
       if (!added) throw CaseError(fmt::format("{} is in both matrices {} and {}", c.id, entry->second, name));
       all.push_back({std::move(c), name});
     }
@@ -50,6 +51,8 @@ Selection select_cases(const SelectionOptions& options) {
     filters.reserve(options.filters.size());
     for (const std::string& expression : options.filters) filters.push_back(Filter::parse(expression));
     std::vector<std::size_t> matched(filters.size());
+    const Filter keywords = Filter::parse_keywords(options.keywords);
+    std::size_t kept_by_keywords = 0;
     Selection selection;
     selection.title = fmt::format("{}", fmt::join(options.matrices, ", "));
     if (options.ids) selection.unknown_ids = *options.ids;
@@ -57,16 +60,20 @@ Selection select_cases(const SelectionOptions& options) {
       const MatrixCase& c = candidate.matrix_case;
       const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
       bool selected = filters.empty() && (!c.optional || options.ids);
+      const FilterSubject subject{.c = c.c, .tags = c.tags, .id = c.id, .size = c.size};
       for (std::size_t i = 0; i < filters.size(); ++i) {
-        if (!filters[i].matches({.c = c.c, .tags = c.tags, .id = c.id, .size = c.size})) continue;
+        if (!filters[i].matches(subject)) continue;
         ++matched[i];
         selected = true;
       }
-      if (selected && wanted) selection.cases.push_back(std::move(candidate));
+      const bool kept = keywords.matches(subject);
+      kept_by_keywords += kept ? 1 : 0;
+      if (selected && kept && wanted) selection.cases.push_back(std::move(candidate));
     }
     for (std::size_t i = 0; i < filters.size(); ++i) {
-      if (matched[i] == 0) selection.idle_filters.push_back(options.filters[i]);
+      if (matched[i] == 0) selection.idle_filters.push_back(fmt::format("the filter '{}'", options.filters[i]));
     }
+    if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
     if (options.shard.count > 1) {
       keep_shard(selection.cases, options.shard);
       selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);

@@ -18,7 +18,7 @@ struct SelectedCase {
 
 struct Selection {
   std::vector<SelectedCase> cases;        // in the order of the matrices
-  std::vector<std::string> idle_filters;  // those that select no case at all
+  std::vector<std::string> idle_filters;  // those that select no case at all: "the filter 'x'", "-k 'x'"
   std::set<std::string> unknown_ids;      // of SelectionOptions::ids those that no matrix has
   std::string title;                      // of the matrices: "te-flash, te-fused"
 };

@@ -90,7 +90,9 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       co_return finish(job, std::move(finished));
     }
     const std::int64_t seq = ++run_.last_seq;
-    const CaseStarted started{job.index, job.named->id, seq, pool_->id(), attempt};
+    CaseStarted started{job.index, job.named->id, seq, pool_->id(), attempt};
+    started.number = job.named->number;
+    if (started.number > 0) started.c = job.named->c;
     run_.emit(started);
     Attempt result = co_await pool_->run_case(*job.named, started, next_on_this_pool());
     std::optional<Retirement> retirement = std::move(result.retirement);
@@ -234,6 +236,9 @@ CaseFinished Lane::never_run(const Job& job, CaseOutcome outcome, std::string re
   CaseFinished out;
   out.index = job.index;
   out.id = job.named->id;
+  out.number = job.named->number;
+  out.run = job.named->run;
+  out.runs = job.named->runs;
   out.c = job.named->c;
   out.outcome = outcome;
   out.reason = std::move(reason);

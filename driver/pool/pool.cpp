@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/error_reason.h"
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/log_folder.h"
 #include "driver/process/loopback.h"
@@ -22,6 +23,12 @@ namespace cp_pool {
 namespace {
 
 using std::chrono::milliseconds;
+
+// Of a lack of descriptors, wherever it was met, the limit is what the user can change.
+std::string why_not_started(int error, const char* what) {
+  const std::error_code code(error, std::generic_category());
+  return code == std::errc::too_many_files_open ? error_reason(code) : what;
+}
 
 constexpr milliseconds kPong{2000};       // a worker answers within 1 s with the ranks that have answered it
 constexpr milliseconds kStartDrain{200};  // after an exit, for what it said last
@@ -77,10 +84,10 @@ std::optional<StartFailure> Pool::try_spawn() {
   try {
     spawn();
   } catch (const SpawnError& error) {
-    failure = start_failure(RetireReason::start_failed, error.what());
+    failure = start_failure(RetireReason::start_failed, why_not_started(error.error, error.what()));
     failure->permanent = error.permanent();
   } catch (const std::system_error& error) {
-    failure = start_failure(RetireReason::start_failed, error.what());
+    failure = start_failure(RetireReason::start_failed, why_not_started(error.code().value(), error.what()));
   }
   return failure;
 }

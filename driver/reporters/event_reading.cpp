@@ -4,11 +4,13 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "cases/did_you_mean.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
@@ -22,12 +24,16 @@ using protocol::Fields;
 
 // The value that to_string spells so.
 template <typename Enum>
-Enum named(const std::string& name, Enum last) {
+Enum named(const Fields& fields, const char* field, Enum last) {
+  const std::string name = fields.get_string(field);
+  std::vector<std::string> known;
   for (int i = 0; i <= static_cast<int>(last); ++i) {
     const auto value = static_cast<Enum>(i);
     if (to_string(value) == name) return value;
+    known.emplace_back(to_string(value));
   }
-  throw protocol::ProtocolError(fmt::format("unknown name \"{}\"", name));
+  throw protocol::ProtocolError(fmt::format("\"{}\": {} is not among {}{}", field, json(name).dump(), join_names(known),
+                                            did_you_mean(name, known)));
 }
 
 // Most parts have the form that they have in the protocol, which knows how to read them.
@@ -50,6 +56,17 @@ auto read_list(const json& line, const char* name, Read read) {
   return out;
 }
 
+template <typename Item>
+std::vector<Item> read_items(const json& line, const char* name) {
+  std::vector<Item> out;
+  for (const json& item : Fields{line, "event"}.get_array(name)) {
+    const bool right = std::is_same_v<Item, std::string> ? item.is_string() : item.is_number_integer();
+    if (!right) throw protocol::ProtocolError(fmt::format("\"{}\": it cannot hold {}", name, item.dump()));
+    out.push_back(item.get<Item>());
+  }
+  return out;
+}
+
 RunStarted read_run_started(const json& line) {
   const Fields fields{line, "run_started"};
   return {.title = fields.get_string("title", ""),
@@ -57,14 +74,14 @@ RunStarted read_run_started(const json& line) {
           .device = fields.get_string("device", ""),
           .cases = static_cast<std::size_t>(std::max<std::int64_t>(fields.get_int64("cases", 0), 0)),
           .version = fields.get_string("version", ""),
-          .ids = line.value("ids", std::vector<std::string>{}),
+          .ids = read_items<std::string>(line, "ids"),
           .started = parse_utc_timestamp(fields.get_string("ts", "")).value_or(RunStarted{}.started)};
 }
 
 PoolSpawned read_pool_spawned(const json& line) {
   return {.pool = read_pool(line),
           .world_size = Fields{line, "pool_spawned"}.get_int("world_size"),
-          .pids = line.value("pids", std::vector<int>{})};
+          .pids = read_items<int>(line, "pids")};
 }
 
 PoolReady read_pool_ready(const json& line) {
@@ -76,7 +93,7 @@ PoolReady read_pool_ready(const json& line) {
 PoolRetired read_pool_retired(const json& line) {
   const Fields fields{line, "pool_retired"};
   return {.pool = read_pool(line),
-          .reason = named(fields.get_string("reason"), RetireReason::interrupted),
+          .reason = named(fields, "reason", RetireReason::interrupted),
           .detail = fields.get_string("detail", ""),
           .cases = fields.get_int("cases", 0),
           .exits = read_list(
@@ -93,7 +110,9 @@ CaseStarted read_case_started(const json& line) {
           .id = fields.get_string("id"),
           .seq = fields.get_int64("seq", 0),
           .pool = read_pool(line),
-          .attempt = fields.get_int("attempt", 1)};
+          .attempt = fields.get_int("attempt", 1),
+          .number = static_cast<std::size_t>(fields.get_int64("number", 0)),
+          .c = line.contains("case") ? std::optional{parse_case(fields.require_object("case"), "case")} : std::nullopt};
 }
 
 CaseProgress read_case_progress(const json& line) {
@@ -110,7 +129,7 @@ CaseProgress read_case_progress(const json& line) {
 
 RunStopping read_run_stopping(const json& line) {
   const Fields fields{line, "run_stopping"};
-  return {.reason = named(fields.get_string("reason"), RunStopping::Reason::global_timeout),
+  return {.reason = named(fields, "reason", RunStopping::Reason::global_timeout),
           .limit_ms = fields.get_double("limit_ms", 0)};
 }
 
@@ -134,7 +153,7 @@ PerfFigures read_figures(json perf) {
   return figures;
 }
 
-CaseFinished read_case_finished(const json& line, const nlohmann::ordered_json& case_json) {
+CaseFinished read_case_finished(const json& line) {
   const Fields fields{line, "case_finished"};
   json result = line;
   result["outcome"] = "error";  // of the protocol's, and without a meaning here
@@ -143,11 +162,14 @@ CaseFinished read_case_finished(const json& line, const nlohmann::ordered_json& 
   CaseFinished out;
   out.index = static_cast<std::size_t>(fields.get_int64("index", 0));
   out.id = fields.get_string("id");
-  out.c = parse_case(case_json, "case");
+  out.number = static_cast<std::size_t>(fields.get_int64("number", 0));
+  out.run = fields.get_int("run", 1);
+  out.runs = fields.get_int("runs", 1);
+  out.c = parse_case(fields.require_object("case"), "case");
   out.seq = message.seq;
   if (line.contains("pool") && !line["pool"].is_null()) out.pool = read_pool(line);
   out.attempts = fields.get_int("attempts", 0);
-  out.outcome = named(fields.get_string("outcome"), CaseOutcome::not_run);
+  out.outcome = named(fields, "outcome", CaseOutcome::not_run);
   out.reason = std::move(message.reason);
   out.duration_ms = fields.get_double("duration_ms", 0);
   out.ranks = std::move(message.ranks);
@@ -157,7 +179,7 @@ CaseFinished read_case_finished(const json& line, const nlohmann::ordered_json& 
   out.backend = std::move(message.backend);
   out.backend_note = std::move(message.backend_note);
   if (line.contains("other_bits") && !line["other_bits"].is_null()) {
-    out.other_bits = line["other_bits"].get<std::vector<int>>();
+    out.other_bits = read_items<int>(line, "other_bits");
   }
   if (line.contains("perf") && !line["perf"].is_null()) out.perf = read_figures(line["perf"]);
   out.stderr_tails = read_list(line, "stderr", [](const Fields& f) {
@@ -192,8 +214,7 @@ RunFinished read_run_finished(const json& line) {
 
 }  // namespace
 
-std::optional<Event> read_event(const nlohmann::ordered_json& line) {
-  const json fields = json::parse(line.dump());  // without the order of keys, which only the case needs
+std::optional<Event> read_event(const json& fields) {
   const std::string type = Fields{fields, "event"}.get_string("type");
   if (type == "run_started") return read_run_started(fields);
   if (type == "pool_spawned") return read_pool_spawned(fields);
@@ -202,7 +223,7 @@ std::optional<Event> read_event(const nlohmann::ordered_json& line) {
   if (type == "case_started") return read_case_started(fields);
   if (type == "case_progress") return read_case_progress(fields);
   if (type == "run_stopping") return read_run_stopping(fields);
-  if (type == "case_finished") return read_case_finished(fields, line.at("case"));
+  if (type == "case_finished") return read_case_finished(fields);
   if (type == "run_paused") return read_run_paused(fields);
   if (type == "run_finished") return read_run_finished(fields);
   return std::nullopt;

@@ -9,8 +9,8 @@
 
 namespace cp_pool {
 
-// nullopt: a type that this version does not know. RunStarted::started comes from "ts". Throws json::exception,
-// CaseError or protocol::ProtocolError for a line that is no such event.
-std::optional<Event> read_event(const nlohmann::ordered_json& line);
+// nullopt: a type that this version does not know. RunStarted::started comes from "ts". Throws CaseError or
+// protocol::ProtocolError, which name field and value, for a line that is no such event.
+std::optional<Event> read_event(const nlohmann::json& line);
 
 }  // namespace cp_pool

@@ -143,9 +143,17 @@ Json body(const PoolRetired& event) {
           {"leftovers", list(event.leftovers)}};
 }
 
+// Of a case that is of no stream.
+Json number_of_line(std::size_t number) {
+  return number > 0 ? Json(number) : Json(nullptr);
+}
+
 Json body(const CaseStarted& event) {
-  return {{"type", "case_started"}, {"index", event.index},     {"id", event.id},
-          {"seq", event.seq},       {"pool", part(event.pool)}, {"attempt", event.attempt}};
+  Json json = {{"type", "case_started"}, {"index", event.index},     {"id", event.id},
+               {"seq", event.seq},       {"pool", part(event.pool)}, {"attempt", event.attempt}};
+  if (event.number > 0) json["number"] = event.number;
+  if (event.c) json["case"] = to_json(*event.c);
+  return json;
 }
 
 Json body(const CaseProgress& event) {
@@ -194,6 +202,9 @@ Json body(const RunFinished& event) {
 Json case_result_json(const CaseFinished& event) {
   return {{"index", event.index},
           {"id", event.id},
+          {"number", number_of_line(event.number)},
+          {"run", event.run},
+          {"runs", event.runs},
           {"outcome", to_string(event.outcome)},
           {"reason", event.reason},
           {"unverified_by_figures", is_unverified_by_figures(event)},

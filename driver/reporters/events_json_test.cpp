@@ -31,12 +31,19 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(test::pool_retired(RetireReason::crash))),
             (Keys{"type", "pool", "reason", "detail", "cases", "exits", "leftovers"}));
   EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
-  EXPECT_EQ(keys(event_json(test::failed_case(0, "id"))),
-            (Keys{"type",        "index",  "id",         "outcome",  "reason",     "unverified_by_figures",
-                  "duration_ms", "seq",    "pool",       "attempts", "backend",    "backend_note",
-                  "ranks",       "checks", "timings_ms", "hygiene",  "other_bits", "perf",
-                  "stderr",      "case",   "rerun"}));
+  EXPECT_EQ(keys(event_json(test::failed_case(0, "id"))), (Keys{"type",        "index",      "id",
+                                                                "number",      "run",        "runs",
+                                                                "outcome",     "reason",     "unverified_by_figures",
+                                                                "duration_ms", "seq",        "pool",
+                                                                "attempts",    "backend",    "backend_note",
+                                                                "ranks",       "checks",     "timings_ms",
+                                                                "hygiene",     "other_bits", "perf",
+                                                                "stderr",      "case",       "rerun"}));
   EXPECT_EQ(keys(event_json(RunPaused{})), (Keys{"type", "paused_ms", "ranks_stopped"}));
+  CaseStarted of_stream;
+  of_stream.number = 3;
+  of_stream.c = test::example_case();
+  EXPECT_EQ(keys(event_json(of_stream)), (Keys{"type", "index", "id", "seq", "pool", "attempt", "number", "case"}));
   EXPECT_EQ(keys(event_json(RunFinished{})), (Keys{"type", "expanded", "counts", "ledger_exact", "interrupted",
                                                    "duration_ms", "driver_cpu_ms", "exit_code"}));
 }
@@ -74,6 +81,14 @@ TEST(EventJson, ACaseResultHoldsFiguresTailsAndTheCase) {
   EXPECT_EQ(json["stderr"][1].dump(), R"({"rank":1,"fenced":false,"text":"one\ntwo\n"})");
   EXPECT_EQ(json["case"]["suite"], "te-flash");
   EXPECT_EQ(json["case"]["cp_size"], 2);
+  EXPECT_TRUE(json["number"].is_null());
+  CaseFinished of_stream = test::finished(0, "id", CaseOutcome::pass);
+  of_stream.number = 7;
+  of_stream.run = 2;
+  of_stream.runs = 3;
+  EXPECT_EQ(case_result_json(of_stream)["number"], 7);
+  EXPECT_EQ(case_result_json(of_stream)["run"], 2);
+  EXPECT_EQ(case_result_json(of_stream)["runs"], 3);
 }
 
 TEST(EventJson, FieldsHoldWhatTheyAreNamedAfter) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "driver/reporters/case_runs.h"
 #include "driver/reporters/stack_lines.h"
 #include "driver/reporters/text_format.h"
 
@@ -105,7 +106,9 @@ std::string failure_details(const CaseFinished& event, protocol::Ansi ansi) {
     check_has_reason |= !reason.empty() && line.starts_with(reason);
     checks += line + '\n';
   }
-  std::string out = (check_has_reason ? "" : prefix_lines(reason, "")) + checks;
+  std::string out = check_has_reason ? "" : prefix_lines(reason, "");
+  if (event.first_run) out += prefix_lines(protocol::clean_text(first_run_text(event), ansi), "");
+  out += checks;
   for (const protocol::RankResult& rank : event.ranks) {
     if (!rank.ok) out += rank_details(rank, reason, ansi);
   }

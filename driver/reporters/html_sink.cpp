@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "driver/figures.h"
+#include "driver/reporters/case_runs.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
 #include "driver/reporters/xml_nodes.h"
@@ -89,7 +90,7 @@ void HtmlSink::on(const CaseFinished& event) {
   perf_.add(event);
   HtmlCase& c = page_.cases.emplace_back();
   c.index = event.index;
-  c.id = plain(event.id);
+  c.id = plain(case_name(event));
   c.suite = plain(event.c.suite.empty() ? "cases" : event.c.suite);
   c.model = plain(event.c.model);
   c.column = fmt::format("{} {}", to_string(event.c.comm), to_string(event.c.layout));
@@ -98,6 +99,7 @@ void HtmlSink::on(const CaseFinished& event) {
   c.backend = plain(event.backend);
   c.nearest = nearest_to_its_bound(event.checks);
   c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line_plain(event.reason);
+  if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line_plain(first_run_text(event));
   const bool told_of =
       is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
   if (told_of) add_failure(event);
@@ -107,7 +109,7 @@ void HtmlSink::add_failure(const CaseFinished& event) {
   HtmlFailure& failure = page_.failures.emplace_back();
   failure.index = event.index;
   failure.outcome = event.outcome;
-  failure.head = fmt::format("{} after {}", plain(event.id), format_duration(event.duration_ms));
+  failure.head = fmt::format("{} after {}", plain(case_name(event)), format_duration(event.duration_ms));
   if (event.pool) failure.head += fmt::format(" on pool {} #{}", plain(event.pool->key), event.pool->generation);
   if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
   failure.text = failure_details(event, protocol::Ansi::strip) + stderr_details(event, protocol::Ansi::strip);

@@ -71,7 +71,8 @@ std::string property_lines(const std::vector<std::pair<std::string, std::string>
   return out;
 }
 
-void append_case(pugi::xml_node suite, const JunitCase& test) {
+// differs: how often it ended how, of a case whose runs differ (CaseRuns::difference).
+void append_case(pugi::xml_node suite, const JunitCase& test, const std::string& differs) {
   pugi::xml_node node = suite.append_child("testcase");
   set(node, "name", test.name);
   set(node, "classname", test.class_name);
@@ -81,7 +82,7 @@ void append_case(pugi::xml_node suite, const JunitCase& test) {
     const char* element = result == Verdict::failure ? "failure" : result == Verdict::error ? "error" : "skipped";
     pugi::xml_node why = append_text(node, element, test.details);
     set(why, "type", std::string{to_string(test.outcome)});
-    set(why, "message", test.message);
+    set(why, "message", test.message + (differs.empty() ? "" : fmt::format(" ({})", differs)));
   }
   append_text(node, "system-out", property_lines(test.properties));
   if (!test.stderr_text.empty()) append_text(node, "system-err", test.stderr_text);
@@ -134,6 +135,7 @@ void JunitSink::on_event(const Event& event) {
     run_ = *started;
   } else if (const auto* finished_case = std::get_if<CaseFinished>(&event)) {
     cases_.push_back(describe(*finished_case));
+    runs_.add(*finished_case);
   } else if (const auto* finished = std::get_if<RunFinished>(&event)) {
     run_seconds_ = finished->duration_ms / 1000;
     file_.commit(document());
@@ -145,7 +147,8 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
   out.index = event.index;
   out.suite = event.c.suite.empty() ? "cases" : event.c.suite;
   out.class_name = event.c.model.empty() ? out.suite : out.suite + "." + event.c.model;
-  out.name = event.id;
+  out.name = case_name(event);
+  out.id = event.id;
   out.outcome = event.outcome;
   out.seconds = event.duration_ms / 1000;
   out.properties = {{"outcome", std::string{to_string(event.outcome)}},
@@ -156,6 +159,11 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"backend", event.backend},
                     {"seed", std::to_string(event.c.seed)},
                     {"rerun", event.rerun}};
+  if (event.first_run) {
+    out.properties.emplace_back("first_outcome", std::string{to_string(event.first_run->outcome)});
+    out.properties.emplace_back("first_reason", plain(event.first_run->reason));
+  }
+  if (event.number > 0) out.properties.emplace_back("number", std::to_string(event.number));
   if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", plain(event.backend_note));
   if (is_unverified_by_figures(event)) out.properties.emplace_back("verdict", kUnverifiedByFigures);
   append_figures(event, out.properties);
@@ -205,7 +213,7 @@ std::string JunitSink::document() const {
         suite,
         {{"matrix", run_.title}, {"size", run_.size}, {"device", run_.device}, {"cp_pool_version", run_.version}});
     for (const JunitCase* test : ordered) {
-      if (test->suite == name) append_case(suite, *test);
+      if (test->suite == name) append_case(suite, *test, runs_.difference(test->id));
     }
   }
   std::ostringstream text;

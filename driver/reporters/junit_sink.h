@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "driver/events.h"
+#include "driver/reporters/case_runs.h"
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {
@@ -23,7 +24,8 @@ struct JunitCase {
   std::size_t index = 0;
   std::string suite;
   std::string class_name;
-  std::string name;
+  std::string name;  // unique: with the run, of a case that runs several times
+  std::string id;
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string message;  // one line
   std::string details;
@@ -48,6 +50,7 @@ class JunitSink : public EventSink {
   RunStarted run_;
   double run_seconds_ = 0;
   std::vector<JunitCase> cases_;
+  CaseRuns runs_;
 };
 
 }  // namespace cp_pool

@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/error_reason.h"
 #include "driver/reporters/file_lock.h"
 
 namespace cp_pool {
@@ -22,7 +23,8 @@ constexpr mode_t kMode = 0666;  // less the umask
 constexpr int kMostInterruptions = 2;
 
 [[noreturn]] void fail(const std::string& name, int error) {
-  throw OutputError(fmt::format("cannot write {}: {}", name, std::generic_category().message(error)));
+  throw OutputError(
+      fmt::format("cannot write {}: {}", name, error_reason(std::error_code(error, std::generic_category()), name)));
 }
 
 int open_for_writing(const std::filesystem::path& path, int extra_flags, const std::string& name) {

@@ -124,7 +124,7 @@ TEST(AtomicFile, RefusesWhatCannotBeWrittenBeforeTheRun) {
   EXPECT_THAT(output_error([&] { AtomicFile{folder / "missing/f"}; }),
               HasSubstr("missing/f: No such file or directory"));
   EXPECT_THAT(output_error([&] { AtomicFile{folder / "file/f"}; }), HasSubstr("Not a directory"));
-  EXPECT_THAT(output_error([&] { AtomicFile{folder.path()}; }), HasSubstr("Is a directory"));
+  EXPECT_THAT(output_error([&] { AtomicFile{folder.path()}; }), HasSubstr("it is a folder"));
 }
 
 // As a terminal that the shell has set so, or a socket that stdin shares.

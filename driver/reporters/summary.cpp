@@ -50,6 +50,12 @@ static std::string short_reason(const CaseFinished& event) {
 }
 
 void Summary::add(const CaseFinished& event) {
+  runs_.add(event);
+  if (event.first_run) {
+    const std::string first = first_run_text(event);
+    reruns_.push_back(
+        fmt::format("  {}  {}, {}", to_string(event.outcome), protocol::clean_text(case_name(event)), first));
+  }
   if (event.other_bits) repeated_.insert(event.id);
   if (event.other_bits && !event.other_bits->empty()) {
     (promises_bits(event) ? differing_ : differing_unpromised_).insert(event.id);
@@ -94,7 +100,16 @@ void Summary::add_failure(const CaseFinished& event) {
   const auto same = std::ranges::find_if(
       failures_, [&](const SameReason& group) { return group.outcome == event.outcome && group.reason == reason; });
   SameReason& group = same != failures_.end() ? *same : failures_.emplace_back(event.outcome, std::move(reason));
-  group.ids.push_back(protocol::clean_text(event.id));
+  group.ids.push_back(protocol::clean_text(case_name(event)));
+}
+
+std::string Summary::reruns_text() const {
+  if (reruns_.empty()) return "";
+  std::string out = fmt::format("{} rerun, counted by the last run:\n", reruns_.size());
+  const std::size_t shown = std::min(reruns_.size(), kMostFailures);
+  for (std::size_t i = 0; i < shown; ++i) out += reruns_[i] + '\n';
+  if (shown < reruns_.size()) out += fmt::format("  and {} more\n", reruns_.size() - shown);
+  return out;
 }
 
 std::string Summary::failures(const std::optional<std::string>& rerun) const {
@@ -129,7 +144,7 @@ std::string Summary::text() const {
                        format_duration(quantile(durations_ms_, 0.5)), format_duration(quantile(durations_ms_, 0.95)),
                        format_duration(quantile(durations_ms_, 1)));
   }
-  out += repeats_text();
+  out += repeats_text() + runs_.text() + reruns_text();
   if (unverified_ > 0) {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
                        unverified_, kUnverifiedByFigures);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "driver/events.h"
+#include "driver/reporters/case_runs.h"
 
 namespace cp_pool {
 
@@ -24,8 +25,8 @@ class Summary {
   void add(const CaseFinished& event);
 
   // Lines, each ended by a newline, without the ledger: durations of the cases that ran, whether several runs of one
-  // case gave the same bits, which passes no figures bear out, which notes of backends they had, then why cases did not
-  // run (outcome, count, reason; the most frequent first).
+  // case gave the same bits and ended alike, what came of reruns, which passes no figures bear out, which notes of
+  // backends they had, then why cases did not run (outcome, count, reason; the most frequent first).
   [[nodiscard]] std::string text() const;
 
   // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; those
@@ -36,6 +37,7 @@ class Summary {
  private:
   [[nodiscard]] std::string repeats_text() const;
   void add_failure(const CaseFinished& event);
+  [[nodiscard]] std::string reruns_text() const;
 
   std::set<std::string> repeated_;              // IDs
   std::set<std::string> differing_;             // of these
@@ -48,6 +50,8 @@ class Summary {
     std::vector<std::string> ids;
   };
   std::vector<SameReason> failures_;  // in the order of their first cases
+  CaseRuns runs_;
+  std::vector<std::string> reruns_;   // a line each, without its newline
   std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
 };

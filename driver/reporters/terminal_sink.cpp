@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "driver/figures.h"
+#include "driver/reporters/case_runs.h"
 #include "driver/reporters/checks_table.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/output_file.h"
@@ -193,21 +194,22 @@ void TerminalSink::on(const RunFinished& event) {
 std::string TerminalSink::case_line(const CaseFinished& event) const {
   const std::size_t done = cases_done(state_.counts);
   const std::string total = std::to_string(state_.expanded);
-  const std::string place =
-      state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total) : fmt::format("{:>3}", done);
+  const std::string place = state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total)
+                                                : fmt::format("{:>3}", event.number > 0 ? event.number : done);
   std::string line =
       fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
-                  place, format_duration(event.duration_ms), clean(event.id));
+                  place, format_duration(event.duration_ms), clean(case_name(event)));
   if (!event.reason.empty()) line += ": " + in_line(event.reason);
   if (is_unverified_by_figures(event)) line += fmt::format(" ({})", kUnverifiedByFigures);
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);
+  if (event.first_run) line += fmt::format(" ({})", in_line(first_run_text(event)));
   return line + '\n';
 }
 
 std::string TerminalSink::failure_block(const CaseFinished& event) {
   std::string head = fmt::format("{}  {} after {}", paint(to_string(event.outcome), kRed),
-                                 paint(clean(event.id), kBold), format_duration(event.duration_ms));
+                                 paint(clean(case_name(event)), kBold), format_duration(event.duration_ms));
   if (event.pool) head += fmt::format(" on {}", name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
   if (const std::string first = told_.first_like(event); !first.empty()) {

@@ -255,13 +255,25 @@ TEST(Stream, TakesALastLineWithoutItsNewlineHoweverLongItIs) {
 TEST(Stream, SaysThatItCannotBeReadToItsEnd) {
   const UniqueFd folder{::open("/tmp", O_RDONLY | O_DIRECTORY)};
   Recorder recorder;
-  try {
-    stream(folder.get(), recorder);
-    ADD_FAILURE() << "a folder was read";
-  } catch (const CaseError& e) {
-    EXPECT_STREQ(e.what(), "cannot read the stream of cases: Is a directory");
-  }
+  const auto read = [](const protocol::Line&) -> std::optional<NamedCase> { return std::nullopt; };
+  const RunResult result = run_stream(folder.get(), read, fake_config(), {}, recorder);
+  EXPECT_EQ(result.input_error, "cannot read the stream of cases: Is a directory");
   EXPECT_THAT(recorder.all<RunFinished>(), SizeIs(1));
+}
+
+// Of which only the beginning is a line that is worth an answer.
+TEST(Stream, OneThatNeverEndsIsGivenUp) {
+  const UniqueFd zeros{::open("/dev/zero", O_RDONLY | O_CLOEXEC)};
+  Recorder recorder;
+  std::vector<protocol::Line::Kind> lines;
+  const auto read = [&](const protocol::Line& line) -> std::optional<NamedCase> {
+    lines.push_back(line.kind);
+    return std::nullopt;
+  };
+  const RunResult result = run_stream(zeros.get(), read, fake_config(), {}, recorder);
+  EXPECT_EQ(result.input_error, "line 1 of <stdin> has more than 256 MiB: the rest is not read");
+  EXPECT_FALSE(result.input_was_cut);
+  EXPECT_THAT(lines, ElementsAre(protocol::Line::Kind::over_long));
 }
 
 }  // namespace

@@ -23,14 +23,14 @@ std::optional<Line> LineFramer::take_overflow() {
   const std::size_t prefix = stream_ == Stream::responses ? kResponsePrefix.size() : 0;
   if (line_.size() <= (message ? kMaxLineBytes + prefix : kMaxChatterBytes)) return std::nullopt;
   skipping_ = true;
-  Line line{message ? Line::Kind::over_long : Line::Kind::chatter, std::exchange(line_, {}), !message};
+  Line line{message ? Line::Kind::over_long : Line::Kind::chatter, std::exchange(line_, {}), !message, line_number_};
   if (message) line.text.erase(0, prefix);
   line.text.resize(kMaxChatterBytes);
   return line;
 }
 
 Line LineFramer::take_line() {
-  Line line{Line::Kind::chatter, std::exchange(line_, {}), false};
+  Line line{Line::Kind::chatter, std::exchange(line_, {}), false, line_number_};
   if (stream_ == Stream::requests) line.kind = Line::Kind::message;
   if (stream_ == Stream::responses && line.text.starts_with(kResponsePrefix)) {
     line.kind = Line::Kind::message;
@@ -50,16 +50,19 @@ std::vector<Line> LineFramer::feed(std::string_view bytes) {
       if (std::optional<Line> overflow = take_overflow()) lines.push_back(*std::move(overflow));
     }
     bytes.remove_prefix(step);
+    line_bytes_ += step;
     if (step != newline) continue;
     bytes.remove_prefix(1);
     if (!std::exchange(skipping_, false) && !line_.empty()) lines.push_back(take_line());
+    ++line_number_;
+    line_bytes_ = 0;
   }
   return lines;
 }
 
 std::optional<Line> LineFramer::rest() {
   if (line_.empty()) return std::nullopt;
-  Line line{Line::Kind::chatter, std::exchange(line_, {}), false};
+  Line line{Line::Kind::chatter, std::exchange(line_, {}), false, line_number_};
   line.cut = line.text.size() > kMaxChatterBytes;
   if (line.cut) line.text.resize(kMaxChatterBytes);
   return line;

@@ -19,8 +19,9 @@ struct Line {
                 // the limit is passed; the rest of the line is dropped
   };
   Kind kind = Kind::chatter;
-  std::string text;  // without prefix and newline; arbitrary bytes
-  bool cut = false;  // chatter only: the line was longer
+  std::string text;        // without prefix and newline; arbitrary bytes
+  bool cut = false;        // chatter only: the line was longer
+  std::size_t number = 0;  // of the line in the input, from 1, empty lines counted
 };
 
 class LineFramer {
@@ -37,13 +38,19 @@ class LineFramer {
   // At end of file: the line that never got its newline, always as chatter; nullopt if there is none.
   [[nodiscard]] std::optional<Line> rest();
 
+  // Of the line that has not ended yet: its number, and its bytes so far.
+  [[nodiscard]] std::size_t line_number() const { return line_number_; }
+  [[nodiscard]] std::size_t line_bytes() const { return line_bytes_; }
+
  private:
   [[nodiscard]] bool may_be_message() const;
   [[nodiscard]] std::optional<Line> take_overflow();
   [[nodiscard]] Line take_line();
 
   Stream stream_;
-  std::string line_;       // the start of the current line
+  std::string line_;  // the start of the current line
+  std::size_t line_number_ = 1;
+  std::size_t line_bytes_ = 0;
   bool skipping_ = false;  // the current line has been reported; drop the rest of it
 };
 

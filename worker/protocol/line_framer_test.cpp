@@ -34,6 +34,18 @@ TEST(LineFramer, TellsMessagesFromChatter) {
               ElementsAre("C:hello", "M:{\"a\":1}", "C: x [CP_POOL_RESP] {}", "C:[CP_POOL_RESP]{}"));
 }
 
+TEST(LineFramer, NumbersLinesAsAnEditorDoes) {
+  LineFramer framer(LineFramer::Stream::requests);
+  std::vector<std::size_t> numbers;
+  for (const char* const bytes : {"a\n\n\nb", "c\n", "\nd\n"}) {
+    for (const Line& line : framer.feed(bytes)) numbers.push_back(line.number);
+  }
+  EXPECT_THAT(numbers, ElementsAre(1U, 4U, 6U));
+  EXPECT_THAT(framer.feed("abc"), IsEmpty());
+  EXPECT_EQ(framer.line_number(), 7U);
+  EXPECT_EQ(framer.line_bytes(), 3U);
+}
+
 TEST(LineFramer, EveryRequestLineIsAMessage) {
   LineFramer framer(LineFramer::Stream::requests);
   EXPECT_THAT(feed(framer, "{}\n\nnonsense\n"), ElementsAre("M:{}", "M:nonsense"));

@@ -1,0 +1,59 @@
+#include "driver/cli/environment_help.h"
+
+#include <array>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::array kVariables{
+    // What the user may set.
+    EnvironmentVariable{"CP_POOL_PLAN_STORE",
+                        "The folder in which GPU ranks keep the plans that cuDNN has built, or off. Default: "
+                        "$XDG_CACHE_HOME/cp-pool/cudnn-plans, else ~/.cache/cp-pool/cudnn-plans."},
+    EnvironmentVariable{
+        "CP_POOL_PEER_COPIES",
+        "off: GPU ranks do not write into each other's memory; NCCL carries everything. NCCL_P2P_DISABLE=1 "
+        "does the same."},
+    EnvironmentVariable{"CP_POOL_HIDE_GPUS", "off: a GPU rank sees all GPUs of the machine, not its own alone."},
+    EnvironmentVariable{"CP_POOL_INJECT",
+                        "Faults for the ranks of a worker, separated by spaces, each as cp-pool-worker --inject takes "
+                        "it: KIND@RANK:PHASE[:CASE]."},
+    EnvironmentVariable{
+        "CP_POOL_DEBUG_STREAM_DELAYS",
+        "SEED or SEED:MICROSECONDS: random delays on the streams of GPU ranks, which show a missing wait."},
+    EnvironmentVariable{"CP_POOL_PYTHON", "The Python that tools/setup takes instead of /usr/bin/python3."},
+    EnvironmentVariable{"CUDA_VISIBLE_DEVICES", "The GPUs that may be used, as everywhere."},
+    EnvironmentVariable{"OMP_NUM_THREADS",
+                        "Threads of a rank on the CPU, instead of a number by the size of the problem."},
+    EnvironmentVariable{
+        "OMP_WAIT_POLICY",
+        "active: threads of a rank spin while they wait. Without it they sleep, because they would take "
+        "the cores from the other ranks."},
+    EnvironmentVariable{"GLOO_SOCKET_IFNAME",
+                        "The network interface over which CPU ranks exchange; default: loopback."},
+    EnvironmentVariable{"NO_COLOR", "Anything but empty: no colours on the terminal."},
+    EnvironmentVariable{"TERM", "dumb: no live line and no colours."},
+    EnvironmentVariable{"XDG_CACHE_HOME", "Where caches are kept instead of ~/.cache."},
+    // What cp-pool sets for every rank (docs/protocol.md).
+    EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
+    EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},
+    EnvironmentVariable{"CP_POOL_MASTER_FD",
+                        "Set for rank 0: the number of an inherited socket that listens on MASTER_PORT."},
+    EnvironmentVariable{"CP_POOL_TAG", "Set for a rank: the name of its pool, by which cp-pool finds its processes."},
+    // What its tests read.
+    EnvironmentVariable{"CP_POOL_REQUIRE_GPU", "Tests of GPUs: how many there have to be; fewer are a failure."},
+    EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs every combination, not a choice of them."},
+    EnvironmentVariable{"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
+    EnvironmentVariable{"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},
+    EnvironmentVariable{"CP_POOL_SOAK_CASES", "Soak test: how many cases."},
+    EnvironmentVariable{"CP_POOL_SOAK_SEED", "Soak test: which cases and faults."},
+};
+
+}  // namespace
+
+std::span<const EnvironmentVariable> environment_variables() {
+  return kVariables;
+}
+
+}  // namespace cp_pool

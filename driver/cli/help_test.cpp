@@ -1,0 +1,91 @@
+// What --help says, and what it says of how to call it.
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/exit_code.h"
+#include "driver/cli/options.h"
+#include "driver/cli/shell_words.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::HasSubstr;
+
+CommandLine parse_words(const std::vector<std::string>& words) {
+  std::vector<const char*> argv;
+  argv.reserve(words.size());
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return parse_command_line(static_cast<int>(argv.size()), argv.data());
+}
+
+std::string printed(const std::vector<std::string>& words) {
+  return std::get<PrintText>(parse_words(words)).text;
+}
+
+std::vector<std::string> commands() {
+  std::vector<std::string> names;
+  std::istringstream lines{printed({"cp-pool", "--help"})};
+  bool listed = false;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words{line};
+    std::string name;
+    words >> name;
+    if (listed && line.starts_with("  ") && !name.empty()) names.push_back(name);
+    listed = (listed && !line.empty()) || line == "Subcommands:" || line == "SUBCOMMANDS:";
+  }
+  return names;
+}
+
+// The calls of cp-pool in a line of examples: what stands before three blanks, of a pipe each part.
+std::vector<std::string> calls_in(const std::string& line) {
+  const std::string code = line.substr(2, line.find("   ", 2) - 2);
+  std::vector<std::string> calls;
+  const std::regex call{R"((?:^|\| )(cp-pool(?:[^'|]|'[^']*')*))"};
+  for (std::sregex_iterator match{code.begin(), code.end(), call}, end; match != end; ++match) {
+    calls.push_back((*match)[1]);
+  }
+  return calls;
+}
+
+TEST(HelpText, OfEachCommandHasExamplesOfItThatCanBeCalled) {
+  ASSERT_THAT(commands(), ::testing::IsSupersetOf({"run", "submit", "list", "report", "explain", "doctor", "help"}));
+  for (const std::string& command : commands()) {
+    const std::string help = printed({"cp-pool", command, "--help"});
+    const std::size_t begin = help.find("Examples:\n");
+    ASSERT_NE(begin, std::string::npos) << command;
+    std::istringstream lines{help.substr(begin)};
+    std::string line;
+    std::getline(lines, line);
+    int of_command = 0;
+    while (std::getline(lines, line) && line.starts_with("  ")) {
+      for (const std::string& call : calls_in(line)) {
+        const auto words = split_words(call);
+        ASSERT_TRUE(words) << call;
+        EXPECT_NO_THROW(parse_words(*words)) << call;
+        of_command += words->at(1) == command ? 1 : 0;
+      }
+    }
+    EXPECT_GE(of_command, 1) << command;
+  }
+}
+
+TEST(HelpCommand, IsTheHelpOfACommand) {
+  EXPECT_EQ(printed({"cp-pool", "help", "run"}), printed({"cp-pool", "run", "--help"}));
+  EXPECT_EQ(printed({"cp-pool", "help", "doctor"}), printed({"cp-pool", "doctor", "--help"}));
+  EXPECT_EQ(printed({"cp-pool", "help"}), printed({"cp-pool", "--help"}));
+  try {
+    printed({"cp-pool", "help", "rum"});
+    FAIL();
+  } catch (const CommandError& e) {
+    EXPECT_EQ(e.code(), ExitCode::usage);
+    EXPECT_THAT(e.what(), HasSubstr("there is no command 'rum'; did you mean 'run'?"));
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool

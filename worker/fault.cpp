@@ -97,7 +97,8 @@ void read_probability(std::string_view text, std::string_view whole, Fault& faul
   const bool has_seed = text.find(',') != std::string_view::npos;
   const std::string_view probability = take(text, ',');
   const auto value = read_number<double>(probability);
-  if (!value || !(*value >= 0 && *value <= 1)) {
+  const bool possible = value && *value >= 0 && *value <= 1;  // nan is not
+  if (!possible) {
     throw FaultSyntaxError(
         fmt::format(R"("{}": "{}" is not a probability from 0 to 1, as in flaky=0.3)", whole, probability));
   }

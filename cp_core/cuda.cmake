@@ -112,6 +112,8 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(device_test LABEL gpu TORCH SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(gpu_huge_rows_test LABEL gpu TORCH SOURCES thd/huge_rows_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  target_compile_definitions(gpu_huge_rows_test PRIVATE CP_POOL_HUGE_ROWS_ON_GPU)
   cp_pool_test(peer_kernel_test LABEL gpu TORCH SOURCES comm/peer_kernel_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
                SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp comm/peer_copies_test.cpp
@@ -120,6 +122,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
     attention/gpu_plans_test.cpp
+    attention/gpu_score_blocks_test.cpp
     attention/gpu_test_support.cpp
     attention/gpu_whole_test.cpp
     attention/tile_group_cases.cpp

@@ -73,8 +73,9 @@ __device__ void for_each_element(const RowShape& shape, const T* buffer_row, flo
 
 template <typename T, int kElements>
 __global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed, PutStatistic lse) {
-  for (int i = static_cast<int>(blockIdx.x); i < ranges.end[ranges.count - 1]; i += static_cast<int>(gridDim.x)) {
-    const Row row = find_row(ranges, i);
+  // 64 bits: the last step may go beyond the last row by as many blocks as there are.
+  for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.count - 1]; i += gridDim.x) {
+    const Row row = find_row(ranges, static_cast<int>(i));
     for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
                                    packed + row.packed * shape.heads * shape.dim,
                                    [](float& to, float from) { to = from; });
@@ -87,8 +88,9 @@ __global__ void put_partial_kernel(Ranges ranges, RowShape shape, const T* buffe
 
 template <typename T, int kElements>
 __global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, float* packed) {
-  for (int i = static_cast<int>(blockIdx.x); i < ranges.end[ranges.count - 1]; i += static_cast<int>(gridDim.x)) {
-    const Row row = find_row(ranges, i);
+  // 64 bits: the last step may go beyond the last row by as many blocks as there are.
+  for (std::int64_t i = blockIdx.x; i < ranges.end[ranges.count - 1]; i += gridDim.x) {
+    const Row row = find_row(ranges, static_cast<int>(i));
     for_each_element<T, kElements>(shape, buffer + row.buffer * shape.heads * shape.buffer_dim,
                                    packed + row.packed * shape.heads * shape.dim,
                                    [](float& to, float from) { to += from; });
@@ -99,9 +101,9 @@ __global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, 
 __global__ void gather_statistic_kernel(Ranges ranges, GatheredStatistic statistic) {
   const int rows = ranges.end[ranges.count - 1];
   const int head = static_cast<int>(blockIdx.y);
-  for (int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); i < rows;
-       i += static_cast<int>(gridDim.x * blockDim.x)) {
-    const Row row = find_row(ranges, i);
+  const std::int64_t stride = std::int64_t{gridDim.x} * blockDim.x;
+  for (std::int64_t i = std::int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < rows; i += stride) {
+    const Row row = find_row(ranges, static_cast<int>(i));
     statistic.buffer[place(statistic.layout, row, head)] =
         statistic.packed[head * statistic.packed_head_stride + row.packed];
   }

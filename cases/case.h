@@ -63,6 +63,9 @@ struct Case {
 
   bool training = true;  // forward and backward; false = forward only
   bool deterministic = false;
+  // The standard deviation of q and k. That of the scores, about, is its square: 10 gives scores around +-100, where a
+  // softmax that does not subtract the maximum overflows.
+  double input_scale = 1;
   std::uint64_t seed = 1234;
 
   bool operator==(const Case&) const = default;

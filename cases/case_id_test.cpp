@@ -41,9 +41,10 @@ TEST(CaseId, FurtherFieldsBecomeParts) {
   c.backend = Backend::cudnn;
   c.window = {512, 0};
   c.seqlens = {0, 8};
-  EXPECT_EQ(id_with(c, {"backend", "window", "bias", "seqlens", "chunk", "causal"}),
+  c.input_scale = 10;
+  EXPECT_EQ(id_with(c, {"backend", "window", "bias", "seqlens", "chunk", "causal", "input_scale"}),
             "te-flash/cp_2_0/p2p/cp2/thd/bf16/pad/backend=cudnn/window=512,0/bias=none/seqlens=0,8/chunk=0/"
-            "causal=false");
+            "causal=false/input_scale=10");
 }
 
 TEST(CaseId, SwitchesAreShort) {

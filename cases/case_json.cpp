@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <type_traits>
 
@@ -36,6 +37,10 @@ void read_value(const Json& json, const JsonPlace& place, int& out) {
   out = static_cast<int>(value);
 }
 
+void read_value(const Json& json, const JsonPlace& place, double& out) {
+  out = expect_number(json, place);
+}
+
 template <typename Enum>
   requires std::is_enum_v<Enum>
 void read_value(const Json& json, const JsonPlace& place, Enum& out) {
@@ -63,10 +68,19 @@ void read_value(const Json& json, const JsonPlace& place, std::optional<T>& out)
   if (!json.is_null()) read_value(json, place, out.emplace());
 }
 
+// 10 and not 10.0: IDs and filters spell it as a user writes it.
+Json write_real(double value) {
+  constexpr double kLargest = 1e15;  // far from where a cast overflows
+  if (std::abs(value) <= kLargest && std::trunc(value) == value) return static_cast<std::int64_t>(value);
+  return value;
+}
+
 template <typename T>
 Json write_value(const T& value) {
   if constexpr (std::is_enum_v<T>) {
     return to_string(value);
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return write_real(value);
   } else {
     return value;
   }
@@ -95,6 +109,8 @@ constexpr CaseField::Kind kind_of() {
     return Kind::boolean;
   } else if constexpr (std::is_integral_v<T>) {
     return Kind::number;
+  } else if constexpr (std::is_floating_point_v<T>) {
+    return Kind::real;
   } else {
     return std::is_same_v<T, std::string> ? Kind::text : Kind::list;
   }
@@ -120,11 +136,12 @@ struct MemberType<T Case::*> {
 };
 
 template <auto Member>
-constexpr CaseField field(std::string_view name, bool required = false) {
+constexpr CaseField field(std::string_view name, bool required = false, bool in_version_1 = true) {
   using Type = typename MemberType<decltype(Member)>::type;
   return {.name = name,
           .kind = kind_of<Type>(),
           .required = required,
+          .in_version_1 = in_version_1,
           .read = [](const Json& json, const JsonPlace& place, Case& c) { read_value(json, place, c.*Member); },
           .write = [](const Case& c) { return write_value(c.*Member); },
           .names = names_of_type<Type>};
@@ -156,6 +173,7 @@ constexpr std::array kFields{
     field<&Case::pad_between_seqs>("pad_between_seqs"),
     field<&Case::training>("training"),
     field<&Case::deterministic>("deterministic"),
+    field<&Case::input_scale>("input_scale", /*required=*/false, /*in_version_1=*/false),
     field<&Case::seed>("seed"),
 };
 
@@ -220,6 +238,10 @@ Json to_json(const Case& c) {
   Json json = Json::object();
   for (const CaseField& field : kFields) json[std::string(field.name)] = field.write(c);
   return json;
+}
+
+bool is_default(const CaseField& field, const Case& c) {
+  return field.write(c) == field.write(Case{});
 }
 
 Json to_json(const SequenceLengths& lengths) {

@@ -16,11 +16,14 @@ namespace cp_pool {
 
 // One key of the JSON form. Everything that handles cases by key (parsing, IDs, matrices, filters) goes through these.
 struct CaseField {
-  enum class Kind { text, number, boolean, name, list };
+  enum class Kind { text, number, real, boolean, name, list };  // number: an integer
 
   std::string_view name;
   Kind kind;
   bool required;  // the sizes; every other key has the default of Case
+  // Whether every worker of protocol version 1 knows it. Workers list others that they know in
+  // capabilities.case_fields (docs/protocol.md).
+  bool in_version_1;
   // Sets the field; throws CaseError for a value of the wrong type or name. Does not look at other fields.
   void (*read)(const Json& value, const JsonPlace& place, Case& c);
   Json (*write)(const Case& c);
@@ -42,6 +45,9 @@ Case parse_case_text(std::string_view text, std::string_view source);
 
 // All keys, in the order of the protocol's description; parse_case gives the same case back.
 Json to_json(const Case& c);
+
+// Whether the field has its default value.
+bool is_default(const CaseField& field, const Case& c);
 
 // Why the case is impossible, and the field to blame; nullopt if it is valid. A case that is valid but that some worker
 // cannot run (e.g. a2a with heads that do not divide by cp_size) is that worker's skip.

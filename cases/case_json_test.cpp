@@ -33,7 +33,7 @@ TEST(CaseJson, ParsesEveryKey) {
     "layout":"thd","dtype":"fp16","batch":3,"seqlen_q":96,"seqlen_kv":128,"heads":12,"kv_heads":2,"head_dim_qk":192,
     "head_dim_v":128,"causal":true,"window":[7,-1],"chunk":5,"softmax":"off_by_one","bias":"b1ss","max_logit":true,
     "seqlens":[0,8,96],"seqlens_kv":[1,2,128],"pad_between_seqs":true,"training":false,"deterministic":true,
-    "seed":18446744073709551615})",
+    "input_scale":0.125,"seed":18446744073709551615})",
                                  "a.json");
   Case expected;
   expected.suite = "te-fused";
@@ -61,6 +61,7 @@ TEST(CaseJson, ParsesEveryKey) {
   expected.pad_between_seqs = true;
   expected.training = false;
   expected.deterministic = true;
+  expected.input_scale = 0.125;
   expected.seed = 18446744073709551615U;
   EXPECT_EQ(c, expected);
   EXPECT_EQ(parse_case(to_json(c), "again"), c);
@@ -85,7 +86,7 @@ TEST(CaseJson, WritesAllKeysInProtocolOrder) {
       R"("batch":2,"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8,)"
       R"("causal":false,"window":[-1,-1],"chunk":0,"softmax":"vanilla","bias":null,"max_logit":false,)"
       R"("seqlens":null,"seqlens_kv":null,"pad_between_seqs":false,"training":true,"deterministic":false,)"
-      R"("seed":1234})");
+      R"("input_scale":1,"seed":1234})");
 }
 
 TEST(CaseJson, AcceptsJsonWithSortedKeys) {
@@ -130,6 +131,7 @@ TEST(CaseJson, WrongTypesNameTheValue) {
   EXPECT_EQ(error(R"("cp_size":-4294967294)"), "a.json: $.cp_size: -4294967294 does not fit into 32 bits");
   EXPECT_EQ(error(R"("seed":-1)"), "a.json: $.seed: -1 is negative");
   EXPECT_EQ(error(R"("seed":18446744073709551616)"), "a.json: $.seed: 18446744073709551616 does not fit into 64 bits");
+  EXPECT_EQ(error(R"("input_scale":"10")"), R"(a.json: $.input_scale: "10" is not a number)");
   EXPECT_EQ(error(R"("causal":1)"), "a.json: $.causal: 1 is not true or false");
   EXPECT_EQ(error(R"("model":7)"), "a.json: $.model: 7 is not a string");
   EXPECT_EQ(error(R"("comm":"ring")"), R"(a.json: $.comm: "ring" is not p2p, all_gather, a2a or a2a+p2p)");
@@ -155,6 +157,24 @@ TEST(CaseJson, FieldsAreFoundByName) {
   EXPECT_EQ(case_field_names().size(), case_fields().size());
 }
 
+// A worker of version 1 has never heard of the others: all that are new stand here.
+TEST(CaseJson, FieldsSayWhetherVersion1HasThem) {
+  std::vector<std::string> newer;
+  for (const CaseField& field : case_fields()) {
+    if (!field.in_version_1) newer.emplace_back(field.name);
+  }
+  EXPECT_THAT(newer, testing::ElementsAre("input_scale"));
+}
+
+TEST(CaseJson, FieldsKnowTheirDefault) {
+  Case c;
+  for (const CaseField& field : case_fields()) EXPECT_TRUE(is_default(field, c)) << field.name;
+  c.input_scale = 10;
+  c.bias = BiasShape::shape_1hss;
+  EXPECT_FALSE(is_default(*find_case_field("input_scale"), c));
+  EXPECT_FALSE(is_default(*find_case_field("bias"), c));
+}
+
 TEST(CaseJson, FieldsHaveATextForIdsAndFilters) {
   Case c;
   const auto text = [&c](std::string_view name) { return field_text(*find_case_field(name), c); };
@@ -166,6 +186,9 @@ TEST(CaseJson, FieldsHaveATextForIdsAndFilters) {
   EXPECT_EQ(text("training"), "true");
   EXPECT_EQ(text("bias"), "none");
   EXPECT_EQ(text("seqlens"), "none");
+  EXPECT_EQ(text("input_scale"), "1");
+  c.input_scale = 2.5;
+  EXPECT_EQ(text("input_scale"), "2.5");
   c.bias = BiasShape::shape_1hss;
   c.seqlens = {0, 8};
   EXPECT_EQ(text("bias"), "1hss");
@@ -177,6 +200,7 @@ TEST(CaseJson, FieldsSayWhatTheyHold) {
   const auto kind = [](std::string_view name) { return find_case_field(name)->kind; };
   EXPECT_EQ(kind("model"), Kind::text);
   EXPECT_EQ(kind("seed"), Kind::number);
+  EXPECT_EQ(kind("input_scale"), Kind::real);
   EXPECT_EQ(kind("causal"), Kind::boolean);
   EXPECT_EQ(kind("bias"), Kind::name);
   EXPECT_EQ(kind("window"), Kind::list);

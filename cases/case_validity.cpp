@@ -19,6 +19,9 @@ constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxHeadDim = 1 << 15;
 constexpr int kMaxCpSize = 64;
+// Beyond, fp16 overflows in what an eager implementation rounds: q . k before it is scaled.
+constexpr double kLeastInputScale = 1e-3;
+constexpr double kMostInputScale = 30;
 
 Problem problem(std::string_view field, std::string message) {
   return CaseProblem{.field = std::string(field), .message = std::move(message)};
@@ -70,6 +73,12 @@ Problem check_mask(const Case& c) {
     if (auto found = check_range(fmt::format("window[{}]", i), c.window[i], kInfiniteWindow, kMaxTokens)) return found;
   }
   return check_range("chunk", c.chunk, 0, kMaxTokens);
+}
+
+Problem check_input_scale(const Case& c) {
+  if (c.input_scale >= kLeastInputScale && c.input_scale <= kMostInputScale) return std::nullopt;
+  return problem("input_scale",
+                 fmt::format("{} is not within {}..{}", c.input_scale, kLeastInputScale, kMostInputScale));
 }
 
 Problem check_comm(const Case& c) {
@@ -148,6 +157,7 @@ std::optional<CaseProblem> find_problem(const Case& c) {
   if (auto found = check_name("model", c.model)) return found;
   if (auto found = check_sizes(c)) return found;
   if (auto found = check_mask(c)) return found;
+  if (auto found = check_input_scale(c)) return found;
   if (auto found = check_comm(c)) return found;
   return check_lengths(c);
 }

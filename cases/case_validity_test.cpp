@@ -114,6 +114,17 @@ TEST(CaseValidity, PairsNeedAnEvenWorldOfAtLeast4) {
   for (const int bad : {1, 2, 3, 5, 63}) EXPECT_THAT(with_size(bad), HasSubstr("cp_size: ")) << bad;
 }
 
+TEST(CaseValidity, InputsAreScaledWithinReason) {
+  for (const double good : {0.001, 0.125, 1.0, 30.0}) {
+    EXPECT_EQ(problem_of([good](Case& c) { c.input_scale = good; }), "") << good;
+  }
+  EXPECT_EQ(problem_of([](Case& c) { c.input_scale = 0; }), "input_scale: 0 is not within 0.001..30");
+  EXPECT_EQ(problem_of([](Case& c) { c.input_scale = -10; }), "input_scale: -10 is not within 0.001..30");
+  EXPECT_EQ(problem_of([](Case& c) { c.input_scale = 30.5; }), "input_scale: 30.5 is not within 0.001..30");
+  EXPECT_EQ(problem_of([](Case& c) { c.input_scale = std::numeric_limits<double>::quiet_NaN(); }),
+            "input_scale: nan is not within 0.001..30");
+}
+
 TEST(CaseValidity, WindowsAreInfiniteOrLengths) {
   EXPECT_EQ(problem_of([](Case& c) { c.window = {0, 0}; }), "");
   EXPECT_EQ(problem_of([](Case& c) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <cmath>
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -30,6 +31,16 @@ std::errc parse_integer(std::string_view text, Integer& value) {
   return read == end ? error : std::errc::invalid_argument;
 }
 
+std::errc parse_real(std::string_view text, double& value) {
+  const char* const end = text.data() + text.size();
+  const auto [read, error] = std::from_chars(text.data(), end, value);
+  return read == end && std::isfinite(value) ? error : std::errc::invalid_argument;
+}
+
+bool is_numeric(const CaseField& field) {
+  return field.kind == CaseField::Kind::number || field.kind == CaseField::Kind::real;
+}
+
 // field: of kind number. The seed may exceed int64.
 std::strong_ordering compare_number(const CaseField& field, const Case& c, std::int64_t value) {
   const Json number = field.write(c);
@@ -38,7 +49,7 @@ std::strong_ordering compare_number(const CaseField& field, const Case& c, std::
   return number.get<std::uint64_t>() <=> static_cast<std::uint64_t>(value);
 }
 
-bool holds(std::strong_ordering order, std::string_view op) {
+bool holds(std::partial_ordering order, std::string_view op) {
   if (op == "<") return order < 0;
   if (op == "<=") return order <= 0;
   if (op == ">") return order > 0;
@@ -226,8 +237,13 @@ class FilterParser {
     }
     const CaseField* field = find_case_field(name.text == "world_size" ? "cp_size" : name.text);
     if (field == nullptr) expect_known_field(name);
-    if (field == nullptr || field->kind != CaseField::Kind::number) {
+    if (field == nullptr || !is_numeric(*field)) {
       fail(op_at, fmt::format("{} is not a number: use = or !=", name.text));
+    }
+    if (field->kind == CaseField::Kind::real) {
+      return [field, op, number = real(value)](const FilterSubject& s) {
+        return holds(field->write(s.c).get<double>() <=> number, op);
+      };
     }
     return [field, op, number = integer(value)](const FilterSubject& s) {
       return holds(compare_number(*field, s.c, number), op);
@@ -266,6 +282,11 @@ class FilterParser {
       if (parse_integer(value.text, large) == std::errc()) return std::to_string(large);
       return std::to_string(integer(value));
     }
+    if (field.kind == CaseField::Kind::real && !has_wildcard(value.text)) {
+      Case c;
+      field.read(real(value), JsonPlace(""), c);
+      return field_text(field, c);
+    }
     std::vector<std::string> names = field.names();
     if (field.kind == CaseField::Kind::boolean) names = {"true", "false"};
     const auto possible = [&value](const std::string& name) { return glob_matches(value.text, name); };
@@ -281,6 +302,14 @@ class FilterParser {
     const std::errc error = parse_integer(value.text, number);
     if (error == std::errc::result_out_of_range)
       fail(value.at, fmt::format("'{}' does not fit into 64 bits", value.text));
+    if (error != std::errc()) fail(value.at, fmt::format("'{}' is not a number", value.text));
+    return number;
+  }
+
+  [[nodiscard]] double real(const Word& value) const {
+    double number = 0;
+    const std::errc error = parse_real(value.text, number);
+    if (error == std::errc::result_out_of_range) fail(value.at, fmt::format("'{}' is too large a number", value.text));
     if (error != std::errc()) fail(value.at, fmt::format("'{}' is not a number", value.text));
     return number;
   }

@@ -109,6 +109,19 @@ TEST_F(FilterTest, SeedsBeyondInt64Compare) {
   EXPECT_TRUE(matches("seed>-1"));
 }
 
+TEST_F(FilterTest, RealNumbersCompare) {
+  EXPECT_TRUE(matches("input_scale=1"));
+  EXPECT_TRUE(matches("input_scale=1.0"));
+  EXPECT_FALSE(matches("input_scale>1"));
+  c_.input_scale = 0.125;
+  EXPECT_TRUE(matches("input_scale=0.125"));
+  EXPECT_TRUE(matches("input_scale=0.12*"));
+  EXPECT_FALSE(matches("input_scale!=0.1250"));
+  EXPECT_TRUE(matches("input_scale<0.2"));
+  EXPECT_TRUE(matches("input_scale>=0.125"));
+  EXPECT_FALSE(matches("input_scale>0.125"));
+}
+
 TEST_F(FilterTest, TagsHoldIfAnyMatches) {
   EXPECT_TRUE(matches("tag=essential"));
   EXPECT_TRUE(matches("tag=slow"));
@@ -175,6 +188,10 @@ TEST(FilterErrors, ValuesThatAFieldNeverHasAreErrors) {
               HasSubstr("'99999999999999999999' does not fit into 64 bits"));
   EXPECT_THAT(filter_error_of("heads>-99999999999999999999"), HasSubstr("does not fit into 64 bits"));
   EXPECT_THAT(filter_error_of("heads<-"), HasSubstr("'-' is not a number"));
+  EXPECT_THAT(filter_error_of("heads=1.5"), StartsWith("bad filter: '1.5' is not a number"));
+  EXPECT_THAT(filter_error_of("input_scale=large"), StartsWith("bad filter: 'large' is not a number"));
+  EXPECT_THAT(filter_error_of("input_scale<nan"), StartsWith("bad filter: 'nan' is not a number"));
+  EXPECT_THAT(filter_error_of("input_scale<1e999"), HasSubstr("'1e999' is too large a number"));
   EXPECT_THAT(filter_error_of("layout<thd"), StartsWith("bad filter: layout is not a number: use = or !="));
   EXPECT_THAT(filter_error_of("tag<4"), StartsWith("bad filter: tag is not a number: use = or !="));
   EXPECT_EQ(filter_error_of("bias=1hss | bias=none | model=anything | tag=anything"), "no error");

@@ -86,6 +86,11 @@ std::uint64_t expect_uint64(const Json& value, const JsonPlace& place) {
   return value.get<std::uint64_t>();
 }
 
+double expect_number(const Json& value, const JsonPlace& place) {
+  if (!value.is_number()) place.fail(fmt::format("{} is not a number", describe(value)));
+  return value.get<double>();
+}
+
 void fail_unknown_key(const JsonPlace& object, std::string_view key, const std::vector<std::string>& known) {
   object.key(key).fail(
       fmt::format("unknown key {}{} (known: {})", in_quotes(key), did_you_mean(key, known), join_names(known)));

@@ -42,6 +42,7 @@ const std::string& expect_string(const Json& value, const JsonPlace& place);
 bool expect_bool(const Json& value, const JsonPlace& place);
 std::int64_t expect_int64(const Json& value, const JsonPlace& place);
 std::uint64_t expect_uint64(const Json& value, const JsonPlace& place);
+double expect_number(const Json& value, const JsonPlace& place);  // integers too
 
 // A key that is not among those known.
 [[noreturn]] void fail_unknown_key(const JsonPlace& object, std::string_view key,

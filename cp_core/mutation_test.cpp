@@ -158,6 +158,12 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
         info.mutant == Mutant::later_calls_dropped || info.mutant == Mutant::saved_of_first_group) {
       continue;
     }
+    // Of scores that reach far from 0, or that all are less than a sink: likewise.
+    if (info.mutant == Mutant::softmax_max_not_subtracted || info.mutant == Mutant::backward_lse_divided ||
+        info.mutant == Mutant::merge_max_not_subtracted || info.mutant == Mutant::merge_small_part_dropped ||
+        info.mutant == Mutant::max_logit_of_sink) {
+      continue;
+    }
     const ScopedMutant on(info.mutant);
     EXPECT_NE(first_difference(), -1) << info.name << ": " << info.description;
   }

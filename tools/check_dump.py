@@ -17,6 +17,8 @@ except ImportError:
 
 UNIT_ROUNDOFF = {"fp32": 2.0**-24, "bf16": 2.0**-8, "fp16": 2.0**-11}
 FACTOR = {"fp32": 64.0, "bf16": 8.0, "fp16": 8.0}
+# What a number too small for the dtype may lose (docs/numerics.md, "Large scores").
+UNDERFLOW = {"fp32": 2.0**-126, "bf16": 2.0**-126, "fp16": 2.0**-25}
 NUMPY_TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4"}
 
 
@@ -80,6 +82,14 @@ class Expected:
                 self.value[name][...] = -np.inf
 
 
+def floor_of(dtype):
+    return FACTOR[dtype] * UNIT_ROUNDOFF[dtype]
+
+
+def has_large_scores(case):
+    return case.get("input_scale", 1) > 1
+
+
 def attend_head(case, q, k, v, dout, bias, sink, seen):
     """One head of one sequence: a dict of values and one of magnitudes."""
     scale = case["head_dim_qk"] ** -0.5
@@ -97,21 +107,33 @@ def attend_head(case, q, k, v, dout, bias, sink, seen):
     p = weights / np.where(total == 0, 1, total)
     out = p @ v
     value = {"out": out, "lse": lse, "max_logit": np.max(largest, initial=-np.inf)}
-    size = {"out": p @ abs(v)}
+    p_size, of_lse, least, weight = p, 0.0, 0.0, 0.0
+    size = {}
+    if has_large_scores(case):  # the rounding of fp32 scores, and underflow
+        score_size = np.where(seen, 0.5 * scale * abs(q) @ abs(k).T, 0.0)
+        size["lse"] = (p * score_size).sum(1)
+        size["max_logit"] = np.max(score_size, initial=0.0)
+        of_lse = (1 + abs(np.where(np.isinf(lse), 0, lse)) + size["lse"])[:, None]
+        least = UNDERFLOW[case["dtype"]] / floor_of(case["dtype"])
+        weight = floor_of("fp32") / floor_of(case["dtype"])
+        p_size = p * (1 + weight * (score_size + of_lse)) + least * seen
+    size["out"] = p_size @ abs(v)
     if dout is None:
         return value, size
     delta = (dout * out).sum(1, keepdims=True)
-    delta_size = abs(dout * out).sum(1, keepdims=True)
-    for result, dp, a, b, d in (
-        (value, dout @ v.T - delta, q, k, dout),
-        (size, abs(dout) @ abs(v).T + delta_size, abs(q), abs(k), abs(dout)),
+    delta_size = abs(dout) * (size["out"] if has_large_scores(case) else abs(out))
+    delta_size = delta_size.sum(1, keepdims=True)
+    ds_size = p_size * (abs(dout) @ abs(v).T + delta_size) + least * seen
+    for result, weights, ds, a, b, d in (
+        (value, p, p * (dout @ v.T - delta), q, k, dout),
+        (size, p_size, ds_size, abs(q), abs(k), abs(dout)),
     ):
-        ds = p * dp
-        result.update(dbias=ds, dq=scale * ds @ b, dk=scale * ds.T @ a, dv=p.T @ d)
+        result.update(dbias=ds, dq=scale * ds @ b, dk=scale * ds.T @ a, dv=weights.T @ d)
     if sink is not None:
         p_sink = sink_weight / total
         value["dsink"] = -(p_sink * delta).sum()
-        size["dsink"] = (p_sink * delta_size).sum()
+        sink_least = UNDERFLOW["fp32"] / floor_of(case["dtype"]) if has_large_scores(case) else 0.0
+        size["dsink"] = ((p_sink * (1 + weight * of_lse) + sink_least) * delta_size).sum()
     return value, size
 
 
@@ -151,12 +173,12 @@ def compute(case, t):
                     table[min(b, table.shape[0] - 1), min(h, table.shape[1] - 1), :sq, :skv] += answer["dbias"]
                 if "dsink" in target:
                     target["dsink"][h] += answer["dsink"]
-            if case["layout"] == "thd":
-                expected.value["lse"][h, q_off[b] : q_off[b] + sq] = answers[0]["lse"]
-            else:
-                expected.value["lse"][b, h] = answers[0]["lse"]
+            place = (h, slice(q_off[b], q_off[b] + sq)) if case["layout"] == "thd" else (b, h)
+            expected.value["lse"][place] = answers[0]["lse"]
+            expected.magnitude["lse"][place] = answers[1].get("lse", 0.0)
             if "max_logit" in t:
-                expected.value["max_logit"][h] = max(expected.value["max_logit"][h], answers[0]["max_logit"])
+                for target, answer in zip((expected.value, expected.magnitude), answers):
+                    target["max_logit"][h] = max(target["max_logit"][h], answer.get("max_logit", 0.0))
     return expected
 
 
@@ -173,11 +195,11 @@ def faults(case, t):
             off, length = (q_off, q_len) if name in ("out", "dq") else (kv_off, kv_len)
             if not padding_is(case, actual, off, length, off[1:], 0.0):
                 found.append(f"{name}: padding is not zero")
-        factor = FACTOR[case["dtype"]] * UNIT_ROUNDOFF[case["dtype"]]
+        factor = floor_of(case["dtype"])
         magnitude = expected.magnitude[name]
         if name in ("lse", "max_logit"):
-            factor = FACTOR["fp32"] * UNIT_ROUNDOFF["fp32"]
-            magnitude = 1 + abs(np.where(np.isinf(value), 0, value))
+            factor = floor_of("fp32")
+            magnitude = magnitude + 1 + abs(np.where(np.isinf(value), 0, value))
             if not np.array_equal(np.isneginf(actual), np.isneginf(value)):
                 found.append(f"{name}: -inf in the wrong places")
                 continue
@@ -190,6 +212,8 @@ def faults(case, t):
             error, bound = (np.sqrt(np.mean(np.square(x), axis=-1)) for x in (error, bound))
             if name == "dbias" and np.any(actual[magnitude == 0] != 0):
                 found.append("dbias: not zero where nothing contributes")
+        if has_large_scores(case) and name not in ("lse", "max_logit"):
+            bound = bound + UNDERFLOW["fp32" if name == "dsink" else case["dtype"]] * (bound > 0)
         beyond = np.argwhere(error > bound)
         if len(beyond):
             worst = tuple(int(i) for i in beyond[np.argmax((error - bound)[tuple(beyond.T)])])

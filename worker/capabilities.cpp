@@ -4,6 +4,7 @@
 
 #include <torch/headeronly/version.h>
 
+#include "cases/case_json.h"
 #include "cases/case_names.h"
 #include "cp_core/cuda/cuda_part.h"
 
@@ -24,10 +25,19 @@ nlohmann::json capabilities(const at::Device& device, bool prepares) {
   // A case may name any backend; on CPU every name runs as math, and the result says so.
   const nlohmann::json backends =
       device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
+  nlohmann::json newer_fields = nlohmann::json::array();
+  for (const CaseField& field : case_fields()) {
+    if (!field.in_version_1) newer_fields.push_back(field.name);
+  }
   nlohmann::json requests = {"cancel"};
   if (prepares) requests.push_back("prepare");
-  return {{"backends", backends},     {"comm", names<CommType>()}, {"layouts", names<Layout>()},
-          {"dtypes", names<DType>()}, {"figures", true},           {"requests", std::move(requests)}};
+  return {{"backends", backends},
+          {"comm", names<CommType>()},
+          {"layouts", names<Layout>()},
+          {"dtypes", names<DType>()},
+          {"figures", true},
+          {"requests", std::move(requests)},
+          {"case_fields", std::move(newer_fields)}};
 }
 
 nlohmann::json versions(const at::Device& device) {

@@ -6,8 +6,8 @@
 
 namespace cp_pool {
 
-// Backends by device, and the comm types, layouts, dtypes, softmax types and bias shapes that cases may name.
-// prepares: whether it acts on `prepare`. Every pass has figures of every rank.
+// Backends by device, the comm types, layouts and dtypes that cases may name, and the case fields beyond protocol
+// version 1. prepares: whether it acts on `prepare`. Every pass has figures of every rank.
 nlohmann::json capabilities(const at::Device& device, bool prepares);
 // Versions of the libraries, by name. For a GPU: of CUDA, cuDNN and NCCL too, and its name.
 nlohmann::json versions(const at::Device& device);

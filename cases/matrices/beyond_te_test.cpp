@@ -130,6 +130,29 @@ TEST_F(BeyondTe, HasManySequencesAndCausalBesideAWindowToTheRight) {
   }
 }
 
+TEST_F(BeyondTe, HasNumbersOfRanksThatAreNoPowersOf2) {
+  for (const CommType comm : kAllComms) {
+    for (const int ranks : {3, 5, 6, 7}) {
+      if (comm == CommType::a2a_p2p && ranks != 6) continue;
+      expect_for_every_layout(
+          comm, [ranks](const Case& c) { return c.cp_size == ranks; }, std::to_string(ranks) + " ranks");
+    }
+  }
+}
+
+TEST_F(BeyondTe, HasSteepScoresPartsFarApartAndSinksAboveAllEverywhere) {
+  for (const CommType comm : kAllComms) {
+    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+      expect_for_every_layout(
+          comm, [dtype](const Case& c) { return c.input_scale >= 10 && c.dtype == dtype; }, "scores around +-100");
+    }
+    expect_for_every_layout(comm, [](const Case& c) { return c.input_scale == 3; }, "parts some 10 apart in lse");
+    expect_for_every_layout(
+        comm, [](const Case& c) { return c.input_scale < 0.5 && c.softmax == SoftmaxType::learnable && c.max_logit; },
+        "a sink above all scores");
+  }
+}
+
 TEST_F(BeyondTe, HasMaxLogitAndChunksEverywhere) {
   for (const CommType comm : kAllComms) {
     expect_for_every_layout(comm, [](const Case& c) { return c.max_logit; }, "max_logit");

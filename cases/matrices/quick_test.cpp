@@ -44,7 +44,7 @@ std::vector<std::string> traits(const Case& c) {
 
 TEST(Quick, IsSmall) {
   const auto cases = quick();
-  EXPECT_LE(cases.size(), 80U);
+  EXPECT_LE(cases.size(), 104U);
   for (const MatrixCase& entry : cases) {
     EXPECT_LE(std::max(entry.c.seqlen_q, entry.c.seqlen_kv), 128) << entry.id;
     EXPECT_LE(entry.c.heads, 16) << entry.id;
@@ -76,9 +76,9 @@ TEST(Quick, MeetsEveryPairOfMaskCommLayoutDtypeAndHeads) {
 }
 
 TEST(Quick, MeetsEveryCommWithEveryWorldSizeItHas) {
-  for (const int cp_size : {1, 2, 4, 8}) {
+  for (int cp_size = 1; cp_size <= 8; ++cp_size) {
     for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
-      if (comm == CommType::a2a_p2p && cp_size < 4) continue;
+      if (comm == CommType::a2a_p2p && (cp_size < 4 || cp_size % 2 != 0)) continue;
       EXPECT_TRUE(holds_for_one([&](const Case& c) { return c.comm == comm && c.cp_size == cp_size; }))
           << to_string(comm) << " " << cp_size;
     }
@@ -124,6 +124,21 @@ TEST(Quick, TouchesEveryKind) {
     // Bottom-right: queries before the first key see none.
     EXPECT_TRUE(comm_has([](const Case& c) { return c.causal && c.seqlen_q > c.seqlen_kv; })) << to_string(comm);
   }
+}
+
+TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+    EXPECT_TRUE(holds_for_one([comm](const Case& c) { return c.comm == comm && c.input_scale >= 10; }))
+        << to_string(comm);
+    EXPECT_TRUE(holds_for_one([comm](const Case& c) {
+      return c.comm == comm && c.input_scale < 0.5 && c.softmax == SoftmaxType::learnable && c.max_logit;
+    })) << to_string(comm);
+  }
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    EXPECT_TRUE(holds_for_one([dtype](const Case& c) { return c.dtype == dtype && c.input_scale >= 10; }))
+        << to_string(dtype);
+  }
+  EXPECT_TRUE(holds_for_one([](const Case& c) { return c.comm == CommType::p2p && c.input_scale == 3; }));
 }
 
 // A case that no worker can run would only ever be skipped.

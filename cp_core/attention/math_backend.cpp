@@ -4,6 +4,7 @@
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros_like.h>
 
 #include "cp_core/attention/tile_scores.h"
 #include "cp_core/mutation.h"
@@ -41,13 +42,14 @@ void forward_block(const Tile& tile, const TileBlock& block, const AttentionOper
                    AttentionPartial& partial) {
   BlockScores scores(tile, block, operands);
   const at::Tensor largest = scores.scores().amax(-1, true);
-  const at::Tensor p = scores.scores().sub_(largest).exp_();
+  const at::Tensor shift = CP_MUTATE(softmax_max_not_subtracted, largest, at::zeros_like(largest));
+  const at::Tensor p = scores.scores().sub_(shift).exp_();
   const at::Tensor sum = p.sum(-1, true);
   const at::Tensor out = at::bmm(p, scores.keys(operands.v)).div_(sum);
   scores.query_view(partial.out).copy_(scores.as_queries(out));
-  const at::Tensor row_max = scores.by_head(largest).squeeze(-1);
-  scores.statistic_view(partial.lse).copy_(scores.by_head(sum.log()).squeeze(-1).add_(row_max));
+  scores.statistic_view(partial.lse).copy_(scores.by_head(sum.log().add_(shift)).squeeze(-1));
   if (partial.max_logit.defined()) {
+    const at::Tensor row_max = scores.by_head(largest).squeeze(-1);
     at::Tensor max_logit = scores.head_view(partial.max_logit);
     at::Tensor counted =
         CP_MUTATE(max_logit_of_hidden_keys, row_max, row_max_of(without_window(tile), block, operands));
@@ -66,7 +68,9 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
                     const AttentionBackwardOperands& backward, AttentionGradientSums& sums) {
   BlockScores scores(tile, block, operands);
   const at::Tensor dout = scores.queries(backward.dout);
-  const at::Tensor p = scores.scores().sub_(scores.statistic(backward.lse)).exp_();
+  const at::Tensor lse = scores.statistic(backward.lse);
+  const at::Tensor p =
+      CP_MUTATE(backward_lse_divided, scores.scores().sub_(lse).exp_(), scores.scores().exp_().div_(lse.exp()));
   at::Tensor dv = scores.key_view(sums.dv);
   dv.add_(scores.as_keys(at::bmm(p.transpose(1, 2), dout)));
 

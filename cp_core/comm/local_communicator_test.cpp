@@ -25,11 +25,15 @@ at::Tensor filled(std::int64_t size, double value) {
   return at::full({size}, value, at::kFloat);
 }
 
-TEST(LocalCommunicator, ExchangesInARing) {
-  run_ranks(3, [](const CpGroups& groups, int rank) {
+// Of any number of ranks: not all are powers of 2.
+class LocalRanks : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(WorldSizes, LocalRanks, testing::Range(1, 9));
+
+TEST_P(LocalRanks, ExchangeInARing) {
+  run_ranks(GetParam(), [n = GetParam()](const CpGroups& groups, int rank) {
     at::Tensor received = at::zeros({2}, at::kFloat);
-    groups.cp->exchange(filled(2, rank), (rank + 1) % 3, received, (rank + 2) % 3, "turn")->wait();
-    EXPECT_TRUE(received.equal(filled(2, (rank + 2) % 3)));
+    groups.cp->exchange(filled(2, rank), (rank + 1) % n, received, (rank + n - 1) % n, "turn")->wait();
+    EXPECT_TRUE(received.equal(filled(2, (rank + n - 1) % n)));
   });
 }
 
@@ -43,11 +47,11 @@ TEST(LocalCommunicator, ExchangesSeveralTensorsAsOneMessage) {
   });
 }
 
-TEST(LocalCommunicator, ExchangesMessagesWithAllOthers) {
-  run_ranks(3, [](const CpGroups& groups, int rank) {
+TEST_P(LocalRanks, ExchangeMessagesWithAllOthers) {
+  run_ranks(GetParam(), [n = GetParam()](const CpGroups& groups, int rank) {
     std::vector<Communicator::Message> sends;
     std::vector<Communicator::Message> receives;
-    for (int peer = 0; peer < 3; ++peer) {
+    for (int peer = 0; peer < n; ++peer) {
       if (peer == rank) continue;
       for (int i = 0; i <= rank; ++i) sends.push_back({.tensor = filled(i, 10 * rank + peer), .peer = peer});
       for (int i = 0; i <= peer; ++i) receives.push_back({.tensor = filled(i, -1), .peer = peer});
@@ -68,21 +72,21 @@ TEST(LocalCommunicator, WritesTheReceiveTensorInWaitOnly) {
   });
 }
 
-TEST(LocalCommunicator, GathersScattersAndReducesInRankOrder) {
-  run_ranks(4, [](const CpGroups& groups, int rank) {
-    at::Tensor gathered = at::zeros({4}, at::kFloat);
+TEST_P(LocalRanks, GatherScatterAndReduceInRankOrder) {
+  run_ranks(GetParam(), [n = GetParam()](const CpGroups& groups, int rank) {
+    at::Tensor gathered = at::zeros({n}, at::kFloat);
     groups.cp->all_gather(gathered, filled(1, rank), "gather")->wait();
-    EXPECT_TRUE(gathered.equal(at::arange(4, at::kFloat)));
+    EXPECT_TRUE(gathered.equal(at::arange(n, at::kFloat)));
 
-    at::Tensor traded = at::zeros({4}, at::kFloat);
-    groups.cp->all_to_all(traded, at::arange(10 * rank, 10 * rank + 4, at::kFloat), "trade")->wait();
-    EXPECT_TRUE(traded.equal(at::arange(rank, 40 + rank, 10, at::kFloat)));
+    at::Tensor traded = at::zeros({n}, at::kFloat);
+    groups.cp->all_to_all(traded, at::arange(10 * rank, 10 * rank + n, at::kFloat), "trade")->wait();
+    EXPECT_TRUE(traded.equal(at::arange(n, at::kFloat).mul(10).add(rank)));
 
     at::Tensor part = at::zeros({1}, at::kFloat);
-    groups.cp->reduce_scatter(part, at::arange(4, at::kFloat), "reduce")->wait();
-    EXPECT_TRUE(part.equal(filled(1, 4 * rank)));
+    groups.cp->reduce_scatter(part, at::arange(n, at::kFloat), "reduce")->wait();
+    EXPECT_TRUE(part.equal(filled(1, n * rank)));
 
-    at::Tensor largest = filled(1, rank == 2 ? 5 : -1);
+    at::Tensor largest = filled(1, rank == n - 1 ? 5 : -1);
     groups.cp->all_reduce(largest, ReduceOp::max, "largest")->wait();
     EXPECT_TRUE(largest.equal(filled(1, 5)));
   });
@@ -95,17 +99,22 @@ TEST(LocalCommunicator, CarriesTensorsWithoutElements) {
   });
 }
 
-TEST(LocalCommunicator, MakesPairsOfNeighboursAndRingsOfEqualParity) {
-  run_ranks(8, [](const CpGroups& groups, int rank) {
+class LocalPairs : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(WorldSizes, LocalPairs, testing::Values(4, 6, 8));
+
+TEST_P(LocalPairs, AreOfNeighboursAndRingsOfEqualParity) {
+  run_ranks(GetParam(), [n = GetParam()](const CpGroups& groups, int rank) {
     at::Tensor pair = at::zeros({2}, at::kFloat);
     groups.inner->all_gather(pair, filled(1, rank), "pair")->wait();
     EXPECT_TRUE(pair.equal(at::arange(rank - rank % 2, rank - rank % 2 + 2, at::kFloat)));
-    at::Tensor ring = at::zeros({4}, at::kFloat);
+    at::Tensor ring = at::zeros({n / 2}, at::kFloat);
     groups.outer->all_gather(ring, filled(1, rank), "ring")->wait();
-    EXPECT_TRUE(ring.equal(at::arange(rank % 2, rank % 2 + 8, 2, at::kFloat)));
+    EXPECT_TRUE(ring.equal(at::arange(rank % 2, rank % 2 + n, 2, at::kFloat)));
   });
-  const std::vector<CpGroups> two = make_local_groups(2);
-  EXPECT_EQ(two[0].inner, nullptr);
+}
+
+TEST(LocalGroups, HaveNoPairsOfAnOddNumberOfRanksOrOfFewerThanFour) {
+  for (const int ranks : {1, 2, 3, 5, 7}) EXPECT_EQ(make_local_groups(ranks)[0].inner, nullptr) << ranks;
 }
 
 TEST(LocalCommunicator, KeepsTheMessagesOfGroupsApartWhileTheirOperationsOverlap) {

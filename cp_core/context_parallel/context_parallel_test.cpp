@@ -28,17 +28,22 @@ std::vector<std::int64_t> padded(std::vector<std::int64_t> lengths, int ranks) {
   return lengths;
 }
 
+// The largest length up to `most` that every rank has its two chunks of.
+std::int64_t divisible(std::int64_t most, int ranks) {
+  return most - most % (std::int64_t{2} * ranks);
+}
+
 AttentionProblem small_problem(CommType comm, Layout layout, int ranks) {
   AttentionProblem problem;
   problem.comm = comm;
   problem.layout = layout;
-  problem.heads = 8;
-  problem.kv_heads = 8;
+  problem.heads = problem.kv_heads = comm == CommType::a2a && 8 % ranks != 0 ? 2 * ranks : 8;
   problem.head_dim_qk = 8;
   problem.head_dim_v = 8;
   problem.scale = 1.0 / std::sqrt(8.0);
   const bool thd = layout == Layout::thd;
-  problem.lengths.valid_q = thd ? std::vector<std::int64_t>{37, 0, 3, 64} : std::vector<std::int64_t>{64, 64};
+  const std::int64_t length = divisible(64, ranks);
+  problem.lengths.valid_q = thd ? std::vector<std::int64_t>{37, 0, 3, 64} : std::vector<std::int64_t>{length, length};
   problem.lengths.padded_q = padded(problem.lengths.valid_q, ranks);
   problem.lengths.valid_kv = problem.lengths.valid_q;
   problem.lengths.padded_kv = problem.lengths.padded_q;
@@ -60,8 +65,9 @@ std::vector<Axis> all_axes() {
   std::vector<Axis> axes;
   for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
     for (const Layout layout : {Layout::bshd, Layout::sbhd, Layout::thd}) {
-      for (const int ranks : {1, 2, 4, 8}) {
-        if (comm == CommType::a2a_p2p && ranks == 2) continue;
+      for (const int ranks : {1, 2, 3, 4, 6, 8}) {
+        if (comm == CommType::a2a_p2p && (ranks == 2 || ranks == 3)) continue;
+        if (layout == Layout::sbhd && ranks % 3 == 0) continue;
         axes.push_back({.comm = comm, .layout = layout, .ranks = ranks});
       }
     }
@@ -126,7 +132,7 @@ TEST_P(ContextParallel, EqualsDenseAttentionForEveryMask) {
 TEST_P(ContextParallel, ServesGroupedHeadsAndUnequalHeadDimensions) {
   AttentionProblem gqa = problem();
   gqa.mask.right = 0;
-  gqa.heads = 16;
+  gqa.heads = 2 * gqa.kv_heads;
   gqa.head_dim_qk = 12;
   gqa.head_dim_v = 4;
   expect_dense_results(gqa);
@@ -149,7 +155,7 @@ TEST_P(ContextParallel, TakesWhatKernelsRoundAsItIs) {
       called.backend = Backend::cudnn;
       called.mask = mask;
       called.softmax = softmax;
-      called.heads = 16;
+      called.heads = 2 * called.kv_heads;
       called.head_dim_v = 4;
       expect_dense_results(called, at::kBFloat16, 3e-2);
       expect_dense_results(called, at::kHalf, 4e-3);
@@ -178,8 +184,9 @@ TEST_P(ContextParallel, AlignsUnequalLengthsAtTheBottomRight) {
       AttentionProblem unequal = problem();
       unequal.mask = mask;
       SequenceLengths& lengths = unequal.lengths;
-      lengths.valid_kv =
-          unequal.layout == Layout::thd ? std::vector<std::int64_t>{70, 5, 0, 21} : std::vector<std::int64_t>{112, 112};
+      const std::int64_t length = divisible(112, GetParam().ranks);
+      lengths.valid_kv = unequal.layout == Layout::thd ? std::vector<std::int64_t>{70, 5, 0, 21}
+                                                       : std::vector<std::int64_t>{length, length};
       lengths.padded_kv = padded(lengths.valid_kv, GetParam().ranks);
       if (!longer_keys) {
         std::swap(lengths.valid_q, lengths.valid_kv);
@@ -224,7 +231,7 @@ TEST_P(ContextParallel, CanRunTheBackwardAgain) {
   AttentionProblem causal = problem();
   causal.backend = Backend::cudnn;
   causal.mask.right = 0;
-  causal.heads = 16;
+  causal.heads = 2 * causal.kv_heads;
   const WholeInputs inputs = make_inputs(causal, at::kBFloat16, 7);
   const std::vector<RankResults> results = run_on_ranks(causal, inputs, GetParam().ranks, {.backwards = 2});
   EXPECT_THAT(differences(causal, dense_attention(causal, inputs), results, 2e-2), IsEmpty());
@@ -270,7 +277,7 @@ class ContextParallelWindows : public ContextParallel {
 TEST_P(ContextParallelWindows, GiveTheSameBits) {
   AttentionProblem gqa = problem();
   gqa.mask.right = 0;
-  gqa.heads = 16;
+  gqa.heads = 2 * gqa.kv_heads;
   gqa.head_dim_qk = 12;
   gqa.head_dim_v = 4;
   gqa.max_logit = true;
@@ -292,7 +299,8 @@ TEST_P(ContextParallelWindows, AreWhatKeysAndHeadsTravelThrough) {
   for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
     if (group) group->set_deadline(Communicator::Clock::now());
   }
-  const at::Tensor shard = at::zeros({2, 64 / GetParam().ranks, 8, 8}, at::kFloat);
+  const at::Tensor shard = at::zeros(
+      {2, unpadded.lengths.padded_q.front() / GetParam().ranks, unpadded.heads, unpadded.head_dim_qk}, at::kFloat);
   try {
     (void)context_parallel_forward(unpadded, groups, {.q = shard, .k = shard, .v = shard, .bias = {}, .sink = {}});
     FAIL() << "no CommError";

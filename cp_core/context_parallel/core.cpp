@@ -4,6 +4,7 @@
 #include <utility>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
 
 #include "cp_core/layout.h"
 #include "cp_core/mutation.h"
@@ -65,6 +66,9 @@ PackedForward finish_forward(const AttentionProblem& problem, const std::vector<
         valid_rows(q_runs, CP_MUTATE(sink_joins_padding, lengths.valid_q, lengths.padded_q));
     merge_sink(sums.out, sums.lse, sink, rows);
     if (CP_MUTATE(sink_merged_twice, false, true)) merge_sink(sums.out, sums.lse, sink, rows);
+    if (sums.max_logit.defined() && CP_MUTATE(max_logit_of_sink, false, true)) {
+      sums.max_logit = at::maximum(sums.max_logit, sink);
+    }
   }
   if (sums.max_logit.defined() && CP_MUTATE(max_logit_over_padding, false, have_padding(q_runs, lengths.valid_q))) {
     sums.max_logit.clamp_min_(0.0);

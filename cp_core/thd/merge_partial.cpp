@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <vector>
 
 #include <ATen/ops/zeros.h>
@@ -32,7 +33,10 @@ Shape shape_of(const at::Tensor& out) {
 template <typename Out, typename Part>
 void merge_row_cpu(Out* out, float& lse, const Part* part_out, float part_lse, std::int64_t dim) {
   lse = CP_MUTATE(merge_empty_lse_zero, lse, lse == kMinusInfinity ? 0.0F : lse);
-  const double total = CP_MUTATE(merge_lse_is_max, log_add_exp(lse, part_lse), std::max(lse, part_lse));
+  part_lse = CP_MUTATE(merge_small_part_dropped, part_lse, part_lse < lse - 10.0F ? kMinusInfinity : part_lse);
+  const double merged =
+      CP_MUTATE(merge_max_not_subtracted, log_add_exp(lse, part_lse), std::log(std::exp(lse) + std::exp(part_lse)));
+  const double total = CP_MUTATE(merge_lse_is_max, merged, std::max(lse, part_lse));
   const float keep = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
   const float add = CP_MUTATE(merge_weights_equal, weight(part_lse, total), lse == kMinusInfinity ? 1.0F : 0.5F);
   for (std::int64_t i = 0; i < dim; ++i) {

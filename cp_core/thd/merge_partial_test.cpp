@@ -18,6 +18,36 @@ TEST(RowDelta, RoundsNoProduct) {
   EXPECT_TRUE(row_delta(out, dout).to(at::kDouble).allclose(exact, 1e-5, 1e-5));
 }
 
+// The smaller part counts for as long as fp32 can tell, and nothing overflows however large the lse are.
+TEST(MergePartial, OfPartsFarApartInLseIsTheDefinition) {
+  for (const double larger : {0.0, 5.0, 95.0, 300.0, 2000.0, -100.0, -300.0}) {
+    for (const double apart : {0.0, 2.0, 10.0, 15.0, 40.0, 100.0, 800.0}) {
+      for (const bool larger_first : {true, false}) {
+        const double first = larger_first ? larger : larger - apart;
+        const double second = larger_first ? larger - apart : larger;
+        at::Tensor out = at::full({1, 1, 2}, 3.0, at::kFloat);
+        at::Tensor lse = at::full({1, 1}, first, at::kFloat);
+        merge_partial(out, lse, at::full({1, 1, 2}, -5.0, at::kFloat), at::full({1, 1}, second, at::kFloat),
+                      std::vector<RowRange>{{.row = 0, .count = 1}});
+        const double smaller_weight = 1 / (1 + std::exp(apart));
+        const double weight = larger_first ? smaller_weight : 1 - smaller_weight;
+        const double expected_lse = larger + std::log1p(std::exp(-apart));
+        EXPECT_NEAR(out[0][0][1].item<float>(), 3 - 8 * weight, 1e-6) << first << " and " << second;
+        EXPECT_NEAR(lse.item<float>(), expected_lse, 1e-7 * std::abs(expected_lse) + 1e-38)
+            << first << " and " << second;
+      }
+    }
+  }
+}
+
+TEST(MergeSink, AboveEveryScoreTakesTheWholeRow) {
+  at::Tensor out = at::full({1, 1, 2}, 3.0, at::kFloat);
+  at::Tensor lse = at::full({1, 1}, -200.0, at::kFloat);
+  merge_sink(out, lse, at::full({1}, 1.5, at::kFloat), std::vector<RowRange>{{.row = 0, .count = 1}});
+  EXPECT_EQ(lse.item<float>(), 1.5F);
+  EXPECT_EQ(out.abs().max().item<float>(), 0.0F);
+}
+
 TEST(SinkGradient, IsOfAllRowsHoweverManyRangesTheyAre) {
   constexpr std::int64_t kRanges = 2500;
   std::vector<RowRange> rows;

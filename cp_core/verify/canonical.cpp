@@ -56,6 +56,7 @@ CanonicalProblem canonical_problem(const Case& c, const SequenceLengths& lengths
           .bias = c.bias,
           .dtype = c.dtype,
           .training = c.training,
+          .input_scale = c.input_scale,
           .seed = c.seed};
 }
 
@@ -81,6 +82,19 @@ double unit_roundoff(DType dtype) {
       return 0x1p-11;
   }
   throw std::logic_error("unknown dtype");
+}
+
+double underflow_error(DType dtype) {
+  // fp16: half the distance of its subnormal numbers, which are among those that occur. The others: the smallest normal
+  // number, since libraries may flush subnormal ones.
+  return dtype == DType::fp16 ? 0x1p-25 : 0x1p-126;
+}
+
+double floor_factor(DType dtype) {
+  // c: what rounding needs beyond twice the baseline's own error.
+  constexpr double kFloor16Bit = 4;
+  constexpr double kFloorFp32 = 16;
+  return (dtype == DType::fp32 ? kFloorFp32 : kFloor16Bit) * unit_roundoff(dtype);
 }
 
 at::Tensor visible_keys(const CanonicalProblem& problem, std::int64_t seqlen_q, std::int64_t seqlen_kv,

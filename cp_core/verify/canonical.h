@@ -30,6 +30,7 @@ struct CanonicalProblem {
   std::optional<BiasShape> bias;
   DType dtype = DType::bf16;
   bool training = true;
+  double input_scale = 1;  // the standard deviation of q and k
   std::uint64_t seed = 0;
   // Of a share of another problem's heads (head_shares.h): how many heads that one has. On a CPU both are computed in
   // the same blocks of queries, and so give the same bits. 0: this is no share.
@@ -40,6 +41,8 @@ struct CanonicalProblem {
   [[nodiscard]] std::int64_t tokens_q() const;
   [[nodiscard]] std::int64_t tokens_kv() const;
   [[nodiscard]] double scale() const;  // 1 / sqrt(head_dim_qk)
+  // Scores are so large that the rounding of fp32 scores and underflow matter in every dtype (docs/numerics.md).
+  [[nodiscard]] bool has_large_scores() const { return input_scale > 1; }
   [[nodiscard]] bool has_sink() const { return softmax != SoftmaxType::vanilla; }
   [[nodiscard]] bool has_dsink() const { return training && softmax == SoftmaxType::learnable; }
   [[nodiscard]] bool has_dbias() const { return training && bias && *bias != BiasShape::shape_111s; }
@@ -59,6 +62,12 @@ at::ScalarType scalar_type_of(DType dtype);
 // The unit roundoff of a format with round to nearest: half the distance between 1 and the next number.
 double unit_roundoff(DType dtype);
 inline constexpr double kUnitRoundoffFp32 = 0x1p-24;
+
+// The largest absolute error with which a number too small for the format is rounded or flushed to zero.
+double underflow_error(DType dtype);
+
+// c * u of the bound (docs/numerics.md).
+double floor_factor(DType dtype);
 
 // Which keys queries first_row .. first_row + rows - 1 of a sequence see, from the definition (docs/definitions.md):
 // bool [rows, seqlen_kv]. Shares nothing with mask.h on purpose.

@@ -13,16 +13,9 @@
 namespace cp_pool::verify {
 namespace {
 
-// c of the bound: what rounding needs beyond twice the baseline's own error (docs/numerics.md).
-constexpr double kFloor16Bit = 4;
-constexpr double kFloorFp32 = 16;
 constexpr double kCeilingMargin = 3;
 // The largest rounding error of fewer elements says little of what it might have been.
 constexpr std::int64_t kElementsForACeiling = 1024;
-
-double floor_factor(DType dtype) {
-  return (dtype == DType::fp32 ? kFloorFp32 : kFloor16Bit) * unit_roundoff(dtype);
-}
 
 }  // namespace
 
@@ -44,13 +37,15 @@ at::Tensor row_rms(const at::Tensor& elements) {
 
 namespace {
 
+// underflow: what a result may lose in a row to which anything contributes.
 ExpectedTensor make_tensor(std::string_view name, const at::Tensor& value, const at::Tensor& baseline,
-                           const at::Tensor& magnitude, double floor, double ceiling) {
+                           const at::Tensor& magnitude, double floor, double ceiling, double underflow) {
   // The lse of a row that sees no key is -inf, exactly: nothing to allow.
   const at::Tensor exact = value.isinf();
   const at::Tensor error = baseline.to(at::kDouble).sub_(value).masked_fill_(exact, 0.0);
   ExpectedTensor tensor{.name = name, .value = value, .baseline_error = row_rms(error), .bound = {}, .untouched = {}};
-  const at::Tensor allowance = row_rms(magnitude.to(at::kDouble).masked_fill(exact, 0.0)).mul_(floor);
+  at::Tensor allowance = row_rms(magnitude.to(at::kDouble).masked_fill(exact, 0.0)).mul_(floor);
+  if (underflow > 0) allowance = allowance.add(allowance.gt(0.0), underflow);
   tensor.bound = tensor.baseline_error.mul(2.0).add_(allowance);
   tensor.ceiling_asked = ceiling;
   if (ceiling > 0 && value.numel() > 0) {
@@ -75,25 +70,29 @@ Expected compute_expected(const CanonicalProblem& problem, const CanonicalInputs
     sum_shares(reference.value.dbias);
     sum_shares(reference.magnitude.dbias);
   }
-  const auto add = [&](std::string_view name, at::Tensor Results::* member, double floor, double ceiling) {
+  const auto add = [&](std::string_view name, at::Tensor Results::* member, double floor, double ceiling,
+                       double underflow) {
     if (!(reference.value.*member).defined()) return;
-    expected.tensors.push_back(
-        make_tensor(name, reference.value.*member, baseline.*member, reference.magnitude.*member, floor, ceiling));
+    expected.tensors.push_back(make_tensor(name, reference.value.*member, baseline.*member, reference.magnitude.*member,
+                                           floor, ceiling, underflow));
   };
   const double floor = floor_factor(problem.dtype);
   const double floor_fp32 = floor_factor(DType::fp32);
-  const double ceiling = fixed_tolerance(problem);
-  add("out", &Results::out, floor, ceiling);
-  add("lse", &Results::lse, floor_fp32, /*ceiling=*/0);
-  add("max_logit", &Results::max_logit, floor_fp32, /*ceiling=*/0);
-  add("dq", &Results::dq, floor, ceiling);
-  add("dk", &Results::dk, floor, ceiling);
-  add("dv", &Results::dv, floor, ceiling);
-  add("dsink", &Results::dsink, floor, /*ceiling=*/0);
+  // The tolerances are those of inputs with standard deviation 1.
+  const double ceiling = problem.input_scale == 1 ? fixed_tolerance(problem) : 0;
+  const auto underflow_of = [&](DType dtype) { return problem.has_large_scores() ? underflow_error(dtype) : 0; };
+  const double underflow = underflow_of(problem.dtype);
+  add("out", &Results::out, floor, ceiling, underflow);
+  add("lse", &Results::lse, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
+  add("max_logit", &Results::max_logit, floor_fp32, /*ceiling=*/0, /*underflow=*/0);
+  add("dq", &Results::dq, floor, ceiling, underflow);
+  add("dk", &Results::dk, floor, ceiling, underflow);
+  add("dv", &Results::dv, floor, ceiling, underflow);
+  add("dsink", &Results::dsink, floor, /*ceiling=*/0, underflow_of(DType::fp32));
   if (problem.has_dbias()) {
     const at::Tensor magnitude = bias_by_row(reference.magnitude.dbias);
     expected.tensors.push_back(make_tensor("dbias", bias_by_row(reference.value.dbias), bias_by_row(baseline.dbias),
-                                           magnitude, floor, /*ceiling=*/0));
+                                           magnitude, floor, /*ceiling=*/0, underflow));
     expected.tensors.back().untouched = magnitude.eq(0.0);
   }
   return expected;

@@ -18,7 +18,7 @@ struct CanonicalInputs {
 };
 
 // Each value is a function of (seed, tensor, index) alone: nearly normal (a sum of four uniform numbers), mean 0,
-// standard deviation 1, made in integer arithmetic, rounded to the dtype.
+// standard deviation 1, made in integer arithmetic; those of q and k times input_scale; rounded to the dtype.
 CanonicalInputs make_inputs(const CanonicalProblem& problem, const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool::verify

@@ -66,6 +66,24 @@ TEST(Inputs, DifferBetweenTensorsAndSeeds) {
   EXPECT_EQ(different.size(), 2U * 6U);
 }
 
+TEST(Inputs, ScaleQueriesAndKeysBeforeTheyAreRounded) {
+  CanonicalProblem problem = problem_of(DType::fp16);
+  problem.bias = BiasShape::shape_1hss;
+  problem.softmax = SoftmaxType::learnable;
+  const CanonicalInputs plain = make_inputs(problem);
+  problem.input_scale = 10;
+  const CanonicalInputs scaled = make_inputs(problem);
+  problem.dtype = DType::fp32;
+  problem.input_scale = 1;
+  const CanonicalInputs wide = make_inputs(problem);
+  EXPECT_TRUE(at::equal(scaled.q, wide.q.mul(10).to(at::kHalf)));
+  EXPECT_TRUE(at::equal(scaled.k, wide.k.mul(10).to(at::kHalf)));
+  for (const auto tensor :
+       {&CanonicalInputs::v, &CanonicalInputs::dout, &CanonicalInputs::bias, &CanonicalInputs::sink}) {
+    EXPECT_TRUE(at::equal(scaled.*tensor, plain.*tensor));
+  }
+}
+
 TEST(Inputs, OfAnotherDtypeAreTheSameNumbersRounded) {
   EXPECT_TRUE(at::equal(make_inputs(problem_of(DType::fp16)).v, make_inputs(problem_of(DType::fp32)).v.to(at::kHalf)));
 }

@@ -26,7 +26,10 @@ std::vector<Case> rare_cases() {
   Case fewer_keys = test::small_case();
   fewer_keys.window = {kInfiniteWindow, 2};
   fewer_keys.seqlen_kv = 12;
-  return {right_window, fewer_keys, test::one_key_case()};
+  // Parts of a row whose lse are some 10 apart: the smaller one still shows in lse.
+  Case uneven = test::steep_case();
+  uneven.input_scale = 3;
+  return {right_window, fewer_keys, test::one_key_case(), test::steep_case(), uneven, test::high_sink_case()};
 }
 
 std::vector<Case> witness_cases() {

@@ -75,28 +75,41 @@ class ReferenceBuilder {
   void add(const QueryBlock& block) {
     const Softmax softmax = softmax_of(block);
     put(block, reference_.value.lse, softmax.lse);
-    const at::Tensor p_narrow = with_rounding_of_scores(block, softmax.p.to(at::kFloat));
+    const at::Tensor underflow = underflow_of(block, softmax.p);
+    at::Tensor p_narrow = with_rounding_of_scores(block, softmax);
+    if (underflow.defined()) p_narrow = p_narrow.add(underflow);
     const at::Tensor out = at::bmm(softmax.p, key_rows(block, wide_.v));
     put(block, reference_.value.out, out);
-    put(block, reference_.magnitude.out, at::bmm(p_narrow, key_rows(block, absolute_.v)));
+    const at::Tensor out_magnitude = at::bmm(p_narrow, key_rows(block, absolute_.v));
+    put(block, reference_.magnitude.out, out_magnitude);
     if (!problem_.training) return;
 
     // The softmax's backward subtracts this from dout . v: a sum over keys, written as one over out's elements.
     const at::Tensor products = query_rows(problem_, block, wide_.dout).mul(out);
     const at::Tensor delta = products.sum(-1, /*keepdim=*/true);
-    const at::Tensor delta_magnitude = products.abs().sum(-1, /*keepdim=*/true);
-    add_gradients(block, reference_.value, wide_, softmax.p, delta.neg());
-    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat));
+    // With large scores the error of out, of which delta is made, may be far larger than the rounding of out.
+    const at::Tensor delta_terms = problem_.has_large_scores()
+                                       ? query_rows(problem_, block, absolute_.dout).mul(out_magnitude).to(at::kDouble)
+                                       : products.abs();
+    const at::Tensor delta_magnitude = delta_terms.sum(-1, /*keepdim=*/true);
+    add_gradients(block, reference_.value, wide_, softmax.p, delta.neg(), {});
+    add_gradients(block, reference_.magnitude, absolute_, p_narrow, delta_magnitude.to(at::kFloat), underflow);
     if (problem_.has_dsink()) {
       add_dsink(block, reference_.value, softmax.p_sink.mul(delta).neg_());
-      add_dsink(block, reference_.magnitude, softmax.p_sink.mul(delta_magnitude));
+      add_dsink(block, reference_.magnitude, with_rounding_of_lse(block, softmax).mul_(delta_magnitude));
     }
   }
 
-  // fp32 alone: p * (1 + w * sum of |q| |k| * scale), since a score is rounded on its way, and its error makes a
-  // relative one of p. In 16 bits the rounding of p is far larger. Notes the same of lse and max_logit.
-  at::Tensor with_rounding_of_scores(const QueryBlock& block, const at::Tensor& p) {
-    if (problem_.dtype != DType::fp32) return p;
+  // What the rounding of fp32 numbers weighs in this dtype, in which everything else is measured.
+  [[nodiscard]] double weight_of_fp32() const { return floor_factor(DType::fp32) / floor_factor(problem_.dtype); }
+
+  // fp32 and large scores alone: p * (1 + w * sum of |q| |k| * scale), since a score is rounded on its way, and its
+  // error makes a relative one of p. In 16 bits the rounding of p is far larger than that of ordinary scores. Notes the
+  // same of lse and max_logit. p = exp(score - lse): with large scores the error of lse counts, too, since rows may
+  // consist of tiny p alone.
+  at::Tensor with_rounding_of_scores(const QueryBlock& block, const Softmax& softmax) {
+    const at::Tensor p = softmax.p.to(at::kFloat);
+    if (problem_.dtype != DType::fp32 && !problem_.has_large_scores()) return p;
     at::Tensor rounding = at::bmm(query_rows(problem_, block, absolute_.q), transposed(key_rows(block, absolute_.k)));
     rounding.mul_(kScoreWeight * problem_.scale());
     const at::Tensor of_p = p.mul(rounding);
@@ -104,7 +117,36 @@ class ReferenceBuilder {
     const at::Tensor largest = rounding.amax(-1, /*keepdim=*/true);
     at::maximum_out(reference_.magnitude.max_logit, reference_.magnitude.max_logit,
                     by_head(problem_, block, largest).amax(1).view({1, problem_.heads, 1}));
-    return of_p.add_(p);
+    if (problem_.has_large_scores()) of_p.add_(p.mul(error_of_lse(block, softmax).to(at::kFloat)));
+    return of_p.mul_(weight_of_fp32()).add_(p);
+  }
+
+  // Large scores alone: what p, and what is made of it, may lose where it is too small for the dtype, in units of the
+  // bound's floor, at the keys that are visible. Undefined for others, where it would be far below the rest.
+  [[nodiscard]] at::Tensor underflow_of(const QueryBlock& block, const at::Tensor& p) const {
+    if (!problem_.has_large_scores()) return {};
+    const double least = underflow_error(problem_.dtype) / floor_factor(problem_.dtype);
+    at::Tensor underflow = at::full(p.sizes(), least, absolute_.q.options());
+    const at::Tensor hidden =
+        visible_keys(problem_, block.seqlen_q, block.seqlen_kv, block.first_row, block.rows, p.device()).logical_not_();
+    by_head(problem_, block, underflow).masked_fill_(hidden, 0.0);
+    return underflow;
+  }
+
+  // In units of the floor of fp32, once the rounding of the scores has been noted: [kv_heads, group * rows, 1].
+  at::Tensor error_of_lse(const QueryBlock& block, const Softmax& softmax) {
+    const at::Tensor of_scores = query_rows(problem_, block, reference_.magnitude.lse).clamp_min(0.0);
+    return softmax.lse.abs().masked_fill_(softmax.lse.isinf(), 0.0).add_(1.0).add_(of_scores);
+  }
+
+  // The probability of the sink, exp(sink - lse), likewise.
+  at::Tensor with_rounding_of_lse(const QueryBlock& block, const Softmax& softmax) {
+    if (!problem_.has_large_scores()) return softmax.p_sink.clone();
+    return error_of_lse(block, softmax)
+        .mul_(weight_of_fp32())
+        .add_(1.0)
+        .mul_(softmax.p_sink)
+        .add_(underflow_error(DType::fp32) / floor_factor(problem_.dtype));
   }
 
   Softmax softmax_of(const QueryBlock& block) {
@@ -137,13 +179,15 @@ class ReferenceBuilder {
   }
 
   // dv += p' dout; ds = p (dout v' + row_term); dbias += ds; dq = scale ds k; dk += scale ds' q.
-  // With absolute operands and a positive row term: the magnitudes of the same sums.
+  // With absolute operands and a positive row term: the magnitudes of the same sums. underflow: of ds; may be
+  // undefined.
   void add_gradients(const QueryBlock& block, Results& results, const Operands& operands, const at::Tensor& p,
-                     const at::Tensor& row_term) {
+                     const at::Tensor& row_term, const at::Tensor& underflow) {
     const at::Tensor dout = query_rows(problem_, block, operands.dout);
     add_key_rows(block, results.dv, at::bmm(transposed(p), dout));
     at::Tensor ds = at::bmm(dout, transposed(key_rows(block, operands.v)));
     ds.add_(row_term).mul_(p);
+    if (underflow.defined()) ds.add_(underflow);
     if (problem_.has_dbias()) add_bias_rows(problem_, block, results.dbias, ds);
     ds.mul_(problem_.scale());
     put(block, results.dq, at::bmm(ds, key_rows(block, operands.k)));

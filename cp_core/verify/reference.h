@@ -35,7 +35,7 @@ using SumShares = std::function<void(at::Tensor&)>;
 struct Reference {
   Results value;  // fp64
   // fp32: the same sums over absolute values, the scale of the rounding errors of each element, with that of the scores
-  // where inputs are fp32. lse, max_logit: 1 + |value|, and that of the scores.
+  // where inputs are fp32 or scores large. lse, max_logit: 1 + |value|, and that of the scores.
   Results magnitude;
 };
 

@@ -38,10 +38,29 @@ Case one_key_case() {
   return c;
 }
 
+Case steep_case() {
+  Case c = small_case();
+  c.cp_size = 3;
+  c.seqlen_q = c.seqlen_kv = 24;
+  c.causal = true;
+  c.max_logit = true;
+  c.input_scale = 10;
+  return c;
+}
+
+Case high_sink_case() {
+  Case c = small_case();
+  c.heads = c.kv_heads = 8;
+  c.softmax = SoftmaxType::learnable;
+  c.max_logit = true;
+  c.input_scale = 0.125;
+  return c;
+}
+
 Case random_case(std::mt19937_64& generator) {
   Case c;
   c.comm = pick(generator, {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p});
-  c.cp_size = c.comm == CommType::a2a_p2p ? pick(generator, {4, 8}) : pick(generator, {1, 2, 4, 8});
+  c.cp_size = c.comm == CommType::a2a_p2p ? pick(generator, {4, 6, 8}) : pick(generator, {1, 2, 3, 4, 5, 6, 7, 8});
   c.layout = pick(generator, {Layout::bshd, Layout::sbhd, Layout::thd});
   c.dtype = pick(generator, {DType::fp32, DType::bf16, DType::fp16});
   c.batch = pick<std::int64_t>(generator, {1, 2, 3});
@@ -49,6 +68,7 @@ Case random_case(std::mt19937_64& generator) {
   c.seqlen_q = draw_length();
   c.seqlen_kv = pick(generator, {false, false, true}) ? draw_length() : c.seqlen_q;
   c.kv_heads = pick<std::int64_t>(generator, {1, 2, 8});
+  if (c.comm == CommType::a2a) c.kv_heads = c.cp_size * pick<std::int64_t>(generator, {1, 2});
   c.heads = c.kv_heads * pick<std::int64_t>(generator, {1, 2, 4});
   c.head_dim_qk = pick<std::int64_t>(generator, {4, 8, 24});
   c.head_dim_v = pick<std::int64_t>(generator, {c.head_dim_qk, 8, 16});
@@ -65,6 +85,7 @@ Case random_case(std::mt19937_64& generator) {
   c.training = pick(generator, {true, true, true, false});
   c.seed = generator();
   c.backend = c.seed % 2 == 0 ? Backend::math : Backend::cudnn;
+  c.input_scale = pick<double>(generator, {1, 1, 1, 1, 1, 0.125, 3, 10});
   return c;
 }
 

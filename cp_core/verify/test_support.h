@@ -18,7 +18,14 @@ Case small_case();
 // negative.
 Case one_key_case();
 
-// A small valid case, every field drawn: all communication types, layouts, masks, dtypes, 1 to 8 ranks.
+// Scores around +-100: parts of a row have lse tens apart. 3 ranks, fp32, p2p, causal, with max_logit.
+Case steep_case();
+
+// A learnable sink that in about every second of 8 heads is larger than every score, with max_logit.
+Case high_sink_case();
+
+// A small valid case, every field drawn: all communication types, layouts, masks, dtypes, 1 to 8 ranks, scores small,
+// ordinary and large.
 Case random_case(std::mt19937_64& generator);
 
 // The case as one line of JSON, for messages.

@@ -8,6 +8,7 @@
 
 #include "cases/case_json.h"
 #include "driver/figures.h"
+#include "driver/pool/case_request.h"
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/pool.h"
 #include "worker/protocol/text_clean.h"
@@ -106,7 +107,7 @@ std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attemp
 void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
   protocol::RunRequest request{.seq = seq,
                                .id = named.id,
-                               .case_json = to_json(named.c),
+                               .case_json = case_for_worker(named.c, capabilities_),
                                .lengths = told_lengths(named.c),
                                .timeout_ms = run_.config.timeout.count(),
                                .dump_dir = std::nullopt,
@@ -116,12 +117,19 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
   group_->begin_case(seq);
   group_->send(request);
   // What prepares beside a step that is timed would take part of its time.
-  if (next != nullptr && offers("prepare") && !run_.config.perf) {
-    group_->send(protocol::PrepareRequest{++run_.last_seq, to_json(next->c), told_lengths(next->c)});
+  if (next != nullptr && offers("prepare") && !run_.config.perf && unknown_to_worker(next->c, capabilities_).empty()) {
+    group_->send(
+        protocol::PrepareRequest{++run_.last_seq, case_for_worker(next->c, capabilities_), told_lengths(next->c)});
   }
 }
 
 asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarted& started, const NamedCase* next) {
+  if (std::string unknown = unknown_to_worker(named.c, capabilities_); !unknown.empty()) {
+    Attempt skipped;
+    skipped.outcome = CaseOutcome::skip;
+    skipped.reason = std::move(unknown);
+    co_return skipped;
+  }
   Outstanding current;
   current.seq = started.seq;
   current.baseline_ms = named.baseline_ms;

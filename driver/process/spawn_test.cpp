@@ -106,8 +106,8 @@ TEST(Spawn, RefusesAnEmptyCommand) {
 }
 
 TEST(ExitStatus, IsDescribedBySignalName) {
-  EXPECT_EQ(describe({false, 3}), "exit 3");
-  EXPECT_EQ(describe({true, SIGSEGV}), "signal 11 (SIGSEGV)");
+  EXPECT_EQ(describe(ExitStatus{false, 3}), "exit 3");
+  EXPECT_EQ(describe(ExitStatus{true, SIGSEGV}), "signal 11 (SIGSEGV)");
   EXPECT_EQ(describe(run_shell("kill -KILL $$").status), "signal 9 (SIGKILL)");
 }
 

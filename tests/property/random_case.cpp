@@ -36,7 +36,7 @@ class Draw {
 void draw_ranks(Draw& draw, Case& c) {
   c.backend = draw.one_of({Backend::math, Backend::flash, Backend::cudnn});
   c.comm = draw.one_of({CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p});
-  c.cp_size = c.comm == CommType::a2a_p2p ? draw.one_of({4, 4, 4, 8}) : draw.one_of({1, 2, 2, 2, 4, 4, 8});
+  c.cp_size = c.comm == CommType::a2a_p2p ? draw.one_of({4, 4, 6, 8}) : draw.one_of({1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8});
   c.dtype = draw.one_of({DType::fp32, DType::bf16, DType::fp16});
 }
 
@@ -109,6 +109,7 @@ Case random_case(std::mt19937_64& generator) {
   c.training = !draw.one_in(5);
   c.deterministic = draw.one_in(4);
   c.seed = draw.bits();
+  c.input_scale = draw.one_of<double>({1, 1, 1, 1, 1, 0.125, 3, 10, 10, 30});
   return c;
 }
 

@@ -55,7 +55,13 @@ void drop_features(Steps& steps) {
   steps.add([](Case& s) { s.dtype = DType::fp32; });
   steps.add([](Case& s) { s.backend = Backend::math; });
   steps.add([](Case& s) { s.comm = CommType::p2p; });
+  steps.add([](Case& s) { s.input_scale = 1; });
   steps.add([](Case& s) { s.seed = Case{}.seed; });
+}
+
+void pad_lengths(Case& c) {
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  for (std::int64_t* length : {&c.seqlen_q, &c.seqlen_kv}) *length = (*length + multiple - 1) / multiple * multiple;
 }
 
 void simplify_layout(Steps& steps) {
@@ -67,8 +73,7 @@ void simplify_layout(Steps& steps) {
     s.pad_between_seqs = false;
     s.seqlens.reset();
     s.seqlens_kv.reset();
-    const std::int64_t multiple = std::int64_t{2} * s.cp_size;
-    for (std::int64_t* length : {&s.seqlen_q, &s.seqlen_kv}) *length = (*length + multiple - 1) / multiple * multiple;
+    pad_lengths(s);
   });
 }
 
@@ -102,6 +107,13 @@ void reduce_lengths(Steps& steps, const Case& c) {
 
 void reduce_sizes(Steps& steps, const Case& c) {
   steps.add([](Case& s) { s.cp_size /= 2; });
+  // Any number of ranks has its own multiple of lengths.
+  if (c.cp_size > 1) {
+    steps.add([](Case& s) {
+      s.cp_size -= 1;
+      if (!s.pad_between_seqs) pad_lengths(s);
+    });
+  }
   steps.add([](Case& s) { s.heads = s.kv_heads; });
   steps.add([](Case& s) { s.heads = s.kv_heads = 1; });
   steps.add([](Case& s) { s.heads = s.kv_heads = s.comm == CommType::a2a ? s.cp_size : 2; });

@@ -1,7 +1,8 @@
 // A worker that computes nothing and does to the driver whatever a case's model says: pass, fail, sigsegv, hang@1
 // (in rank 1), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N] [--starts=FILE]
 // [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad. --offers=prepare (or cancel; may be
-// repeated) and --figures put that into its capabilities.
+// repeated) puts that into its capabilities.requests, --case-field=NAME into its capabilities.case_fields, and
+// --figures says that it gives figures.
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -31,6 +32,7 @@ struct Options {
   int bad_starts = 1 << 30;
   std::vector<std::string> offers;
   bool figures = false;
+  std::vector<std::string> case_fields;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -44,6 +46,7 @@ Options parse_options(int argc, char** argv) {
     if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
     if (arg.starts_with("--offers=")) out.offers.push_back(value);
     if (arg == "--figures") out.figures = true;
+    if (arg.starts_with("--case-field=")) out.case_fields.push_back(value);
   }
   return out;
 }
@@ -128,6 +131,7 @@ class RankZero {
     ready.ranks.push_back({0, "here", ::getpid()});
     if (!options.offers.empty()) ready.capabilities["requests"] = options.offers;
     if (options.figures) ready.capabilities["figures"] = true;
+    if (!options.case_fields.empty()) ready.capabilities["case_fields"] = options.case_fields;
     for (const int pid : ranks_.pids()) ready.ranks.push_back({static_cast<int>(ready.ranks.size()), "here", pid});
     respond(ready);
   }
@@ -184,7 +188,12 @@ class RankZero {
     if (kind == "until_cancelled_then_exit") _exit(3);
     if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
     if (kind != "no_fence" && kind != "unfenced_error_then_exit") fence(request.seq);
-    respond(result_of(kind, request.seq));
+    protocol::ResultEvent result = result_of(kind, request.seq);
+    if (kind == "tells_its_case") {
+      result.outcome = protocol::Outcome::fail;
+      result.reason = request.case_json.dump();
+    }
+    respond(result);
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);
   }

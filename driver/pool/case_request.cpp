@@ -1,0 +1,41 @@
+#include "driver/pool/case_request.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "cases/case_json.h"
+
+namespace cp_pool {
+
+namespace {
+
+bool knows(const nlohmann::json& capabilities, const CaseField& field) {
+  if (field.in_version_1) return true;
+  const auto fields = capabilities.find("case_fields");
+  return fields != capabilities.end() && fields->is_array() &&
+         std::ranges::find(*fields, nlohmann::json(field.name)) != fields->end();
+}
+
+}  // namespace
+
+nlohmann::ordered_json case_for_worker(const Case& c, const nlohmann::json& capabilities) {
+  nlohmann::ordered_json json = to_json(c);
+  for (const CaseField& field : case_fields()) {
+    if (!knows(capabilities, field)) json.erase(std::string(field.name));
+  }
+  return json;
+}
+
+std::string unknown_to_worker(const Case& c, const nlohmann::json& capabilities) {
+  for (const CaseField& field : case_fields()) {
+    if (knows(capabilities, field) || is_default(field, c)) continue;
+    return fmt::format(
+        "the worker does not know the case field {0} (here {1}): its capabilities.case_fields does not "
+        "list it",
+        field.name, field_text(field, c));
+  }
+  return {};
+}
+
+}  // namespace cp_pool

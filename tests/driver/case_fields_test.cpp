@@ -1,0 +1,58 @@
+// Case fields beyond protocol version 1, and workers that do and do not list them.
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+NamedCase scaled(const std::string& model) {
+  NamedCase named = fake_case(model);
+  named.c.input_scale = 10;
+  return named;
+}
+
+TEST(CaseFields, ThatAWorkerDoesNotListAreASkipAndItsPoolGoesOn) {
+  Recorder recorder;
+  const RunFinished finished = run({fake_case("pass"), scaled("pass"), fake_case("tells_its_case")},
+                                   fake_config({"--offers=prepare"}), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "skip", "fail"));
+  EXPECT_THAT(recorder.finished(1).reason, HasSubstr("does not know the case field input_scale (here 10)"));
+  EXPECT_FALSE(nlohmann::json::parse(recorder.finished(2).reason).contains("input_scale"));
+  EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(1));
+  EXPECT_EQ(finished.exit_code, 100);
+}
+
+TEST(CaseFields, ThatAWorkerListsAreSent) {
+  Recorder recorder;
+  run({scaled("tells_its_case"), fake_case("tells_its_case")}, fake_config({"--case-field=input_scale"}), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail"));
+  EXPECT_EQ(nlohmann::json::parse(recorder.finished(0).reason).at("input_scale"), 10);
+  EXPECT_EQ(nlohmann::json::parse(recorder.finished(1).reason).at("input_scale"), 1);
+}
+
+TEST(CaseFields, OfACaseThatIsSkippedAreNotPreparedFor) {
+  const TemporaryPath folder("logs");
+  RunConfig config = fake_config({"--offers=prepare"});
+  config.run_dir = folder.get();
+  Recorder recorder;
+  run({fake_case("skip"), scaled("fail")}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "skip"));
+  std::ifstream log(folder.get() / "pools" / "cpu-2-gen1" / "rank0.stderr.log");
+  const std::string text{std::istreambuf_iterator<char>(log), {}};
+  EXPECT_THAT(text, HasSubstr("rank 0 starts skip"));
+  EXPECT_THAT(text, testing::Not(HasSubstr("prepares")));
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

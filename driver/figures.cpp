@@ -72,6 +72,24 @@ std::string ratio_text(const TensorCheck& check) {
   return ratio ? fmt::format("{:.2f}", *ratio) : "-";
 }
 
+std::string contradiction_in(const protocol::ResultEvent& result, int world_size, bool cancelled) {
+  std::set<int> ranks;
+  for (const protocol::RankResult& rank : result.ranks) {
+    if (rank.rank < 0 || rank.rank >= world_size) {
+      return fmt::format("a result of rank {}, of {} ranks", rank.rank, world_size);
+    }
+    if (!ranks.insert(rank.rank).second) return fmt::format("a result with rank {} twice", rank.rank);
+  }
+  for (const protocol::TensorCheck& check : result.checks) {
+    if (check.rank >= 0 && check.rank < world_size) continue;
+    return fmt::format("a check of rank {}, of {} ranks", check.rank, world_size);
+  }
+  if (result.outcome == protocol::Outcome::cancelled && !cancelled) {
+    return "a result \"cancelled\", though nothing was cancelled";
+  }
+  return {};
+}
+
 std::string refutation_of_pass(const protocol::ResultEvent& result, int world_size, bool figures_promised) {
   const auto rank = std::ranges::find(result.ranks, false, &RankResult::ok);
   if (rank != result.ranks.end()) return fmt::format("a result \"pass\", though rank {} is not ok", rank->rank);

@@ -16,6 +16,10 @@ std::optional<double> error_over_bound(const protocol::TensorCheck& check);
 // As reports show it: "0.43"; "-" if there is none.
 std::string ratio_text(const protocol::TensorCheck& check);
 
+// What in a result is not of this group or case: ranks that it does not have, one twice, "cancelled" though nothing
+// was; empty: nothing.
+std::string contradiction_in(const protocol::ResultEvent& result, int world_size, bool cancelled);
+
 // Why a result "pass" of world_size ranks is none by its own account: a sentence that names rank, tensor and figures;
 // empty if nothing speaks against it. figures_promised: the worker lists `figures` in its capabilities, so that it owes
 // figures of every rank and in every check.

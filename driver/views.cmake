@@ -50,9 +50,17 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/reporters/check_junit.py")
 
+# --- Conformance ------------------------------------------------------------------------------------------------------
+add_library(cp_conformance STATIC
+  conformance/conformance.cpp
+  conformance/conformance_faults.cpp
+  conformance/session.cpp)
+target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_reporters fmt::fmt)
+
 # --- Command line -----------------------------------------------------------------------------------------------------
 add_library(cp_cli STATIC
   cli/case_source.cpp
+  cli/conformance_command.cpp
   cli/counted_runs.cpp
   cli/device.cpp
   cli/doctor.cpp
@@ -88,7 +96,7 @@ add_library(cp_cli STATIC
   cli/submitted_case.cpp)
 # CLI11 takes long to compile, and runs once.
 set_source_files_properties(cli/options.cpp PROPERTIES COMPILE_OPTIONS -O0)
-target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE fmt::fmt CLI11::CLI11)
+target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance fmt::fmt CLI11::CLI11)
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
@@ -134,6 +142,7 @@ target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE
 cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
   SOURCES
     cli/belief_test.cpp
+    cli/conformance_program_test.cpp
     cli/input_program_test.cpp
     cli/output_lock_test.cpp
     cli/output_safety_test.cpp

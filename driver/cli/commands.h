@@ -14,5 +14,6 @@ int list_command(const ListOptions& options);
 int report_command(const ReportOptions& options);
 int explain_command(const ExplainOptions& options);
 int doctor_command(const DoctorOptions& options);
+int conformance_command(const ConformanceOptions& options);
 
 }  // namespace cp_pool

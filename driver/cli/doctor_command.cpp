@@ -17,6 +17,7 @@
 #include "driver/cli/resource_limits.h"
 #include "driver/cli/selection.h"
 #include "driver/cli/worker_command.h"
+#include "driver/figures.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -120,6 +121,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, std::ch
   if (watcher.was_ready) {
     finding.text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
                                reason.empty() ? "" : ": ", reason);
+    if (is_unverified_by_figures(finished)) finding.text += fmt::format(" ({})", kUnverifiedByFigures);
   } else {
     finding.name = "ranks";
     finding.text = reason;

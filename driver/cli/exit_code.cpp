@@ -11,10 +11,11 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
     {ExitCode::interrupted, "interrupted (Ctrl-C, SIGTERM or SIGHUP); what had finished is reported"},
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
     {ExitCode::failed,
-     "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over"},
+     "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over; "
+     "conformance: a rule is broken"},
     {ExitCode::infra,
      "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped; doctor: something is "
-     "missing"},
+     "missing; conformance: the worker never got ready"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file"},
     {ExitCode::cannot_write,
      "an output (--junit, --events, --html, --run-dir, --dump, --trace, stdout) cannot be written"},

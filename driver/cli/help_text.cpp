@@ -68,6 +68,18 @@ std::string help_footer() {
          "  cp-pool help run                               as cp-pool run --help\n";
 }
 
+std::string conformance_footer() {
+  return "A line a rule: its verdict, what was seen, and a hint unless it is ok.\n"
+         "  ok        the worker does it\n"
+         "  BROKEN    the protocol asks for it, and the worker does something else\n"
+         "  absent    the worker may leave it out, and does\n"
+         "  untested  this worker gives no way to try it; faults need one that obeys CP_POOL_INJECT\n"
+         "The exit code is 0 if no rule is broken, 100 if one is, 96 if the worker never got ready.\n\n"
+         "Examples:\n"
+         "  cp-pool conformance --worker docs/examples/minimal_worker.py\n"
+         "  cp-pool conformance --worker 'python3 my_worker.py' --timeout 1m | grep -v '^ok'\n";
+}
+
 std::string exit_code_help() {
   std::string text = "Exit codes, the first that applies:\n";
   for (const ExitCodeMeaning& entry : exit_codes()) {

@@ -10,6 +10,7 @@ std::string run_footer();
 std::string submit_footer();
 std::string list_footer();
 std::string report_footer();
+std::string conformance_footer();
 std::string explain_footer();
 std::string doctor_footer();
 std::string help_footer();

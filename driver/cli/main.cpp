@@ -27,6 +27,8 @@ int carry_out(const cp_pool::CommandLine& command_line, const std::string& progr
         if constexpr (std::is_same_v<Options, cp_pool::ReportOptions>) return cp_pool::report_command(options);
         if constexpr (std::is_same_v<Options, cp_pool::ExplainOptions>) return cp_pool::explain_command(options);
         if constexpr (std::is_same_v<Options, cp_pool::DoctorOptions>) return cp_pool::doctor_command(options);
+        if constexpr (std::is_same_v<Options, cp_pool::ConformanceOptions>)
+          return cp_pool::conformance_command(options);
         if constexpr (std::is_same_v<Options, cp_pool::PrintText>) {
           cp_pool::write_all(STDOUT_FILENO, options.text, "stdout");
           return 0;

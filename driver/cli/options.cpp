@@ -144,6 +144,13 @@ void add_worker(CLI::App& command, std::string& worker) {
       ->default_str("cp-pool-worker beside this program");
 }
 
+void add_device(CLI::App& command, std::string& device) {
+  command.add_option("--device", device, "Device of the ranks: auto is cuda where there is a GPU, else cpu")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->type_name("DEVICE")
+      ->capture_default_str();
+}
+
 // What run, submit and report have in common.
 void add_views(CLI::App& command, ExecutionOptions& options) {
   command.add_flag("--no-skip", options.config.no_skip, "A skipped case is no success: exit code 96");
@@ -159,10 +166,7 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   RunConfig& config = options.config;
   constexpr std::chrono::milliseconds kShortest{1};
   config.device = "auto";
-  command.add_option("--device", config.device, "Device of the ranks: auto is cuda where there is a GPU, else cpu")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
-      ->type_name("DEVICE")
-      ->capture_default_str();
+  add_device(command, config.device);
   add_worker(command, options.worker);
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
   add_duration(command, "--start-timeout", config.start_timeout, kShortest, "Deadline of a pool to get ready");
@@ -372,6 +376,8 @@ struct Parser {
   CLI::App* doctor_command = nullptr;
   std::string help_topic;
   CLI::App* help_command = nullptr;
+  ConformanceOptions conformance;
+  CLI::App* conformance_command = nullptr;
 
   Parser() {
     app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
@@ -389,6 +395,7 @@ struct Parser {
     add_explain();
     add_doctor();
     add_help();
+    add_conformance();
   }
 
   void add_run() {
@@ -478,6 +485,17 @@ struct Parser {
                                                     did_you_mean(name, command_names())));
   }
 
+  void add_conformance() {
+    constexpr std::chrono::milliseconds kShortest{1};
+    conformance_command = app.add_subcommand("conformance", "Try whether a worker keeps to the protocol, rule by rule");
+    conformance_command->footer(conformance_footer());
+    add_worker(*conformance_command, conformance.worker);
+    add_device(*conformance_command, conformance.device);
+    add_duration(*conformance_command, "--timeout", conformance.timeout, kShortest, "Deadline of an answer to a case");
+    add_duration(*conformance_command, "--start-timeout", conformance.start_timeout, kShortest,
+                 "Deadline of the worker to get ready");
+  }
+
   CommandLine result() {
     if (run_command->parsed()) {
       if (run.selection.matrices.empty()) run.selection.matrices = {kDefaultMatrix};
@@ -520,6 +538,7 @@ struct Parser {
       return parse_command_line(static_cast<int>(words.size()), words.data());
     }
     if (doctor_command->parsed()) return doctor;
+    if (conformance_command->parsed()) return conformance;
     if (list.selection.matrices.empty()) list.selection.matrices = {kDefaultMatrix};
     return list;
   }

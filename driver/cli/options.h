@@ -80,12 +80,19 @@ struct DoctorOptions {
   std::chrono::milliseconds timeout{10000};  // of the start of ranks, and of a case on them
 };
 
+struct ConformanceOptions {
+  std::string worker;  // as ExecutionOptions::worker
+  std::string device = "auto";
+  std::chrono::milliseconds timeout{20000};        // for the answer to a case
+  std::chrono::milliseconds start_timeout{60000};  // to be ready
+};
+
 struct PrintText {  // --help, --version
   std::string text;
 };
 
-using CommandLine =
-    std::variant<RunOptions, SubmitOptions, ListOptions, ReportOptions, ExplainOptions, DoctorOptions, PrintText>;
+using CommandLine = std::variant<RunOptions, SubmitOptions, ListOptions, ReportOptions, ExplainOptions, DoctorOptions,
+                                 ConformanceOptions, PrintText>;
 
 // Throws CommandError (usage).
 CommandLine parse_command_line(int argc, const char* const* argv);

@@ -1,7 +1,6 @@
 // One case on a pool, from the line sent to the verdict on case and pool.
 #include <algorithm>
 #include <csignal>
-#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -61,25 +60,6 @@ protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std
 
 double ms_since(Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
-
-// What in a result is not of this pool or case; empty: nothing.
-std::string contradiction_in(const protocol::ResultEvent& result, int world_size, bool cancelled) {
-  std::set<int> ranks;
-  for (const protocol::RankResult& rank : result.ranks) {
-    if (rank.rank < 0 || rank.rank >= world_size) {
-      return fmt::format("a result of rank {}, of {} ranks", rank.rank, world_size);
-    }
-    if (!ranks.insert(rank.rank).second) return fmt::format("a result with rank {} twice", rank.rank);
-  }
-  for (const protocol::TensorCheck& check : result.checks) {
-    if (check.rank >= 0 && check.rank < world_size) continue;
-    return fmt::format("a check of rank {}, of {} ranks", check.rank, world_size);
-  }
-  if (result.outcome == protocol::Outcome::cancelled && !cancelled) {
-    return "a result \"cancelled\", though nothing was cancelled";
-  }
-  return {};
 }
 
 }  // namespace

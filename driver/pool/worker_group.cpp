@@ -94,6 +94,8 @@ void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
   // Threads of OpenMP that wait for work spin: ranks, and pools, side by side would take the cores from each other.
   if (std::getenv(kEnvWaitPolicy) == nullptr) variables.emplace_back(kEnvWaitPolicy, "passive");
 
+  variables.insert(variables.end(), config_.variables.begin(), config_.variables.end());
+
   Pipe in = first ? make_pipe() : Pipe{};
   Pipe out = first ? make_pipe() : Pipe{};
   Pipe err = make_pipe();
@@ -124,6 +126,8 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdin_ = std::make_shared<PipeWriter>(io_, std::move(stdin_end), on_change_);
   stdin_->start();
   stdout_closed_ = false;
+  std::error_code unknown;  // without /proc it has no name
+  stdout_name_ = std::filesystem::read_symlink(fmt::format("/proc/self/fd/{}", stdout_end.get()), unknown).string();
   stdout_ = std::make_shared<PipeReader>(io_, std::move(stdout_end),
                                          PipeReader::Functions{[this](std::string_view bytes) { on_stdout(bytes); },
                                                                [this](std::error_code) {
@@ -170,7 +174,11 @@ void WorkerGroup::on_line(const protocol::Line& line) {
 }
 
 void WorkerGroup::send(const protocol::Request& request) {
-  stdin_->write(protocol::encode(request) + '\n');
+  send_line(protocol::encode(request));
+}
+
+void WorkerGroup::send_line(std::string json) {
+  stdin_->write(std::move(json) + '\n');
 }
 
 void WorkerGroup::close_stdin_when_written() {

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -40,6 +41,7 @@ class WorkerGroup {
     int world_size = 1;
     std::string tag;                               // CP_POOL_TAG
     std::optional<std::filesystem::path> log_dir;  // full stdout and stderr, a file a rank; the folder exists
+    std::vector<std::pair<std::string, std::string>> variables = {};  // more of the ranks' environment
   };
 
   struct Rank {
@@ -63,6 +65,7 @@ class WorkerGroup {
   void spawn();
 
   void send(const protocol::Request& request);
+  void send_line(std::string json);  // one that need be no request, without its newline
   void close_stdin_when_written();
   [[nodiscard]] bool stdin_broken() const { return stdin_ && stdin_->broken(); }
   [[nodiscard]] bool stdin_pending() const { return stdin_ && stdin_->pending(); }
@@ -70,6 +73,8 @@ class WorkerGroup {
   // What rank 0 said, oldest first; nullopt: nothing more so far.
   std::optional<Incoming> take();
   [[nodiscard]] bool stdout_closed() const { return stdout_closed_; }
+  // The pipe that was rank 0's stdout, as /proc/PID/fd names it: "pipe:[123]".
+  [[nodiscard]] const std::string& stdout_name() const { return stdout_name_; }
   // The last line of rank 0's stdout that is no message; empty if there was none.
   [[nodiscard]] const std::string& last_chatter() const { return last_chatter_; }
   // The last of these during the case that has the sentinel all the same, within it or without its blank; empty if
@@ -115,6 +120,7 @@ class WorkerGroup {
   bool stdout_closed_ = true;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::responses};
   std::deque<Incoming> inbox_;
+  std::string stdout_name_;
   std::string last_chatter_;
   std::string misplaced_sentinel_;
   std::ofstream stdout_log_;

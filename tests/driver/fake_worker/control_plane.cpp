@@ -17,8 +17,9 @@ namespace cp_pool::fake {
 
 std::optional<std::string> LineReader::next() {
   std::array<char, 65536> bytes{};
+  std::size_t searched = 0;
   for (;;) {
-    if (const std::size_t end = buffer_.find('\n'); end != std::string::npos) {
+    if (const std::size_t end = buffer_.find('\n', searched); end != std::string::npos) {
       std::string line = buffer_.substr(0, end);
       buffer_.erase(0, end + 1);
       return line;
@@ -26,6 +27,7 @@ std::optional<std::string> LineReader::next() {
     const ssize_t n = ::read(fd_, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) return std::nullopt;
+    searched = buffer_.size();
     buffer_.append(bytes.data(), static_cast<std::size_t>(n));
   }
 }

@@ -1,0 +1,90 @@
+// Whether a worker keeps to the protocol (docs/protocol.md): a verdict for each rule, found by trying it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "driver/conformance/session.h"
+
+namespace cp_pool::conformance {
+
+enum class Verdict {
+  ok,
+  broken,    // the protocol asks for it
+  absent,    // the worker may leave it out
+  untested,  // this worker gives no way to try it
+};
+std::string_view to_string(Verdict verdict);  // "BROKEN" for broken
+
+struct Finding {
+  Verdict verdict = Verdict::ok;
+  std::string rule;
+  std::string text = {};  // what was seen
+  std::string hint = {};  // what to do about it; empty if it is ok
+};
+
+struct Tally {
+  int ok = 0;
+  int broken = 0;
+  int absent = 0;
+  int untested = 0;
+  bool started = false;  // the worker got ready at least once
+};
+
+// Runs through all rules; tell is called with each verdict as it is known. Call it on the main thread; while it runs,
+// every child of the process is its own. Throws Interrupted.
+class Conformance {
+ public:
+  Conformance(Config config, std::function<void(const Finding&)> tell);
+  Tally run();
+
+ private:
+  // conformance.cpp: a worker that is well
+  void check_start();
+  void check_stdout();
+  void check_ping();
+  void check_case();
+  void check_figures(const protocol::ResultEvent& result);
+  void check_fences();
+  void check_impossible_case();
+  void check_unknown_fields();
+  void check_unknown_op();
+  void check_deep_line();
+  void check_long_line();
+  void check_stacks();
+  void check_end(const char* rule, const std::function<void(Session&)>& end);
+
+  // conformance_faults.cpp: one that has a fault, through CP_POOL_INJECT
+  void check_busy_worker();
+  void check_busy_ping(Session& session, std::int64_t seq);
+  void check_cancel(Session& session, std::int64_t seq);
+  void check_throw(int rank);
+  void check_kill(int rank);
+
+  // A session that works: the last one, or a fresh one; null if none gets ready.
+  Session* warm();
+  // Like run(request), on warm(); the rule is told as broken, and nullopt given, if the answer is not as it must be.
+  std::optional<protocol::ResultEvent> ask(const char* rule, const nlohmann::json& request, const std::string& hint);
+  // True if the case has its answer with what was `sent` too.
+  bool expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
+                          const std::string& hint);
+  [[nodiscard]] bool passes() const { return !case_request_.is_null() && case_outcome_ == protocol::Outcome::pass; }
+  void tell(Finding finding);
+
+  Config config_;
+  std::function<void(const Finding&)> tell_;
+  Stage stage_;
+  std::unique_ptr<Session> warm_;
+  nlohmann::json case_request_;  // `run` of a case that the worker answers; null: there is none
+  protocol::Outcome case_outcome_ = protocol::Outcome::pass;
+  std::optional<double> ping_ms_;  // of the first ping; none: no pong
+  bool takes_unknown_fields_ = true;
+  Tally tally_;
+};
+
+}  // namespace cp_pool::conformance

@@ -1,0 +1,272 @@
+#include "driver/conformance/session.h"
+
+#include <algorithm>
+#include <csignal>
+#include <random>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/process/exit_status.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool::conformance {
+
+namespace {
+
+constexpr milliseconds kSurplusLimit{100};  // for what a worker that answers no ping may add to its answer
+constexpr milliseconds kExitLimit{5000};    // SIGKILL to gone
+constexpr milliseconds kLastWords{200};     // after an exit, for what is still in the pipes
+constexpr std::size_t kMostWords = 300;
+
+std::string random_tag() {
+  std::random_device random;
+  return fmt::format("conformance-{:08x}{:08x}", random(), random());
+}
+
+std::string shown(std::string_view foreign) {
+  std::string text = protocol::clean_text(protocol::cut_text(foreign, kMostWords));
+  std::ranges::replace(text, '\n', ' ');
+  return text;
+}
+
+template <typename Event, typename Matches>
+bool any_of(std::span<const Incoming> heard, Matches matches) {
+  return std::ranges::any_of(heard, [&](const Incoming& incoming) {
+    const auto* event = std::get_if<protocol::Event>(&incoming);
+    const auto* wanted = event == nullptr ? nullptr : std::get_if<Event>(event);
+    return wanted != nullptr && matches(*wanted);
+  });
+}
+
+}  // namespace
+
+Stage::Stage() : signals_(io, SIGINT, SIGTERM, SIGHUP) {
+  signals_.async_wait([this](asio::error_code error, int /*signal*/) { interrupted_ = interrupted_ || !error; });
+}
+
+bool Stage::wait(const std::function<bool()>& done, Clock::time_point limit) {
+  while (!done()) {
+    if (Clock::now() >= limit) return false;
+    io.run_one_until(limit);
+    if (interrupted_) throw Interrupted{};
+  }
+  return true;
+}
+
+Session::Session(Stage& stage, const Config& config, const std::string& fault)
+    : stage_(stage), config_(config), tag_(random_tag()), processes_(tag_) {
+  WorkerGroup::Config group;
+  group.command = config.command;
+  group.device = config.device;
+  group.world_size = config.ranks;
+  group.tag = tag_;
+  group.variables = {{"CP_POOL_INJECT", fault}};
+  group_ = std::make_unique<WorkerGroup>(stage.io, std::move(group), [] {});
+}
+
+Session::~Session() {
+  processes_.find();  // while parents still live: a child with another environment is known through them
+  group_->signal_groups(SIGKILL);
+  const auto limit = Clock::now() + kExitLimit;
+  // Two looks: a process may fork while /proc is read.
+  for (int clean = 0; clean < 2 && Clock::now() < limit;) clean = processes_.kill_all() == 0 ? clean + 1 : 0;
+  group_.reset();
+  reap_adopted([](pid_t) { return false; });
+}
+
+std::string Session::start() {
+  const auto began = Clock::now();
+  try {
+    group_->spawn();
+  } catch (const std::exception& error) {  // SpawnError, std::system_error
+    return error.what();
+  }
+  const bool settled = wait([this] { return is_ready_ || lost(); }, config_.start_timeout);
+  start_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+  if (!broken_.empty()) return broken_;
+  if (is_ready_) return refuse_ready();
+  if (settled) return why_lost();
+  std::string text = fmt::format("not ready within {} ms (--start-timeout)", config_.start_timeout.count());
+  if (const std::string& line = group_->last_chatter(); !line.empty()) {
+    text += fmt::format("; the last line of rank 0's stdout is no message: {}", shown(line));
+  }
+  return text;
+}
+
+std::string Session::refuse_ready() const {
+  if (ready_.protocol != protocol::kVersion) {
+    return fmt::format("ready names protocol {}, not {}", ready_.protocol, protocol::kVersion);
+  }
+  if (ready_.world_size != config_.ranks) {
+    return fmt::format("ready names {} ranks, not the {} that were started", ready_.world_size, config_.ranks);
+  }
+  return "";
+}
+
+bool Session::offers(const char* request) const {
+  const auto requests = ready_.capabilities.find("requests");
+  return requests != ready_.capabilities.end() && requests->is_array() &&
+         std::ranges::find(*requests, nlohmann::json(request)) != requests->end();
+}
+
+void Session::say(const nlohmann::json& request) {
+  group_->send_line(request.dump());
+}
+
+std::int64_t Session::begin(nlohmann::json request) {
+  const std::int64_t seq = next_seq();
+  request["seq"] = seq;
+  first_unread_ = heard_.size();
+  group_->begin_case(seq);
+  say(request);
+  return seq;
+}
+
+Answer Session::run(nlohmann::json request) {
+  return conclude(begin(std::move(request)), config_.timeout);
+}
+
+Answer Session::conclude(std::int64_t seq, milliseconds limit) {
+  Answer answer;
+  answer.seq = seq;
+  const auto began = Clock::now();
+  wait([&] { return heard_result(seq) || heard_refusal(seq) || heard_other_result(seq) || lost(); }, limit);
+  answer.ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+  // What comes before the pong that follows the answer came unasked.
+  if (!lost() && (heard_result(seq) || heard_refusal(seq))) ping();
+  find_trouble(first_unread_, answer);
+  if (!answer.answered() && answer.trouble.empty()) {
+    answer.trouble = lost() ? why_lost() : fmt::format("no result within {} ms", limit.count());
+  } else if (answer.trouble.empty() && !broken_.empty()) {
+    answer.trouble = why_lost();
+  }
+  return answer;
+}
+
+// One pass over what was heard since the request: the answer, and the first thing that is none.
+void Session::find_trouble(std::size_t from, Answer& answer) const {
+  const auto note = [&](std::string text) {
+    if (answer.trouble.empty()) answer.trouble = std::move(text);
+  };
+  for (std::size_t i = from; i < heard_.size(); ++i) {
+    const auto* event = std::get_if<protocol::Event>(&heard_[i]);
+    if (event == nullptr) continue;
+    if (const auto* result = std::get_if<protocol::ResultEvent>(event)) {
+      if (result->seq != answer.seq) {
+        note(fmt::format("a result for seq {}, where seq {} was asked for", result->seq, answer.seq));
+      } else if (answer.answered()) {
+        note(fmt::format("a second result for seq {}", answer.seq));
+      } else {
+        answer.result = *result;
+      }
+    } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(event)) {
+      if (!answer.answered() && refusal->seq.value_or(answer.seq) == answer.seq) answer.refusal = refusal->message;
+    } else if (const auto* started = std::get_if<protocol::StartedEvent>(event)) {
+      if (started->seq != answer.seq) {
+        note(fmt::format("started with seq {}, where seq {} was asked for", started->seq, answer.seq));
+      } else if (answer.answered()) {
+        note("started after the result");
+      } else if (answer.started) {
+        note("started twice");
+      } else {
+        answer.started = true;
+      }
+    } else if (std::holds_alternative<protocol::ReadyEvent>(*event)) {
+      if (answer.started) note("ready in the middle of a case");
+    }
+  }
+}
+
+std::optional<double> Session::ping(bool all) {
+  const std::int64_t seq = next_seq();
+  const auto began = Clock::now();
+  nlohmann::json request{{"op", "ping"}, {"seq", seq}};
+  if (all) request["all"] = true;
+  say(request);
+  wait([&] { return heard_pong(seq) || lost(); }, stage_.answers_ping ? config_.prompt() : kSurplusLimit);
+  stage_.answers_ping = stage_.answers_ping && (heard_pong(seq) || lost());
+  if (!heard_pong(seq)) return std::nullopt;
+  return std::chrono::duration<double, std::milli>(Clock::now() - began).count();
+}
+
+bool Session::wait(const std::function<bool()>& done, milliseconds limit) {
+  return stage_.wait(
+      [&] {
+        take_messages();
+        return done();
+      },
+      Clock::now() + limit);
+}
+
+void Session::take_messages() {
+  while (auto incoming = group_->take()) {
+    if (const auto* bad = std::get_if<ProtocolBreak>(&*incoming); bad != nullptr && broken_.empty()) {
+      broken_ = bad->detail;
+    }
+    const auto* event = std::get_if<protocol::Event>(&*incoming);
+    const auto* ready = event == nullptr ? nullptr : std::get_if<protocol::ReadyEvent>(event);
+    if (ready != nullptr && !is_ready_) {
+      is_ready_ = true;
+      ready_ = *ready;
+    } else {
+      heard_.push_back(*std::move(incoming));
+    }
+  }
+}
+
+bool Session::heard_started(std::int64_t seq) const {
+  return any_of<protocol::StartedEvent>(heard_, [seq](const auto& started) { return started.seq == seq; });
+}
+
+bool Session::heard_result(std::int64_t seq) const {
+  return any_of<protocol::ResultEvent>(heard_, [seq](const auto& result) { return result.seq == seq; });
+}
+
+bool Session::heard_other_result(std::int64_t seq) const {
+  return any_of<protocol::ResultEvent>(std::span{heard_}.subspan(first_unread_),
+                                       [seq](const auto& result) { return result.seq != seq; });
+}
+
+bool Session::heard_pong(std::int64_t seq) const {
+  return any_of<protocol::PongEvent>(heard_, [seq](const auto& pong) { return pong.seq == seq; });
+}
+
+bool Session::heard_refusal(std::optional<std::int64_t> seq) const {
+  return any_of<protocol::ProtocolErrorEvent>(heard_, [seq](const auto& refusal) { return refusal.seq == seq; });
+}
+
+bool Session::lost() const {
+  return !broken_.empty() || group_->any_exited() || group_->stdin_broken() || group_->stdout_closed();
+}
+
+std::string Session::why_lost() {
+  if (!broken_.empty()) return broken_;
+  // A pipe of a rank that ends is seen to close a moment before its exit.
+  wait([this] { return group_->any_exited() && group_->drained(); }, kLastWords);
+  if (!broken_.empty()) return broken_;
+  if (group_->any_exited()) return describe_end();
+  return group_->stdin_broken() ? "rank 0 closed its stdin" : "rank 0 closed its stdout";
+}
+
+// "rank 1 died: signal 9 (SIGKILL); its last words: ..", of the first that did not end well; else of the first.
+std::string Session::describe_end() {
+  const auto ended_well = [this](int rank) {
+    return group_->ranks()[static_cast<std::size_t>(rank)].exit == ExitStatus{.signaled = false, .code = 0};
+  };
+  const auto& order = group_->exit_order();
+  const auto found = std::ranges::find_if_not(order, ended_well);
+  const int first = found == order.end() ? order.front() : *found;
+  std::string text =
+      fmt::format("rank {} died: {}", first, describe(*group_->ranks()[static_cast<std::size_t>(first)].exit));
+  if (const std::string line = group_->last_stderr_line(first); !line.empty()) {
+    text += fmt::format("; its last words: {}", shown(line));
+  } else if (const std::string& chatter = group_->last_chatter(); first == 0 && !chatter.empty()) {
+    text += fmt::format("; its last words: {}", shown(chatter));
+  }
+  return text;
+}
+
+}  // namespace cp_pool::conformance

@@ -1,0 +1,127 @@
+// One worker group of `cp-pool conformance`: started, spoken to and ended, without the rules by which a run judges it.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/signal_set.hpp>
+#include <nlohmann/json.hpp>
+
+#include "driver/pool/worker_group.h"
+#include "driver/process/process_settings.h"
+#include "driver/process/process_tree.h"
+
+namespace cp_pool::conformance {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+struct Config {
+  std::vector<std::string> command;
+  std::string device;  // cpu | cuda
+  int ranks = 2;
+  milliseconds timeout{20000};        // for the answer to a case, and at most for any other
+  milliseconds start_timeout{60000};  // to be ready
+
+  // For what takes no time but that of the machine: a pong, the end of the ranks.
+  [[nodiscard]] milliseconds prompt() const { return std::min(timeout, milliseconds{5000}); }
+};
+
+// Ctrl-C, SIGTERM or SIGHUP.
+struct Interrupted {};
+
+// What all sessions share. On the main thread, one at a time.
+class Stage {
+ public:
+  Stage();
+  // Handles what happens until `done` or the limit; true: done. Throws Interrupted.
+  bool wait(const std::function<bool()>& done, Clock::time_point limit);
+
+  asio::io_context io;
+  std::int64_t last_seq = 0;  // never repeats, as in a run
+  bool answers_ping = true;   // the worker has answered each so far
+
+ private:
+  ProcessSettings settings_;
+  asio::signal_set signals_;
+  bool interrupted_ = false;
+};
+
+// What came of one `run`.
+struct Answer {
+  std::int64_t seq = 0;
+  std::optional<protocol::ResultEvent> result;
+  std::optional<std::string> refusal;  // the message of a protocol_error that came instead
+  bool started = false;                // before the result
+  std::string trouble;                 // why there is no answer, or what came beside it; empty: nothing
+  double ms = 0;                       // until the answer was there
+
+  [[nodiscard]] bool answered() const { return result || refusal; }
+};
+
+class Session {
+ public:
+  // fault: of CP_POOL_INJECT in the ranks' environment; empty: none.
+  Session(Stage& stage, const Config& config, const std::string& fault);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();  // leaves no process
+
+  // Why the worker is not ready; empty: it is.
+  std::string start();
+  [[nodiscard]] const protocol::ReadyEvent& ready() const { return ready_; }
+  [[nodiscard]] double start_ms() const { return start_ms_; }
+  [[nodiscard]] bool offers(const char* request) const;  // in capabilities.requests
+
+  std::int64_t next_seq() { return ++stage_.last_seq; }
+  void say(const nlohmann::json& request);
+  // `request` with a seq of its own, and what came of it.
+  Answer run(nlohmann::json request);
+  // Only says it, and gives its seq: conclude() waits for the answer.
+  std::int64_t begin(nlohmann::json request);
+  Answer conclude(std::int64_t seq, milliseconds limit);
+  // How long the pong took; none: it did not come.
+  std::optional<double> ping(bool all = false);
+
+  bool wait(const std::function<bool()>& done, milliseconds limit);
+  // All that rank 0 has said since ready.
+  [[nodiscard]] const std::vector<Incoming>& heard() const { return heard_; }
+  [[nodiscard]] bool heard_started(std::int64_t seq) const;
+  [[nodiscard]] bool heard_result(std::int64_t seq) const;
+  [[nodiscard]] bool heard_other_result(std::int64_t seq) const;  // since the request
+  [[nodiscard]] bool heard_pong(std::int64_t seq) const;
+  [[nodiscard]] bool heard_refusal(std::optional<std::int64_t> seq) const;
+
+  // Nothing more can come of it: a rank has exited, a pipe is closed, or a line was no message.
+  [[nodiscard]] bool lost() const;
+  [[nodiscard]] std::string why_lost();
+  [[nodiscard]] std::vector<ProcessInfo> processes() { return processes_.find(); }
+  WorkerGroup& group() { return *group_; }
+
+ private:
+  void take_messages();
+  void find_trouble(std::size_t from, Answer& answer) const;
+  std::string describe_end();
+  std::string refuse_ready() const;
+
+  Stage& stage_;
+  const Config& config_;
+  std::string tag_;
+  PoolProcesses processes_;
+  std::unique_ptr<WorkerGroup> group_;
+  protocol::ReadyEvent ready_;
+  bool is_ready_ = false;
+  double start_ms_ = 0;
+  std::size_t first_unread_ = 0;  // of heard_: before it belongs to earlier cases
+  std::vector<Incoming> heard_;
+  std::string broken_;  // the first line that was no message
+};
+
+}  // namespace cp_pool::conformance

@@ -46,6 +46,13 @@ class Driver:
         return {one["model"]: answer for one, answer in zip(cases, answers)}
 
 
+    def conformance(self, worker):
+        """The last line of its verdicts on a worker."""
+        finished = subprocess.run([self._cp_pool, "conformance", "--device", "cpu", "--worker", worker],
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        return finished.stdout.splitlines()[-1], finished.stdout
+
+
 def tail(answer, rank):
     return next((entry["text"] for entry in answer["stderr"] if entry["rank"] == rank), "")
 
@@ -115,6 +122,8 @@ def check_minimal(driver):
     check_hangs(driver, worker)
     check_stop(driver, worker)
     check_bad_fault(driver, worker)
+    last, verdicts = driver.conformance(worker)
+    expect(re.fullmatch(r"\d+ rules: \d+ ok, 0 broken", last), f"none is broken, absent or untested:\n{verdicts}")
 
 
 def check_hangs(driver, worker):

@@ -183,8 +183,14 @@ struct RunFinished {
   int exit_code = 0;
 };
 
+// An output of the run that its pools write cannot be written. The run goes on; once for each output.
+struct OutputLost {
+  std::string output;   // the option: "--run-dir"
+  std::string message;  // one line that names the file and the cause
+};
+
 using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished,
-                           RunPaused, RunStopping, RunFinished>;
+                           RunPaused, RunStopping, RunFinished, OutputLost>;
 
 // A view of the stream. Called on one thread, in order.
 class EventSink {

@@ -145,6 +145,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
     cli/conformance_program_test.cpp
     cli/input_program_test.cpp
     cli/output_lock_test.cpp
+    cli/output_loss_test.cpp
     cli/output_safety_test.cpp
     cli/doctor_program_test.cpp
     cli/program_test.cpp

@@ -171,6 +171,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
   for (const RankOutcome* outcome : by_rank) {
     result.checks.insert(result.checks.end(), outcome->checks.begin(), outcome->checks.end());
     result.hygiene.push_back(outcome->hygiene);
+    result.lost_outputs.insert(result.lost_outputs.end(), outcome->lost_outputs.begin(), outcome->lost_outputs.end());
     for (const auto& [phase, ms] : outcome->timings_ms) {
       double& slowest = result.timings_ms[phase];
       slowest = std::max(slowest, ms);

@@ -85,6 +85,19 @@ TEST(Aggregate, SaysOnceWhatRanksRemarkOfTheBackend) {
   EXPECT_EQ(result_of({with_verdict(0, Verdict::pass), with_verdict(1, Verdict::pass)}).backend_note, "");
 }
 
+TEST(Aggregate, SaysWhatEveryRankCouldNotWriteAndPassesAllTheSame) {
+  RankOutcome first = with_verdict(0, Verdict::pass);
+  first.lost_outputs = {{"dump", "cannot write d"}, {"trace", "cannot write t0"}};
+  RankOutcome second = with_verdict(1, Verdict::pass);
+  second.lost_outputs = {{"trace", "cannot write t1"}};
+  const ResultEvent result = result_of({second, first});
+  EXPECT_EQ(result.outcome, Outcome::pass);
+  ASSERT_EQ(result.lost_outputs.size(), 3U);
+  EXPECT_EQ(result.lost_outputs[0].output, "dump");
+  EXPECT_EQ(result.lost_outputs[1].message, "cannot write t0");
+  EXPECT_EQ(result.lost_outputs[2].message, "cannot write t1");
+}
+
 TEST(Aggregate, PassesIfEveryRankPasses) {
   const ResultEvent result = result_of({with_verdict(1, Verdict::pass), with_verdict(0, Verdict::pass)});
   EXPECT_EQ(result.seq, 7);

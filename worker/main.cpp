@@ -133,6 +133,7 @@ int main(int argc, char** argv) {
   cp_pool::StartupClock clock;
   // A driver or a peer that is gone shows as an error of the call, not as a signal.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // and so does a file that may not grow
   const int exit_code = cp_pool::run_or_explain(argc, argv, clock);
   // Nothing of ours is left but threads that may be building plans, which static destructors must not meet. LibTorch's
   // would take a tenth of a second more, too.

@@ -26,6 +26,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(PerfRequest, warmup, iterations, graph, trace
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunRequest, seq, id, case_json, timeout_ms, dump_dir, reference_cache, perf)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankInfo, rank, host, pid)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Hygiene, rank, rss_kib, fds, threads, gpu_kib)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(LostOutput, output, message)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(TensorCheck, tensor, rank, max_abs, rms, error, bound, baseline, worst_index, ok,
                                    message)
 }  // namespace cp_pool::protocol
@@ -45,7 +46,7 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseFailing, rank, seq)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Failure, kind, phase, summary, text)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankStepTimes, step_ms, one_rank_ms, one_rank_reason, bytes_sent)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RankOutcome, rank, verdict, reason, failure, output_hash, checks, timings_ms,
-                                   hygiene, backend, remarks, perf)
+                                   hygiene, backend, remarks, perf, lost_outputs)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(CaseDone, seq, outcome)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Rebuilt, rank, generation, error)
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Probed, rank, token)

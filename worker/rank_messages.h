@@ -90,6 +90,7 @@ struct RankOutcome {
   std::string backend;
   std::vector<std::string> remarks;  // RankReport::remarks
   std::optional<RankStepTimes> perf;
+  std::vector<protocol::LostOutput> lost_outputs;
 };
 struct CaseDone {  // the rank is free again
   std::int64_t seq = 0;

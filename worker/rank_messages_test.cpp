@@ -48,8 +48,11 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   check.worst_index = {1, 2};
   sent.outcome.checks.push_back(check);
   sent.outcome.perf = RankStepTimes{.step_ms = {0.5, 2}, .one_rank_ms = {3}, .one_rank_reason = "r", .bytes_sent = 5};
+  sent.outcome.lost_outputs = {{"trace", "bad \xff name"}};
   const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{sent})));
   EXPECT_EQ(got.seq, 9);
+  EXPECT_EQ(got.outcome.lost_outputs.at(0).output, "trace");
+  EXPECT_EQ(got.outcome.lost_outputs.at(0).message, "bad \xff name");
   EXPECT_EQ(got.outcome.verdict, Verdict::fail);
   EXPECT_EQ(got.outcome.failure->kind, FailureKind::timeout);
   EXPECT_EQ(got.outcome.failure->phase, FailurePhase::barrier);

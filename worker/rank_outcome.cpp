@@ -33,6 +33,7 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
     outcome.perf = {report.perf->step_ms, report.perf->one_rank_ms, report.perf->one_rank_reason,
                     report.perf->bytes_sent};
   }
+  for (const LostOutput& lost : report.lost_outputs) outcome.lost_outputs.push_back({lost.output, lost.message});
   for (const Check& check : report.checks) outcome.checks.push_back(to_tensor_check(check, outcome.rank));
 }
 

@@ -14,6 +14,7 @@
 #include "cp_core/comm/counting_communicator.h"
 #include "cp_core/comm/local_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/file_error.h"
 #include "cp_core/perf/step_clock.h"
 #include "cp_core/perf/step_trace.h"
 #include "cp_core/verify/canonical.h"
@@ -165,17 +166,21 @@ class TimedStep {
   std::unique_ptr<CapturedStep> captured_;
 };
 
-// After the timed steps, which it would slow down.
+// After the timed steps, which it would slow down. A trace that cannot be written is no fault of the step.
 void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, const at::Device& device,
-           const std::string& who) {
+           const std::string& who, StepTimes& into) {
   if (!options.trace) return;
   const std::filesystem::path stem = options.trace->string() + "." + who;
   MeetingPoint start(cp, device);
-  trace_step(device, stem, [&] {
-    start.pass("start of the traced step");
-    step();
-    if (device.is_cuda()) cuda_part().synchronize();
-  });
+  try {
+    trace_step(device, stem, [&] {
+      start.pass("start of the traced step");
+      step();
+      if (device.is_cuda()) cuda_part().synchronize();
+    });
+  } catch (const FileError& e) {
+    if (into.trace_error.empty()) into.trace_error = e.what();
+  }
 }
 
 }  // namespace
@@ -187,7 +192,7 @@ void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& gr
   meet_if_graph(*groups.cp, options, device);
   const TimedStep step(problem, options, device);
   into.step_ms = time_steps(*groups.cp, device, options, [&] { step(); });
-  trace(step, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()));
+  trace(step, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()), into);
 }
 
 void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
@@ -206,7 +211,7 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
         if (steady_clock::now() >= limit) throw OneRankTooSlow();
         step();
       });
-      trace(step, *alone.cp, options, device, "alone");
+      trace(step, *alone.cp, options, device, "alone", into);
     } catch (const c10::OutOfMemoryError& error) {
       into.one_rank_reason =
           fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());

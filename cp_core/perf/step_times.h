@@ -33,6 +33,7 @@ struct StepTimes {
   std::int64_t bytes_sent = 0;      // by this rank, a step: counting_communicator.h says what counts
   std::vector<double> one_rank_ms;  // the whole problem on rank 0 alone; empty on other ranks, and if it cannot be run
   std::string one_rank_reason;      // on rank 0: why it cannot be run there, as a sentence
+  std::string trace_error;          // why a trace could not be written: one line that names the file; empty if all were
 };
 
 // Inputs are made before the clock runs, and nothing is verified. A step before all others has its messages counted.

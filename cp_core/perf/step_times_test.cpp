@@ -1,12 +1,15 @@
 #include "cp_core/perf/step_times.h"
 
 #include <atomic>
+#include <filesystem>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/temporary_folder.h"
 #include "cp_core/comm/local_communicator.h"
+#include "cp_core/verify/file_size_limit.h"
 #include "cp_core/verify/test_support.h"
 
 namespace cp_pool {
@@ -43,6 +46,25 @@ TEST(StepTimes, AreThoseOfTheTimedStepsAlone) {
     EXPECT_THAT(times, SizeIs(4));
   });
   EXPECT_EQ(steps, 2 * (3 + 4));
+}
+
+TEST(StepTimes, StandThoughTheTraceCannotBeWritten) {
+  const cp_pool::test::TemporaryFolder folder;
+  Case c = small_case();
+  c.cp_size = 1;  // the profiler is one of the process, whose threads the ranks of a test are
+  const auto trace_error_of = [&](const std::filesystem::path& trace) {
+    const StepTimes times = times_of(c, {.warmup = 0, .iterations = 2, .trace = trace}).front();
+    EXPECT_THAT(times.step_ms, SizeIs(2));
+    return times.trace_error;
+  };
+  {
+    const verify::test::FileSizeLimit limit(1024);
+    EXPECT_EQ(trace_error_of(folder / "case"),
+              "cannot write " + (folder / "case.rank0.json").string() + ": File too large");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  EXPECT_EQ(trace_error_of(folder / "case"), "");
+  EXPECT_THAT(trace_error_of(folder / "case.rank0.json/below"), HasSubstr(": Not a directory"));
 }
 
 TEST(StepTimes, NoRankBeginsAStepBeforeTheOthersHaveEndedTheirs) {

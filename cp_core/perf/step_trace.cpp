@@ -1,18 +1,22 @@
 #include "cp_core/perf/step_trace.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <fstream>
 #include <map>
 #include <memory>
 #include <set>
-#include <stdexcept>
 #include <string>
+#include <system_error>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <torch/csrc/autograd/profiler_kineto.h>
+
+#include "cp_core/file_error.h"
 
 namespace cp_pool {
 namespace {
@@ -76,6 +80,34 @@ std::string table_of(const std::vector<Kernel>& kernels) {
                             microseconds(busy_ns(kernels)), microseconds(last - kernels.front().begin_ns));
 }
 
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& why) {
+  throw FileError(fmt::format("cannot write {}: {}", path.string(), why));
+}
+
+// The profiler says on stderr alone, and without the cause, that it could not write all: the file that it would have
+// renamed stays. One more byte meets the same cause.
+void save(profiler::ProfilerResult& result, const std::string& trace) {
+  const std::string partial = trace + ".tmp";
+  result.save(trace);
+  if (std::filesystem::exists(trace) && !std::filesystem::exists(partial)) return;
+  errno = 0;
+  {
+    std::ofstream file(partial, std::ios::binary | std::ios::app);
+    file.put(' ').flush();
+  }
+  const int cause = errno;
+  ::unlink(partial.c_str());
+  fail(trace, cause != 0 ? std::generic_category().message(cause) : "the profiler did not write it");
+}
+
+void write_table(const std::vector<Kernel>& kernels, const std::string& path) {
+  errno = 0;
+  std::ofstream table(path);
+  table << table_of(kernels);
+  table.close();
+  if (!table) fail(path, std::generic_category().message(errno));
+}
+
 }  // namespace
 
 void trace_step(const at::Device& device, const std::filesystem::path& stem, const std::function<void()>& step) {
@@ -92,14 +124,11 @@ void trace_step(const at::Device& device, const std::filesystem::path& stem, con
     throw;
   }
   result = profiler::disableProfiler();
-  std::filesystem::create_directories(stem.parent_path());
-  const std::string trace = stem.string() + ".json";
-  result->save(trace);
-  if (!std::filesystem::exists(trace)) throw std::runtime_error(fmt::format("the trace {} was not written", trace));
-  if (!device.is_cuda()) return;
-  std::ofstream table(stem.string() + ".txt");
-  table << table_of(kernels_of(*result));
-  if (!table.flush()) throw std::runtime_error(fmt::format("the table {}.txt cannot be written", stem.string()));
+  std::error_code error;
+  std::filesystem::create_directories(stem.parent_path(), error);
+  if (error) fail(stem.parent_path(), error.message());
+  save(*result, stem.string() + ".json");
+  if (device.is_cuda()) write_table(kernels_of(*result), stem.string() + ".txt");
 }
 
 }  // namespace cp_pool

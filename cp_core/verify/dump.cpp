@@ -2,14 +2,17 @@
 
 #include <map>
 #include <numeric>
+#include <system_error>
 #include <vector>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <fmt/format.h>
 
 #include "cases/case_file_name.h"
 #include "cases/case_json.h"
+#include "cp_core/file_error.h"
 #include "cp_core/verify/reference.h"
 #include "cp_core/verify/safetensors.h"
 
@@ -129,7 +132,9 @@ void dump_case(const std::filesystem::path& folder, const std::string& id, const
     }
   }
   if (group.rank() == 0) {
-    std::filesystem::create_directories(folder);
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    if (error) throw FileError(fmt::format("cannot write {}: {}", folder.string(), error.message()));
     write_safetensors(folder / (case_file_name(id) + ".safetensors"), tensors,
                       {{"case", to_json(c).dump()}, {"id", id}});
   }

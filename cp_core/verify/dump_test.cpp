@@ -6,6 +6,7 @@
 #include <random>
 #include <string>
 #include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -13,6 +14,7 @@
 
 #include "cases/case_json.h"
 #include "cp_core/comm/local_communicator.h"
+#include "cp_core/verify/file_size_limit.h"
 #include "cp_core/verify/run_case.h"
 #include "cp_core/verify/test_support.h"
 
@@ -96,6 +98,34 @@ TEST_F(DumpTest, ThatWasTamperedWithIsWrongByTheIndependentChecker) {
   stream.write(reinterpret_cast<const char*>(&other), sizeof other);
   stream.close();
   EXPECT_EQ(check(), 1);
+}
+
+// A right answer stays right, and nothing is left of what could not be written.
+TEST_F(DumpTest, ThatCannotBeWrittenIsNamedByRankZeroAndChangesNoVerdict) {
+  const Case c = test::small_case();
+  RunOptions options;
+  options.id = "case";
+  const auto lost_in = [&](const std::filesystem::path& folder) {
+    options.dump_dir = folder;
+    std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
+    run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+      reports[static_cast<std::size_t>(rank)] = run_case(c, groups, options);
+    });
+    for (const RankReport& report : reports) EXPECT_EQ(report.outcome, RankReport::Outcome::pass) << report.reason;
+    for (std::size_t rank = 1; rank < reports.size(); ++rank) EXPECT_TRUE(reports[rank].lost_outputs.empty());
+    EXPECT_EQ(reports[0].lost_outputs.size(), 1U);
+    return reports[0].lost_outputs.empty() ? LostOutput{} : reports[0].lost_outputs[0];
+  };
+  {
+    const test::FileSizeLimit limit(4096);
+    const LostOutput lost = lost_in(folder_);
+    EXPECT_EQ(lost.output, "dump");
+    EXPECT_EQ(lost.message, fmt::format("cannot write {}: File too large", (folder_ / "case.safetensors").string()));
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder_));
+  std::ofstream(folder_ / "file") << "x";
+  EXPECT_EQ(lost_in(folder_ / "file/below").message,
+            fmt::format("cannot write {}: Not a directory", (folder_ / "file/below").string()));
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include "cases/lengths.h"
 #include "cp_core/comm/local_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/file_error.h"
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/dump.h"
@@ -123,7 +124,13 @@ class CaseRun {
     });
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
-      phase("dump", [&] { dump_case(*options_.dump_dir, id, case_, lengths_, inputs, outputs, *groups_.cp); });
+      phase("dump", [&] {
+        try {
+          dump_case(*options_.dump_dir, id, case_, lengths_, inputs, outputs, *groups_.cp);
+        } catch (const FileError& e) {
+          report_.lost_outputs.push_back({"dump", e.what()});
+        }
+      });
     }
   }
 
@@ -166,6 +173,7 @@ class CaseRun {
     StepTimes& times = report_.perf.emplace();
     phase("timed", [&] { time_case(case_, lengths_, groups_, perf, options_.device, times); });
     phase("timed alone", [&] { time_one_rank(case_, lengths_, groups_, perf, options_.device, times); });
+    if (!times.trace_error.empty()) report_.lost_outputs.push_back({"trace", times.trace_error});
   }
 
   void probe_mask() {

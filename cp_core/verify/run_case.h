@@ -32,6 +32,12 @@ struct Check {
   std::string message;  // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
 };
 
+// A file that was asked for beside the answer, and that could not be written.
+struct LostOutput {
+  std::string output;   // "dump" or "trace"
+  std::string message;  // one line that names the path and the cause
+};
+
 struct RankReport {
   enum class Outcome { pass, fail, skip };
   Outcome outcome = Outcome::pass;
@@ -40,6 +46,7 @@ struct RankReport {
   std::map<std::string, double> timings_ms;  // by phase, as in RunOptions
   std::set<std::string> remarks;             // AttentionBackend::remarks of its steps
   std::optional<StepTimes> perf;             // if asked for, and every rank passed
+  std::vector<LostOutput> lost_outputs;      // they change no outcome
   std::string output_hash;  // of the bits of this rank's outputs and gradients; equal inputs give equal hashes
 };
 
@@ -59,8 +66,8 @@ struct RunOptions {
 // Why this build cannot run the case on this device, as a sentence; empty if it can. The same on every rank.
 std::string skip_reason(const Case& c, const at::Device& device = at::kCPU);
 
-// Collective over groups.cp. Throws CommError, or whatever a library throws; then other ranks may still sit in a
-// collective.
+// Collective over groups.cp. What cannot be written is in the report. Throws CommError, or whatever a library throws;
+// then other ranks may still sit in a collective.
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options);
 
 // What this rank of the case can do before the case runs, beside another (attention/backend.h). Nothing for a case that

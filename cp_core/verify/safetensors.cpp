@@ -3,12 +3,16 @@
 #include <bit>
 #include <cerrno>
 #include <cstdint>
-#include <cstring>
-#include <fstream>
+#include <cstdio>
+#include <memory>
 #include <stdexcept>
+#include <system_error>
+#include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+
+#include "cp_core/file_error.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -50,25 +54,60 @@ std::string header_of(const std::map<std::string, at::Tensor>& tensors,
   return text;
 }
 
+// Removed again unless it is kept.
+class PartialFile {
+ public:
+  explicit PartialFile(const std::filesystem::path& path) : path_(path), partial_(path) {
+    partial_ += ".partial";
+    file_.reset(std::fopen(partial_.c_str(), "wb"));
+    if (!file_) fail();
+  }
+  PartialFile(const PartialFile&) = delete;
+  PartialFile& operator=(const PartialFile&) = delete;
+  ~PartialFile() {
+    if (!kept_) ::unlink(partial_.c_str());
+  }
+
+  void write(const void* bytes, std::size_t count) {
+    if (std::fwrite(bytes, 1, count, file_.get()) != count) fail();
+  }
+  void keep() {
+    if (std::fclose(file_.release()) != 0) fail();
+    if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail();
+    kept_ = true;
+  }
+
+ private:
+  [[noreturn]] void fail() const {
+    const int error = errno;
+    throw FileError(fmt::format("cannot write {}: {}", path_.string(), std::generic_category().message(error)));
+  }
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  const std::filesystem::path& path_;
+  std::filesystem::path partial_;
+  std::unique_ptr<std::FILE, Close> file_;
+  bool kept_ = false;
+};
+
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  std::filesystem::path partial = path;
-  partial += ".partial";
-  std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+  PartialFile file(path);
   const std::string header = header_of(tensors, metadata);
   const auto length = static_cast<std::uint64_t>(header.size());
-  file.write(reinterpret_cast<const char*>(&length), sizeof length);
-  file.write(header.data(), static_cast<std::streamsize>(header.size()));
+  file.write(&length, sizeof length);
+  file.write(header.data(), header.size());
   for (const auto& [name, tensor] : tensors) {
     if (!tensor.defined() || tensor.numel() == 0) continue;
     const at::Tensor data = tensor.cpu().contiguous();
-    file.write(static_cast<const char*>(data.const_data_ptr()), static_cast<std::streamsize>(data.nbytes()));
+    file.write(data.const_data_ptr(), data.nbytes());
   }
-  file.close();
-  if (!file) throw std::runtime_error(fmt::format("cannot write {}: {}", partial.string(), std::strerror(errno)));
-  std::filesystem::rename(partial, path);
+  file.keep();
 }
 
 }  // namespace cp_pool::verify

@@ -13,6 +13,7 @@
 #include "driver/cli/device.h"
 #include "driver/cli/doctor.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/resource_limits.h"
 #include "driver/cli/selection.h"
@@ -174,6 +175,9 @@ std::vector<Finding> find_matrices(const std::string& size) {
 }  // namespace
 
 int doctor_command(const DoctorOptions& options) {
+  ExecutionOptions execution;
+  execution.worker = options.worker;
+  check_stdout(execution_inputs(execution));
   Report report;
   const auto say_all = [&](const std::vector<Finding>& findings) {
     for (const Finding& finding : findings) report.say(finding);

@@ -14,7 +14,6 @@
 #include "driver/cli/worker_command.h"
 #include "driver/pool/log_folder.h"
 #include "driver/reporters/events_json.h"
-#include "driver/reporters/notices.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -45,6 +44,7 @@ class ResultLines : public EventSink {
       write_all(STDOUT_FILENO, to_line(case_result_json(*finished)) + '\n', "stdout");
     }
   }
+  void on_tick() override { expect_reader(STDOUT_FILENO, "stdout"); }
 };
 
 // The folder exists afterwards, files can be made in it, and no other run has it.
@@ -102,9 +102,11 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
     if (terminal_) terminal_->clear_live();
     write_stderr(kind, text);
   };
-  owned_.push_back(std::make_unique<Notices>(show_notice, !terminal_tells));
+  notices_ = std::make_unique<Notices>(show_notice, !terminal_tells);
+  views_.add_listener(*notices_);
   if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
   for (const auto& sink : owned_) views_.add(*sink);
+  if (!locks_.empty()) views_.expect_other_outputs();
   if (show != Show::result_lines) {
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
@@ -119,8 +121,13 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
 int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {
   // A reader of stdout that goes away is a write error, which is reported.
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // and so is a file that may not grow
-  const RunResult result = run(config_, views_);
+  RunResult result;
+  try {
+    result = run(config_, views_);
+  } catch (const ReaderGone&) {  // which was said when it was seen
+    return first_that_applies(static_cast<int>(notices_->case_failed() ? ExitCode::failed : ExitCode::ok),
+                              ExitCode::cannot_write);
+  }
   int code = result.finished.exit_code;
   if (!result.input_error.empty()) {
     report_error(result.input_error);
@@ -134,7 +141,8 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
       config_.no_skip && skipped > 0) {
     report_error(fmt::format("{} skipped, with --no-skip", count_of(skipped, "case")));
   }
-  return views_.failed() || answer_lost_ ? first_that_applies(code, ExitCode::cannot_write) : code;
+  const bool lost = views_.failed() || answer_lost_ || notices_->output_lost();
+  return lost ? first_that_applies(code, ExitCode::cannot_write) : code;
 }
 
 void Execution::show_error(const std::string& message) {

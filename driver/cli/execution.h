@@ -14,6 +14,7 @@
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/junit_sink.h"
+#include "driver/reporters/notices.h"
 #include "driver/reporters/terminal_sink.h"
 
 namespace cp_pool {
@@ -34,7 +35,8 @@ class Execution {
   // (cannot_write).
   Execution(const ExecutionOptions& options, Show show, std::optional<std::string> rerun_failed = std::nullopt);
 
-  // Runs and gives the exit code. run gets the configuration with its worker and the sink of all views.
+  // Runs and gives the exit code. Ends early if nobody is left to read the outputs. run gets the configuration with its
+  // worker and the sink of all views.
   int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);
 
   // While the run goes on: an error of one input on stderr; a line of its answer on stdout.
@@ -46,6 +48,7 @@ class Execution {
   std::vector<std::unique_ptr<FolderLock>> locks_;
   std::unique_ptr<TerminalSink> terminal_;
   FanOut views_;
+  std::unique_ptr<Notices> notices_;
   std::vector<std::unique_ptr<EventSink>> owned_;
   bool answer_lost_ = false;
 };

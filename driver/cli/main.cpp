@@ -1,3 +1,4 @@
+#include <csignal>
 #include <exception>
 #include <fcntl.h>
 #include <string>
@@ -54,6 +55,7 @@ void fill_closed_descriptors() {
 
 int main(int argc, char** argv) {
   fill_closed_descriptors();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write error, which is reported
   try {
     return carry_out(cp_pool::parse_command_line(argc, argv), argv[0]);
   } catch (const cp_pool::CommandError& e) {

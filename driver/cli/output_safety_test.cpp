@@ -101,6 +101,8 @@ TEST_F(OutputSafety, StdoutIsAnOutputToo) {
     EXPECT_EQ((Program{{"sh", "-c", "cd " + folder.path().string() + " && " + line}}.wait().exit_code), 2) << line;
     EXPECT_EQ(read_file(path("demo.json")), before) << line;
   }
+  const std::string doctor = kProgram + " doctor --worker 'python3 worker.py' >> worker.py";
+  EXPECT_EQ((Program{{"sh", "-c", "cd " + folder.path().string() + " && " + doctor}}.wait().exit_code), 2);
 }
 
 TEST_F(OutputSafety, AFileOfAnotherProgramIsReplacedByForceAlone) {

@@ -137,5 +137,20 @@ TEST(RealWorker, TakesTimesThatALaterRunIsComparedWith) {
   EXPECT_THAT(missing.err, ::testing::HasSubstr("cannot read the baseline"));
 }
 
+// Of a rank the limit would be its death, too: it inherits it.
+TEST(RealWorker, DumpsThatMayNotGrowAreNamedOnceAndEveryAnswerStands) {
+  const TemporaryFolder folder;
+  const std::string run = fmt::format(
+      "ulimit -f 1; exec '{}' run --filter 'cp_size=2 & model=causal & comm=a2a' --dump "
+      "'{}' --device cpu 2>&1",
+      CP_POOL_PROGRAM, (folder / "d").string());
+  const Finished done = Program{{"bash", "-c", "set -o pipefail; (" + run + ") | cat"}}.wait();
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.out, ::testing::ContainsRegex("error: --dump: cannot write .*\\.safetensors: File too large\n"));
+  EXPECT_EQ(done.out.find("error: "), done.out.rfind("error: "));
+  EXPECT_THAT(done.last_line(), ::testing::ContainsRegex("^([0-9]+) expanded = [1-9][0-9]* pass \\+ 0 fail, "));
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "d"));
+}
+
 }  // namespace
 }  // namespace cp_pool

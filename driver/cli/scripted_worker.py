@@ -4,10 +4,12 @@ says: pass, fail, skip, error, crash, hang, glued (its answer ends a line that b
 error is beyond its bound), unmeasured (a pass without checks). CP_POOL_TEST_MARK names a file that it creates when it starts,
 CP_POOL_TEST_REQUESTS one to which it appends every request, CP_POOL_TEST_STEP_MS the time of the step of a case that
 passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time,
-CP_POOL_TEST_CHATTER what it prints when it starts."""
+CP_POOL_TEST_CHATTER what it prints when it starts, CP_POOL_TEST_REMOVE a folder that it removes with all that is in it
+when it runs a case, CP_POOL_TEST_LOST the name of an output that it says it could not write."""
 import json
 import os
 import pathlib
+import shutil
 import signal
 import sys
 import time
@@ -56,6 +58,10 @@ def result(request):
             step = {"median": ms, "min": ms, "max": ms}
             answer["perf"] = {**perf, "step_ms": step, "ranks": [{"rank": 0, "ms": step}], "one_rank_ms": None,
                               "one_rank_reason": "one rank is all there is"}
+    if folder := os.environ.get("CP_POOL_TEST_REMOVE"):
+        shutil.rmtree(folder, ignore_errors=True)
+    if lost := os.environ.get("CP_POOL_TEST_LOST"):
+        answer["lost_outputs"] = [{"output": lost, "message": "cannot write /d/x: No space left on device"}]
     print("stderr of", request["id"], file=sys.stderr, flush=True)
     print(f"\n[CP_POOL_FENCE] {request['seq']}", file=sys.stderr, flush=True)
     return answer

@@ -70,10 +70,10 @@ Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
 }
 
 void Pool::spawn() {
-  WorkerGroup::Config config{run_.config.worker_command, run_.config.device, world_size_, tag_, std::nullopt};
+  WorkerGroup::Config config{run_.config.worker_command, run_.config.device, world_size_, tag_, std::nullopt, {}};
   if (run_.config.run_dir) {
     config.log_dir = log_folder(*run_.config.run_dir, id_);
-    std::filesystem::create_directories(*config.log_dir);
+    config.on_log_error = [this](std::string message) { run_.lose_output("--run-dir", std::move(message)); };
   }
   group_ = std::make_unique<WorkerGroup>(run_.io, std::move(config), [this] { wakeup_.notify(); });
   group_->spawn();

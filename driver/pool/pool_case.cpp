@@ -280,6 +280,9 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
   if (current.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run(out);
   const std::optional<Retirement> disbelieved = disbelieve(current, out);
   judge_times(current, out);
+  for (const protocol::LostOutput& lost : current.result->lost_outputs) {
+    run_.lose_output(protocol::clean_text("--" + lost.output), protocol::clean_text(lost.message));
+  }
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   if (needs_tail) {
     co_await wait_for_fences();

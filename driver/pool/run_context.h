@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <set>
+#include <string>
 #include <sys/types.h>
+#include <utility>
 #include <vector>
 
 #include <asio/io_context.hpp>
@@ -37,14 +39,19 @@ struct RunContext {
   const RunConfig& config;
   EventSink& sink;
   StopState stop;
-  std::vector<Wakeup*> wakeups;  // of every coroutine that must see a change of stop
-  int failures = 0;              // cases that ended as one
-  std::int64_t last_seq = 0;     // never repeats in a run
-  OutputBits output_bits;        // of the cases that passed, with config.compare_runs
-  std::set<pid_t> ranks;         // of living pools: children that only their pool may reap
-  std::set<Pool*> pools;         // those that live
+  std::vector<Wakeup*> wakeups;        // of every coroutine that must see a change of stop
+  int failures = 0;                    // cases that ended as one
+  std::int64_t last_seq = 0;           // never repeats in a run
+  OutputBits output_bits;              // of the cases that passed, with config.compare_runs
+  std::set<std::string> lost_outputs;  // options whose loss has been told
+  std::set<pid_t> ranks;               // of living pools: children that only their pool may reap
+  std::set<Pool*> pools;               // those that live
 
   void emit(const Event& event) { sink.on_event(event); }
+  // option: whose file cannot be written; message: one line that names it and the cause.
+  void lose_output(const std::string& option, std::string message) {
+    if (lost_outputs.insert(option).second) emit(OutputLost{option, std::move(message)});
+  }
   void notify_all() {
     for (Wakeup* wakeup : wakeups) wakeup->notify();
   }

@@ -1,7 +1,6 @@
 #include "driver/pool/worker_group.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -19,19 +18,6 @@ namespace cp_pool {
 namespace {
 
 constexpr const char* kEnvWaitPolicy = "OMP_WAIT_POLICY";
-
-std::ofstream open_log(const std::filesystem::path& path) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  if (!out) throw std::system_error(errno, std::generic_category(), fmt::format("cannot write {}", path.string()));
-  return out;
-}
-
-// Logs are for people: a full disk must not end the run, and the stream keeps its error state.
-void append(std::ofstream& log, std::string_view bytes) {
-  if (!log.is_open()) return;
-  log.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  log.flush();
-}
 
 std::string excerpt(std::string_view text) {
   return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200);
@@ -73,13 +59,23 @@ void WorkerGroup::spawn() {
 }
 
 void WorkerGroup::open_logs() {
-  if (config_.log_dir) stdout_log_ = open_log(*config_.log_dir / "rank0.stdout.log");
+  if (!config_.log_dir) return;
+  std::error_code error;
+  std::filesystem::create_directories(*config_.log_dir, error);
+  if (error) {
+    config_.on_log_error(fmt::format("cannot write {}: {}", config_.log_dir->string(), error.message()));
+    config_.log_dir.reset();
+    return;
+  }
+  stdout_log_ = {*config_.log_dir / "rank0.stdout.log", config_.on_log_error};
 }
 
 void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
   const int index = static_cast<int>(&rank - ranks_.data());
   const bool first = index == 0;
-  if (config_.log_dir) rank.log = open_log(*config_.log_dir / fmt::format("rank{}.stderr.log", index));
+  if (config_.log_dir) {
+    rank.log = {*config_.log_dir / fmt::format("rank{}.stderr.log", index), config_.on_log_error};
+  }
 
   protocol::RankEnvironment environment;
   environment.rank = index;
@@ -109,7 +105,7 @@ void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
 void WorkerGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
   rank.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end),
                                                   PipeReader::Functions{[this, &rank](std::string_view bytes) {
-                                                                          append(rank.log, bytes);
+                                                                          rank.log.write(bytes);
                                                                           rank.tail.feed(bytes);
                                                                           on_change_();
                                                                         },
@@ -146,7 +142,7 @@ void WorkerGroup::on_exit(Rank& rank) {
 }
 
 void WorkerGroup::on_stdout(std::string_view bytes) {
-  append(stdout_log_, bytes);
+  stdout_log_.write(bytes);
   bool message = false;
   for (const protocol::Line& line : framer_.feed(bytes)) {
     if (line.kind == protocol::Line::Kind::chatter) {
@@ -249,6 +245,8 @@ void WorkerGroup::reap() {
   }
   if (stdin_) stdin_->close();
   if (stdout_) stdout_->close();
+  for (Rank& rank : ranks_) rank.log.close();
+  stdout_log_.close();
 }
 
 }  // namespace cp_pool

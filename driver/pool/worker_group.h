@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <deque>
 #include <filesystem>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -18,6 +17,7 @@
 
 #include <asio/io_context.hpp>
 
+#include "driver/pool/log_file.h"
 #include "driver/pool/pipes.h"
 #include "driver/pool/stderr_ring.h"
 #include "driver/process/exit_status.h"
@@ -40,7 +40,8 @@ class WorkerGroup {
     std::string device;
     int world_size = 1;
     std::string tag;                               // CP_POOL_TAG
-    std::optional<std::filesystem::path> log_dir;  // full stdout and stderr, a file a rank; the folder exists
+    std::optional<std::filesystem::path> log_dir;  // full stdout and stderr, a file a rank
+    LogFile::OnError on_log_error = {};            // for each that cannot be written
     std::vector<std::pair<std::string, std::string>> variables = {};  // more of the ranks' environment
   };
 
@@ -53,7 +54,7 @@ class WorkerGroup {
     std::vector<int> signals_sent;
     std::shared_ptr<PipeReader> stderr_pipe;
     std::shared_ptr<ExitWatcher> watcher;
-    std::ofstream log;
+    LogFile log;
   };
 
   WorkerGroup(asio::io_context& io, Config config, std::function<void()> on_change);
@@ -123,7 +124,7 @@ class WorkerGroup {
   std::string stdout_name_;
   std::string last_chatter_;
   std::string misplaced_sentinel_;
-  std::ofstream stdout_log_;
+  LogFile stdout_log_;
 };
 
 }  // namespace cp_pool

@@ -182,6 +182,10 @@ Json body(const RunPaused& event) {
   return {{"type", "run_paused"}, {"paused_ms", number(event.paused_ms)}, {"ranks_stopped", event.ranks_stopped}};
 }
 
+Json body(const OutputLost& event) {
+  return {{"type", "output_lost"}, {"output", event.output}, {"message", event.message}};
+}
+
 Json body(const RunFinished& event) {
   Json counts = Json::object();
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "driver/reporters/example_events.h"
+#include "driver/reporters/output_file.h"
 
 namespace cp_pool {
 namespace {
@@ -63,6 +64,60 @@ TEST(FanOut, AViewThatCannotWriteIsNamedOnceAndTheOthersGoOn) {
   EXPECT_THAT(errors, ::testing::ElementsAre("disk full"));
   EXPECT_EQ(broken.calls, 1);
   EXPECT_EQ(other.types.size(), 2U);
+  EXPECT_TRUE(fan_out.failed());
+}
+
+class Unread : public EventSink {
+ public:
+  void on_event(const Event&) override {}
+  void on_tick() override { throw ReaderGone("its reader is gone"); }
+};
+
+class FanOutWithoutReader : public ::testing::Test {
+ protected:
+  Unread unread;
+  Broken broken;
+  Recorder other;
+  std::vector<std::string> errors;
+  FanOut fan_out{[this](const std::string& error) { errors.push_back(error); }};
+};
+
+TEST_F(FanOutWithoutReader, EndsTheRunIfNoOutputIsLeft) {
+  fan_out.add_listener(other);
+  fan_out.add(unread);
+  fan_out.on_event(test::run_started(1));
+  EXPECT_THROW(fan_out.on_tick(), ReaderGone);
+  EXPECT_THAT(errors, ::testing::ElementsAre("its reader is gone"));
+  fan_out.on_tick();  // what ends may still have something to say
+  EXPECT_TRUE(fan_out.failed());
+}
+
+TEST_F(FanOutWithoutReader, LetsTheRunGoOnForAnotherOutput) {
+  fan_out.add(unread);
+  fan_out.add(other);
+  fan_out.on_tick();
+  EXPECT_EQ(other.ticks, 1);
+}
+
+TEST_F(FanOutWithoutReader, LetsTheRunGoOnForAFolder) {
+  fan_out.add(unread);
+  fan_out.expect_other_outputs();
+  fan_out.on_tick();
+  EXPECT_TRUE(fan_out.failed());
+}
+
+TEST_F(FanOutWithoutReader, EndsTheRunWhenTheLastOutputIsLost) {
+  fan_out.add(unread);
+  fan_out.add(broken);
+  fan_out.on_tick();
+  EXPECT_THROW(fan_out.on_event(test::run_started(1)), ReaderGone);
+}
+
+TEST(FanOut, AFullDiskAloneEndsNoRun) {
+  Broken broken;
+  FanOut fan_out{[](const std::string&) {}};
+  fan_out.add(broken);
+  fan_out.on_event(test::run_started(1));
   EXPECT_TRUE(fan_out.failed());
 }
 

@@ -37,6 +37,7 @@ class HtmlSink : public EventSink {
   void on(const PoolRetired& event);
   void on(const CaseStarted&) {}
   void on(const CaseProgress&) {}
+  static void on(const OutputLost&) {}  // of the machine, not of the cases
   void on(const CaseFinished& event);
   void on(const RunPaused&) {}
   void on(const RunStopping&) {}

@@ -26,6 +26,7 @@ void Notices::on_event(const Event& event) {
   if (const auto* progress = std::get_if<CaseProgress>(&event)) on(*progress);
   if (const auto* finished = std::get_if<CaseFinished>(&event)) on(*finished);
   if (const auto* stopping = std::get_if<RunStopping>(&event)) on(*stopping);
+  if (const auto* lost = std::get_if<OutputLost>(&event)) on(*lost);
 }
 
 void Notices::on(const CaseStarted& event) {
@@ -44,11 +45,19 @@ void Notices::on(const CaseProgress& event) {
 
 void Notices::on(const CaseFinished& event) {
   std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });
+  case_failed_ = case_failed_ || is_failure(event.outcome);
   if (!errors_ || event.outcome != CaseOutcome::infra) return;
   if (!reasons_shown_.insert(event.reason).second) return;
   std::string reason = event.reason;
   std::ranges::replace(reason, '\n', ' ');
   show_("error", reason);
+}
+
+void Notices::on(const OutputLost& event) {
+  output_lost_ = true;
+  std::string text = fmt::format("{}: {}", event.output, event.message);
+  std::ranges::replace(text, '\n', ' ');
+  show_("error", text);
 }
 
 void Notices::on(const RunStopping& event) {

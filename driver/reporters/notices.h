@@ -1,5 +1,5 @@
 // What a run has to say while there is time to act on it: cases that no pool could judge, cases that are slow, what a
-// stopped run waits for. On stderr, with and without a terminal.
+// stopped run waits for, outputs that are lost. On stderr, with and without a terminal.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +23,9 @@ class Notices : public EventSink {
 
   void on_event(const Event& event) override;
 
+  [[nodiscard]] bool output_lost() const { return output_lost_; }  // of those that pools write
+  [[nodiscard]] bool case_failed() const { return case_failed_; }
+
  private:
   struct Running {
     std::size_t index = 0;
@@ -34,6 +37,7 @@ class Notices : public EventSink {
   void on(const CaseProgress& event);
   void on(const CaseFinished& event);
   void on(const RunStopping& event);
+  void on(const OutputLost& event);
   [[nodiscard]] std::string what_is_left() const;
 
   Show show_;
@@ -41,6 +45,8 @@ class Notices : public EventSink {
   std::set<std::string> reasons_shown_;  // of cases that no pool could judge
   std::vector<Running> running_;         // the first to start first
   std::size_t pools_ = 0;                // that were started and have not ended
+  bool output_lost_ = false;
+  bool case_failed_ = false;
 };
 
 }  // namespace cp_pool

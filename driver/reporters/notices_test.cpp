@@ -79,5 +79,10 @@ TEST(Notices, SayOnceWhyCasesWereNotJudgedUnlessTheTerminalDoes) {
   EXPECT_THAT(notices_of(events, false), IsEmpty());
 }
 
+TEST(Notices, NameAnOutputThatIsLost) {
+  EXPECT_THAT(notices_of({OutputLost{"--run-dir", "cannot write a: why\nb"}}, false),
+              ElementsAre("error: --run-dir: cannot write a: why b"));
+}
+
 }  // namespace
 }  // namespace cp_pool

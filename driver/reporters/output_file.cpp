@@ -23,8 +23,10 @@ constexpr mode_t kMode = 0666;  // less the umask
 constexpr int kMostInterruptions = 2;
 
 [[noreturn]] void fail(const std::string& name, int error) {
-  throw OutputError(
-      fmt::format("cannot write {}: {}", name, error_reason(std::error_code(error, std::generic_category()), name)));
+  const std::string text =
+      fmt::format("cannot write {}: {}", name, error_reason(std::error_code(error, std::generic_category()), name));
+  if (error == EPIPE) throw ReaderGone(text);
+  throw OutputError(text);
 }
 
 int open_for_writing(const std::filesystem::path& path, int extra_flags, const std::string& name) {
@@ -53,6 +55,11 @@ void write_all(int fd, std::string_view text, const std::string& name) {
     }
     text.remove_prefix(static_cast<std::size_t>(written));
   }
+}
+
+void expect_reader(int fd, const std::string& name) {
+  pollfd reader{.fd = fd, .events = 0, .revents = 0};
+  if (::poll(&reader, 1, 0) == 1 && (reader.revents & POLLERR) != 0) fail(name, EPIPE);
 }
 
 OutputFile::OutputFile(const std::filesystem::path& path)

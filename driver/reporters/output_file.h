@@ -16,8 +16,17 @@ class OutputError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// Of a pipe or socket whose reader is gone.
+class ReaderGone : public OutputError {
+ public:
+  using OutputError::OutputError;
+};
+
 // Writes every byte or throws OutputError, which names the output as `name`.
 void write_all(int fd, std::string_view text, const std::string& name);
+
+// Without writing anything. Throws ReaderGone.
+void expect_reader(int fd, const std::string& name);
 
 // A file that is written as the run goes, by one run at a time. Owns its descriptor.
 class OutputFile {

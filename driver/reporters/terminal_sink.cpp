@@ -83,6 +83,7 @@ void TerminalSink::on_event(const Event& event) {
 }
 
 void TerminalSink::on_tick() {
+  expect_reader(fd_, "stdout");
   draw_live();
 }
 

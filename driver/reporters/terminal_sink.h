@@ -43,7 +43,7 @@ class TerminalSink : public EventSink {
 
   // Throws OutputError.
   void on_event(const Event& event) override;
-  void on_tick() override;  // draws the live line anew
+  void on_tick() override;  // draws the live line anew; throws ReaderGone
 
   // Takes the live line away, for output that does not come through here (stderr on the same terminal). The next
   // event draws it again.
@@ -65,6 +65,7 @@ class TerminalSink : public EventSink {
   void on(const CaseFinished& event);
   void on(const RunPaused& event);
   void on(const RunStopping& event);
+  static void on(const OutputLost&) {}  // an error of the program's, on stderr
   void on(const RunFinished& event);
 
   [[nodiscard]] std::string case_line(const CaseFinished& event) const;

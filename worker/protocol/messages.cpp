@@ -81,6 +81,9 @@ json to_json(const TensorCheck& m) {
 json to_json(const Hygiene& m) {
   return {{"rank", m.rank}, {"rss_kib", m.rss_kib}, {"fds", m.fds}, {"threads", m.threads}, {"gpu_kib", m.gpu_kib}};
 }
+json to_json(const LostOutput& m) {
+  return {{"output", m.output}, {"message", m.message}};
+}
 json to_json(const StepMs& m) {
   return {{"median", m.median}, {"min", m.min}, {"max", m.max}};
 }
@@ -131,6 +134,7 @@ json to_json(const ResultEvent& m) {
            {"backend", m.backend}};
   if (!m.backend_note.empty()) out["backend_note"] = m.backend_note;
   if (m.perf) out["perf"] = to_json(*m.perf);
+  if (!m.lost_outputs.empty()) out["lost_outputs"] = to_json(m.lost_outputs);
   return out;
 }
 json to_json(const PongEvent& m) {
@@ -172,6 +176,9 @@ TensorCheck read_check(const Fields& f) {
 Hygiene read_hygiene(const Fields& f) {
   return {f.get_int("rank"), f.get_int64("rss_kib", 0), f.get_int64("fds", 0), f.get_int64("threads", 0),
           f.get_int64("gpu_kib", 0)};
+}
+LostOutput read_lost_output(const Fields& f) {
+  return {f.get_string("output", ""), f.get_string("message")};
 }
 template <typename Read>
 auto read_list(const Fields& f, const char* name, Read read) {
@@ -241,7 +248,8 @@ ResultEvent read_result(const Fields& f) {
                   .hygiene = read_list(f, "hygiene", read_hygiene),
                   .backend = f.get_string("backend", ""),
                   .backend_note = f.get_string("backend_note", ""),
-                  .perf = std::nullopt};
+                  .perf = std::nullopt,
+                  .lost_outputs = read_list(f, "lost_outputs", read_lost_output)};
   if (const json perf = f.get_object("perf"); !perf.empty()) out.perf = read_perf_result(Fields(perf, "perf"));
   return out;
 }

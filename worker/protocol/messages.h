@@ -114,6 +114,11 @@ struct Hygiene {  // of one rank, after a case
   std::int64_t gpu_kib = 0;  // held by the caching allocator; 0 on a CPU
 };
 
+struct LostOutput {  // a file that the request asked for and that could not be written; the answer stands all the same
+  std::string output;   // "dump" or "trace"
+  std::string message;  // one line that names the file and the cause
+};
+
 struct ReadyEvent {
   int protocol = kVersion;
   std::string worker;  // name and version
@@ -143,6 +148,7 @@ struct ResultEvent {
   std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
   std::string backend_note;                       // what of the case another backend computed, and why; else empty
   std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
+  std::vector<LostOutput> lost_outputs = {};
 };
 struct PongEvent {
   std::int64_t seq = 0;

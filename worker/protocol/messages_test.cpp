@@ -182,7 +182,8 @@ TEST(Events, ResultRoundTrips) {
                                    .timings_ms = {{"forward", 2.5}},
                                    .hygiene = {{1, 100, 20, 4}},
                                    .backend = "math",
-                                   .backend_note = "partly"});
+                                   .backend_note = "partly",
+                                   .lost_outputs = {{"dump", "cannot write x"}}});
   EXPECT_EQ(got.seq, 3);
   EXPECT_EQ(got.outcome, Outcome::fail);
   EXPECT_EQ(got.reason, "why");
@@ -203,6 +204,9 @@ TEST(Events, ResultRoundTrips) {
   EXPECT_EQ(got.hygiene[0].threads, 4);
   EXPECT_EQ(got.backend, "math");
   EXPECT_EQ(got.backend_note, "partly");
+  ASSERT_EQ(got.lost_outputs.size(), 1U);
+  EXPECT_EQ(got.lost_outputs[0].output, "dump");
+  EXPECT_EQ(got.lost_outputs[0].message, "cannot write x");
   EXPECT_FALSE(got.perf);
 }
 

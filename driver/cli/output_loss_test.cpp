@@ -1,0 +1,153 @@
+// The real program whose outputs fail while it runs: each is named once, the run goes on, and the exit code is 73.
+#include <csignal>
+#include <cstdio>
+#include <iterator>
+#include <string>
+#include <sys/stat.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/command_line_fixture.h"
+#include "driver/reporters/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::kProgram;
+using test::kSizes;
+using test::kWorker;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::Words;
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class OutputLoss : public test::CommandLine {
+ protected:
+  // The run under a shell that has done `first`; stdout and stderr leave it through pipes, which have no size.
+  Finished run_after(const std::string& first, const std::string& filter, const Words& more) {
+    Words words{"bash", "-c",
+                "exec 4>&1; set -o pipefail; { (" + first + "; exec \"$@\" 2>&3) | cat >&4; } 3>&1 | cat >&2", "bash",
+                kProgram};
+    std::ranges::copy(run_words(filter, more), std::back_inserter(words));
+    return Program{words}.wait();
+  }
+};
+
+TEST_F(OutputLoss, AFileThatMayNotGrowIsNamedOnceAndTheRunGoesOn) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "no program with its runtime starts under such a limit";
+#endif
+  for (const std::string option : {"--events", "--junit", "--html", "--run-dir"}) {
+    const Finished done = run_after("ulimit -f 0", "model=pass*", {option, path("out")});
+    EXPECT_EQ(done.exit_code, 73) << option;
+    EXPECT_THAT(done.err, AllOf(is_one_error("cannot write " + path("out")), EndsWith(": File too large\n"))) << option;
+    EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass")) << option;
+    std::filesystem::remove_all(path("out"));
+  }
+}
+
+TEST_F(OutputLoss, AFolderThatIsRemovedMeanwhileIsNamedOnceAndTheRunGoesOn) {
+  for (const std::string option : {"--events", "--junit", "--html", "--run-dir"}) {
+    std::filesystem::create_directory(path("d"));
+    const ScopedVariable remove{"CP_POOL_TEST_REMOVE", path("d").c_str()};
+    const Finished done = run("model=pass*", {option, path("d/out")});
+    EXPECT_EQ(done.exit_code, 73) << option;
+    EXPECT_THAT(done.err, is_one_error("cannot write " + path("d/out"))) << option;
+    EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass")) << option;
+  }
+}
+
+TEST_F(OutputLoss, LogsThatCannotBeMadeEndNoPool) {
+  std::filesystem::create_directory(path("d"));
+  const ScopedVariable remove{"CP_POOL_TEST_REMOVE", path("d").c_str()};
+  const Finished done =
+      run("model=pass* | model=skip", {"--isolate", "--run-dir", path("d/logs"), "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, is_one_error("--run-dir: cannot write " + path("d/logs")));
+  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 2 pass + 0 fail + 1 skip"));
+  const auto lines = json_lines(read_file(path("e")));
+  EXPECT_EQ(std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "output_lost"; }), 1);
+  const Finished report = call({"report", path("e")});
+  EXPECT_EQ(report.exit_code, 0) << "the cases are as they were: " << report.err;
+}
+
+TEST_F(OutputLoss, WhatTheWorkerCouldNotWriteIsNamedOnceAndChangesNoOutcome) {
+  for (const std::string output : {"dump", "trace"}) {
+    const ScopedVariable lost{"CP_POOL_TEST_LOST", output.c_str()};
+    const Finished done = run("model=pass*");
+    EXPECT_EQ(done.exit_code, 73);
+    EXPECT_THAT(done.err, is_one_error("--" + output + ": cannot write /d/x: No space left on device\n"));
+    EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass"));
+    EXPECT_EQ(run("model=fail").exit_code, 100) << "which comes first";
+  }
+}
+
+// --- A reader that goes away -----------------------------------------------------------------------------------------
+
+class ReaderOfStdout : public test::CommandLine {
+ protected:
+  void SetUp() override {
+    CommandLine::SetUp();
+    ASSERT_EQ(::mkfifo(path("out").c_str(), 0600), 0);
+  }
+
+  // Starts the program, reads the first line that it prints, and goes away.
+  Finished read_one_line_of(Words words, const std::string& in = "/dev/null") {
+    words.insert(words.begin(), kProgram);
+    Program program{words, {.in = in, .out = path("out")}};
+    FILE* reader = std::fopen(path("out").c_str(), "r");
+    for (int c = 0; (c = std::fgetc(reader)) != '\n' && c != EOF;) continue;
+    std::fclose(reader);
+    return program.wait();
+  }
+};
+
+TEST_F(ReaderOfStdout, WhoIsGoneEndsTheRun) {
+  // A case that hangs longer than the test may run: its end would come too late.
+  const Words words = run_words("model=hang", {"--timeout", "10m"});
+  const Finished done = read_one_line_of(words);
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, is_one_error("cannot write stdout: Broken pipe"));
+}
+
+TEST_F(ReaderOfStdout, WhoIsGoneAfterAFailureLeavesItsExitCode) {
+  const Finished done = read_one_line_of(run_words("model=fail | model=hang", {"--timeout", "10m", "--no-progress"}));
+  EXPECT_EQ(done.exit_code, 100);
+}
+
+TEST_F(ReaderOfStdout, WhoIsGoneEndsAStream) {
+  ASSERT_EQ(::mkfifo(path("in").c_str(), 0600), 0);
+  Program program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("in"), .out = path("out")}};
+  FILE* to = std::fopen(path("in").c_str(), "w");
+  FILE* from = std::fopen(path("out").c_str(), "r");
+  std::fprintf(to, "{\"model\":\"pass\",\"cp_size\":1,%s}\n", kSizes);
+  std::fflush(to);
+  for (int c = 0; (c = std::fgetc(from)) != '\n' && c != EOF;) continue;
+  std::fclose(from);
+  const Finished done = program.wait();  // though more could come
+  std::fclose(to);
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, is_one_error("cannot write stdout: Broken pipe"));
+}
+
+TEST_F(ReaderOfStdout, WhoIsGoneLeavesTheRunToItsOtherOutputs) {
+  for (const std::string option : {"--events", "--junit", "--html", "--run-dir", "--dump"}) {
+    const Finished done = read_one_line_of(run_words("model=pass*", {option, path("o" + option)}));
+    EXPECT_EQ(done.exit_code, 73) << option;
+    EXPECT_THAT(done.err, is_one_error("cannot write stdout: Broken pipe")) << option;
+    EXPECT_TRUE(std::filesystem::exists(path("o" + option))) << option;
+  }
+  EXPECT_EQ(json_lines(read_file(path("o--events"))).back()["counts"]["pass"], 2);
+}
+
+}  // namespace
+}  // namespace cp_pool

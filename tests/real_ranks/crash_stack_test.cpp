@@ -1,4 +1,4 @@
-// A rank that dies of a signal, or that a deadline ends, leaves its stack; the driver's event has the functions.
+// A rank that dies of a signal, or that a deadline ends, leaves its stack; the driver's event has functions and lines.
 #include <string>
 #include <vector>
 
@@ -27,16 +27,17 @@ std::string stderr_of(const json& finished, int rank) {
   return finished.at("stderr").at(static_cast<std::size_t>(rank)).at("text").get<std::string>();
 }
 
-// What it was doing.
+// What it was doing, with the line of the fault in our source.
 void expect_named_stack(const std::string& text) {
-  EXPECT_THAT(text, ContainsRegex("  #[0-9]+ cp_pool::FaultInjector::fire.*\n"));
-  EXPECT_THAT(text, ContainsRegex("  #[0-9]+ cp_pool::RankCompute::run_case.*\n"));
+  EXPECT_THAT(text, ContainsRegex("  #[0-9]+ cp_pool::FaultInjector::fire.* at .*worker/fault[a-z_]*\\.cpp:[0-9]+\n"));
+  EXPECT_THAT(text,
+              ContainsRegex("  #[0-9]+ cp_pool::RankCompute::run_case.* at .*worker/rank_compute\\.cpp:[0-9]+\n"));
   EXPECT_THAT(text, Not(HasSubstr("[CP_POOL_MODULE] cp-pool-worker")));
 }
 
 class CrashedRank : public ::testing::TestWithParam<std::pair<const char*, const char*>> {};
 
-TEST_P(CrashedRank, LeavesItsStackWithNamesAndPhase) {
+TEST_P(CrashedRank, LeavesItsStackWithNamesLinesAndPhase) {
   const auto [fault, signal] = GetParam();
   for (const int rank : {0, 1}) {
     const json finished = the_case_with(fmt::format("{}@{}:inside", fault, rank));
@@ -54,7 +55,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, CrashedRank,
                          ::testing::Values(std::pair{"sigsegv", "SIGSEGV"}, std::pair{"sigabrt", "SIGABRT"}),
                          [](const auto& info) { return std::string(info.param.first); });
 
-TEST(RankAtItsDeadline, ShowsItsStackWithNames) {
+TEST(RankAtItsDeadline, ShowsItsStackWithNamesAndLines) {
   const json finished = the_case_with("hang@1:inside", "1500ms");
   EXPECT_EQ(finished.at("outcome"), "timeout");
   expect_named_stack(stderr_of(finished, 1));

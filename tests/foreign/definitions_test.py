@@ -26,6 +26,7 @@ CASES = [
     {**SIZES, **PADDED, "model": "sink", "dtype": "bf16", "softmax": "learnable", "max_logit": True, "window": [3, 1]},
     {**SIZES, **PADDED, "model": "chunk", "dtype": "fp16", "chunk": 4, "softmax": "off_by_one"},
     {**SIZES, **PADDED, "model": "row", "dtype": "fp32", "bias": "111s", "causal": True, "comm": "all_gather"},
+    {**SIZES, "model": "scaled", "dtype": "bf16", "input_scale": 2.7},
 ]
 
 
@@ -65,7 +66,8 @@ def check_tokens(case, tensors, name, side):
     lengths = np.diff(tensors[f"cu_seqlens_{side}"])
     offsets = tensors[f"cu_seqlens_{side}_padded"]
     whole = tensors[name]
-    made = rounded(values(case["seed"], STREAMS[name], (int(lengths.sum()), *whole.shape[-2:])), case["dtype"])
+    scale = np.float32(case["input_scale"]) if name in ("q", "k") else np.float32(1)
+    made = rounded(scale * values(case["seed"], STREAMS[name], (int(lengths.sum()), *whole.shape[-2:])), case["dtype"])
     taken = 0
     for index, part in enumerate(check_dump.per_sequence(case, whole, offsets, lengths)):
         expect(np.array_equal(part, made[taken : taken + len(part)]), f"{case['model']}: {name} of sequence {index}")

@@ -61,9 +61,10 @@ def check_version1(driver):
     expect(hashlib.sha256(VERSION1.read_bytes()).hexdigest() == VERSION1_SHA256, f"{VERSION1} was changed")
     answers = driver.submit(str(VERSION1), [
         case("dense"), case("packed", layout="thd", seqlens=[16]), case("wide", cp_size=4, dtype="bf16"),
-        case("no_a2a", comm="a2a"), case("after_the_skip")])
+        case("no_a2a", comm="a2a"), case("newer_field", input_scale=10), case("after_the_skip")])
     outcomes = {model: answer["outcome"] for model, answer in answers.items()}
-    expect(outcomes == {"dense": "pass", "packed": "pass", "wide": "pass", "no_a2a": "skip", "after_the_skip": "pass"},
+    expect(outcomes == {"dense": "pass", "packed": "pass", "wide": "pass", "no_a2a": "skip",
+                        "newer_field": "skip", "after_the_skip": "pass"},
            f"outcomes {outcomes}")
     expect(all(answers[model]["unverified_by_figures"] for model in ("dense", "packed", "wide")), f"{answers}")
     expect(answers["no_a2a"]["reason"] == "this worker has no a2a", answers["no_a2a"]["reason"])

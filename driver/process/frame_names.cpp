@@ -175,8 +175,12 @@ class ModuleFile {
     int number = 0;
     const char* const file = dwfl_lineinfo(line, nullptr, &number, nullptr, nullptr, nullptr);
     std::string where = place(file, number);
+    Dwarf_Die* innermost = nullptr;
+    const bool known = dwarf_getscopes(unit, address - bias, &innermost) > 0;
+    const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner_of_innermost(innermost, &std::free);
+    // Around an inlined call these are the scopes of its definition; its callers are around the call's own entry.
     Dwarf_Die* found = nullptr;
-    const int depth = dwarf_getscopes(unit, address - bias, &found);
+    const int depth = known ? dwarf_getscopes_die(innermost, &found) : 0;
     const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(found, &std::free);
     std::vector<std::string> calls;  // the innermost first
     for (int i = 0; i < depth; ++i) {

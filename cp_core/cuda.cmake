@@ -23,10 +23,14 @@ if(CP_POOL_HAVE_CUDA)
     attention/tile_rows.cpp
     attention/tile_rows.cu
     attention/widened.cpp
-    comm/nccl_barrier.cpp
+    comm/gpu_barrier.cpp
+    comm/gpu_groups.cpp
+    comm/gpu_link.cpp
+    comm/held_memory.cpp
     comm/nccl_communicator.cpp
     comm/nccl_link.cpp
     comm/nccl_reduction.cpp
+    comm/peer_communicator.cpp
     comm/peer_connection.cpp
     comm/peer_exchange.cpp
     comm/peer_kernel.cu

@@ -35,6 +35,7 @@ struct RunStarted {
   std::string title;  // of the matrices
   std::string size;   // full | small
   std::string device;
+  int shared_gpus = 0;    // this machine's GPUs, if ranks of some cases will share them; else 0
   std::size_t cases = 0;  // expanded and selected: what the ledger must add up to
   std::string version;
   std::vector<std::string> ids;                   // of the cases, each once; empty for a stream
@@ -158,6 +159,7 @@ struct CaseFinished {
   std::map<std::string, double> timings_ms;
   std::vector<protocol::Hygiene> hygiene;
   std::string backend;
+  int shared_gpus = 0;       // how many GPUs the ranks of its pool shared; 0: each rank had a device of its own
   std::string backend_note;  // what of the case another backend computed, and why; mostly empty
   // In a run that runs cases several times: of another run of a case, the ranks whose outputs have other bits than in
   // the first. None: it is the first, did not pass, or nothing is known.
@@ -173,6 +175,12 @@ struct RunPaused {
   bool ranks_stopped = false;  // with it; false: SIGSTOP and the like, which the driver cannot catch
 };
 
+// An output of the run that its pools write cannot be written. The run goes on; once for each output.
+struct OutputLost {
+  std::string output;   // the option: "--run-dir"
+  std::string message;  // one line that names the file and the cause
+};
+
 struct RunFinished {
   std::array<std::size_t, kCaseOutcomes> counts{};  // by CaseOutcome; the ledger
   std::size_t expanded = 0;
@@ -183,14 +191,8 @@ struct RunFinished {
   int exit_code = 0;
 };
 
-// An output of the run that its pools write cannot be written. The run goes on; once for each output.
-struct OutputLost {
-  std::string output;   // the option: "--run-dir"
-  std::string message;  // one line that names the file and the cause
-};
-
 using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished,
-                           RunPaused, RunStopping, RunFinished, OutputLost>;
+                           RunPaused, RunStopping, OutputLost, RunFinished>;
 
 // A view of the stream. Called on one thread, in order.
 class EventSink {

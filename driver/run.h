@@ -35,6 +35,7 @@ struct HygieneLimits {
 struct RunConfig {
   std::vector<std::string> worker_command;  // argv; the binary is looked up like execvp does
   std::string device = "cpu";
+  bool share_gpus = true;                          // ranks may share a GPU where there are fewer than ranks
   std::chrono::milliseconds timeout{90000};        // per case, from the line sent
   std::chrono::milliseconds start_timeout{60000};  // spawn to ready
   std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
@@ -61,9 +62,9 @@ struct RunConfig {
 };
 
 struct RunResult {
-  RunFinished finished;          // also the last event
-  bool input_was_cut = false;    // a stream of cases was not read to its end: the run was stopped
-  std::string input_error = {};  // why it could not be read to its end, as a sentence; mostly empty
+  RunFinished finished;        // also the last event
+  bool input_was_cut = false;  // a stream of cases was not read to its end: the run was stopped
+  std::string input_error;     // why it could not be read to its end, as a sentence; mostly empty
 };
 
 // Both must be called on the main thread (parent-death signals follow the spawning thread), and while they run every

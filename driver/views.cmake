@@ -40,6 +40,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/notices_test.cpp
     reporters/output_file_test.cpp
     reporters/perf_table_test.cpp
+    reporters/shared_gpus_test.cpp
     reporters/stack_lines_test.cpp
     reporters/summary_test.cpp
     reporters/terminal_sink_test.cpp

@@ -21,7 +21,7 @@ nlohmann::json names() {
 
 }  // namespace
 
-nlohmann::json capabilities(const at::Device& device, bool prepares) {
+nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_gpus) {
   // A case may name any backend; on CPU every name runs as math, and the result says so.
   const nlohmann::json backends =
       device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
@@ -36,6 +36,7 @@ nlohmann::json capabilities(const at::Device& device, bool prepares) {
           {"layouts", names<Layout>()},
           {"dtypes", names<DType>()},
           {"figures", true},
+          {"shared_gpus", shared_gpus},
           {"requests", std::move(requests)},
           {"case_fields", std::move(newer_fields)}};
 }

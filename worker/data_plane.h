@@ -15,7 +15,7 @@ namespace cp_pool {
 std::string generation_prefix(int generation);
 
 struct ConnectOptions {
-  void* started = nullptr;             // RankDevice::take_communicator
+  GpuGroupOptions gpu;                 // of ranks on GPUs
   std::function<void()> on_connected;  // called before the proof
 };
 

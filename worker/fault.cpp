@@ -15,24 +15,13 @@ namespace {
 using Kind = Fault::Kind;
 using Phase = Fault::Phase;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 18> kKinds{{
-    {"throw", Kind::throw_error},
-    {"bad_alloc", Kind::bad_alloc},
-    {"sigsegv", Kind::sigsegv},
-    {"sigabrt", Kind::sigabrt},
-    {"sigkill", Kind::sigkill},
-    {"sigstop", Kind::sigstop},
-    {"exit", Kind::exit},
-    {"hang", Kind::hang},
-    {"spin", Kind::spin},
-    {"deaf", Kind::deaf},
-    {"wait", Kind::wait},
-    {"print", Kind::print},
-    {"print_err", Kind::print_err},
-    {"setsid", Kind::setsid},
-    {"daemon", Kind::daemon},
-    {"wrong", Kind::wrong},
-    {"flaky", Kind::flaky},
+constexpr std::array<std::pair<std::string_view, Kind>, 19> kKinds{{
+    {"throw", Kind::throw_error}, {"bad_alloc", Kind::bad_alloc}, {"oom", Kind::oom},
+    {"sigsegv", Kind::sigsegv},   {"sigabrt", Kind::sigabrt},     {"sigkill", Kind::sigkill},
+    {"sigstop", Kind::sigstop},   {"exit", Kind::exit},           {"hang", Kind::hang},
+    {"spin", Kind::spin},         {"deaf", Kind::deaf},           {"wait", Kind::wait},
+    {"print", Kind::print},       {"print_err", Kind::print_err}, {"setsid", Kind::setsid},
+    {"daemon", Kind::daemon},     {"wrong", Kind::wrong},         {"flaky", Kind::flaky},
     {"slow", Kind::slow},
 }};
 constexpr std::array<std::pair<std::string_view, Phase>, 6> kPhases{{

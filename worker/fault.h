@@ -16,6 +16,7 @@ struct Fault {
   enum class Kind {
     throw_error,  // throw: std::runtime_error
     bad_alloc,    // throw std::bad_alloc
+    oom,          // asks for more memory than the rank's GPU has; on a CPU as bad_alloc
     sigsegv,
     sigabrt,
     sigkill,

@@ -96,6 +96,9 @@ void FaultInjector::fire(const Fault& fault) const {
       throw std::runtime_error(fmt::format("injected fault on rank {}", fault.rank));
     case Kind::flaky:
       throw std::runtime_error(fmt::format("injected fault {}", to_string(fault)));
+    case Kind::oom:
+      if (exhaust_memory_) exhaust_memory_();
+      throw std::bad_alloc();
     case Kind::bad_alloc:
       throw std::bad_alloc();
     case Kind::sigsegv:

@@ -18,6 +18,8 @@ class FaultInjector {
   FaultInjector(const std::vector<Fault>& faults, int rank);
   // What `wait` does: joins a collective that no other rank joins.
   void set_lonely_collective(std::function<void()> collective) { lonely_collective_ = std::move(collective); }
+  // What `oom` does: runs out of the device's memory. Without it `oom` is a bad_alloc.
+  void set_memory_exhaustion(std::function<void()> exhaust) { exhaust_memory_ = std::move(exhaust); }
   // seq: of the request. It differs for each attempt of a case; with the seed, the case and the rank it decides whether
   // a `flaky` fires.
   void start_case(const std::string& id, std::int64_t seq);
@@ -35,6 +37,7 @@ class FaultInjector {
   std::vector<Fault> armed_;  // those of the running case that have not fired
   std::vector<std::string> wrong_tensors_;
   std::function<void()> lonely_collective_;
+  std::function<void()> exhaust_memory_;
 };
 
 }  // namespace cp_pool

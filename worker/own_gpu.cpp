@@ -1,7 +1,6 @@
 #include "worker/own_gpu.h"
 
 #include <cstdlib>
-#include <vector>
 
 #include <fmt/format.h>
 
@@ -21,25 +20,60 @@ bool hiding_is_on() {
   throw protocol::EnvironmentError(fmt::format("{}=\"{}\": neither on nor off", kHide, value));
 }
 
-}  // namespace
-
-std::optional<std::string> name_of_own_gpu(const std::optional<std::string>& visible, int devices, int local_rank,
-                                           int local_world_size) {
-  if (!visible) return devices >= local_world_size ? std::optional(std::to_string(local_rank)) : std::nullopt;
-  const std::vector<std::string> entries = protocol::visible_gpus(*visible);
-  if (entries.size() < static_cast<std::size_t>(local_world_size)) return std::nullopt;
-  return entries.at(static_cast<std::size_t>(local_rank));
+// As CUDA_VISIBLE_DEVICES has them; empty where they cannot be seen without CUDA.
+std::vector<std::string> names_of_gpus() {
+  if (const auto visible = protocol::process_variable(kVisible)) return protocol::visible_gpus(*visible);
+  std::vector<std::string> names;
+  for (int gpu = 0; gpu < protocol::count_gpu_files(); ++gpu) names.push_back(std::to_string(gpu));
+  return names;
 }
 
-OwnGpu hide_other_gpus(const protocol::RankEnvironment& environment) {
-  const OwnGpu among_all{.index = environment.local_rank, .is_only = false};
-  if (environment.device != "cuda" || !hiding_is_on()) return among_all;
-  const auto name = name_of_own_gpu(protocol::process_variable(kVisible), protocol::count_gpu_files(),
-                                    environment.local_rank, environment.local_world_size);
-  if (!name) return among_all;
+std::string why_no_share(const protocol::RankEnvironment& environment, const std::string& peers_forbidden) {
+  if (!environment.share_gpus) return "ranks may not share one (--share-gpus)";
+  if (environment.local_world_size != environment.world_size) {
+    return "ranks that share one must all be on one host";
+  }
+  if (!peers_forbidden.empty()) {
+    return fmt::format("ranks that share one exchange by peer copies alone: {}", peers_forbidden);
+  }
+  return {};
+}
+
+}  // namespace
+
+int gpu_of_rank(int local_rank, int local_world_size, int gpus) {
+  return gpus >= local_world_size ? local_rank : local_rank * gpus / local_world_size;
+}
+
+OwnGpu choose_own_gpu(const protocol::RankEnvironment& environment, int gpus, const std::string& peers_forbidden) {
+  OwnGpu own;
+  own.index = environment.local_rank;
+  const int ranks = environment.local_world_size;
+  if (gpus == 0 || gpus >= ranks) return own;
+  own.why_no_share = why_no_share(environment, peers_forbidden);
+  if (!own.why_no_share.empty()) return own;
+  own.index = gpu_of_rank(environment.local_rank, ranks, gpus);
+  own.shared_gpus = gpus;
+  own.ranks_on_it = 0;
+  for (int rank = 0; rank < ranks; ++rank) own.ranks_on_it += gpu_of_rank(rank, ranks, gpus) == own.index ? 1 : 0;
+  return own;
+}
+
+OwnGpu choose_own_gpu(const protocol::RankEnvironment& environment, const std::string& peers_forbidden) {
+  if (environment.device != "cuda") {
+    OwnGpu none;
+    none.index = environment.local_rank;
+    return none;
+  }
+  const bool hides = hiding_is_on();
+  const std::vector<std::string> names = names_of_gpus();
+  OwnGpu own = choose_own_gpu(environment, static_cast<int>(names.size()), peers_forbidden);
+  if (!hides || static_cast<std::size_t>(own.index) >= names.size() || !own.why_no_share.empty()) return own;
   constexpr int kReplace = 1;
-  setenv(kVisible, name->c_str(), kReplace);
-  return {.index = 0, .is_only = true};
+  setenv(kVisible, names[static_cast<std::size_t>(own.index)].c_str(), kReplace);
+  own.index = 0;
+  own.is_only = true;
+  return own;
 }
 
 }  // namespace cp_pool

@@ -2,76 +2,138 @@
 
 #include <cstdlib>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {
 
-constexpr auto kUnset = std::nullopt;
+using testing::HasSubstr;
 
-TEST(OwnGpu, IsNamedByTheLocalRank) {
-  EXPECT_EQ(name_of_own_gpu(kUnset, 8, 5, 8), "5");
-  EXPECT_EQ(name_of_own_gpu(kUnset, 8, 0, 1), "0");
+std::vector<int> gpus_of(int ranks, int gpus) {
+  std::vector<int> indices;
+  for (int rank = 0; rank < ranks; ++rank) indices.push_back(gpu_of_rank(rank, ranks, gpus));
+  return indices;
 }
 
-TEST(OwnGpu, IsOneOfThoseThatAreVisible) {
-  EXPECT_EQ(name_of_own_gpu("3,1", 8, 0, 2), "3");
-  EXPECT_EQ(name_of_own_gpu("3,1", 8, 1, 2), "1");
-  EXPECT_EQ(name_of_own_gpu("GPU-8932f937,GPU-1d2c,MIG-77", 8, 2, 3), "MIG-77");
-  EXPECT_EQ(name_of_own_gpu("4,5,6", 0, 1, 2), "5");
+TEST(GpuOfRank, IsItsOwnWhereThereAreEnough) {
+  EXPECT_EQ(gpus_of(4, 4), (std::vector{0, 1, 2, 3}));
+  EXPECT_EQ(gpus_of(2, 8), (std::vector{0, 1}));
 }
 
-// All stay visible then, and CUDA is asked how many they are.
-TEST(OwnGpu, IsNotNamedWhereRanksMayGoWithout) {
-  EXPECT_EQ(name_of_own_gpu(kUnset, 2, 0, 4), std::nullopt);
-  EXPECT_EQ(name_of_own_gpu(kUnset, 0, 0, 1), std::nullopt);
-  EXPECT_EQ(name_of_own_gpu("0", 8, 0, 2), std::nullopt);
-  EXPECT_EQ(name_of_own_gpu("", 8, 0, 1), std::nullopt);
-  EXPECT_EQ(name_of_own_gpu("0,-1,1", 8, 0, 2), std::nullopt);
-  EXPECT_EQ(name_of_own_gpu("0,x1", 8, 0, 2), std::nullopt);
+TEST(GpuOfRank, IsSharedByNeighboursWhereThereAreNot) {
+  EXPECT_EQ(gpus_of(4, 1), (std::vector{0, 0, 0, 0}));
+  EXPECT_EQ(gpus_of(8, 4), (std::vector{0, 0, 1, 1, 2, 2, 3, 3}));
+  EXPECT_EQ(gpus_of(4, 3), (std::vector{0, 0, 1, 2}));
+  EXPECT_EQ(gpus_of(5, 2), (std::vector{0, 0, 0, 1, 1}));
 }
 
-class HideOtherGpus : public testing::Test {
+class ChooseOwnGpu : public testing::Test {
  protected:
   void SetUp() override {
-    environment_.device = "cuda";
-    environment_.local_rank = 1;
-    environment_.local_world_size = 2;
+    unsetenv("CP_POOL_HIDE_GPUS");
+    unsetenv("CP_POOL_PEER_COPIES");
     setenv("CUDA_VISIBLE_DEVICES", "7,6,5", 1);
+    set_ranks(2);
   }
   void TearDown() override {
     unsetenv("CUDA_VISIBLE_DEVICES");
     unsetenv("CP_POOL_HIDE_GPUS");
+    unsetenv("CP_POOL_PEER_COPIES");
+  }
+  void set_ranks(int ranks) {
+    environment_.device = "cuda";
+    environment_.rank = environment_.local_rank = ranks - 1;
+    environment_.world_size = environment_.local_world_size = ranks;
   }
   static std::string visible() { return std::getenv("CUDA_VISIBLE_DEVICES"); }
 
   protocol::RankEnvironment environment_;
 };
 
-TEST_F(HideOtherGpus, LeavesARankItsOwn) {
-  const OwnGpu gpu = hide_other_gpus(environment_);
+TEST_F(ChooseOwnGpu, LeavesARankItsOwn) {
+  const OwnGpu gpu = choose_own_gpu(environment_, "");
   EXPECT_TRUE(gpu.is_only);
   EXPECT_EQ(gpu.index, 0);
+  EXPECT_EQ(gpu.shared_gpus, 0);
+  EXPECT_EQ(gpu.ranks_on_it, 1);
   EXPECT_EQ(visible(), "6");
 }
 
-TEST_F(HideOtherGpus, LeavesAllToThoseWhoTurnItOff) {
+TEST_F(ChooseOwnGpu, NamesGpusAsTheEnvironmentDoes) {
+  setenv("CUDA_VISIBLE_DEVICES", "GPU-8932f937,GPU-1d2c,MIG-77", 1);
+  set_ranks(3);
+  EXPECT_TRUE(choose_own_gpu(environment_, "").is_only);
+  EXPECT_EQ(visible(), "MIG-77");
+}
+
+TEST_F(ChooseOwnGpu, LeavesAllToThoseWhoTurnItOff) {
   setenv("CP_POOL_HIDE_GPUS", "off", 1);
-  const OwnGpu gpu = hide_other_gpus(environment_);
+  const OwnGpu gpu = choose_own_gpu(environment_, "");
   EXPECT_FALSE(gpu.is_only);
   EXPECT_EQ(gpu.index, 1);
   EXPECT_EQ(visible(), "7,6,5");
 }
 
-TEST_F(HideOtherGpus, LeavesAllToRanksOnTheCpu) {
+TEST_F(ChooseOwnGpu, LeavesAllToRanksOnTheCpu) {
   environment_.device = "cpu";
-  EXPECT_FALSE(hide_other_gpus(environment_).is_only);
+  EXPECT_FALSE(choose_own_gpu(environment_, "").is_only);
   EXPECT_EQ(visible(), "7,6,5");
 }
 
-TEST_F(HideOtherGpus, RefusesAnotherWord) {
+TEST_F(ChooseOwnGpu, RefusesAnotherWord) {
   setenv("CP_POOL_HIDE_GPUS", "yes", 1);
-  EXPECT_THROW((void)hide_other_gpus(environment_), protocol::EnvironmentError);
+  EXPECT_THROW((void)choose_own_gpu(environment_, ""), protocol::EnvironmentError);
+}
+
+// Of CUDA's list what comes after an entry that names nothing is not there.
+TEST_F(ChooseOwnGpu, LetsRanksShareWhatIsThere) {
+  setenv("CUDA_VISIBLE_DEVICES", "3,-1,1", 1);
+  set_ranks(4);
+  const OwnGpu gpu = choose_own_gpu(environment_, "");
+  EXPECT_TRUE(gpu.is_only);
+  EXPECT_EQ(gpu.index, 0);
+  EXPECT_EQ(gpu.shared_gpus, 1);
+  EXPECT_EQ(gpu.ranks_on_it, 4);
+  EXPECT_EQ(visible(), "3");
+}
+
+TEST_F(ChooseOwnGpu, CountsTheRanksOfEachGpu) {
+  set_ranks(8);
+  environment_.rank = environment_.local_rank = 0;
+  EXPECT_EQ(choose_own_gpu(environment_, 3, "").ranks_on_it, 3);
+  environment_.rank = environment_.local_rank = 7;
+  EXPECT_EQ(choose_own_gpu(environment_, 3, "").ranks_on_it, 2);
+  EXPECT_EQ(choose_own_gpu(environment_, 3, "").shared_gpus, 3);
+}
+
+TEST_F(ChooseOwnGpu, SaysWhyRanksCannotShare) {
+  const auto why_not = [&](const std::string& forbidden) {
+    const OwnGpu gpu = choose_own_gpu(environment_, 1, forbidden);
+    EXPECT_EQ(gpu.shared_gpus, 0);
+    EXPECT_FALSE(gpu.is_only);
+    return gpu.why_no_share;
+  };
+  EXPECT_THAT(why_not("CP_POOL_PEER_COPIES is off"), HasSubstr("CP_POOL_PEER_COPIES is off"));
+  environment_.world_size = 4;
+  EXPECT_THAT(why_not(""), HasSubstr("on one host"));
+  environment_.share_gpus = false;
+  EXPECT_THAT(why_not(""), HasSubstr("--share-gpus"));
+}
+
+TEST_F(ChooseOwnGpu, HidesNothingWhereRanksCannotShare) {
+  setenv("CUDA_VISIBLE_DEVICES", "7", 1);
+  environment_.share_gpus = false;
+  EXPECT_FALSE(choose_own_gpu(environment_, "").is_only);
+  EXPECT_EQ(visible(), "7");
+}
+
+TEST_F(ChooseOwnGpu, AsksCudaWhereNothingShowsTheGpus) {
+  setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const OwnGpu gpu = choose_own_gpu(environment_, "");
+  EXPECT_FALSE(gpu.is_only);
+  EXPECT_EQ(gpu.index, 1);
+  EXPECT_EQ(gpu.shared_gpus, 0);
 }
 
 }  // namespace

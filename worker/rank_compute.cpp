@@ -63,7 +63,8 @@ void RankCompute::connect(milliseconds limit, const ConnectOptions& options) {
   make_groups(0, limit, options);
 }
 
-void RankCompute::make_groups(int generation, milliseconds limit, const ConnectOptions& options) {
+void RankCompute::make_groups(int generation, milliseconds limit, ConnectOptions options) {
+  options.gpu.shares = parts_.gpu.shared_gpus > 0;
   const CpGroups groups = connect_groups(parts_.environment, parts_.device, rendezvous_, generation, limit, options);
   parts_.faults.set_lonely_collective([this, cp = groups.cp] {
     const PendingOperationGuard guard("barrier on group cp: joined by no other rank");
@@ -168,6 +169,8 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   options.device = parts_.device;
   if (request.dump_dir) options.dump_dir = *request.dump_dir;
   options.reference_cache = request.reference_cache;
+  options.shares_gpus = parts_.gpu.shared_gpus > 0;
+  options.ranks_on_gpu = parts_.gpu.ranks_on_it;
   if (request.perf) {
     options.perf = {
         .warmup = request.perf->warmup, .iterations = request.perf->iterations, .graph = request.perf->graph};

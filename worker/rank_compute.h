@@ -13,6 +13,7 @@
 #include "worker/environment_baseline.h"
 #include "worker/fault_injector.h"
 #include "worker/group_slot.h"
+#include "worker/own_gpu.h"
 #include "worker/preparer.h"
 #include "worker/protocol/environment.h"
 
@@ -28,6 +29,7 @@ class RankCompute {
     FaultInjector& faults;
     GroupSlot& groups;
     Preparer& preparer;
+    const OwnGpu& gpu;
   };
   // `mail` and `rendezvous` are connections of their own.
   RankCompute(Parts parts, Mail& mail, Mail& rendezvous) : parts_(parts), mail_(mail), rendezvous_(rendezvous) {}
@@ -43,7 +45,7 @@ class RankCompute {
 
   void handle(const RunCommand& command);
   void handle(const RebuildCommand& command);
-  void make_groups(int generation, std::chrono::milliseconds limit, const ConnectOptions& options = {});
+  void make_groups(int generation, std::chrono::milliseconds limit, ConnectOptions options = {});
   // Returns when every rank has reset its state and the driver has been told. Throws CommError if the case is not to
   // begin.
   void wait_for_begin(std::int64_t seq);

@@ -28,9 +28,20 @@ at::Device device_of(const protocol::RankEnvironment& environment, const OwnGpu&
 
 void use(CudaPart& part, const OwnGpu& gpu, int ranks) {
   const int visible = part.visible_devices();
-  if (!gpu.is_only && visible > 0 && visible < ranks) {
-    throw TooFewDevices(
-        fmt::format("needs {} GPUs, one a rank, and {} {} visible", ranks, visible, visible == 1 ? "is" : "are"));
+  const auto too_few = [&](int gpus, const std::string& why_no_share) {
+    return TooFewDevices(fmt::format("needs {} GPUs, one a rank, and {} {} visible; {}", ranks, gpus,
+                                     gpus == 1 ? "is" : "are", why_no_share));
+  };
+  if (gpu.shared_gpus > 0) {
+    if (visible > gpu.index && part.takes_one_process(gpu.index)) {
+      throw too_few(gpu.shared_gpus,
+                    "ranks cannot share a GPU in exclusive-process mode (nvidia-smi -c DEFAULT ends it)");
+    }
+  } else if (!gpu.is_only && visible > 0 && visible < ranks) {
+    throw too_few(visible, gpu.why_no_share.empty()
+                               ? "ranks share GPUs only where /dev/nvidia* or CUDA_VISIBLE_DEVICES "
+                                 "shows how many there are"
+                               : gpu.why_no_share);
   }
   part.use_device(gpu.index);
 }
@@ -43,7 +54,8 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGp
   early_.emplace(EarlyStart::Rank{.device = device_.index(),
                                   .rank = environment.rank,
                                   .size = environment.world_size,
-                                  .prefix = generation_prefix(0)},
+                                  .prefix = generation_prefix(0),
+                                  .connects = gpu.shared_gpus == 0},
                  [environment] { return Mail(environment).store(); });
   loaded_ = std::async(std::launch::async, [early = *early_, gpu, ranks = environment.local_world_size] {
               early.await_libraries();

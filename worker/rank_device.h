@@ -28,7 +28,8 @@ class RankDevice {
   // EnvironmentError for a device that is neither cpu nor cuda.
   RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu);
 
-  // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable, TooFewDevices.
+  // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable; TooFewDevices,
+  // also if ranks would have to share a GPU that allows one process alone.
   at::Device make_current();
 
   [[nodiscard]] const at::Device& device() const { return device_; }

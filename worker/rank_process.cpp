@@ -11,9 +11,11 @@
 #include <unistd.h>
 #include <utility>
 
+#include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "cp_core/comm/peer_environment.h"
 #include "worker/capabilities.h"
 #include "worker/caught_error.h"
 #include "worker/control_plane.h"
@@ -42,12 +44,12 @@ std::string host_name() {
 }
 
 protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device,
-                                 bool prepares) {
+                                 const OwnGpu& gpu, bool prepares) {
   protocol::ReadyEvent ready;
   ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
   ready.world_size = environment.world_size;
   ready.device = environment.device;
-  ready.capabilities = capabilities(device, prepares);
+  ready.capabilities = capabilities(device, prepares, gpu.shared_gpus);
   ready.versions = versions(device);
   return ready;
 }
@@ -94,7 +96,7 @@ auto or_die(int rank, Function&& function) -> decltype(function()) {
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
   const protocol::RankEnvironment& environment = config.environment;
   install_stack_dump(environment.rank);
-  const OwnGpu gpu = hide_other_gpus(environment);
+  const OwnGpu gpu = choose_own_gpu(environment, peer_copies_forbidden(/*shares=*/true));
   RankDevice device(environment, gpu);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);
@@ -105,11 +107,17 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     server.emplace(environment);
   }
   device.make_current();
+  if (device.device().is_cuda()) {
+    faults.set_memory_exhaustion([on = device.device()] {
+      constexpr std::int64_t kMoreThanAnyHas = std::int64_t{1} << 46U;
+      (void)at::empty({kMoreThanAnyHas}, at::TensorOptions(on).dtype(at::kByte));
+    });
+  }
   clock.mark("device");
   const bool prepares = runner.prepares(device.device());
   std::unique_ptr<RankZero> rank_zero;
   if (environment.rank == 0) {
-    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device(), prepares),
+    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device(), gpu, prepares),
                                            FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   const int rank = environment.rank;
@@ -129,10 +137,11 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   clock.mark("control_plane");
 
   EnvironmentBaseline baseline;
-  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer}, mail, rendezvous);
+  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer, gpu}, mail,
+                      rendezvous);
   or_die(rank, [&] {
     void* const started = device.take_communicator();
-    compute.connect(kConnectLimit, {.started = started, .on_connected = [&] { clock.mark("data_plane"); }});
+    compute.connect(kConnectLimit, {.gpu = {.started = started}, .on_connected = [&] { clock.mark("data_plane"); }});
     clock.mark("proof");
     clock.note(device.times_ms());
     mail.to_rank0(Hello{{rank, host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});

@@ -1,32 +1,39 @@
-// The communicators of GPU ranks. Operations are enqueued on a stream of the communicator's own that waits for the
-// caller's current stream; Work::wait makes the current stream wait for them. Neither waits for the device, so forward
-// and backward can be captured in a CUDA graph (thread-local capture mode), once the ranks have been connected: the
-// first operation between two ranks does that. Graphs must be destroyed before the communicators they use.
-//
-// With the environment variable CP_POOL_DEBUG_STREAM_DELAYS=<seed>[:<most microseconds>] every operation has a
-// pseudo-random delay before it and after it on its stream, as have the parts of attention on theirs (cuda/delay.h), so
-// that a wait that is left out shows.
+// The communicator of GPU ranks that have a GPU each: NCCL sums, and carries everything where ranks cannot write into
+// each other's memory.
 #pragma once
 
-#include <chrono>
+#include <functional>
+#include <memory>
+#include <nccl.h>
 #include <string>
+#include <vector>
 
-#include <c10/util/intrusive_ptr.h>
-
-#include "cp_core/comm/communicator.h"
-
-namespace c10d {
-class Store;
-}
+#include "cp_core/comm/nccl_link.h"
+#include "cp_core/comm/peer_communicator.h"
 
 namespace cp_pool {
 
-// Collective, on this thread's current device: returns when all `size` ranks are connected. The groups of one rank
-// share a deadline, and fall together when one fails, times out or is aborted. A failure ends the waits of this rank at
-// once; what its peers and its own device still wait for ends with abort() on each of them. checked_barrier uses
-// `store`, on the thread that calls it, to tell who is missing. Keys in the store start with `prefix`; use a fresh one
-// after an abort. started: as in NcclLink::connect, an ncclComm_t. Throws CommError.
-CpGroups make_nccl_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
-                          std::chrono::milliseconds connect_timeout, void* started = nullptr);
+class NcclCommunicator final : public PeerCommunicator {
+ public:
+  NcclCommunicator(const std::shared_ptr<NcclLink>& link, Group group, std::vector<int> members,
+                   const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix);
+
+  [[nodiscard]] std::string description() const override;
+
+ protected:
+  using Place = PeerExchange::Place;
+
+  void send_and_receive(const Place& place, std::span<const Message> sends, std::span<const Message> receives) override;
+  void gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) override;
+  void swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) override;
+  void sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in) override;
+  void reduce(const Place& place, at::Tensor& inout, ReduceOp op) override;
+  void gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier, const GpuLink::Wait& wait) override;
+
+ private:
+  void enqueue(const Place& place, const std::function<ncclResult_t(ncclComm_t)>& call);
+
+  std::shared_ptr<NcclLink> link_;
+};
 
 }  // namespace cp_pool

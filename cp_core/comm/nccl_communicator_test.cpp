@@ -1,5 +1,3 @@
-#include "cp_core/comm/nccl_communicator.h"
-
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -15,6 +13,7 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
+#include "cp_core/comm/gpu_groups.h"
 #include "cp_core/comm/nccl_test_support.h"
 #include "cp_core/thd/merge_partial.h"
 

@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cp_core/comm/nccl_communicator.h"
+#include "cp_core/comm/gpu_groups.h"
 #include "cp_core/comm/nccl_test_support.h"
 
 namespace cp_pool {
@@ -149,9 +149,10 @@ TEST_P(NcclFailures, GroupsAreMadeAgainOnTheSameStoreAfterAnAbort) {
 TEST_F(NcclPair, ARankThatDoesNotComeIsNamed) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     if (rank.rank == 1) return;
-    const auto error = error_of([&] { (void)cuda_part().make_groups(rank.store, "test/", 0, 2, 2s, nullptr); });
+    const auto error =
+        error_of([&] { (void)cuda_part().make_groups(rank.store, "test/", 0, 2, 2s, {.shares = rank.shares}); });
     expect_error(error, CommError::Kind::timeout,
-                 HasSubstr("rank 0: connecting 2 ranks over NCCL: rank 1 did not come in time"));
+                 testing::MatchesRegex("rank 0: connecting 2 ranks .*: rank 1 did not come in time"));
   });
 }
 

@@ -30,16 +30,6 @@ ncclConfig_t non_blocking() {
   return config;
 }
 
-bool is_capturing(c10::DeviceIndex device) {
-  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-  C10_CUDA_CHECK(cudaStreamIsCapturing(c10::cuda::getCurrentCUDAStream(device), &status));
-  return status != cudaStreamCaptureStatusNone;
-}
-
-std::string here_key(const std::string& prefix, int rank) {
-  return fmt::format("{}nccl_here/{}", prefix, rank);
-}
-
 // Rank 0's NCCL id, by way of the store.
 ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, milliseconds timeout) {
   const std::string key = nccl_id_key(prefix);
@@ -61,15 +51,6 @@ ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, m
   return id;
 }
 
-std::string ranks_not_here(c10d::Store& store, const std::string& prefix, int size) {
-  std::vector<int> missing;
-  for (int r = 0; r < size; ++r) {
-    if (!store.check({here_key(prefix, r)})) missing.push_back(r);
-  }
-  if (missing.empty()) return "all ranks came, but NCCL did not connect them in time";
-  return fmt::format("{} {} did not come in time", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));
-}
-
 }  // namespace
 
 std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
@@ -81,7 +62,7 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
                   .look = {}};
   auto link = std::make_shared<NcclLink>(rank, size, c10::cuda::current_device());
   try {
-    store->set(here_key(prefix, rank), std::vector<std::uint8_t>{1});
+    link->announce(*store, prefix);
     if (started != nullptr) {
       link->adopt(started, wait);
     } else {
@@ -91,9 +72,7 @@ std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store
       link->split(Group::inner, ranks.inner.front(), wait);
       link->split(Group::outer, ranks.outer.front(), wait);
     }
-    auto [peers, why_not] = PeerLink::connect(store, prefix, rank, size, wait.deadline);
-    link->peers_ = std::move(peers);
-    link->why_no_peers_ = std::move(why_not);
+    link->connect_peers(store, prefix, wait.deadline);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
@@ -111,15 +90,15 @@ void NcclLink::initialise(const ncclUniqueId& id, const Wait& wait) {
   ncclConfig_t config = non_blocking();
   ncclResult_t state = ncclSuccess;
   {
-    const std::lock_guard lock(mutex_);
-    state = ncclCommInitRankConfig(comms_.data(), size_, id, rank_, &config);
+    const std::lock_guard lock(comms_mutex_);
+    state = ncclCommInitRankConfig(comms_.data(), size(), id, rank(), &config);
   }
   wait_until_ready(Group::cp, state, wait);
 }
 
 void NcclLink::adopt(ncclComm_t started, const Wait& wait) {
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(comms_mutex_);
     comms_[index(Group::cp)] = started;
   }
   wait_until_ready(Group::cp, ncclInProgress, wait);
@@ -129,13 +108,13 @@ void NcclLink::split(Group group, int color, const Wait& wait) {
   ncclConfig_t config = non_blocking();
   ncclResult_t state = ncclSuccess;
   {
-    const std::lock_guard lock(mutex_);
-    state = ncclCommSplit(comms_[index(Group::cp)], color, rank_, &split_off_, &config);
+    const std::lock_guard lock(comms_mutex_);
+    state = ncclCommSplit(comms_[index(Group::cp)], color, rank(), &split_off_, &config);
   }
   // The new communicator is there when the old one is ready, and then has to become ready itself.
   wait_until_ready(Group::cp, state, wait);
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(comms_mutex_);
     comms_[index(group)] = std::exchange(split_off_, nullptr);
   }
   wait_until_ready(group, ncclInProgress, wait);
@@ -144,7 +123,7 @@ void NcclLink::split(Group group, int color, const Wait& wait) {
 void NcclLink::enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait) {
   ncclResult_t state = ncclInProgress;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(comms_mutex_);
     // Null once aborted: the first poll tells.
     if (comms_[index(group)] != nullptr) state = call(comms_[index(group)]);
   }
@@ -152,14 +131,16 @@ void NcclLink::enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)
 }
 
 void NcclLink::enqueue(Group group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call) {
-  enqueue(
-      group, call,
-      {.step = step, .deadline = deadline_, .explain = [&] { return fmt::format("{}: timed out", step); }, .look = {}});
+  enqueue(group, call,
+          {.step = step,
+           .deadline = deadline(),
+           .explain = [&] { return fmt::format("{}: timed out", step); },
+           .look = {}});
 }
 
 ncclResult_t NcclLink::poll(Group group, const std::string& step) {
   throw_if_failed(step);
-  const std::lock_guard lock(mutex_);
+  const std::lock_guard lock(comms_mutex_);
   // Null: aborted since the line above. The next poll tells.
   if (comms_[index(group)] == nullptr) return ncclInProgress;
   ncclResult_t state = ncclInProgress;
@@ -180,40 +161,14 @@ void NcclLink::wait_until_ready(Group group, ncclResult_t state, const Wait& wai
   if (state == ncclSuccess) return;
   std::string detail;
   {
-    const std::lock_guard lock(mutex_);
+    const std::lock_guard lock(comms_mutex_);
     detail = ncclGetLastError(comms_[index(group)]);
   }
   fail(CommError::Kind::failed, wait.step,
        fmt::format("{}: NCCL: {} ({})", wait.step, ncclGetErrorString(state), detail));
 }
 
-void NcclLink::wait_until(const std::function<bool()>& done, const Wait& wait) {
-  constexpr milliseconds kBetweenLooks{20};
-  const Pause pause;
-  auto next_look = Clock::now() + kBetweenLooks;
-  while (!done()) {
-    const auto now = Clock::now();
-    if (wait.look && now >= std::min(next_look, wait.deadline)) {
-      wait.look();
-      next_look = Clock::now() + kBetweenLooks;
-    }
-    if (now >= wait.deadline) fail(CommError::Kind::timeout, wait.step, wait.explain());
-    pause();
-  }
-}
-
-void NcclLink::wait_for(const c10::cuda::CUDAEvent& event, const Wait& wait) {
-  wait_until(
-      [&] {
-        // Before the errors: an abort ends what runs on the device, and so makes the event happen.
-        const bool happened = event.query();
-        check_for_errors(wait.step);
-        return happened;
-      },
-      wait);
-}
-
-void NcclLink::check_for_errors(const std::string& step) {
+void NcclLink::check_connections(const std::string& step) {
   for (const Group group : {Group::cp, Group::inner, Group::outer}) {
     if (group != Group::cp && !has_pairs()) continue;
     const ncclResult_t state = poll(group, step);
@@ -222,82 +177,17 @@ void NcclLink::check_for_errors(const std::string& step) {
   }
 }
 
-void NcclLink::close_idle_memory(std::int64_t number, const Wait& wait) {
-  if (!peers_) return;
-  c10::cuda::CUDAEvent reached;  // a replay of a graph is no operation of its own
-  reached.record(c10::cuda::getCurrentCUDAStream(device_));
-  wait_for(reached, wait);
-  for (const Pending& operation : pending_) wait_for(*operation.done, wait);
-  pending_.clear();
-  try {
-    peers_->close_idle_memory(number, wait.deadline, [&] { check_for_errors(wait.step); });
-  } catch (const CommError& error) {
-    if (failed()) throw;
-    fail(error.kind(), wait.step, fmt::format("{}: {}", wait.step, error.what()));
-  }
-}
-
-void NcclLink::synchronize(const std::string& step) {
-  throw_if_failed(step);
-  c10::cuda::CUDAEvent reached;
-  reached.record(c10::cuda::getCurrentCUDAStream(device_));
-  const auto explain = [&] { return fmt::format("{}: timed out (seen by {})", oldest_pending(), step); };
-  wait_for(reached, {.step = step, .deadline = deadline_, .explain = explain, .look = {}});
-  forget_complete();
-}
-
-void NcclLink::add_pending(std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done) {
-  // A captured event happens in the graph alone, and a capture allows no queries.
-  if (is_capturing(device_)) return;
-  forget_complete();
-  pending_.push_back({std::move(step), std::move(done)});
-}
-
-void NcclLink::forget_complete() {
-  while (!pending_.empty() && pending_.front().done->query()) pending_.pop_front();
-}
-
-std::string NcclLink::oldest_pending() const {
-  const auto oldest = std::ranges::find_if(pending_, [](const Pending& pending) { return !pending.done->query(); });
-  return oldest == pending_.end() ? fmt::format("rank {}: work on the device", rank_) : oldest->step;
-}
-
-void NcclLink::throw_if_failed(const std::string& step) const {
-  const std::lock_guard lock(mutex_);
-  if (failed_) throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted ({})", step, reason_));
-}
-
-bool NcclLink::failed() const {
-  const std::lock_guard lock(mutex_);
-  return failed_;
-}
-
-void NcclLink::fail(CommError::Kind kind, const std::string& step, const std::string& text) {
-  throw_if_failed(step);
-  {
-    const std::lock_guard lock(mutex_);
-    failed_ = true;
-    reason_ = text;
-  }
-  throw CommError(kind, text);
-}
-
-void NcclLink::abort(const std::string& reason) {
+void NcclLink::abort_connections() {
   std::array<ncclComm_t, 3> comms{};
-  std::string why;
   {
-    const std::lock_guard lock(mutex_);
-    if (!failed_) reason_ = reason;
-    failed_ = true;
+    const std::lock_guard lock(comms_mutex_);
     comms = std::exchange(comms_, {});
-    why = reason_;
   }
-  if (peers_) peers_->leave(why);
   // At the same time: each ends its own kernels at once, then frees memory, which waits for the kernels of all.
   std::vector<std::jthread> threads;
   for (ncclComm_t comm : comms) {
     if (comm == nullptr) continue;
-    threads.emplace_back([comm, device = device_] {
+    threads.emplace_back([comm, device = device()] {
       // NCCL goes back to the device it found, and would make a context on device 0.
       if (cudaSetDevice(device) == cudaSuccess) (void)ncclCommAbort(comm);
     });

@@ -52,45 +52,67 @@ inline double milliseconds_since(Communicator::Clock::time_point start) {
   return std::chrono::duration<double, std::milli>(Communicator::Clock::now() - start).count();
 }
 
-// Which way data takes between ranks: peer copies (peer_link.h), or NCCL alone.
-enum class Way { peer_copies, nccl };
+// Which way data takes between ranks: peer copies (peer_link.h), NCCL alone, or peer copies on one GPU that all share.
+enum class Way { peer_copies, nccl, shared };
 
 // NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
 inline void PrintTo(Way way, std::ostream* out) {
-  *out << (way == Way::nccl ? "nccl" : "peer_copies");
+  *out << (way == Way::nccl ? "nccl" : way == Way::shared ? "shared" : "peer_copies");
 }
 
 // Ranks inherit it.
 inline void take(Way way) {
   setenv("CP_POOL_PEER_COPIES", way == Way::nccl ? "off" : "on", /*overwrite=*/1);
+  share_one_gpu(way == Way::shared);
 }
 
-// Runs on as many GPUs as its parameter says.
+// Runs as many ranks as its parameter says, each on a GPU of its own unless they share one.
 class NcclRanks : public testing::TestWithParam<std::tuple<int, Way>> {
  protected:
   void SetUp() override {
-    require_gpus(ranks(), count_gpus());
-    take(std::get<1>(GetParam()));
+    const Way way = std::get<1>(GetParam());
+    require_gpus(way == Way::shared ? 1 : ranks(), count_gpus());
+    take(way);
   }
   static int ranks() { return std::get<0>(GetParam()); }
 };
 
 inline auto ranks_and_ways() {
-  return testing::Combine(testing::Values(1, 2, 4), testing::Values(Way::peer_copies, Way::nccl));
+  return testing::Combine(testing::Values(1, 2, 4), testing::Values(Way::peer_copies, Way::nccl, Way::shared));
 }
 
-// Run on two GPUs, or four.
+// Run on two GPUs, or four; peer copies on fewer, too, which ranks then share.
 template <int kRanks, Way kWay>
 class NcclFixture : public testing::Test {
  protected:
   void SetUp() override {
-    require_gpus(kRanks, count_gpus());
-    take(kWay);
+    require_gpus(kWay == Way::nccl ? kRanks : 1, count_gpus());
+    take(count_gpus() < kRanks ? Way::shared : kWay);
   }
 };
 class NcclPair : public NcclFixture<2, Way::peer_copies> {};
 class NcclPairAlone : public NcclFixture<2, Way::nccl> {};
 class NcclFour : public NcclFixture<4, Way::peer_copies> {};
+
+// On one GPU that all ranks share.
+class Sharing : public testing::Test {
+ protected:
+  void SetUp() override {
+    require_gpus(1, count_gpus());
+    take(Way::shared);
+  }
+};
+class SharingPair : public Sharing {};
+class SharingFour : public Sharing {};
+
+// With peer copies, on GPUs of their own.
+class TwoGpus : public testing::Test {
+ protected:
+  void SetUp() override {
+    require_gpus(2, count_gpus());
+    take(Way::peer_copies);
+  }
+};
 
 // Calls check(number) after each of 20 replays of a graph of the step; forget() stands before each.
 inline void replay_captured(const CpGroups& groups, const std::function<void()>& step,

@@ -60,17 +60,17 @@ PeerBoard share_board(c10d::Store& store, const std::string& key, int rank, int 
 }  // namespace
 
 PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
-                                       int rank, int size, Clock::time_point deadline) {
+                                       int rank, int size, bool shares, Clock::time_point deadline) {
   if (size == 1) return {.link = nullptr, .why_not = "there is one rank"};
   const std::string board_key = prefix + "peer_board";
   const auto key_of = [&](int of_rank) { return fmt::format("{}peer/{}", prefix, of_rank); };
   Connection own;
   try {
     try {
-      if (const std::string forbidden = peer_copies_forbidden(); !forbidden.empty()) {
+      if (const std::string forbidden = peer_copies_forbidden(shares); !forbidden.empty()) {
         throw std::runtime_error(forbidden);
       }
-      own.link = std::make_shared<PeerLink>(share_board(*store, board_key, rank, size, deadline), rank, size,
+      own.link = std::make_shared<PeerLink>(share_board(*store, board_key, rank, size, deadline), rank, size, shares,
                                             c10::cuda::current_device());
     } catch (const std::exception& error) {
       own.why_not = fmt::format("rank {}: {}", rank, error.what());

@@ -1,4 +1,5 @@
 // Ranks that write into each other's memory, behind the communicator.
+#include <algorithm>
 #include <chrono>
 #include <cuda_runtime_api.h>
 #include <thread>
@@ -7,12 +8,15 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/equal.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAException.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include "cp_core/comm/nccl_communicator.h"
+#include "cp_core/comm/gpu_groups.h"
 #include "cp_core/comm/nccl_test_support.h"
 
 namespace cp_pool {
@@ -25,7 +29,7 @@ using Clock = Communicator::Clock;
 
 class PeerCopies : public NcclRanks {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerCopies,
-                         testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies)));
+                         testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies, Way::shared)));
 
 // Of this rank's device.
 std::size_t free_bytes() {
@@ -89,19 +93,26 @@ TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
     const Ring ring(rank);
     constexpr std::int64_t kElements = std::int64_t{256} << 20;  // an allocation of 1 GiB
     constexpr std::size_t kBytes = kElements * sizeof(float);
-    for (int i = 0; i < 3; ++i) {
-      groups.cp->checked_barrier(2 * i, kLongEnough);
+    std::int64_t barriers = 0;
+    const auto meet = [&] { groups.cp->checked_barrier(++barriers, kLongEnough); };
+    // The memory of ranks that share a device is counted together, while none of them takes or frees any.
+    const auto free_of_all = [&] {
+      meet();
       c10::cuda::CUDACachingAllocator::emptyCache();
-      const std::size_t before = free_bytes();
+      meet();
+      const std::size_t free = free_bytes();
+      meet();
+      return free;
+    };
+    for (int i = 0; i < 3; ++i) {
+      const std::size_t before = free_of_all();
       {
         at::Tensor got = filled({kElements}, -1);
         groups.cp->exchange(filled({kElements}, rank.rank + i), ring.next, got, ring.previous, "test")->wait();
         EXPECT_TRUE(got[-1].eq(ring.previous + i).item<bool>()) << "round " << i;
         EXPECT_LE(free_bytes() + kBytes, before) << "round " << i;
       }
-      groups.cp->checked_barrier(2 * i + 1, kLongEnough);
-      c10::cuda::CUDACachingAllocator::emptyCache();
-      EXPECT_GT(free_bytes() + kBytes / 2, before) << "round " << i;
+      EXPECT_GT(free_of_all() + kBytes / 2, before) << "round " << i;
     }
   });
 }
@@ -254,7 +265,95 @@ TEST_F(NcclPairAlone, ThereAreNoWindows) {
   on_gpu_ranks(2, [](const GpuRank& rank) { EXPECT_FALSE(rank.connect().cp->has_windows()); });
 }
 
-TEST_F(NcclPair, OneRankWithoutPeerCopiesIsEnoughForAllToDoWithout) {
+TEST_F(SharingPair, NothingButPeerCopiesConnectsRanksThatShareAGpu) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    if (rank.rank == 1) take(Way::nccl);
+    expect_error(error_of([&] { (void)rank.connect(); }), CommError::Kind::failed,
+                 HasSubstr("nothing but peer copies can connect them: rank 1: CP_POOL_PEER_COPIES is off"));
+  });
+}
+
+// What an allocation that finds no memory would do first, to free what is cached, waits for everything on the device:
+// for a peer that comes late, or never.
+TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({1 << 20}, 0);
+    const at::Tensor sent = filled({1 << 20}, 0);
+    const auto exchange = [&] { groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait(); };
+    exchange();
+    groups.cp->synchronize("warm-up");
+    if (rank.rank == 1) {
+      // Its host has come to the exchange, its device is late.
+      rank.await("enqueued");
+      cuda_part().delay(6'000'000'000);
+      exchange();
+      return rank.await("told");
+    }
+    {
+      const at::Tensor cached = filled({64 << 20}, 0);
+    }  // what a retry would free
+    rank.tell("enqueued");
+    exchange();
+    const auto start = Clock::now();
+    EXPECT_THROW((void)at::empty({std::int64_t{1} << 42U}, on_gpu(at::kByte)), c10::OutOfMemoryError);
+    EXPECT_LT(milliseconds_since(start), kFreedMilliseconds);
+    groups.cp->abort();
+    const auto aborted = Clock::now();
+    c10::cuda::device_synchronize();
+    EXPECT_LT(milliseconds_since(aborted), kFreedMilliseconds);
+    rank.tell("told");
+  });
+}
+
+// While ranks wait for each other on the device, the one that works has all of it.
+TEST_F(SharingFour, RanksThatWaitTakeNothingFromTheOneThatWorks) {
+  on_gpu_ranks(4, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const at::Tensor a = at::randn({4096, 4096}, on_gpu());
+    const auto work = [&] {
+      at::Tensor product = a;
+      for (int i = 0; i < 40; ++i) product = at::mm(a, product).mul_(1e-2);
+    };
+    const auto time_of_work = [&] {
+      c10::cuda::device_synchronize();
+      const auto start = Clock::now();
+      work();
+      c10::cuda::device_synchronize();
+      return milliseconds_since(start);
+    };
+    double alone = 0;
+    double beside_waiters = 0;
+    if (rank.rank == 0) {
+      work();
+      alone = std::min({time_of_work(), time_of_work(), time_of_work()});
+    }
+    at::Tensor all = filled({4}, 0);
+    for (int round = 0; round < 3; ++round) {
+      groups.cp->checked_barrier(round, kLongEnough);
+      const auto enqueue = [&] { groups.cp->all_gather(all, filled({1}, rank.rank), "test")->wait(); };
+      if (rank.rank != 0) {
+        enqueue();
+      } else {
+        // Hosts meet before anything is enqueued: the peers' devices wait for what this one does first.
+        c10::cuda::device_synchronize();
+        const auto start = Clock::now();
+        work();
+        enqueue();
+        groups.cp->synchronize("test");
+        const double took = milliseconds_since(start);
+        beside_waiters = round == 0 ? took : std::min(beside_waiters, took);
+      }
+      groups.cp->synchronize("test");
+    }
+    if (rank.rank == 0) {
+      fmt::print("[ figures  ] work {:.1f} ms alone, {:.1f} ms with three ranks that wait\n", alone, beside_waiters);
+      EXPECT_LT(beside_waiters, 1.1 * alone + 2);
+    }
+  });
+}
+
+TEST_F(TwoGpus, OneRankWithoutPeerCopiesIsEnoughForAllToDoWithout) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     if (rank.rank == 1) take(Way::nccl);
     const CpGroups groups = rank.connect();

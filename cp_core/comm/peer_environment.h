@@ -6,7 +6,8 @@ namespace cp_pool {
 
 // Why the environment variables of this process forbid peer copies (peer_link.h), as a sentence; empty: they do not.
 //   CP_POOL_PEER_COPIES=off
-//   NCCL_P2P_DISABLE, as NCCL reads it: set where GPUs cannot be trusted to write to each other's memory
-std::string peer_copies_forbidden();
+//   NCCL_P2P_DISABLE, as NCCL reads it: set where GPUs cannot be trusted to write to each other's memory. Ranks that
+//   share a GPU (shares) take no notice of it: NCCL has no part in them
+std::string peer_copies_forbidden(bool shares = false);
 
 }  // namespace cp_pool

@@ -35,5 +35,12 @@ TEST_F(PeerEnvironment, SaysWhichVariableForbidsThem) {
   EXPECT_EQ(with("NCCL_P2P_DISABLE", "1"), "NCCL_P2P_DISABLE is 1");
 }
 
+TEST_F(PeerEnvironment, RanksThatShareAGpuHeedTheirOwnVariableAlone) {
+  setenv("NCCL_P2P_DISABLE", "1", /*overwrite=*/1);
+  EXPECT_EQ(peer_copies_forbidden(/*shares=*/true), "");
+  setenv("CP_POOL_PEER_COPIES", "off", /*overwrite=*/1);
+  EXPECT_EQ(peer_copies_forbidden(/*shares=*/true), "CP_POOL_PEER_COPIES is off");
+}
+
 }  // namespace
 }  // namespace cp_pool

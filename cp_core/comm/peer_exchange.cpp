@@ -37,7 +37,7 @@ bool are_many_and_short(std::span<const PeerLink::Outgoing> pieces) {
 
 }  // namespace
 
-PeerExchange::PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members, int rank,
+PeerExchange::PeerExchange(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members, int rank,
                            c10::cuda::CUDAStream stream)
     : link_(std::move(link)), group_(group), members_(std::move(members)), stream_(stream) {
   const auto size = static_cast<int>(members_.size());
@@ -96,10 +96,19 @@ void PeerExchange::enqueue(const Place& place, PeerLink::Operation operation) {
   operation.number = place.number;
   operation.name = place.name;
   operation.step = place.step;
+  const auto deadline = place.wait == nullptr ? link_->deadline() : place.wait->deadline;
+  auto next_look = GpuLink::Clock::now() + GpuLink::kBetweenLooks;
+  const auto check = [&] {
+    link_->throw_if_failed(step);
+    if (place.wait == nullptr || !place.wait->look || GpuLink::Clock::now() < next_look) return;
+    place.wait->look();
+    next_look = GpuLink::Clock::now() + GpuLink::kBetweenLooks;
+  };
   try {
-    link_->peers()->enqueue(std::move(operation), stream_, link_->deadline(), [&] { link_->throw_if_failed(step); });
+    link_->peers()->enqueue(std::move(operation), stream_, deadline, check);
   } catch (const CommError& error) {
-    link_->fail(error.kind(), step, error.what());
+    const bool explains = place.wait != nullptr && error.kind() == CommError::Kind::timeout;
+    link_->fail(error.kind(), step, explains ? place.wait->explain() : error.what());
   }
 }
 

@@ -12,7 +12,7 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "cp_core/comm/communicator.h"
-#include "cp_core/comm/nccl_link.h"
+#include "cp_core/comm/gpu_link.h"
 #include "cp_core/comm/peer_link.h"
 
 namespace cp_pool {
@@ -23,13 +23,15 @@ class PeerExchange {
   using Put = Communicator::Put;
 
   // link: has peers. members: ranks of the link, by rank of the group. rank: this one.
-  PeerExchange(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members, int rank,
+  PeerExchange(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members, int rank,
                c10::cuda::CUDAStream stream);
 
   struct Place {
-    std::int64_t number = 0;  // of the operation in the group
+    std::int64_t number = 0;  // of the operation in the group; below zero: of a barrier
     std::string_view name;    // to peers
     std::string_view step;    // opens the text of an error
+    // How long this may take, and what a timeout says; null: until the deadline of the link.
+    const GpuLink::Wait* wait = nullptr;
   };
   // As the Communicator's operations of these names. All throw CommError, and leave the link failed. own: what stays on
   // this rank, which put copies, too, if devices are idle meanwhile.
@@ -45,8 +47,8 @@ class PeerExchange {
   [[nodiscard]] PeerLink::Outgoing to_peer(int peer, std::span<const at::Tensor> tensors) const;
   void enqueue(const Place& place, PeerLink::Operation operation);
 
-  std::shared_ptr<NcclLink> link_;
-  NcclLink::Group group_;
+  std::shared_ptr<GpuLink> link_;
+  GpuLink::Group group_;
   std::vector<int> members_;
   std::vector<int> others_;  // ranks of the group, the next one first: not all write to the same one first
   c10::cuda::CUDAStream stream_;

@@ -20,6 +20,12 @@ using Note = PeerBoard::Note;
 
 constexpr std::chrono::microseconds kBetweenReleases{200};
 
+// Barriers have numbers below zero.
+std::string place_text(std::int64_t number, std::string_view name) {
+  if (number < 0) return fmt::format("the {}", name);
+  return fmt::format("its operation {} ({})", number, name);
+}
+
 }  // namespace
 
 // What a peer said of the operation.
@@ -29,8 +35,8 @@ struct PeerLink::Heard {
   [[nodiscard]] bool complete() const { return count && windows.size() == *count; }
 };
 
-PeerLink::PeerLink(PeerBoard board, int rank, int size, c10::DeviceIndex device)
-    : board_(std::move(board)), rank_(rank), size_(size), device_(device), memory_(device) {
+PeerLink::PeerLink(PeerBoard board, int rank, int size, bool shares, c10::DeviceIndex device)
+    : board_(std::move(board)), rank_(rank), size_(size), shares_(shares), device_(device), memory_(device) {
   C10_CUDA_CHECK(cudaHostRegister(board_.memory(), board_.flag_bytes(), cudaHostRegisterMapped));
   void* flags = nullptr;
   C10_CUDA_CHECK(cudaHostGetDevicePointer(&flags, board_.memory(), 0));
@@ -61,7 +67,8 @@ void PeerLink::leave(std::string_view reason) {
 void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check) {
   Operation operation = with_all(number, "closing memory");
   tell_gone(memory_.give_up_idle());
-  (void)meet(operation, deadline, check);  // closes what the peers have given up
+  (void)meet(operation, deadline, check);  // hears what the peers have given up
+  memory_.close_gone();
   (void)meet(operation, deadline, check);  // and every rank has
 }
 
@@ -166,13 +173,15 @@ bool PeerLink::take_some(Operation& operation, std::vector<Heard>& heard) {
       if (!note) break;
       taken = true;
       if (note->kind == Note::Kind::gone) {
-        memory_.close(peer, *note);
+        memory_.add_gone(peer, *note);
+        if (!shares_) memory_.close_gone();
       } else if (note->kind == Note::Kind::window) {
         heard[i].windows.push_back(*note);
       } else if (note->number != static_cast<std::uint64_t>(operation.number)) {
         throw CommError(CommError::Kind::failed,
-                        fmt::format("{}: rank {} is in its operation {} ({}), this rank in its operation {}",
-                                    operation.step, peer, note->number, note->get_text(), operation.number));
+                        fmt::format("{}: rank {} is in {}, this rank in {}", operation.step, peer,
+                                    place_text(static_cast<std::int64_t>(note->number), note->get_text()),
+                                    place_text(operation.number, operation.name)));
       } else if (note->idle != operation.idle) {
         throw CommError(CommError::Kind::failed,
                         fmt::format("{}: rank {} {} meanwhile, this rank {}", operation.step, peer,

@@ -47,10 +47,12 @@ class PeerLink {
   };
   // Collective, on this thread's current device. There is no link where a rank cannot write into another's memory
   // (other hosts, no peer access, memory that CUDA IPC does not share), or where the environment of one forbids it
-  // (peer_environment.h). Keys in the store start with `prefix`. Throws CommError: a rank did not come in time.
+  // (peer_environment.h). shares: ranks share a GPU. Then no kernel waits for a peer, which would take the device from
+  // the rank that it waits for, and nothing is closed before close_idle_memory. Keys in the store start with `prefix`.
+  // Throws CommError: a rank did not come in time.
   static Connection connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
-                            Clock::time_point deadline);
-  PeerLink(PeerBoard board, int rank, int size, c10::DeviceIndex device);
+                            bool shares, Clock::time_point deadline);
+  PeerLink(PeerBoard board, int rank, int size, bool shares, c10::DeviceIndex device);
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
   ~PeerLink();  // leaves, if leave() was not called; waits for the device
@@ -128,6 +130,7 @@ class PeerLink {
   PeerBoard board_;
   int rank_;
   int size_;
+  bool shares_;
   c10::DeviceIndex device_;
   std::byte* flags_on_device_ = nullptr;
   at::Tensor words_;  // on the device: flags of kernels as on the board, turns of the groups, proofs of connection

@@ -37,6 +37,7 @@ static_assert(sizeof(cudaIpcMemHandle_t) == PeerBoard::kTextBytes);
 PeerMemory::~PeerMemory() {
   const c10::cuda::CUDAGuard guard(device_);
   for (const auto& [key, address] : opened_) C10_CUDA_CHECK_WARN(cudaIpcCloseMemHandle(address));
+  for (std::byte* const address : to_close_) C10_CUDA_CHECK_WARN(cudaIpcCloseMemHandle(address));
 }
 
 PeerBoard::Note PeerMemory::describe(const void* first, std::size_t bytes, std::vector<Note>& gone) {
@@ -101,13 +102,20 @@ std::byte* PeerMemory::open(int rank, const Note& window) {
   return found->second + window.first;
 }
 
-void PeerMemory::close(int rank, const Note& gone) {
+void PeerMemory::add_gone(int rank, const Note& gone) {
   const auto found = opened_.find({rank, gone.number});
   if (found == opened_.end()) return;
-  const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
-  std::byte* const address = found->second;
+  to_close_.push_back(found->second);
   opened_.erase(found);
-  C10_CUDA_CHECK(cudaIpcCloseMemHandle(address));
+}
+
+void PeerMemory::close_gone() {
+  const c10::cuda::CUDAStreamCaptureModeGuard relaxed(cudaStreamCaptureModeRelaxed);
+  while (!to_close_.empty()) {
+    std::byte* const address = to_close_.back();
+    to_close_.pop_back();
+    C10_CUDA_CHECK(cudaIpcCloseMemHandle(address));
+  }
 }
 
 }  // namespace cp_pool

@@ -36,7 +36,9 @@ class PeerMemory {
   Note describe(const void* first, std::size_t bytes, std::vector<Note>& gone);
   // Where the window that `rank` described lies here. Throws c10::Error.
   std::byte* open(int rank, const Note& window);
-  void close(int rank, const Note& gone);
+  // `rank` has given up what it described: close_gone() closes it, which waits for everything on the device.
+  void add_gone(int rank, const Note& gone);
+  void close_gone();
   // What was described and holds no tensor, but for that of graphs; it must be described anew before it can be opened.
   [[nodiscard]] std::vector<Note> give_up_idle();
 
@@ -50,6 +52,7 @@ class PeerMemory {
   c10::DeviceIndex device_;
   std::map<const std::byte*, Note> own_;                        // by first byte: notes of whole allocations
   std::map<std::pair<int, std::uint64_t>, std::byte*> opened_;  // by rank and number
+  std::vector<std::byte*> to_close_;
 };
 
 }  // namespace cp_pool

@@ -7,7 +7,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 
-#include "cp_core/comm/nccl_communicator.h"
+#include "cp_core/comm/gpu_groups.h"
 #include "cp_core/comm/nccl_test_support.h"
 
 namespace cp_pool {
@@ -22,7 +22,7 @@ constexpr std::array kBoth{Meanwhile::busy, Meanwhile::idle};
 
 class PeerPuts : public NcclRanks {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerPuts,
-                         testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies)));
+                         testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies, Way::shared)));
 
 Communicator::Put put_of(const at::Tensor& source, int peer, std::size_t window, std::int64_t first) {
   return {.peer = peer,

@@ -11,6 +11,7 @@
 #include "cp_core/comm/peer_kernel.h"
 #include "cp_core/comm/peer_link.h"
 #include "cp_core/cuda/driver_calls.h"
+#include "cp_core/thd/row_kernels.h"
 
 namespace cp_pool {
 namespace {
@@ -52,11 +53,12 @@ void PeerLink::enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock:
   for (std::size_t i = 0; i < windows.size(); ++i) {
     blocks.push_back(resolved(operation.outgoing[i], windows[i], operation));
   }
-  if (operation.idle || operation.by_kernel) {
+  if (!shares_ && (operation.idle || operation.by_kernel)) {
     enqueue_kernel(operation, joined(blocks), stream);
-  } else {
-    enqueue_copies(operation, blocks, stream);
+    return;
   }
+  if (!operation.own.empty()) cuda::copy_blocks(operation.own);
+  enqueue_copies(operation, blocks, stream);
 }
 
 // A flag of kernels lies in the memory of the device that waits for it, which looks at it several times a microsecond.
@@ -113,7 +115,11 @@ void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::v
   for (const Outgoing& outgoing : operation.outgoing) await(Flag::ready, outgoing.rank);
   flush();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
-    for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);
+    if (shares_ && blocks[i].size() > 1) {
+      cuda::copy_blocks(blocks[i]);  // it waits for nothing, and is one launch
+    } else {
+      for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);
+    }
     queue.push_back(tell(Flag::arrived, operation.outgoing[i].rank));
     flush();
   }

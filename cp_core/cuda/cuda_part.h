@@ -20,6 +20,7 @@
 #include "cases/case.h"
 #include "cp_core/attention/backend.h"
 #include "cp_core/comm/communicator.h"
+#include "cp_core/comm/gpu_groups.h"
 #include "cp_core/layout.h"
 #include "cp_core/partition.h"
 #include "cp_core/perf/captured_step.h"
@@ -44,6 +45,7 @@ struct CudaMemory {
   std::size_t allocated_bytes = 0;  // by tensors
   std::size_t reserved_bytes = 0;   // by the caching allocator
   std::size_t device_bytes = 0;     // that the device has
+  std::size_t free_bytes = 0;       // that nobody has; what this process caches is not among it
 };
 
 class CudaPart {
@@ -58,6 +60,8 @@ class CudaPart {
   // CudaUnavailable: no driver, driver too old, no such device.
   virtual void use_device(int index) = 0;
   [[nodiscard]] virtual int visible_devices() const = 0;  // 0 without a driver
+  // Device `index` is in exclusive-process mode.
+  [[nodiscard]] virtual bool takes_one_process(int index) const = 0;
   // e.g. "NVIDIA H200, compute capability 9.0, 140 GiB"
   [[nodiscard]] virtual std::string device_name(int index) const = 0;
   // Of CUDA, its driver, cuDNN and NCCL, as loaded.
@@ -76,11 +80,11 @@ class CudaPart {
   virtual void set_stream_delays(std::uint64_t seed, std::uint64_t most_microseconds) = 0;
 
   // --- comm ---
-  // As make_gloo_groups (comm/gloo_communicator.h), with NCCL, on this thread's current device. started: what
-  // EarlyStart::take_communicator (cuda/early_start.h) gave for this prefix; null for none.
+  // make_gpu_groups of comm/gpu_groups.h. options.started: what EarlyStart::take_communicator (cuda/early_start.h) gave
+  // for this prefix; null for none.
   [[nodiscard]] virtual CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
                                              int rank, int size, std::chrono::milliseconds connect_timeout,
-                                             void* started) = 0;
+                                             const GpuGroupOptions& options) = 0;
 
   // --- attention ---
   // math, flash or cudnn, for tensors on the current device.

@@ -7,6 +7,7 @@
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <fmt/format.h>
 
@@ -50,6 +51,14 @@ int visible_devices() {
   return count;
 }
 
+bool takes_one_process(int index) {
+  int mode = cudaComputeModeDefault;
+  if (const cudaError_t error = cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, index); error != cudaSuccess) {
+    unavailable(fmt::format("GPU {}", index), error);
+  }
+  return mode == cudaComputeModeExclusiveProcess;
+}
+
 std::string device_name(int index) {
   cudaDeviceProp properties{};
   if (const cudaError_t error = cudaGetDeviceProperties(&properties, index); error != cudaSuccess) {
@@ -75,9 +84,13 @@ std::string versions() {
 CudaMemory memory() {
   const auto index = c10::cuda::current_device();
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(index);
+  std::size_t free_bytes = 0;
+  std::size_t device_bytes = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free_bytes, &device_bytes));
   return {.allocated_bytes = static_cast<std::size_t>(stats.allocated_bytes[0].current),
           .reserved_bytes = static_cast<std::size_t>(stats.reserved_bytes[0].current),
-          .device_bytes = at::cuda::getCurrentDeviceProperties()->totalGlobalMem};
+          .device_bytes = at::cuda::getCurrentDeviceProperties()->totalGlobalMem,
+          .free_bytes = free_bytes};
 }
 
 void synchronize() {

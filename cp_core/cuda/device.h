@@ -10,6 +10,7 @@ namespace cp_pool::cuda {
 
 void use_device(int index);
 int visible_devices();
+bool takes_one_process(int index);
 std::string device_name(int index);
 std::string versions();
 CudaMemory memory();

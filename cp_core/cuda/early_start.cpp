@@ -67,7 +67,8 @@ struct EarlyStart::State {
     const bool loaded = timed("early_load", [&] { return module.load(); });
     finish([&] { libraries_done = true; });
     void* comm = nullptr;
-    if (loaded && timed("early_context", [&] { return module.context(rank.device); })) comm = start_nccl();
+    const bool has_context = loaded && timed("early_context", [&] { return module.context(rank.device); });
+    if (has_context && rank.connects) comm = start_nccl();
     finish([&] {
       communicator = comm;
       done = true;

@@ -24,6 +24,7 @@ class EarlyStart {
     int rank = 0;
     int size = 1;
     std::string prefix;                       // of the store's keys: that of the first communicators
+    bool connects = true;                     // over NCCL; else the context alone is made
     std::chrono::milliseconds limit{30'000};  // for the other ranks' part
   };
   // Gives a connection to the store that nobody else uses; may wait, and throw.

@@ -22,6 +22,8 @@ using namespace std::chrono_literals;
 
 constexpr auto kLongEnough = 20s;
 constexpr unsigned kKillAfterSeconds = 60;
+bool always_one = false;  // set by share_one_gpu
+
 constexpr int kEndAll = 77;  // exit status of end_all_ranks
 
 // Runs `body` in a child process, which exits with its result.
@@ -44,11 +46,11 @@ std::string end_of(int status) {
   return WEXITSTATUS(status) == 0 ? "" : fmt::format("exited with {}, see above", WEXITSTATUS(status));
 }
 
-int run_rank(const GpuRank& rank, const std::function<void(const GpuRank&)>& body) {
+int run_rank(const GpuRank& rank, int gpu, const std::function<void(const GpuRank&)>& body) {
   try {
     CudaPart& part = linked_cuda_part();
     use_cuda_part(part);
-    part.use_device(rank.rank);
+    part.use_device(gpu);
     body(rank);
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", rank.rank, error.what());
@@ -81,7 +83,7 @@ int count_gpus() {
 }
 
 CpGroups GpuRank::connect(const std::string& prefix) const {
-  CpGroups groups = cuda_part().make_groups(store, prefix, rank, size, kLongEnough, nullptr);
+  CpGroups groups = cuda_part().make_groups(store, prefix, rank, size, kLongEnough, {.shares = shares});
   groups.cp->set_deadline(Communicator::Clock::now() + kLongEnough);
   return groups;
 }
@@ -94,14 +96,21 @@ void GpuRank::await(const std::string& event) const {
   store->wait({event}, kLongEnough);
 }
 
+void share_one_gpu(bool always) {
+  always_one = always;
+}
+
 void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body) {
   const TemporaryFolder folder;
+  const int gpus = always_one ? 1 : std::max(count_gpus(), 1);
+  const bool shares = always_one || gpus < size;
   std::vector<pid_t> children;
   children.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
+    const int gpu = shares ? rank * gpus / size : rank;
     children.push_back(in_child([&] {
       const auto store = c10::make_intrusive<c10d::FileStore>(folder.file("store"), size);
-      return run_rank({.rank = rank, .size = size, .store = store}, body);
+      return run_rank({.rank = rank, .size = size, .shares = shares, .store = store}, gpu, body);
     }));
   }
   std::vector<bool> killed(children.size(), false);

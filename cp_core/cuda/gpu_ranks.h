@@ -1,5 +1,5 @@
-// Ranks in processes of their own, one GPU each, as in a worker group. The parent must not have used CUDA, which does
-// not survive a fork.
+// Ranks in processes of their own, as in a worker group: one GPU each, or sharing the GPUs where there are fewer than
+// ranks. The parent must not have used CUDA, which does not survive a fork.
 #pragma once
 
 #include <functional>
@@ -18,6 +18,7 @@ int count_gpus();
 struct GpuRank {
   int rank = 0;
   int size = 1;
+  bool shares = false;  // ranks share a GPU
   c10::intrusive_ptr<c10d::Store> store;
 
   // The groups of all ranks, with a deadline of 20 s from now.
@@ -27,7 +28,10 @@ struct GpuRank {
   void await(const std::string& event) const;
 };
 
-// Forks `size` ranks, rank r on GPU r, and runs `body` in each. The expectations that fail there are printed there, and
+// Makes all ranks share the first GPU from now on, or those of on_gpu_ranks share where they must.
+void share_one_gpu(bool always);
+
+// Forks `size` ranks and runs `body` in each. The expectations that fail there are printed there, and
 // fail this test. A rank that takes longer than a minute is killed.
 void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body);
 

@@ -2,7 +2,6 @@
 #include <mutex>
 
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/comm/nccl_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/cuda/delay.h"
 #include "cp_core/cuda/device.h"
@@ -18,6 +17,7 @@ class Part final : public CudaPart {
  public:
   void use_device(int index) override { cuda::use_device(index); }
   [[nodiscard]] int visible_devices() const override { return cuda::visible_devices(); }
+  [[nodiscard]] bool takes_one_process(int index) const override { return cuda::takes_one_process(index); }
   [[nodiscard]] std::string device_name(int index) const override { return cuda::device_name(index); }
   [[nodiscard]] std::string versions() const override { return cuda::versions(); }
   [[nodiscard]] CudaMemory memory() const override { return cuda::memory(); }
@@ -33,12 +33,13 @@ class Part final : public CudaPart {
   }
 
   [[nodiscard]] CpGroups make_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank,
-                                     int size, std::chrono::milliseconds connect_timeout, void* started) override {
+                                     int size, std::chrono::milliseconds connect_timeout,
+                                     const GpuGroupOptions& options) override {
     {
       const std::lock_guard lock(delays_mutex_);
       delays_ = cuda::StreamDelays::from_environment(kOfAttention + static_cast<std::uint64_t>(rank));
     }
-    return make_nccl_groups(store, prefix, rank, size, connect_timeout, started);
+    return make_gpu_groups(store, prefix, rank, size, connect_timeout, options);
   }
 
   [[nodiscard]] std::unique_ptr<AttentionBackend> make_backend(Backend backend) const override {

@@ -21,6 +21,8 @@ class ExpectedCache {
   // Replaces what is there. What is larger than the capacity is not kept.
   void keep(const CanonicalProblem& problem, std::shared_ptr<const Expected> expected);
 
+  void clear() { entries_.clear(); }
+
   [[nodiscard]] std::size_t bytes() const;
 
  private:

@@ -108,7 +108,7 @@ class ReferenceBuilder {
   // same of lse and max_logit. p = exp(score - lse): with large scores the error of lse counts, too, since rows may
   // consist of tiny p alone.
   at::Tensor with_rounding_of_scores(const QueryBlock& block, const Softmax& softmax) {
-    const at::Tensor p = softmax.p.to(at::kFloat);
+    at::Tensor p = softmax.p.to(at::kFloat);
     if (problem_.dtype != DType::fp32 && !problem_.has_large_scores()) return p;
     at::Tensor rounding = at::bmm(query_rows(problem_, block, absolute_.q), transposed(key_rows(block, absolute_.k)));
     rounding.mul_(kScoreWeight * problem_.scale());

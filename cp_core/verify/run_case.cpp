@@ -24,6 +24,7 @@
 #include "cp_core/verify/expected_cache.h"
 #include "cp_core/verify/head_shares.h"
 #include "cp_core/verify/mask_probe.h"
+#include "cp_core/verify/memory_need.h"
 #include "cp_core/verify/rank_step.h"
 
 namespace cp_pool {
@@ -38,17 +39,18 @@ constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
 constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;  // at most, and
 constexpr std::size_t kCacheShareCuda = 8;                       // of this many of the device's memory one
 
-std::size_t cache_bytes(const at::Device& device) {
+std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
   if (!device.is_cuda()) return kCacheBytesCpu;
-  return std::min(kCacheBytesCuda, cuda_part().memory().device_bytes / kCacheShareCuda);
+  const std::size_t share = std::min(kCacheBytesCuda, cuda_part().memory().device_bytes / kCacheShareCuda);
+  return share / static_cast<std::size_t>(ranks_on_gpu);
 }
 
 // A process computes on one device all its life, and for one rank, but for tests, whose ranks are threads.
-verify::ExpectedCache& cache_of(int rank, const at::Device& device) {
+verify::ExpectedCache& cache_of(int rank, const at::Device& device, int ranks_on_gpu) {
   static std::mutex mutex;
   static std::map<int, verify::ExpectedCache> caches;
   const std::lock_guard lock(mutex);
-  return caches.try_emplace(rank, cache_bytes(device)).first->second;
+  return caches.try_emplace(rank, cache_bytes(device, ranks_on_gpu)).first->second;
 }
 
 // The same answer on every rank.
@@ -61,16 +63,56 @@ bool anywhere(bool here, Communicator& cp, const at::Device& device, const char*
 
 // Ranks compute it together. Where one has it and another has not, because a case ended half way, all compute it anew.
 std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& problem,
-                                            const verify::CanonicalInputs& inputs, Communicator& cp, bool cached) {
+                                            const verify::CanonicalInputs& inputs, Communicator& cp,
+                                            const RunOptions& options) {
   const at::Device device = inputs.q.device();
-  if (!cached) return std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
-  verify::ExpectedCache& cache = cache_of(cp.rank(), device);
+  if (!options.reference_cache)
+    return std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
+  verify::ExpectedCache& cache = cache_of(cp.rank(), device, options.ranks_on_gpu);
   auto expected = cache.find(problem);
   if (!anywhere(expected == nullptr, cp, device, "whether expected results are cached")) return expected;
   expected = std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
   cache.keep(problem, expected);
   return expected;
 }
+
+// Ranks that share a GPU all take their part of a case at once.
+class SharedMemory {
+ public:
+  SharedMemory(const verify::CanonicalProblem& problem, Communicator& cp, const RunOptions& options)
+      : cp_(cp),
+        options_(options),
+        need_(verify::estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(options.ranks_on_gpu)) {}
+
+  // Why the case needs more than there is, as a sentence; empty if it does not. Expected results that are kept of
+  // earlier cases go if they are in the way. The same answer on every rank.
+  std::string what_does_not_fit() {
+    if (fits()) return {};
+    cache_of(cp_.rank(), options_.device, options_.ranks_on_gpu).clear();
+    cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // closes what other ranks have open of it
+    cuda_part().release_cached_memory();
+    if (fits()) return {};
+    if (need_ <= free_) return "the ranks of another GPU need more memory than is free there";
+    constexpr double kGiB = 1U << 30U;
+    return fmt::format("{} ranks that share a GPU need about {:.1f} GiB of it together, and {:.1f} GiB are free",
+                       options_.ranks_on_gpu, static_cast<double>(need_) / kGiB, static_cast<double>(free_) / kGiB);
+  }
+
+ private:
+  static constexpr std::int64_t kBarrierTag = -2;  // no case has this seq
+
+  bool fits() {
+    // When all have come here, all have given back what they had cached; and none goes on before all have looked.
+    (void)anywhere(false, cp_, options_.device, "memory of ranks that share a GPU");
+    free_ = cuda_part().memory().free_bytes;
+    return !anywhere(need_ > free_, cp_, options_.device, "whether the case fits");
+  }
+
+  Communicator& cp_;
+  const RunOptions& options_;
+  std::size_t need_;
+  std::size_t free_ = 0;
+};
 
 class CaseRun {
  public:
@@ -116,7 +158,7 @@ class CaseRun {
     show_results(again, /*repeated=*/true);
 
     std::shared_ptr<const Expected> expected;
-    phase("reference", [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_.reference_cache); });
+    phase("reference", [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_); });
     phase("compare", [&] {
       add(verify::check_outputs(case_, *expected, view_, outputs));
       report_.output_hash = verify::hash_of(outputs);
@@ -233,13 +275,19 @@ class CaseRun {
 }  // namespace
 
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options) {
-  if (const std::string reason = skip_reason(c, options.device); !reason.empty()) {
+  const auto skip = [](std::string reason) {
     RankReport report;
     report.outcome = RankReport::Outcome::skip;
-    report.reason = reason;
+    report.reason = std::move(reason);
     return report;
-  }
+  };
+  if (std::string reason = skip_reason(c, options.device); !reason.empty()) return skip(std::move(reason));
   const at::NoGradGuard no_grad;
+  if (options.shares_gpus) {
+    const auto problem = verify::canonical_problem(c, resolve_lengths(c));
+    std::string reason = SharedMemory(problem, *groups.cp, options).what_does_not_fit();
+    if (!reason.empty()) return skip(std::move(reason));
+  }
   at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
   return CaseRun(c, groups, options).run();
 }

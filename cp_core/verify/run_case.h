@@ -55,6 +55,8 @@ struct RunOptions {
   std::string id;                                 // names the dump; empty = case_id of the case
   bool reference_cache = true;                    // keep references for later cases that pose the same problem
   at::Device device = at::kCPU;                   // where the ranks' tensors are: the communicators' device
+  bool shares_gpus = false;                       // ranks share GPUs, the same on all of them
+  int ranks_on_gpu = 1;                           // of those, how many share this rank's
   std::optional<PerfOptions> perf;                // time the step after it has been verified
   // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump; timed, timed alone.
   std::function<void(std::string_view)> on_phase;

@@ -30,6 +30,14 @@ DeviceChoice choose_device(const std::string& requested, bool shipped) {
                        !shipped || built_for_gpus());
 }
 
+int gpus_to_share(const RunConfig& config, int most_ranks, int gpus) {
+  return config.device == "cuda" && config.share_gpus && gpus < most_ranks ? gpus : 0;
+}
+
+int gpus_to_share(const RunConfig& config, int most_ranks) {
+  return gpus_to_share(config, most_ranks, count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")));
+}
+
 bool built_for_gpus() {
   const std::filesystem::path bin = program_path().parent_path();
   return std::filesystem::exists(bin / "libcp_core_cuda.so") ||

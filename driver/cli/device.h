@@ -4,6 +4,8 @@
 #include <filesystem>
 #include <string>
 
+#include "driver/run.h"
+
 namespace cp_pool {
 
 // NVIDIA GPUs that CUDA would show: the device files under `dev`, as far as CUDA_VISIBLE_DEVICES (`visible`, null =
@@ -19,6 +21,11 @@ struct DeviceChoice {
 DeviceChoice choose_device(const std::string& requested, bool shipped);
 // The same of a machine with so many GPUs, and of a worker that was built for them or not.
 DeviceChoice choose_device(const std::string& requested, int gpus, bool built_for_gpus);
+
+// How many GPUs this machine has, if ranks of a case of `most_ranks` will share them; else 0.
+int gpus_to_share(const RunConfig& config, int most_ranks);
+// The same of a machine with so many GPUs.
+int gpus_to_share(const RunConfig& config, int most_ranks, int gpus);
 
 // True if the worker beside this program was built for GPUs: where it looks for that part, there is one.
 bool built_for_gpus();

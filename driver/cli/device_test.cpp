@@ -38,6 +38,19 @@ TEST_F(DeviceFiles, CountAsFarAsCudaVisibleDevicesAllows) {
   EXPECT_EQ(count_gpus(dev_, "0,1,2,3"), 2);
 }
 
+TEST(GpusToShare, AreThoseOfAMachineWithFewerThanRanks) {
+  RunConfig config;
+  config.device = "cuda";
+  EXPECT_EQ(gpus_to_share(config, 4, 1), 1);
+  EXPECT_EQ(gpus_to_share(config, 8, 3), 3);
+  EXPECT_EQ(gpus_to_share(config, 2, 2), 0);
+  EXPECT_EQ(gpus_to_share(config, 2, 0), 0);
+  config.share_gpus = false;
+  EXPECT_EQ(gpus_to_share(config, 4, 1), 0);
+  config = RunConfig();
+  EXPECT_EQ(gpus_to_share(config, 4, 1), 0);
+}
+
 TEST(Device, NamedByTheUserIsTaken) {
   for (const int gpus : {0, 2}) {
     EXPECT_EQ(choose_device("cpu", gpus, true).device, "cpu");

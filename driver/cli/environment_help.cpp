@@ -11,10 +11,9 @@ constexpr std::array kVariables{
     EnvironmentVariable{"CP_POOL_PLAN_STORE",
                         "The folder in which GPU ranks keep the plans that cuDNN has built, or off. Default: "
                         "$XDG_CACHE_HOME/cp-pool/cudnn-plans, else ~/.cache/cp-pool/cudnn-plans."},
-    EnvironmentVariable{
-        "CP_POOL_PEER_COPIES",
-        "off: GPU ranks do not write into each other's memory; NCCL carries everything. NCCL_P2P_DISABLE=1 "
-        "does the same."},
+    EnvironmentVariable{"CP_POOL_PEER_COPIES",
+                        "off: GPU ranks do not write into each other's memory; NCCL carries everything, and ranks "
+                        "cannot share a GPU. NCCL_P2P_DISABLE=1 does the first."},
     EnvironmentVariable{"CP_POOL_HIDE_GPUS", "off: a GPU rank sees all GPUs of the machine, not its own alone."},
     EnvironmentVariable{"CP_POOL_INJECT",
                         "Faults for the ranks of a worker, separated by spaces, each as cp-pool-worker --inject takes "
@@ -38,11 +37,14 @@ constexpr std::array kVariables{
     // What cp-pool sets for every rank (docs/protocol.md).
     EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
     EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},
+    EnvironmentVariable{"CP_POOL_SHARE_GPUS",
+                        "Set for a rank: on or off, whether ranks may share a GPU (--share-gpus)."},
     EnvironmentVariable{"CP_POOL_MASTER_FD",
                         "Set for rank 0: the number of an inherited socket that listens on MASTER_PORT."},
     EnvironmentVariable{"CP_POOL_TAG", "Set for a rank: the name of its pool, by which cp-pool finds its processes."},
     // What its tests read.
     EnvironmentVariable{"CP_POOL_REQUIRE_GPU", "Tests of GPUs: how many there have to be; fewer are a failure."},
+    EnvironmentVariable{"CP_POOL_GPU_TEST_SECONDS", "tools/gpu_tests: how long one program may take."},
     EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs every combination, not a choice of them."},
     EnvironmentVariable{"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
     EnvironmentVariable{"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},

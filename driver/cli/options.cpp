@@ -167,6 +167,12 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   constexpr std::chrono::milliseconds kShortest{1};
   config.device = "auto";
   add_device(command, config.device);
+  command
+      .add_option("--share-gpus", options.share_gpus,
+                  "Whether ranks share a GPU where there are fewer than ranks: auto does but for --mode perf")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->type_name("WHEN")
+      ->capture_default_str();
   add_worker(command, options.worker);
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
   add_duration(command, "--start-timeout", config.start_timeout, kShortest, "Deadline of a pool to get ready");
@@ -283,6 +289,12 @@ void apply_perf(const CLI::App& command, const PerfArguments& perf, ExecutionOpt
   options.config.max_busy_ranks = 1;
 }
 
+// After apply_perf.
+void apply_sharing(ExecutionOptions& options) {
+  const bool times = options.config.perf.has_value();
+  options.config.share_gpus = options.share_gpus == "on" || (options.share_gpus == "auto" && !times);
+}
+
 // --matrix and --size say where an ID is looked up. Throws CommandError (usage).
 void refuse_lookup_of_file(const CLI::App& command, const std::string& argument) {
   const bool events = argument == "--rerun-failed";
@@ -338,6 +350,7 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
     if (command.count(name) > 0) words.insert(words.end(), {name, value});
   };
   add("--device", options.config.device);
+  add("--share-gpus", options.share_gpus);
   add("--worker", options.worker);
   add("--timeout", duration_text(options.config.timeout));
   add("--start-timeout", duration_text(options.config.start_timeout));
@@ -502,6 +515,7 @@ struct Parser {
       apply_shorthands(*run_command, run.execution.config);
       apply_device(run.execution);
       apply_perf(*run_command, run_perf, run.execution);
+      apply_sharing(run.execution);
       run.execution.rerun_arguments = rerun_arguments(*run_command, run.execution);
       if (run.deterministic) run.execution.rerun_arguments.emplace_back("--deterministic");
       if (run.repeat > 1) {
@@ -518,6 +532,7 @@ struct Parser {
       apply_shorthands(*submit_command, submit.execution.config);
       apply_device(submit.execution);
       apply_perf(*submit_command, submit_perf, submit.execution);
+      apply_sharing(submit.execution);
       submit.execution.rerun_arguments = rerun_arguments(*submit_command, submit.execution);
       return submit;
     }

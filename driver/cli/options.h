@@ -18,7 +18,7 @@ namespace cp_pool {
 struct SelectionOptions {
   std::vector<std::string> matrices;  // names or files
   std::vector<std::string> filters;   // the union of what they select; empty = all
-  std::string keywords = {};          // of these only what -k selects; empty = all
+  std::string keywords;               // of these only what -k selects; empty = all
   std::string size;
   std::optional<std::set<std::string>> ids = std::nullopt;  // of what the filters select only these
   Shard shard = {};                                         // of what all these select
@@ -26,8 +26,9 @@ struct SelectionOptions {
 
 // How cases are run and what is written about it: common to run and submit.
 struct ExecutionOptions {
-  RunConfig config;    // worker_command is filled in when the command is carried out
-  std::string worker;  // a command line; empty = the cp-pool-worker beside this program
+  RunConfig config;                 // worker_command is filled in when the command is carried out
+  std::string share_gpus = "auto";  // auto | on | off; config.share_gpus comes of it
+  std::string worker;               // a command line; empty = the cp-pool-worker beside this program
   std::optional<std::filesystem::path> junit;
   std::optional<std::filesystem::path> events;
   std::optional<std::filesystem::path> html;

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "driver/cli/commands.h"
+#include "driver/cli/device.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/failed_cases.h"
@@ -110,12 +111,15 @@ int run_command(const RunOptions& options, const std::string& program) {
     throw CommandError(ExitCode::usage, fmt::format("--repeat {}: {} so often are more than {}", options.repeat,
                                                     count_of(cases.size(), "case"), kMostCases));
   }
+  int most_ranks = 0;
+  for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, named.c.cp_size);
   cases = repeat(put_in_order(std::move(cases), order), options.repeat);
   const RunStarted header{.title = order.kind == Order::Kind::listed
                                        ? selection.title
                                        : fmt::format("{}, --order {}", selection.title, order_text),
                           .size = options.selection.size,
                           .device = options.execution.config.device,
+                          .shared_gpus = gpus_to_share(options.execution.config, most_ranks),
                           .cases = cases.size(),
                           .version = CP_POOL_VERSION,
                           .ids = std::move(ids),

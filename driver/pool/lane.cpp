@@ -228,6 +228,7 @@ CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int
     out.perf = perf_figures(out.c, *perf);
     out.perf->baseline_ms = job.named->baseline_ms;
   }
+  out.shared_gpus = pool_->shared_gpus();
   out.stderr_tails = std::move(attempt.stderr_tails);
   return out;
 }

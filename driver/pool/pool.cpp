@@ -70,7 +70,12 @@ Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
 }
 
 void Pool::spawn() {
-  WorkerGroup::Config config{run_.config.worker_command, run_.config.device, world_size_, tag_, std::nullopt, {}};
+  WorkerGroup::Config config;
+  config.command = run_.config.worker_command;
+  config.device = run_.config.device;
+  config.share_gpus = run_.config.share_gpus;
+  config.world_size = world_size_;
+  config.tag = tag_;
   if (run_.config.run_dir) {
     config.log_dir = log_folder(*run_.config.run_dir, id_);
     config.on_log_error = [this](std::string message) { run_.lose_output("--run-dir", std::move(message)); };
@@ -119,6 +124,7 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
         co_return refused;
       }
       capabilities_ = ready->capabilities;
+      shared_gpus_ = protocol::shared_gpus(*ready);
       idle_ = true;
       run_.emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
       co_return std::nullopt;

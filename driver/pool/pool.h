@@ -81,6 +81,8 @@ class Pool {
   asio::awaitable<void> retire(Retirement retirement);
 
   [[nodiscard]] const PoolId& id() const { return id_; }
+  // As in CaseFinished; known once the pool is ready.
+  [[nodiscard]] int shared_gpus() const { return shared_gpus_; }
 
  private:
   struct Outstanding {  // the case that has been sent; seq 0: none
@@ -161,6 +163,7 @@ class Pool {
   PoolProcesses processes_;
   std::unique_ptr<WorkerGroup> group_;
   nlohmann::json capabilities_;
+  int shared_gpus_ = 0;
   bool idle_ = false;               // ready, and no case is outstanding
   bool has_own_deadlines_ = false;  // the ranks: they start, or run a case
   bool held_ = false;               // the ranks, stopped since a pause: what becomes of them is not decided

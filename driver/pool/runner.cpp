@@ -93,7 +93,8 @@ RunResult Runner::run(const RunStarted& header) {
   }
   if (error_) std::rethrow_exception(error_);
 
-  RunResult out{ledger_.close(context_.stop.interrupted, context_.config.no_skip)};
+  RunResult out;
+  out.finished = ledger_.close(context_.stop.interrupted, context_.config.no_skip);
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);

@@ -84,6 +84,7 @@ void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
   environment.master_port = master.port;
   environment.tag = config_.tag;
   environment.device = config_.device;
+  environment.share_gpus = config_.share_gpus;
   if (first) environment.master_fd = master.fd.get();
 
   auto variables = protocol::to_variables(environment);

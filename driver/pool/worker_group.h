@@ -38,11 +38,12 @@ class WorkerGroup {
   struct Config {
     std::vector<std::string> command;
     std::string device;
+    bool share_gpus = true;
     int world_size = 1;
-    std::string tag;                               // CP_POOL_TAG
-    std::optional<std::filesystem::path> log_dir;  // full stdout and stderr, a file a rank
-    LogFile::OnError on_log_error = {};            // for each that cannot be written
-    std::vector<std::pair<std::string, std::string>> variables = {};  // more of the ranks' environment
+    std::string tag;                                             // CP_POOL_TAG
+    std::optional<std::filesystem::path> log_dir;                // full stdout and stderr, a file a rank
+    LogFile::OnError on_log_error;                               // for each that cannot be written
+    std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
   };
 
   struct Rank {

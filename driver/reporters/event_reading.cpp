@@ -72,6 +72,7 @@ RunStarted read_run_started(const json& line) {
   return {.title = fields.get_string("title", ""),
           .size = fields.get_string("size", ""),
           .device = fields.get_string("device", ""),
+          .shared_gpus = fields.get_int("shared_gpus", 0),
           .cases = static_cast<std::size_t>(std::max<std::int64_t>(fields.get_int64("cases", 0), 0)),
           .version = fields.get_string("version", ""),
           .ids = read_items<std::string>(line, "ids"),
@@ -178,6 +179,7 @@ CaseFinished read_case_finished(const json& line) {
   out.hygiene = std::move(message.hygiene);
   out.backend = std::move(message.backend);
   out.backend_note = std::move(message.backend_note);
+  out.shared_gpus = fields.get_int("shared_gpus", 0);
   if (line.contains("other_bits") && !line["other_bits"].is_null()) {
     out.other_bits = read_items<int>(line, "other_bits");
   }
@@ -214,18 +216,18 @@ RunFinished read_run_finished(const json& line) {
 
 }  // namespace
 
-std::optional<Event> read_event(const json& fields) {
-  const std::string type = Fields{fields, "event"}.get_string("type");
-  if (type == "run_started") return read_run_started(fields);
-  if (type == "pool_spawned") return read_pool_spawned(fields);
-  if (type == "pool_ready") return read_pool_ready(fields);
-  if (type == "pool_retired") return read_pool_retired(fields);
-  if (type == "case_started") return read_case_started(fields);
-  if (type == "case_progress") return read_case_progress(fields);
-  if (type == "run_stopping") return read_run_stopping(fields);
-  if (type == "case_finished") return read_case_finished(fields);
-  if (type == "run_paused") return read_run_paused(fields);
-  if (type == "run_finished") return read_run_finished(fields);
+std::optional<Event> read_event(const json& line) {
+  const std::string type = Fields{line, "event"}.get_string("type");
+  if (type == "run_started") return read_run_started(line);
+  if (type == "pool_spawned") return read_pool_spawned(line);
+  if (type == "pool_ready") return read_pool_ready(line);
+  if (type == "pool_retired") return read_pool_retired(line);
+  if (type == "case_started") return read_case_started(line);
+  if (type == "case_progress") return read_case_progress(line);
+  if (type == "run_stopping") return read_run_stopping(line);
+  if (type == "case_finished") return read_case_finished(line);
+  if (type == "run_paused") return read_run_paused(line);
+  if (type == "run_finished") return read_run_finished(line);
   return std::nullopt;
 }
 

@@ -111,8 +111,14 @@ Json part(const PerfFigures& figures) {
 }
 
 Json body(const RunStarted& event) {
-  return {{"type", "run_started"}, {"title", event.title},     {"size", event.size}, {"device", event.device},
-          {"cases", event.cases},  {"version", event.version}, {"ids", event.ids}};
+  return {{"type", "run_started"},
+          {"title", event.title},
+          {"size", event.size},
+          {"device", event.device},
+          {"shared_gpus", event.shared_gpus},
+          {"cases", event.cases},
+          {"version", event.version},
+          {"ids", event.ids}};
 }
 
 Json body(const PoolSpawned& event) {
@@ -127,6 +133,7 @@ Json body(const PoolReady& event) {
           {"protocol", event.ready.protocol},
           {"world_size", event.ready.world_size},
           {"device", event.ready.device},
+          {"shared_gpus", protocol::shared_gpus(event.ready)},
           {"ranks", list(event.ready.ranks)},
           {"capabilities", ordered(event.ready.capabilities)},
           {"versions", ordered(event.ready.versions)},
@@ -217,6 +224,7 @@ Json case_result_json(const CaseFinished& event) {
           {"pool", event.pool ? part(*event.pool) : Json(nullptr)},
           {"attempts", event.attempts},
           {"backend", event.backend},
+          {"shared_gpus", event.shared_gpus},
           {"backend_note", event.backend_note},
           {"ranks", list(event.ranks)},
           {"checks", list(event.checks)},

@@ -23,22 +23,23 @@ Keys keys(const nlohmann::ordered_json& object) {
 // docs/events.md promises these names: a change here is a change of the format.
 TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(test::run_started(3))),
-            (Keys{"type", "title", "size", "device", "cases", "version", "ids"}));
+            (Keys{"type", "title", "size", "device", "shared_gpus", "cases", "version", "ids"}));
   EXPECT_EQ(keys(event_json(PoolSpawned{})), (Keys{"type", "pool", "world_size", "pids"}));
   EXPECT_EQ(keys(event_json(test::pool_ready())),
-            (Keys{"type", "pool", "spawn_to_ready_ms", "worker", "protocol", "world_size", "device", "ranks",
-                  "capabilities", "versions", "startup_ms"}));
+            (Keys{"type", "pool", "spawn_to_ready_ms", "worker", "protocol", "world_size", "device", "shared_gpus",
+                  "ranks", "capabilities", "versions", "startup_ms"}));
   EXPECT_EQ(keys(event_json(test::pool_retired(RetireReason::crash))),
             (Keys{"type", "pool", "reason", "detail", "cases", "exits", "leftovers"}));
   EXPECT_EQ(keys(event_json(CaseStarted{})), (Keys{"type", "index", "id", "seq", "pool", "attempt"}));
-  EXPECT_EQ(keys(event_json(test::failed_case(0, "id"))), (Keys{"type",        "index",      "id",
-                                                                "number",      "run",        "runs",
-                                                                "outcome",     "reason",     "unverified_by_figures",
-                                                                "duration_ms", "seq",        "pool",
-                                                                "attempts",    "backend",    "backend_note",
-                                                                "ranks",       "checks",     "timings_ms",
-                                                                "hygiene",     "other_bits", "perf",
-                                                                "stderr",      "case",       "rerun"}));
+  EXPECT_EQ(keys(event_json(test::failed_case(0, "id"))), (Keys{"type",         "index",   "id",
+                                                                "number",       "run",     "runs",
+                                                                "outcome",      "reason",  "unverified_by_figures",
+                                                                "duration_ms",  "seq",     "pool",
+                                                                "attempts",     "backend", "shared_gpus",
+                                                                "backend_note", "ranks",   "checks",
+                                                                "timings_ms",   "hygiene", "other_bits",
+                                                                "perf",         "stderr",  "case",
+                                                                "rerun"}));
   EXPECT_EQ(keys(event_json(RunPaused{})), (Keys{"type", "paused_ms", "ranks_stopped"}));
   CaseStarted of_stream;
   of_stream.number = 3;

@@ -42,7 +42,7 @@ HtmlSink::HtmlSink(std::filesystem::path path, std::optional<std::string> baseli
     : file_{std::move(path)}, rerun_failed_{std::move(rerun_failed)}, perf_{std::move(baseline)} {}
 
 void HtmlSink::on_event(const Event& event) {
-  std::visit([this](const auto& e) { on(e); }, event);
+  std::visit([this](const auto& e) { this->on(e); }, event);
 }
 
 void HtmlSink::on(const RunStarted& event) {
@@ -67,6 +67,9 @@ void HtmlSink::on(const PoolReady& event) {
   HtmlPool& pool = pool_of(event.pool);
   pool.ready_ms = event.spawn_to_ready_ms;
   pool.worker = on_one_line_plain(event.ready.worker);
+  if (const int gpus = protocol::shared_gpus(event.ready); gpus > 0) {
+    pool.worker += fmt::format(", ranks share {}", count_of(static_cast<std::size_t>(gpus), "GPU"));
+  }
   for (const auto& [name, version] : event.ready.versions.items()) {
     pool.worker += on_one_line_plain(
         fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));

@@ -164,6 +164,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
     out.properties.emplace_back("first_reason", plain(event.first_run->reason));
   }
   if (event.number > 0) out.properties.emplace_back("number", std::to_string(event.number));
+  if (event.shared_gpus > 0) out.properties.emplace_back("shared_gpus", std::to_string(event.shared_gpus));
   if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", plain(event.backend_note));
   if (is_unverified_by_figures(event)) out.properties.emplace_back("verdict", kUnverifiedByFigures);
   append_figures(event, out.properties);

@@ -32,7 +32,7 @@ std::string perf_summary(const PerfFigures& figures) {
 }
 
 void PerfTable::add(const CaseFinished& event) {
-  if (event.perf) rows_.push_back({event.id, *event.perf, event.c.training});
+  if (event.perf) rows_.push_back({event.id, *event.perf, event.c.training, event.shared_gpus > 0});
 }
 
 std::string PerfTable::row_text(const Row& row) const {
@@ -46,7 +46,7 @@ std::string PerfTable::row_text(const Row& row) const {
     text += fmt::format(" {:>9} {:>6}", figures.baseline_ms ? figure(*figures.baseline_ms) : "-",
                         figures.ratio() ? fmt::format("{:.3f}", *figures.ratio()) : "-");
   }
-  return text + fmt::format("  {}\n", protocol::clean_text(row.id));
+  return text + fmt::format("  {}{}\n", protocol::clean_text(row.id), row.shares ? " (shared GPU)" : "");
 }
 
 std::string_view PerfTable::step_words() const {
@@ -96,6 +96,11 @@ std::string PerfTable::text() const {
   const protocol::PerfRequest& request = rows_.front().figures.measured.request;
   text += fmt::format("a step is {}; median, min and max of {} {}after {} to warm up\n", step_words(),
                       request.iterations, request.graph ? "replays of its CUDA graph, " : "", request.warmup);
+  const auto shared = static_cast<std::size_t>(std::ranges::count(rows_, true, &Row::shares));
+  if (shared > 0) {
+    text += fmt::format("{} with ranks that shared a GPU: each had a part of it, and none of the links between GPUs\n",
+                        count_of(shared, "case"));
+  }
   return text + reasons_text() + sum_text();
 }
 

@@ -30,6 +30,7 @@ class PerfTable {
     std::string id;
     PerfFigures figures;
     bool trains = true;
+    bool shares = false;  // ranks shared a GPU
   };
 
   [[nodiscard]] std::string row_text(const Row& row) const;

@@ -63,6 +63,7 @@ void Summary::add(const CaseFinished& event) {
   if (is_failure(event.outcome)) add_failure(event);
   if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
+  if (event.shared_gpus > 0) ++sharing_;
   switch (event.outcome) {
     case CaseOutcome::skip:
     case CaseOutcome::infra:
@@ -149,6 +150,7 @@ std::string Summary::text() const {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
                        unverified_, kUnverifiedByFigures);
   }
+  if (sharing_ > 0) out += fmt::format("{} with ranks that shared a GPU\n", count_of(sharing_, "case"));
   for (const auto& [note, count] : backend_notes_) {
     out += fmt::format("{} not all by the backend that the case names: {}\n", count, note);
   }

@@ -25,8 +25,9 @@ class Summary {
   void add(const CaseFinished& event);
 
   // Lines, each ended by a newline, without the ledger: durations of the cases that ran, whether several runs of one
-  // case gave the same bits and ended alike, what came of reruns, which passes no figures bear out, which notes of
-  // backends they had, then why cases did not run (outcome, count, reason; the most frequent first).
+  // case gave the same bits and ended alike, what came of reruns, which passes no figures bear out, how many cases had
+  // ranks that shared GPUs, which notes of backends they had, then why cases did not run (outcome, count, reason; the
+  // most frequent first).
   [[nodiscard]] std::string text() const;
 
   // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; those
@@ -44,6 +45,7 @@ class Summary {
   std::set<std::string> differing_unpromised_;  // likewise
   std::map<std::string, std::size_t> backend_notes_;
   std::size_t unverified_ = 0;  // of the passes: by figures
+  std::size_t sharing_ = 0;     // cases whose ranks shared GPUs
   struct SameReason {
     CaseOutcome outcome = CaseOutcome::error;
     std::string reason;  // its first line, shortened

@@ -79,7 +79,7 @@ TerminalSink::~TerminalSink() {
 }
 
 void TerminalSink::on_event(const Event& event) {
-  std::visit([this](const auto& e) { on(e); }, event);
+  std::visit([this](const auto& e) { this->on(e); }, event);
 }
 
 void TerminalSink::on_tick() {
@@ -93,12 +93,23 @@ void TerminalSink::on(const RunStarted& event) {
   // A stream's number of cases is not known.
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
   const std::string size = event.size.empty() ? "" : fmt::format(" ({})", clean(event.size));
-  print(fmt::format("cp-pool {}: {}{}{} on {}\n", event.version, cases, clean(event.title), size, event.device));
+  const std::string sharing =
+      event.shared_gpus == 0
+          ? ""
+          : fmt::format(" (ranks share {})", count_of(static_cast<std::size_t>(event.shared_gpus), "GPU"));
+  print(fmt::format("cp-pool {}: {}{}{} on {}{}\n", event.version, cases, clean(event.title), size, event.device,
+                    sharing));
 }
 
 void TerminalSink::on(const PoolSpawned& event) {
   starting_[event.pool.key] = {fmt::format("{} starts", name(event.pool)), Clock::now(), ""};
   draw_live();
+}
+
+static std::string ranks_text(const protocol::ReadyEvent& ready) {
+  const std::string ranks = count_of(static_cast<std::size_t>(ready.world_size), "rank");
+  const int gpus = protocol::shared_gpus(ready);
+  return gpus == 0 ? ranks : fmt::format("{} that share {}", ranks, count_of(static_cast<std::size_t>(gpus), "GPU"));
 }
 
 void TerminalSink::on(const PoolReady& event) {
@@ -107,7 +118,7 @@ void TerminalSink::on(const PoolReady& event) {
   const auto why = replaced_.find(event.pool.key);
   print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
                     event.ready.worker.empty() ? "a worker without a name" : in_line(event.ready.worker),
-                    count_of(static_cast<std::size_t>(event.ready.world_size), "rank"),
+                    ranks_text(event.ready),
                     why == replaced_.end() ? "" : fmt::format(" (replaces #{})", why->second)));
 }
 

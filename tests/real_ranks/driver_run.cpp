@@ -29,10 +29,24 @@ std::vector<nlohmann::json> read_events(const std::filesystem::path& file) {
   return events;
 }
 
+std::string program(const char* name, const char* built) {
+  std::error_code ignored;
+  const auto beside = std::filesystem::read_symlink("/proc/self/exe", ignored).parent_path() / name;
+  return std::filesystem::exists(beside, ignored) ? beside.string() : built;
+}
+
 }  // namespace
 
+std::string driver_program() {
+  return program("cp-pool", CP_POOL_BINARY);
+}
+
+std::string worker_program() {
+  return program("cp-pool-worker", CP_POOL_WORKER_BINARY);
+}
+
 DriverRun::DriverRun(std::vector<std::string> arguments) : folder_(make_folder()) {
-  arguments.insert(arguments.begin(), CP_POOL_BINARY);
+  arguments.insert(arguments.begin(), driver_program());
   arguments.insert(arguments.end(), {"--events", (folder_ / "events.jsonl").string()});
   std::vector<char*> argv;
   argv.reserve(arguments.size() + 1);
@@ -51,12 +65,12 @@ DriverRun::DriverRun(std::vector<std::string> arguments) : folder_(make_folder()
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  const int error = posix_spawn(&pid_, CP_POOL_BINARY, &actions, &attributes, argv.data(), environ);
+  const int error = posix_spawn(&pid_, argv.front(), &actions, &attributes, argv.data(), environ);
   posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&actions);
   close(in[0]);
   stdin_fd_ = in[1];
-  if (error != 0) throw std::system_error(error, std::generic_category(), "posix_spawn " CP_POOL_BINARY);
+  if (error != 0) throw std::system_error(error, std::generic_category(), "posix_spawn " + driver_program());
 }
 
 DriverRun::~DriverRun() {

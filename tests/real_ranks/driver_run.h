@@ -12,6 +12,11 @@
 
 namespace cp_pool::test {
 
+// The programs under test: beside the test itself if it was carried to another machine with them, else where they were
+// built.
+std::string driver_program();
+std::string worker_program();
+
 // Starts `cp-pool ARGUMENTS --events FILE` with FILE in a folder of its own, removed at the end. Kills what still runs
 // when destroyed.
 class DriverRun {

@@ -57,7 +57,8 @@ FaultExpectation expectation_of(const FaultRow& row) {
   if (row.kind == "wrong") return {.outcomes = {"fail"}, .retired = {""}, .next = {"pass"}};
   if (is_one_of(row.kind, {"hang", "spin", "deaf", "sigstop"})) return of_hang(row);
   if (row.kind == "wait" && row.phase != "after") return of_hang(row);
-  const bool reported = is_one_of(row.kind, {"throw", "bad_alloc", "flaky=1", "wait"}) && is_during_the_case(row);
+  const bool reported =
+      is_one_of(row.kind, {"throw", "bad_alloc", "oom", "flaky=1", "wait"}) && is_during_the_case(row);
   if (reported) return {.outcomes = {"error"}, .retired = {""}, .next = {"pass"}};
   return of_death(row);
 }
@@ -65,6 +66,10 @@ FaultExpectation expectation_of(const FaultRow& row) {
 std::vector<std::string> fault_kinds() {
   return {"throw", "bad_alloc", "sigsegv", "sigabrt",   "sigkill", "sigstop", "exit=0", "exit=3",  "hang",    "spin",
           "deaf",  "wait",      "print",   "print_err", "setsid",  "daemon",  "wrong",  "flaky=1", "slow=100"};
+}
+
+std::vector<std::string> gpu_fault_kinds() {
+  return {"throw", "sigkill", "hang", "sigstop", "oom"};
 }
 
 std::vector<FaultRow> whole_table(const std::string& kind) {

@@ -27,6 +27,7 @@ struct FaultExpectation {
 FaultExpectation expectation_of(const FaultRow& row);
 
 std::vector<std::string> fault_kinds();
+std::vector<std::string> gpu_fault_kinds();                  // those of the table on GPUs
 std::vector<FaultRow> whole_table(const std::string& kind);  // both ranks, every phase that the kind has
 // Some rows of each kind. All kinds together have every phase in either rank, and each way to end.
 std::vector<FaultRow> covering_rows(const std::string& kind);

@@ -50,6 +50,12 @@ int require_int(const Lookup& lookup, const char* name, int min, int max, std::s
   return *value;
 }
 
+bool parse_switch(const char* name, std::string_view text) {
+  if (text == "on") return true;
+  if (text == "off") return false;
+  throw EnvironmentError(fmt::format("{}=\"{}\": neither on nor off", name, text));
+}
+
 VersionRange parse_versions(std::string_view text) {
   const std::size_t dots = text.find("..");
   if (dots == std::string_view::npos) {
@@ -101,6 +107,7 @@ RankEnvironment read_environment(const Lookup& lookup) {
   out.master_fd = find_int(lookup, kEnvMasterFd, 0, kMaxInt);
   out.tag = lookup(kEnvTag).value_or("");
   out.device = lookup(kEnvDevice).value_or("cpu");
+  if (const auto share = lookup(kEnvShareGpus)) out.share_gpus = parse_switch(kEnvShareGpus, *share);
   return out;
 }
 
@@ -125,6 +132,7 @@ std::vector<std::pair<std::string, std::string>> to_variables(const RankEnvironm
       {kEnvProtocol, fmt::format("{}..{}", environment.protocol.min, environment.protocol.max)},
       {kEnvTag, environment.tag},
       {kEnvDevice, environment.device},
+      {kEnvShareGpus, environment.share_gpus ? "on" : "off"},
   };
   if (environment.master_fd) out.emplace_back(kEnvMasterFd, std::to_string(*environment.master_fd));
   return out;

@@ -24,6 +24,7 @@ inline constexpr const char* kEnvProtocol = "CP_POOL_PROTOCOL";   // versions th
 inline constexpr const char* kEnvMasterFd = "CP_POOL_MASTER_FD";  // rank 0: inherited socket, listening on MASTER_PORT
 inline constexpr const char* kEnvTag = "CP_POOL_TAG";        // names the pool; the driver finds its processes by it
 inline constexpr const char* kEnvDevice = "CP_POOL_DEVICE";  // cpu | cuda
+inline constexpr const char* kEnvShareGpus = "CP_POOL_SHARE_GPUS";  // on | off
 
 struct VersionRange {
   int min = kVersion;
@@ -42,6 +43,7 @@ struct RankEnvironment {
   std::optional<int> master_fd;
   std::string tag;
   std::string device = "cpu";
+  bool share_gpus = true;  // ranks may share a GPU where there are fewer than ranks
   bool operator==(const RankEnvironment&) const = default;
 };
 

@@ -107,6 +107,25 @@ TEST(Environment, ErrorsNameTheVariableAndItsValue) {
   EXPECT_THAT(error_of(no_size), testing::StartsWith("WORLD_SIZE is not set: RANK is"));
 }
 
+TEST(Environment, RanksMayShareAGpuUnlessTheyAreTold) {
+  const auto share = [](std::optional<std::string> value) {
+    return read_environment([&](const char* name) -> std::optional<std::string> {
+      const std::string_view variable = name;
+      if (variable == kEnvShareGpus) return value;
+      if (variable == kEnvRank) return "0";
+      if (variable == kEnvWorldSize) return "2";
+      if (variable == kEnvLocalRank) return "0";
+      if (variable == kEnvMasterAddr) return "127.0.0.1";
+      if (variable == kEnvMasterPort) return "29500";
+      return std::nullopt;
+    });
+  };
+  EXPECT_TRUE(share(std::nullopt).share_gpus);
+  EXPECT_TRUE(share("on").share_gpus);
+  EXPECT_FALSE(share("off").share_gpus);
+  EXPECT_THROW((void)share("auto"), EnvironmentError);
+}
+
 TEST(CommonVersion, IsTheHighestThatBothSpeak) {
   EXPECT_EQ(common_version({1, 1}, {1, 1}), 1);
   EXPECT_EQ(common_version({1, 3}, {2, 5}), 3);

@@ -369,4 +369,10 @@ Event parse_event(std::string_view json) {
   return parse_message<Event>(json, "event", read_event);
 }
 
+int shared_gpus(const ReadyEvent& ready) {
+  const auto found = ready.capabilities.find("shared_gpus");
+  if (found == ready.capabilities.end() || !found->is_number_integer()) return 0;
+  return std::max(0, found->get<int>());
+}
+
 }  // namespace cp_pool::protocol

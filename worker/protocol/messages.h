@@ -129,6 +129,9 @@ struct ReadyEvent {
   nlohmann::json versions = nlohmann::json::object();
   std::map<std::string, double> startup_ms;
 };
+// How many GPUs the ranks share, as the worker says in capabilities.shared_gpus; 0: each has a device of its own.
+int shared_gpus(const ReadyEvent& ready);
+
 struct StartedEvent {
   std::int64_t seq = 0;
 };
@@ -148,7 +151,7 @@ struct ResultEvent {
   std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
   std::string backend_note;                       // what of the case another backend computed, and why; else empty
   std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
-  std::vector<LostOutput> lost_outputs = {};
+  std::vector<LostOutput> lost_outputs;
 };
 struct PongEvent {
   std::int64_t seq = 0;

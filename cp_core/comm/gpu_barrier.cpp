@@ -1,4 +1,4 @@
-#include "cp_core/comm/nccl_barrier.h"
+#include "cp_core/comm/gpu_barrier.h"
 
 #include <array>
 #include <cstring>
@@ -14,8 +14,8 @@
 
 namespace cp_pool {
 
-NcclBarrier::NcclBarrier(std::shared_ptr<NcclLink> link, NcclLink::Group group, std::vector<int> members,
-                         c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix)
+GpuBarrier::GpuBarrier(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members,
+                       c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix)
     : link_(std::move(link)),
       group_(group),
       members_(std::move(members)),
@@ -24,25 +24,26 @@ NcclBarrier::NcclBarrier(std::shared_ptr<NcclLink> link, NcclLink::Group group, 
       prefix_(std::move(prefix)),
       gathered_(at::empty({size(), 2}, at::TensorOptions().dtype(at::kLong).pinned_memory(true))) {}
 
-NcclBarrier::~NcclBarrier() {
+GpuBarrier::~GpuBarrier() {
   // A barrier given up may still write to it: leave it to the device.
   if (link_->failed()) (void)gathered_.unsafeReleaseTensorImpl();
 }
 
-void NcclBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::milliseconds limit) {
+void GpuBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::milliseconds limit,
+                      const Gather& gather) {
   const std::string step = fmt::format("rank {}: barrier with tag {}", link_->rank(), tag);
-  const NcclLink::Wait wait{.step = step,
-                            .deadline = NcclLink::Clock::now() + limit,
-                            .explain = [&] { return fmt::format("{}: {}: timed out", step, who_is_missing()); },
-                            .look = [&] { require_one_place(published(), step); }};
+  const GpuLink::Wait wait{.step = step,
+                           .deadline = GpuLink::Clock::now() + limit,
+                           .explain = [&] { return fmt::format("{}: {}: timed out", step, who_is_missing()); },
+                           .look = [&] { require_one_place(published(), step); }};
   link_->throw_if_failed(step);
   const Place own{.barrier = ++barriers_, .tag = tag, .operations = operations};
   try {
     publish(own);
-    const Places gathered = gather(own, wait);
+    const Places gathered = this->gather(own, gather, wait);
     if (disagreement(gathered)) require_everyone_here(step);
     require_one_place(gathered, step);
-    if (group_ == NcclLink::Group::cp) link_->close_idle_memory(barriers_, wait);
+    if (group_ == GpuLink::Group::cp) link_->close_idle_memory(barriers_, wait);
   } catch (const CommError&) {
     throw;
   } catch (const std::exception& error) {
@@ -50,8 +51,8 @@ void NcclBarrier::pass(std::int64_t tag, std::int64_t operations, std::chrono::m
   }
 }
 
-// Over NCCL: that it succeeds shows that every earlier operation of the group is complete on every rank.
-NcclBarrier::Places NcclBarrier::gather(const Place& own, const NcclLink::Wait& wait) {
+// That it succeeds shows that every earlier operation of the group is complete on every rank.
+GpuBarrier::Places GpuBarrier::gather(const Place& own, const Gather& gather, const GpuLink::Wait& wait) {
   c10::cuda::CUDAEvent ready;
   ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
   const c10::cuda::CUDAStreamGuard guard(stream_);
@@ -61,11 +62,8 @@ NcclBarrier::Places NcclBarrier::gather(const Place& own, const NcclLink::Wait& 
   const at::Tensor mine = at::empty({2}, options);
   mine.select(0, 0).fill_(own.tag);
   mine.select(0, 1).fill_(own.operations);
-  const at::Tensor all = at::empty({size(), 2}, options);
-  const auto all_gather = [&](ncclComm_t comm) {
-    return ncclAllGather(mine.const_data_ptr(), all.data_ptr(), 2, ncclInt64, comm, stream_);
-  };
-  link_->enqueue(group_, all_gather, wait);
+  at::Tensor all = at::empty({size(), 2}, options);
+  gather(all, mine, own.barrier, wait);
   C10_CUDA_CHECK(
       cudaMemcpyAsync(gathered_.data_ptr(), all.const_data_ptr(), gathered_.nbytes(), cudaMemcpyDeviceToHost, stream_));
   c10::cuda::CUDAEvent read;
@@ -80,17 +78,17 @@ NcclBarrier::Places NcclBarrier::gather(const Place& own, const NcclLink::Wait& 
   return places;
 }
 
-std::string NcclBarrier::key_of(int member) const {
+std::string GpuBarrier::key_of(int member) const {
   return fmt::format("{}{}", prefix_, member);
 }
 
-void NcclBarrier::publish(const Place& own) {
+void GpuBarrier::publish(const Place& own) {
   std::vector<std::uint8_t> bytes(sizeof own);
   std::memcpy(bytes.data(), &own, sizeof own);
   store_->set(key_of(link_->rank()), bytes);
 }
 
-NcclBarrier::Places NcclBarrier::published() const {
+GpuBarrier::Places GpuBarrier::published() const {
   Places places;
   for (const int member : members_) {
     auto& place = places.emplace_back();
@@ -103,7 +101,7 @@ NcclBarrier::Places NcclBarrier::published() const {
   return places;
 }
 
-std::optional<std::string> NcclBarrier::disagreement(const Places& places) const {
+std::optional<std::string> GpuBarrier::disagreement(const Places& places) const {
   const auto& first = places.front();
   if (!first || first->barrier != barriers_) return std::nullopt;
   for (std::size_t r = 1; r < places.size(); ++r) {
@@ -116,14 +114,14 @@ std::optional<std::string> NcclBarrier::disagreement(const Places& places) const
   return std::nullopt;
 }
 
-void NcclBarrier::require_one_place(const Places& places, const std::string& step) {
+void GpuBarrier::require_one_place(const Places& places, const std::string& step) {
   const auto how = disagreement(places);
   if (how) link_->fail(CommError::Kind::failed, step, fmt::format("{}: {}", step, *how));
 }
 
 // NCCL pairs operations by their order alone: it takes any all-gather of a rank for its part in this barrier. A rank
 // that is at the barrier has said so in the store before.
-void NcclBarrier::require_everyone_here(const std::string& step) {
+void GpuBarrier::require_everyone_here(const std::string& step) {
   const std::vector<int> elsewhere = missing();
   if (elsewhere.empty()) return;
   const bool one = elsewhere.size() == 1;
@@ -132,7 +130,7 @@ void NcclBarrier::require_everyone_here(const std::string& step) {
                           one ? "" : "s", fmt::join(elsewhere, ", "), one ? "has" : "have"));
 }
 
-std::vector<int> NcclBarrier::missing() const {
+std::vector<int> GpuBarrier::missing() const {
   const Places places = published();
   std::vector<int> ranks;
   for (std::size_t r = 0; r < places.size(); ++r) {
@@ -141,7 +139,7 @@ std::vector<int> NcclBarrier::missing() const {
   return ranks;
 }
 
-std::string NcclBarrier::who_is_missing() const {
+std::string GpuBarrier::who_is_missing() const {
   const std::vector<int> ranks = missing();
   if (ranks.empty()) return "all ranks are there, but do not hear of each other";
   return fmt::format("receive from rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));

@@ -11,21 +11,21 @@
 #include <c10/cuda/CUDAStream.h>
 
 #include "cp_core/comm/communicator.h"
-#include "cp_core/comm/nccl_link.h"
+#include "cp_core/comm/gpu_link.h"
 
 namespace cp_pool {
 
 // Holds the tensors of an operation on `stream`. Once waited for, they are in order behind it; if that never happens,
 // the allocator gives their memory to nobody before the stream is through with it. (To ask that of the allocator for
 // every operation would cost an event for each tensor.)
-class NcclWork final : public Work {
+class GpuWork final : public Work {
  public:
-  NcclWork(std::shared_ptr<NcclLink> link, std::string step, c10::cuda::CUDAStream stream,
-           std::vector<at::Tensor> tensors)
+  GpuWork(std::shared_ptr<GpuLink> link, std::string step, c10::cuda::CUDAStream stream,
+          std::vector<at::Tensor> tensors)
       : link_(std::move(link)), step_(std::move(step)), stream_(stream), tensors_(std::move(tensors)) {}
-  NcclWork(const NcclWork&) = delete;
-  NcclWork& operator=(const NcclWork&) = delete;
-  ~NcclWork() override {
+  GpuWork(const GpuWork&) = delete;
+  GpuWork& operator=(const GpuWork&) = delete;
+  ~GpuWork() override {
     for (const at::Tensor& tensor : tensors_) tensor.record_stream(stream_);
   }
 
@@ -43,7 +43,7 @@ class NcclWork final : public Work {
   }
 
  private:
-  std::shared_ptr<NcclLink> link_;
+  std::shared_ptr<GpuLink> link_;
   std::string step_;
   c10::cuda::CUDAStream stream_;
   std::shared_ptr<c10::cuda::CUDAEvent> done_;

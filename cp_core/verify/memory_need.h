@@ -1,0 +1,14 @@
+// How much of a device's memory a case takes on one rank, before it runs: for ranks that share a GPU.
+#pragma once
+
+#include <cstddef>
+
+#include "cp_core/verify/canonical.h"
+
+namespace cp_pool::verify {
+
+// Bytes that the allocator of one of `ranks` ranks reserves for the case at most, without what it keeps of earlier
+// cases. An estimate from the sizes of the tensors (docs/gpu_support.md says how it was measured).
+std::size_t estimated_device_bytes(const CanonicalProblem& problem, int ranks);
+
+}  // namespace cp_pool::verify

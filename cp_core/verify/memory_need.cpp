@@ -33,7 +33,8 @@ std::size_t estimated_device_bytes(const CanonicalProblem& problem, int ranks) {
   }
   const std::int64_t heads_of_share = (problem.heads + ranks - 1) / ranks;
   return static_cast<std::size_t>(kBytesOfElement * elements + kBytesOfBias * bias +
-                                  kBytesOfScore * std::min(kMostScores, scores * static_cast<double>(heads_of_share)) + kRest);
+                                  kBytesOfScore * std::min(kMostScores, scores * static_cast<double>(heads_of_share)) +
+                                  kRest);
 }
 
 }  // namespace cp_pool::verify

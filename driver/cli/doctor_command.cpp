@@ -151,7 +151,7 @@ Finding find_cuda_part() {
 std::vector<Finding> find_matrices(const std::string& size) {
   std::vector<Finding> findings;
   for (const std::string& name : shipped_matrices()) {
-    const Selection selection = select_cases({.matrices = {name}, .filters = {}, .size = size});
+    const Selection selection = select_cases({.matrices = {name}, .filters = {}, .keywords = {}, .size = size});
     std::map<int, std::size_t> by_world_size;
     for (const SelectedCase& selected : selection.cases) ++by_world_size[selected.matrix_case.c.cp_size];
     std::vector<std::string> counts;

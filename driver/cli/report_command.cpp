@@ -45,6 +45,7 @@ void expect_different_files(const std::vector<std::string>& files) {
 
 int report_command(const ReportOptions& options) {
   std::vector<InputFile> inputs;
+  inputs.reserve(options.files.size());
   for (const std::string& file : options.files) inputs.push_back({.name = "the events file " + file, .path = file});
   check_outputs(options.execution, inputs);
   expect_different_files(options.files);
@@ -82,7 +83,8 @@ int report_command(const ReportOptions& options) {
   const int code = execution([&](const RunConfig&, EventSink& sink) {
     for (const Event& event : events) sink.on_event(event);
     return RunResult{.finished = std::get<RunFinished>(events.back()),
-                     .input_was_cut = !runs.runs_of_unknown_length().empty()};
+                     .input_was_cut = !runs.runs_of_unknown_length().empty(),
+                     .input_error = {}};
   });
   return runs.runs_that_go_on().empty() ? code : first_that_applies(code, ExitCode::failed);
 }

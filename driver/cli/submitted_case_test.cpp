@@ -57,7 +57,8 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "pad_between_seqs=false",
                                        "training=false",
                                        "deterministic=true",
-                                       "seed=7"};
+                                       "seed=7",
+                                       "input_scale=4"};
   std::set<std::string> fields;
   std::set<std::string> ids{submitted(to_json(base).dump()).id};
   for (const std::string& edit : edits) {

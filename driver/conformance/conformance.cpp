@@ -13,6 +13,7 @@
 #include "cases/case_json.h"
 #include "cases/lengths.h"
 #include "driver/figures.h"
+#include "driver/pool/case_request.h"
 #include "driver/process/exit_status.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -58,10 +59,10 @@ std::vector<Case> candidates(int ranks) {
   return out;
 }
 
-nlohmann::json request_of(const Case& c, milliseconds timeout) {
+nlohmann::json request_of(const Case& c, const nlohmann::json& capabilities, milliseconds timeout) {
   protocol::RunRequest request;
   request.id = fmt::format("conformance/{}/{}", c.model, to_string(c.comm));
-  request.case_json = to_json(c);
+  request.case_json = case_for_worker(c, capabilities);
   request.lengths = to_json(resolve_lengths(c));
   request.timeout_ms = timeout.count();
   return nlohmann::json::parse(protocol::encode(protocol::Request{request}));
@@ -108,8 +109,8 @@ std::string_view to_string(Verdict verdict) {
 Conformance::Conformance(Config config, std::function<void(const Finding&)> tell)
     : config_(std::move(config)), tell_(std::move(tell)) {}
 
-void Conformance::tell(Finding finding) {
-  switch (finding.verdict) {
+void Conformance::tell(Verdict verdict, std::string rule, std::string text, std::string hint) {
+  switch (verdict) {
     case Verdict::ok:
       ++tally_.ok;
       break;
@@ -123,7 +124,7 @@ void Conformance::tell(Finding finding) {
       ++tally_.untested;
       break;
   }
-  tell_(finding);
+  tell_({verdict, std::move(rule), std::move(text), std::move(hint)});
 }
 
 Tally Conformance::run() {
@@ -160,7 +161,7 @@ std::optional<protocol::ResultEvent> Conformance::ask(const char* rule, const nl
                                                       const std::string& hint) {
   Session* const session = warm();
   if (session == nullptr) {
-    tell({Verdict::untested, rule, kNoStart, "see ready"});
+    tell(Verdict::untested, rule, kNoStart, "see ready");
     return std::nullopt;
   }
   const Answer answer = session->run(request);
@@ -168,7 +169,7 @@ std::optional<protocol::ResultEvent> Conformance::ask(const char* rule, const nl
   const std::string text = !answer.trouble.empty() ? answer.trouble
                                                    : fmt::format("the worker refused the request: {}",
                                                                  protocol::clean_text(*answer.refusal));
-  tell({Verdict::broken, rule, text, hint_for(text, hint)});
+  tell(Verdict::broken, rule, text, hint_for(text, hint));
   warm_.reset();
   return std::nullopt;
 }
@@ -179,7 +180,7 @@ void Conformance::check_start() {
       "rank 0 says {\"event\":\"ready\",\"protocol\":1,\"world_size\":N,..} once, when every rank can run a case";
   auto session = std::make_unique<Session>(stage_, config_, "");
   if (const std::string why = session->start(); !why.empty()) {
-    return tell({Verdict::broken, "ready", why, kHint});
+    return tell(Verdict::broken, "ready", why, kHint);
   }
   tally_.started = true;
   // What comes before the pong was not asked for.
@@ -194,12 +195,12 @@ void Conformance::check_start() {
     }
   }
   if (surplus.empty() && session->lost()) surplus = session->why_lost();
-  if (!surplus.empty()) return tell({Verdict::broken, "ready", surplus, kHint});
-  tell({Verdict::ok, "ready",
-        fmt::format("{} on {}, {} after {}", count_of(static_cast<std::size_t>(ready.world_size), "rank"),
-                    ready.device.empty() ? "a device without a name" : protocol::clean_text(ready.device),
-                    ready.worker.empty() ? "a worker without a name" : protocol::clean_text(ready.worker),
-                    format_duration(session->start_ms()))});
+  if (!surplus.empty()) return tell(Verdict::broken, "ready", surplus, kHint);
+  tell(Verdict::ok, "ready",
+       fmt::format("{} on {}, {} after {}", count_of(static_cast<std::size_t>(ready.world_size), "rank"),
+                   ready.device.empty() ? "a device without a name" : protocol::clean_text(ready.device),
+                   ready.worker.empty() ? "a worker without a name" : protocol::clean_text(ready.worker),
+                   format_duration(session->start_ms())));
   warm_ = std::move(session);
 }
 
@@ -210,17 +211,17 @@ void Conformance::check_stdout() {
       "before anything prints, rank 0 duplicates fd 1 for the protocol and points fd 1 at stderr: os.dup(1), "
       "os.dup2(2, 1)";
   Session* const session = warm();
-  if (session == nullptr) return tell({Verdict::untested, kRule, kNoStart, "see ready"});
+  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
   if (const std::string& line = session->group().last_chatter(); !line.empty()) {
-    return tell({Verdict::broken, kRule,
-                 fmt::format("a line that is no message came between the answers: {}",
-                             protocol::clean_text(protocol::cut_text(line, 200))),
-                 kHint});
+    return tell(Verdict::broken, kRule,
+                fmt::format("a line that is no message came between the answers: {}",
+                            protocol::clean_text(protocol::cut_text(line, 200))),
+                kHint);
   }
   const auto holders = holders_of(session->group().stdout_name(), session->processes());
   if (holders.empty()) {
-    return tell({Verdict::untested, kRule, "this machine does not show who holds the pipe of the protocol",
-                 "look whether rank 0 points fd 1 at stderr"});
+    return tell(Verdict::untested, kRule, "this machine does not show who holds the pipe of the protocol",
+                "look whether rank 0 points fd 1 at stderr");
   }
   // A shell that started the worker may have it as its fd 1, too.
   const bool set_apart = std::ranges::any_of(holders, [](const auto& holder) { return holder.second > 2; });
@@ -230,15 +231,14 @@ void Conformance::check_stdout() {
            });
   });
   if (!set_apart || still_fd1) {
-    return tell(
-        {Verdict::broken, kRule, "fd 1 of rank 0 is the pipe of the protocol: a stray print goes there", kHint});
+    return tell(Verdict::broken, kRule, "fd 1 of rank 0 is the pipe of the protocol: a stray print goes there", kHint);
   }
-  tell({Verdict::ok, kRule, "the protocol has a descriptor of its own, and nothing else was written to it"});
+  tell(Verdict::ok, kRule, "the protocol has a descriptor of its own, and nothing else was written to it");
 }
 
 void Conformance::check_end(const char* rule, const std::function<void(Session&)>& end) {
   Session* const session = warm();
-  if (session == nullptr) return tell({Verdict::untested, rule, kNoStart, "see ready"});
+  if (session == nullptr) return tell(Verdict::untested, rule, kNoStart, "see ready");
   end(*session);
   const auto began = Clock::now();
   const bool ended = session->wait([&] { return session->group().all_exited(); }, config_.prompt());
@@ -255,33 +255,34 @@ void Conformance::check_end(const char* rule, const std::function<void(Session&)
   }
   warm_.reset();
   if (!ended) {
-    return tell({Verdict::broken, rule,
-                 fmt::format("rank {} still lives {} later", fmt::join(alive, ", "), format_duration(ms)),
-                 "rank 0 ends the other ranks, then itself, within a second"});
+    return tell(Verdict::broken, rule,
+                fmt::format("rank {} still lives {} later", fmt::join(alive, ", "), format_duration(ms)),
+                "rank 0 ends the other ranks, then itself, within a second");
   }
   if (!left.empty()) {
     std::vector<pid_t> pids;
+    pids.reserve(left.size());
     for (const ProcessInfo& process : left) pids.push_back(process.pid);
-    return tell({Verdict::broken, rule,
-                 fmt::format("the ranks have ended, and process {} is left", fmt::join(pids, ", ")),
-                 "end what the ranks have started before they end themselves"});
+    return tell(Verdict::broken, rule,
+                fmt::format("the ranks have ended, and process {} is left", fmt::join(pids, ", ")),
+                "end what the ranks have started before they end themselves");
   }
-  tell({Verdict::ok, rule, fmt::format("every rank ended within {}, and nothing is left", format_duration(ms))});
+  tell(Verdict::ok, rule, fmt::format("every rank ended within {}, and nothing is left", format_duration(ms)));
 }
 
 // --- Cases -----------------------------------------------------------------------------------------------------------
 void Conformance::check_ping() {
   Session* const session = warm();
-  if (session == nullptr) return tell({Verdict::untested, "ping", kNoStart, "see ready"});
+  if (session == nullptr) return tell(Verdict::untested, "ping", kNoStart, "see ready");
   if (!ping_ms_) {
-    return tell({Verdict::broken, "ping", "no pong with the seq of the ping",
-                 "answer {\"op\":\"ping\",\"seq\":N} by {\"event\":\"pong\",\"seq\":N} at once"});
+    return tell(Verdict::broken, "ping", "no pong with the seq of the ping",
+                "answer {\"op\":\"ping\",\"seq\":N} by {\"event\":\"pong\",\"seq\":N} at once");
   }
   if (!session->ping(true)) {
     const std::string why = session->lost() ? session->why_lost() : "no pong to a ping with \"all\":true";
-    return tell({Verdict::broken, "ping", why, "after a second answer with the ranks that have answered"});
+    return tell(Verdict::broken, "ping", why, "after a second answer with the ranks that have answered");
   }
-  tell({Verdict::ok, "ping", fmt::format("pong after {}", format_duration(*ping_ms_))});
+  tell(Verdict::ok, "ping", fmt::format("pong after {}", format_duration(*ping_ms_)));
 }
 
 void Conformance::check_case() {
@@ -290,10 +291,10 @@ void Conformance::check_case() {
   std::optional<protocol::ResultEvent> result;
   std::size_t tried = 0;
   for (const Case& c : candidates(config_.ranks)) {
-    const nlohmann::json request = request_of(c, config_.timeout);
     ++tried;
     Session* const session = warm();
-    if (session == nullptr) return tell({Verdict::untested, kRule, kNoStart, "see ready"});
+    if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
+    const nlohmann::json request = request_of(c, session->ready().capabilities, config_.timeout);
     const Answer answer = session->run(request);
     std::string wrong = answer.trouble;
     if (wrong.empty() && answer.refusal) {
@@ -307,8 +308,8 @@ void Conformance::check_case() {
     if (wrong.empty() && ran && !answer.started) wrong = "a result without started before it";
     if (!wrong.empty()) {
       warm_.reset();
-      tell({Verdict::broken, kRule, wrong, hint_for(wrong, kHint)});
-      return tell({Verdict::untested, "figures", kNoCase, "see case"});
+      tell(Verdict::broken, kRule, wrong, hint_for(wrong, kHint));
+      return tell(Verdict::untested, "figures", kNoCase, "see case");
     }
     case_request_ = request;
     case_outcome_ = answer.result->outcome;
@@ -318,43 +319,43 @@ void Conformance::check_case() {
   const std::string what = case_request_.at("id").get<std::string>();
   const std::string reason = protocol::clean_text(result->reason);
   if (case_outcome_ == Outcome::pass) {
-    tell({Verdict::ok, kRule, fmt::format("started, then a pass of {}", what)});
+    tell(Verdict::ok, kRule, fmt::format("started, then a pass of {}", what));
   } else if (case_outcome_ == Outcome::skip) {
-    tell({Verdict::untested, kRule, fmt::format("each of {} cases is a skip: {}", tried, reason),
-          "cp-pool submit runs a case that the worker knows"});
+    tell(Verdict::untested, kRule, fmt::format("each of {} cases is a skip: {}", tried, reason),
+         "cp-pool submit runs a case that the worker knows");
   } else {
-    tell({Verdict::broken, kRule, fmt::format("{} ends as {}: {}", what, protocol::to_string(case_outcome_), reason),
-          "cp-pool doctor --worker CMD runs much the same case, and shows more of it"});
+    tell(Verdict::broken, kRule, fmt::format("{} ends as {}: {}", what, protocol::to_string(case_outcome_), reason),
+         "cp-pool doctor --worker CMD runs much the same case, and shows more of it");
   }
   check_figures(*result);
 }
 
 void Conformance::check_figures(const protocol::ResultEvent& result) {
   constexpr const char* kRule = "figures";
-  if (result.outcome != Outcome::pass) return tell({Verdict::untested, kRule, "no case has passed", "see case"});
+  if (result.outcome != Outcome::pass) return tell(Verdict::untested, kRule, "no case has passed", "see case");
   const bool promised = warm_ && warm_->ready().capabilities.value("figures", nlohmann::json()) == true;
   if (const std::string why = refutation_of_pass(result, config_.ranks, promised); !why.empty()) {
-    return tell({Verdict::broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank"});
+    return tell(Verdict::broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank");
   }
   CaseFinished event;
   event.outcome = CaseOutcome::pass;
   event.c.cp_size = config_.ranks;
   event.checks = result.checks;
   if (is_unverified_by_figures(event)) {
-    return tell({Verdict::absent, kRule, "a pass without error and bound of every rank is marked in every report",
-                 "give checks with error and bound, and \"figures\":true in the capabilities of ready"});
+    return tell(Verdict::absent, kRule, "a pass without error and bound of every rank is marked in every report",
+                "give checks with error and bound, and \"figures\":true in the capabilities of ready");
   }
   if (!promised) {
-    return tell({Verdict::absent, kRule, "error and bound of every rank, but no promise of them",
-                 "\"figures\":true in the capabilities of ready: a pass that lacks them is then an error"});
+    return tell(Verdict::absent, kRule, "error and bound of every rank, but no promise of them",
+                "\"figures\":true in the capabilities of ready: a pass that lacks them is then an error");
   }
-  tell({Verdict::ok, kRule,
-        fmt::format("{}, each with an error within its bound", count_of(result.checks.size(), "check"))});
+  tell(Verdict::ok, kRule,
+       fmt::format("{}, each with an error within its bound", count_of(result.checks.size(), "check")));
 }
 
 void Conformance::check_fences() {
   constexpr const char* kRule = "fences";
-  if (case_request_.is_null()) return tell({Verdict::untested, kRule, kNoCase, "see case"});
+  if (case_request_.is_null()) return tell(Verdict::untested, kRule, kNoCase, "see case");
   const auto result = ask(kRule, case_request_, "see case");
   if (!result) return;
   WorkerGroup& group = warm_->group();
@@ -363,54 +364,54 @@ void Conformance::check_fences() {
   for (std::size_t rank = 0; rank < group.ranks().size(); ++rank) {
     if (!group.ranks()[rank].tail.complete()) without.push_back(static_cast<int>(rank));
   }
-  if (without.empty()) return tell({Verdict::ok, kRule, "every rank wrote the fence of its case"});
+  if (without.empty()) return tell(Verdict::ok, kRule, "every rank wrote the fence of its case");
   const bool none = without.size() == group.ranks().size();
-  tell({none ? Verdict::absent : Verdict::broken, kRule,
-        fmt::format("no fence of the case on stderr of rank {}", fmt::join(without, ", ")),
-        R"(each rank writes "\n[CP_POOL_FENCE] <seq>\n" to stderr, in one write, before it reports)"});
+  tell(none ? Verdict::absent : Verdict::broken, kRule,
+       fmt::format("no fence of the case on stderr of rank {}", fmt::join(without, ", ")),
+       R"(each rank writes "\n[CP_POOL_FENCE] <seq>\n" to stderr, in one write, before it reports)");
 }
 
 void Conformance::check_impossible_case() {
   constexpr const char* kRule = "impossible case";
   constexpr const char* kHint = "skip what you do not know, with a reason, or say error: a pass is believed";
-  if (case_request_.is_null()) return tell({Verdict::untested, kRule, kNoCase, "see case"});
+  if (case_request_.is_null()) return tell(Verdict::untested, kRule, kNoCase, "see case");
   Session* const session = warm();
-  if (session == nullptr) return tell({Verdict::untested, kRule, kNoStart, "see ready"});
+  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
   nlohmann::json request = case_request_;
   request["id"] = "conformance/impossible";
   request["case"]["comm"] = "by_carrier_pigeon";
   const Answer answer = session->run(request);
   if (!answer.trouble.empty()) {
     warm_.reset();
-    return tell({Verdict::broken, kRule, answer.trouble, hint_for(answer.trouble, kHint)});
+    return tell(Verdict::broken, kRule, answer.trouble, hint_for(answer.trouble, kHint));
   }
   if (answer.result && (answer.result->outcome == Outcome::pass || answer.result->outcome == Outcome::fail)) {
     return tell(
-        {Verdict::broken, kRule,
-         fmt::format("a case with \"comm\":\"by_carrier_pigeon\" is a {}", protocol::to_string(answer.result->outcome)),
-         kHint});
+        Verdict::broken, kRule,
+        fmt::format("a case with \"comm\":\"by_carrier_pigeon\" is a {}", protocol::to_string(answer.result->outcome)),
+        kHint);
   }
   if (answer.result && !answer.result->healthy) warm_.reset();
-  tell({Verdict::ok, kRule,
-        answer.refusal ? "it is refused" : fmt::format("it is {}", protocol::to_string(answer.result->outcome))});
+  tell(Verdict::ok, kRule,
+       answer.refusal ? "it is refused" : fmt::format("it is {}", protocol::to_string(answer.result->outcome)));
 }
 
 bool Conformance::expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
                                      const std::string& hint) {
   if (case_request_.is_null()) {
-    tell({Verdict::untested, rule, kNoCase, "see case"});
+    tell(Verdict::untested, rule, kNoCase, "see case");
     return true;
   }
   const auto result = ask(rule, request, hint);
   if (!result) return false;
   if (result->outcome != case_outcome_) {
-    tell({Verdict::broken, rule,
-          fmt::format("the case is {} with {}, and {} without: {}", protocol::to_string(result->outcome), sent,
-                      protocol::to_string(case_outcome_), protocol::clean_text(result->reason)),
-          hint});
+    tell(Verdict::broken, rule,
+         fmt::format("the case is {} with {}, and {} without: {}", protocol::to_string(result->outcome), sent,
+                     protocol::to_string(case_outcome_), protocol::clean_text(result->reason)),
+         hint);
     return false;
   }
-  tell({Verdict::ok, rule, fmt::format("the answer with {} is the same", sent)});
+  tell(Verdict::ok, rule, fmt::format("the answer with {} is the same", sent));
   return true;
 }
 
@@ -429,19 +430,19 @@ void Conformance::check_unknown_op() {
   constexpr const char* kHint =
       "answer {\"event\":\"protocol_error\",\"seq\":N,\"message\":..} to an op that you do not know, and go on";
   Session* const session = warm();
-  if (session == nullptr) return tell({Verdict::untested, kRule, kNoStart, "see ready"});
+  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
   const std::int64_t seq = session->next_seq();
   session->say({{"op", "x_conformance"}, {"seq", seq}});
   const auto told = [&] { return session->heard_refusal(seq) || session->heard_refusal(std::nullopt); };
   session->ping();
   session->wait([&] { return told() || session->lost(); }, milliseconds{500});
-  if (session->lost()) return tell({Verdict::broken, kRule, session->why_lost(), kHint});
-  if (!told()) return tell({Verdict::broken, kRule, "no protocol_error", kHint});
-  tell({Verdict::ok, kRule, "a protocol_error, and the worker goes on"});
+  if (session->lost()) return tell(Verdict::broken, kRule, session->why_lost(), kHint);
+  if (!told()) return tell(Verdict::broken, kRule, "no protocol_error", kHint);
+  tell(Verdict::ok, kRule, "a protocol_error, and the worker goes on");
 }
 
 void Conformance::check_deep_line() {
-  if (!takes_unknown_fields_) return tell({Verdict::untested, "deep line", kNoUnknownFields, "see unknown fields"});
+  if (!takes_unknown_fields_) return tell(Verdict::untested, "deep line", kNoUnknownFields, "see unknown fields");
   nlohmann::json request = case_request_;
   if (!request.is_null()) {
     nlohmann::json deep = nlohmann::json::array();
@@ -453,7 +454,7 @@ void Conformance::check_deep_line() {
 }
 
 void Conformance::check_long_line() {
-  if (!takes_unknown_fields_) return tell({Verdict::untested, "long line", kNoUnknownFields, "see unknown fields"});
+  if (!takes_unknown_fields_) return tell(Verdict::untested, "long line", kNoUnknownFields, "see unknown fields");
   nlohmann::json request = case_request_;
   if (!request.is_null()) request["x_conformance"] = std::string(kLongField, 'x');
   expect_same_answer("long line", request, "a line of nearly 16 MiB",
@@ -466,7 +467,7 @@ void Conformance::check_stacks() {
       "at a deadline each rank gets SIGUSR2, whose default action kills it: write the stack of every thread to stderr "
       "(Python: faulthandler.register(signal.SIGUSR2))";
   Session* const session = warm();
-  if (session == nullptr) return tell({Verdict::untested, kRule, kNoStart, "see ready"});
+  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
   WorkerGroup& group = session->group();
   group.begin_case(session->next_seq());
   group.signal_ranks(SIGUSR2);
@@ -478,12 +479,11 @@ void Conformance::check_stacks() {
     return out;
   };
   session->wait([&] { return session->lost() || silent().empty(); }, kStackLimit);
-  if (session->lost()) return tell({Verdict::absent, kRule, session->why_lost(), kHint});
+  if (session->lost()) return tell(Verdict::absent, kRule, session->why_lost(), kHint);
   if (const auto ranks = silent(); !ranks.empty()) {
-    return tell(
-        {Verdict::absent, kRule, fmt::format("rank {} says nothing at SIGUSR2", fmt::join(ranks, ", ")), kHint});
+    return tell(Verdict::absent, kRule, fmt::format("rank {} says nothing at SIGUSR2", fmt::join(ranks, ", ")), kHint);
   }
-  tell({Verdict::ok, kRule, "every rank writes to stderr at SIGUSR2, and goes on"});
+  tell(Verdict::ok, kRule, "every rank writes to stderr at SIGUSR2, and goes on");
 }
 
 }  // namespace cp_pool::conformance

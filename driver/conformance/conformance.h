@@ -24,8 +24,8 @@ std::string_view to_string(Verdict verdict);  // "BROKEN" for broken
 struct Finding {
   Verdict verdict = Verdict::ok;
   std::string rule;
-  std::string text = {};  // what was seen
-  std::string hint = {};  // what to do about it; empty if it is ok
+  std::string text;  // what was seen
+  std::string hint;  // what to do about it; empty if it is ok
 };
 
 struct Tally {
@@ -74,7 +74,7 @@ class Conformance {
   bool expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
                           const std::string& hint);
   [[nodiscard]] bool passes() const { return !case_request_.is_null() && case_outcome_ == protocol::Outcome::pass; }
-  void tell(Finding finding);
+  void tell(Verdict verdict, std::string rule, std::string text, std::string hint = "");
 
   Config config_;
   std::function<void(const Finding&)> tell_;

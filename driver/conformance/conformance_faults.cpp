@@ -41,15 +41,15 @@ bool blames(const protocol::ResultEvent& result, int rank) {
 void Conformance::check_busy_worker() {
   constexpr const char* kPing = "ping under load";
   if (!passes()) {
-    tell({Verdict::untested, kPing, kNoPass, "see case"});
-    return tell({Verdict::untested, "cancel", kNoPass, "see case"});
+    tell(Verdict::untested, kPing, kNoPass, "see case");
+    return tell(Verdict::untested, "cancel", kNoPass, "see case");
   }
   const std::string fault = fmt::format("hang@{}:inside", config_.ranks - 1);
   auto session = std::make_unique<Session>(stage_, config_, fault);
   if (const std::string why = session->start(); !why.empty()) {
     const std::string text = fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why);
-    tell({Verdict::untested, kPing, text, kObey});
-    return tell({Verdict::untested, "cancel", text, kObey});
+    tell(Verdict::untested, kPing, text, kObey);
+    return tell(Verdict::untested, "cancel", text, kObey);
   }
   const std::int64_t seq = session->begin(case_request_);
   session->wait([&] { return session->heard_started(seq) || session->heard_result(seq) || session->lost(); },
@@ -60,20 +60,20 @@ void Conformance::check_busy_worker() {
 
 void Conformance::check_busy_ping(Session& session, std::int64_t seq) {
   constexpr const char* kRule = "ping under load";
-  if (!ping_ms_) return tell({Verdict::untested, kRule, "no ping is answered", "see ping"});
+  if (!ping_ms_) return tell(Verdict::untested, kRule, "no ping is answered", "see ping");
   constexpr const char* kHint = "read stdin on a thread of its own, and answer ping there while a case runs";
   const std::int64_t ping = session.next_seq();
   session.say({{"op", "ping"}, {"seq", ping}});
   session.wait([&] { return session.heard_pong(ping) || session.heard_result(seq) || session.lost(); },
                config_.prompt());
   if (session.heard_pong(ping) && !session.heard_result(seq)) {
-    return tell({Verdict::ok, kRule, "pong while a case ran"});
+    return tell(Verdict::ok, kRule, "pong while a case ran");
   }
   if (session.heard_result(seq)) {
-    return tell({Verdict::untested, kRule, "the case was over before the ping was answered", kObey});
+    return tell(Verdict::untested, kRule, "the case was over before the ping was answered", kObey);
   }
   const std::string why = session.lost() ? session.why_lost() : "no pong while a rank hung";
-  tell({Verdict::broken, kRule, why, kHint});
+  tell(Verdict::broken, kRule, why, kHint);
 }
 
 void Conformance::check_cancel(Session& session, std::int64_t seq) {
@@ -82,106 +82,105 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
       "end the case and say its result, usually \"cancelled\"; a worker that ignores cancel does not list it";
   const bool offered = session.offers("cancel");
   const bool over = session.heard_result(seq);
-  if (session.lost()) return tell({Verdict::untested, kRule, session.why_lost(), "see ping under load"});
+  if (session.lost()) return tell(Verdict::untested, kRule, session.why_lost(), "see ping under load");
   session.say({{"op", "cancel"}, {"seq", seq}});
   if (over) {
     // Of a case whose result is out nothing more may come.
     const Answer answer = session.conclude(seq, milliseconds{0});
     if (!answer.trouble.empty())
-      return tell({Verdict::broken, kRule, answer.trouble, "a case that is over has no other result"});
-    return tell({offered ? Verdict::untested : Verdict::absent, kRule, "the case was over before it could be cancelled",
-                 offered ? kObey : "a worker that acts on cancel lists it in capabilities.requests"});
+      return tell(Verdict::broken, kRule, answer.trouble, "a case that is over has no other result");
+    return tell(offered ? Verdict::untested : Verdict::absent, kRule, "the case was over before it could be cancelled",
+                offered ? kObey : "a worker that acts on cancel lists it in capabilities.requests");
   }
   const auto answered = [&] { return session.heard_result(seq) || session.heard_refusal(seq) || session.lost(); };
   const bool came = session.wait(answered, offered ? config_.prompt() : std::min(config_.prompt(), kMayIgnoreCancel));
-  if (session.lost()) return tell({Verdict::broken, kRule, session.why_lost(), kHint});
+  if (session.lost()) return tell(Verdict::broken, kRule, session.why_lost(), kHint);
   if (session.heard_refusal(seq)) {
-    return tell(
-        {Verdict::broken, kRule, "a protocol_error with the seq of the case, which ends it as an error", kHint});
+    return tell(Verdict::broken, kRule, "a protocol_error with the seq of the case, which ends it as an error", kHint);
   }
   if (!came && offered) {
-    return tell({Verdict::broken, kRule, "no result, though capabilities.requests lists cancel", kHint});
+    return tell(Verdict::broken, kRule, "no result, though capabilities.requests lists cancel", kHint);
   }
   if (!came) {
-    return tell({Verdict::absent, kRule, "cancel is ignored, and not offered",
-                 "a worker that acts on it keeps its answer at Ctrl-C; it lists cancel in capabilities.requests"});
+    return tell(Verdict::absent, kRule, "cancel is ignored, and not offered",
+                "a worker that acts on it keeps its answer at Ctrl-C; it lists cancel in capabilities.requests");
   }
   const Answer answer = session.conclude(seq, milliseconds{0});
-  if (!answer.trouble.empty()) return tell({Verdict::broken, kRule, answer.trouble, kHint});
-  tell({Verdict::ok, kRule, fmt::format("the case ends as {}", protocol::to_string(answer.result->outcome))});
+  if (!answer.trouble.empty()) return tell(Verdict::broken, kRule, answer.trouble, kHint);
+  tell(Verdict::ok, kRule, fmt::format("the case ends as {}", protocol::to_string(answer.result->outcome)));
 }
 
 void Conformance::check_throw(int rank) {
   const std::string rule = rule_of("throw", rank);
   constexpr const char* kHint =
       "report an exception over a channel apart from the one that the peers wait in, as error, naming the rank";
-  if (!passes()) return tell({Verdict::untested, rule, kNoPass, "see case"});
+  if (!passes()) return tell(Verdict::untested, rule, kNoPass, "see case");
   const std::string fault = fmt::format("throw@{}:inside", rank);
   auto session = std::make_unique<Session>(stage_, config_, fault);
   if (const std::string why = session->start(); !why.empty()) {
-    return tell({Verdict::untested, rule, fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey});
+    return tell(Verdict::untested, rule, fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey);
   }
   const Answer answer = session->run(case_request_);
   if (!answer.result) {
     // A rank that dies of its exception, and says so first, is told as a crash with its last words.
     const bool died = session->group().ranks()[static_cast<std::size_t>(rank)].exit.has_value();
     if (died && !session->group().last_stderr_line(rank).empty()) {
-      return tell({Verdict::ok, rule, answer.trouble});
+      return tell(Verdict::ok, rule, answer.trouble);
     }
-    return tell({Verdict::broken, rule, answer.trouble.empty() ? answer.refusal.value_or("") : answer.trouble, kHint});
+    return tell(Verdict::broken, rule, answer.trouble.empty() ? answer.refusal.value_or("") : answer.trouble, kHint);
   }
   const protocol::ResultEvent& result = *answer.result;
   if (result.outcome == Outcome::pass || result.outcome == Outcome::skip) {
-    return tell({Verdict::untested, rule, not_obeyed(fault), kObey});
+    return tell(Verdict::untested, rule, not_obeyed(fault), kObey);
   }
   const std::string reason = protocol::clean_text(result.reason);
   if (result.outcome != Outcome::error) {
-    return tell(
-        {Verdict::broken, rule, fmt::format("told as {}: {}", protocol::to_string(result.outcome), reason), kHint});
+    return tell(Verdict::broken, rule, fmt::format("told as {}: {}", protocol::to_string(result.outcome), reason),
+                kHint);
   }
   if (!blames(result, rank)) {
-    return tell({Verdict::broken, rule, fmt::format("the error does not name rank {}: {}", rank, reason), kHint});
+    return tell(Verdict::broken, rule, fmt::format("the error does not name rank {}: {}", rank, reason), kHint);
   }
-  if (!answer.trouble.empty()) return tell({Verdict::broken, rule, answer.trouble, kHint});
+  if (!answer.trouble.empty()) return tell(Verdict::broken, rule, answer.trouble, kHint);
   if (!result.healthy) {
-    return tell({Verdict::ok, rule,
-                 fmt::format("error after {}, and a new pool is asked for: {}", format_duration(answer.ms), reason)});
+    return tell(Verdict::ok, rule,
+                fmt::format("error after {}, and a new pool is asked for: {}", format_duration(answer.ms), reason));
   }
   // It says that every rank is back.
   const Answer next = session->run(case_request_);
   if (!next.answered()) {
-    return tell({Verdict::broken, rule, fmt::format("the next case on a pool that is \"healthy\": {}", next.trouble),
-                 "\"healthy\":false asks for a new pool, which is always right"});
+    return tell(Verdict::broken, rule, fmt::format("the next case on a pool that is \"healthy\": {}", next.trouble),
+                "\"healthy\":false asks for a new pool, which is always right");
   }
-  tell({Verdict::ok, rule,
-        fmt::format("error after {}, and the next case has its answer: {}", format_duration(answer.ms), reason)});
+  tell(Verdict::ok, rule,
+       fmt::format("error after {}, and the next case has its answer: {}", format_duration(answer.ms), reason));
 }
 
 void Conformance::check_kill(int rank) {
   const std::string rule = rule_of("kill", rank);
   constexpr const char* kHint =
       "a rank is the process that cp-pool started, or ends with it: exec the worker in a script that starts it";
-  if (!passes()) return tell({Verdict::untested, rule, kNoPass, "see case"});
+  if (!passes()) return tell(Verdict::untested, rule, kNoPass, "see case");
   const std::string fault = fmt::format("sigkill@{}:inside", rank);
   auto session = std::make_unique<Session>(stage_, config_, fault);
   if (const std::string why = session->start(); !why.empty()) {
-    return tell({Verdict::untested, rule, fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey});
+    return tell(Verdict::untested, rule, fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey);
   }
   const auto began = Clock::now();
   const Answer answer = session->run(case_request_);
   const auto& dead = session->group().ranks()[static_cast<std::size_t>(rank)].exit;
   const bool right =
       answer.result && (answer.result->outcome == Outcome::pass || answer.result->outcome == Outcome::skip);
-  if (right && !session->lost()) return tell({Verdict::untested, rule, not_obeyed(fault), kObey});
+  if (right && !session->lost()) return tell(Verdict::untested, rule, not_obeyed(fault), kObey);
   session->wait([&] { return dead.has_value(); }, milliseconds{500});
   if (!dead) {
     const std::string seen = answer.result
                                  ? fmt::format("the case ends as {}", protocol::to_string(answer.result->outcome))
                                  : answer.trouble;
-    return tell({Verdict::broken, rule, fmt::format("{}, and the process of rank {} lives on", seen, rank), kHint});
+    return tell(Verdict::broken, rule, fmt::format("{}, and the process of rank {} lives on", seen, rank), kHint);
   }
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();
-  tell({Verdict::ok, rule, fmt::format("seen within {}: {}", format_duration(ms), describe(*dead))});
+  tell(Verdict::ok, rule, fmt::format("seen within {}: {}", format_duration(ms), describe(*dead)));
 }
 
 }  // namespace cp_pool::conformance

@@ -244,8 +244,8 @@ bool Session::lost() const {
 
 std::string Session::why_lost() {
   if (!broken_.empty()) return broken_;
-  // A pipe of a rank that ends is seen to close a moment before its exit.
-  wait([this] { return group_->any_exited() && group_->drained(); }, kLastWords);
+  // A rank that loses a peer may be seen to end before the peer is, and a pipe to close before its rank ends.
+  wait([this] { return group_->all_exited() && group_->drained(); }, kLastWords);
   if (!broken_.empty()) return broken_;
   if (group_->any_exited()) return describe_end();
   return group_->stdin_broken() ? "rank 0 closed its stdin" : "rank 0 closed its stdout";

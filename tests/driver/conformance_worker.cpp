@@ -170,6 +170,8 @@ class RankZero {
 
   void run(const json& request) {
     const std::int64_t seq = request.at("seq");
+    // It takes no fields of a case but those of version 1, as its capabilities say.
+    if (request.at("case").contains("input_scale")) return refuse(seq, "unknown field input_scale");
     const bool known = request.at("case").at("comm") == "p2p";
     const bool extended = request.contains("x_conformance");
     if (breaks("unknown_fields") && extended) return refuse(seq, "unknown field x_conformance");

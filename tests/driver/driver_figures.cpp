@@ -76,11 +76,19 @@ void print_kill_to_next_result() {
              percentile(ms, 1));
 }
 
+WorkerGroup::Config config_of(std::vector<std::string> command) {
+  WorkerGroup::Config config;
+  config.command = std::move(command);
+  config.device = "cpu";
+  config.world_size = 2;
+  config.tag = "driver-figures";
+  return config;
+}
+
 // Through the driver's own pipes and event loop.
 class PingedGroup {
  public:
-  explicit PingedGroup(std::vector<std::string> command)
-      : group_(io_, {std::move(command), "cpu", 2, "driver-figures", std::nullopt}, [] {}) {
+  explicit PingedGroup(std::vector<std::string> command) : group_(io_, config_of(std::move(command)), [] {}) {
     group_.spawn();
     wait_for<protocol::ReadyEvent>();
   }

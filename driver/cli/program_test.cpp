@@ -240,9 +240,9 @@ TEST_F(CommandLine, AStandardDescriptorThatIsClosedIsNoOther) {
 }
 
 TEST_F(CommandLine, AWorkerThatKnowsNeitherCancelNorSigusr2TimesOutAtTheGlobalTimeout) {
-  const Finished done = run("model=hang | model=pass", {"--global-timeout", "1s", "--order", "reverse"});
+  const Finished done = run("model=hang | model=pass", {"--global-timeout", "3s", "--order", "reverse"});
   EXPECT_EQ(done.exit_code, 100);
-  EXPECT_THAT(done.out, HasSubstr("still running at the end of the run's 1000 ms (--global-timeout)"));
+  EXPECT_THAT(done.out, HasSubstr("still running at the end of the run's 3000 ms (--global-timeout)"));
   EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 1 timeout + 1 not-run, "));
 }
 

@@ -136,6 +136,7 @@ int find_frames_of_module(dl_phdr_info* info, std::size_t /*size*/, void* /*unus
       for (int part = 0; part < info->dlpi_phnum; ++part) {
         const ElfW(Phdr)& header = info->dlpi_phdr[part];
         if (header.p_type != PT_NOTE || added.build_id_size > 0) continue;
+        // NOLINTNEXTLINE(performance-no-int-to-ptr): the loader gives numbers
         read_build_id(added, reinterpret_cast<const char*>(info->dlpi_addr + header.p_vaddr), header.p_memsz);
       }
       ++stack.module_count;

@@ -61,7 +61,7 @@ void put_hex(std::uintptr_t value) {
 const void* program_counter(const void* context) {
   const mcontext_t& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
-  return reinterpret_cast<const void*>(registers.gregs[REG_RIP]);
+  return reinterpret_cast<const void*>(registers.gregs[REG_RIP]);  // NOLINT(performance-no-int-to-ptr): a register
 #elif defined(__aarch64__)
   return reinterpret_cast<const void*>(registers.pc);
 #else

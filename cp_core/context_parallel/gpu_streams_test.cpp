@@ -28,7 +28,7 @@ using verify::Outputs;
 
 constexpr std::array kCommTypes{CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p};
 constexpr std::array kBackends{Backend::flash, Backend::cudnn};
-constexpr seconds kLongEnough{50};
+constexpr seconds kLongEnough{240};
 
 std::string letters_of(std::string_view name) {
   std::string letters(name);

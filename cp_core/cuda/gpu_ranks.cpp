@@ -21,7 +21,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kLongEnough = 20s;
-constexpr unsigned kKillAfterSeconds = 60;
+constexpr unsigned kKillAfterSeconds = 300;
 bool always_one = false;  // set by share_one_gpu
 
 constexpr int kEndAll = 77;  // exit status of end_all_ranks

@@ -1,9 +1,12 @@
 #include <atomic>
 #include <charconv>
+#include <chrono>
+#include <cstdint>
 #include <cstdlib>
 #include <mutex>
 #include <stdexcept>
 #include <string_view>
+#include <thread>
 
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAStream.h>
@@ -60,6 +63,16 @@ ProcessSettings& process_settings() {
   return settings;
 }
 
+// A host function: a kernel that waits would keep the ranks that share this GPU off it for whole time slices.
+void CUDART_CB sleep_for_nanoseconds(void* nanoseconds) {
+  std::this_thread::sleep_for(std::chrono::nanoseconds(reinterpret_cast<std::intptr_t>(nanoseconds)));
+}
+
+void sleep_in_stream(std::uint64_t nanoseconds) {
+  C10_CUDA_CHECK(cudaLaunchHostFunc(c10::cuda::getCurrentCUDAStream(), sleep_for_nanoseconds,
+                                    reinterpret_cast<void*>(static_cast<std::intptr_t>(nanoseconds))));
+}
+
 }  // namespace
 
 void delay(std::int64_t nanoseconds) {
@@ -97,7 +110,7 @@ void StreamDelays::next() {
   }
   if (most_nanoseconds_ == 0) return;
   state_ += kGoldenGamma;
-  delay(static_cast<std::int64_t>(mix(state_) % (most_nanoseconds_ + 1)));
+  sleep_in_stream(mix(state_) % (most_nanoseconds_ + 1));
 }
 
 }  // namespace cp_pool::cuda

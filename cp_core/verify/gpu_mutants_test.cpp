@@ -28,7 +28,7 @@ using cp_pool::test::gpu_ranks_for;
 using cp_pool::test::GpuStep;
 using std::chrono::seconds;
 
-constexpr seconds kLongEnough{55};
+constexpr seconds kLongEnough{240};
 
 const MutantInfo& info_of(Mutant mutant) {
   return *std::ranges::find(all_mutants(), mutant, &MutantInfo::mutant);

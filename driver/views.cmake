@@ -49,7 +49,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/told_failures_test.cpp
   LIBRARIES cp_reporters pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE
-  CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/reporters/check_junit.py")
+  CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_junit.py")
 
 # --- Conformance ------------------------------------------------------------------------------------------------------
 add_library(cp_conformance STATIC
@@ -60,41 +60,41 @@ target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_repo
 
 # --- Command line -----------------------------------------------------------------------------------------------------
 add_library(cp_cli STATIC
-  cli/case_source.cpp
-  cli/conformance_command.cpp
-  cli/counted_runs.cpp
   cli/device.cpp
-  cli/doctor.cpp
-  cli/doctor_command.cpp
   cli/duration.cpp
   cli/environment_help.cpp
-  cli/explain_command.cpp
-  cli/events_file.cpp
-  cli/explanation.cpp
   cli/execution.cpp
   cli/exit_code.cpp
-  cli/failed_cases.cpp
   cli/file_identity.cpp
   cli/help_text.cpp
-  cli/list_command.cpp
   cli/man_page.cpp
-  cli/merged_runs.cpp
-  cli/edit.cpp
   cli/options.cpp
-  cli/order.cpp
   cli/output_check.cpp
-  cli/worker_command.cpp
-  cli/perf_baseline.cpp
   cli/program_paths.cpp
-  cli/report_command.cpp
-  cli/rerun.cpp
-  cli/resource_limits.cpp
-  cli/run_command.cpp
-  cli/selection.cpp
-  cli/shard.cpp
   cli/shell_words.cpp
-  cli/submit_command.cpp
-  cli/submitted_case.cpp)
+  cli/worker_command.cpp
+  cli/commands/conformance_command.cpp
+  cli/commands/doctor.cpp
+  cli/commands/doctor_command.cpp
+  cli/commands/explain_command.cpp
+  cli/commands/explanation.cpp
+  cli/commands/list_command.cpp
+  cli/commands/report_command.cpp
+  cli/commands/resource_limits.cpp
+  cli/commands/run_command.cpp
+  cli/commands/submit_command.cpp
+  cli/history/counted_runs.cpp
+  cli/history/events_file.cpp
+  cli/history/failed_cases.cpp
+  cli/history/merged_runs.cpp
+  cli/history/perf_baseline.cpp
+  cli/history/rerun.cpp
+  cli/select/case_source.cpp
+  cli/select/edit.cpp
+  cli/select/order.cpp
+  cli/select/selection.cpp
+  cli/select/shard.cpp
+  cli/select/submitted_case.cpp)
 # CLI11 takes long to compile, and runs once.
 set_source_files_properties(cli/options.cpp PROPERTIES COMPILE_OPTIONS -O0)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance fmt::fmt CLI11::CLI11)
@@ -113,50 +113,50 @@ add_custom_target(cp-pool-man ALL DEPENDS "${man_page}")
 cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
     cli/device_test.cpp
-    cli/doctor_test.cpp
     cli/duration_test.cpp
-    cli/exit_code_test.cpp
-    cli/edit_test.cpp
     cli/environment_help_test.cpp
-    cli/events_file_test.cpp
-    cli/help_test.cpp
-    cli/explanation_test.cpp
-    cli/failed_cases_test.cpp
+    cli/exit_code_test.cpp
     cli/file_identity_test.cpp
-    cli/merged_runs_test.cpp
-    cli/options_test.cpp
+    cli/help_test.cpp
     cli/option_conflicts_test.cpp
-    cli/order_test.cpp
-    cli/case_source_test.cpp
-    cli/counted_runs_test.cpp
-    cli/submitted_case_test.cpp
-    cli/worker_command_test.cpp
-    cli/perf_baseline_test.cpp
-    cli/rerun_test.cpp
-    cli/resource_limits_test.cpp
-    cli/selection_test.cpp
-    cli/shard_test.cpp
+    cli/options_test.cpp
     cli/shell_words_test.cpp
+    cli/worker_command_test.cpp
+    cli/commands/doctor_test.cpp
+    cli/commands/explanation_test.cpp
+    cli/commands/resource_limits_test.cpp
+    cli/history/counted_runs_test.cpp
+    cli/history/events_file_test.cpp
+    cli/history/failed_cases_test.cpp
+    cli/history/merged_runs_test.cpp
+    cli/history/perf_baseline_test.cpp
+    cli/history/rerun_test.cpp
+    cli/select/case_source_test.cpp
+    cli/select/edit_test.cpp
+    cli/select/order_test.cpp
+    cli/select/selection_test.cpp
+    cli/select/shard_test.cpp
+    cli/select/submitted_case_test.cpp
   LIBRARIES cp_cli fmt::fmt)
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
   SOURCES
-    cli/belief_test.cpp
-    cli/conformance_program_test.cpp
     cli/input_program_test.cpp
     cli/output_lock_test.cpp
     cli/output_loss_test.cpp
     cli/output_safety_test.cpp
-    cli/doctor_program_test.cpp
-    cli/program_test.cpp
-    cli/rerun_program_test.cpp
-    cli/stream_program_test.cpp
+    cli/commands/belief_test.cpp
+    cli/commands/conformance_program_test.cpp
+    cli/commands/doctor_program_test.cpp
+    cli/commands/program_test.cpp
+    cli/commands/stream_program_test.cpp
+    cli/history/rerun_program_test.cpp
   LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE
   CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
-  CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/scripted_worker.py")
+  CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/testing/scripted_worker.py")
 
 if(CP_POOL_LIBTORCH)
   cp_pool_test(cli_real_worker_test LABEL integration

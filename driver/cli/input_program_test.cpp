@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/cli/command_line_fixture.h"
+#include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool {
 namespace {

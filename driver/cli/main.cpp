@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/commands.h"
+#include "driver/cli/commands/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/options.h"

@@ -11,12 +11,12 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/case_source.h"
 #include "driver/cli/device.h"
 #include "driver/cli/duration.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/help_text.h"
 #include "driver/cli/man_page.h"
+#include "driver/cli/select/case_source.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"
 #include "worker/protocol/text_clean.h"

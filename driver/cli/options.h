@@ -9,8 +9,8 @@
 #include <variant>
 #include <vector>
 
-#include "driver/cli/order.h"
-#include "driver/cli/shard.h"
+#include "driver/cli/select/order.h"
+#include "driver/cli/select/shard.h"
 #include "driver/run.h"
 
 namespace cp_pool {

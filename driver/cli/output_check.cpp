@@ -9,10 +9,10 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/case_source.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/file_identity.h"
 #include "driver/cli/program_paths.h"
+#include "driver/cli/select/case_source.h"
 #include "driver/cli/worker_command.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"

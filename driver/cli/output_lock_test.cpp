@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/cli/command_line_fixture.h"
-#include "driver/reporters/scoped_variable.h"
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/temporary_folder.h"
-#include "driver/cli/command_line_fixture.h"
+#include "driver/cli/testing/command_line_fixture.h"
 
 namespace cp_pool {
 namespace {

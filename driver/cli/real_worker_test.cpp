@@ -11,7 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/temporary_folder.h"
-#include "driver/cli/program.h"
+#include "driver/cli/testing/started_program.h"
 
 namespace cp_pool {
 namespace {

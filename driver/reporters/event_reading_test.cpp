@@ -7,8 +7,8 @@
 
 #include "cases/case_error.h"
 #include "driver/reporters/events_json.h"
-#include "driver/reporters/example_events.h"
 #include "driver/reporters/jsonl_sink.h"
+#include "driver/testing/example_events.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {

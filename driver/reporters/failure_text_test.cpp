@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "driver/reporters/example_events.h"
+#include "driver/testing/example_events.h"
 
 namespace cp_pool {
 namespace {

@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/reporters/example_events.h"
 #include "driver/reporters/output_file.h"
+#include "driver/testing/example_events.h"
 
 namespace cp_pool {
 namespace {

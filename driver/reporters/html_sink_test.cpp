@@ -9,7 +9,7 @@
 #include <pugixml.hpp>
 
 #include "cases/temporary_folder.h"
-#include "driver/reporters/example_events.h"
+#include "driver/testing/example_events.h"
 
 namespace cp_pool {
 namespace {

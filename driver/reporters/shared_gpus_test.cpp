@@ -10,11 +10,11 @@
 #include "cases/temporary_folder.h"
 #include "driver/reporters/event_reading.h"
 #include "driver/reporters/events_json.h"
-#include "driver/reporters/example_events.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/junit_sink.h"
 #include "driver/reporters/perf_table.h"
 #include "driver/reporters/terminal_sink.h"
+#include "driver/testing/example_events.h"
 
 namespace cp_pool {
 namespace {

@@ -13,9 +13,9 @@
 #include <gtest/gtest.h>
 
 #include "cases/temporary_folder.h"
-#include "driver/reporters/example_events.h"
 #include "driver/reporters/output_file.h"
-#include "driver/reporters/scoped_variable.h"
+#include "driver/testing/example_events.h"
+#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/temporary_folder.h"
-#include "driver/cli/program.h"
+#include "driver/cli/testing/started_program.h"
 
 namespace cp_pool {
 namespace {

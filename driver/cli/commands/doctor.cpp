@@ -1,0 +1,152 @@
+#include "driver/cli/commands/doctor.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <system_error>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/cli/commands/resource_limits.h"
+#include "driver/cli/shell_words.h"
+#include "driver/process/loopback.h"
+
+namespace cp_pool {
+
+namespace {
+
+// stdout of a command; stderr is thrown away.
+std::string output_of(const std::vector<std::string>& words) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe{::popen((shell_line(words) + " 2>/dev/null").c_str(), "r"),
+                                                   ::pclose};
+  if (!pipe) throw std::system_error(errno, std::generic_category(), fmt::format("cannot start {}", words.front()));
+  std::string text;
+  for (int c = 0; (c = std::fgetc(pipe.get())) != EOF;) text += static_cast<char>(c);
+  return text;
+}
+
+// The values of "key : value" lines, in order.
+std::vector<std::string> values_of(const std::filesystem::path& file, std::string_view key) {
+  std::vector<std::string> values;
+  std::ifstream in{file};
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t colon = line.find(':');
+    if (!line.starts_with(key) || colon == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t", colon + 1);
+    values.push_back(begin == std::string::npos ? "" : line.substr(begin));
+  }
+  return values;
+}
+
+Finding find_gpus(const std::filesystem::path& proc) {
+  std::map<std::string, int> models;
+  std::error_code none;  // no such folder without an NVIDIA driver
+  for (const auto& gpu : std::filesystem::directory_iterator{proc / "driver/nvidia/gpus", none}) {
+    for (const std::string& model : values_of(gpu.path() / "information", "Model")) ++models[model];
+  }
+  if (models.empty()) {
+    return {.name = "GPUs", .state = Finding::State::note, .text = "none; cases run on CPU ranks", .remedy = ""};
+  }
+  std::vector<std::string> counted;
+  counted.reserve(models.size());
+  for (const auto& [model, count] : models) counted.push_back(fmt::format("{} x {}", count, model));
+  return {
+      .name = "GPUs", .state = Finding::State::good, .text = fmt::format("{}", fmt::join(counted, ", ")), .remedy = ""};
+}
+
+}  // namespace
+
+std::vector<Finding> find_devices(const std::filesystem::path& proc, int usable_cores) {
+  const std::vector<std::string> processors = values_of(proc / "cpuinfo", "model name");
+  const std::vector<std::string> memory = values_of(proc / "meminfo", "MemTotal");
+  double gib = 0;
+  if (!memory.empty()) std::istringstream{memory.front()} >> gib;
+  constexpr double kKibPerGib = 1024.0 * 1024.0;
+  Finding cpu{.name = "CPU", .state = Finding::State::good, .text = "", .remedy = ""};
+  const bool limited = static_cast<std::size_t>(usable_cores) < processors.size();
+  cpu.text = fmt::format("{} cores{} ({}), {:.1f} GiB memory", processors.size(),
+                         limited ? fmt::format(", {} of them usable", usable_cores) : "",
+                         processors.empty() ? "unknown" : processors.front(), gib / kKibPerGib);
+  return {cpu, find_gpus(proc)};
+}
+
+Finding find_libraries(const std::filesystem::path& program) {
+  Finding finding{.name = "libraries", .state = Finding::State::good, .text = "", .remedy = ""};
+  std::istringstream in{output_of({"ldd", program.string()})};
+  std::vector<std::string> missing;
+  std::size_t found = 0;
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t arrow = line.find(" => ");
+    if (arrow == std::string::npos) continue;
+    const std::size_t begin = line.find_first_not_of(" \t");
+    if (line.find("not found") == std::string::npos) {
+      ++found;
+    } else {
+      missing.push_back(line.substr(begin, arrow - begin));
+    }
+  }
+  finding.text = fmt::format("{} found", found);
+  if (missing.empty()) return finding;
+  finding.state = Finding::State::missing;
+  finding.text = fmt::format("{} needs {}", program.string(), fmt::join(missing, ", "));
+  finding.remedy = "install with: tools/setup";
+  return finding;
+}
+
+Finding find_packages(const std::filesystem::path& list) {
+  Finding finding{.name = "packages", .state = Finding::State::good, .text = "", .remedy = ""};
+  std::vector<std::string> names;
+  std::ifstream in{list};
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty() && line.front() != '#') names.push_back(line);
+  }
+  std::vector<std::string> query = {"dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n"};
+  query.insert(query.end(), names.begin(), names.end());
+  const std::string installed = '\n' + output_of(query);
+  std::vector<std::string> missing;
+  for (const std::string& name : names) {
+    if (installed.find(fmt::format("\n{} installed\n", name)) == std::string::npos) missing.push_back(name);
+  }
+  finding.text =
+      fmt::format("{} of {} installed, for building and testing", names.size() - missing.size(), names.size());
+  if (missing.empty()) return finding;
+  finding.state = Finding::State::missing;
+  finding.text += fmt::format("; missing: {}", fmt::join(missing, ", "));
+  finding.remedy = fmt::format("install with: apt-get install {}", fmt::join(missing, " "));
+  return finding;
+}
+
+Finding find_loopback() {
+  const std::string trouble = loopback_trouble();
+  if (trouble.empty()) {
+    return {.name = "loopback", .state = Finding::State::good, .text = "ranks can meet at 127.0.0.1", .remedy = ""};
+  }
+  return {.name = "loopback",
+          .state = Finding::State::missing,
+          .text = trouble,
+          .remedy = "bring it up with: ip link set lo up"};
+}
+
+Finding find_limits() {
+  Finding finding{.name = "limits", .state = Finding::State::good, .text = "none", .remedy = ""};
+  std::vector<std::string> texts;
+  for (const ResourceLimit& limit : resource_limits()) texts.push_back(limit_text(limit));
+  if (!texts.empty()) finding.text = fmt::format("{}", fmt::join(texts, ", "));
+  return finding;
+}
+
+std::string finding_text(const Finding& finding) {
+  const char* mark = finding.state == Finding::State::good   ? "ok"
+                     : finding.state == Finding::State::note ? "-"
+                                                             : "MISSING";
+  std::string text = fmt::format("{:<10} {:<7} {}\n", finding.name, mark, finding.text);
+  if (!finding.remedy.empty()) text += fmt::format("{:<10} {:<7} {}\n", "", "", finding.remedy);
+  return text;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,217 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/cli/commands/commands.h"
+#include "driver/cli/commands/doctor.h"
+#include "driver/cli/commands/resource_limits.h"
+#include "driver/cli/device.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/output_check.h"
+#include "driver/cli/program_paths.h"
+#include "driver/cli/select/selection.h"
+#include "driver/cli/worker_command.h"
+#include "driver/figures.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
+#include "worker/protocol/usable_cores.h"
+
+namespace cp_pool {
+
+namespace {
+
+using State = Finding::State;
+
+Case smallest_case(int ranks) {
+  Case c;
+  c.cp_size = ranks;
+  c.suite = "doctor";
+  c.model = "smallest";
+  c.dtype = DType::fp32;
+  c.batch = 1;
+  c.seqlen_q = c.seqlen_kv = 16;
+  c.heads = c.kv_heads = 2;
+  c.head_dim_qk = c.head_dim_v = 8;
+  return c;
+}
+
+// Says each finding at once: what comes after it may take long.
+class Report {
+ public:
+  void say(const Finding& finding) {
+    missing_ |= finding.state == State::missing;
+    write_all(STDOUT_FILENO, finding_text(finding), "stdout");
+  }
+  [[nodiscard]] bool missing() const { return missing_; }
+
+ private:
+  bool missing_ = false;
+};
+
+std::string ready_text(const PoolReady& event) {
+  std::string versions;
+  for (const auto& [name, version] : event.ready.versions.items()) {
+    versions += fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump());
+  }
+  return fmt::format("{} ready in {} on {}: {}{}", event.ready.world_size, format_duration(event.spawn_to_ready_ms),
+                     event.ready.device, protocol::clean_text(event.ready.worker), protocol::clean_text(versions));
+}
+
+class Watcher : public EventSink {
+ public:
+  explicit Watcher(Report& report) : report_{report} {}
+
+  void on_event(const Event& event) override {
+    if (const auto* ready = std::get_if<PoolReady>(&event)) {
+      report_.say({.name = "ranks", .state = State::good, .text = ready_text(*ready), .remedy = ""});
+      was_ready = true;
+    }
+    if (const auto* event_finished = std::get_if<CaseFinished>(&event)) finished = *event_finished;
+  }
+  bool was_ready = false;
+  std::optional<CaseFinished> finished;
+
+ private:
+  Report& report_;
+};
+
+// What of the limits may have made the case fail.
+std::string limit_remedy(const CaseFinished& finished) {
+  std::string said = finished.reason;
+  for (const protocol::RankResult& rank : finished.ranks) said += '\n' + rank.error;
+  for (const StderrTail& tail : finished.stderr_tails) said += '\n' + tail.text;
+  const auto limit = limit_behind(said, resource_limits());
+  if (!limit) return "";
+  return fmt::format("the limit that failed: {}; raise it with: ulimit {} NUMBER", limit_text(*limit),
+                     limit->shell_option);
+}
+
+// Starts two ranks, or one where there is one GPU, and runs a case on them: the proof that cases can run. A worker of
+// the user's own need not know this case.
+void try_worker(const WorkerCommand& command, const std::string& device, std::chrono::milliseconds timeout,
+                Report& report) {
+  constexpr int kRanks = 2;
+  const int ranks =
+      device == "cuda" ? std::clamp(count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")), 1, kRanks) : kRanks;
+  RunConfig config;
+  config.worker_command = command.words;
+  config.device = device;
+  config.start_timeout = timeout;
+  config.timeout = timeout;
+  config.max_failed_starts = 1;
+  config.grace = std::chrono::seconds(1);
+  Watcher watcher{report};
+  const RunResult result =
+      run_cases({{.id = "doctor", .c = smallest_case(ranks), .rerun = ""}}, config, RunStarted{}, watcher);
+  if (result.finished.interrupted) throw CommandError(ExitCode::interrupted, "interrupted");
+  const CaseFinished& finished = watcher.finished.value();  // one case, one outcome
+  const bool passed = finished.outcome == CaseOutcome::pass;
+  const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;
+  const std::string reason = protocol::clean_text(finished.reason);
+  Finding finding{.name = "a case", .state = State::missing, .text = "", .remedy = ""};
+  if (passed || skipped) finding.state = passed ? State::good : State::note;
+  if (finding.state == State::missing) finding.remedy = limit_remedy(finished);
+  if (watcher.was_ready) {
+    finding.text = fmt::format("{} after {}{}{}", to_string(finished.outcome), format_duration(finished.duration_ms),
+                               reason.empty() ? "" : ": ", reason);
+    if (is_unverified_by_figures(finished)) finding.text += fmt::format(" ({})", kUnverifiedByFigures);
+  } else {
+    finding.name = "ranks";
+    finding.text = reason;
+  }
+  report.say(finding);
+}
+
+Finding find_worker(const std::string& binary) {
+  if (::access(binary.c_str(), X_OK) == 0) {
+    return {.name = "worker", .state = State::good, .text = binary, .remedy = ""};
+  }
+  return {.name = "worker",
+          .state = State::missing,
+          .text = binary + " is no program",
+          .remedy = "build it with: tools/build release cp-pool-worker"};
+}
+
+Finding find_cuda_part() {
+  if (built_for_gpus()) return {.name = "CUDA part", .state = State::good, .text = "built", .remedy = ""};
+  return {.name = "CUDA part",
+          .state = State::missing,
+          .text = "the worker was built without it (no nvcc of CUDA 13?); cases run on CPU ranks",
+          .remedy = fmt::format("build it with: {}", kBuildForGpus)};
+}
+
+std::vector<Finding> find_matrices(const std::string& size) {
+  std::vector<Finding> findings;
+  for (const std::string& name : shipped_matrices()) {
+    const Selection selection = select_cases({.matrices = {name}, .filters = {}, .keywords = {}, .size = size});
+    std::map<int, std::size_t> by_world_size;
+    for (const SelectedCase& selected : selection.cases) ++by_world_size[selected.matrix_case.c.cp_size];
+    std::vector<std::string> counts;
+    counts.reserve(by_world_size.size());
+    for (const auto& [ranks, count] : by_world_size) counts.push_back(fmt::format("{} on {}", count, ranks));
+    findings.push_back({.name = "matrix",
+                        .state = State::good,
+                        .text = fmt::format("{} ({}): {} cases, by ranks: {}", name, size, selection.cases.size(),
+                                            fmt::join(counts, ", ")),
+                        .remedy = ""});
+  }
+  if (findings.empty()) {
+    findings.push_back({.name = "matrix",
+                        .state = State::missing,
+                        .text = "none is shipped with this program",
+                        .remedy = "give --matrix FILE, or install share/cp-pool/matrices beside bin"});
+  }
+  return findings;
+}
+
+}  // namespace
+
+int doctor_command(const DoctorOptions& options) {
+  ExecutionOptions execution;
+  execution.worker = options.worker;
+  check_stdout(execution_inputs(execution));
+  Report report;
+  const auto say_all = [&](const std::vector<Finding>& findings) {
+    for (const Finding& finding : findings) report.say(finding);
+  };
+  report.say({.name = "cp-pool",
+              .state = State::good,
+              .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string()),
+              .remedy = ""});
+  say_all(find_devices("/proc", protocol::usable_cores()));
+  report.say(find_limits());
+  const Finding loopback = find_loopback();
+  report.say(loopback);
+  // A worker of the user's own is a command: what its libraries are, and where its ranks meet, is known to itself
+  // alone.
+  const WorkerCommand command = worker_command(options.worker);
+  bool startable = true;
+  if (command.shipped) {
+    const Finding worker = find_worker(command.words.front());
+    report.say(worker);
+    startable = worker.state == State::good;
+    if (startable) report.say(find_libraries(command.words.front()));
+    if (count_gpus("/dev", nullptr) > 0) report.say(find_cuda_part());
+    if (startable && loopback.state == State::missing) {
+      report.say({.name = "ranks", .state = State::note, .text = "not tried without a loopback", .remedy = ""});
+      startable = false;
+    }
+  }
+  const std::string device = choose_device("auto", command.shipped).device;  // of cp-pool run, too
+  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", options.timeout, report);
+  if (startable) try_worker(command, device, options.timeout, report);
+  say_all(find_matrices("small"));
+  const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
+  if (std::filesystem::exists(packages)) report.say(find_packages(packages));
+  return static_cast<int>(report.missing() ? ExitCode::infra : ExitCode::ok);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,62 @@
+// `cp-pool doctor` where something is missing: each line as it is found, each try bounded, what failed named.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+#include "driver/cli/testing/command_line_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::kProgram;
+using test::Program;
+using test::read_file;
+using test::Words;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class Doctor : public test::CommandLine {};
+
+// The worker itself looks at what doctor has said before it started.
+TEST_F(Doctor, SaysEachLineAsItFindsIt) {
+  const std::string worker = fmt::format("sh -c 'cat {} > {}; exec sleep 60'", path("out"), path("seen"));
+  Program program{{kProgram, "doctor", "--worker", worker, "--timeout", "1s"}, {.in = "/dev/null", .out = path("out")}};
+  EXPECT_EQ(program.wait().exit_code, 96);
+  EXPECT_THAT(read_file(path("seen")), AllOf(HasSubstr("cp-pool    ok"), HasSubstr("CPU        ok"),
+                                             HasSubstr("loopback   ok"), Not(HasSubstr("matrix "))));
+  EXPECT_THAT(read_file(path("out")),
+              AllOf(HasSubstr("ranks      MISSING the pool cannot start: not ready within 1000 ms"),
+                    HasSubstr("matrix     ok"), Not(HasSubstr("install with"))));
+}
+
+TEST_F(Doctor, NamesTheLimitThatFailed) {
+  const std::string said = "socket: Too many open files";
+  const std::string worker = fmt::format("sh -c \"echo {} >&2; exit 1\"", said);
+  const Finished done =
+      Program{{"sh", "-c", "ulimit -n 128; exec \"$0\" doctor --worker \"$1\"", kProgram, worker}}.wait();
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(done.out, HasSubstr("limits     ok      open files: 128"));
+  EXPECT_THAT(done.out, HasSubstr(said + "\n                   the limit that failed: open files: 128; raise it with: "
+                                         "ulimit -n NUMBER\n"));
+  EXPECT_THAT(done.out, Not(HasSubstr("install with")));
+}
+
+// In a network namespace of its own the loopback interface is down.
+TEST_F(Doctor, SaysThatThereIsNoLoopback) {
+  const Words alone{"unshare", "--map-root-user", "--net"};
+  Words probe = alone;
+  probe.emplace_back("true");
+  if (Program{probe}.wait().exit_code != 0) GTEST_SKIP() << "this machine allows no network namespace";
+  Words words = alone;
+  words.insert(words.end(), {kProgram, "doctor", "--worker", "/no/such/worker"});
+  const Finished done = Program{words}.wait();
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(done.out, AllOf(HasSubstr("loopback   MISSING 127.0.0.1 cannot be reached (Network is unreachable)"),
+                              HasSubstr("ip link set lo up")));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,59 @@
+#include "driver/cli/commands/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+
+namespace cp_pool {
+namespace {
+
+using test::TemporaryFolder;
+using test::write_file;
+using ::testing::HasSubstr;
+
+TEST(FindDevices, CountsCoresMemoryAndGpus) {
+  const TemporaryFolder proc;
+  write_file(proc / "cpuinfo", "processor\t: 0\nmodel name\t: Some CPU\nprocessor\t: 1\nmodel name\t: Some CPU\n");
+  write_file(proc / "meminfo", "MemTotal:       16777216 kB\nMemFree: 1 kB\n");
+  for (const char* gpu : {"0", "1"}) {
+    std::filesystem::create_directories(proc / "driver/nvidia/gpus" / gpu);
+    write_file(proc / "driver/nvidia/gpus" / gpu / "information", "Model: \t\t NVIDIA H200\nIRQ: 5\n");
+  }
+  const auto findings = find_devices(proc.path(), 2);
+  ASSERT_EQ(findings.size(), 2U);
+  EXPECT_EQ(findings[0].text, "2 cores (Some CPU), 16.0 GiB memory");
+  EXPECT_EQ(findings[1].text, "2 x NVIDIA H200");
+  EXPECT_EQ(find_devices(proc.path(), 1)[0].text, "2 cores, 1 of them usable (Some CPU), 16.0 GiB memory");
+}
+
+TEST(FindDevices, NoGpuIsNothingWrong) {
+  const TemporaryFolder proc;
+  const auto findings = find_devices(proc.path(), 2);
+  EXPECT_EQ(findings[1].state, Finding::State::note);
+  EXPECT_EQ(findings[1].text, "none; cases run on CPU ranks");
+}
+
+TEST(FindLibraries, AllOfAProgramThatRunsAreFound) {
+  EXPECT_EQ(find_libraries("/proc/self/exe").state, Finding::State::good);
+}
+
+TEST(FindPackages, NamesThoseThatAreNotInstalledWithTheCommandThatInstallsThem) {
+  const TemporaryFolder folder;
+  write_file(folder / "list", "# comment\nlibc6\nno-such-package-1\nno-such-package-2\n");
+  const Finding finding = find_packages(folder / "list");
+  EXPECT_EQ(finding.state, Finding::State::missing);
+  EXPECT_THAT(finding.text, HasSubstr("1 of 3 installed"));
+  EXPECT_EQ(finding.remedy, "install with: apt-get install no-such-package-1 no-such-package-2");
+}
+
+TEST(FindingText, PutsTheRemedyBelowWhatIsMissing) {
+  EXPECT_EQ(finding_text({.name = "a", .state = Finding::State::good, .text = "there", .remedy = ""}),
+            "a          ok      there\n");
+  EXPECT_EQ(finding_text({.name = "b", .state = Finding::State::missing, .text = "gone", .remedy = "install with: b"}),
+            "b          MISSING gone\n"
+            "                   install with: b\n");
+}
+
+}  // namespace
+}  // namespace cp_pool

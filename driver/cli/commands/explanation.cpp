@@ -1,0 +1,199 @@
+#include "driver/cli/commands/explanation.h"
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "driver/case_shape.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::int64_t kDrawnBlocks = 32;  // at most, unless the ranks have more chunks
+constexpr std::size_t kListedSequences = 8;
+
+// Positions a block of the drawing: the padded length divides into whole blocks, and chunks into whole blocks too.
+std::int64_t block_size(std::int64_t padded, int ranks) {
+  const std::int64_t chunk = padded / (2 * ranks);
+  for (std::int64_t size = 1; size < chunk; ++size) {
+    if (chunk % size == 0 && padded / size <= kDrawnBlocks) return size;
+  }
+  return std::max<std::int64_t>(chunk, 1);
+}
+
+// One column for each rank that a case can have.
+char rank_letter(int rank) {
+  constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
+  return kLetters[static_cast<std::size_t>(rank)];
+}
+
+int owner_of(std::int64_t position, std::int64_t padded, int ranks) {
+  const auto chunk = static_cast<int>(position / (padded / (2 * ranks)));
+  return std::min(chunk, 2 * ranks - 1 - chunk);
+}
+
+char cell(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
+  const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
+  const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
+  const std::int64_t all = valid_queries.size() * valid_keys.size();
+  if (all == 0) return ' ';
+  std::int64_t seen = 0;
+  for (std::int64_t i = valid_queries.begin; i < valid_queries.end; ++i) {
+    seen += intersect(visible_keys(c, i, sq, skv), valid_keys).size();
+  }
+  if (seen == 0) return '.';
+  return seen == all ? '#' : '+';
+}
+
+std::string bytes(std::int64_t count) {
+  constexpr double kKib = 1024;
+  const auto value = static_cast<double>(count);
+  if (value < kKib) return fmt::format("{} B", count);
+  if (value < kKib * kKib) return fmt::format("{:.1f} KiB", value / kKib);
+  if (value < kKib * kKib * kKib) return fmt::format("{:.1f} MiB", value / kKib / kKib);
+  return fmt::format("{:.2f} GiB", value / kKib / kKib / kKib);
+}
+
+std::string flops(double count) {
+  for (const auto& [unit, size] : {std::pair{"TFLOP", 1e12}, std::pair{"GFLOP", 1e9}, std::pair{"MFLOP", 1e6}}) {
+    if (count >= size) return fmt::format("{:.2f} {}", count / size, unit);
+  }
+  return fmt::format("{:.1f} kFLOP", count / 1e3);
+}
+
+std::string window_side(std::int64_t keys) {
+  return keys == kInfiniteWindow ? "all" : std::to_string(keys);
+}
+
+std::string mask_words(const Case& c) {
+  std::string words = c.causal ? "causal" : "not causal";
+  if (c.window != std::array<std::int64_t, 2>{kInfiniteWindow, kInfiniteWindow}) {
+    words += fmt::format(", window: {} keys to the left and {} to the right", window_side(c.window[0]),
+                         window_side(c.causal ? 0 : c.window[1]));
+  }
+  if (c.chunk > 0) words += fmt::format(", chunks of {} positions", c.chunk);
+  return words;
+}
+
+std::string description(const Case& c) {
+  std::string text = fmt::format("  {} of {} ranks, {} backend, {}, layout {}, {}\n", to_string(c.comm), c.cp_size,
+                                 to_string(c.backend), to_string(c.dtype), to_string(c.layout),
+                                 c.training ? "forward and backward" : "forward only");
+  text += fmt::format("  {} heads, {} of k and v; head dims {} (q, k) and {} (v)\n", c.heads, c.kv_heads, c.head_dim_qk,
+                      c.head_dim_v);
+  text += fmt::format("  mask: {}\n", mask_words(c));
+  text +=
+      fmt::format("  softmax {}, bias {}{}{}, seed {}\n", to_string(c.softmax), c.bias ? to_string(*c.bias) : "none",
+                  c.max_logit ? ", max_logit" : "", c.deterministic ? ", deterministic" : "", c.seed);
+  return text;
+}
+
+std::string sequences(const SequenceLengths& lengths) {
+  std::string text = "sequences (valid of padded)\n";
+  for (std::size_t b = 0; b < lengths.valid_q.size() && b < kListedSequences; ++b) {
+    text += fmt::format("  {:>3}: q {} of {}, k and v {} of {}\n", b, lengths.valid_q[b], lengths.padded_q[b],
+                        lengths.valid_kv[b], lengths.padded_kv[b]);
+  }
+  if (lengths.valid_q.size() > kListedSequences) {
+    text += fmt::format("  .. and {} more\n", lengths.valid_q.size() - kListedSequences);
+  }
+  return text;
+}
+
+std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
+  std::string text = fmt::format("who owns what of sequence {}: rank r the chunks r and {} - r of {}\n", sequence,
+                                 2 * c.cp_size - 1, 2 * c.cp_size);
+  for (int rank = 0; rank < c.cp_size; ++rank) {
+    text += fmt::format("  rank {}:", rank);
+    for (const Interval& chunk : owned_chunks(lengths.padded_q[sequence], c.cp_size, rank)) {
+      text += fmt::format(" q [{}, {})", chunk.begin, chunk.end);
+    }
+    for (const Interval& chunk : owned_chunks(lengths.padded_kv[sequence], c.cp_size, rank)) {
+      text += fmt::format(" kv [{}, {})", chunk.begin, chunk.end);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+std::string_view exchange_words(CommType comm) {
+  switch (comm) {
+    case CommType::p2p:
+      return "k and v travel around a ring of all ranks while each computes; dk and dv travel with them, sums in fp32";
+    case CommType::all_gather:
+      return "every rank gets all k and v; dk and dv are summed and scattered, in fp32";
+    case CommType::a2a:
+      return "every rank trades its tokens of all heads for all tokens of its heads, and back";
+    case CommType::a2a_p2p:
+      return "pairs of adjacent ranks trade heads for tokens; a ring of every second rank does the rest";
+  }
+  return "";
+}
+
+// What a call of a kernel gives may travel as it is, in 16 bits.
+bool may_send_less(const Case& c) {
+  return c.training && c.comm != CommType::a2a && c.backend != Backend::math && c.dtype != DType::fp32;
+}
+
+std::string work(const Case& c, const SequenceLengths& lengths) {
+  const Traffic traffic = traffic_of(c, lengths);
+  std::string text =
+      fmt::format("exchange: {}\n  each rank sends {} forward", exchange_words(c.comm), bytes(traffic.forward));
+  if (c.training) text += fmt::format(", {} backward", bytes(traffic.backward));
+  if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
+  if (c.bias) text += ", without what the bias and its gradient need";
+  text += "\ncompute: tiles are pairs of a chunk of queries and a chunk of keys\n";
+  for (int rank = 0; rank < c.cp_size; ++rank) {
+    const Compute compute = compute_of(c, lengths, rank);
+    text += fmt::format("  rank {}: {} full, {} banded, {} empty tiles; {} visible pairs x {} heads: {} forward", rank,
+                        compute.full_tiles, compute.band_tiles, compute.empty_tiles, compute.pairs, compute.heads,
+                        flops(compute.forward_flops(c)));
+    if (c.training) text += fmt::format(", {} backward", flops(compute.backward_flops(c)));
+    text += '\n';
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
+  const std::int64_t padded_q = lengths.padded_q[sequence];
+  const std::int64_t padded_kv = lengths.padded_kv[sequence];
+  if (padded_q == 0 || padded_kv == 0) return "  (empty)\n";
+  const std::int64_t rows = block_size(padded_q, c.cp_size);
+  const std::int64_t columns = block_size(padded_kv, c.cp_size);
+  std::string text = fmt::format("  {:>6} ", "");
+  for (std::int64_t j = 0; j < padded_kv; j += columns) {
+    text += rank_letter(owner_of(j, padded_kv, c.cp_size));
+  }
+  text += '\n';
+  for (std::int64_t i = 0; i < padded_q; i += rows) {
+    text += fmt::format("  {:>6} ", i);
+    for (std::int64_t j = 0; j < padded_kv; j += columns) {
+      text += cell(c, {.begin = i, .end = i + rows}, {.begin = j, .end = j + columns}, lengths.valid_q[sequence],
+                   lengths.valid_kv[sequence]);
+    }
+    text += fmt::format(" {}\n", rank_letter(owner_of(i, padded_q, c.cp_size)));
+  }
+  return text;
+}
+
+std::string explain_case(const std::string& id, const Case& c) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  // The longest shows most.
+  const auto longest = static_cast<std::size_t>(std::ranges::max_element(lengths.valid_q) - lengths.valid_q.begin());
+  std::string text = id + '\n' + description(c) + sequences(lengths);
+  text += fmt::format(
+      "mask of sequence {}, queries down, keys across, a character for {} x {}: # all visible, + some, . none; and who "
+      "owns them\n",
+      longest, block_size(lengths.padded_q[longest], c.cp_size), block_size(lengths.padded_kv[longest], c.cp_size));
+  text += draw_mask(c, lengths, longest);
+  text += ownership(c, lengths, longest);
+  return text + work(c, lengths);
+}
+
+}  // namespace cp_pool

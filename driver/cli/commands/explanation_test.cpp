@@ -1,0 +1,81 @@
+#include "driver/cli/commands/explanation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/testing/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+SequenceLengths lengths_of(std::int64_t valid, std::int64_t padded) {
+  return {.valid_q = {valid}, .padded_q = {padded}, .valid_kv = {valid}, .padded_kv = {padded}};
+}
+
+TEST(DrawMask, ShowsTheDiagonalAndTheOwners) {
+  Case c = test::example_case();
+  c.causal = true;
+  EXPECT_EQ(draw_mask(c, lengths_of(8, 8), 0),
+            "         00111100\n"
+            "       0 #....... 0\n"
+            "       1 ##...... 0\n"
+            "       2 ###..... 1\n"
+            "       3 ####.... 1\n"
+            "       4 #####... 1\n"
+            "       5 ######.. 1\n"
+            "       6 #######. 0\n"
+            "       7 ######## 0\n");
+}
+
+TEST(DrawMask, HasAColumnForEachChunkOfTheMostRanks) {
+  Case c = test::example_case();
+  c.causal = true;
+  c.cp_size = 64;
+  const std::string text = draw_mask(c, lengths_of(128, 128), 0);
+  const std::string letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
+  EXPECT_THAT(text, StartsWith("         " + letters + std::string(letters.rbegin(), letters.rend()) + "\n"));
+  EXPECT_THAT(text, HasSubstr(" &\n"));
+}
+
+TEST(DrawMask, DrawsBlocksOfALongSequenceAndLeavesPaddingBlank) {
+  Case c = test::example_case();
+  c.window = {32, 32};
+  EXPECT_EQ(draw_mask(c, lengths_of(96, 128), 0).substr(0, 86),
+            "         00000000111111111111111100000000\n"
+            "       0 ########+...............         0\n");
+  EXPECT_THAT(draw_mask(c, lengths_of(96, 128), 0), HasSubstr("\n     124                                  0\n"));
+}
+
+TEST(DrawMask, CutsAtChunkBorders) {
+  Case c = test::example_case();
+  c.chunk = 4;
+  EXPECT_THAT(draw_mask(c, lengths_of(8, 8), 0), HasSubstr("       3 ####.... 1\n       4 ....#### 1\n"));
+}
+
+TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
+  Case c = test::example_case();
+  c.causal = true;
+  const std::string text = explain_case("the/id", c);
+  for (const char* part : {"the/id\n", "p2p of 2 ranks", "mask: causal\n", "    0: q 128 of 128, k and v 128 of 128\n",
+                           "rank 0: q [0, 32) q [96, 128) kv [0, 32) kv [96, 128)\n",
+                           "each rank sends 64.0 KiB forward, 128.0 KiB backward\n",
+                           "rank 1: 6 full, 4 banded, 6 empty tiles; 8256 visible pairs x 4 heads"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
+TEST(ExplainCase, SaysWhereGradientsCountForMoreThanTravels) {
+  Case c = test::example_case();
+  c.backend = Backend::cudnn;
+  const std::string says = "128.0 KiB backward (at most: dk and dv count as fp32)\n";
+  EXPECT_THAT(explain_case("the/id", c), HasSubstr(says));
+  c.comm = CommType::a2a;
+  EXPECT_THAT(explain_case("the/id", c), Not(HasSubstr("at most")));
+}
+
+}  // namespace
+}  // namespace cp_pool

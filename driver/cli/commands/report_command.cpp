@@ -1,0 +1,92 @@
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "driver/cli/commands/commands.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/file_identity.h"
+#include "driver/cli/history/events_file.h"
+#include "driver/cli/history/merged_runs.h"
+#include "driver/cli/output_check.h"
+#include "driver/reporters/event_reading.h"
+#include "driver/reporters/file_lock.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "worker/protocol/json_fields.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Throws CommandError (usage).
+void expect_different_files(const std::vector<std::string>& files) {
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (std::size_t k = 0; k < i; ++k) {
+      const auto identity = identify(files[i]);
+      if (!identity || identity != identify(files[k])) continue;
+      throw CommandError(ExitCode::usage,
+                         fmt::format("{} and {} are the same file: its run would count twice", files[k], files[i]));
+    }
+  }
+}
+
+// A copy, or a file that was joined with others: a rerun has a beginning of its own. Throws CommandError (bad_input).
+[[noreturn]] void refuse_run(const RunStarted& run, const std::string& one, const std::string& other) {
+  throw CommandError(ExitCode::bad_input,
+                     one == other ? fmt::format("the file {} holds a run of {} twice", one, run.title)
+                                  : fmt::format("the files {} and {} hold the same run of {}", one, other, run.title));
+}
+
+}  // namespace
+
+int report_command(const ReportOptions& options) {
+  std::vector<InputFile> inputs;
+  inputs.reserve(options.files.size());
+  for (const std::string& file : options.files) inputs.push_back({.name = "the events file " + file, .path = file});
+  check_outputs(options.execution, inputs);
+  expect_different_files(options.files);
+  MergedRuns runs;
+  std::map<std::string, std::string> file_of;  // by the line that begins a run
+  for (const std::string& file : options.files) {
+    const std::size_t before = runs.count();
+    const std::optional<std::string> writer = writer_of(file);  // first, as the run may end while its file is read
+    read_events(file, "the file", [&](const nlohmann::json& line) {
+      std::optional<Event> event = read_event(line);
+      if (event && std::holds_alternative<RunStarted>(*event)) {
+        const auto [other, added] = file_of.emplace(line.dump(), file);
+        if (!added) refuse_run(std::get<RunStarted>(*event), other->second, file);
+      }
+      if (event)
+        runs.take(*std::move(event), parse_utc_timestamp(protocol::Fields{line, "event"}.get_string("ts", "")));
+    });
+    if (runs.count() == before) {
+      throw CommandError(ExitCode::bad_input,
+                         fmt::format("the file {} holds no run: was it written by --events?", file));
+    }
+    runs.end_file(writer);
+  }
+  ExecutionOptions execution_options = options.execution;
+  execution_options.progress = options.execution.verbose;  // it is all over: the failures and the summary
+  const std::vector<Event> events = runs.finish(execution_options.config.no_skip);
+  if (runs.compared()) execution_options.baseline = "the baseline of the run";
+  for (const std::string& title : runs.runs_of_unknown_length()) {
+    report_warning(fmt::format("the run of {} has no end: which cases it had not come to is not known", title));
+  }
+  for (const auto& [title, writer] : runs.runs_that_go_on()) {
+    report_warning(fmt::format("the run of {} goes on ({}): this is what it has done so far", title, writer));
+  }
+  Execution execution{execution_options, Execution::Show::terminal};
+  const int code = execution([&](const RunConfig&, EventSink& sink) {
+    for (const Event& event : events) sink.on_event(event);
+    return RunResult{.finished = std::get<RunFinished>(events.back()),
+                     .input_was_cut = !runs.runs_of_unknown_length().empty(),
+                     .input_error = {}};
+  });
+  return runs.runs_that_go_on().empty() ? code : first_that_applies(code, ExitCode::failed);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,170 @@
+// The real program on streams of cases: their IDs, their lines, and the reruns of what failed.
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <sys/stat.h>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+using test::CommandLine;
+using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::kProgram;
+using test::kSizes;
+using test::kWorker;
+using test::Program;
+using test::read_file;
+using test::Words;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+class CaseStream : public CommandLine {
+ protected:
+  static std::string line(const std::string& model, const std::string& more = "") {
+    return "{\"model\":\"" + model + "\",\"cp_size\":1," + more + kSizes + "}\n";
+  }
+
+  Finished submit(const std::string& text, const Words& more = {}) {
+    write_file(path("cases"), text);
+    Words words = {kProgram, "submit", "-", "--worker", kWorker, "--grace", "100ms"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Program{words, {.in = path("cases"), .out = ""}}.wait();
+  }
+};
+
+TEST_F(CaseStream, CasesThatDifferHaveDifferentIdsAndCasesThatDoNotHaveTheSame) {
+  const Finished done = submit(
+      line("pass") + line("pass", "\"causal\":true,") + line("pass") + line("pass", "\"id\":\"mine\","), {"--json"});
+  const auto answers = json_lines(done.out);
+  ASSERT_EQ(answers.size(), 4U);
+  EXPECT_THAT(answers[0]["id"].get<std::string>(), StartsWith("adhoc/pass/p2p/cp1/bshd/bf16/hash="));
+  EXPECT_NE(answers[0]["id"], answers[1]["id"]);
+  EXPECT_EQ(answers[0]["id"], answers[2]["id"]);
+  EXPECT_EQ(answers[3]["id"], "mine");
+}
+
+TEST_F(CaseStream, NumberIsTheLineOfTheInputEverywhere) {
+  const std::string text = "\n" + line("pass") + "\n\nno json\n" + line("fail") + "{\"heads\":0}\n";
+  const Finished done = submit(text, {"--json", "--events", path("e"), "--junit", path("j")});
+  EXPECT_EQ(done.exit_code, 100);
+  std::vector<int> numbers;
+  for (const auto& answer : json_lines(done.out)) numbers.push_back(answer["number"]);
+  EXPECT_THAT(numbers, ElementsAre(2, 5, 6, 7));
+  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: <stdin>:5:2: not JSON: "),
+                              HasSubstr("\ncp-pool: error: <stdin>:7: $.seqlen_q: this size is missing"),
+                              EndsWith("2 of the 4 cases from <stdin> were refused\n")));
+  numbers.clear();
+  for (const auto& event : json_lines(read_file(path("e")))) {
+    const std::string type = event["type"];
+    if (type == "case_started" || type == "case_finished") numbers.push_back(event["number"]);
+  }
+  EXPECT_THAT(numbers, ElementsAre(2, 2, 6, 6));
+  EXPECT_THAT(read_file(path("j")), HasSubstr("[[PROPERTY|number=6]]"));
+  EXPECT_THAT(submit(text).out, HasSubstr("pass        2 "));
+}
+
+TEST_F(CaseStream, WhatListPrintsIsAStream) {
+  const Finished listed = call({"list", "--matrix", path("demo.json"), "--json", "-k", "pass or skip"});
+  std::string stream;
+  for (const auto& one : nlohmann::json::parse(listed.out)) stream += one.dump() + "\n";
+  const Finished done = submit(stream, {"--json"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  std::vector<std::string> ids;
+  for (const auto& answer : json_lines(done.out)) ids.push_back(answer["id"]);
+  EXPECT_EQ(ids, call({"list", "--matrix", path("demo.json"), "-k", "pass or skip"}).out_lines());
+}
+
+TEST_F(CaseStream, AFileMayHoldWhatListPrints) {
+  write_file(path("c.json"), "{\"id\":\"from/the/list\",\"case\":" + line("pass") + "}");
+  const Finished done = call({"submit", path("c.json"), "--worker", kWorker, "--json"});
+  EXPECT_EQ(json_lines(done.out).at(0)["id"], "from/the/list");
+}
+
+TEST_F(CaseStream, WhatFailedIsRerunFromItsEvents) {
+  const std::string text =
+      line("pass") + line("fail") + line("error", "\"id\":\"broken\",") + line("fail") + line("skip");
+  const Finished first = submit(text, {"--events", path("e")});
+  EXPECT_EQ(first.exit_code, 100);
+  const std::string lead = "\nrerun them: ";
+  ASSERT_THAT(first.out, HasSubstr(lead));
+  const std::size_t begin = first.out.find(lead) + lead.size();
+  const Finished again = Program{{"sh", "-c", first.out.substr(begin, first.out.find('\n', begin) - begin)}}.wait();
+  EXPECT_THAT(again.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 error, ")) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("error  broken after"));
+  const Words rerun = {"submit", "--rerun-failed", path("e"), "--worker", kWorker, "--events", path("e")};
+  Words edited = rerun;
+  edited.insert(edited.end(), {"--set", "model=pass", "--json"});
+  const Finished better = call(edited);
+  EXPECT_EQ(better.exit_code, 0) << better.err;
+  EXPECT_EQ(json_lines(better.out).at(1)["id"], "broken/model=pass");
+  const Finished nothing = call(rerun);
+  EXPECT_EQ(nothing.exit_code, 4);
+  EXPECT_THAT(nothing.err, is_one_error("nothing failed in " + path("e")));
+}
+
+TEST_F(CaseStream, ACaseThatWasRunningWhenTheDriverWasKilledIsRerun) {
+  submit(line("pass") + line("fail"), {"--events", path("e")});
+  std::string events = read_file(path("e"));
+  events.resize(events.find("{\"v\":1", events.rfind("\"type\":\"case_started\"")));  // to the line that starts it
+  write_file(path("e"), events);
+  const Finished done = call({"submit", "--rerun-failed", path("e"), "--worker", kWorker, "--json"});
+  EXPECT_THAT(done.err, HasSubstr("warning: " + path("e") + " ends before its run did"));
+  const auto answers = json_lines(done.out);
+  ASSERT_EQ(answers.size(), 1U);
+  EXPECT_EQ(answers[0]["outcome"], "fail");
+}
+
+TEST_F(CaseStream, CasesThatAMatrixRunHadNotComeToAreInItsMatrix) {
+  ASSERT_EQ(run("model=fail | model=pass", {"--events", path("e")}).exit_code, 100);
+  const std::string events = read_file(path("e"));
+  write_file(path("e"), events.substr(0, events.find('\n') + 1));
+  const Finished done = call({"submit", "--rerun-failed", path("e"), "--worker", kWorker});
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.err, is_one_error("cp-pool run --rerun-failed looks them up"));
+}
+
+TEST_F(CaseStream, TheCommandLineNamesOneSourceOfCases) {
+  for (const auto& [words, part] : std::vector<std::pair<Words, std::string>>{
+           {{"submit"}, "CASE or --rerun-failed is required"},
+           {{"submit", "-", "--rerun-failed", "e"}, "CASE and --rerun-failed contradict each other"},
+           {{"submit", "--rerun-failed", "e", "--size", "full"}, "--size is for the ID of a case"}}) {
+    const Finished done = call(words);
+    EXPECT_EQ(done.exit_code, 2);
+    EXPECT_THAT(done.err, is_one_error(part));
+  }
+}
+
+TEST_F(CaseStream, OneThatHasNothingToSaySaysWhatItWaitsFor) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  Program program{{"sh", "-c", "exec \"$@\" 2>" + path("err"), "sh", kProgram, "submit", "-", "--worker", kWorker},
+                  {.in = path("fifo"), .out = ""}};
+  FILE* to = std::fopen(path("fifo").c_str(), "w");
+  const auto said = [&] { return std::filesystem::exists(path("err")) ? read_file(path("err")) : ""; };
+  while (said().find('\n') == std::string::npos) std::this_thread::yield();
+  std::fputs(line("pass").c_str(), to);
+  std::fclose(to);
+  EXPECT_EQ(program.wait().exit_code, 0);
+  EXPECT_EQ(said(), "cp-pool: waiting for cases from <stdin>, one JSON object a line\n");
+}
+
+TEST_F(CaseStream, OneThatNeverEndsIsGivenUp) {
+  const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = "/dev/zero", .out = ""}}.wait();
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.err, HasSubstr("line 1 of <stdin> has more than 256 MiB: the rest is not read\n"));
+}
+
+}  // namespace
+}  // namespace cp_pool

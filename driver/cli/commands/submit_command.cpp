@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/json_text.h"
+#include "driver/cli/commands/commands.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/history/failed_cases.h"
+#include "driver/cli/history/perf_baseline.h"
+#include "driver/cli/history/rerun.h"
+#include "driver/cli/output_check.h"
+#include "driver/cli/select/case_source.h"
+#include "driver/cli/select/submitted_case.h"
+#include "driver/reporters/events_json.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+namespace {
+
+RunStarted header(const SubmitOptions& options, const std::vector<std::string>& ids) {
+  return {.title = options.case_argument == "-" ? "<stdin>" : options.case_argument,
+          .size = is_id(options.case_argument) ? options.selection.size : "",
+          .device = options.execution.config.device,
+          .cases = ids.size(),
+          .version = CP_POOL_VERSION,
+          .ids = ids,
+          .started = {}};
+}
+
+// Cases from stdin, one JSON object a line.
+class Stream {
+ public:
+  Stream(const SubmitOptions& options, const std::string& program, const std::optional<PerfBaseline>& baseline,
+         Execution& execution)
+      : options_{options}, program_{program}, baseline_{baseline}, execution_{execution} {}
+
+  std::optional<NamedCase> read(const protocol::Line& line) {
+    if (line.text.find_first_not_of(" \t\r") == std::string::npos) return std::nullopt;
+    ++cases_;
+    const std::string source = fmt::format("<stdin>:{}", line.number);
+    try {
+      if (line.kind == protocol::Line::Kind::over_long) {
+        throw CaseError(fmt::format("{}: a line of more than {} MiB", source, protocol::kMaxLineBytes >> 20U));
+      }
+      const SubmittedCase submitted = read_submitted_case(parse_line(line), source, options_.edits);
+      NamedCase named{.id = submitted.id,
+                      .c = submitted.c,
+                      .rerun = rerun_of_json(program_, to_json(submitted).dump(), options_.execution),
+                      .number = line.number};
+      if (baseline_) compare_with(*baseline_, options_.execution.config, {&named, 1});
+      return named;
+    } catch (const CaseError& e) {
+      refuse(line.number, e.what());
+    } catch (const CommandError& e) {  // the baseline has another problem of that ID
+      refuse(line.number, fmt::format("{}: {}", source, e.what()));
+    }
+    return std::nullopt;
+  }
+
+  [[nodiscard]] std::size_t cases() const { return cases_; }
+  [[nodiscard]] std::size_t bad_cases() const { return bad_cases_; }
+
+ private:
+  static Json parse_line(const protocol::Line& line) {
+    try {
+      return parse_json_text(line.text, "<stdin>", line.number);
+    } catch (const CaseError& e) {
+      throw CaseError(fmt::format("{} (a stream has one JSON object a line; jq -c makes them)", e.what()));
+    }
+  }
+
+  void refuse(std::size_t number, const std::string& reason) {
+    ++bad_cases_;
+    execution_.show_error(reason);
+    // A client that counts answers still gets one for this line.
+    if (!options_.json) return;
+    const Json answer = {{"number", number}, {"outcome", "invalid"}, {"reason", reason}};
+    execution_.print_answer(to_line(answer));
+  }
+
+  const SubmitOptions& options_;
+  const std::string& program_;
+  const std::optional<PerfBaseline>& baseline_;
+  Execution& execution_;
+  std::size_t cases_ = 0;  // lines that are not empty
+  std::size_t bad_cases_ = 0;
+};
+
+int submit_stream(const SubmitOptions& options, const std::string& program,
+                  const std::optional<PerfBaseline>& baseline) {
+  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal,
+                      rerun_of_failed_stream(program, options.execution)};
+  Stream stream{options, program, baseline, execution};
+  const auto read = [&](const protocol::Line& line) { return stream.read(line); };
+  const int code = execution([&](const RunConfig& config, EventSink& sink) {
+    return run_stream(STDIN_FILENO, read, config, header(options, {}), sink);
+  });
+  if (stream.cases() == 0 && code == 0) {
+    throw CommandError(ExitCode::nothing_selected, "<stdin> ended without a case");
+  }
+  if (stream.bad_cases() == 0) return code;
+  report_error(fmt::format("{} of the {} cases from <stdin> were refused", stream.bad_cases(), stream.cases()));
+  return first_that_applies(code, ExitCode::bad_input);
+}
+
+// The cases of an events file that have to run again. Throws CommandError.
+std::vector<NamedCase> cases_to_rerun(const FailedCases& failed, const SubmitOptions& options,
+                                      const std::string& program) {
+  const std::string file = options.rerun_failed->string();
+  std::vector<NamedCase> cases;
+  std::string without_case;
+  for (const FailedCase& one : failed.cases) {
+    if (one.case_json.is_null()) {
+      without_case = one.id;
+      continue;
+    }
+    try {
+      const Json line = {{"id", one.id}, {"case", Json(one.case_json)}};
+      const SubmittedCase submitted = read_submitted_case(line, fmt::format("{}, {}", file, one.id), options.edits);
+      cases.push_back({.id = submitted.id,
+                       .c = submitted.c,
+                       .rerun = rerun_of_json(program, to_json(submitted).dump(), options.execution)});
+    } catch (const CaseError& e) {
+      throw CommandError(ExitCode::bad_input, e.what());
+    }
+  }
+  if (without_case.empty()) return cases;
+  const std::string why = fmt::format(
+      "{} does not hold the cases that its run had not come to, such as {}: cp-pool run --rerun-failed looks them up",
+      file, without_case);
+  if (cases.empty()) throw CommandError(ExitCode::bad_input, why);
+  report_warning(why);
+  return cases;
+}
+
+int submit_failed(const SubmitOptions& options, const std::string& program,
+                  const std::optional<PerfBaseline>& baseline) {
+  const FailedCases failed = read_failed_cases(*options.rerun_failed);
+  expect_failures(failed, *options.rerun_failed);
+  std::vector<NamedCase> cases = cases_to_rerun(failed, options, program);
+  if (baseline) compare_with(*baseline, options.execution.config, cases);
+  if (options.execution.config.max_ratio) {
+    const std::string unjudged = left_unjudged(*baseline, cases);
+    if (!unjudged.empty()) report_warning(unjudged);
+  }
+  RunStarted header{.title = failed.title,
+                    .size = failed.size,
+                    .device = options.execution.config.device,
+                    .cases = cases.size(),
+                    .version = CP_POOL_VERSION,
+                    .ids = {},
+                    .started = {}};
+  std::set<std::string> ids;
+  for (const NamedCase& named : cases) ids.insert(named.id);
+  // Two cases with one ID of the client's: IDs cannot say which of them a run that is killed has not come to.
+  if (ids.size() == cases.size()) header.ids.assign(ids.begin(), ids.end());
+  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal,
+                      rerun_of_failed_stream(program, options.execution)};
+  return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
+}
+
+}  // namespace
+
+int submit_command(const SubmitOptions& options, const std::string& program) {
+  std::vector<InputFile> inputs;
+  if (options.rerun_failed) {
+    inputs.push_back({.name = "--rerun-failed " + options.rerun_failed->string(),
+                      .path = *options.rerun_failed,
+                      .may_become_events = true});
+  } else {
+    inputs = case_inputs(options.case_argument, options.selection);
+  }
+  std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
+  check_outputs(options.execution, inputs);
+  std::optional<PerfBaseline> baseline;
+  if (options.execution.baseline) baseline = read_perf_baseline(*options.execution.baseline);
+  if (options.rerun_failed) return submit_failed(options, program, baseline);
+  if (options.case_argument == "-") return submit_stream(options, program, baseline);
+  NamedCase named = find_case(options.case_argument, options.selection, options.edits, options.execution, program);
+  if (baseline) compare_with(*baseline, options.execution.config, {&named, 1});
+  if (options.execution.config.max_ratio) left_unjudged(*baseline, {&named, 1});
+  Execution execution{options.execution,
+                      options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks};
+  return execution([&](const RunConfig& config, EventSink& sink) {
+    return run_cases({named}, config, header(options, {named.id}), sink);
+  });
+}
+
+}  // namespace cp_pool

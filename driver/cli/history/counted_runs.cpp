@@ -1,0 +1,44 @@
+#include "driver/cli/history/counted_runs.h"
+
+#include <algorithm>
+#include <ranges>
+
+namespace cp_pool {
+
+void CountedRuns::add(const CaseKey& key, std::size_t run, bool ran) {
+  const Names names{key.id, key.size, key.device};
+  if (key.case_text.empty()) {
+    unknown_.push_back({.names = names, .run = run, .ran = ran});
+  } else {
+    runs_[names][key.case_text][run] |= ran;
+  }
+}
+
+void CountedRuns::close() {
+  for (const Unknown& unknown : unknown_) {
+    std::map<std::string, Runs>& known = runs_[unknown.names];
+    if (known.empty()) known[""];
+    // Of several cases with these names, which only IDs of a client's own can have, any is as good as another.
+    known.begin()->second[unknown.run] |= unknown.ran;
+  }
+}
+
+const CountedRuns::Runs& CountedRuns::runs_of(const CaseKey& key) const {
+  const std::map<std::string, Runs>& known = runs_.at({key.id, key.size, key.device});
+  return key.case_text.empty() ? known.begin()->second : known.at(key.case_text);
+}
+
+std::size_t CountedRuns::counted(const CaseKey& key) const {
+  const Runs& runs = runs_of(key);
+  std::size_t last = runs.rbegin()->first;
+  for (const auto& [run, ran] : runs | std::views::reverse) {
+    if (ran) return run;
+  }
+  return last;
+}
+
+std::size_t CountedRuns::first(const CaseKey& key) const {
+  return runs_of(key).begin()->first;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,85 @@
+#include "driver/cli/history/events_file.h"
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <system_error>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/error_reason.h"
+#include "cases/file_reader.h"
+#include "driver/cli/exit_code.h"
+#include "driver/reporters/events_json.h"
+#include "worker/protocol/messages.h"
+
+namespace cp_pool {
+
+using nlohmann::json;
+
+namespace {
+
+constexpr std::string_view kLineStart = R"({"v":)";  // of every line that --events writes
+
+// What is wrong with the line; nothing if take has got its event.
+std::optional<std::string> wrong_with_line(const std::string& line, const std::function<void(const json&)>& take) {
+  // The parser takes it for the end of the line.
+  if (const std::size_t nul = line.find('\0'); nul != std::string::npos) {
+    return fmt::format(": a NUL byte at column {}", nul + 1);
+  }
+  try {
+    const json event = json::parse(line);
+    if (!event.is_object()) return ": it is no JSON object";
+    const auto version = event.find("v");
+    if (version != event.end() && *version != kEventsVersion) {
+      return fmt::format(" is of version {}, and this cp-pool reads {}", version->dump(), kEventsVersion);
+    }
+    take(event);
+    return std::nullopt;
+  } catch (const json::parse_error& e) {
+    return fmt::format(": not JSON at column {}", e.byte);
+  } catch (const json::exception& e) {
+    return fmt::format(": {}", e.what());
+  } catch (const CaseError& e) {
+    return fmt::format(": {}", e.what());
+  } catch (const protocol::ProtocolError& e) {
+    return fmt::format(": {}", e.what());
+  } catch (const std::invalid_argument& e) {
+    return fmt::format(": {}", e.what());
+  }
+}
+
+void read_lines(const std::filesystem::path& file, std::string_view what,
+                const std::function<void(const json& event)>& take) {
+  FileReader in(file.string());
+  for (std::string line; in.read_line(line);) {
+    if (line.empty()) continue;
+    // Half a last line is of a driver that died while it wrote, or of a disk that was full.
+    if (in.line_was_cut() && !json::accept(line)) continue;
+    // Of files that were joined the half line stands before the first of the next.
+    if (const std::size_t next = line.rfind(kLineStart); next != std::string::npos && next > 0 && !json::accept(line)) {
+      line.erase(0, next);
+    }
+    if (const auto wrong = wrong_with_line(line, take)) {
+      throw CommandError(ExitCode::bad_input, fmt::format("{} {} is no events file of cp-pool run --events: line {}{}",
+                                                          what, file.string(), in.line_number(), *wrong));
+    }
+  }
+}
+
+}  // namespace
+
+void read_events(const std::filesystem::path& file, std::string_view what,
+                 const std::function<void(const json& event)>& take) {
+  try {
+    read_lines(file, what, take);
+  } catch (const std::system_error& e) {
+    throw CommandError(ExitCode::bad_input, fmt::format("cannot read {} {}: {}", what, file.string(),
+                                                        error_reason(e.code(), file.string())));
+  } catch (const CaseError& e) {  // a line without an end
+    throw CommandError(ExitCode::bad_input, fmt::format("{} {}: {}", what, file.string(), e.what()));
+  }
+}
+
+}  // namespace cp_pool

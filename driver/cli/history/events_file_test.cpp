@@ -1,0 +1,83 @@
+#include "driver/cli/history/events_file.h"
+
+#include <string>
+#include <sys/stat.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/history/failed_cases.h"
+#include "driver/reporters/event_reading.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::EndsWith;
+using ::testing::StartsWith;
+
+std::string reading_error(const std::filesystem::path& file) {
+  try {
+    read_events(file, "the file", [](const nlohmann::json& line) { read_event(line); });
+  } catch (const CommandError& e) {
+    EXPECT_EQ(e.code(), ExitCode::bad_input);
+    return e.what();
+  }
+  return "no error";
+}
+
+// What is said of a file whose second line is this.
+std::string error_of_line(const std::string& line) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "e", "{\"v\":1,\"type\":\"run_started\"}\n" + line + "\n");
+  const std::string start =
+      "the file " + (folder / "e").string() + " is no events file of cp-pool run --events: line 2";
+  const std::string error = reading_error(folder / "e");
+  EXPECT_THAT(error, StartsWith(start));
+  return error.substr(start.size());
+}
+
+TEST(ReadEvents, ABadLineIsToldWithFieldAndValue) {
+  const std::string pool = R"("pool":{"key":"cpu/2","generation":1})";
+  EXPECT_EQ(error_of_line(R"({"type":"case_started","id":7,)" + pool + "}"),
+            ": case_started: \"id\": expected a string, got 7");
+  EXPECT_EQ(error_of_line(R"({"type":"case_started",)" + pool + "}"), ": case_started: \"id\" is missing");
+  EXPECT_THAT(error_of_line(R"({"type":"pool_retired","reason":"finishd",)" + pool + "}"),
+              AllOf(StartsWith(": \"reason\": \"finishd\" is not among finished, start_failed, "),
+                    EndsWith("; did you mean 'finished'?")));
+  EXPECT_EQ(error_of_line(R"({"type":"pool_spawned","world_size":"two",)" + pool + "}"),
+            ": pool_spawned: \"world_size\": expected a 32-bit integer, got \"two\"");
+  EXPECT_EQ(error_of_line(R"({"type":"run_started","ids":[1]})"), ": \"ids\": it cannot hold 1");
+  EXPECT_EQ(error_of_line(R"({"type":"case_finished","id":"a","seq":1,"outcome":"pass","case":{"heads":"four"}})"),
+            ": case: $.heads: \"four\" is not an integer");
+  EXPECT_EQ(error_of_line(R"({"type":3})"), ": event: \"type\": expected a string, got 3");
+  EXPECT_EQ(error_of_line(R"({"v":2,"type":"run_started"})"), " is of version 2, and this cp-pool reads 1");
+  EXPECT_EQ(error_of_line(R"({"v":"x","type":"run_started"})"), " is of version \"x\", and this cp-pool reads 1");
+}
+
+TEST(ReadEvents, ABadLineIsToldWithItsColumnWhereItIsNoJson) {
+  EXPECT_EQ(error_of_line("hello"), ": not JSON at column 1");
+  EXPECT_EQ(error_of_line("[1]"), ": it is no JSON object");
+  EXPECT_EQ(error_of_line(std::string{"{}\0{}", 5}), ": a NUL byte at column 3");
+}
+
+TEST(ReadEvents, ToTheReaderOfFailuresToo) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "e", "{\"type\":\"case_finished\",\"id\":\"a\",\"outcome\":[]}\n");
+  try {
+    read_failed_cases(folder / "e");
+    FAIL();
+  } catch (const CommandError& e) {
+    EXPECT_THAT(e.what(), EndsWith("line 1: event: \"outcome\": expected a string, got []"));
+  }
+}
+
+TEST(ReadEvents, WhatCannotBeReadIsNamed) {
+  EXPECT_EQ(reading_error("/no/such"), "cannot read the file /no/such: No such file or directory");
+  EXPECT_EQ(reading_error("/"), "cannot read the file /: it is a folder");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,148 @@
+#include "driver/cli/history/failed_cases.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+#include "driver/cli/exit_code.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "driver/testing/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using test::finished;
+using test::TemporaryFolder;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+FailedCases failed_in(const std::vector<Event>& events) {
+  const TemporaryFolder folder;
+  {
+    JsonlSink sink{folder / "e"};
+    for (const Event& event : events) sink.on_event(event);
+  }
+  return read_failed_cases(folder / "e");
+}
+
+std::string error_for(const std::string& text) {
+  const TemporaryFolder folder;
+  test::write_file(folder / "e", text);
+  try {
+    read_failed_cases(folder / "e");
+  } catch (const CommandError& e) {
+    EXPECT_EQ(e.code(), ExitCode::bad_input);
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(FailedCases, AreThoseThatNeitherPassedNorWereSkipped) {
+  const FailedCases failed =
+      failed_in({test::run_started(9), finished(0, "pass", CaseOutcome::pass), finished(1, "fail", CaseOutcome::fail),
+                 finished(2, "skip", CaseOutcome::skip), finished(3, "error", CaseOutcome::error),
+                 finished(4, "timeout", CaseOutcome::timeout), finished(5, "crash", CaseOutcome::crash),
+                 finished(6, "infra", CaseOutcome::infra), finished(7, "cancelled", CaseOutcome::cancelled),
+                 finished(8, "not-run", CaseOutcome::not_run), test::run_finished({1, 1, 1, 1, 1, 1, 1, 1, 1})});
+  EXPECT_THAT(failed.ids, ElementsAre("cancelled", "crash", "error", "fail", "infra", "not-run", "timeout"));
+  EXPECT_EQ(failed.title, "te-flash");
+  EXPECT_EQ(failed.size, "small");
+  EXPECT_FALSE(failed.unknown_rest);
+}
+
+TEST(FailedCases, OfSeveralRunsOfACaseOneFailureIsEnough) {
+  EXPECT_THAT(failed_in({finished(0, "a", CaseOutcome::fail), finished(1, "a", CaseOutcome::pass)}).ids,
+              ElementsAre("a"));
+}
+
+RunStarted run_of(const std::vector<std::string>& ids) {
+  RunStarted event = test::run_started(ids.size());
+  event.ids = ids;
+  return event;
+}
+
+TEST(FailedCases, OfADriverThatWasKilledHaveAllThatHasNotFinished) {
+  const FailedCases failed = failed_in({run_of({"a", "b", "c"}), finished(1, "a", CaseOutcome::pass)});
+  EXPECT_THAT(failed.ids, ElementsAre("b", "c"));
+  EXPECT_FALSE(failed.unknown_rest);
+}
+
+TEST(FailedCases, OfARepeatThatWasKilledHaveWhatHadNotRunAsOften) {
+  RunStarted twice = run_of({"a", "b"});
+  twice.cases = 4;
+  EXPECT_THAT(failed_in({twice, finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass),
+                         finished(2, "a", CaseOutcome::pass)})
+                  .ids,
+              ElementsAre("b"));
+}
+
+TEST(FailedCases, OfSeveralRunsOneOfWhichWasKilledHaveWhatThatLeft) {
+  const RunFinished end = test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  const std::vector<Event> whole{run_of({"x"}), finished(0, "x", CaseOutcome::pass), end};
+  const std::vector<Event> killed{run_of({"a", "b"}), finished(0, "a", CaseOutcome::pass)};
+  std::vector<Event> first = killed;
+  first.insert(first.end(), whole.begin(), whole.end());
+  EXPECT_THAT(failed_in(first).ids, ElementsAre("b"));
+  std::vector<Event> last = whole;
+  last.insert(last.end(), killed.begin(), killed.end());
+  EXPECT_THAT(failed_in(last).ids, ElementsAre("b"));
+}
+
+TEST(FailedCases, OfAKilledDriverThatDoesNotSayWhatItsCasesAreHaveThoseThatWereRunning) {
+  CaseStarted started;
+  started.id = "running";
+  const std::vector<Event> killed{test::run_started(3), started, finished(1, "a", CaseOutcome::pass)};
+  EXPECT_THAT(failed_in(killed).ids, ElementsAre("running"));
+  EXPECT_TRUE(failed_in(killed).unknown_rest);
+  std::vector<Event> joined = killed;
+  joined.insert(joined.end(),
+                {run_of({"x"}), finished(0, "x", CaseOutcome::pass), test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_TRUE(failed_in(joined).unknown_rest);
+}
+
+TEST(FailedCases, OfAFileThatEndsInTheMiddleOfALineAreThoseBefore) {
+  const TemporaryFolder folder;
+  test::write_file(folder / "e", R"({"type":"run_started"})"
+                                 "\n"
+                                 R"({"type":"case_finished","id":"a","outcome":"fail"})"
+                                 "\n"
+                                 R"({"type":"case_finished","id":"b","outc)");
+  const FailedCases failed = read_failed_cases(folder / "e");
+  EXPECT_THAT(failed.ids, ElementsAre("a"));
+  EXPECT_TRUE(failed.unknown_rest);
+}
+
+TEST(FailedCases, OfFilesThatWereJoinedInTheMiddleOfALineAreThoseOfBoth) {
+  const TemporaryFolder folder;
+  test::write_file(folder / "e", R"({"v":1,"ts":"T","type":"run_started","ids":["a","b"]})"
+                                 "\n"
+                                 R"({"v":1,"ts":"T","type":"case_finished","id":"a","outc)"
+                                 R"({"v":1,"ts":"T","type":"run_started","ids":["c"]})"
+                                 "\n"
+                                 R"({"v":1,"ts":"T","type":"case_finished","id":"c","outcome":"fail"})"
+                                 "\n");
+  EXPECT_THAT(read_failed_cases(folder / "e").ids, ElementsAre("a", "b", "c"));
+}
+
+TEST(FailedCases, OfACaseThatWasRerunTheLastRunCounts) {
+  const RunFinished end = test::run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
+  const FailedCases failed =
+      failed_in({run_of({"a", "b"}), finished(0, "a", CaseOutcome::fail), finished(1, "b", CaseOutcome::fail), end,
+                 run_of({"a"}), finished(0, "a", CaseOutcome::pass), end});
+  EXPECT_THAT(failed.ids, ElementsAre("b"));
+  ASSERT_EQ(failed.cases.size(), 1U);
+  EXPECT_EQ(failed.cases[0].case_json["heads"], 4);
+}
+
+TEST(FailedCases, SayWhatIsWrongWithTheFile) {
+  EXPECT_THAT(error_for("{\"type\":\"run_started\"}\nhello\n"),
+              AllOf(HasSubstr("is no events file"), HasSubstr("line 2")));
+  EXPECT_THAT(error_for("{\"type\":\"case_finished\",\"id\":\"a\"}\n"), HasSubstr("line 1"));
+  EXPECT_THAT(error_for("{}\n"), HasSubstr("holds no run"));
+  EXPECT_THAT(error_for("{\"v\":2,\"type\":\"run_started\"}\n"),
+              AllOf(HasSubstr("line 1"), HasSubstr("version 2, and this cp-pool reads 1")));
+}
+
+}  // namespace
+}  // namespace cp_pool

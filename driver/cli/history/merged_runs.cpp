@@ -1,0 +1,237 @@
+#include "driver/cli/history/merged_runs.h"
+
+#include <algorithm>
+#include <array>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Of a case that never ran its ID is all there is: suite/model/comm/cpN/layout/dtype, then what is set beside it.
+Case case_of_id(const std::string& id) {
+  constexpr std::array<const char*, 6> kFields{"suite", "model", "comm", "cp_size", "layout", "dtype"};
+  Case c;
+  std::size_t begin = 0;
+  for (const char* name : kFields) {
+    const std::size_t end = std::min(id.find('/', begin), id.size());
+    std::string part = id.substr(begin, end - begin);
+    try {
+      const bool size = std::string_view{name} == "cp_size" && part.starts_with("cp");
+      const Json value = size ? Json::parse(part.substr(2), nullptr, /*allow_exceptions=*/false) : Json(part);
+      find_case_field(name)->read(value, JsonPlace{"ID"}, c);
+    } catch (const CaseError&) {  // an ID of a stream's own
+      return c;
+    }
+    if (end == id.size()) return c;
+    begin = end + 1;
+  }
+  return c;
+}
+
+std::string each_once(const std::vector<RunStarted>& headers, std::string RunStarted::* field) {
+  std::vector<std::string> seen;
+  std::string text;
+  for (const RunStarted& header : headers) {
+    const std::string& value = header.*field;
+    if (value.empty() || std::ranges::find(seen, value) != seen.end()) continue;
+    seen.push_back(value);
+    text += (text.empty() ? "" : "; ") + value;
+  }
+  return text;
+}
+
+std::string why_unfinished(const ReadRun& run, bool running) {
+  if (run.writer) {
+    return fmt::format("its run goes on ({}): this case {}", *run.writer,
+                       running ? "is running" : "has not started yet");
+  }
+  return running ? "the run was killed while this case ran" : "the run was killed before this case started";
+}
+
+bool ran(CaseOutcome outcome) {
+  return outcome != CaseOutcome::not_run && outcome != CaseOutcome::cancelled;
+}
+
+bool went_well(CaseOutcome outcome) {
+  return outcome == CaseOutcome::pass || outcome == CaseOutcome::skip;
+}
+
+CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
+  return {.id = event.id,
+          .size = run.header.size,
+          .device = run.header.device,
+          .case_text = run.of_id_alone.contains(event.index) ? "" : to_json(event.c).dump()};
+}
+
+}  // namespace
+
+void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time_point> at) {
+  if (const auto* header = std::get_if<RunStarted>(&event)) {
+    runs_.emplace_back().header = *header;
+    runs_.back().pending.begin(header->ids, header->cases);
+    at = header->started;
+  }
+  if (runs_.empty()) throw std::invalid_argument("the first event is no run_started");
+  if (at) {
+    first_ = std::min(first_.value_or(*at), *at);
+    last_ = std::max(last_.value_or(*at), *at);
+  }
+  ReadRun& run = runs_.back();
+  if (const auto* started = std::get_if<CaseStarted>(&event)) {
+    run.running[started->id] = started->c;
+    run.pending.start(started->id);
+  }
+  if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+    run.pending.finish(finished->id);
+    run.running.erase(finished->id);
+    ++run.finished;
+    run.indices = std::max(run.indices, finished->index + 1);
+    compared_ |= finished->perf && finished->perf->baseline_ms;
+  }
+  if (const auto* end = std::get_if<RunFinished>(&event)) {
+    run.end = *end;
+  } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event)) {
+    return;  // said while there was time to act on it
+  } else if (!std::holds_alternative<RunStarted>(event)) {
+    run.events.push_back(std::move(event));
+  }
+}
+
+void MergedRuns::end_file(const std::optional<std::string>& writer) {
+  if (runs_.empty() || runs_.back().end || !writer) return;
+  runs_.back().writer = writer;
+  going_on_.emplace_back(runs_.back().header.title, *writer);
+}
+
+void MergedRuns::end_run(ReadRun& run) {
+  if (run.end) {
+    exact_ &= run.end->ledger_exact && run.end->expanded == run.finished;
+    return;
+  }
+  if (!run.writer && run.header.ids.empty()) unknown_length_.push_back(run.header.title);
+  for (const auto& [id, left] : run.pending.times()) {
+    const auto running = run.running.find(id);
+    for (std::size_t i = 0; i < left; ++i) {
+      CaseFinished event;
+      event.index = run.indices++;
+      event.id = id;
+      event.runs = static_cast<int>(run.pending.runs());
+      event.run = static_cast<int>(run.pending.runs() - left + i + 1);
+      const bool known = running != run.running.end() && running->second;
+      event.c = known ? *running->second : case_of_id(id);
+      if (!known) run.of_id_alone.insert(event.index);
+      event.reason = why_unfinished(run, i == 0 && running != run.running.end());
+      run.events.emplace_back(std::move(event));
+    }
+  }
+}
+
+// What came of each case in the first run that has it, where that is not the one that counts. Of several times in that
+// run one that did not go well says more.
+void MergedRuns::note_first_runs() {
+  for (std::size_t number = 0; number < runs_.size(); ++number) {
+    for (const Event& event : runs_[number].events) {
+      const auto* finished = std::get_if<CaseFinished>(&event);
+      if (finished == nullptr) continue;
+      CaseKey key = key_of(runs_[number], *finished);
+      if (counted_.first(key) != number || counted_.counted(key) == number) continue;
+      key.case_text.clear();
+      const FirstRun first{.outcome = finished->outcome, .reason = finished->reason};
+      const auto [known, added] = first_runs_.try_emplace(std::move(key), first);
+      if (!added && went_well(known->second.outcome)) known->second = first;
+    }
+  }
+}
+
+void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Event>& out) {
+  std::map<std::string, int> first_generation = generations_;  // less 1, by key
+  const auto count_on = [&](PoolId& pool) {
+    pool.generation += first_generation[pool.key];
+    int& last = generations_[pool.key];
+    last = std::max(last, pool.generation);
+  };
+  std::set<std::size_t> elsewhere;  // indices of cases that another run counts for
+  std::size_t left = 0;             // cases that the run did not come to
+  std::size_t left_to_others = 0;   // of these, those that another run ran
+  for (const Event& event : run.events) {
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished == nullptr) continue;
+    const bool counts = counted_.counted(key_of(run, *finished)) == number;
+    if (!counts) elsewhere.insert(finished->index);
+    left += ran(finished->outcome) ? 0 : 1;
+    left_to_others += !ran(finished->outcome) && !counts ? 1 : 0;
+  }
+  // An interruption is made good by reruns of all that it left.
+  if (run.end) interrupted_ |= run.end->interrupted && (left == 0 || left_to_others < left);
+  for (Event event : run.events) {
+    if (auto* spawned = std::get_if<PoolSpawned>(&event)) count_on(spawned->pool);
+    if (auto* ready = std::get_if<PoolReady>(&event)) count_on(ready->pool);
+    if (auto* retired = std::get_if<PoolRetired>(&event)) count_on(retired->pool);
+    if (auto* started = std::get_if<CaseStarted>(&event)) {
+      count_on(started->pool);
+      if (elsewhere.contains(started->index)) continue;
+      started->index += first_index_;
+    }
+    if (auto* finished = std::get_if<CaseFinished>(&event)) {
+      if (finished->pool) count_on(*finished->pool);
+      if (elsewhere.contains(finished->index)) continue;
+      CaseKey key = key_of(run, *finished);
+      const bool is_rerun = counted_.first(key) != number;
+      key.case_text.clear();
+      if (is_rerun) finished->first_run = first_runs_.at(key);
+      finished->index += first_index_;
+      ledger_.record(ledger_.expect(), finished->outcome);
+    }
+    out.push_back(std::move(event));
+  }
+  first_index_ += run.indices;
+}
+
+std::vector<Event> MergedRuns::finish(bool no_skip) {
+  const auto by_start = [](const ReadRun& run) { return run.header.started; };
+  std::ranges::stable_sort(runs_, {}, by_start);
+  for (std::size_t number = 0; number < runs_.size(); ++number) {
+    end_run(runs_[number]);
+    for (const Event& event : runs_[number].events) {
+      const auto* finished = std::get_if<CaseFinished>(&event);
+      if (finished != nullptr) counted_.add(key_of(runs_[number], *finished), number, ran(finished->outcome));
+    }
+  }
+  counted_.close();
+  note_first_runs();
+
+  std::vector<RunStarted> headers;
+  std::vector<Event> out(1);  // the place of run_started
+  double driver_cpu_ms = 0;
+  for (std::size_t number = 0; number < runs_.size(); ++number) {
+    headers.push_back(runs_[number].header);
+    if (const auto& end = runs_[number].end) driver_cpu_ms += end->driver_cpu_ms;
+    append(runs_[number], number, out);
+  }
+  RunStarted header = headers.empty() ? RunStarted{} : headers.front();
+  header.title = each_once(headers, &RunStarted::title);
+  header.size = each_once(headers, &RunStarted::size);
+  header.device = each_once(headers, &RunStarted::device);
+  header.version = each_once(headers, &RunStarted::version);
+  header.cases = ledger_.expected();
+  header.started = first_.value_or(header.started);
+  RunFinished end = ledger_.close(interrupted_, no_skip);
+  end.ledger_exact &= exact_;
+  end.exit_code = exit_code(end, no_skip);
+  end.driver_cpu_ms = driver_cpu_ms;
+  const bool one = runs_.size() == 1 && runs_.front().end;
+  end.duration_ms = first_ ? std::chrono::duration<double, std::milli>(*last_ - *first_).count() : 0;
+  if (one) end.duration_ms = runs_.front().end->duration_ms;
+  out.front() = std::move(header);
+  out.emplace_back(end);
+  return out;
+}
+
+}  // namespace cp_pool

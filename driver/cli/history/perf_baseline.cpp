@@ -1,0 +1,113 @@
+#include "driver/cli/history/perf_baseline.h"
+
+#include <cmath>
+#include <optional>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_json.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/history/events_file.h"
+#include "worker/protocol/json_fields.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Keys that this version does not know are no part of the problem, keys that the file does not have are as by default.
+Case case_of_event(const Json& json) {
+  Case c;
+  for (const CaseField& field : case_fields()) {
+    const auto value = json.find(field.name);
+    if (value != json.end()) field.read(*value, JsonPlace("case"), c);
+  }
+  return c;
+}
+
+// Nothing for an event without a time.
+void take_time(const nlohmann::json& event, const std::string& device, PerfBaseline& into) {
+  const auto perf = event.find("perf");
+  if (perf == event.end() || !perf->is_object()) return;
+  const protocol::Fields fields{event, "case_finished"};
+  const protocol::Fields figures{*perf, "perf"};
+  const double ms = figures.get_double("ms", 0);
+  if (!std::isfinite(ms) || ms <= 0) return;
+  into.cases[fields.get_string("id")] = {.ms = ms,
+                                         .c = case_of_event(fields.require_object("case")),
+                                         .device = device,
+                                         .graph = figures.get_bool("graph", false)};
+}
+
+// What keeps two times from being compared: "seqlen_q 2048 there and 64 here".
+std::optional<std::string> difference(const PerfBaseline::Entry& before, const Case& now, const RunConfig& config) {
+  const auto say = [](std::string_view what, std::string_view there, std::string_view here) {
+    return fmt::format("{} {} there and {} here", what, there, here);
+  };
+  for (const CaseField& field : case_fields()) {
+    const std::string there = field_text(field, before.c);
+    const std::string here = field_text(field, now);
+    if (there != here) return say(field.name, there, here);
+  }
+  if (!before.device.empty() && before.device != config.device) return say("device", before.device, config.device);
+  const bool graph = config.perf && config.perf->graph;
+  if (before.graph == graph) return std::nullopt;
+  return before.graph ? "--graph there and not here" : "--graph here and not there";
+}
+
+}  // namespace
+
+PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
+  PerfBaseline baseline;
+  baseline.name = events_file.string();
+  std::string device;
+  read_events(events_file, "the baseline", [&](const nlohmann::json& event) {
+    const protocol::Fields fields{event, "event"};
+    const std::string type = fields.get_string("type", "");
+    if (type == "run_started") device = fields.get_string("device", "");
+    if (type == "case_finished") take_time(event, device, baseline);
+  });
+  if (baseline.cases.empty()) {
+    throw CommandError(
+        ExitCode::bad_input,
+        fmt::format("the baseline {} has no times: was it written by --mode perf --events?", baseline.name));
+  }
+  return baseline;
+}
+
+void compare_with(const PerfBaseline& baseline, const RunConfig& config, std::span<NamedCase> cases) {
+  std::size_t common = 0;
+  std::size_t different = 0;
+  std::string example;
+  for (NamedCase& named : cases) {
+    const auto before = baseline.cases.find(named.id);
+    if (before == baseline.cases.end()) continue;
+    ++common;
+    named.baseline_ms = before->second.ms;
+    const auto how = difference(before->second, named.c, config);
+    if (how && different++ == 0) example = fmt::format("{} has {}", named.id, *how);
+  }
+  if (different == 0) return;
+  throw CommandError(ExitCode::bad_input,
+                     fmt::format("the baseline {} is of other problems: {} ({} of {} cases differ)", baseline.name,
+                                 example, different, common));
+}
+
+std::string left_unjudged(const PerfBaseline& baseline, std::span<const NamedCase> cases) {
+  std::size_t missing = 0;
+  std::string example;
+  for (const NamedCase& named : cases) {
+    if (!named.baseline_ms && missing++ == 0) example = named.id;
+  }
+  if (missing == 0) return "";
+  if (missing == cases.size()) {
+    throw CommandError(
+        ExitCode::bad_input,
+        fmt::format("the baseline {} has none of the cases, such as {}: --max-ratio has nothing to judge",
+                    baseline.name, example));
+  }
+  return fmt::format("--max-ratio does not judge {} of {} cases: the baseline {} does not have them, such as {}",
+                     missing, cases.size(), baseline.name, example);
+}
+
+}  // namespace cp_pool

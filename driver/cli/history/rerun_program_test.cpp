@@ -1,0 +1,96 @@
+// The real program on cases that run more than once: in one run (--repeat), and in a run and its rerun.
+#include <regex>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::CommandLine;
+using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::read_file;
+using test::ScopedVariable;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+using Reruns = CommandLine;
+
+TEST_F(Reruns, TheRunsOfARepeatedCaseHaveNumbersAndSayWhereTheyDiffer) {
+  const ScopedVariable hash{"CP_POOL_TEST_HASH", "seq"};  // other output bits each time: a failure after the first
+  const Finished done = run("model=pass | model=fail", {"--repeat", "3", "--junit", path("j.xml"), "--html",
+                                                        path("r.html"), "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 100);
+  const std::string pass = "demo/pass/p2p/cp1/bshd/fp32";
+  EXPECT_THAT(done.out,
+              AllOf(HasSubstr(pass + " (run 1 of 3)\n"), HasSubstr("fail  " + pass + " (run 3 of 3) after"),
+                    HasSubstr("1 of 2 repeated: runs that ended differently\n  fail in 2 of 3: " + pass + "\n")));
+  const std::string junit = read_file(path("j.xml"));
+  std::set<std::string> names;
+  const std::regex name{"<testcase name=\"([^\"]*)\""};
+  for (std::sregex_iterator match{junit.begin(), junit.end(), name}, end; match != end; ++match)
+    names.insert((*match)[1]);
+  EXPECT_EQ(names.size(), 6U) << "each test case has a name of its own";
+  EXPECT_TRUE(names.contains(pass + " (run 2 of 3)"));
+  EXPECT_THAT(junit, AllOf(HasSubstr("on rank 0 (fail in 2 of 3)\""), Not(HasSubstr("dq is wrong (fail in"))));
+  EXPECT_THAT(read_file(path("r.html")), AllOf(HasSubstr("(run 2 of 3)"), HasSubstr("fail in 2 of 3")));
+  const Finished report = call({"report", path("e")});
+  EXPECT_THAT(report.out, HasSubstr("fail in 2 of 3: " + pass));
+}
+
+// As a run after a repair would be.
+std::string repaired(std::string events) {
+  const std::string fail = "\"outcome\":\"fail\"";
+  events.replace(events.find(fail), fail.size(), "\"outcome\":\"pass\"");
+  return events;
+}
+
+TEST_F(Reruns, AReportOfARunAndItsRerunCountsACaseOnceByTheLast) {
+  ASSERT_EQ(run("model=pass | model=fail", {"--events", path("run")}).exit_code, 100);
+  ASSERT_EQ(run("*", {"--rerun-failed", path("run"), "--events", path("again")}).exit_code, 100);
+  write_file(path("good"), repaired(read_file(path("again"))));
+  const Finished still = call({"report", path("run"), path("again")});
+  EXPECT_EQ(still.exit_code, 100);
+  EXPECT_THAT(still.last_line(), StartsWith("2 expanded = 1 pass + 1 fail, "));
+  const Finished done =
+      call({"report", path("good"), path("run"), "--junit", path("j.xml"), "--html", path("r.html"), "-v"});
+  EXPECT_EQ(done.exit_code, 0) << "whatever the order of the files";
+  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass + 0 fail, "));
+  const std::string id = "demo/fail/p2p/cp1/bshd/fp32";
+  EXPECT_THAT(done.out, AllOf(HasSubstr(id + ": dq is wrong (first run: fail: dq is wrong)"),
+                              HasSubstr("1 rerun, counted by the last run:\n  pass  " + id +
+                                        ", first run: fail: dq is wrong\n")));
+  EXPECT_THAT(read_file(path("j.xml")),
+              AllOf(HasSubstr("tests=\"2\" failures=\"0\""), HasSubstr("[[PROPERTY|first_outcome=fail]]"),
+                    HasSubstr("[[PROPERTY|first_reason=dq is wrong]]")));
+  EXPECT_THAT(read_file(path("r.html")), HasSubstr("first run: fail: dq is wrong"));
+}
+
+TEST_F(Reruns, TheSameFileTwiceIsAnError) {
+  ASSERT_EQ(run("model=pass", {"--events", path("e")}).exit_code, 0);
+  std::filesystem::create_symlink(path("e"), path("link"));
+  const Finished twice = call({"report", path("e"), path("link")});
+  EXPECT_EQ(twice.exit_code, 2);
+  EXPECT_THAT(twice.err, is_one_error(path("e") + " and " + path("link") + " are the same file"));
+  write_file(path("copy"), read_file(path("e")));
+  const Finished copied = call({"report", path("e"), path("copy")});
+  EXPECT_EQ(copied.exit_code, 94);
+  EXPECT_THAT(copied.err, is_one_error("hold the same run of " + path("demo.json")));
+  write_file(path("joined"), read_file(path("e")) + read_file(path("e")));
+  const Finished joined = call({"report", path("joined")});
+  EXPECT_EQ(joined.exit_code, 94);
+  EXPECT_THAT(joined.err, is_one_error("joined holds a run of " + path("demo.json") + " twice"));
+}
+
+}  // namespace
+}  // namespace cp_pool

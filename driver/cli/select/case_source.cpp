@@ -1,0 +1,76 @@
+#include "driver/cli/select/case_source.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/case_id.h"
+#include "cases/case_json.h"
+#include "cases/did_you_mean.h"
+#include "cases/json_text.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/history/rerun.h"
+#include "driver/cli/program_paths.h"
+#include "driver/cli/select/edit.h"
+#include "driver/cli/select/selection.h"
+#include "driver/cli/select/submitted_case.h"
+
+namespace cp_pool {
+
+namespace {
+
+using Edits = std::vector<std::string>;
+
+NamedCase case_of_file(const std::string& file, const Edits& edits, const ExecutionOptions& execution,
+                       const std::string& program) {
+  SubmittedCase submitted = read_submitted_case(read_json_file(file), file, edits);
+  return {.id = std::move(submitted.id),
+          .c = std::move(submitted.c),
+          .rerun = rerun_of_file(program, file, edits, execution)};
+}
+
+NamedCase case_of_matrix(const SelectedCase& selected, const Edits& edits, const ExecutionOptions& execution,
+                         const std::string& program) {
+  const MatrixCase& c = selected.matrix_case;
+  if (edits.empty()) return {.id = c.id, .c = c.c, .rerun = rerun_of_run(program, selected, execution)};
+  const Case edited = edit_case(c.c, edits);
+  return {.id = case_id(edited, edited_fields(edits)),
+          .c = edited,
+          .rerun = rerun_of_id(program, selected, edits, execution)};
+}
+
+SelectedCase look_up(const std::string& id, SelectionOptions options) {
+  if (options.matrices.empty()) options.matrices = shipped_matrices();
+  options.filters = {"*"};  // the optional cases, too
+  const Selection selection = select_cases(options);
+  std::vector<std::string> ids;
+  for (const SelectedCase& selected : selection.cases) {
+    if (selected.matrix_case.id == id) return selected;
+    ids.push_back(selected.matrix_case.id);
+  }
+  throw CaseError(fmt::format("there is no file and no case '{}' in {} (size {}){}", id, selection.title, options.size,
+                              did_you_mean(id, ids)));
+}
+
+}  // namespace
+
+bool is_id(const std::string& argument) {
+  std::error_code ignored;
+  return argument != "-" && !argument.ends_with(".json") &&
+         (!std::filesystem::exists(argument, ignored) || std::filesystem::is_directory(argument, ignored));
+}
+
+NamedCase find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
+                    const ExecutionOptions& execution, const std::string& program) {
+  try {
+    if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);
+    return case_of_file(argument, edits, execution, program);
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+}
+
+}  // namespace cp_pool

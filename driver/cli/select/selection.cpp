@@ -1,0 +1,110 @@
+#include "driver/cli/select/selection.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/case_error.h"
+#include "cases/filter.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/program_paths.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
+  std::vector<SelectedCase> all;
+  std::map<std::string, std::string> matrix_of_id;
+  for (const std::string& name : options.matrices) {
+    const Matrix matrix = load_matrix(find_matrix(name).string());
+    for (MatrixCase& c : expand({&matrix, 1}, options.size)) {
+      const auto [entry, added] = matrix_of_id.emplace(c.id, name);
+      if (!added && entry->second == name) throw CaseError(fmt::format("the matrix {} is given twice", name));
+      if (!added) throw CaseError(fmt::format("{} is in both matrices {} and {}", c.id, entry->second, name));
+      all.push_back({std::move(c), name});
+    }
+  }
+  return all;
+}
+
+void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard) {
+  std::vector<const MatrixCase*> all;
+  all.reserve(cases.size());
+  for (const SelectedCase& selected : cases) all.push_back(&selected.matrix_case);
+  const std::vector<std::size_t> shards = deal_out(all, shard.count);
+  std::vector<SelectedCase> kept;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (shards[i] == shard.index - 1) kept.push_back(std::move(cases[i]));
+  }
+  cases = std::move(kept);
+}
+
+}  // namespace
+
+Selection select_cases(const SelectionOptions& options) {
+  try {
+    std::vector<Filter> filters;
+    filters.reserve(options.filters.size());
+    for (const std::string& expression : options.filters) filters.push_back(Filter::parse(expression));
+    std::vector<std::size_t> matched(filters.size());
+    const Filter keywords = Filter::parse_keywords(options.keywords);
+    std::size_t kept_by_keywords = 0;
+    Selection selection;
+    selection.title = fmt::format("{}", fmt::join(options.matrices, ", "));
+    if (options.ids) selection.unknown_ids = *options.ids;
+    for (SelectedCase& candidate : expand_all(options)) {
+      const MatrixCase& c = candidate.matrix_case;
+      const bool wanted = !options.ids || selection.unknown_ids.erase(c.id) > 0;
+      bool selected = filters.empty() && (!c.optional || options.ids);
+      const FilterSubject subject{.c = c.c, .tags = c.tags, .id = c.id, .size = c.size};
+      for (std::size_t i = 0; i < filters.size(); ++i) {
+        if (!filters[i].matches(subject)) continue;
+        ++matched[i];
+        selected = true;
+      }
+      const bool kept = keywords.matches(subject);
+      kept_by_keywords += kept ? 1 : 0;
+      if (selected && kept && wanted) selection.cases.push_back(std::move(candidate));
+    }
+    for (std::size_t i = 0; i < filters.size(); ++i) {
+      if (matched[i] == 0) selection.idle_filters.push_back(fmt::format("the filter '{}'", options.filters[i]));
+    }
+    if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
+    if (options.shard.count > 1) {
+      keep_shard(selection.cases, options.shard);
+      selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
+    }
+    return selection;
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+}
+
+std::string nothing_selected(const SelectionOptions& options) {
+  SelectionOptions unsharded = options;
+  unsharded.shard = {};
+  if (options.shard.count > 1 && !select_cases(unsharded).cases.empty()) {
+    return fmt::format("no case is in shard {}/{}: there are fewer than {}", options.shard.index, options.shard.count,
+                       options.shard.count);
+  }
+  std::string text = fmt::format("no case of {} is selected", fmt::join(options.matrices, ", "));
+  std::vector<std::string> others;
+  for (const std::string& name : shipped_matrices()) {
+    if (std::ranges::count(options.matrices, name) > 0) continue;
+    SelectionOptions other = unsharded;
+    other.matrices = {name};
+    try {
+      if (!select_cases(other).cases.empty()) others.push_back(name);
+    } catch (const CommandError&) {  // it has no such size
+      continue;
+    }
+  }
+  if (!others.empty()) text += fmt::format("; there are some in --matrix {}", fmt::join(others, " "));
+  return text;
+}
+
+}  // namespace cp_pool

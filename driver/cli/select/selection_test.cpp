@@ -1,0 +1,65 @@
+#include "driver/cli/select/selection.h"
+
+#include <fstream>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/temporary_folder.h"
+#include "driver/cli/select/case_source.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+// Cases on 2 and on 4 ranks; the latter are optional.
+class OptionalCases : public ::testing::Test {
+ protected:
+  OptionalCases() {
+    std::ofstream(path_) << R"({"suite":"s","sizes":{"small":{}},"axes":{"cp_size":[2,4]},"optional":["tag=wide"],
+      "rules":[{"when":"cp_size=4","tags":["wide"]}],"defaults":{"seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":4,
+      "head_dim_qk":8,"head_dim_v":8},"models":{"m":{}}})";
+  }
+
+  [[nodiscard]] std::vector<std::string> selected(std::vector<std::string> filters,
+                                                  std::optional<std::set<std::string>> ids = {}) const {
+    SelectionOptions options;
+    options.matrices = {path_};
+    options.filters = std::move(filters);
+    options.size = "small";
+    options.ids = std::move(ids);
+    std::vector<std::string> found;
+    for (const SelectedCase& c : select_cases(options).cases) found.push_back(c.matrix_case.id);
+    return found;
+  }
+
+  const std::string two_ = "s/m/p2p/cp2/bshd/bf16";
+  const std::string four_ = "s/m/p2p/cp4/bshd/bf16";
+  const test::TemporaryFolder folder_;
+  const std::string path_ = (folder_.path() / "m.json").string();
+};
+
+TEST_F(OptionalCases, AreLeftOutOnlyWhereNothingIsAskedFor) {
+  EXPECT_THAT(selected({}), ElementsAre(two_));
+  EXPECT_THAT(selected({"tag=wide"}), ElementsAre(four_));
+  EXPECT_THAT(selected({"comm=p2p"}), ElementsAre(two_, four_));
+  EXPECT_THAT(selected({four_}), ElementsAre(four_));
+  EXPECT_THAT(selected({"!tag=wide"}), ElementsAre(two_));
+}
+
+TEST_F(OptionalCases, AreFoundByTheirIds) {
+  EXPECT_THAT(selected({}, std::set{four_}), ElementsAre(four_));
+  SelectionOptions options;
+  options.matrices = {path_};
+  options.size = "small";
+  EXPECT_EQ(find_case(four_, options, {}, {}, "cp-pool").id, four_);
+}
+
+}  // namespace
+}  // namespace cp_pool

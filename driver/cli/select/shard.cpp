@@ -1,0 +1,90 @@
+#include "driver/cli/select/shard.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <numeric>
+#include <tuple>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr double kOfEveryCase = 1e10;    // in operations: what a case costs however small it is
+constexpr std::size_t kUnitsAShard = 4;  // so many things to deal out to each: fewer come out uneven
+
+// Without the mask, which changes neither what the reference nor what most of the checks compute.
+double cost(const Case& c) {
+  const double pairs = static_cast<double>(c.batch) * static_cast<double>(c.heads) * static_cast<double>(c.seqlen_q) *
+                       static_cast<double>(c.seqlen_kv);
+  return c.cp_size * kOfEveryCase + pairs * static_cast<double>(c.head_dim_qk + c.head_dim_v);
+}
+
+struct Unit {
+  double cost = 0;
+  std::vector<std::size_t> cases;
+};
+
+// Cases of one model and dtype: what most of them are compared with is computed once.
+std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, bool by_problem) {
+  std::vector<Unit> units;
+  std::map<std::tuple<std::string, std::string, DType>, std::size_t> unit_of;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const Case& c = cases[i]->c;
+    std::size_t place = units.size();
+    if (by_problem) place = unit_of.try_emplace({c.suite, c.model, c.dtype}, units.size()).first->second;
+    if (place == units.size()) units.emplace_back();
+    units[place].cost += cost(c);
+    units[place].cases.push_back(i);
+  }
+  return units;
+}
+
+// A problem that costs more than a shard's part would make that shard the last to end.
+std::vector<Unit> split_dear_ones(const std::vector<Unit>& units, const std::vector<const MatrixCase*>& cases,
+                                  std::size_t shards) {
+  const double total =
+      std::accumulate(units.begin(), units.end(), 0.0, [](double sum, const Unit& unit) { return sum + unit.cost; });
+  std::vector<Unit> out;
+  for (const Unit& unit : units) {
+    if (unit.cost <= total / static_cast<double>(shards)) {
+      out.push_back(unit);
+      continue;
+    }
+    for (const std::size_t i : unit.cases) out.push_back({.cost = cost(cases[i]->c), .cases = {i}});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<Shard> parse_shard(std::string_view text) {
+  const auto number = [](std::string_view digits) {
+    std::size_t value = 0;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+    return error == std::errc{} && end == digits.data() + digits.size() ? value : 0;
+  };
+  const std::size_t slash = text.find('/');
+  if (slash == std::string_view::npos) return std::nullopt;
+  const Shard shard{.index = number(text.substr(0, slash)), .count = number(text.substr(slash + 1))};
+  if (shard.index < 1 || shard.index > shard.count) return std::nullopt;
+  return shard;
+}
+
+std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards) {
+  std::vector<Unit> units = split_dear_ones(units_of(cases, true), cases, shards);
+  if (units.size() / kUnitsAShard < shards) units = units_of(cases, false);
+  // The dearest first, each to the shard that has the least so far.
+  std::ranges::stable_sort(units, std::ranges::greater{}, &Unit::cost);
+  // No more than there are units: N is the user's.
+  std::vector<double> load(std::min(shards, units.size()), 0);
+  std::vector<std::size_t> shard_of(cases.size());
+  for (const Unit& unit : units) {
+    const auto least = std::ranges::min_element(load);
+    *least += unit.cost;
+    for (const std::size_t i : unit.cases) shard_of[i] = static_cast<std::size_t>(least - load.begin());
+  }
+  return shard_of;
+}
+
+}  // namespace cp_pool

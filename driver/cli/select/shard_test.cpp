@@ -1,0 +1,103 @@
+#include "driver/cli/select/shard.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+using ::testing::Each;
+using ::testing::ElementsAre;
+
+TEST(Shard, IsAPartOfAWhole) {
+  const Shard shard = parse_shard("2/4").value();
+  EXPECT_EQ(shard.index, 2U);
+  EXPECT_EQ(shard.count, 4U);
+  EXPECT_EQ(parse_shard("4/4").value().index, 4U);
+  for (const char* text : {"0/4", "5/4", "0/0", "1/0", "4", "1/", "/4", "1/4/2", "-1/4", "+1/4", "1/4 ", "1.0/4", "",
+                           "1/99999999999999999999"}) {
+    EXPECT_FALSE(parse_shard(text)) << text;
+  }
+}
+
+std::vector<std::size_t> dealt(const std::vector<MatrixCase>& cases, std::size_t shards) {
+  std::vector<const MatrixCase*> pointers;
+  for (const MatrixCase& c : cases) pointers.push_back(&c);
+  return deal_out(pointers, shards);
+}
+
+// A matrix as Transformer Engine's: models, dtypes, and for each of them the communication types.
+std::vector<MatrixCase> matrix_of(int models) {
+  std::vector<MatrixCase> cases;
+  for (int model = 0; model < models; ++model) {
+    for (const DType dtype : {DType::bf16, DType::fp16}) {
+      for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+        MatrixCase& c = cases.emplace_back();
+        c.c.suite = "te";
+        c.c.model = std::to_string(model);
+        c.c.dtype = dtype;
+        c.c.comm = comm;
+        c.c.cp_size = comm == CommType::a2a_p2p ? 4 : 2;
+        c.c.batch = 2;
+        c.c.seqlen_q = c.c.seqlen_kv = 4096;
+        c.c.heads = model == 0 ? 128 : 12;
+        c.c.head_dim_qk = c.c.head_dim_v = 128;
+      }
+    }
+  }
+  return cases;
+}
+
+TEST(DealOut, CasesOfOneModelAndDtypeStayTogether) {
+  const std::vector<MatrixCase> cases = matrix_of(12);
+  const std::vector<std::size_t> shards = dealt(cases, 4);
+  for (std::size_t i = 0; i < cases.size(); i += 4) {
+    EXPECT_THAT(std::vector(shards.begin() + static_cast<std::ptrdiff_t>(i),
+                            shards.begin() + static_cast<std::ptrdiff_t>(i) + 4),
+                Each(shards[i]));
+  }
+  EXPECT_EQ(std::set(shards.begin(), shards.end()), (std::set<std::size_t>{0, 1, 2, 3}));
+}
+
+TEST(DealOut, ADearModelIsNotJoinedByAsManyOthers) {
+  const std::vector<MatrixCase> cases = matrix_of(12);
+  const std::vector<std::size_t> shards = dealt(cases, 2);
+  // The two dtypes of model 0 cost as much as ten of the others each: one for each shard.
+  EXPECT_NE(shards[0], shards[4]);
+  EXPECT_EQ(std::ranges::count(shards, 0U), std::ranges::count(shards, 1U));
+}
+
+TEST(DealOut, AModelThatCostsMoreThanAShardIsSplit) {
+  const std::vector<MatrixCase> cases = matrix_of(40);
+  constexpr std::size_t kShards = 20;
+  const std::vector<std::size_t> shards = dealt(cases, kShards);
+  // Of model 0 each dtype costs some ten of the others, and a shard's part is some five.
+  EXPECT_GT(std::set(shards.begin(), shards.begin() + 4).size(), 1U);
+  EXPECT_EQ(std::set(shards.begin() + 8, shards.begin() + 12).size(), 1U) << "that of model 1 is not";
+}
+
+TEST(DealOut, OfFewModelsEachCaseIsDealtOutByItself) {
+  const std::vector<MatrixCase> cases = matrix_of(1);
+  const std::vector<std::size_t> shards = dealt(cases, 4);
+  std::map<std::size_t, std::multiset<int>> ranks;
+  for (std::size_t i = 0; i < cases.size(); ++i) ranks[shards[i]].insert(cases[i].c.cp_size);
+  ASSERT_EQ(ranks.size(), 4U);
+  std::vector<std::size_t> sizes;
+  for (const auto& [shard, of_shard] : ranks) sizes.push_back(of_shard.size());
+  EXPECT_THAT(sizes, ElementsAre(2, 2, 2, 2));
+  // A case of four ranks costs more: no shard gets both.
+  for (const auto& [shard, of_shard] : ranks) EXPECT_LE(of_shard.count(4), 1U) << shard;
+}
+
+TEST(DealOut, MoreShardsThanCasesLeaveSomeEmpty) {
+  EXPECT_THAT(dealt(matrix_of(1), 1000000000000000), ::testing::SizeIs(8));
+  EXPECT_THAT(dealt({}, 3), ::testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,78 @@
+#include "driver/cli/select/submitted_case.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "cases/case_id.h"
+#include "cases/case_json.h"
+#include "cases/text_hash.h"
+#include "driver/cli/select/edit.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kHashDigits = 10;  // among a hundred thousand cases two share a hash with a probability of 0.5 %
+constexpr std::size_t kLongestId = 1000;
+
+// Of the fields that are not as by default: a field that comes with a later version changes no hash.
+std::string short_hash(const Case& c) {
+  const Case by_default;
+  Json special = Json::object();
+  for (const CaseField& field : case_fields()) {
+    Json value = field.write(c);
+    if (value != field.write(by_default)) special[std::string{field.name}] = std::move(value);
+  }
+  return text_hash(special.dump()).substr(0, kHashDigits);
+}
+
+std::string given_id(const Json& json, const JsonPlace& place) {
+  const std::string& id = expect_string(json, place);
+  if (id.empty()) place.fail("an ID cannot be empty");
+  if (id.size() > kLongestId) place.fail(fmt::format("an ID has at most {} bytes, this one {}", kLongestId, id.size()));
+  const auto is_control = [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; };
+  if (std::ranges::any_of(id, is_control)) place.fail(fmt::format("{} has a control character", describe(json)));
+  return id;
+}
+
+// "/heads=8" for each field that was edited.
+std::string edited_parts(const Case& c, const std::vector<std::string>& edits) {
+  std::string parts;
+  std::vector<const CaseField*> seen;
+  for (const CaseField* field : edited_fields(edits)) {
+    if (std::ranges::count(seen, field) > 0) continue;
+    seen.push_back(field);
+    parts += fmt::format("/{}={}", field->name, field_text(*field, c));
+  }
+  return parts;
+}
+
+}  // namespace
+
+SubmittedCase read_submitted_case(const Json& json, std::string_view source, const std::vector<std::string>& edits) {
+  const JsonPlace root{source};
+  expect_object(json, root);
+  SubmittedCase submitted;
+  if (const auto wrapped = json.find("case"); wrapped != json.end()) {
+    expect_known_keys(json, root, {"id", "world_size", "size", "tags", "case", "lengths"});
+    submitted.c = parse_edited_case(*wrapped, fmt::format("{}, case", source), edits);
+  } else {
+    Json fields = json;
+    fields.erase("id");
+    submitted.c = parse_edited_case(fields, source, edits);
+  }
+  if (const auto id = json.find("id"); id != json.end()) {
+    submitted.id = given_id(*id, root.key("id")) + edited_parts(submitted.c, edits);
+  } else {
+    submitted.id = fmt::format("{}/hash={}", case_id(submitted.c, edited_fields(edits)), short_hash(submitted.c));
+  }
+  return submitted;
+}
+
+Json to_json(const SubmittedCase& submitted) {
+  return {{"id", submitted.id}, {"case", to_json(submitted.c)}};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,113 @@
+#include "driver/cli/select/submitted_case.h"
+
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/case_json.h"
+#include "cases/error_text.h"
+#include "cases/json_text.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::MatchesRegex;
+
+const std::string kCase = R"("seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":16)";
+
+SubmittedCase submitted(const std::string& text, const std::vector<std::string>& edits = {}) {
+  return read_submitted_case(parse_json_text(text, "<stdin>", 3), "<stdin>:3", edits);
+}
+
+std::string error_of_submitted(const std::string& text, const std::vector<std::string>& edits = {}) {
+  return test::error_text([&] { submitted(text, edits); });
+}
+
+TEST(SubmittedCase, WithoutAnIdItIsCalledAfterItsFieldsAndAShortHash) {
+  EXPECT_THAT(submitted("{" + kCase + "}").id, MatchesRegex("adhoc/case/p2p/cp2/bshd/bf16/hash=[0-9a-f]{10}"));
+  EXPECT_EQ(submitted("{" + kCase + "}").id, submitted("{\"causal\":false," + kCase + "}").id);
+}
+
+TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
+  const Case base = submitted("{\"layout\":\"thd\",\"pad_between_seqs\":true," + kCase + "}").c;
+  const std::vector<std::string> edits{"suite=s",
+                                       "model=m",
+                                       "backend=flash",
+                                       "comm=all_gather",
+                                       "cp_size=4",
+                                       "layout=bshd",
+                                       "dtype=fp32",
+                                       "batch=3",
+                                       "seqlen_q=32",
+                                       "seqlen_kv=128",
+                                       "heads=8",
+                                       "kv_heads=4",
+                                       "head_dim_qk=8",
+                                       "head_dim_v=8",
+                                       "causal=true",
+                                       "window=4,0",
+                                       "chunk=8",
+                                       "softmax=learnable",
+                                       "bias=1hss",
+                                       "max_logit=true",
+                                       "seqlens=3,5",
+                                       "seqlens_kv=3,5",
+                                       "pad_between_seqs=false",
+                                       "training=false",
+                                       "deterministic=true",
+                                       "seed=7",
+                                       "input_scale=4"};
+  std::set<std::string> fields;
+  std::set<std::string> ids{submitted(to_json(base).dump()).id};
+  for (const std::string& edit : edits) {
+    fields.insert(edit.substr(0, edit.find('=')));
+    Json json = to_json(base);
+    Case edited = base;
+    const CaseField* field = find_case_field(edit.substr(0, edit.find('=')));
+    ASSERT_NE(field, nullptr) << edit;
+    try {
+      edited = submitted(json.dump(), {edit}).c;
+    } catch (const std::exception&) {  // layout=bshd has no padding
+      json["pad_between_seqs"] = false;
+      edited = submitted(json.dump(), {edit}).c;
+    }
+    EXPECT_TRUE(ids.insert(submitted(to_json(edited).dump()).id).second) << edit;
+  }
+  for (const std::string& name : case_field_names()) {
+    EXPECT_TRUE(fields.contains(name)) << "what of " << name << "?";
+  }
+}
+
+TEST(SubmittedCase, KeepsTheIdThatItWasGiven) {
+  EXPECT_EQ(submitted("{\"id\":\"mine 7\"," + kCase + "}").id, "mine 7");
+  EXPECT_EQ(submitted("{\"id\":\"mine\"," + kCase + "}", {"heads=8", "comm=a2a", "heads=4"}).id,
+            "mine/heads=4/comm=a2a");
+}
+
+TEST(SubmittedCase, MayBeAnObjectOfTheList) {
+  const SubmittedCase listed = submitted(R"({"id":"quick/x","world_size":2,"size":"small","tags":["a"],"case":{)" +
+                                         kCase + R"(,"causal":true},"lengths":{"valid_q":[64]}})");
+  EXPECT_EQ(listed.id, "quick/x");
+  EXPECT_TRUE(listed.c.causal);
+  EXPECT_EQ(submitted(to_json(listed).dump()).id, "quick/x");
+  EXPECT_EQ(submitted(to_json(listed).dump()).c, listed.c);
+}
+
+TEST(SubmittedCase, ErrorsNameThePlace) {
+  EXPECT_EQ(error_of_submitted("[1]"), "<stdin>:3: $: an array of 1 is not an object");
+  EXPECT_EQ(error_of_submitted("{\"id\":7," + kCase + "}"), "<stdin>:3: $.id: 7 is not a string");
+  EXPECT_EQ(error_of_submitted("{\"id\":\"\"," + kCase + "}"), "<stdin>:3: $.id: an ID cannot be empty");
+  EXPECT_EQ(error_of_submitted("{\"id\":\"a\\u0007\"," + kCase + "}"),
+            "<stdin>:3: $.id: \"a\\u0007\" has a control character");
+  EXPECT_EQ(error_of_submitted("{\"id\":\"" + std::string(1001, 'x') + "\"," + kCase + "}"),
+            "<stdin>:3: $.id: an ID has at most 1000 bytes, this one 1001");
+  EXPECT_EQ(error_of_submitted("{\"case\":{\"heads\":\"four\"}}"),
+            "<stdin>:3, case: $.heads: \"four\" is not an integer");
+  EXPECT_THAT(error_of_submitted("{\"case\":{" + kCase + "},\"heads\":4}"),
+              ::testing::StartsWith("<stdin>:3: $.heads: unknown key \"heads\""));
+}
+
+}  // namespace
+}  // namespace cp_pool

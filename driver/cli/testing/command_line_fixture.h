@@ -1,0 +1,71 @@
+// The real program on a small matrix with the scripted worker (scripted_worker.py), for tests of the command line.
+#pragma once
+
+#include <algorithm>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/cli/testing/started_program.h"
+
+namespace cp_pool::test {
+
+using Words = std::vector<std::string>;
+
+inline const std::string kProgram = CP_POOL_PROGRAM;
+inline const std::string kWorker = "python3 '" CP_POOL_SCRIPTED_WORKER "'";
+
+inline constexpr const char* kSizes =
+    R"("batch":1,"seqlen_q":16,"seqlen_kv":16,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8)";
+
+// A folder with demo.json: one model for everything that the scripted worker can do, on one rank.
+class CommandLine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    write_file(folder / "demo.json",
+               std::string{R"({"suite":"demo","defaults":{"cp_size":1,"comm":"p2p","layout":"bshd","dtype":"fp32",)"} +
+                   kSizes +
+                   R"(},"models":{"pass":{},"pass_2":{},"fail":{},"skip":{},"error":{},"crash":{},"hang":{}},)"
+                   R"("sizes":{"small":{},"tiny":{"divide":{"seqlen_q":2,"seqlen_kv":2}}}})");
+  }
+
+  Finished call(Words words) {
+    words.insert(words.begin(), kProgram);
+    return Program{std::move(words)}.wait();
+  }
+
+  // cp-pool run on demo.json with the scripted worker and short deadlines.
+  [[nodiscard]] Words run_words(const std::string& filter, const Words& more = {}) const {
+    Words words = {"run",      "--matrix",  (folder / "demo.json").string(),
+                   "--filter", filter,      "--worker",
+                   kWorker,    "--timeout", "20s",
+                   "--grace",  "100ms"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Finished run(const std::string& filter, const Words& more = {}) { return call(run_words(filter, more)); }
+
+  [[nodiscard]] std::string path(const std::string& name) const { return (folder / name).string(); }
+
+  TemporaryFolder folder;
+};
+
+inline std::vector<nlohmann::json> json_lines(const std::string& text) {
+  std::vector<nlohmann::json> lines;
+  std::istringstream in{text};
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  return lines;
+}
+
+// One line on stderr, in the one form that errors have.
+inline auto is_one_error(const std::string& part) {
+  using namespace ::testing;
+  return AllOf(StartsWith("cp-pool: error: "), HasSubstr(part), EndsWith("\n"),
+               ResultOf([](const std::string& s) { return std::ranges::count(s, '\n'); }, 1));
+}
+
+}  // namespace cp_pool::test

@@ -7,7 +7,7 @@
 
 #include "cases/case_error.h"
 #include "cases/error_text.h"
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 
 namespace cp_pool {
 namespace {

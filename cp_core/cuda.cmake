@@ -8,35 +8,35 @@ set_source_files_properties(thd/merge_partial.cu PROPERTIES COMPILE_OPTIONS -fma
 if(CP_POOL_HAVE_CUDA)
   add_library(cp_core_cuda_objects OBJECT
     attention/cuda_backends.cpp
-    attention/cudnn_backend.cpp
-    attention/cudnn_call.cpp
-    attention/cudnn_graphs.cpp
-    attention/cudnn_lane.cpp
-    attention/cudnn_lane_plans.cpp
-    attention/cudnn_plan_cache.cpp
-    attention/flash_backend.cpp
-    attention/flash_window.cpp
-    attention/plan_store.cpp
+    attention/cudnn/cudnn_backend.cpp
+    attention/cudnn/cudnn_batch.cpp
+    attention/cudnn/cudnn_batch_plans.cpp
+    attention/cudnn/cudnn_call.cpp
+    attention/cudnn/cudnn_graphs.cpp
+    attention/cudnn/cudnn_plan_cache.cpp
+    attention/cudnn/plan_store.cpp
+    attention/cudnn/stored_plans.cpp
+    attention/flash/flash_backend.cpp
+    attention/flash/flash_window.cpp
     attention/score_max.cpp
-    attention/stored_plans.cpp
-    attention/tile_lanes.cpp
+    attention/tile_batches.cpp
     attention/tile_rows.cpp
     attention/tile_rows.cu
     attention/widened.cpp
-    comm/gpu_barrier.cpp
     comm/gpu_groups.cpp
-    comm/gpu_link.cpp
-    comm/held_memory.cpp
-    comm/nccl_communicator.cpp
-    comm/nccl_link.cpp
-    comm/nccl_reduction.cpp
-    comm/peer_communicator.cpp
-    comm/peer_connection.cpp
-    comm/peer_exchange.cpp
-    comm/peer_kernel.cu
-    comm/peer_link.cpp
-    comm/peer_memory.cpp
-    comm/peer_transfer.cpp
+    comm/nccl/nccl_communicator.cpp
+    comm/nccl/nccl_link.cpp
+    comm/nccl/nccl_reduction.cpp
+    comm/peer/gpu_barrier.cpp
+    comm/peer/gpu_link.cpp
+    comm/peer/held_memory.cpp
+    comm/peer/peer_communicator.cpp
+    comm/peer/peer_connection.cpp
+    comm/peer/peer_exchange.cpp
+    comm/peer/peer_kernel.cu
+    comm/peer/peer_link.cpp
+    comm/peer/peer_memory.cpp
+    comm/peer/peer_transfer.cpp
     cuda/delay.cu
     cuda/device.cpp
     cuda/driver_calls.cpp
@@ -53,7 +53,7 @@ if(CP_POOL_HAVE_CUDA)
     verify/cuda_kernels.cu
   )
   # Constants of a kernel have the names that those of other kernels have.
-  set_source_files_properties(attention/tile_rows.cu comm/peer_kernel.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
+  set_source_files_properties(attention/tile_rows.cu comm/peer/peer_kernel.cu cuda/delay.cu thd/copy_blocks.cu thd/copy_rows.cu thd/merge_partial.cu
                               thd/sum_rows.cu verify/cuda_kernels.cu
                               PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_compile_options(cp_core_cuda_objects PRIVATE
@@ -61,9 +61,9 @@ if(CP_POOL_HAVE_CUDA)
   target_link_libraries(cp_core_cuda_objects PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt)
 
   # The largest of all: a sixth of a minute less, and it runs once a plan.
-  set_source_files_properties(attention/cudnn_graphs.cpp PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
+  set_source_files_properties(attention/cudnn/cudnn_graphs.cpp PROPERTIES COMPILE_OPTIONS -O1 SKIP_PRECOMPILE_HEADERS ON)
   # Plans that are kept on disk are those of graphs that this very code describes.
-  set(graph_sources attention/cudnn_graphs.cpp attention/cudnn_graphs.h)
+  set(graph_sources attention/cudnn/cudnn_graphs.cpp attention/cudnn/cudnn_graphs.h)
   list(TRANSFORM graph_sources PREPEND "${CMAKE_CURRENT_SOURCE_DIR}/")
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${graph_sources})
   set(graph_hashes "")
@@ -73,7 +73,7 @@ if(CP_POOL_HAVE_CUDA)
   endforeach()
   string(SHA256 graph_hashes "${graph_hashes}")
   string(SUBSTRING "${graph_hashes}" 0 16 graph_hashes)
-  set_source_files_properties(attention/cudnn_graphs.cpp PROPERTIES
+  set_source_files_properties(attention/cudnn/cudnn_graphs.cpp PROPERTIES
                               COMPILE_DEFINITIONS CP_POOL_GRAPH_SOURCES="${graph_hashes}")
 
   cp_pool_use_precompiled(torch cp_core_cuda_objects)
@@ -93,10 +93,10 @@ else()
 endif()
 # Needs LibTorch's headers only.
 cp_pool_test(plan_store_test LABEL unit TORCH LIBRARIES LibTorch::cpu cp_cases SOURCES
-  attention/plan_store.cpp
-  attention/plan_store_test.cpp
-  attention/stored_plans.cpp
-  attention/stored_plans_test.cpp
+  attention/cudnn/plan_store.cpp
+  attention/cudnn/plan_store_test.cpp
+  attention/cudnn/stored_plans.cpp
+  attention/cudnn/stored_plans_test.cpp
 )
 cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp)
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
@@ -108,42 +108,40 @@ if(CP_POOL_HAVE_CUDA)
   add_dependencies(cuda_module_test cp_core_cuda)
 
   # Tests on GPUs, and a benchmark, with the part linked in.
-  add_library(gpu_test_support OBJECT cuda/gpu_ranks.cpp cuda/gpu_test.cpp)
-  target_link_libraries(gpu_test_support PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
-  cp_pool_not_optimised(gpu_test_support)
-  set(CP_CORE_GPU_LIBRARIES gpu_test_support cp_core_cuda_objects cp_core)
+  add_library(gpu_testing OBJECT testing/gpu_ranks.cpp testing/gpu_fixture.cpp)
+  target_link_libraries(gpu_testing PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
+  cp_pool_not_optimised(gpu_testing)
+  set(CP_CORE_GPU_LIBRARIES gpu_testing cp_core_cuda_objects cp_core)
 
   cp_pool_test(device_test LABEL gpu TORCH SOURCES cuda/device_test.cpp verify/cuda_kernels_test.cpp
                LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(row_kernels_test LABEL gpu TORCH SOURCES thd/row_kernels_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(gpu_huge_rows_test LABEL gpu TORCH SOURCES thd/huge_rows_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   target_compile_definitions(gpu_huge_rows_test PRIVATE CP_POOL_HUGE_ROWS_ON_GPU)
-  cp_pool_test(peer_kernel_test LABEL gpu TORCH SOURCES comm/peer_kernel_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
+  cp_pool_test(peer_kernel_test LABEL gpu TORCH SOURCES comm/peer/peer_kernel_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
-               SOURCES comm/nccl_communicator_test.cpp comm/nccl_failures_test.cpp comm/peer_copies_test.cpp
-                       comm/peer_puts_test.cpp)
-  cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+               SOURCES comm/nccl/nccl_communicator_test.cpp comm/nccl/nccl_failures_test.cpp comm/peer/peer_copies_test.cpp
+                       comm/peer/peer_puts_test.cpp)
+  cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing SOURCES
+    attention/cudnn/gpu_plans_test.cpp
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
-    attention/gpu_plans_test.cpp
-    attention/gpu_score_blocks_test.cpp
-    attention/gpu_test_support.cpp
     attention/gpu_whole_test.cpp
-    attention/tile_group_cases.cpp
-    attention/tile_reference.cpp
+    attention/math/gpu_score_blocks_test.cpp
+    testing/tile_groups_on_gpu.cpp
   )
 
   cp_pool_test(gpu_streams_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
-    context_parallel/gpu_step.cpp
     context_parallel/gpu_streams_test.cpp
+    testing/gpu_step.cpp
   )
   # Ranks that are threads, with one GPU among them.
   cp_pool_test(gpu_one_device_test LABEL gpu TORCH TIMEOUT 600
-    LIBRARIES ${CP_CORE_GPU_LIBRARIES} verify_test_support
-    SOURCES comm/gpu_local_communicator_test.cpp verify/gpu_one_device_test.cpp)
+    LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing
+    SOURCES comm/local/gpu_local_communicator_test.cpp verify/gpu_one_device_test.cpp)
   cp_pool_test(gpu_mutants_test LABEL gpu TORCH TIMEOUT 600
-    LIBRARIES gpu_test_support cp_core_cuda_objects cp_core_mutants verify_test_support
-    SOURCES context_parallel/gpu_step.cpp verify/gpu_mutants_test.cpp)
+    LIBRARIES gpu_testing cp_core_cuda_objects cp_core_mutants cp_core_testing
+    SOURCES testing/gpu_step.cpp verify/gpu_mutants_test.cpp)
 
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
   target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)

@@ -7,7 +7,7 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
-#include "cp_core/comm/gloo_communicator.h"
+#include "cp_core/comm/gloo/gloo_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 
 namespace cp_pool {

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
-#include "cp_core/comm/peer_environment.h"
+#include "cp_core/comm/peer/peer_environment.h"
 #include "worker/capabilities.h"
 #include "worker/caught_error.h"
 #include "worker/control_plane.h"

@@ -8,7 +8,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
-#include "cp_core/comm/gloo_communicator.h"
+#include "cp_core/comm/gloo/gloo_communicator.h"
 #include "worker/aggregate.h"
 #include "worker/caught_error.h"
 #include "worker/cpu_threads.h"

@@ -4,7 +4,7 @@
 #include <ATen/ops/randn.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/attention/math_backend.h"
+#include "cp_core/attention/math/math_backend.h"
 
 namespace cp_pool {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
-#include "cp_core/attention/math_backend.h"
+#include "cp_core/attention/math/math_backend.h"
 #include "cp_core/cuda/cuda_part.h"
 
 namespace cp_pool {

@@ -7,9 +7,9 @@
 #include <ATen/cuda/CUDAContext.h>
 #include <fmt/format.h>
 
-#include "cp_core/attention/cudnn_backend.h"
-#include "cp_core/attention/flash_backend.h"
-#include "cp_core/attention/math_backend.h"
+#include "cp_core/attention/cudnn/cudnn_backend.h"
+#include "cp_core/attention/flash/flash_backend.h"
+#include "cp_core/attention/math/math_backend.h"
 
 namespace cp_pool {
 namespace {

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/gpu_test_support.h"
-#include "cp_core/attention/tile_group_cases.h"
+#include "cp_core/testing/tile_group_cases.h"
+#include "cp_core/testing/tile_groups_on_gpu.h"
 
 namespace cp_pool {
 namespace {

@@ -16,12 +16,12 @@
 #include "cp_core/attention/attend.h"
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/cudnn_backend.h"
-#include "cp_core/attention/gpu_test_support.h"
-#include "cp_core/attention/tile_group_cases.h"
-#include "cp_core/attention/tile_scores.h"
+#include "cp_core/attention/cudnn/cudnn_backend.h"
+#include "cp_core/attention/math/tile_scores.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/perf/cuda_captured_step.h"
+#include "cp_core/testing/tile_group_cases.h"
+#include "cp_core/testing/tile_groups_on_gpu.h"
 
 namespace cp_pool {
 namespace {

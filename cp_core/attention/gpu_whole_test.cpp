@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/cuda_backends.h"
-#include "cp_core/attention/gpu_test_support.h"
+#include "cp_core/testing/tile_groups_on_gpu.h"
 
 namespace cp_pool {
 namespace {

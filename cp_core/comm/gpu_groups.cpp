@@ -6,8 +6,8 @@
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "cp_core/comm/nccl_communicator.h"
-#include "cp_core/comm/peer_communicator.h"
+#include "cp_core/comm/nccl/nccl_communicator.h"
+#include "cp_core/comm/peer/peer_communicator.h"
 
 namespace cp_pool {
 namespace {

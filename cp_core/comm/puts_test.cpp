@@ -12,7 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/local_communicator.h"
+#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool {
 namespace {

@@ -3,8 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/attention/math_backend.h"
-#include "cp_core/comm/local_communicator.h"
+#include "cp_core/attention/math/math_backend.h"
+#include "cp_core/comm/local/local_communicator.h"
 
 namespace cp_pool {
 namespace {

@@ -17,8 +17,8 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/context_parallel/core.h"
-#include "cp_core/context_parallel/gpu_step.h"
-#include "cp_core/cuda/gpu_test.h"
+#include "cp_core/testing/gpu_fixture.h"
+#include "cp_core/testing/gpu_step.h"
 
 namespace cp_pool::test {
 namespace {

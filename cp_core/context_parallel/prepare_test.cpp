@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/attention/math_backend.h"
-#include "cp_core/context_parallel/test_support.h"
+#include "cp_core/attention/math/math_backend.h"
+#include "cp_core/testing/dense_attention.h"
 
 namespace cp_pool::test {
 namespace {

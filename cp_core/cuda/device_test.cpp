@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "cp_core/cuda/delay.h"
-#include "cp_core/cuda/gpu_test.h"
+#include "cp_core/testing/gpu_fixture.h"
 
 namespace cp_pool::cuda {
 namespace {

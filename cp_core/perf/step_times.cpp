@@ -12,7 +12,7 @@
 
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/counting_communicator.h"
-#include "cp_core/comm/local_communicator.h"
+#include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/file_error.h"
 #include "cp_core/perf/step_clock.h"

@@ -7,10 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
-#include "cp_core/comm/local_communicator.h"
-#include "cp_core/verify/file_size_limit.h"
-#include "cp_core/verify/test_support.h"
+#include "cases/testing/temporary_folder.h"
+#include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/file_size_limit.h"
+#include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool {
 namespace {

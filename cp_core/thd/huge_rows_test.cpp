@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #ifdef CP_POOL_HUGE_ROWS_ON_GPU
-#include "cp_core/cuda/gpu_test.h"
+#include "cp_core/testing/gpu_fixture.h"
 #endif
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"

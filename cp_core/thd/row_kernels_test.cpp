@@ -17,7 +17,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cp_core/cuda/gpu_test.h"
+#include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/thd/copy_blocks.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"

@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 
-#include "cp_core/cuda/gpu_test.h"
+#include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/verify/inputs.h"
 
 namespace cp_pool::verify {

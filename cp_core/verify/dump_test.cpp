@@ -13,10 +13,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/case_json.h"
-#include "cp_core/comm/local_communicator.h"
-#include "cp_core/verify/file_size_limit.h"
+#include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/file_size_limit.h"
+#include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/verify/run_case.h"
-#include "cp_core/verify/test_support.h"
 
 namespace cp_pool::verify {
 namespace {

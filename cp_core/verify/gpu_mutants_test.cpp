@@ -16,10 +16,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/context_parallel/gpu_step.h"
-#include "cp_core/cuda/gpu_test.h"
 #include "cp_core/mutation.h"
-#include "cp_core/verify/test_support.h"
+#include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/gpu_fixture.h"
+#include "cp_core/testing/gpu_step.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -16,10 +16,10 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cp_core/comm/local_communicator.h"
-#include "cp_core/cuda/gpu_test.h"
+#include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/gpu_fixture.h"
+#include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/verify/run_case.h"
-#include "cp_core/verify/test_support.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -112,8 +112,7 @@ class GpuOneDevice : public GpuTest, public testing::WithParamInterface<NamedCas
                                                                      : c10::cuda::getDefaultCUDAStream());
       reports[static_cast<std::size_t>(rank)] = run_case(c, groups, options);
     };
-    run_ranks(c.cp_size, run, kLongEnough,
-              {.device = options.device, .windows = one.windows, .one_at_a_time = kOneAtATime});
+    run_ranks(c.cp_size, run, kLongEnough, {.device = options.device, .windows = one.windows}, kOneAtATime);
     for (int rank = 0; rank < c.cp_size; ++rank) expect_pass(reports[static_cast<std::size_t>(rank)], rank);
   }
 };

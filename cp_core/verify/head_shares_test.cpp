@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/comm/local_communicator.h"
-#include "cp_core/verify/test_support.h"
+#include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
+#include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/verify/expected.h"
-#include "cp_core/verify/test_support.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/mutation.h"
-#include "cp_core/verify/test_support.h"
+#include "cp_core/testing/cases_on_threads.h"
 
 namespace cp_pool::verify {
 namespace {

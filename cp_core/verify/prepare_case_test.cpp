@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/verify/run_case.h"
-#include "cp_core/verify/test_support.h"
 
 namespace cp_pool::verify {
 namespace {

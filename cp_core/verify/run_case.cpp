@@ -15,7 +15,7 @@
 
 #include "cases/case_id.h"
 #include "cases/lengths.h"
-#include "cp_core/comm/local_communicator.h"
+#include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/file_error.h"
 #include "cp_core/verify/check.h"

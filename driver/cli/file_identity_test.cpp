@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 
 namespace cp_pool {
 namespace {

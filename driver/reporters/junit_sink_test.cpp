@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 #include "driver/reporters/event_reading.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/html_sink.h"

@@ -12,7 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 #include "driver/reporters/output_file.h"
 #include "driver/testing/example_events.h"
 #include "driver/testing/scoped_variable.h"

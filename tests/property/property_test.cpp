@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cp_core/verify/test_support.h"
+#include "cp_core/testing/cases_on_threads.h"
 #include "tests/property/random_case.h"
 #include "tests/property/shrink.h"
 

@@ -12,9 +12,9 @@
 #include "cases/case_names.h"
 #include "cases/lengths.h"
 #include "cp_core/comm/counting_communicator.h"
-#include "cp_core/comm/local_communicator.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/perf/step_times.h"
+#include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/verify/rank_step.h"
 #include "driver/case_shape.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 
 namespace cp_pool {
 namespace {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/reporters/event_reading.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 #include "driver/cli/exit_code.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/testing/example_events.h"

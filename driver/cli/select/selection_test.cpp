@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 #include "driver/cli/select/case_source.h"
 
 namespace cp_pool {

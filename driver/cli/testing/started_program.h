@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "cases/temporary_folder.h"
+#include "cases/testing/temporary_folder.h"
 
 namespace cp_pool::test {
 

@@ -1,0 +1,399 @@
+#include "cp_core/attention/cudnn/cudnn_backend.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/cudnn/cudnn_batch.h"
+#include "cp_core/attention/cudnn/cudnn_batch_plans.h"
+#include "cp_core/attention/cudnn/cudnn_call.h"
+#include "cp_core/attention/math/tile_scores.h"
+#include "cp_core/attention/score_max.h"
+#include "cp_core/attention/tile_batches.h"
+#include "cp_core/attention/tile_rows.h"
+#include "cp_core/attention/widened.h"
+
+namespace cp_pool {
+namespace {
+
+void check_supported(const AttentionOperands& operands) {
+  const at::ScalarType dtype = operands.q.scalar_type();
+  if (dtype != at::kBFloat16 && dtype != at::kHalf) {
+    throw BackendUnsupported("cuDNN's fused attention computes in bf16 and fp16 only");
+  }
+}
+
+AttentionOperands widened_operands(const AttentionOperands& operands) {
+  AttentionOperands result = operands;
+  result.q = widened(operands.q, rounded_head_dim(operands.q.size(2)));
+  result.k = widened(operands.k, rounded_head_dim(operands.k.size(2)));
+  result.v = widened(operands.v, rounded_head_dim(operands.v.size(2)));
+  return result;
+}
+
+// --- tiles without a bias ---
+
+void bind_operands(CudnnCall& call, const AttentionOperands& operands) {
+  call.bind_queries(CudnnTensor::q, operands.q);
+  call.bind_keys(CudnnTensor::k, operands.k);
+  call.bind_keys(CudnnTensor::v, operands.v);
+}
+
+at::Tensor like_out(const AttentionOperands& operands) {
+  // Only its sizes and options are used.
+  return operands.q.narrow(2, 0, 1).expand({operands.q.size(0), operands.q.size(1), operands.v.size(2)});
+}
+
+void forward_call(CudnnCall& call, const AttentionOperands& operands, AttentionPartial& partial) {
+  bind_operands(call, operands);
+  const at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
+  const at::Tensor stats = call.stats_buffer(operands.q);
+  call.execute(operands);
+  cuda::put_partial(out, stats, call.stats_layout(operands.q.size(1)), call.q_rows(), partial);
+}
+
+// True if the buffer of a call has every row of `sum` in its place, with no more columns.
+bool is_all_of(const std::vector<cuda::TileRows>& rows, const at::Tensor& buffer, const at::Tensor& sum) {
+  return buffer.sizes() == sum.sizes() &&
+         std::ranges::all_of(rows, [](const cuda::TileRows& range) { return range.packed == range.buffer; });
+}
+
+constexpr std::uintptr_t kCudnnAlignment = 16;  // bytes, of every pointer
+
+void bind_backward(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward) {
+  bind_operands(call, operands);
+  call.bind_queries(CudnnTensor::out, backward.out);
+  call.bind_queries(CudnnTensor::dout, backward.dout);
+  const cuda::StatisticLayout layout = call.stats_layout(operands.q.size(1));
+  const std::vector<cuda::TileRows>& rows = call.q_rows();
+  // Of every second group of heads it need not begin at a multiple of what cuDNN reads at once.
+  const bool aligned = reinterpret_cast<std::uintptr_t>(backward.lse.const_data_ptr()) % kCudnnAlignment == 0;
+  const bool as_it_is = aligned && rows.size() == 1 && rows.front().packed == 0 &&
+                        rows.front().count == backward.lse.size(1) && layout.row_stride == 1 &&
+                        backward.lse.is_contiguous();
+  if (as_it_is) return call.bind(CudnnTensor::stats, backward.lse);
+  at::Tensor stats = call.stats_buffer(operands.q);
+  cuda::gather_statistic(backward.lse, rows, layout, stats);
+}
+
+// Of the tiles' rows, one after the other.
+CalledGradients gradients_of_call(CudnnCall& call, const AttentionOperands& operands,
+                                  const AttentionBackwardOperands& backward) {
+  bind_backward(call, operands, backward);
+  CalledGradients gradients{.dq = call.query_buffer(CudnnTensor::dq, operands.q),
+                            .dk = call.key_buffer(CudnnTensor::dk, operands.k),
+                            .dv = call.key_buffer(CudnnTensor::dv, operands.v)};
+  call.execute(operands);
+  return gradients;
+}
+
+void backward_call(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward,
+                   AttentionGradientSums& sums) {
+  const CalledGradients gradients = gradients_of_call(call, operands, backward);
+  sums.wait_for_turn();
+  // The first that is added to nothing is the sum, if it has every row.
+  if (sums.dq_empty && is_all_of(call.q_rows(), gradients.dq, sums.dq)) {
+    sums.dq.copy_(gradients.dq);
+    sums.dq_empty = false;
+  } else {
+    sums.fill_dq();
+    cuda::add_rows(gradients.dq, call.q_rows(), sums.dq);
+  }
+  if (sums.dkv_empty && is_all_of(call.k_rows(), gradients.dk, sums.dk) &&
+      is_all_of(call.k_rows(), gradients.dv, sums.dv)) {
+    sums.dk.copy_(gradients.dk);
+    sums.dv.copy_(gradients.dv);
+    sums.dkv_empty = false;
+  } else {
+    sums.fill_dkv();
+    cuda::add_rows(gradients.dk, call.k_rows(), sums.dk);
+    cuda::add_rows(gradients.dv, call.k_rows(), sums.dv);
+  }
+}
+
+AttentionBackwardOperands widened_backward(const AttentionBackwardOperands& backward, std::int64_t head_dim_v) {
+  AttentionBackwardOperands result = backward;
+  result.dout = widened(backward.dout, head_dim_v);
+  result.out = widened(backward.out, head_dim_v);
+  return result;
+}
+
+// --- tiles with a bias: one call each, since each has a part of the bias of its own ---
+
+TileGroup group_of(const Tile& tile) {
+  return {.left = tile.left, .right = tile.right, .tiles = {tile}};
+}
+
+// [1, 1 or heads, m, n]
+at::Tensor bias_part(const AttentionOperands& operands, const Tile& tile) {
+  const at::Tensor part = bias_of_tile(operands.bias, operands.bias_rows, tile);
+  return part.expand({part.size(0), tile.m, tile.n}).contiguous();
+}
+
+void add_dbias(const at::Tensor& dbias, const AttentionOperands& operands, const Tile& tile,
+               AttentionGradientSums& sums) {
+  at::Tensor target = bias_of_tile(sums.dbias, operands.bias_rows, tile);
+  if (target.size(0) == 1) {
+    target.add_(dbias.sum({0}, /*keepdim=*/true, at::kFloat));
+  } else {
+    target.add_(dbias);
+  }
+}
+
+}  // namespace
+
+std::optional<PlannedBatch> CudnnBackend::plan_or_remark(const Tile& tile, const AttentionOperands& operands, Pass pass,
+                                                         bool dbias) {
+  try {
+    return plan_bias_tile(tile, operands, pass == Pass::forward ? forward_graphs : backward_graphs, dbias);
+  } catch (const BackendUnsupported& refusal) {
+    refusals_.try_emplace(pass, refusal.what());
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> CudnnBackend::remarks() const {
+  std::vector<std::string> all;
+  all.reserve(refusals_.size());
+  for (const auto& [pass, refusal] : refusals_) {
+    all.push_back(fmt::format("the {} of tiles with a bias that cuDNN refuses ran as math: {}",
+                              pass == Pass::forward ? "forward" : "backward", refusal));
+  }
+  return all;
+}
+
+void CudnnBackend::forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) {
+  check_supported(operands);
+  const AttentionOperands wide = widened_operands(operands);
+  if (!operands.bias.defined()) {
+    for (const PlannedBatch& planned : plan_batches(group, wide, forward_graphs)) {
+      CudnnCall call(planned);
+      forward_call(call, wide, partial);
+    }
+    if (partial.max_logit.defined()) raise_max_logit(group, operands, partial.max_logit);
+    return;
+  }
+  for (const Tile& tile : group.tiles) {
+    const auto planned = plan_or_remark(tile, wide, Pass::forward, false);
+    if (!planned) {
+      math_.forward(group_of(tile), operands, partial);
+      continue;
+    }
+    CudnnCall call(*planned);
+    call.bind(CudnnTensor::bias, bias_part(wide, tile));
+    forward_call(call, wide, partial);
+    if (partial.max_logit.defined()) raise_max_logit(group_of(tile), operands, partial.max_logit);
+  }
+}
+
+void CudnnBackend::backward(const TileGroup& group, const AttentionOperands& operands,
+                            const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
+  check_supported(operands);
+  TORCH_CHECK(backward_operands.out.defined(), "the backward of cuDNN takes out");
+  const AttentionOperands wide = widened_operands(operands);
+  const AttentionBackwardOperands wide_backward = widened_backward(backward_operands, wide.v.size(2));
+  if (!operands.bias.defined()) {
+    for (const PlannedBatch& planned : plan_batches(group, wide, backward_graphs)) {
+      CudnnCall call(planned);
+      backward_call(call, wide, wide_backward, sums);
+    }
+    return;
+  }
+  for (const Tile& tile : group.tiles) {
+    const auto planned = plan_or_remark(tile, wide, Pass::backward, sums.dbias.defined());
+    if (!planned) {
+      sums.fill();
+      math_.backward(group_of(tile), operands, backward_operands, sums);
+      continue;
+    }
+    CudnnCall call(*planned);
+    call.bind(CudnnTensor::bias, bias_part(wide, tile));
+    at::Tensor dbias;
+    if (sums.dbias.defined()) {
+      dbias = at::zeros({wide.q.size(1), tile.m, tile.n}, wide.bias.options());
+      call.bind(CudnnTensor::dbias, dbias);
+    }
+    backward_call(call, wide, wide_backward, sums);
+    if (dbias.defined()) add_dbias(dbias, wide, tile, sums);
+  }
+}
+
+// --- whole plans ---
+
+namespace {
+
+// Tiles that cover all rows of q and k, in order, each row of q with a key: one call without gaps, whose buffers are
+// packed tensors.
+bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
+  if (plan.size() != 1 || operands.bias.defined()) return false;
+  const std::vector<Tile>& tiles = plan.front().tiles;
+  const bool packed =
+      all_in_place(query_rows_of(tiles), operands.q.size(0)) && all_in_place(key_rows_of(tiles), operands.k.size(0));
+  const bool as_is = rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
+                     rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
+  return packed && as_is && cudnn_parts(plan.front(), false).size() == 1;
+}
+
+// One batch; nothing where cuDNN takes less at a time.
+std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOperands& operands, GraphsOf graphs) {
+  check_supported(operands);
+  if (!is_whole(plan, operands)) return std::nullopt;
+  std::vector<PlannedBatch> planned = plan_batches(plan.front(), operands, graphs);
+  if (planned.size() != 1) return std::nullopt;
+  return std::move(planned.front());
+}
+
+// stats of a whole plan, in the call's layout, as [heads, tokens].
+at::Tensor by_head(const at::Tensor& stats, const CudnnBatch& batch, std::int64_t heads) {
+  if (batch.ragged()) return stats.view({batch.q_rows(), heads}).t().contiguous();
+  const auto items = static_cast<std::int64_t>(batch.tiles().size());
+  return stats.view({items, heads, batch.uniform().m}).transpose(0, 1).reshape({heads, batch.q_rows()});
+}
+
+}  // namespace
+
+std::optional<WholeForward> CudnnBackend::forward_whole(const TilePlan& plan, const AttentionOperands& operands) {
+  const auto planned = plan_whole(plan, operands, forward_graphs);
+  if (!planned) return std::nullopt;
+  CudnnCall call(*planned);
+  bind_operands(call, operands);
+  at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
+  const at::Tensor stats = call.stats_buffer(operands.q);
+  call.execute(operands);
+  return WholeForward{.out = std::move(out), .lse = by_head(stats, planned->batch, operands.q.size(1))};
+}
+
+std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                                           const AttentionBackwardOperands& backward_operands) {
+  const auto planned = plan_whole(plan, operands, backward_graphs);
+  if (!planned) return std::nullopt;
+  CudnnCall call(*planned);
+  CalledGradients gradients = gradients_of_call(call, operands, backward_operands);
+  return WholeGradients{.dq = std::move(gradients.dq), .dk = std::move(gradients.dk), .dv = std::move(gradients.dv)};
+}
+
+// --- calls whose results are given as they are ---
+
+namespace {
+
+bool takes_head_dims(const AttentionOperands& operands) {
+  return rounded_head_dim(operands.q.size(2)) == operands.q.size(2) &&
+         rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
+}
+
+std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
+  std::vector<RowCopy> copies;
+  copies.reserve(rows.size());
+  for (const cuda::TileRows& range : rows) {
+    copies.push_back({.source = range.buffer, .target = range.packed, .count = range.count});
+  }
+  return copies;
+}
+
+// A kernel that computes less at a time than this has too few blocks to keep the GPU busy: blocks of 128 rows of a
+// head, of which each multiprocessor of an H100 or H200 should have one, and some where the host enqueues every group
+// on its own. The same wherever it is asked: ranks must agree.
+constexpr std::int64_t kRowsOfABlock = 128;
+constexpr std::int64_t kBlocksBesideOthers = 132;
+constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;
+
+// The most groups that leave each enough to do; heads and kv_heads divide by them.
+std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most,
+                               std::int64_t least_blocks) {
+  for (std::int64_t groups = most; groups > 1; groups /= 2) {
+    const bool divides = heads % groups == 0 && kv_heads % groups == 0;
+    if (divides && rows / kRowsOfABlock * (heads / groups) >= least_blocks) return groups;
+  }
+  return 1;
+}
+
+}  // namespace
+
+std::vector<CalledForward> CudnnBackend::forward_calls(const TileGroup& part, const AttentionOperands& operands) {
+  if (operands.bias.defined() || !takes_head_dims(operands)) return {};
+  check_supported(operands);
+  std::vector<CalledForward> results;
+  for (const PlannedBatch& planned : plan_batches(part, operands, forward_graphs)) {
+    CudnnCall call(planned);
+    bind_operands(call, operands);
+    at::Tensor out = call.query_buffer(CudnnTensor::out, like_out(operands));
+    const at::Tensor stats = call.stats_buffer(operands.q);
+    call.execute(operands);
+    results.push_back({.out = std::move(out),
+                       .lse = by_head(stats, planned.batch, operands.q.size(1)),
+                       .rows = as_copies(call.q_rows())});
+  }
+  return results;
+}
+
+bool CudnnBackend::contributes_once(const TilePlan& plan, const AttentionOperands& like) const {
+  if (like.bias.defined() || !takes_head_dims(like) || !rows_are_disjoint(plan)) return false;
+  return plan.empty() || cudnn_parts(plan.front(), false).size() == 1;
+}
+
+CalledGradients CudnnBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+                                               const AttentionBackwardOperands& backward_operands) {
+  check_supported(operands);
+  const auto no_rows = [](const at::Tensor& like) { return like.new_empty({0, like.size(1), like.size(2)}); };
+  if (plan.empty()) return {.dq = no_rows(operands.q), .dk = no_rows(operands.k), .dv = no_rows(operands.v)};
+  std::vector<CalledGradients> calls;
+  for (const PlannedBatch& planned : plan_batches(plan.front(), operands, backward_graphs)) {
+    CudnnCall call(planned);
+    calls.push_back(gradients_of_call(call, operands, backward_operands));
+  }
+  if (calls.size() == 1) return std::move(calls.front());
+  // Of a batch that cuDNN took tile by tile, in order.
+  const auto joined = [&calls](at::Tensor CalledGradients::* tensor) {
+    std::vector<at::Tensor> parts;
+    parts.reserve(calls.size());
+    for (const CalledGradients& call : calls) parts.push_back(call.*tensor);
+    return at::cat(parts);
+  };
+  return {.dq = joined(&CalledGradients::dq), .dk = joined(&CalledGradients::dk), .dv = joined(&CalledGradients::dv)};
+}
+
+std::int64_t CudnnBackend::head_groups(const TilePlan& plan, const AttentionOperands& like) const {
+  if (!is_whole(plan, like) || !contributes_once(plan, like) || !uniform_tiles(plan.front().tiles)) return 1;
+  return worthwhile_groups(like.q.size(0), like.q.size(1), like.k.size(1), 2, kBlocksBesideOthers);
+}
+
+std::int64_t CudnnBackend::pipeline_groups(const Pipeline& of) const {
+  return worthwhile_groups(of.q_rows, of.heads, of.kv_heads, 4, of.replayed ? kBlocksBesideOthers : kBlocksAlone);
+}
+
+void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
+                                      const AttentionBackwardOperands& backward_operands,
+                                      const WholeGradients& results) {
+  const auto planned = plan_whole(plan, operands, backward_graphs);
+  TORCH_CHECK(planned, "some heads of a plan that is not one call of cuDNN");
+  CudnnCall call(*planned);
+  bind_backward(call, operands, backward_operands);
+  call.bind(CudnnTensor::dq, results.dq);
+  call.bind(CudnnTensor::dk, results.dk);
+  call.bind(CudnnTensor::dv, results.dv);
+  call.execute(operands);
+}
+
+std::vector<TileGroup> CudnnBackend::parts(const TileGroup& group, const AttentionOperands& operands) const {
+  return cudnn_parts(group, operands.bias.defined());
+}
+
+void CudnnBackend::get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  build_plans_ahead(plans, like, pass);
+}
+
+std::vector<Preparation> CudnnBackend::preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
+                                                    Pass pass, bool deterministic) const {
+  return plan_preparations(plans, like, pass, deterministic);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,51 @@
+// Fused attention of cuDNN: bf16 and fp16, bias and its gradient, head dimensions of K and V that differ.
+#pragma once
+
+#include <map>
+
+#include "cp_core/attention/backend.h"
+#include "cp_core/attention/math/math_backend.h"
+
+namespace cp_pool {
+
+struct PlannedBatch;
+
+// Gradients repeat bit by bit if at::globalContext().deterministicAlgorithms(). Where cuDNN refuses a tile with a bias,
+// the math backend computes it; other refusals are thrown as BackendUnsupported.
+class CudnnBackend final : public AttentionBackend {
+ public:
+  void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
+  void backward(const TileGroup& group, const AttentionOperands& operands,
+                const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+  // Builds plans; from any thread that has the device set.
+  void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
+  [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
+                                                      Pass pass, bool deterministic) const override;
+  [[nodiscard]] bool needs_out() const override { return true; }
+  [[nodiscard]] std::vector<std::string> remarks() const override;
+  [[nodiscard]] bool takes_empty_sums() const override { return true; }
+  std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
+  std::optional<WholeGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                               const AttentionBackwardOperands& backward_operands) override;
+  std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
+  [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;
+  CalledGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+                                   const AttentionBackwardOperands& backward_operands) override;
+  [[nodiscard]] std::int64_t head_groups(const TilePlan& plan, const AttentionOperands& like) const override;
+  void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
+                          const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
+  [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override;
+  [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
+
+  static constexpr std::int64_t kLargestHeadDim = 256;
+
+ private:
+  // The plan of a tile with a bias; nullopt if it is left to the math backend, and then the remark is made.
+  std::optional<PlannedBatch> plan_or_remark(const Tile& tile, const AttentionOperands& operands, Pass pass,
+                                             bool dbias);
+
+  MathBackend math_;
+  std::map<Pass, std::string> refusals_;  // of tiles with a bias, the first of each pass
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,169 @@
+#include "cp_core/attention/cudnn/cudnn_batch_plans.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/cudnn/cudnn_plan_cache.h"
+#include "cp_core/attention/tile_batches.h"
+
+namespace cp_pool {
+namespace {
+
+// The first that cuDNN builds. Throws the refusals of all as one.
+GraphPlan first_plan(const std::vector<CudnnGraph>& graphs) {
+  std::string refusals;
+  for (const CudnnGraph& graph : graphs) {
+    try {
+      return {.graph = graph, .plan = cudnn_plan(graph)};
+    } catch (const BackendUnsupported& refusal) {
+      refusals += refusals.empty() ? refusal.what() : fmt::format("; {}", refusal.what());
+    }
+  }
+  throw BackendUnsupported(refusals);
+}
+
+// One tile a batch.
+std::vector<TileBatch> single_tiles(const std::vector<Tile>& tiles) {
+  std::vector<TileBatch> batches;
+  batches.reserve(tiles.size());
+  for (const Tile& tile : tiles) batches.push_back({tile});
+  return batches;
+}
+
+// A plan takes cuDNN tens of milliseconds on one core.
+constexpr std::size_t kPlanThreads = 8;
+
+// What the calls for a plan of tiles depend on.
+std::vector<std::int64_t> signature(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  std::vector<std::int64_t> key{static_cast<std::int64_t>(pass), at::globalContext().deterministicAlgorithms() ? 1 : 0,
+                                static_cast<std::int64_t>(like.q.scalar_type())};
+  for (const at::Tensor& tensor : {like.q, like.k, like.v, like.bias}) {
+    if (tensor.defined()) key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  for (const TilePlan& plan : plans) {
+    for (const TileGroup& group : plan) {
+      for (const Tile& tile : group.tiles) {
+        key.insert(key.end(), {tile.q_row, tile.k_row, tile.m, tile.n, tile.left, tile.right});
+      }
+    }
+  }
+  return key;
+}
+
+// True once for each key, among the last some hundred.
+bool first_time(std::vector<std::int64_t> key) {
+  constexpr std::size_t kMostKeys = 512;
+  static std::mutex mutex;
+  static std::set<std::vector<std::int64_t>> seen;
+  const std::lock_guard lock(mutex);
+  if (seen.size() >= kMostKeys) seen.clear();
+  return seen.insert(std::move(key)).second;
+}
+
+// The graphs of all calls that have no plan yet; each as the alternatives that first_plan takes.
+std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> plans, const AttentionOperands& like,
+                                                    Pass pass, bool deterministic) {
+  std::map<CudnnGraph, std::vector<CudnnGraph>> missing;
+  const bool bias = like.bias.defined();
+  const bool dbias = bias && like.bias.size(2) > 1;
+  for (const TilePlan& plan : plans) {
+    for (const TileGroup& group : plan) {
+      for (const TileGroup& part : cudnn_parts(group, bias)) {
+        for (const TileBatch& tiles : bias ? single_tiles(part.tiles) : split_by_keys(part.tiles)) {
+          const CudnnBatch batch(tiles, like);
+          auto graphs = pass == Pass::forward ? batch.forward_graphs() : batch.backward_graphs(deterministic, dbias);
+          if (!cudnn_plan_is_known(graphs.front())) missing.emplace(graphs.front(), std::move(graphs));
+        }
+      }
+    }
+  }
+  std::vector<std::vector<CudnnGraph>> result;
+  result.reserve(missing.size());
+  for (auto& [first, graphs] : missing) result.push_back(std::move(graphs));
+  return result;
+}
+
+// On this thread and others.
+void do_at_once(const std::vector<Preparation>& pieces) {
+  std::atomic<std::size_t> next = 0;
+  const auto work = [&pieces, &next] {
+    for (std::size_t i = next++; i < pieces.size(); i = next++) {
+      try {
+        pieces[i]();
+      } catch (const std::exception&) {
+        // The call meets it again: a refusal is remembered, and anything else is tried anew.
+      }
+    }
+  };
+  std::vector<std::jthread> threads;
+  for (std::size_t i = 1; i < std::min(kPlanThreads, pieces.size()); ++i) threads.emplace_back(work);
+  work();
+}
+
+}  // namespace
+
+std::vector<CudnnGraph> forward_graphs(const CudnnBatch& batch, bool /*dbias*/) {
+  return batch.forward_graphs();
+}
+std::vector<CudnnGraph> backward_graphs(const CudnnBatch& batch, bool dbias) {
+  return batch.backward_graphs(at::globalContext().deterministicAlgorithms(), dbias);
+}
+
+std::vector<PlannedBatch> plan_batches(const TileGroup& group, const AttentionOperands& operands, GraphsOf graphs) {
+  std::vector<PlannedBatch> planned;
+  const auto plan = [&](const TileBatch& tiles) {
+    CudnnBatch batch(tiles, operands);
+    if (batch.ragged() && !batch.offsets_fit()) throw BackendUnsupported("ragged tensors of more than 2^31 elements");
+    auto built = first_plan(graphs(batch, false));
+    planned.push_back({.batch = std::move(batch), .plan = std::move(built)});
+  };
+  for (const TileBatch& tiles : split_by_keys(group.tiles)) {
+    try {
+      plan(tiles);
+    } catch (const BackendUnsupported&) {
+      if (tiles.size() == 1) throw;
+      for (const TileBatch& tile : single_tiles(tiles)) plan(tile);
+    }
+  }
+  return planned;
+}
+
+PlannedBatch plan_bias_tile(const Tile& tile, const AttentionOperands& operands, GraphsOf graphs, bool dbias) {
+  // A graph of one query is another kernel, without a backward, and a ragged one takes no bias.
+  if (tile.m == 1) throw BackendUnsupported("cuDNN takes no bias for a single query");
+  CudnnBatch batch({tile}, operands);
+  auto plan = first_plan(graphs(batch, dbias));
+  return {.batch = std::move(batch), .plan = std::move(plan)};
+}
+
+void build_plans_ahead(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) {
+  if (!first_time(signature(plans, like, pass))) return;
+  do_at_once(plan_preparations(plans, like, pass, at::globalContext().deterministicAlgorithms()));
+}
+
+std::vector<Preparation> plan_preparations(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass,
+                                           bool deterministic) {
+  std::vector<Preparation> pieces;
+  for (auto& graphs : missing_graphs(plans, like, pass, deterministic)) {
+    pieces.emplace_back([graphs = std::move(graphs), device = c10::cuda::current_device()] {
+      c10::cuda::set_device(device);
+      // Whoever has asked for it since then sees to it.
+      if (!cudnn_plan_is_known(graphs.front())) (void)first_plan(graphs);
+    });
+  }
+  return pieces;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,69 @@
+// One call of a plan of cuDNN: its tensors, bound to the rows of a batch.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/attention/backend.h"
+#include "cp_core/attention/cudnn/cudnn_batch.h"
+#include "cp_core/attention/cudnn/cudnn_graphs.h"
+#include "cp_core/attention/tile_rows.h"
+
+namespace cp_pool {
+
+struct GraphPlan {
+  CudnnGraph graph;
+  std::shared_ptr<const CudnnPlan> plan;
+};
+
+struct PlannedBatch {
+  CudnnBatch batch;
+  GraphPlan plan;
+};
+
+// Holds all that the kernel reads and writes until it is launched; memory that it gives back then is for the same
+// stream.
+class CudnnCall {
+ public:
+  // `planned` must outlive the call.
+  explicit CudnnCall(const PlannedBatch& planned);
+
+  // Inputs: packed tensors [tokens, heads, dim].
+  void bind_queries(CudnnTensor name, const at::Tensor& rows) { bind_rows(name, rows, q_rows_, query_span(tiles())); }
+  void bind_keys(CudnnTensor name, const at::Tensor& rows) { bind_rows(name, rows, k_rows_, key_span(tiles())); }
+  // Any tensor as the graph describes it.
+  void bind(CudnnTensor name, const at::Tensor& tensor);
+
+  // Outputs, [rows, heads, dim] like a packed tensor: the tiles' rows of q, or of k, one after the other.
+  at::Tensor query_buffer(CudnnTensor name, const at::Tensor& like) { return buffer(name, like, batch_.q_rows()); }
+  at::Tensor key_buffer(CudnnTensor name, const at::Tensor& like) { return buffer(name, like, batch_.k_rows()); }
+
+  // stats, an input or an output, as fp32 in stats_layout.
+  at::Tensor stats_buffer(const at::Tensor& q);
+  [[nodiscard]] cuda::StatisticLayout stats_layout(std::int64_t heads) const;
+
+  // operands: those bound; only sizes are read.
+  void execute(const AttentionOperands& operands);
+
+  // The tiles' rows in packed tensors and in buffers.
+  [[nodiscard]] const std::vector<cuda::TileRows>& q_rows() const { return q_rows_; }
+  [[nodiscard]] const std::vector<cuda::TileRows>& k_rows() const { return k_rows_; }
+
+ private:
+  [[nodiscard]] const TileBatch& tiles() const { return batch_.tiles(); }
+  at::Tensor buffer(CudnnTensor name, const at::Tensor& like, std::int64_t rows);
+  void bind_rows(CudnnTensor name, const at::Tensor& rows, const std::vector<cuda::TileRows>& ranges,
+                 const RowRange& span);
+  void bind_lengths(const AttentionOperands& operands);
+
+  const CudnnBatch& batch_;
+  const GraphPlan& plan_;
+  std::vector<cuda::TileRows> q_rows_;
+  std::vector<cuda::TileRows> k_rows_;
+  CudnnPlan::Pointers pointers_;
+  std::vector<at::Tensor> held_;
+};
+
+}  // namespace cp_pool

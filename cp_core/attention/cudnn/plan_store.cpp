@@ -1,0 +1,166 @@
+#include "cp_core/attention/cudnn/plan_store.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string_view>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/text_hash.h"
+
+namespace cp_pool {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kMagic = "cp-pool plan store 1\n";
+constexpr std::string_view kExtension = ".plan";
+constexpr std::size_t kHexDigits = 16;
+
+// What stands before the blob: the key in full, since the file's name is only a hash of it. The checksum of all this
+// comes after it.
+std::string header_of(const std::string& key) {
+  return fmt::format("{}{}\n{}\n", kMagic, key.size(), key);
+}
+
+// Empty if the file cannot be read. Its size is that of the file that was opened: another may take its name meanwhile.
+std::string contents(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::streamoff size = file ? std::streamoff{file.tellg()} : 0;
+  if (size <= 0 || !file.seekg(0)) return {};
+  std::string text(static_cast<std::size_t>(size), '\0');
+  file.read(text.data(), size);
+  text.resize(static_cast<std::size_t>(file.gcount()));
+  return text;
+}
+
+// A blob of a store, or the draft of one.
+bool is_stored(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.size() >= kHexDigits + kExtension.size() &&
+         std::all_of(name.begin(), name.begin() + kHexDigits, [](unsigned char c) { return std::isxdigit(c) != 0; }) &&
+         std::string_view(name).substr(kHexDigits, kExtension.size()) == kExtension;
+}
+
+void tell_once(std::atomic<bool>& told, const std::string& what) {
+  if (!told.exchange(true)) fmt::print(stderr, "cp-pool-worker: plan store: {}\n", what);
+}
+
+}  // namespace
+
+PlanStore::PlanStore(fs::path folder, std::uintmax_t most_bytes, int writes_a_look)
+    : folder_(std::move(folder)), most_bytes_(most_bytes), writes_a_look_(writes_a_look) {}
+
+fs::path PlanStore::file_of(const std::string& key) const {
+  return folder_ / (text_hash(key) + std::string(kExtension));
+}
+
+std::optional<PlanStore::Bytes> PlanStore::read(const std::string& key) {
+  const fs::path path = file_of(key);
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  const std::string text = contents(path);
+  const std::string header = header_of(key);
+  if (text.size() < header.size() + kHexDigits || !text.starts_with(header) ||
+      text_hash({text.data(), text.size() - kHexDigits}) != std::string_view(text).substr(text.size() - kHexDigits)) {
+    discard(key, "it is damaged, or not what it should be");
+    return std::nullopt;
+  }
+  // What is used stays longest.
+  fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
+  return Bytes(text.begin() + static_cast<std::ptrdiff_t>(header.size()), text.end() - kHexDigits);
+}
+
+bool PlanStore::lacks(const std::string& key) const {
+  std::error_code ignored;
+  return !write_failed_ && !fs::exists(file_of(key), ignored);
+}
+
+void PlanStore::discard(const std::string& key, const std::string& why) {
+  const fs::path path = file_of(key);
+  tell_once(told_discarded_, fmt::format("{} is made anew: {}", path.string(), why));
+  std::error_code ignored;
+  fs::remove(path, ignored);
+}
+
+void PlanStore::write(const std::string& key, const Bytes& bytes) {
+  try {
+    write_file(key, bytes);
+    if (writes_++ % writes_a_look_ == 0) drop_oldest();
+  } catch (const std::exception& error) {
+    tell_once(write_failed_, fmt::format("nothing more is kept: {}", error.what()));
+  }
+}
+
+void PlanStore::write_file(const std::string& key, const Bytes& bytes) {
+  static std::atomic<int> drafts = 0;
+  fs::create_directories(folder_);
+  const fs::path path = file_of(key);
+  const fs::path draft = fmt::format("{}.{}.{}", path.string(), getpid(), drafts++);
+  std::string text = header_of(key);
+  text.append(bytes.begin(), bytes.end());
+  text += text_hash(text);
+  {
+    std::ofstream file(draft, std::ios::binary);
+    file.write(text.data(), static_cast<std::streamsize>(text.size()));
+    file.close();
+    if (!file) {
+      const std::error_code why(errno, std::generic_category());
+      std::error_code ignored;
+      fs::remove(draft, ignored);
+      throw std::runtime_error(fmt::format("{} cannot be written: {}", draft.string(), why.message()));
+    }
+  }
+  fs::rename(draft, path);
+}
+
+// Other processes may be at it, too: a file that is gone is as good as one removed.
+void PlanStore::drop_oldest() const {
+  struct File {
+    fs::path path;
+    fs::file_time_type time;
+    std::uintmax_t bytes;
+  };
+  std::vector<File> files;
+  std::uintmax_t total = 0;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    std::error_code gone;
+    File file{.path = entry.path(), .time = entry.last_write_time(gone), .bytes = 0};
+    if (!gone) file.bytes = entry.file_size(gone);
+    if (gone || !is_stored(file.path)) continue;
+    total += file.bytes;
+    files.push_back(std::move(file));
+  }
+  std::ranges::sort(files, {}, &File::time);
+  for (const File& file : files) {
+    if (total <= most_bytes_) return;
+    std::error_code gone;
+    fs::remove(file.path, gone);
+    total -= file.bytes;
+  }
+}
+
+std::optional<fs::path> plan_store_folder() {
+  const auto variable = [](const char* name) {
+    const char* value = std::getenv(name);
+    return std::string(value == nullptr ? "" : value);
+  };
+  std::string chosen = variable("CP_POOL_PLAN_STORE");
+  if (chosen.empty()) chosen = kPlanStoreByDefault ? "on" : "off";
+  if (chosen == "off") return std::nullopt;
+  if (chosen != "on") return chosen;
+  fs::path cache = variable("XDG_CACHE_HOME");
+  if (!cache.is_absolute()) cache = fs::path(variable("HOME")) / ".cache";
+  if (!cache.is_absolute()) return std::nullopt;
+  return cache / "cp-pool" / "cudnn-plans";
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,208 @@
+#include "cp_core/attention/flash/flash_backend.h"
+
+#include <algorithm>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/flash/flash_window.h"
+#include "cp_core/attention/score_max.h"
+#include "cp_core/attention/tile_batches.h"
+#include "cp_core/attention/tile_rows.h"
+#include "cp_core/attention/widened.h"
+
+namespace cp_pool {
+namespace {
+
+using cuda::StatisticLayout;
+using cuda::TileRows;
+
+void require_flash_support(const AttentionOperands& operands) {
+  if (operands.bias.defined()) throw BackendUnsupported("FlashAttention takes no bias");
+  const at::ScalarType dtype = operands.q.scalar_type();
+  if (dtype != at::kBFloat16 && dtype != at::kHalf) {
+    throw BackendUnsupported("FlashAttention computes in bf16 and fp16 only");
+  }
+  const std::int64_t dim = std::max(operands.q.size(2), operands.v.size(2));
+  if (dim > FlashBackend::kLargestHeadDim) {
+    throw BackendUnsupported(
+        fmt::format("FlashAttention takes head dimensions up to {}, not {}", FlashBackend::kLargestHeadDim, dim));
+  }
+}
+
+// The kernels want one head dimension for all tensors.
+std::int64_t kernel_head_dim(const AttentionOperands& operands) {
+  return rounded_head_dim(std::max(operands.q.size(2), operands.v.size(2)));
+}
+
+// One batch as arguments of one call.
+class Call {
+ public:
+  virtual ~Call() = default;
+  // The batch's rows of [tokens, heads, dim], as the kernel takes and gives them.
+  [[nodiscard]] virtual at::Tensor queries(const at::Tensor& rows) const = 0;
+  [[nodiscard]] virtual at::Tensor keys(const at::Tensor& rows) const = 0;
+  // [heads, tokens] as the backward takes it.
+  [[nodiscard]] virtual at::Tensor statistic(const at::Tensor& statistic) const = 0;
+  [[nodiscard]] virtual StatisticLayout statistic_layout(std::int64_t heads) const = 0;
+
+  FlashWindow window;
+  at::Tensor cu_seqlens_q;  // undefined in a call of fixed lengths
+  at::Tensor cu_seqlens_k;
+  std::int64_t max_q = 0;
+  std::int64_t max_k = 0;
+  // Of the tiles, in packed tensors and in what the kernel gives.
+  std::vector<TileRows> q_rows;
+  std::vector<TileRows> k_rows;
+};
+
+class FixedLengthCall final : public Call {
+ public:
+  FixedLengthCall(const UniformTiles& tiles, const FlashWindow& group_window) : tiles_(tiles) {
+    window = group_window;
+    max_q = tiles.m;
+    max_k = tiles.n;
+    for (std::int64_t b = 0; b < tiles.batch; ++b) {
+      q_rows.push_back({.packed = tiles.q_row + b * tiles.q_stride, .buffer = b * tiles.m, .count = tiles.m});
+      k_rows.push_back({.packed = tiles.k_row + b * tiles.k_stride, .buffer = b * tiles.n, .count = tiles.n});
+    }
+  }
+
+  [[nodiscard]] at::Tensor queries(const at::Tensor& rows) const override {
+    return batch_view(rows, tiles_.q_row, tiles_.q_stride, tiles_.m);
+  }
+  [[nodiscard]] at::Tensor keys(const at::Tensor& rows) const override {
+    return batch_view(rows, tiles_.k_row, tiles_.k_stride, tiles_.n);
+  }
+  [[nodiscard]] at::Tensor statistic(const at::Tensor& statistic) const override {
+    const std::int64_t heads = statistic.size(0);
+    return statistic
+        .as_strided({tiles_.batch, heads, tiles_.m}, {tiles_.q_stride, statistic.stride(0), 1},
+                    statistic.storage_offset() + tiles_.q_row)
+        .contiguous();
+  }
+  // [batch, heads, m]
+  [[nodiscard]] StatisticLayout statistic_layout(std::int64_t heads) const override {
+    return {.range_stride = (heads - 1) * tiles_.m, .head_stride = tiles_.m, .row_stride = 1};
+  }
+
+ private:
+  [[nodiscard]] at::Tensor batch_view(const at::Tensor& rows, std::int64_t row, std::int64_t stride,
+                                      std::int64_t count) const {
+    return rows.as_strided({tiles_.batch, count, rows.size(1), rows.size(2)},
+                           {stride * rows.stride(0), rows.stride(0), rows.stride(1), rows.stride(2)},
+                           rows.storage_offset() + row * rows.stride(0));
+  }
+
+  UniformTiles tiles_;
+};
+
+class VariableLengthCall final : public Call {
+ public:
+  VariableLengthCall(const TileBatch& batch, const FlashWindow& group_window)
+      : q_span_(query_span(batch)), k_span_(key_span(batch)) {
+    window = group_window;
+    const CumulativeLengths lengths = cumulative_lengths(batch);
+    cu_seqlens_q = cuda::device_ints(lengths.q);
+    cu_seqlens_k = cuda::device_ints(lengths.k);
+    const LargestTile largest = largest_tile(batch);
+    // With 1 the kernel would take the batch for one query a sequence, also where the gaps are not.
+    max_q = std::max<std::int64_t>(largest.m, 2);
+    max_k = window.max_seqlen_k(largest.m, largest.n);
+    for (const Tile& tile : batch) {
+      q_rows.push_back({.packed = tile.q_row, .buffer = tile.q_row - q_span_.row, .count = tile.m});
+      k_rows.push_back({.packed = tile.k_row, .buffer = tile.k_row - k_span_.row, .count = tile.n});
+    }
+  }
+
+  [[nodiscard]] at::Tensor queries(const at::Tensor& rows) const override {
+    return rows.narrow(0, q_span_.row, q_span_.count);
+  }
+  [[nodiscard]] at::Tensor keys(const at::Tensor& rows) const override {
+    return rows.narrow(0, k_span_.row, k_span_.count);
+  }
+  [[nodiscard]] at::Tensor statistic(const at::Tensor& statistic) const override {
+    return statistic.narrow(1, q_span_.row, q_span_.count).contiguous();
+  }
+  // [heads, rows]
+  [[nodiscard]] StatisticLayout statistic_layout(std::int64_t /*heads*/) const override {
+    return {.range_stride = 0, .head_stride = q_span_.count, .row_stride = 1};
+  }
+
+ private:
+  RowRange q_span_;
+  RowRange k_span_;
+};
+
+std::unique_ptr<Call> make_call(const TileBatch& batch, const FlashWindow& window) {
+  if (const auto tiles = uniform_tiles(batch); tiles && window.fits_fixed_length(tiles->m, tiles->n)) {
+    return std::make_unique<FixedLengthCall>(*tiles, window);
+  }
+  return std::make_unique<VariableLengthCall>(batch, window);
+}
+
+// Calls body(call) for calls that cover the group. The operators get undefined tensors, which autograd's wrappers
+// refuse.
+template <typename Body>
+void for_each_call(const TileGroup& group, Body body) {
+  const at::AutoDispatchBelowAutograd no_autograd;
+  const FlashWindow window{.left = group.left, .right = group.right};
+  for (const TileBatch& batch : split_by_keys(group.tiles)) body(*make_call(batch, window));
+}
+
+std::optional<std::int64_t> finite(std::int64_t window) {
+  return window == kInfiniteWindow ? std::nullopt : std::optional(window);
+}
+
+std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+}  // namespace
+
+void FlashBackend::forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) {
+  require_flash_support(operands);
+  const std::int64_t dim = kernel_head_dim(operands);
+  const at::Tensor q = widened(operands.q, dim);
+  const at::Tensor k = widened(operands.k, dim);
+  const at::Tensor v = widened(operands.v, dim);
+  for_each_call(group, [&](const Call& call) {
+    const auto [out, lse, rng_state, unused, debug_mask] = at::_flash_attention_forward(
+        call.queries(q), call.keys(k), call.keys(v), if_defined(call.cu_seqlens_q), if_defined(call.cu_seqlens_k),
+        call.max_q, call.max_k, /*dropout_p=*/0.0, call.window.causal(), /*return_debug_mask=*/false, operands.scale,
+        finite(call.window.left), finite(call.window.right));
+    cuda::put_partial(out.contiguous(), lse, call.statistic_layout(q.size(1)), call.q_rows, partial);
+  });
+  if (partial.max_logit.defined()) raise_max_logit(group, operands, partial.max_logit);
+}
+
+void FlashBackend::backward(const TileGroup& group, const AttentionOperands& operands,
+                            const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
+  require_flash_support(operands);
+  TORCH_CHECK(backward_operands.out.defined(), "the backward of FlashAttention takes out");
+  const std::int64_t dim = kernel_head_dim(operands);
+  const at::Tensor q = widened(operands.q, dim);
+  const at::Tensor k = widened(operands.k, dim);
+  const at::Tensor v = widened(operands.v, dim);
+  const at::Tensor dout = widened(backward_operands.dout, dim);
+  const at::Tensor out = widened(backward_operands.out, dim);
+  for_each_call(group, [&](const Call& call) {
+    // The random state is read with dropout only.
+    const auto [dq, dk, dv] = at::_flash_attention_backward(
+        call.queries(dout), call.queries(q), call.keys(k), call.keys(v), call.queries(out),
+        call.statistic(backward_operands.lse), call.cu_seqlens_q, call.cu_seqlens_k, call.max_q, call.max_k,
+        /*dropout_p=*/0.0, call.window.causal(), /*rng_state=*/{}, /*unused=*/{}, operands.scale,
+        finite(call.window.left), finite(call.window.right));
+    sums.wait_for_turn();
+    cuda::add_rows(dq.contiguous(), call.q_rows, sums.dq);
+    cuda::add_rows(dk.contiguous(), call.k_rows, sums.dk);
+    cuda::add_rows(dv.contiguous(), call.k_rows, sums.dv);
+  });
+}
+
+}  // namespace cp_pool

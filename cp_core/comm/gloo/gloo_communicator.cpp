@@ -1,0 +1,236 @@
+#include "cp_core/comm/gloo/gloo_communicator.h"
+
+#include <algorithm>
+#include <atomic>
+#include <functional>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/maximum.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+
+#include "cp_core/comm/gloo/gloo_mesh.h"
+
+namespace cp_pool {
+namespace {
+
+using Clock = Communicator::Clock;
+
+// What the groups of one rank share.
+struct Link {
+  std::shared_ptr<GlooMesh> mesh;
+  std::atomic<Clock::time_point> deadline{Clock::time_point::max()};
+};
+
+// Messages of different groups, and of barriers, must not meet: they get tags of their own.
+enum class GroupOf { cp = 0, inner = 1, outer = 2 };
+constexpr int kCounterBits = 27;
+
+int make_tag(GroupOf group, bool barrier, std::uint64_t count) {
+  const auto counter = static_cast<int>(count & ((std::uint64_t{1} << kCounterBits) - 1));
+  return (((static_cast<int>(group) << 1) | static_cast<int>(barrier)) << kCounterBits) | counter;
+}
+
+class GlooWork final : public Work {
+ public:
+  GlooWork(std::shared_ptr<Link> link, std::string what) : link_(std::move(link)), what_(std::move(what)) {}
+
+  void send(const at::Tensor& tensor, int peer, int tag) {
+    transfers_.push_back(link_->mesh->send(tensor, peer, tag, what_));
+  }
+  void recv(const at::Tensor& tensor, int peer, int tag) {
+    transfers_.push_back(link_->mesh->recv(tensor, peer, tag, what_));
+  }
+  // Runs in wait(), after the last message.
+  void then(std::function<void()> finish) { finish_ = std::move(finish); }
+
+  void wait() override {
+    for (auto& transfer : transfers_) transfer->wait(link_->deadline.load(), what_);
+    transfers_.clear();
+    if (finish_) std::exchange(finish_, nullptr)();
+  }
+
+ private:
+  std::shared_ptr<Link> link_;
+  std::string what_;
+  std::vector<std::unique_ptr<GlooMesh::Transfer>> transfers_;
+  std::function<void()> finish_;
+};
+
+at::Tensor part(const at::Tensor& flat, int index, int count) {
+  const auto length = flat.numel() / count;
+  return flat.narrow(0, index * length, length);
+}
+
+void require(bool condition, const char* operation, std::string_view what, const char* expectation) {
+  if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
+}
+
+// The result is rounded once: partial sums of 16-bit floats are kept in fp32.
+void reduce_in_rank_order(at::Tensor& out, const std::vector<at::Tensor>& parts, ReduceOp op) {
+  const bool widen = op == ReduceOp::sum && at::isReducedFloatingType(out.scalar_type());
+  at::Tensor total = parts.front().to(widen ? at::kFloat : out.scalar_type(), /*non_blocking=*/false, /*copy=*/true);
+  for (std::size_t r = 1; r < parts.size(); ++r) {
+    if (op == ReduceOp::sum) {
+      total.add_(parts[r]);
+    } else {
+      at::maximum_out(total, total, parts[r]);
+    }
+  }
+  out.copy_(total.view_as(out));
+}
+
+class GlooCommunicator final : public Communicator {
+ public:
+  // members: ranks of the mesh, by rank of this group.
+  GlooCommunicator(std::shared_ptr<Link> link, GroupOf group, std::vector<int> members)
+      : link_(std::move(link)), group_(group), members_(std::move(members)) {
+    const auto self = std::ranges::find(members_, link_->mesh->rank());
+    rank_ = static_cast<int>(self - members_.begin());
+  }
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
+  [[nodiscard]] std::string description() const override { return "Gloo"; }
+  void set_deadline(Clock::time_point deadline) override { link_->deadline = deadline; }
+  void abort() override { link_->mesh->abort("abort was called"); }
+
+  WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override {
+    require((to == rank_) == (from == rank_), "exchange", what, "a rank that sends to itself receives from itself");
+    require(to != rank_ || send.numel() == recv.numel(), "exchange", what, "an exchange with itself keeps its size");
+    auto work = begin("exchange", what);
+    if (to == rank_) {
+      recv.view(-1).copy_(send.view(-1));
+      return work;
+    }
+    work->recv(recv, member(from), tag());
+    work->send(send, member(to), tag());
+    return work;
+  }
+
+  WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    require(out.numel() == in.numel() * size(), "all_gather", what, "out holds size() times the elements of in");
+    auto work = begin("all_gather", what);
+    const at::Tensor flat = out.view(-1);
+    gather_into(*work, flat, in.view(-1));
+    return work;
+  }
+
+  WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
+            "in and out have size() equal parts");
+    auto work = begin("all_to_all", what);
+    swap_parts(*work, out.view(-1), in.view(-1));
+    return work;
+  }
+
+  WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
+    require(in.numel() == out.numel() * size(), "reduce_scatter", what, "in holds size() times the elements of out");
+    auto work = begin("reduce_scatter", what);
+    const at::Tensor received = at::empty({in.numel()}, in.options());
+    swap_parts(*work, received, in.view(-1));
+    work->then([received, out, count = size()]() mutable {
+      std::vector<at::Tensor> parts;
+      parts.reserve(static_cast<std::size_t>(count));
+      for (int r = 0; r < count; ++r) parts.push_back(part(received, r, count));
+      reduce_in_rank_order(out, parts, ReduceOp::sum);
+    });
+    return work;
+  }
+
+  WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override {
+    auto work = begin("all_reduce", what);
+    const at::Tensor received = at::empty({inout.numel() * size()}, inout.options());
+    gather_into(*work, received, inout.view(-1));
+    work->then([received, inout, op, count = size()]() mutable {
+      std::vector<at::Tensor> parts;
+      parts.reserve(static_cast<std::size_t>(count));
+      for (int r = 0; r < count; ++r) parts.push_back(part(received, r, count));
+      reduce_in_rank_order(inout, parts, op);
+    });
+    return work;
+  }
+
+  void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
+
+ private:
+  [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
+  [[nodiscard]] int tag() const { return make_tag(group_, /*barrier=*/false, operations_); }
+
+  std::unique_ptr<GlooWork> begin(const char* operation, std::string_view what) {
+    ++operations_;
+    return std::make_unique<GlooWork>(link_, fmt::format("{}, {}", operation, what));
+  }
+
+  void gather_into(GlooWork& work, const at::Tensor& out, const at::Tensor& in) {
+    for_each_peer([&](int peer) { work.recv(part(out, peer, size()), member(peer), tag()); });
+    for_each_peer([&](int peer) { work.send(in, member(peer), tag()); });
+    part(out, rank_, size()).copy_(in);
+  }
+
+  void swap_parts(GlooWork& work, const at::Tensor& out, const at::Tensor& in) {
+    for_each_peer([&](int peer) { work.recv(part(out, peer, size()), member(peer), tag()); });
+    for_each_peer([&](int peer) { work.send(part(in, peer, size()), member(peer), tag()); });
+    part(out, rank_, size()).copy_(part(in, rank_, size()));
+  }
+
+  // Nearest first, so that no rank is everyone's first.
+  template <typename Visit>
+  void for_each_peer(Visit&& visit) {
+    for (int distance = 1; distance < size(); ++distance) visit((rank_ + distance) % size());
+  }
+
+  std::shared_ptr<Link> link_;
+  GroupOf group_;
+  std::vector<int> members_;
+  int rank_;
+  std::uint64_t operations_ = 0;
+  std::uint64_t barriers_ = 0;
+};
+
+void GlooCommunicator::checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  const std::string what = fmt::format("barrier with tag {}", tag);
+  const int message_tag = make_tag(group_, /*barrier=*/true, ++barriers_);
+  // Row r: where rank r is, as (tag, operation count).
+  const at::Tensor places = at::empty({size(), 2}, at::TensorOptions().dtype(at::kLong));
+  auto place = places.accessor<std::int64_t, 2>();
+  place[rank_][0] = tag;
+  place[rank_][1] = static_cast<std::int64_t>(operations_);
+
+  std::vector<std::unique_ptr<GlooMesh::Transfer>> transfers;
+  for_each_peer([&](int peer) {
+    transfers.push_back(link_->mesh->recv(places[peer], member(peer), message_tag, what));
+    transfers.push_back(link_->mesh->send(places[rank_], member(peer), message_tag, what));
+  });
+  for (auto& transfer : transfers) transfer->wait(deadline, what);
+
+  for (int r = 1; r < size(); ++r) {
+    if (place[r][0] == place[0][0] && place[r][1] == place[0][1]) continue;
+    const std::string text = fmt::format(
+        "rank {}: {}: rank {} is at tag {} after {} operations, but rank {} at tag {} after {}", link_->mesh->rank(),
+        what, member(r), place[r][0], place[r][1], member(0), place[0][0], place[0][1]);
+    link_->mesh->abort(text);
+    throw CommError(CommError::Kind::failed, text);
+  }
+}
+
+}  // namespace
+
+CpGroups make_gloo_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
+                          const GlooOptions& options) {
+  const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
+  auto link = std::make_shared<Link>();
+  link->mesh = GlooMesh::connect(prefixed, rank, size, options);
+
+  CpGroups groups;
+  const GroupRanks ranks = group_ranks(rank, size);
+  groups.cp = std::make_shared<GlooCommunicator>(link, GroupOf::cp, ranks.cp);
+  if (!ranks.inner.empty()) groups.inner = std::make_shared<GlooCommunicator>(link, GroupOf::inner, ranks.inner);
+  if (!ranks.outer.empty()) groups.outer = std::make_shared<GlooCommunicator>(link, GroupOf::outer, ranks.outer);
+  return groups;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,102 @@
+#include "cp_core/comm/nccl/nccl_communicator.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "cp_core/comm/nccl/nccl_reduction.h"
+
+namespace cp_pool {
+namespace {
+
+std::size_t count_of(const at::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel());
+}
+
+}  // namespace
+
+NcclCommunicator::NcclCommunicator(const std::shared_ptr<NcclLink>& link, Group group, std::vector<int> members,
+                                   const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
+    : PeerCommunicator(link, group, std::move(members), store, barrier_prefix), link_(link) {}
+
+std::string NcclCommunicator::description() const {
+  if (link_->peers() != nullptr) return "NCCL and peer copies";
+  return fmt::format("NCCL (no peer copies: {})", link_->why_no_peers());
+}
+
+void NcclCommunicator::send_and_receive(const Place& place, std::span<const Message> sends,
+                                        std::span<const Message> receives) {
+  if (has_peers()) return PeerCommunicator::send_and_receive(place, sends, receives);
+  const auto empty = [](const Message& message) { return message.tensor.numel() == 0; };
+  if (std::ranges::all_of(sends, empty) && std::ranges::all_of(receives, empty)) return;
+  enqueue(place, [&](ncclComm_t comm) {
+    NcclResults results;
+    results << ncclGroupStart();
+    for (const auto& [tensor, from] : receives) {
+      if (tensor.numel() == 0) continue;
+      results << ncclRecv(tensor.mutable_data_ptr(), tensor.nbytes(), ncclInt8, from, comm, stream());
+    }
+    for (const auto& [tensor, to] : sends) {
+      if (tensor.numel() == 0) continue;
+      results << ncclSend(tensor.const_data_ptr(), tensor.nbytes(), ncclInt8, to, comm, stream());
+    }
+    results << ncclGroupEnd();
+    return results.value();
+  });
+}
+
+void NcclCommunicator::gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
+  if (has_peers()) return PeerCommunicator::gather_parts(place, out, in);
+  enqueue(place, [&](ncclComm_t comm) {
+    return ncclAllGather(in.const_data_ptr(), out.mutable_data_ptr(), in.nbytes(), ncclInt8, comm, stream());
+  });
+}
+
+void NcclCommunicator::swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
+  if (has_peers()) return PeerCommunicator::swap_parts(place, out, in);
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for_each_peer([&](int to, int from) {
+    sends.push_back({.tensor = flat_part(in, to), .peer = to});
+    receives.push_back({.tensor = flat_part(out, from), .peer = from});
+  });
+  send_and_receive(place, sends, receives);
+}
+
+void NcclCommunicator::sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in) {
+  const bool wide = widens(in, ReduceOp::sum);
+  const at::Tensor all = wide ? in.to(at::kFloat) : in;
+  const at::Tensor sum = wide ? at::empty(out.sizes(), out.options().dtype(at::kFloat)) : out;
+  enqueue(place, [&](ncclComm_t comm) {
+    return ncclReduceScatter(all.const_data_ptr(), sum.mutable_data_ptr(), count_of(sum), reduction_type(sum),
+                             reduction_of(sum, ReduceOp::sum), comm, stream());
+  });
+  if (wide) out.copy_(sum);
+}
+
+void NcclCommunicator::reduce(const Place& place, at::Tensor& inout, ReduceOp op) {
+  const bool wide = widens(inout, op);
+  const at::Tensor sum = wide ? inout.to(at::kFloat) : inout;
+  enqueue(place, [&](ncclComm_t comm) {
+    return ncclAllReduce(sum.const_data_ptr(), sum.mutable_data_ptr(), count_of(sum), reduction_type(sum),
+                         reduction_of(sum, op), comm, stream());
+  });
+  if (wide) inout.copy_(sum);
+}
+
+void NcclCommunicator::gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t /*barrier*/,
+                                     const GpuLink::Wait& wait) {
+  const auto gather = [&](ncclComm_t comm) {
+    return ncclAllGather(mine.const_data_ptr(), all.mutable_data_ptr(), count_of(mine), ncclInt64, comm, stream());
+  };
+  link_->enqueue(group(), gather, wait);
+}
+
+void NcclCommunicator::enqueue(const Place& place, const std::function<ncclResult_t(ncclComm_t)>& call) {
+  link_->enqueue(group(), std::string(place.step), call);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,197 @@
+#include "cp_core/comm/nccl/nccl_link.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGraphsC10Utils.h>
+#include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cp_core/comm/peer/pause.h"
+#include "cp_core/cuda/early_start.h"
+
+namespace cp_pool {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = NcclLink::Clock;
+
+ncclConfig_t non_blocking() {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  return config;
+}
+
+// Rank 0's NCCL id, by way of the store.
+ncclUniqueId share_id(c10d::Store& store, const std::string& prefix, int rank, milliseconds timeout) {
+  const std::string key = nccl_id_key(prefix);
+  ncclUniqueId id{};
+  if (rank == 0) {
+    if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess) {
+      throw std::runtime_error(
+          fmt::format("no NCCL id: {} ({})", ncclGetErrorString(result), ncclGetLastError(nullptr)));
+    }
+    std::vector<std::uint8_t> bytes(sizeof id);
+    std::memcpy(bytes.data(), &id, sizeof id);
+    store.set(key, bytes);
+    return id;
+  }
+  store.wait({key}, timeout);
+  const std::vector<std::uint8_t> bytes = store.get(key);
+  if (bytes.size() != sizeof id) throw std::runtime_error(fmt::format("{} has {} bytes", key, bytes.size()));
+  std::memcpy(&id, bytes.data(), sizeof id);
+  return id;
+}
+
+}  // namespace
+
+std::shared_ptr<NcclLink> NcclLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
+                                            int rank, int size, milliseconds timeout, ncclComm_t started) {
+  const std::string step = fmt::format("rank {}: connecting {} ranks over NCCL", rank, size);
+  const Wait wait{.step = step,
+                  .deadline = Clock::now() + timeout,
+                  .explain = [&] { return fmt::format("{}: {}", step, ranks_not_here(*store, prefix, size)); },
+                  .look = {}};
+  auto link = std::make_shared<NcclLink>(rank, size, c10::cuda::current_device());
+  try {
+    link->announce(*store, prefix);
+    if (started != nullptr) {
+      link->adopt(started, wait);
+    } else {
+      link->initialise(share_id(*store, prefix, rank, timeout), wait);
+    }
+    if (const GroupRanks ranks = group_ranks(rank, size); link->has_pairs()) {
+      link->split(Group::inner, ranks.inner.front(), wait);
+      link->split(Group::outer, ranks.outer.front(), wait);
+    }
+    link->connect_peers(store, prefix, wait.deadline);
+  } catch (const CommError&) {
+    throw;
+  } catch (const std::exception& error) {
+    if (Clock::now() >= wait.deadline) throw CommError(CommError::Kind::timeout, wait.explain());
+    throw CommError(CommError::Kind::failed, fmt::format("{}: {}", step, error.what()));
+  }
+  return link;
+}
+
+NcclLink::~NcclLink() {
+  abort("the groups are gone");
+}
+
+void NcclLink::initialise(const ncclUniqueId& id, const Wait& wait) {
+  ncclConfig_t config = non_blocking();
+  ncclResult_t state = ncclSuccess;
+  {
+    const std::lock_guard lock(comms_mutex_);
+    state = ncclCommInitRankConfig(comms_.data(), size(), id, rank(), &config);
+  }
+  wait_until_ready(Group::cp, state, wait);
+}
+
+void NcclLink::adopt(ncclComm_t started, const Wait& wait) {
+  {
+    const std::lock_guard lock(comms_mutex_);
+    comms_[index(Group::cp)] = started;
+  }
+  wait_until_ready(Group::cp, ncclInProgress, wait);
+}
+
+void NcclLink::split(Group group, int color, const Wait& wait) {
+  ncclConfig_t config = non_blocking();
+  ncclResult_t state = ncclSuccess;
+  {
+    const std::lock_guard lock(comms_mutex_);
+    state = ncclCommSplit(comms_[index(Group::cp)], color, rank(), &split_off_, &config);
+  }
+  // The new communicator is there when the old one is ready, and then has to become ready itself.
+  wait_until_ready(Group::cp, state, wait);
+  {
+    const std::lock_guard lock(comms_mutex_);
+    comms_[index(group)] = std::exchange(split_off_, nullptr);
+  }
+  wait_until_ready(group, ncclInProgress, wait);
+}
+
+void NcclLink::enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)>& call, const Wait& wait) {
+  ncclResult_t state = ncclInProgress;
+  {
+    const std::lock_guard lock(comms_mutex_);
+    // Null once aborted: the first poll tells.
+    if (comms_[index(group)] != nullptr) state = call(comms_[index(group)]);
+  }
+  wait_until_ready(group, state, wait);
+}
+
+void NcclLink::enqueue(Group group, const std::string& step, const std::function<ncclResult_t(ncclComm_t)>& call) {
+  enqueue(group, call,
+          {.step = step,
+           .deadline = deadline(),
+           .explain = [&] { return fmt::format("{}: timed out", step); },
+           .look = {}});
+}
+
+ncclResult_t NcclLink::poll(Group group, const std::string& step) {
+  throw_if_failed(step);
+  const std::lock_guard lock(comms_mutex_);
+  // Null: aborted since the line above. The next poll tells.
+  if (comms_[index(group)] == nullptr) return ncclInProgress;
+  ncclResult_t state = ncclInProgress;
+  const ncclResult_t result = ncclCommGetAsyncError(comms_[index(group)], &state);
+  return result == ncclSuccess ? state : result;
+}
+
+void NcclLink::wait_until_ready(Group group, ncclResult_t state, const Wait& wait) {
+  // A call that returns ncclSuccess may still be under way: ncclCommSplit of NCCL 2.28 is. Only the communicator tells.
+  if (state == ncclInProgress || state == ncclSuccess) {
+    wait_until(
+        [&] {
+          state = poll(group, wait.step);
+          return state != ncclInProgress;
+        },
+        wait);
+  }
+  if (state == ncclSuccess) return;
+  std::string detail;
+  {
+    const std::lock_guard lock(comms_mutex_);
+    detail = ncclGetLastError(comms_[index(group)]);
+  }
+  fail(CommError::Kind::failed, wait.step,
+       fmt::format("{}: NCCL: {} ({})", wait.step, ncclGetErrorString(state), detail));
+}
+
+void NcclLink::check_connections(const std::string& step) {
+  for (const Group group : {Group::cp, Group::inner, Group::outer}) {
+    if (group != Group::cp && !has_pairs()) continue;
+    const ncclResult_t state = poll(group, step);
+    if (state == ncclSuccess || state == ncclInProgress) continue;
+    fail(CommError::Kind::failed, step, fmt::format("{}: NCCL: {}", step, ncclGetErrorString(state)));
+  }
+}
+
+void NcclLink::abort_connections() {
+  std::array<ncclComm_t, 3> comms{};
+  {
+    const std::lock_guard lock(comms_mutex_);
+    comms = std::exchange(comms_, {});
+  }
+  // At the same time: each ends its own kernels at once, then frees memory, which waits for the kernels of all.
+  std::vector<std::jthread> threads;
+  for (ncclComm_t comm : comms) {
+    if (comm == nullptr) continue;
+    threads.emplace_back([comm, device = device()] {
+      // NCCL goes back to the device it found, and would make a context on device 0.
+      if (cudaSetDevice(device) == cudaSuccess) (void)ncclCommAbort(comm);
+    });
+  }
+}
+
+}  // namespace cp_pool

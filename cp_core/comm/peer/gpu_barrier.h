@@ -1,0 +1,71 @@
+// The checked barrier of a group of GPU ranks. Over the group each rank tells the others where it is; NCCL cannot say
+// who is missing, nor hear a rank that is in another operation, so each rank says where it is in the store, too.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include "cp_core/comm/peer/gpu_link.h"
+
+namespace cp_pool {
+
+class GpuBarrier {
+ public:
+  // members: ranks of the link, by rank of the group. stream: the group's. Uses the store in pass() alone, and of it
+  // one key a member, that starts with `prefix`.
+  GpuBarrier(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members,
+             c10::cuda::CUDAStream stream, c10::intrusive_ptr<c10d::Store> store, std::string prefix);
+  GpuBarrier(const GpuBarrier&) = delete;
+  GpuBarrier& operator=(const GpuBarrier&) = delete;
+  ~GpuBarrier();
+
+  // Enqueues on the group's stream, which is the current one, the gathering of every rank's `mine` into `all`, in the
+  // order of the ranks. number: of the barrier, counted from 1. Throws CommError.
+  using Gather =
+      std::function<void(at::Tensor& all, const at::Tensor& mine, std::int64_t number, const GpuLink::Wait& wait)>;
+
+  // As Communicator::checked_barrier; operations: how many this rank has started. Throws CommError.
+  void pass(std::int64_t tag, std::int64_t operations, std::chrono::milliseconds limit, const Gather& gather);
+
+ private:
+  struct Place {
+    std::int64_t barrier = 0;  // how many barriers the rank has come to
+    std::int64_t tag = 0;
+    std::int64_t operations = 0;
+  };
+  using Places = std::vector<std::optional<Place>>;  // by rank of the group
+
+  Places gather(const Place& own, const Gather& gather, const GpuLink::Wait& wait);
+  void publish(const Place& own);
+  [[nodiscard]] Places published() const;
+  // How those at this barrier differ; nullopt if they do not.
+  [[nodiscard]] std::optional<std::string> disagreement(const Places& places) const;
+  // Throws if they differ.
+  void require_one_place(const Places& places, const std::string& step);
+  // Throws if what was gathered cannot have come from this barrier.
+  void require_everyone_here(const std::string& step);
+  [[nodiscard]] std::vector<int> missing() const;
+  [[nodiscard]] std::string who_is_missing() const;
+  [[nodiscard]] std::string key_of(int member) const;
+  [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(members_.size()); }
+
+  std::shared_ptr<GpuLink> link_;
+  GpuLink::Group group_;
+  std::vector<int> members_;
+  c10::cuda::CUDAStream stream_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  std::string prefix_;
+  at::Tensor gathered_;  // [size, 2] on the host: tags and operations, as the last barrier gathered them
+  std::int64_t barriers_ = 0;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,183 @@
+#include "cp_core/comm/peer/gpu_link.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cp_core/comm/peer/pause.h"
+
+namespace cp_pool {
+namespace {
+
+using std::chrono::milliseconds;
+using Clock = GpuLink::Clock;
+
+bool is_capturing(c10::DeviceIndex device) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  C10_CUDA_CHECK(cudaStreamIsCapturing(c10::cuda::getCurrentCUDAStream(device), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+std::string here_key(const std::string& prefix, int rank) {
+  return fmt::format("{}gpu_here/{}", prefix, rank);
+}
+
+}  // namespace
+
+std::shared_ptr<GpuLink> GpuLink::connect_sharing(const c10::intrusive_ptr<c10d::Store>& store,
+                                                  const std::string& prefix, int rank, int size, milliseconds timeout) {
+  const std::string step = fmt::format("rank {}: connecting {} ranks that share GPUs", rank, size);
+  const auto deadline = Clock::now() + timeout;
+  auto link = std::make_shared<GpuLink>(rank, size, c10::cuda::current_device(), /*shares=*/true);
+  try {
+    link->announce(*store, prefix);
+    link->connect_peers(store, prefix, deadline);
+  } catch (const std::exception& error) {
+    if (Clock::now() >= deadline) {
+      throw CommError(CommError::Kind::timeout, fmt::format("{}: {}", step, ranks_not_here(*store, prefix, size)));
+    }
+    throw CommError(CommError::Kind::failed, fmt::format("{}: {}", step, error.what()));
+  }
+  if (size > 1 && link->peers() == nullptr) {
+    throw CommError(CommError::Kind::failed,
+                    fmt::format("{}: nothing but peer copies can connect them: {}", step, link->why_no_peers()));
+  }
+  return link;
+}
+
+GpuLink::~GpuLink() {
+  const std::string why = mark_failed("the groups are gone");
+  if (peers_) peers_->leave(why);
+}
+
+void GpuLink::announce(c10d::Store& store, const std::string& prefix) const {
+  store.set(here_key(prefix, rank_), std::vector<std::uint8_t>{1});
+}
+
+std::string GpuLink::ranks_not_here(c10d::Store& store, const std::string& prefix, int size) {
+  std::vector<int> missing;
+  for (int r = 0; r < size; ++r) {
+    if (!store.check({here_key(prefix, r)})) missing.push_back(r);
+  }
+  if (missing.empty()) return "all ranks came, but were not connected in time";
+  return fmt::format("{} {} did not come in time", missing.size() == 1 ? "rank" : "ranks", fmt::join(missing, ", "));
+}
+
+void GpuLink::connect_peers(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
+                            Clock::time_point deadline) {
+  auto [peers, why_not] = PeerLink::connect(store, prefix, rank_, size_, shares_, deadline);
+  peers_ = std::move(peers);
+  why_no_peers_ = std::move(why_not);
+}
+
+void GpuLink::wait_until(const std::function<bool()>& done, const Wait& wait) {
+  const Pause pause;
+  auto next_look = Clock::now() + kBetweenLooks;
+  while (!done()) {
+    const auto now = Clock::now();
+    if (wait.look && now >= std::min(next_look, wait.deadline)) {
+      wait.look();
+      next_look = Clock::now() + kBetweenLooks;
+    }
+    if (now >= wait.deadline) fail(CommError::Kind::timeout, wait.step, wait.explain());
+    pause();
+  }
+}
+
+void GpuLink::wait_for(const c10::cuda::CUDAEvent& event, const Wait& wait) {
+  wait_until(
+      [&] {
+        // Before the errors: an abort ends what runs on the device, and so makes the event happen.
+        const bool happened = event.query();
+        check_connections(wait.step);
+        return happened;
+      },
+      wait);
+}
+
+void GpuLink::close_idle_memory(std::int64_t number, const Wait& wait) {
+  if (!peers_) return;
+  c10::cuda::CUDAEvent reached;  // a replay of a graph is no operation of its own
+  reached.record(c10::cuda::getCurrentCUDAStream(device_));
+  wait_for(reached, wait);
+  for (const Pending& operation : pending_) wait_for(*operation.done, wait);
+  pending_.clear();
+  held_.reset();
+  try {
+    peers_->close_idle_memory(number, wait.deadline, [&] { check_connections(wait.step); });
+  } catch (const CommError& error) {
+    if (failed()) throw;
+    fail(error.kind(), wait.step, fmt::format("{}: {}", wait.step, error.what()));
+  }
+}
+
+void GpuLink::synchronize(const std::string& step) {
+  throw_if_failed(step);
+  c10::cuda::CUDAEvent reached;
+  reached.record(c10::cuda::getCurrentCUDAStream(device_));
+  const auto explain = [&] { return fmt::format("{}: timed out (seen by {})", oldest_pending(), step); };
+  wait_for(reached, {.step = step, .deadline = deadline_, .explain = explain, .look = {}});
+  forget_complete();
+  if (pending_.empty()) held_.reset();
+}
+
+// A capture has the allocator to itself, and enqueues nothing that waits.
+void GpuLink::hold_memory() {
+  if (shares_ && size_ > 1 && !held_ && !is_capturing(device_)) held_.emplace(device_);
+}
+
+void GpuLink::add_pending(std::string step, std::shared_ptr<c10::cuda::CUDAEvent> done) {
+  // A captured event happens in the graph alone, and a capture allows no queries.
+  if (is_capturing(device_)) return;
+  forget_complete();
+  pending_.push_back({std::move(step), std::move(done)});
+}
+
+void GpuLink::forget_complete() {
+  while (!pending_.empty() && pending_.front().done->query()) pending_.pop_front();
+}
+
+std::string GpuLink::oldest_pending() const {
+  const auto oldest = std::ranges::find_if(pending_, [](const Pending& pending) { return !pending.done->query(); });
+  return oldest == pending_.end() ? fmt::format("rank {}: work on the device", rank_) : oldest->step;
+}
+
+void GpuLink::throw_if_failed(const std::string& step) const {
+  const std::lock_guard lock(mutex_);
+  if (failed_) throw CommError(CommError::Kind::aborted, fmt::format("{}: aborted ({})", step, reason_));
+}
+
+bool GpuLink::failed() const {
+  const std::lock_guard lock(mutex_);
+  return failed_;
+}
+
+// Gives the first reason.
+std::string GpuLink::mark_failed(const std::string& reason) {
+  const std::lock_guard lock(mutex_);
+  if (!failed_) reason_ = reason;
+  failed_ = true;
+  return reason_;
+}
+
+void GpuLink::fail(CommError::Kind kind, const std::string& step, const std::string& text) {
+  throw_if_failed(step);
+  (void)mark_failed(text);
+  throw CommError(kind, text);
+}
+
+void GpuLink::abort(const std::string& reason) {
+  const std::string why = mark_failed(reason);
+  if (peers_) peers_->leave(why);
+  abort_connections();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,249 @@
+#include "cp_core/comm/peer/peer_communicator.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include <ATen/ops/amax.h>
+#include <ATen/ops/any.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/sum.h>
+#include <c10/cuda/CUDAException.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cp_core/comm/puts.h"
+#include "cp_core/thd/copy_blocks.h"
+
+namespace cp_pool {
+namespace {
+
+bool same_bytes(std::span<const at::Tensor> a, std::span<const at::Tensor> b) {
+  const auto bytes = [](const at::Tensor& tensor) { return tensor.nbytes(); };
+  return std::ranges::equal(a, b, {}, bytes, bytes);
+}
+
+void require(bool condition, const char* operation, std::string_view what, const char* expectation) {
+  if (!condition) throw std::invalid_argument(fmt::format("{}, {}: {}", operation, what, expectation));
+}
+
+std::vector<Communicator::Message> messages_of(std::span<const at::Tensor> tensors, int peer) {
+  std::vector<Communicator::Message> messages;
+  messages.reserve(tensors.size());
+  for (const at::Tensor& tensor : tensors) messages.push_back({.tensor = tensor, .peer = peer});
+  return messages;
+}
+
+// Over the ranks, which are dimension 0 of `all`, in their order. Partial sums of 16-bit floats are in fp32, and
+// rounded once; a sum of truth values is their "or".
+at::Tensor reduced(const at::Tensor& all, ReduceOp op) {
+  if (all.scalar_type() == at::kBool) return all.any(0);
+  if (op == ReduceOp::max) return all.amax(0);
+  const bool wide = at::isReducedFloatingType(all.scalar_type());
+  return all.sum({0}, /*keepdim=*/false, wide ? at::kFloat : all.scalar_type());
+}
+
+}  // namespace
+
+PeerCommunicator::PeerCommunicator(std::shared_ptr<GpuLink> link, Group group, std::vector<int> members,
+                                   const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix)
+    : link_(std::move(link)),
+      group_(group),
+      members_(std::move(members)),
+      stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, link_->device())),
+      delays_(cuda::StreamDelays::from_environment(static_cast<std::uint64_t>(link_->rank()))),
+      barrier_(link_, group, members_, stream_, store, barrier_prefix) {
+  rank_ = static_cast<int>(std::ranges::find(members_, link_->rank()) - members_.begin());
+  if (link_->peers() != nullptr && size() > 1) peers_.emplace(link_, group, members_, rank_, stream_);
+}
+
+std::string PeerCommunicator::description() const {
+  return "peer copies (ranks share a GPU)";
+}
+
+std::string PeerCommunicator::describe(const char* operation, std::string_view what) const {
+  return fmt::format("rank {}: {}, {}", link_->rank(), operation, what);
+}
+
+Communicator::WorkPtr PeerCommunicator::exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
+                                                 std::string_view what) {
+  return exchange_many({&send, 1}, to, {&recv, 1}, from, what);
+}
+
+Communicator::WorkPtr PeerCommunicator::exchange_many(std::span<const at::Tensor> sends, int to,
+                                                      std::span<const at::Tensor> receives, int from,
+                                                      std::string_view what) {
+  require((to == rank_) == (from == rank_), "exchange", what, "a rank that sends to itself receives from itself");
+  require(to != rank_ || same_bytes(sends, receives), "exchange", what, "an exchange with itself keeps its size");
+  const std::string step =
+      fmt::format("{}: send to rank {}, receive from rank {}", describe("exchange", what), member(to), member(from));
+  std::vector<at::Tensor> tensors(sends.begin(), sends.end());
+  tensors.insert(tensors.end(), receives.begin(), receives.end());
+  return start(step, tensors, [&] {
+    if (to == rank_) {
+      for (std::size_t i = 0; i < sends.size(); ++i) copy(receives[i], sends[i]);
+      return;
+    }
+    if (peers_) return peers_->exchange(place_of(what, step), sends, to, receives, from);
+    send_and_receive(place_of(what, step), messages_of(sends, to), messages_of(receives, from));
+  });
+}
+
+Communicator::WorkPtr PeerCommunicator::exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                                                     std::string_view what) {
+  const std::string step = describe("exchange with all", what);
+  std::vector<at::Tensor> tensors;
+  for (const auto messages : {sends, receives}) {
+    for (const Message& message : messages) {
+      require(message.peer != rank_, "exchange_all", what, "messages are for other ranks");
+      tensors.push_back(message.tensor);
+    }
+  }
+  return start(step, tensors, [&] {
+    if (size() > 1) send_and_receive(place_of(what, step), sends, receives);
+  });
+}
+
+Communicator::WorkPtr PeerCommunicator::put_all(std::span<const at::Tensor> windows,
+                                                std::span<const at::Tensor> sources, std::span<const Put> puts,
+                                                Meanwhile meanwhile, std::string_view what) {
+  require(has_windows(), "put_all", what, "ranks that can write into each other's memory");
+  const std::string step = describe("put", what);
+  check_puts(puts, sources, size(), step);
+  const std::vector<Put> staying = puts_to(puts, rank_);
+  const std::string wrong = misfit(staying, windows);
+  require(wrong.empty(), "put_all", what, wrong.c_str());
+  const std::vector<BlockCopy> own = blocks_of(staying, windows);
+  std::vector<at::Tensor> tensors(windows.begin(), windows.end());
+  tensors.insert(tensors.end(), sources.begin(), sources.end());
+  WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, meanwhile, own); });
+  // What stays is copied beside attention, too, while the rest travels.
+  if (meanwhile == Meanwhile::busy) cp_pool::copy_blocks(own, {at::kCUDA, link_->device()});
+  return work;
+}
+
+Communicator::WorkPtr PeerCommunicator::all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) {
+  require(out.numel() == in.numel() * size(), "all_gather", what, "out holds size() times the elements of in");
+  const std::string step = describe("all_gather", what);
+  return start(step, {out, in}, [&] {
+    if (in.numel() == 0) return;
+    copy(flat_part(out, rank_), in.view(-1));
+    if (size() > 1) gather_parts(place_of(what, step), out, in);
+  });
+}
+
+Communicator::WorkPtr PeerCommunicator::all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) {
+  return trade_parts(out, in, what, /*own=*/true);
+}
+
+Communicator::WorkPtr PeerCommunicator::trade(at::Tensor& out, const at::Tensor& in, std::string_view what) {
+  return trade_parts(out, in, what, /*own=*/false);
+}
+
+Communicator::WorkPtr PeerCommunicator::trade_parts(at::Tensor& out, const at::Tensor& in, std::string_view what,
+                                                    bool own) {
+  require(out.numel() == in.numel() && in.numel() % size() == 0, "all_to_all", what,
+          "in and out have size() equal parts");
+  const std::string step = describe("all_to_all", what);
+  return start(step, {out, in}, [&] {
+    if (in.numel() == 0) return;
+    if (own) copy(flat_part(out, rank_), flat_part(in, rank_));
+    if (size() > 1) swap_parts(place_of(what, step), out, in);
+  });
+}
+
+Communicator::WorkPtr PeerCommunicator::reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) {
+  require(in.numel() == out.numel() * size(), "reduce_scatter", what, "in holds size() times the elements of out");
+  const std::string step = describe("reduce_scatter", what);
+  return start(step, {out, in}, [&] {
+    if (out.numel() == 0) return;
+    if (size() == 1) return copy(out, in);
+    sum_parts(place_of(what, step), out, in);
+  });
+}
+
+Communicator::WorkPtr PeerCommunicator::all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) {
+  const std::string step = describe("all_reduce", what);
+  return start(step, {inout}, [&] {
+    if (inout.numel() > 0 && size() > 1) reduce(place_of(what, step), inout, op);
+  });
+}
+
+void PeerCommunicator::checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) {
+  barrier_.pass(tag, operations_, limit,
+                [this](at::Tensor& all, const at::Tensor& mine, std::int64_t number, const GpuLink::Wait& wait) {
+                  gather_places(all, mine, number, wait);
+                });
+}
+
+// --- what is enqueued ---
+
+void PeerCommunicator::send_and_receive(const PeerExchange::Place& place, std::span<const Message> sends,
+                                        std::span<const Message> receives) {
+  peers_->exchange_all(place, sends, receives);
+}
+
+void PeerCommunicator::gather_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in) {
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for_each_peer([&](int to, int from) {
+    sends.push_back({.tensor = in.view(-1), .peer = to});
+    receives.push_back({.tensor = flat_part(out, from), .peer = from});
+  });
+  peers_->exchange_all(place, sends, receives);
+}
+
+void PeerCommunicator::swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in) {
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for_each_peer([&](int to, int from) {
+    sends.push_back({.tensor = flat_part(in, to), .peer = to});
+    receives.push_back({.tensor = flat_part(out, from), .peer = from});
+  });
+  peers_->exchange_all(place, sends, receives);
+}
+
+void PeerCommunicator::sum_parts(const PeerExchange::Place& place, at::Tensor& out, const at::Tensor& in) {
+  const at::Tensor all = at::empty_like(in).view({size(), out.numel()});
+  copy(all.select(0, rank_), flat_part(in, rank_));
+  PeerCommunicator::swap_parts(place, all, in);
+  out.view(-1).copy_(reduced(all, ReduceOp::sum));
+}
+
+void PeerCommunicator::reduce(const PeerExchange::Place& place, at::Tensor& inout, ReduceOp op) {
+  inout.view(-1).copy_(reduced(gathered(place, inout), op));
+}
+
+at::Tensor PeerCommunicator::gathered(const PeerExchange::Place& place, const at::Tensor& mine) {
+  const at::Tensor all = at::empty({size(), mine.numel()}, mine.options());
+  copy(all.select(0, rank_), mine.view(-1));
+  PeerCommunicator::gather_parts(place, all, mine);
+  return all;
+}
+
+// Barriers are numbered apart from operations, below zero: a barrier and an operation never meet.
+void PeerCommunicator::gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier,
+                                     const GpuLink::Wait& wait) {
+  copy(all.select(0, rank_), mine);
+  if (size() == 1) return;
+  std::vector<Message> sends;
+  std::vector<Message> receives;
+  for_each_peer([&](int to, int from) {
+    sends.push_back({.tensor = mine, .peer = to});
+    receives.push_back({.tensor = all.select(0, from), .peer = from});
+  });
+  peers_->exchange_all({.number = -1 - barrier, .name = "barrier", .step = wait.step, .wait = &wait}, sends, receives);
+}
+
+at::Tensor PeerCommunicator::flat_part(const at::Tensor& tensor, int index) const {
+  const std::int64_t count = tensor.numel() / size();
+  return tensor.view(-1).narrow(0, index * count, count);
+}
+
+void PeerCommunicator::copy(const at::Tensor& target, const at::Tensor& source) const {
+  if (source.nbytes() == 0) return;
+  C10_CUDA_CHECK(cudaMemcpyAsync(target.mutable_data_ptr(), source.const_data_ptr(), source.nbytes(),
+                                 cudaMemcpyDeviceToDevice, stream_));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,130 @@
+// A communicator of GPU ranks whose operations are peer copies (peer_link.h): all that ranks which share a GPU need.
+// Sums gather what the ranks have and add it up in the order of the ranks, so that every rank gets the same bits.
+//
+// Operations are enqueued on a stream of the communicator's own that waits for the caller's current stream; Work::wait
+// makes the current stream wait for them.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <c10/util/intrusive_ptr.h>
+
+#include "cp_core/comm/communicator.h"
+#include "cp_core/comm/peer/gpu_barrier.h"
+#include "cp_core/comm/peer/gpu_link.h"
+#include "cp_core/comm/peer/gpu_work.h"
+#include "cp_core/comm/peer/peer_exchange.h"
+#include "cp_core/cuda/delay.h"
+
+namespace cp_pool {
+
+class PeerCommunicator : public Communicator {
+ public:
+  using Group = GpuLink::Group;
+
+  // members: ranks of the link, by rank of this group. barrier_prefix: opens the keys of its barrier in the store.
+  PeerCommunicator(std::shared_ptr<GpuLink> link, Group group, std::vector<int> members,
+                   const c10::intrusive_ptr<c10d::Store>& store, const std::string& barrier_prefix);
+
+  [[nodiscard]] int rank() const override { return rank_; }
+  [[nodiscard]] int size() const override { return static_cast<int>(members_.size()); }
+  [[nodiscard]] std::string description() const override;
+  void set_deadline(Clock::time_point deadline) override { link_->set_deadline(deadline); }
+  void abort() override { link_->abort("abort was called"); }
+  void synchronize(std::string_view what) override { link_->synchronize(describe("synchronize", what)); }
+
+  WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from, std::string_view what) override;
+  WorkPtr exchange_many(std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives, int from,
+                        std::string_view what) override;
+  WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
+                       std::string_view what) override;
+  [[nodiscard]] bool has_windows() const override { return peers_.has_value(); }
+  WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
+                  Meanwhile meanwhile, std::string_view what) override;
+  WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
+  WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
+  WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
+  WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) override;
+  WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) override;
+  void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
+
+ protected:
+  // What an operation enqueues on the communicator's stream, which is the current one. Tensors are not empty, and the
+  // group has more than one rank.
+  virtual void send_and_receive(const PeerExchange::Place& place, std::span<const Message> sends,
+                                std::span<const Message> receives);
+  // Part r of out comes from rank r, but for this rank's own, which is there.
+  virtual void gather_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
+  virtual void swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
+  virtual void sum_parts(const PeerExchange::Place& place, at::Tensor& out, const at::Tensor& in);
+  virtual void reduce(const PeerExchange::Place& place, at::Tensor& inout, ReduceOp op);
+  virtual void gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier, const GpuLink::Wait& wait);
+
+  [[nodiscard]] bool has_peers() const { return peers_.has_value(); }
+  [[nodiscard]] Group group() const { return group_; }
+  [[nodiscard]] c10::cuda::CUDAStream stream() const { return stream_; }
+  // The elements of part `index`, of size() equal ones.
+  [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
+
+  // body(to, from), starting with the next rank, so that not all write to the same one first.
+  template <typename Body>
+  void for_each_peer(Body&& body) const {
+    for (int distance = 1; distance < size(); ++distance) {
+      body((rank_ + distance) % size(), (rank_ + size() - distance) % size());
+    }
+  }
+
+ private:
+  [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
+  [[nodiscard]] std::string describe(const char* operation, std::string_view what) const;
+  [[nodiscard]] PeerExchange::Place place_of(std::string_view what, std::string_view step) const {
+    return {.number = operations_, .name = what, .step = step};
+  }
+  WorkPtr trade_parts(at::Tensor& out, const at::Tensor& in, std::string_view what, bool own);
+  // What every rank's `mine` is, of dtype `dtype`: [size(), elements].
+  [[nodiscard]] at::Tensor gathered(const PeerExchange::Place& place, const at::Tensor& mine);
+  void copy(const at::Tensor& target, const at::Tensor& source) const;
+
+  // Runs `body` with the communicator's stream as the current one, after what the caller's has so far.
+  template <typename Body>
+  WorkPtr start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body) {
+    ++operations_;
+    link_->throw_if_failed(step);
+    auto work = std::make_unique<GpuWork>(link_, step, stream_, std::move(tensors));
+    c10::cuda::CUDAEvent ready;
+    ready.record(c10::cuda::getCurrentCUDAStream(link_->device()));
+    link_->hold_memory();
+    const c10::cuda::CUDAStreamGuard guard(stream_);
+    ready.block(stream_);
+    delays_.next();
+    std::forward<Body>(body)();
+    delays_.next();
+    work->enqueued();
+    return work;
+  }
+
+  std::shared_ptr<GpuLink> link_;
+  Group group_;
+  std::vector<int> members_;
+  c10::cuda::CUDAStream stream_;
+  cuda::StreamDelays delays_;
+  GpuBarrier barrier_;
+  std::optional<PeerExchange> peers_;
+  int rank_ = 0;
+  std::int64_t operations_ = 0;
+};
+
+}  // namespace cp_pool

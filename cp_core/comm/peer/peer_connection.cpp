@@ -1,0 +1,164 @@
+// How a PeerLink comes to be.
+#include <algorithm>
+#include <cuda_runtime_api.h>
+#include <exception>
+#include <functional>
+#include <stdexcept>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/zeros.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAStream.h>
+#include <fmt/format.h>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "cp_core/comm/peer/peer_environment.h"
+#include "cp_core/comm/peer/peer_kernel.h"
+#include "cp_core/comm/peer/peer_link.h"
+
+namespace cp_pool {
+namespace {
+
+using Clock = PeerLink::Clock;
+
+std::chrono::milliseconds until(Clock::time_point deadline) {
+  return std::max(std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()), std::chrono::milliseconds{1});
+}
+
+std::vector<std::uint8_t> as_bytes(std::string_view text) {
+  return {text.begin(), text.end()};
+}
+
+std::string get_text(c10d::Store& store, const std::string& key, Clock::time_point deadline) {
+  store.wait({key}, until(deadline));
+  const std::vector<std::uint8_t> bytes = store.get(key);
+  return {bytes.begin(), bytes.end()};
+}
+
+constexpr std::int64_t kProofWords = 4096;
+
+// What a rank writes to the memory of others to show that it can.
+at::Tensor proof_of(int rank) {
+  return at::arange(kProofWords, at::kLong).add(kProofWords * (rank + 1)).view(at::kByte);
+}
+
+// Rank 0's board, on every rank. Throws where there is none for this rank.
+PeerBoard share_board(c10d::Store& store, const std::string& key, int rank, int size, Clock::time_point deadline) {
+  if (rank != 0) {
+    const std::string name = get_text(store, key, deadline);
+    if (name.empty()) throw std::runtime_error("rank 0 has no board");
+    return PeerBoard::attach(name, size);
+  }
+  PeerBoard board = PeerBoard::create(size);
+  store.set(key, as_bytes(board.name()));
+  return board;
+}
+
+}  // namespace
+
+PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix,
+                                       int rank, int size, bool shares, Clock::time_point deadline) {
+  if (size == 1) return {.link = nullptr, .why_not = "there is one rank"};
+  const std::string board_key = prefix + "peer_board";
+  const auto key_of = [&](int of_rank) { return fmt::format("{}peer/{}", prefix, of_rank); };
+  Connection own;
+  try {
+    try {
+      if (const std::string forbidden = peer_copies_forbidden(shares); !forbidden.empty()) {
+        throw std::runtime_error(forbidden);
+      }
+      own.link = std::make_shared<PeerLink>(share_board(*store, board_key, rank, size, deadline), rank, size, shares,
+                                            c10::cuda::current_device());
+    } catch (const std::exception& error) {
+      own.why_not = fmt::format("rank {}: {}", rank, error.what());
+      if (rank == 0) store->set(board_key, std::vector<std::uint8_t>());
+    }
+    store->set(key_of(rank), as_bytes(own.why_not));
+    for (int peer = 0; peer < size; ++peer) {
+      const std::string why_not = get_text(*store, key_of(peer), deadline);
+      if (!why_not.empty()) return {.link = nullptr, .why_not = why_not};
+    }
+  } catch (const std::exception& error) {
+    throw CommError(CommError::Kind::timeout, fmt::format("rank {}: connecting peers: {}", rank, error.what()));
+  }
+  // Everybody is attached.
+  own.link->board_.remove_name();
+  own.why_not = own.link->prove(deadline);
+  if (own.why_not.empty()) {
+    own.link->close_idle_memory(-1, deadline, {});
+  } else {
+    own.link = nullptr;
+  }
+  return own;
+}
+
+// Every rank writes to memory of every other, and looks at what the others wrote to its own: there are machines whose
+// driver offers what the way between two devices does not do. Gives the reason if it did not work on one.
+std::string PeerLink::prove(Clock::time_point deadline) {
+  const auto options = at::TensorOptions().dtype(at::kByte).device(at::kCUDA, device_);
+  words_ = at::zeros({proof_place(size_)}, options);
+  c10::cuda::getCurrentCUDAStream(device_).synchronize();
+  Operation operation = with_all(-1, "connecting peers");
+  std::string why_not;
+  const auto attempt = [&](const std::function<void()>& body) {
+    if (!why_not.empty()) return;
+    try {
+      body();
+    } catch (const c10::Error& error) {
+      why_not = fmt::format("rank {}: {}", rank_, error.what_without_backtrace());
+    }
+  };
+  const Window window{.first = static_cast<std::byte*>(words_.data_ptr()), .bytes = words_.nbytes()};
+  // The window itself at first, and later: all is well. None: this rank could not.
+  const auto meet_if_well = [&] {
+    for (Incoming& incoming : operation.incoming) {
+      incoming.windows = why_not.empty() ? std::vector<Window>{window} : std::vector<Window>{};
+    }
+    std::vector<std::vector<Note>> theirs = meet(operation, deadline, {});
+    for (std::size_t i = 0; i < theirs.size() && why_not.empty(); ++i) {
+      if (theirs[i].empty()) why_not = fmt::format("rank {} could not", operation.outgoing[i].rank);
+    }
+    return theirs;
+  };
+  attempt([&] {
+    std::vector<Note> gone;
+    (void)memory_.describe(window.first, window.bytes, gone);
+  });
+  const std::vector<std::vector<Note>> theirs = meet_if_well();
+  attempt([&] { write_proofs(theirs, operation); });
+  (void)meet_if_well();
+  attempt([&] {
+    const at::Tensor here = words_.cpu();
+    for (int peer = 0; peer < size_; ++peer) {
+      const at::Tensor proof = proof_of(peer);
+      if (peer == rank_ || at::equal(here.narrow(0, proof_place(peer), proof.numel()), proof)) continue;
+      why_not = fmt::format("rank {}: what rank {} wrote to this rank's memory is not there", rank_, peer);
+    }
+  });
+  (void)meet_if_well();
+  return why_not;
+}
+
+// The byte of a rank's words where the proof of `rank` begins.
+std::int64_t PeerLink::proof_place(int rank) const {
+  const std::size_t turns = PeerBoard::kGroups * sizeof(cuda::PeerTurn);
+  return static_cast<std::int64_t>(board_.flag_bytes() + turns) +
+         rank * kProofWords * std::int64_t{sizeof(std::int64_t)};
+}
+
+void PeerLink::write_proofs(const std::vector<std::vector<Note>>& windows, const Operation& operation) {
+  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device_);
+  const at::Tensor proof = proof_of(rank_).to(at::Device(at::kCUDA, device_));
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    const int peer = operation.outgoing[i].rank;
+    theirs_[peer] = memory_.open(peer, windows[i].front());
+    C10_CUDA_CHECK(cudaMemcpyAsync(theirs_[peer] + proof_place(rank_), proof.const_data_ptr(), proof.nbytes(),
+                                   cudaMemcpyDeviceToDevice, stream));
+  }
+  stream.synchronize();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,368 @@
+// Ranks that write into each other's memory, behind the communicator.
+#include <algorithm>
+#include <chrono>
+#include <cuda_runtime_api.h>
+#include <thread>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAException.h>
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include "cp_core/comm/gpu_groups.h"
+#include "cp_core/testing/gpu_communicators.h"
+
+namespace cp_pool {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::AllOf;
+using testing::HasSubstr;
+using Clock = Communicator::Clock;
+
+class PeerCopies : public NcclRanks {};
+INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerCopies,
+                         testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies, Way::shared)));
+
+// Of this rank's device.
+std::size_t free_bytes() {
+  std::size_t free = 0;
+  std::size_t total = 0;
+  C10_CUDA_CHECK(cudaMemGetInfo(&free, &total));
+  return free;
+}
+
+TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    for (int i = 0; i < 10; ++i) {
+      at::Tensor window = filled({1 << 20}, i);
+      if (rank.rank == i % rank.size) cuda_part().delay(5'000'000);
+      const at::Tensor before = window.clone();  // late, on one rank
+      groups.cp->exchange(filled({1 << 20}, 100 + i), ring.next, window, ring.previous, "test")->wait();
+      EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
+      EXPECT_TRUE(window.eq(100 + i).all().item<bool>()) << "round " << i;
+    }
+  });
+}
+
+TEST_F(NcclPair, AWaitIsForTheLastByteThatAPeerWrites) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    constexpr std::int64_t kMuch = std::int64_t{128} << 20;  // elements: longer than what goes the other way
+    const at::Tensor sent = filled({rank.rank == 0 ? kMuch : 1}, 1);
+    for (int i = 0; i < 3; ++i) {
+      at::Tensor got = filled({rank.rank == 0 ? 1 : kMuch}, -1);
+      groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait();
+      EXPECT_EQ(got[-1].item<float>(), 1.0F) << "round " << i;
+    }
+  });
+}
+
+TEST_P(PeerCopies, MemoryMayComeAndGo) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    for (int i = 0; i < 12; ++i) {
+      const std::int64_t elements = (std::int64_t{3} << 20) * (1 + i % 5);  // allocations of their own
+      {
+        at::Tensor got = filled({elements}, -1);
+        const at::Tensor sent = filled({elements}, 10 * i + rank.rank);
+        groups.cp->exchange(sent, ring.next, got, ring.previous, "test")->wait();
+        EXPECT_TRUE(got.eq(10 * i + ring.previous).all().item<bool>()) << "round " << i;
+        groups.cp->synchronize("test");
+      }
+      if (i % 2 == 1) c10::cuda::CUDACachingAllocator::emptyCache();
+    }
+    groups.cp->checked_barrier(1, kLongEnough);
+  });
+}
+
+// Drivers keep memory that its owner frees until the last who has it open closes it.
+TEST_P(PeerCopies, ABarrierLeavesNoMemoryOpen) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    constexpr std::int64_t kElements = std::int64_t{256} << 20;  // an allocation of 1 GiB
+    constexpr std::size_t kBytes = kElements * sizeof(float);
+    std::int64_t barriers = 0;
+    const auto meet = [&] { groups.cp->checked_barrier(++barriers, kLongEnough); };
+    // The memory of ranks that share a device is counted together, while none of them takes or frees any.
+    const auto free_of_all = [&] {
+      meet();
+      c10::cuda::CUDACachingAllocator::emptyCache();
+      meet();
+      const std::size_t free = free_bytes();
+      meet();
+      return free;
+    };
+    for (int i = 0; i < 3; ++i) {
+      const std::size_t before = free_of_all();
+      {
+        at::Tensor got = filled({kElements}, -1);
+        groups.cp->exchange(filled({kElements}, rank.rank + i), ring.next, got, ring.previous, "test")->wait();
+        EXPECT_TRUE(got[-1].eq(ring.previous + i).item<bool>()) << "round " << i;
+        EXPECT_LE(free_bytes() + kBytes, before) << "round " << i;
+      }
+      EXPECT_GT(free_of_all() + kBytes / 2, before) << "round " << i;
+    }
+  });
+}
+
+TEST_P(PeerCopies, AGraphOfPutsGivesTheSameBitsAtEachReplay) {
+  on_gpu_ranks(ranks(), [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const Ring ring(rank);
+    const at::Tensor mine = at::arange(1 << 18, on_gpu()).add(rank.rank);
+    at::Tensor got = at::empty_like(mine);
+    at::Tensor whole = at::empty({(1 << 18) * rank.size}, on_gpu());
+    const auto step = [&] {
+      groups.cp->exchange(mine, ring.next, got, ring.previous, "captured")->wait();
+      groups.cp->all_gather(whole, got, "captured")->wait();
+    };
+    step();
+    groups.cp->synchronize("before the capture");
+    const at::Tensor eager = whole.clone();
+    const auto longer_step = [&] {
+      step();
+      const at::Tensor made_inside = got.mul(2);  // allocated in the capture
+      at::Tensor received_inside = at::empty_like(made_inside);
+      groups.cp->exchange(made_inside, ring.next, received_inside, ring.previous, "captured")->wait();
+      got.copy_(received_inside);
+    };
+    const auto forget = [&] {
+      whole.zero_();
+      got.zero_();
+    };
+    const int before_previous = (ring.previous + rank.size - 1) % rank.size;
+    replay_captured(groups, longer_step, forget, [&](int i) {
+      EXPECT_TRUE(at::equal(whole, eager)) << "replay " << i;
+      EXPECT_TRUE(at::equal(got, at::arange(1 << 18, on_gpu()).add(before_previous).mul(2))) << "replay " << i;
+    });
+    groups.cp->checked_barrier(4, kLongEnough);
+  });
+}
+
+TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersHost) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    if (rank.rank == 1) return rank.await("given up");
+    groups.cp->set_deadline(Clock::now() + 300ms);
+    at::Tensor got = filled({1 << 20}, 0);
+    const auto error = error_of([&] { (void)groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3"); });
+    rank.tell("given up");
+    expect_error(error, CommError::Kind::timeout,
+                 AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
+                       HasSubstr("timed out: rank 1 has not come to it")));
+    const auto later = error_of([&] { groups.cp->synchronize("test"); });
+    expect_error(later, CommError::Kind::aborted);
+  });
+}
+
+TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({1 << 20}, 0);
+    if (rank.rank == 1) {
+      cuda_part().delay(1'000'000'000);
+      groups.cp->exchange(filled({1 << 20}, 0), 0, got, 0, "p2p step 3")->wait();
+      return rank.await("given up");
+    }
+    groups.cp->set_deadline(Clock::now() + 300ms);
+    groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "p2p step 3")->wait();
+    const auto error = error_of([&] { groups.cp->synchronize("p2p forward"); });
+    rank.tell("given up");
+    expect_error(error, CommError::Kind::timeout,
+                 AllOf(HasSubstr("rank 0: exchange, p2p step 3: send to rank 1, receive from rank 1"),
+                       HasSubstr("timed out"), HasSubstr("p2p forward")));
+  });
+}
+
+TEST_F(NcclPair, AnAbortFreesAHostThatWaitsForAPeersHost) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    if (rank.rank == 1) return rank.await("freed");
+    const auto start = Clock::now();
+    std::jthread aborter([&] {
+      std::this_thread::sleep_for(50ms);
+      groups.cp->abort();
+    });
+    at::Tensor got = filled({1 << 20}, 0);
+    const auto error = error_of([&] { (void)groups.cp->exchange(filled({1 << 20}, 0), 1, got, 1, "test"); });
+    const double freed_after = milliseconds_since(start);
+    rank.tell("freed");
+    expect_error(error, CommError::Kind::aborted);
+    EXPECT_LT(freed_after, kFreedMilliseconds);
+  });
+}
+
+TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({1 << 20}, 0);
+    const at::Tensor sent = filled({1 << 20}, 0);
+    const auto exchange = [&] { groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait(); };
+    // Opening memory waits for the device: then hosts would wait for a device that waits for its peer.
+    cuda_part().delay(1);
+    exchange();
+    groups.cp->synchronize("warm-up");
+    if (rank.rank == 1) cuda_part().delay(4'000'000'000);
+    const auto first = Clock::now();
+    for (int i = 0; i < 3; ++i) exchange();
+    EXPECT_LT(milliseconds_since(first), 1000) << "a host waited for a device";
+    if (rank.rank == 1) return rank.await("freed");
+    const auto start = Clock::now();
+    groups.cp->abort();
+    const double aborted_after = milliseconds_since(start);
+    c10::cuda::device_synchronize();
+    const double idle_after = milliseconds_since(start);
+    rank.tell("freed");
+    fmt::print("[ figures  ] abort: communicators gone after {:.0f} ms, device idle after {:.0f} ms\n", aborted_after,
+               idle_after);
+    EXPECT_LT(idle_after, kFreedMilliseconds);
+  });
+}
+
+TEST_F(NcclPair, APeerThatAbortedIsHeardOfAtOnce) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    if (rank.rank == 1) {
+      groups.cp->abort();
+      return rank.await("heard");
+    }
+    const auto start = Clock::now();
+    at::Tensor got = filled({16}, 0);
+    const auto error = error_of([&] { (void)groups.cp->exchange(filled({16}, 0), 1, got, 1, "test"); });
+    rank.tell("heard");
+    EXPECT_LT(milliseconds_since(start), kFreedMilliseconds);
+    expect_error(error, CommError::Kind::aborted, HasSubstr("aborted (rank 1: abort was called)"));
+  });
+}
+
+TEST_F(NcclPair, MessagesOfOtherSizesThanExpectedAreRefused) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({rank.rank == 0 ? 16 : 8}, 0);
+    const auto error =
+        error_of([&] { (void)groups.cp->exchange(filled({16}, 0), 1 - rank.rank, got, 1 - rank.rank, "test"); });
+    if (rank.rank == 1) return rank.await("refused");
+    rank.tell("refused");
+    expect_error(error, CommError::Kind::failed,
+                 HasSubstr("1 rows of 64 bytes, 0 apart, from byte 0 on, for window 0 of rank 1, which "
+                           "has 32 bytes"));
+  });
+}
+
+TEST_F(NcclPairAlone, ThereAreNoWindows) {
+  on_gpu_ranks(2, [](const GpuRank& rank) { EXPECT_FALSE(rank.connect().cp->has_windows()); });
+}
+
+TEST_F(SharingPair, NothingButPeerCopiesConnectsRanksThatShareAGpu) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    if (rank.rank == 1) take(Way::nccl);
+    expect_error(error_of([&] { (void)rank.connect(); }), CommError::Kind::failed,
+                 HasSubstr("nothing but peer copies can connect them: rank 1: CP_POOL_PEER_COPIES is off"));
+  });
+}
+
+// What an allocation that finds no memory would do first, to free what is cached, waits for everything on the device:
+// for a peer that comes late, or never.
+TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    at::Tensor got = filled({1 << 20}, 0);
+    const at::Tensor sent = filled({1 << 20}, 0);
+    const auto exchange = [&] { groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait(); };
+    exchange();
+    groups.cp->synchronize("warm-up");
+    if (rank.rank == 1) {
+      // Its host has come to the exchange, its device is late.
+      rank.await("enqueued");
+      cuda_part().delay(6'000'000'000);
+      exchange();
+      return rank.await("told");
+    }
+    {
+      const at::Tensor cached = filled({64 << 20}, 0);
+    }  // what a retry would free
+    rank.tell("enqueued");
+    exchange();
+    const auto start = Clock::now();
+    EXPECT_THROW((void)at::empty({std::int64_t{1} << 42U}, on_gpu(at::kByte)), c10::OutOfMemoryError);
+    EXPECT_LT(milliseconds_since(start), kFreedMilliseconds);
+    groups.cp->abort();
+    const auto aborted = Clock::now();
+    c10::cuda::device_synchronize();
+    EXPECT_LT(milliseconds_since(aborted), kFreedMilliseconds);
+    rank.tell("told");
+  });
+}
+
+// While ranks wait for each other on the device, the one that works has all of it.
+TEST_F(SharingFour, RanksThatWaitTakeNothingFromTheOneThatWorks) {
+  on_gpu_ranks(4, [](const GpuRank& rank) {
+    const CpGroups groups = rank.connect();
+    const at::Tensor a = at::randn({4096, 4096}, on_gpu());
+    const auto work = [&] {
+      at::Tensor product = a;
+      for (int i = 0; i < 40; ++i) product = at::mm(a, product).mul_(1e-2);
+    };
+    const auto time_of_work = [&] {
+      c10::cuda::device_synchronize();
+      const auto start = Clock::now();
+      work();
+      c10::cuda::device_synchronize();
+      return milliseconds_since(start);
+    };
+    double alone = 0;
+    double beside_waiters = 0;
+    if (rank.rank == 0) {
+      work();
+      alone = std::min({time_of_work(), time_of_work(), time_of_work()});
+    }
+    at::Tensor all = filled({4}, 0);
+    for (int round = 0; round < 3; ++round) {
+      groups.cp->checked_barrier(round, kLongEnough);
+      const auto enqueue = [&] { groups.cp->all_gather(all, filled({1}, rank.rank), "test")->wait(); };
+      if (rank.rank != 0) {
+        enqueue();
+      } else {
+        // Hosts meet before anything is enqueued: the peers' devices wait for what this one does first.
+        c10::cuda::device_synchronize();
+        const auto start = Clock::now();
+        work();
+        enqueue();
+        groups.cp->synchronize("test");
+        const double took = milliseconds_since(start);
+        beside_waiters = round == 0 ? took : std::min(beside_waiters, took);
+      }
+      groups.cp->synchronize("test");
+    }
+    if (rank.rank == 0) {
+      fmt::print("[ figures  ] work {:.1f} ms alone, {:.1f} ms with three ranks that wait\n", alone, beside_waiters);
+      EXPECT_LT(beside_waiters, 1.1 * alone + 2);
+    }
+  });
+}
+
+TEST_F(TwoGpus, OneRankWithoutPeerCopiesIsEnoughForAllToDoWithout) {
+  on_gpu_ranks(2, [](const GpuRank& rank) {
+    if (rank.rank == 1) take(Way::nccl);
+    const CpGroups groups = rank.connect();
+    EXPECT_FALSE(groups.cp->has_windows());
+    at::Tensor got = filled({16}, 0);
+    groups.cp->exchange(filled({16}, rank.rank), 1 - rank.rank, got, 1 - rank.rank, "test")->wait();
+    EXPECT_EQ(got[0].item<float>(), static_cast<float>(1 - rank.rank));
+  });
+}
+
+}  // namespace
+}  // namespace cp_pool

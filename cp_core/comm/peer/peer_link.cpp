@@ -1,0 +1,209 @@
+#include "cp_core/comm/peer/peer_link.h"
+
+#include <algorithm>
+#include <cuda_runtime_api.h>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include <c10/cuda/CUDAException.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <fmt/format.h>
+
+#include "cp_core/comm/peer/pause.h"
+
+namespace cp_pool {
+namespace {
+
+using Clock = PeerLink::Clock;
+using Note = PeerBoard::Note;
+
+constexpr std::chrono::microseconds kBetweenReleases{200};
+
+// Barriers have numbers below zero.
+std::string place_text(std::int64_t number, std::string_view name) {
+  if (number < 0) return fmt::format("the {}", name);
+  return fmt::format("its operation {} ({})", number, name);
+}
+
+}  // namespace
+
+// What a peer said of the operation.
+struct PeerLink::Heard {
+  std::optional<std::uint32_t> count;  // of its windows
+  std::vector<Note> windows;
+  [[nodiscard]] bool complete() const { return count && windows.size() == *count; }
+};
+
+PeerLink::PeerLink(PeerBoard board, int rank, int size, bool shares, c10::DeviceIndex device)
+    : board_(std::move(board)), rank_(rank), size_(size), shares_(shares), device_(device), memory_(device) {
+  C10_CUDA_CHECK(cudaHostRegister(board_.memory(), board_.flag_bytes(), cudaHostRegisterMapped));
+  void* flags = nullptr;
+  C10_CUDA_CHECK(cudaHostGetDevicePointer(&flags, board_.memory(), 0));
+  flags_on_device_ = static_cast<std::byte*>(flags);
+}
+
+PeerLink::~PeerLink() {
+  leave("the groups are gone");
+  const c10::cuda::CUDAGuard guard(device_);
+  C10_CUDA_CHECK_WARN(cudaDeviceSynchronize());
+  releaser_ = {};
+  C10_CUDA_CHECK_WARN(cudaHostUnregister(board_.memory()));
+}
+
+void PeerLink::leave(std::string_view reason) {
+  board_.leave(rank_, reason);
+  const std::lock_guard lock(leave_mutex_);
+  if (releaser_.joinable()) return;
+  // Again and again: a stream takes a flag down when it has waited for it, and waits for it again later.
+  releaser_ = std::jthread([this](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      board_.release_flags_of(rank_);
+      std::this_thread::sleep_for(kBetweenReleases);
+    }
+  });
+}
+
+void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check) {
+  Operation operation = with_all(number, "closing memory");
+  tell_gone(memory_.give_up_idle());
+  (void)meet(operation, deadline, check);  // hears what the peers have given up
+  memory_.close_gone();
+  (void)meet(operation, deadline, check);  // and every rank has
+}
+
+// Without windows.
+PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view name) const {
+  Operation operation;
+  operation.number = number;
+  operation.name = operation.step = name;
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer == rank_) continue;
+    operation.incoming.push_back({.rank = peer, .windows = {}});
+    operation.outgoing.push_back({.rank = peer, .blocks = {}});
+  }
+  return operation;
+}
+
+// Tells the peers where they can write, and hears where this rank can: the windows of each, in the order of outgoing.
+// Afterwards by_kernel says whether any rank is for it.
+std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(Operation& operation, Clock::time_point deadline,
+                                                         const std::function<void()>& check) {
+  std::vector<std::vector<Note>> notes;
+  notes.reserve(operation.incoming.size());
+  for (const Incoming& incoming : operation.incoming) notes.push_back(notes_for(incoming, operation));
+  std::vector<std::span<const Note>> left(notes.begin(), notes.end());
+  std::vector<Heard> heard(operation.outgoing.size());
+  const Pause pause;
+  while (true) {
+    const bool posted = post_some(operation, left);
+    const bool taken = take_some(operation, heard);
+    if (std::ranges::all_of(left, [](auto rest) { return rest.empty(); }) &&
+        std::ranges::all_of(heard, [](const Heard& of_peer) { return of_peer.complete(); })) {
+      break;
+    }
+    if (posted || taken) continue;
+    if (check) check();
+    throw_if_left(operation);
+    if (Clock::now() >= deadline) {
+      const auto silent = std::ranges::find_if(heard, [](const Heard& of_peer) { return !of_peer.complete(); });
+      throw CommError(CommError::Kind::timeout,
+                      silent == heard.end()
+                          ? fmt::format("{}: timed out", operation.step)
+                          : fmt::format("{}: timed out: rank {} has not come to it", operation.step,
+                                        operation.outgoing[static_cast<std::size_t>(silent - heard.begin())].rank));
+    }
+    pause();
+  }
+  std::vector<std::vector<Note>> windows;
+  windows.reserve(heard.size());
+  for (Heard& of_peer : heard) windows.push_back(std::move(of_peer.windows));
+  return windows;
+}
+
+std::vector<PeerBoard::Note> PeerLink::notes_for(const Incoming& incoming, const Operation& operation) {
+  std::vector<Note> windows;
+  std::vector<Note> gone;
+  for (const Window& window : incoming.windows) {
+    if (window.bytes > 0) {
+      windows.push_back(memory_.describe(window.first, window.bytes, gone));
+    } else {
+      windows.push_back({.kind = Note::Kind::window});
+    }
+  }
+  tell_gone(gone);
+  std::vector<Note> notes = std::exchange(gone_[incoming.rank], {});
+  Note head{.kind = Note::Kind::operation,
+            .count = static_cast<std::uint32_t>(windows.size()),
+            .number = static_cast<std::uint64_t>(operation.number),
+            .idle = operation.idle,
+            .by_kernel = operation.by_kernel};
+  head.set_text(operation.name);
+  notes.push_back(head);
+  notes.insert(notes.end(), windows.begin(), windows.end());
+  return notes;
+}
+
+// Each peer hears of it before the next operation with it.
+void PeerLink::tell_gone(const std::vector<Note>& gone) {
+  for (int peer = 0; peer < size_; ++peer) {
+    if (peer != rank_) std::ranges::copy(gone, std::back_inserter(gone_[peer]));
+  }
+}
+
+// left: by incoming.
+bool PeerLink::post_some(const Operation& operation, std::vector<std::span<const Note>>& left) {
+  bool posted = false;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    while (!left[i].empty() && board_.post(operation.group, rank_, operation.incoming[i].rank, left[i].front())) {
+      left[i] = left[i].subspan(1);
+      posted = true;
+    }
+  }
+  return posted;
+}
+
+// heard: by outgoing.
+bool PeerLink::take_some(Operation& operation, std::vector<Heard>& heard) {
+  bool taken = false;
+  for (std::size_t i = 0; i < heard.size(); ++i) {
+    const int peer = operation.outgoing[i].rank;
+    while (!heard[i].complete()) {
+      const std::optional<Note> note = board_.take(operation.group, peer, rank_);
+      if (!note) break;
+      taken = true;
+      if (note->kind == Note::Kind::gone) {
+        memory_.add_gone(peer, *note);
+        if (!shares_) memory_.close_gone();
+      } else if (note->kind == Note::Kind::window) {
+        heard[i].windows.push_back(*note);
+      } else if (note->number != static_cast<std::uint64_t>(operation.number)) {
+        throw CommError(CommError::Kind::failed,
+                        fmt::format("{}: rank {} is in {}, this rank in {}", operation.step, peer,
+                                    place_text(static_cast<std::int64_t>(note->number), note->get_text()),
+                                    place_text(operation.number, operation.name)));
+      } else if (note->idle != operation.idle) {
+        throw CommError(CommError::Kind::failed,
+                        fmt::format("{}: rank {} {} meanwhile, this rank {}", operation.step, peer,
+                                    note->idle ? "is idle" : "has work", operation.idle ? "is idle" : "has work"));
+      } else {
+        heard[i].count = note->count;
+        operation.by_kernel |= note->by_kernel;
+      }
+    }
+  }
+  return taken;
+}
+
+void PeerLink::throw_if_left(const Operation& operation) const {
+  const auto check = [&](int peer) {
+    if (const auto reason = board_.left(peer)) {
+      throw CommError(CommError::Kind::aborted,
+                      fmt::format("{}: aborted (rank {}: {})", operation.step, peer, *reason));
+    }
+  };
+  for (const Incoming& incoming : operation.incoming) check(incoming.rank);
+  for (const Outgoing& outgoing : operation.outgoing) check(outgoing.rank);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,137 @@
+// What the tests of the GPU ranks' communicators share.
+#pragma once
+
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <tuple>
+
+#include <ATen/ops/full.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/testing/gpu_fixture.h"
+#include "cp_core/testing/gpu_ranks.h"
+
+namespace cp_pool {
+
+constexpr std::chrono::seconds kLongEnough{20};
+// From an abort to the end of the wait.
+constexpr double kFreedMilliseconds = 2000;
+
+inline at::TensorOptions on_gpu(at::ScalarType dtype = at::kFloat) {
+  return at::TensorOptions().dtype(dtype).device(at::kCUDA, c10::cuda::current_device());
+}
+
+inline at::Tensor filled(at::IntArrayRef shape, double value, at::ScalarType dtype = at::kFloat) {
+  return at::full(shape, value, on_gpu(dtype));
+}
+
+inline std::optional<CommError> error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const CommError& error) {
+    return error;
+  }
+  return std::nullopt;
+}
+
+inline void expect_error(const std::optional<CommError>& error, CommError::Kind kind,
+                         const testing::Matcher<std::string>& text = testing::_) {
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->kind(), kind);
+  EXPECT_THAT(std::string(error->what()), text);
+}
+
+inline double milliseconds_since(Communicator::Clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(Communicator::Clock::now() - start).count();
+}
+
+// Which way data takes between ranks: peer copies (peer_link.h), NCCL alone, or peer copies on one GPU that all share.
+enum class Way { peer_copies, nccl, shared };
+
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest's name
+inline void PrintTo(Way way, std::ostream* out) {
+  *out << (way == Way::nccl ? "nccl" : way == Way::shared ? "shared" : "peer_copies");
+}
+
+// Ranks inherit it.
+inline void take(Way way) {
+  setenv("CP_POOL_PEER_COPIES", way == Way::nccl ? "off" : "on", /*overwrite=*/1);
+  share_one_gpu(way == Way::shared);
+}
+
+// Runs as many ranks as its parameter says, each on a GPU of its own unless they share one.
+class NcclRanks : public testing::TestWithParam<std::tuple<int, Way>> {
+ protected:
+  void SetUp() override {
+    const Way way = std::get<1>(GetParam());
+    require_gpus(way == Way::shared ? 1 : ranks(), count_gpus());
+    take(way);
+  }
+  static int ranks() { return std::get<0>(GetParam()); }
+};
+
+inline auto ranks_and_ways() {
+  return testing::Combine(testing::Values(1, 2, 4), testing::Values(Way::peer_copies, Way::nccl, Way::shared));
+}
+
+// Run on two GPUs, or four; peer copies on fewer, too, which ranks then share.
+template <int kRanks, Way kWay>
+class NcclFixture : public testing::Test {
+ protected:
+  void SetUp() override {
+    require_gpus(kWay == Way::nccl ? kRanks : 1, count_gpus());
+    take(count_gpus() < kRanks ? Way::shared : kWay);
+  }
+};
+class NcclPair : public NcclFixture<2, Way::peer_copies> {};
+class NcclPairAlone : public NcclFixture<2, Way::nccl> {};
+class NcclFour : public NcclFixture<4, Way::peer_copies> {};
+
+// On one GPU that all ranks share.
+class Sharing : public testing::Test {
+ protected:
+  void SetUp() override {
+    require_gpus(1, count_gpus());
+    take(Way::shared);
+  }
+};
+class SharingPair : public Sharing {};
+class SharingFour : public Sharing {};
+
+// With peer copies, on GPUs of their own.
+class TwoGpus : public testing::Test {
+ protected:
+  void SetUp() override {
+    require_gpus(2, count_gpus());
+    take(Way::peer_copies);
+  }
+};
+
+// Calls check(number) after each of 20 replays of a graph of the step; forget() stands before each.
+inline void replay_captured(const CpGroups& groups, const std::function<void()>& step,
+                            const std::function<void()>& forget, const std::function<void(int)>& check) {
+  const std::unique_ptr<CapturedStep> graph = cuda_part().capture(step);
+  for (int i = 0; i < 20; ++i) {
+    forget();
+    graph->replay();
+    groups.cp->synchronize("replay");
+    check(i);
+  }
+}
+
+// Neighbours.
+struct Ring {
+  explicit Ring(const GpuRank& rank)
+      : next((rank.rank + 1) % rank.size), previous((rank.rank + rank.size - 1) % rank.size) {}
+  int next;
+  int previous;
+};
+
+}  // namespace cp_pool

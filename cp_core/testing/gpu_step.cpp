@@ -1,0 +1,86 @@
+#include "cp_core/testing/gpu_step.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <ATen/Context.h>
+#include <c10/cuda/CUDAFunctions.h>
+
+#include "cases/lengths.h"
+#include "cp_core/context_parallel/context_parallel.h"
+#include "cp_core/verify/check_outputs.h"
+#include "cp_core/verify/expected.h"
+
+namespace cp_pool::test {
+namespace {
+
+// Before cuBLAS is first used: it repeats bit by bit only with a workspace of fixed size.
+[[maybe_unused]] const int kCublasWorkspace = setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+
+at::Device own_gpu() {
+  return {at::kCUDA, c10::cuda::current_device()};
+}
+
+}  // namespace
+
+int gpu_ranks_for(CommType comm) {
+  return comm == CommType::a2a_p2p || count_gpus() >= 4 ? 4 : 2;
+}
+
+Case gpu_thd_case(CommType comm, Backend backend, int ranks, const std::vector<std::int64_t>& seqlens) {
+  Case c;
+  c.comm = comm;
+  c.backend = backend;
+  c.cp_size = ranks;
+  c.layout = Layout::thd;
+  c.batch = static_cast<std::int64_t>(seqlens.size());
+  c.seqlen_q = c.seqlen_kv = std::ranges::max(seqlens);
+  c.seqlens = seqlens;
+  c.pad_between_seqs = true;
+  c.heads = 8;
+  c.kv_heads = 4;
+  c.head_dim_qk = c.head_dim_v = 64;
+  c.causal = true;
+  c.deterministic = true;
+  return c;
+}
+
+GpuStep::GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups, bool replayed)
+    : case_(c),
+      groups_(groups),
+      lengths_(resolve_lengths(c)),
+      canonical_(verify::canonical_problem(c, lengths_)),
+      problem_(make_problem(c, lengths_)),
+      view_(c, lengths_, rank.rank, rank.size, own_gpu()) {
+  problem_.replayed = replayed;
+  reset_numeric_state(own_gpu());
+  at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
+  shards_ = verify::make_shards(c, verify::make_inputs(canonical_, own_gpu()), view_);
+}
+
+AttentionForward GpuStep::forward() const {
+  return context_parallel_forward(problem_, groups_, shards_.inputs);
+}
+
+AttentionGradients GpuStep::backward(const AttentionForward& forward) const {
+  return context_parallel_backward(problem_, groups_, shards_.inputs, forward, shards_.dout);
+}
+
+verify::Outputs GpuStep::run() const {
+  verify::Outputs outputs{.forward = forward(), .gradients = {}};
+  outputs.gradients = backward(outputs.forward);
+  return outputs;
+}
+
+std::string GpuStep::hash() const {
+  const verify::Outputs outputs = run();
+  groups_.cp->synchronize("a step");
+  return verify::hash_of(outputs);
+}
+
+std::vector<Check> GpuStep::check(const verify::Outputs& outputs) const {
+  const verify::CanonicalInputs inputs = verify::make_inputs(canonical_, own_gpu());
+  return verify::check_outputs(case_, verify::compute_expected(canonical_, inputs), view_, outputs);
+}
+
+}  // namespace cp_pool::test

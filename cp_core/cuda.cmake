@@ -138,10 +138,10 @@ if(CP_POOL_HAVE_CUDA)
   # Ranks that are threads, with one GPU among them.
   cp_pool_test(gpu_one_device_test LABEL gpu TORCH TIMEOUT 600
     LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing
-    SOURCES comm/local/gpu_local_communicator_test.cpp verify/gpu_one_device_test.cpp)
+    SOURCES comm/local/gpu_local_communicator_test.cpp trial/gpu_one_device_test.cpp)
   cp_pool_test(gpu_mutants_test LABEL gpu TORCH TIMEOUT 600
     LIBRARIES gpu_testing cp_core_cuda_objects cp_core_mutants cp_core_testing
-    SOURCES testing/gpu_step.cpp verify/gpu_mutants_test.cpp)
+    SOURCES testing/gpu_step.cpp trial/gpu_mutants_test.cpp)
 
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
   target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 namespace cp_pool {
 

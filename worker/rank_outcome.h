@@ -1,7 +1,7 @@
 // What this rank reports of a case, from what cp_core says of it.
 #pragma once
 
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 #include "worker/rank_messages.h"
 
 namespace cp_pool {

@@ -6,8 +6,8 @@
 
 #include "cases/case.h"
 #include "cp_core/testing/gpu_ranks.h"
+#include "cp_core/trial/run_case.h"
 #include "cp_core/verify/rank_step.h"
-#include "cp_core/verify/run_case.h"
 
 namespace cp_pool::test {
 

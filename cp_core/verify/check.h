@@ -6,9 +6,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "cp_core/trial/run_case.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/rows.h"
-#include "cp_core/verify/run_case.h"
 
 namespace cp_pool::verify {
 

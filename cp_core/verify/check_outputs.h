@@ -3,9 +3,9 @@
 
 #include <vector>
 
+#include "cp_core/trial/run_case.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/rank_step.h"
-#include "cp_core/verify/run_case.h"
 
 namespace cp_pool::verify {
 

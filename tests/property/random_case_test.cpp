@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 namespace cp_pool::property {
 namespace {

@@ -1,4 +1,4 @@
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 #include <algorithm>
 #include <chrono>
@@ -18,13 +18,13 @@
 #include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/file_error.h"
+#include "cp_core/trial/dump.h"
+#include "cp_core/trial/memory_need.h"
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/check_outputs.h"
-#include "cp_core/verify/dump.h"
 #include "cp_core/verify/expected_cache.h"
 #include "cp_core/verify/head_shares.h"
 #include "cp_core/verify/mask_probe.h"
-#include "cp_core/verify/memory_need.h"
 #include "cp_core/verify/rank_step.h"
 
 namespace cp_pool {

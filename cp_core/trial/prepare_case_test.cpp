@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/testing/cases_on_threads.h"
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -1,4 +1,4 @@
-#include "cp_core/verify/dump.h"
+#include "cp_core/trial/dump.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -16,7 +16,7 @@
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/file_size_limit.h"
 #include "cp_core/testing/ranks_on_threads.h"
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -1,4 +1,4 @@
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 #include <vector>
 

@@ -2,9 +2,9 @@
 
 #include "cases/lengths.h"
 #include "cp_core/context_parallel/prepare.h"
+#include "cp_core/trial/run_case.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/mask_probe.h"
-#include "cp_core/verify/run_case.h"
 
 namespace cp_pool {
 

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/cuda/cuda_part.h"
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 namespace cp_pool {
 namespace {

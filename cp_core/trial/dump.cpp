@@ -1,4 +1,4 @@
-#include "cp_core/verify/dump.h"
+#include "cp_core/trial/dump.h"
 
 #include <map>
 #include <numeric>
@@ -13,8 +13,8 @@
 #include "cases/case_file_name.h"
 #include "cases/case_json.h"
 #include "cp_core/file_error.h"
+#include "cp_core/trial/safetensors.h"
 #include "cp_core/verify/reference.h"
-#include "cp_core/verify/safetensors.h"
 
 namespace cp_pool::verify {
 namespace {

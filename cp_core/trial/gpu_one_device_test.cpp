@@ -19,7 +19,7 @@
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/ranks_on_threads.h"
-#include "cp_core/verify/run_case.h"
+#include "cp_core/trial/run_case.h"
 
 namespace cp_pool::verify {
 namespace {

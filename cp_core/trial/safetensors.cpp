@@ -1,4 +1,4 @@
-#include "cp_core/verify/safetensors.h"
+#include "cp_core/trial/safetensors.h"
 
 #include <bit>
 #include <cerrno>

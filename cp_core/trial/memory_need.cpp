@@ -1,4 +1,4 @@
-#include "cp_core/verify/memory_need.h"
+#include "cp_core/trial/memory_need.h"
 
 #include <algorithm>
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include <ATen/Context.h>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/trial/run_case.h"
 #include "cp_core/vector_math.h"
-#include "cp_core/verify/run_case.h"
 
 namespace cp_pool {
 namespace {

@@ -64,20 +64,22 @@ add_library(cp_cli STATIC
   cli/duration.cpp
   cli/environment_help.cpp
   cli/execution.cpp
+  cli/execution_options.cpp
   cli/exit_code.cpp
   cli/file_identity.cpp
-  cli/help_text.cpp
   cli/man_page.cpp
-  cli/options.cpp
+  cli/option_kinds.cpp
   cli/output_check.cpp
   cli/program_paths.cpp
   cli/shell_words.cpp
   cli/worker_command.cpp
+  cli/commands/command_line.cpp
   cli/commands/conformance_command.cpp
   cli/commands/doctor.cpp
   cli/commands/doctor_command.cpp
   cli/commands/explain_command.cpp
   cli/commands/explanation.cpp
+  cli/commands/help_command.cpp
   cli/commands/list_command.cpp
   cli/commands/report_command.cpp
   cli/commands/resource_limits.cpp
@@ -88,15 +90,16 @@ add_library(cp_cli STATIC
   cli/history/failed_cases.cpp
   cli/history/merged_runs.cpp
   cli/history/perf_baseline.cpp
-  cli/history/rerun.cpp
   cli/select/case_source.cpp
   cli/select/edit.cpp
   cli/select/order.cpp
+  cli/select/rerun.cpp
   cli/select/selection.cpp
+  cli/select/selection_options.cpp
   cli/select/shard.cpp
   cli/select/submitted_case.cpp)
 # CLI11 takes long to compile, and runs once.
-set_source_files_properties(cli/options.cpp PROPERTIES COMPILE_OPTIONS -O0)
+set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance fmt::fmt CLI11::CLI11)
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -115,25 +118,29 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/device_test.cpp
     cli/duration_test.cpp
     cli/environment_help_test.cpp
+    cli/execution_options_test.cpp
     cli/exit_code_test.cpp
     cli/file_identity_test.cpp
-    cli/help_test.cpp
-    cli/option_conflicts_test.cpp
-    cli/options_test.cpp
     cli/shell_words_test.cpp
     cli/worker_command_test.cpp
+    cli/commands/command_line_test.cpp
     cli/commands/doctor_test.cpp
     cli/commands/explanation_test.cpp
+    cli/commands/help_text_test.cpp
+    cli/commands/list_command_test.cpp
     cli/commands/resource_limits_test.cpp
+    cli/commands/run_command_test.cpp
+    cli/commands/submit_command_test.cpp
     cli/history/counted_runs_test.cpp
     cli/history/events_file_test.cpp
     cli/history/failed_cases_test.cpp
     cli/history/merged_runs_test.cpp
     cli/history/perf_baseline_test.cpp
-    cli/history/rerun_test.cpp
     cli/select/case_source_test.cpp
     cli/select/edit_test.cpp
     cli/select/order_test.cpp
+    cli/select/rerun_test.cpp
+    cli/select/selection_options_test.cpp
     cli/select/selection_test.cpp
     cli/select/shard_test.cpp
     cli/select/submitted_case_test.cpp
@@ -142,16 +149,25 @@ target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE
 
 cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
   SOURCES
+    cli/exit_code_program_test.cpp
     cli/input_program_test.cpp
     cli/output_lock_test.cpp
     cli/output_loss_test.cpp
+    cli/output_program_test.cpp
     cli/output_safety_test.cpp
     cli/commands/belief_test.cpp
     cli/commands/conformance_program_test.cpp
     cli/commands/doctor_program_test.cpp
-    cli/commands/program_test.cpp
+    cli/commands/explain_program_test.cpp
+    cli/commands/list_program_test.cpp
+    cli/commands/report_program_test.cpp
+    cli/commands/run_program_test.cpp
+    cli/commands/run_views_program_test.cpp
     cli/commands/stream_program_test.cpp
-    cli/history/rerun_program_test.cpp
+    cli/commands/submit_program_test.cpp
+    cli/history/perf_baseline_program_test.cpp
+    cli/history/repeated_cases_program_test.cpp
+    cli/history/rerun_failed_program_test.cpp
   LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE

@@ -45,6 +45,7 @@ constexpr std::array kVariables{
     // What its tests read.
     EnvironmentVariable{"CP_POOL_REQUIRE_GPU", "Tests of GPUs: how many there have to be; fewer are a failure."},
     EnvironmentVariable{"CP_POOL_GPU_TEST_SECONDS", "tools/gpu_tests: how long one program may take."},
+    EnvironmentVariable{"CP_POOL_GPU_TEST_JOBS", "tools/gpu_tests: how many programs run at a time."},
     EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs every combination, not a choice of them."},
     EnvironmentVariable{"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
     EnvironmentVariable{"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},

@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/cli/options.h"
+#include "driver/cli/testing/parsed_command_line.h"
 
 namespace cp_pool {
 namespace {
@@ -65,8 +65,7 @@ TEST(EnvironmentHelp, HasEveryVariableThatTheSourcesRead) {
 }
 
 TEST(EnvironmentHelp, IsASectionOfTheManPage) {
-  const std::vector<const char*> words{"cp-pool", "--man"};
-  const std::string page = std::get<PrintText>(parse_command_line(static_cast<int>(words.size()), words.data())).text;
+  const std::string page = test::parse_as<PrintText>({"--man"}).text;
   EXPECT_THAT(page, HasSubstr(".SH ENVIRONMENT\n.TP\n\\fBCP_POOL_PLAN_STORE\\fR\nThe folder in which"));
   for (const EnvironmentVariable& variable : environment_variables()) {
     EXPECT_THAT(page, HasSubstr("\\fB" + std::string{variable.name} + "\\fR\n"));

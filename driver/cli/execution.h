@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/cli/options.h"
+#include "driver/cli/execution_options.h"
 #include "driver/reporters/fan_out.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/html_sink.h"

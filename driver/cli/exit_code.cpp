@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include <fmt/format.h>
+
 namespace cp_pool {
 
 namespace {
@@ -34,6 +36,14 @@ std::size_t precedence(int code) {
 
 std::span<const ExitCodeMeaning> exit_codes() {
   return kTable;
+}
+
+std::string exit_code_help() {
+  std::string text = "Exit codes, the first that applies:\n";
+  for (const ExitCodeMeaning& entry : kTable) {
+    text += fmt::format("  {:>3}  {}\n", static_cast<int>(entry.code), entry.meaning);
+  }
+  return text;
 }
 
 int first_that_applies(int code, ExitCode other) {

@@ -28,6 +28,8 @@ struct ExitCodeMeaning {
 
 // In the order of precedence. Help, man page and docs/command_line.md show this table.
 std::span<const ExitCodeMeaning> exit_codes();
+// The table as it stands below every --help. Lines.
+std::string exit_code_help();
 
 // The one that comes first in the table. A code that the table does not hold counts as an internal error.
 int first_that_applies(int code, ExitCode other);

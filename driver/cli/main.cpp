@@ -3,40 +3,17 @@
 #include <fcntl.h>
 #include <string>
 #include <system_error>
-#include <type_traits>
 #include <unistd.h>
-#include <variant>
 
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/commands/commands.h"
+#include "driver/cli/commands/command_line.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
-#include "driver/cli/options.h"
 #include "driver/reporters/output_file.h"
 
 namespace {
-
-int carry_out(const cp_pool::CommandLine& command_line, const std::string& program) {
-  return std::visit(
-      [&](const auto& options) {
-        using Options = std::decay_t<decltype(options)>;
-        if constexpr (std::is_same_v<Options, cp_pool::RunOptions>) return cp_pool::run_command(options, program);
-        if constexpr (std::is_same_v<Options, cp_pool::SubmitOptions>) return cp_pool::submit_command(options, program);
-        if constexpr (std::is_same_v<Options, cp_pool::ListOptions>) return cp_pool::list_command(options);
-        if constexpr (std::is_same_v<Options, cp_pool::ReportOptions>) return cp_pool::report_command(options);
-        if constexpr (std::is_same_v<Options, cp_pool::ExplainOptions>) return cp_pool::explain_command(options);
-        if constexpr (std::is_same_v<Options, cp_pool::DoctorOptions>) return cp_pool::doctor_command(options);
-        if constexpr (std::is_same_v<Options, cp_pool::ConformanceOptions>)
-          return cp_pool::conformance_command(options);
-        if constexpr (std::is_same_v<Options, cp_pool::PrintText>) {
-          cp_pool::write_all(STDOUT_FILENO, options.text, "stdout");
-          return 0;
-        }
-      },
-      command_line);
-}
 
 int fail(cp_pool::ExitCode code, const std::string& message) {
   cp_pool::report_error(message);
@@ -57,7 +34,7 @@ int main(int argc, char** argv) {
   fill_closed_descriptors();
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is a write error, which is reported
   try {
-    return carry_out(cp_pool::parse_command_line(argc, argv), argv[0]);
+    return cp_pool::parse_command_line(argc, argv)->run(argv[0]);
   } catch (const cp_pool::CommandError& e) {
     return fail(e.code(), e.what());
   } catch (const cp_pool::OutputError& e) {

@@ -11,8 +11,6 @@
 
 #include "driver/cli/exit_code.h"
 #include "driver/cli/file_identity.h"
-#include "driver/cli/program_paths.h"
-#include "driver/cli/select/case_source.h"
 #include "driver/cli/worker_command.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
@@ -22,11 +20,6 @@
 namespace cp_pool {
 
 namespace {
-
-// Of this process, whatever they are; the links are followed as any other.
-constexpr const char* kStdin = "/proc/self/fd/0";
-constexpr const char* kStdout = "/proc/self/fd/1";
-constexpr const char* kStderr = "/proc/self/fd/2";
 
 struct Output {
   std::string name;  // with its path, as an error calls it
@@ -112,16 +105,6 @@ void expect_own(const Output& output) {
 
 }  // namespace
 
-std::vector<InputFile> matrix_inputs(const SelectionOptions& options) {
-  const bool named = !options.matrices.empty();
-  std::vector<InputFile> inputs;
-  for (const std::string& matrix : named ? options.matrices : shipped_matrices()) {
-    inputs.push_back(
-        {.name = fmt::format("{} {}", named ? "--matrix" : "the matrix", matrix), .path = find_matrix(matrix)});
-  }
-  return inputs;
-}
-
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
   std::vector<InputFile> inputs;
   if (options.baseline) inputs.push_back({option_name("--baseline", *options.baseline), *options.baseline});
@@ -129,12 +112,6 @@ std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
     inputs.push_back({fmt::format("{} {}", options.worker.empty() ? "the worker" : "--worker", word), word});
   }
   return inputs;
-}
-
-std::vector<InputFile> case_inputs(const std::string& case_argument, const SelectionOptions& options) {
-  if (case_argument == "-") return {{.name = "stdin", .path = kStdin}};
-  if (is_id(case_argument)) return matrix_inputs(options);
-  return {{.name = case_argument, .path = case_argument}};
 }
 
 void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "driver/cli/options.h"
+#include "driver/cli/execution_options.h"
 
 namespace cp_pool {
 
@@ -16,11 +16,13 @@ struct InputFile {
   bool may_become_events = false;  // --events may replace it: all of it is read before
 };
 
-// What the options themselves name. Throws CommandError (bad_input) for a matrix that is not shipped.
-std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // no matrix = all shipped ones
+// The standard streams as files, whatever they are.
+inline constexpr const char* kStdin = "/proc/self/fd/0";
+inline constexpr const char* kStdout = "/proc/self/fd/1";
+inline constexpr const char* kStderr = "/proc/self/fd/2";
+
+// What these options themselves name.
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options);
-// Of submit and explain: an ID, a file, or "-" for stdin.
-std::vector<InputFile> case_inputs(const std::string& case_argument, const SelectionOptions& options);
 
 // Throws CommandError (usage) if an output, stdout among them, is one of the inputs or another output, and if a file to
 // be replaced holds what its option does not write (unless options.force). Before anything is opened.

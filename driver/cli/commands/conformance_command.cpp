@@ -1,12 +1,16 @@
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <string>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
-#include "driver/cli/commands/commands.h"
+#include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
+#include "driver/cli/execution_options.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/worker_command.h"
 #include "driver/conformance/conformance.h"
 #include "driver/reporters/output_file.h"
@@ -15,6 +19,24 @@
 namespace cp_pool {
 
 namespace {
+
+constexpr const char* kConformanceFooter =
+    "A line a rule: its verdict, what was seen, and a hint unless it is ok.\n"
+    "  ok        the worker does it\n"
+    "  BROKEN    the protocol asks for it, and the worker does something else\n"
+    "  absent    the worker may leave it out, and does\n"
+    "  untested  this worker gives no way to try it; faults need one that obeys CP_POOL_INJECT\n"
+    "The exit code is 0 if no rule is broken, 100 if one is, 96 if the worker never got ready.\n\n"
+    "Examples:\n"
+    "  cp-pool conformance --worker docs/examples/minimal_worker.py\n"
+    "  cp-pool conformance --worker 'python3 my_worker.py' --timeout 1m | grep -v '^ok'\n";
+
+struct ConformanceOptions {
+  std::string worker;  // as ExecutionOptions::worker
+  std::string device = "auto";
+  std::chrono::milliseconds timeout{20000};        // for the answer to a case
+  std::chrono::milliseconds start_timeout{60000};  // to be ready
+};
 
 // Two ranks show all that there is between ranks; on GPUs one where there is one.
 int ranks_on(const std::string& device) {
@@ -40,9 +62,7 @@ std::string summary_of(const conformance::Tally& tally) {
   return line + '\n';
 }
 
-}  // namespace
-
-int conformance_command(const ConformanceOptions& options) {
+int try_rules(const ConformanceOptions& options) {
   const WorkerCommand worker = worker_command(options.worker);
   const DeviceChoice device = choose_device(options.device, worker.shipped);
   const conformance::Config config{.command = worker.words,
@@ -60,6 +80,27 @@ int conformance_command(const ConformanceOptions& options) {
   } catch (const conformance::Interrupted&) {
     throw CommandError(ExitCode::interrupted, "interrupted");
   }
+}
+
+class ConformanceCommand : public CommandWith<ConformanceOptions> {
+ public:
+  explicit ConformanceCommand(CLI::App& command) {
+    constexpr std::chrono::milliseconds kShortest{1};
+    add_worker(command, options.worker);
+    add_device(command, options.device);
+    add_duration(command, "--timeout", options.timeout, kShortest, "Deadline of an answer to a case");
+    add_duration(command, "--start-timeout", options.start_timeout, kShortest, "Deadline of the worker to get ready");
+  }
+  int run(const std::string& /*program*/) override { return try_rules(options); }
+};
+
+}  // namespace
+
+Subcommand conformance_subcommand() {
+  return {.name = "conformance",
+          .summary = "Try whether a worker keeps to the protocol, rule by rule",
+          .footer = kConformanceFooter,
+          .add = add_options_of<ConformanceCommand>};
 }
 
 }  // namespace cp_pool

@@ -9,11 +9,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/cli/commands/commands.h"
+#include "driver/cli/commands/command.h"
 #include "driver/cli/commands/doctor.h"
 #include "driver/cli/commands/resource_limits.h"
 #include "driver/cli/device.h"
+#include "driver/cli/execution_options.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
@@ -29,6 +31,16 @@ namespace cp_pool {
 namespace {
 
 using State = Finding::State;
+
+constexpr const char* kDoctorFooter =
+    "Examples:\n"
+    "  cp-pool doctor                                 of the worker beside this program\n"
+    "  cp-pool doctor --worker 'python3 my_worker.py'\n";
+
+struct DoctorOptions {
+  std::string worker;                        // as ExecutionOptions::worker
+  std::chrono::milliseconds timeout{10000};  // of the start of ranks, and of a case on them
+};
 
 Case smallest_case(int ranks) {
   Case c;
@@ -172,9 +184,7 @@ std::vector<Finding> find_matrices(const std::string& size) {
   return findings;
 }
 
-}  // namespace
-
-int doctor_command(const DoctorOptions& options) {
+int examine(const DoctorOptions& options) {
   ExecutionOptions execution;
   execution.worker = options.worker;
   check_stdout(execution_inputs(execution));
@@ -212,6 +222,25 @@ int doctor_command(const DoctorOptions& options) {
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
   if (std::filesystem::exists(packages)) report.say(find_packages(packages));
   return static_cast<int>(report.missing() ? ExitCode::infra : ExitCode::ok);
+}
+
+class DoctorCommand : public CommandWith<DoctorOptions> {
+ public:
+  explicit DoctorCommand(CLI::App& command) {
+    add_worker(command, options.worker);
+    add_duration(command, "--timeout", options.timeout, std::chrono::milliseconds{1},
+                 "Deadline of each try: of ranks to start, and of a case on them");
+  }
+  int run(const std::string& /*program*/) override { return examine(options); }
+};
+
+}  // namespace
+
+Subcommand doctor_subcommand() {
+  return {.name = "doctor",
+          .summary = "Say what is installed, what would run, and what is missing",
+          .footer = kDoctorFooter,
+          .add = add_options_of<DoctorCommand>};
 }
 
 }  // namespace cp_pool

@@ -11,6 +11,7 @@ namespace {
 
 using test::Finished;
 using test::kProgram;
+using test::kWorker;
 using test::Program;
 using test::read_file;
 using test::Words;
@@ -56,6 +57,20 @@ TEST_F(Doctor, SaysThatThereIsNoLoopback) {
   EXPECT_EQ(done.exit_code, 96);
   EXPECT_THAT(done.out, AllOf(HasSubstr("loopback   MISSING 127.0.0.1 cannot be reached (Network is unreachable)"),
                               HasSubstr("ip link set lo up")));
+}
+
+TEST_F(Doctor, DoctorStartsTheWorkerAndListsWhatWouldRun) {
+  const Finished done = call({"doctor", "--worker", kWorker});
+  EXPECT_EQ(done.exit_code, 0) << done.out;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("CPU "), HasSubstr("2 ready in"), HasSubstr("a case     ok      pass"),
+                              HasSubstr("te-flash (small): ")));
+}
+
+TEST_F(Doctor, DoctorNamesAWorkerThatDoesNotStartAndExits96) {
+  const Finished done = call({"doctor", "--worker", "/no/such/worker"});
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(done.out, AllOf(HasSubstr("ranks      MISSING the pool cannot start: "), HasSubstr("/no/such/worker")));
+  EXPECT_THAT(done.out, Not(HasSubstr("cp-pool-worker")));  // no remedy for a worker of the user's own
 }
 
 }  // namespace

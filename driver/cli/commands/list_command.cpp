@@ -1,12 +1,14 @@
+#include "driver/cli/commands/list_command.h"
+
 #include <algorithm>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
-#include "driver/cli/commands/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
 #include "driver/reporters/output_file.h"
@@ -14,6 +16,12 @@
 namespace cp_pool {
 
 namespace {
+
+constexpr const char* kListFooter =
+    "Examples:\n"
+    "  cp-pool list --matrix te-flash --filter '*/thd/*'\n"
+    "  cp-pool list --matrix te-flash te-fused --size full --count\n"
+    "  cp-pool list --json | jq -r '.[] | select(.world_size == 4).id'\n";
 
 std::string id_lines(const Selection& selection) {
   std::string text;
@@ -46,9 +54,7 @@ std::string counts(const Selection& selection) {
   return text + fmt::format("total {}\n", selection.cases.size());
 }
 
-}  // namespace
-
-int list_command(const ListOptions& options) {
+int list_cases(const ListOptions& options) {
   check_stdout(matrix_inputs(options.selection));
   const Selection selection = select_cases(options.selection);
   for (const std::string& filter : selection.idle_filters) {
@@ -63,6 +69,27 @@ int list_command(const ListOptions& options) {
     throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
   }
   return 0;
+}
+
+class ListCommand : public CommandWith<ListOptions> {
+ public:
+  explicit ListCommand(CLI::App& command) {
+    add_selection(command, options.selection);
+    add_flag(command, "--json", options.json, "A JSON array: id, world_size, size, tags, case, lengths");
+    add_flag(command, "--count", options.count, "The number of cases of each suite");
+    exclude(command, "--count", "--json");
+  }
+  void finish(const CLI::App& /*command*/) override { fill_selection(options.selection); }
+  int run(const std::string& /*program*/) override { return list_cases(options); }
+};
+
+}  // namespace
+
+Subcommand list_subcommand() {
+  return {.name = "list",
+          .summary = "List the cases of matrices",
+          .footer = kListFooter,
+          .add = add_options_of<ListCommand>};
 }
 
 }  // namespace cp_pool

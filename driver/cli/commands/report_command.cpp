@@ -1,3 +1,5 @@
+#include "driver/cli/commands/report_command.h"
+
 #include <map>
 #include <optional>
 #include <string>
@@ -6,12 +8,12 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/commands/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/file_identity.h"
 #include "driver/cli/history/events_file.h"
 #include "driver/cli/history/merged_runs.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/reporters/event_reading.h"
 #include "driver/reporters/file_lock.h"
@@ -21,6 +23,11 @@
 namespace cp_pool {
 
 namespace {
+
+constexpr const char* kReportFooter =
+    "Examples:\n"
+    "  cp-pool report events.jsonl --html report.html                     of a run that was killed\n"
+    "  cp-pool report job-*/events.jsonl --junit all.xml --html all.html  of the shards of a CI\n";
 
 // Throws CommandError (usage).
 void expect_different_files(const std::vector<std::string>& files) {
@@ -41,9 +48,7 @@ void expect_different_files(const std::vector<std::string>& files) {
                                   : fmt::format("the files {} and {} hold the same run of {}", one, other, run.title));
 }
 
-}  // namespace
-
-int report_command(const ReportOptions& options) {
+int report_runs(const ReportOptions& options) {
   std::vector<InputFile> inputs;
   inputs.reserve(options.files.size());
   for (const std::string& file : options.files) inputs.push_back({.name = "the events file " + file, .path = file});
@@ -87,6 +92,25 @@ int report_command(const ReportOptions& options) {
                      .input_error = {}};
   });
   return runs.runs_that_go_on().empty() ? code : first_that_applies(code, ExitCode::failed);
+}
+
+class ReportCommand : public CommandWith<ReportOptions> {
+ public:
+  explicit ReportCommand(CLI::App& command) {
+    add_positionals(command, "FILE", options.files, "What --events wrote");
+    add_views(command, options.execution);
+  }
+  void finish(const CLI::App& command) override { check_views(command); }
+  int run(const std::string& /*program*/) override { return report_runs(options); }
+};
+
+}  // namespace
+
+Subcommand report_subcommand() {
+  return {.name = "report",
+          .summary = "Make the reports of earlier runs anew, of several runs as of one",
+          .footer = kReportFooter,
+          .add = add_options_of<ReportCommand>};
 }
 
 }  // namespace cp_pool

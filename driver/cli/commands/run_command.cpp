@@ -1,18 +1,20 @@
+#include "driver/cli/commands/run_command.h"
+
 #include <algorithm>
 #include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "driver/cli/commands/commands.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/history/perf_baseline.h"
-#include "driver/cli/history/rerun.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/order.h"
+#include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/text_format.h"
@@ -20,6 +22,16 @@
 namespace cp_pool {
 
 namespace {
+
+constexpr const char* kRunFooter =
+    "Durations: 90 (seconds), 90s, 1500ms, 2m, 1h.\n\n"
+    "Examples:\n"
+    "  cp-pool run --matrix te-flash te-fused --size small --timeout 2m\n"
+    "  cp-pool run --matrix mine.json --filter 'dtype=bf16 & heads>=8' --filter 'mine/*/a2a/*'\n"
+    "  cp-pool run --filter 'tag=essential' --junit report.xml --events events.jsonl --no-progress\n"
+    "  cp-pool run -k 'p2p and not thd' -x            as with pytest: names, and stop at the first failure\n"
+    "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n"
+    "  cp-pool run --matrix te-flash --rerun-failed events.jsonl          rerun all of them\n";
 
 constexpr std::size_t kMostCases = 10'000'000;  // of a run: some GiB
 
@@ -76,9 +88,7 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
   return selection;
 }
 
-}  // namespace
-
-int run_command(const RunOptions& options, const std::string& program) {
+int run_selected(const RunOptions& options, const std::string& program) {
   check_outputs(options.execution, inputs_of(options));
   const Selection selection =
       options.rerun_failed ? select_failed(options.selection, *options.rerun_failed) : select_cases(options.selection);
@@ -127,6 +137,49 @@ int run_command(const RunOptions& options, const std::string& program) {
   Execution execution{options.execution, Execution::Show::terminal,
                       rerun_of_failed(program, options.selection, options.execution)};
   return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
+}
+
+class RunCommand : public CommandWith<RunOptions> {
+ public:
+  explicit RunCommand(CLI::App& command) {
+    add_selection(command, options.selection);
+    add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
+             "Of the selected cases only those that failed or did not run in an earlier --events FILE");
+    const auto wrong_with_order = [](const std::string& text) -> std::string {
+      return parse_order(text) ? "" : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED", text);
+    };
+    add_text(command,
+             {.name = "--order",
+              .type = "ORDER",
+              .help = "Of the cases: listed, reverse, shuffle or shuffle:SEED",
+              .check = wrong_with_order,
+              .default_text = "listed"},
+             [this](const std::string& text) { options.order = *parse_order(text); });
+    add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
+    add_flag(command, "--deterministic", options.deterministic,
+             "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
+    add_execution(command, options.execution);
+  }
+
+  void finish(const CLI::App& command) override {
+    fill_selection(options.selection);
+    fill_execution(command, options.execution);
+    std::vector<std::string>& rerun = options.execution.rerun_arguments;
+    if (options.deterministic) rerun.emplace_back("--deterministic");
+    if (options.repeat > 1) {
+      options.execution.config.compare_runs = true;
+      rerun.insert(rerun.end(), {"--repeat", std::to_string(options.repeat)});
+    }
+  }
+
+  int run(const std::string& program) override { return run_selected(options, program); }
+};
+
+}  // namespace
+
+Subcommand run_subcommand() {
+  return {
+      .name = "run", .summary = "Run the cases of matrices", .footer = kRunFooter, .add = add_options_of<RunCommand>};
 }
 
 }  // namespace cp_pool

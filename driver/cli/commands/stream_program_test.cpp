@@ -166,5 +166,81 @@ TEST_F(CaseStream, OneThatNeverEndsIsGivenUp) {
   EXPECT_THAT(done.err, HasSubstr("line 1 of <stdin> has more than 256 MiB: the rest is not read\n"));
 }
 
+TEST_F(CaseStream, AStreamWithoutACaseIsNoSuccess) {
+  write_file(path("empty"), "\n \n");
+  for (const std::string& in : {std::string{"/dev/null"}, path("empty")}) {
+    const Finished done = Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = in, .out = ""}}.wait();
+    EXPECT_EQ(done.exit_code, 4) << in;
+    EXPECT_THAT(done.err, is_one_error("<stdin> ended without a case"));
+  }
+}
+
+TEST_F(CaseStream, SubmitAnswersAStreamInOrderOnOneWarmPool) {
+  const auto line = [](const char* model) {
+    return std::string{"{\"model\":\""} + model + "\",\"cp_size\":1," + kSizes + "}\n";
+  };
+  write_file(path("cases"), line("pass") + "\n" + line("skip") + "{\"heads\":0}\n" + line("fail") + line("pass"));
+  const Finished done =
+      Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  std::vector<std::string> outcomes;
+  for (const auto& answer : json_lines(done.out)) {
+    outcomes.push_back(answer["outcome"]);
+    if (answer["outcome"] == "invalid") continue;
+    EXPECT_EQ(answer["pool"].dump(), R"({"generation":1,"key":"cpu/1"})");
+  }
+  EXPECT_THAT(outcomes, ElementsAre("pass", "skip", "invalid", "fail", "pass"));
+  EXPECT_THAT(done.err, AllOf(StartsWith("cp-pool: error: <stdin>:4: "),
+                              EndsWith("cp-pool: error: 1 of the 5 cases from <stdin> were refused\n")));
+}
+
+TEST_F(CaseStream, AStreamWithABadLineExits94WhenAllElseIsWell) {
+  write_file(path("cases"), "not json\n");
+  const Finished done =
+      Program{{kProgram, "submit", "-", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass"));
+}
+
+TEST_F(CaseStream, AStreamThatIsCutExits100ThoughAllOfItPassed) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  Program program{{kProgram, "submit", "-", "--worker", kWorker, "--global-timeout", "300ms"},
+                  {.in = path("fifo"), .out = ""}};
+  FILE* to = std::fopen(path("fifo").c_str(), "w");
+  const Finished done = program.wait();
+  std::fclose(to);
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.err, is_one_error("the run was stopped before the end of the stream of cases"));
+  EXPECT_THAT(done.last_line(), StartsWith("0 expanded = 0 pass + 0 fail, "));
+}
+
+TEST_F(CaseStream, AStreamIsAnsweredLineByLineWhileItIsStillOpen) {
+  ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(path("answers").c_str(), 0600), 0);
+  Program program{{kProgram, "submit", "-", "--json", "--worker", kWorker},
+                  {.in = path("fifo"), .out = path("answers")}};
+  FILE* to = std::fopen(path("fifo").c_str(), "w");
+  FILE* from = std::fopen(path("answers").c_str(), "r");
+  for (const char* model : {"pass", "fail", "skip"}) {
+    std::fprintf(to, "{\"model\":\"%s\",\"cp_size\":1,%s}\n", model, kSizes);
+    std::fflush(to);
+    std::string answer;
+    for (int c = 0; (c = std::fgetc(from)) != '\n' && c != EOF;) answer += static_cast<char>(c);
+    EXPECT_EQ(nlohmann::json::parse(answer)["outcome"], model);
+  }
+  std::fclose(to);
+  std::fclose(from);
+  EXPECT_EQ(program.wait().exit_code, 100);
+}
+
+TEST_F(CaseStream, ACaseFromStdinCanBeRerunByItsCommand) {
+  write_file(path("cases"), std::string{"{\"model\":\"fail\",\"cp_size\":1,"} + kSizes + "}\n");
+  const Finished done =
+      Program{{kProgram, "submit", "-", "--json", "--worker", kWorker}, {.in = path("cases"), .out = ""}}.wait();
+  const Finished again = Program{{"sh", "-c", nlohmann::json::parse(done.out)["rerun"].get<std::string>()}}.wait();
+  EXPECT_EQ(again.exit_code, 100);
+  EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -1,3 +1,5 @@
+#include "driver/cli/commands/submit_command.h"
+
 #include <algorithm>
 #include <iterator>
 #include <optional>
@@ -10,14 +12,14 @@
 
 #include "cases/case_error.h"
 #include "cases/json_text.h"
-#include "driver/cli/commands/commands.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/exit_code.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/history/perf_baseline.h"
-#include "driver/cli/history/rerun.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/case_source.h"
+#include "driver/cli/select/rerun.h"
 #include "driver/cli/select/submitted_case.h"
 #include "driver/reporters/events_json.h"
 #include "worker/protocol/messages.h"
@@ -25,6 +27,15 @@
 namespace cp_pool {
 
 namespace {
+
+constexpr const char* kSubmitFooter =
+    "Examples:\n"
+    "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad\n"
+    "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad --set comm=a2a --set cp_size=4\n"
+    "  cp-pool submit case.json --json\n"
+    "  generate-cases | cp-pool submit - --json | jq -c '[.number, .id, .outcome]'\n"
+    "  cp-pool list --json | jq -c '.[]' | cp-pool submit - --events events.jsonl\n"
+    "  cp-pool submit --rerun-failed events.jsonl     what failed of these\n";
 
 RunStarted header(const SubmitOptions& options, const std::vector<std::string>& ids) {
   return {.title = options.case_argument == "-" ? "<stdin>" : options.case_argument,
@@ -168,9 +179,7 @@ int submit_failed(const SubmitOptions& options, const std::string& program,
   return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
 }
 
-}  // namespace
-
-int submit_command(const SubmitOptions& options, const std::string& program) {
+int submit(const SubmitOptions& options, const std::string& program) {
   std::vector<InputFile> inputs;
   if (options.rerun_failed) {
     inputs.push_back({.name = "--rerun-failed " + options.rerun_failed->string(),
@@ -193,6 +202,45 @@ int submit_command(const SubmitOptions& options, const std::string& program) {
   return execution([&](const RunConfig& config, EventSink& sink) {
     return run_cases({named}, config, header(options, {named.id}), sink);
   });
+}
+
+// Throws CommandError (usage).
+void expect_one_source(const CLI::App& command, const SubmitOptions& options) {
+  const bool named = !options.case_argument.empty();
+  if (!named && !options.rerun_failed) refuse(command, "CASE or --rerun-failed is required");
+  if (named && options.rerun_failed) refuse(command, "CASE and --rerun-failed contradict each other");
+}
+
+class SubmitCommand : public CommandWith<SubmitOptions> {
+ public:
+  explicit SubmitCommand(CLI::App& command) {
+    add_positional(command, "CASE", options.case_argument, Needed::no,
+                   "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line");
+    add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
+             "Instead: the cases that failed or did not end in an earlier --events FILE, which holds them");
+    add_lookup(command, options.selection);
+    add_edits(command, options.edits);
+    add_flag(command, "--json", options.json, "Print one JSON object a case, in order, and nothing else");
+    add_execution(command, options.execution);
+  }
+
+  void finish(const CLI::App& command) override {
+    expect_one_source(command, options);
+    check_lookup(command, options.rerun_failed ? "--rerun-failed" : options.case_argument);
+    for (const char* const shown : {"--verbose", "--timings"}) refuse_both(command, "--json", shown);
+    fill_execution(command, options.execution);
+  }
+
+  int run(const std::string& program) override { return submit(options, program); }
+};
+
+}  // namespace
+
+Subcommand submit_subcommand() {
+  return {.name = "submit",
+          .summary = "Run one case, or a stream of them",
+          .footer = kSubmitFooter,
+          .add = add_options_of<SubmitCommand>};
 }
 
 }  // namespace cp_pool

@@ -12,9 +12,9 @@
 #include "cases/did_you_mean.h"
 #include "cases/json_text.h"
 #include "driver/cli/exit_code.h"
-#include "driver/cli/history/rerun.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/edit.h"
+#include "driver/cli/select/rerun.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/select/submitted_case.h"
 
@@ -61,6 +61,12 @@ bool is_id(const std::string& argument) {
   std::error_code ignored;
   return argument != "-" && !argument.ends_with(".json") &&
          (!std::filesystem::exists(argument, ignored) || std::filesystem::is_directory(argument, ignored));
+}
+
+std::vector<InputFile> case_inputs(const std::string& argument, const SelectionOptions& options) {
+  if (argument == "-") return {{.name = "stdin", .path = kStdin}};
+  if (is_id(argument)) return matrix_inputs(options);
+  return {{.name = argument, .path = argument}};
 }
 
 NamedCase find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,

@@ -4,13 +4,19 @@
 #include <string>
 #include <vector>
 
-#include "driver/cli/options.h"
+#include "driver/cli/execution_options.h"
+#include "driver/cli/output_check.h"
+#include "driver/cli/select/selection_options.h"
 #include "driver/run.h"
 
 namespace cp_pool {
 
 // Whether the argument is an ID rather than a file: it is not "-", does not end in .json and is no file.
 bool is_id(const std::string& argument);
+
+// What is read for the argument: the matrices where an ID is looked up, a file, or stdin for "-". Throws CommandError
+// (bad_input) for a matrix that is not shipped.
+std::vector<InputFile> case_inputs(const std::string& argument, const SelectionOptions& options);
 
 // The case with its edits made, and its rerun command. Throws CommandError (bad_input).
 NamedCase find_case(const std::string& argument, const SelectionOptions& selection,

@@ -84,6 +84,16 @@ Selection select_cases(const SelectionOptions& options) {
   }
 }
 
+std::vector<InputFile> matrix_inputs(const SelectionOptions& options) {
+  const bool named = !options.matrices.empty();
+  std::vector<InputFile> inputs;
+  for (const std::string& matrix : named ? options.matrices : shipped_matrices()) {
+    inputs.push_back(
+        {.name = fmt::format("{} {}", named ? "--matrix" : "the matrix", matrix), .path = find_matrix(matrix)});
+  }
+  return inputs;
+}
+
 std::string nothing_selected(const SelectionOptions& options) {
   SelectionOptions unsharded = options;
   unsharded.shard = {};

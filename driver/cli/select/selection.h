@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "cases/matrix.h"
-#include "driver/cli/options.h"
+#include "driver/cli/output_check.h"
+#include "driver/cli/select/selection_options.h"
 
 namespace cp_pool {
 
@@ -26,6 +27,9 @@ struct Selection {
 // Without filters and IDs: every case but the optional ones. Throws CommandError (bad_input) for a bad matrix, case or
 // filter.
 Selection select_cases(const SelectionOptions& options);
+
+// The files of the matrices. Throws CommandError (bad_input) for a matrix that is not shipped.
+std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // no matrix = all shipped ones
 
 // Of options that select no case: "no case of quick is selected", and which of the other shipped matrices have some.
 std::string nothing_selected(const SelectionOptions& options);

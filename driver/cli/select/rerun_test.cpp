@@ -1,4 +1,4 @@
-#include "driver/cli/history/rerun.h"
+#include "driver/cli/select/rerun.h"
 
 #include <gtest/gtest.h>
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "driver/cli/options.h"
+#include "driver/cli/execution_options.h"
 #include "driver/cli/select/selection.h"
 
 namespace cp_pool {

@@ -92,5 +92,17 @@ TEST_F(Reruns, TheSameFileTwiceIsAnError) {
   EXPECT_THAT(joined.err, is_one_error("joined holds a run of " + path("demo.json") + " twice"));
 }
 
+TEST_F(Reruns, ARepeatThatGivesOtherBitsIsAFailure) {
+  const ScopedVariable hash{"CP_POOL_TEST_HASH", "seq"};
+  EXPECT_EQ(run("model=pass").exit_code, 0);
+  const Finished done = run("model=pass", {"--repeat", "3", "--junit", path("j.xml")});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 1 pass + 2 fail"));
+  EXPECT_THAT(done.out, AllOf(HasSubstr("other bits than those of its first run in this one, on rank 0"),
+                              HasSubstr("1 of 1 repeated: other output bits\n")));
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr("failures=\"2\""));
+  EXPECT_THAT(done.out, HasSubstr(" --repeat 3\n")) << "alone it cannot fail";
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -8,28 +8,21 @@
 #include <gtest/gtest.h>
 
 #include "driver/cli/exit_code.h"
-#include "driver/cli/options.h"
 #include "driver/cli/shell_words.h"
+#include "driver/cli/testing/parsed_command_line.h"
 
 namespace cp_pool {
 namespace {
 
 using ::testing::HasSubstr;
 
-CommandLine parse_words(const std::vector<std::string>& words) {
-  std::vector<const char*> argv;
-  argv.reserve(words.size());
-  for (const std::string& word : words) argv.push_back(word.c_str());
-  return parse_command_line(static_cast<int>(argv.size()), argv.data());
-}
-
 std::string printed(const std::vector<std::string>& words) {
-  return std::get<PrintText>(parse_words(words)).text;
+  return test::parse_as<PrintText>(words).text;
 }
 
 std::vector<std::string> commands() {
   std::vector<std::string> names;
-  std::istringstream lines{printed({"cp-pool", "--help"})};
+  std::istringstream lines{printed({"--help"})};
   bool listed = false;
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words{line};
@@ -55,7 +48,7 @@ std::vector<std::string> calls_in(const std::string& line) {
 TEST(HelpText, OfEachCommandHasExamplesOfItThatCanBeCalled) {
   ASSERT_THAT(commands(), ::testing::IsSupersetOf({"run", "submit", "list", "report", "explain", "doctor", "help"}));
   for (const std::string& command : commands()) {
-    const std::string help = printed({"cp-pool", command, "--help"});
+    const std::string help = printed({command, "--help"});
     const std::size_t begin = help.find("Examples:\n");
     ASSERT_NE(begin, std::string::npos) << command;
     std::istringstream lines{help.substr(begin)};
@@ -64,10 +57,11 @@ TEST(HelpText, OfEachCommandHasExamplesOfItThatCanBeCalled) {
     int of_command = 0;
     while (std::getline(lines, line) && line.starts_with("  ")) {
       for (const std::string& call : calls_in(line)) {
-        const auto words = split_words(call);
+        auto words = split_words(call);
         ASSERT_TRUE(words) << call;
-        EXPECT_NO_THROW(parse_words(*words)) << call;
-        of_command += words->at(1) == command ? 1 : 0;
+        words->erase(words->begin());  // cp-pool
+        EXPECT_NO_THROW(test::parse_words(*words)) << call;
+        of_command += words->at(0) == command ? 1 : 0;
       }
     }
     EXPECT_GE(of_command, 1) << command;
@@ -75,16 +69,10 @@ TEST(HelpText, OfEachCommandHasExamplesOfItThatCanBeCalled) {
 }
 
 TEST(HelpCommand, IsTheHelpOfACommand) {
-  EXPECT_EQ(printed({"cp-pool", "help", "run"}), printed({"cp-pool", "run", "--help"}));
-  EXPECT_EQ(printed({"cp-pool", "help", "doctor"}), printed({"cp-pool", "doctor", "--help"}));
-  EXPECT_EQ(printed({"cp-pool", "help"}), printed({"cp-pool", "--help"}));
-  try {
-    printed({"cp-pool", "help", "rum"});
-    FAIL();
-  } catch (const CommandError& e) {
-    EXPECT_EQ(e.code(), ExitCode::usage);
-    EXPECT_THAT(e.what(), HasSubstr("there is no command 'rum'; did you mean 'run'?"));
-  }
+  EXPECT_EQ(printed({"help", "run"}), printed({"run", "--help"}));
+  EXPECT_EQ(printed({"help", "doctor"}), printed({"doctor", "--help"}));
+  EXPECT_EQ(printed({"help"}), printed({"--help"}));
+  EXPECT_THAT(test::usage_error({"help", "rum"}), HasSubstr("there is no command 'rum'; did you mean 'run'?"));
 }
 
 }  // namespace

@@ -1,0 +1,139 @@
+#include "driver/cli/commands/command_line.h"
+
+#include <memory>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "cases/did_you_mean.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/man_page.h"
+#include "driver/reporters/output_file.h"
+
+// The subcommands, in the order of the help: a line each.
+#define CP_POOL_SUBCOMMANDS(SUBCOMMAND) \
+  SUBCOMMAND(run)                       \
+  SUBCOMMAND(submit)                    \
+  SUBCOMMAND(list)                      \
+  SUBCOMMAND(report)                    \
+  SUBCOMMAND(explain)                   \
+  SUBCOMMAND(doctor)                    \
+  SUBCOMMAND(help)                      \
+  SUBCOMMAND(conformance)
+
+namespace cp_pool {
+
+#define DECLARE(name) Subcommand name##_subcommand();  // of name_command.cpp
+CP_POOL_SUBCOMMANDS(DECLARE)
+#undef DECLARE
+
+namespace {
+
+constexpr std::size_t kColumnWidth = 36;
+
+constexpr const char* kFooter =
+    "Examples:\n"
+    "  cp-pool run                                    the matrix 'quick' on CPU ranks\n"
+    "  cp-pool run --matrix te-flash --filter 'comm=p2p & layout=thd' --junit report.xml\n"
+    "  cp-pool list --matrix te-flash te-fused --count\n"
+    "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad\n"
+    "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad\n"
+    "  cp-pool run --help                             every option of a command\n";
+
+struct CallForManPage {};
+
+struct Parser {
+  CLI::App app{"Runs context-parallel attention cases on warm pools of ranks and says which answers are wrong.",
+               "cp-pool"};
+  std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
+
+  Parser() {
+    app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
+    app.set_help_flag("-h,--help", "Print this help");
+    app.add_flag_callback("--man", [] { throw CallForManPage(); }, "Print the man page: cp-pool --man | man -l -");
+    app.require_subcommand(1);
+    // The commands inherit both.
+    app.get_formatter()->column_width(kColumnWidth);
+    app.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    app.footer(kFooter);
+#define ADD(name) add(name##_subcommand());
+    CP_POOL_SUBCOMMANDS(ADD)
+#undef ADD
+  }
+
+  void add(const Subcommand& subcommand) {
+    CLI::App* command = app.add_subcommand(subcommand.name, subcommand.summary);
+    command->footer(subcommand.footer);
+    commands.emplace_back(command, subcommand.add(*command));
+  }
+
+  // Throws CommandError (usage).
+  [[noreturn]] void refuse_command(const std::string& name) const {
+    std::vector<std::string> names;
+    for (const auto& [command, unused] : commands) names.push_back(command->get_name());
+    throw CommandError(ExitCode::usage,
+                       fmt::format("there is no command '{}'{} (see cp-pool --help)", name, did_you_mean(name, names)));
+  }
+
+  // Throws CommandError (usage).
+  std::unique_ptr<Command> parsed() {
+    for (auto& [app_of_command, command] : commands) {
+      if (!app_of_command->parsed()) continue;
+      command->finish(*app_of_command);
+      return std::move(command);
+    }
+    throw std::logic_error("a command line without a subcommand was let pass");
+  }
+};
+
+std::unique_ptr<Command> print(std::string text) {
+  auto command = std::make_unique<PrintCommand>();
+  command->options.text = std::move(text);
+  return command;
+}
+
+std::string with_exit_codes(const std::string& help) {
+  return help + '\n' + exit_code_help();
+}
+
+}  // namespace
+
+int PrintCommand::run(const std::string& /*program*/) {
+  write_all(STDOUT_FILENO, options.text, "stdout");
+  return static_cast<int>(ExitCode::ok);
+}
+
+std::string command_help(const std::string& name) {
+  const Parser parser;
+  if (name.empty()) return with_exit_codes(parser.app.help());
+  for (const auto& [command, unused] : parser.commands) {
+    if (command->get_name() == name) return with_exit_codes(command->help(parser.app.get_name()));
+  }
+  parser.refuse_command(name);
+}
+
+std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {
+  Parser parser;
+  try {
+    parser.app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return print(with_exit_codes(parser.app.help()));
+  } catch (const CallForManPage&) {
+    return print(man_page(parser.app));
+  } catch (const CLI::CallForVersion& e) {
+    return print(std::string{e.what()} + '\n');
+  } catch (const CLI::ParseError& e) {
+    const std::vector<std::string> unknown = parser.app.remaining();
+    if (parser.app.get_subcommands().empty() && !unknown.empty()) parser.refuse_command(unknown.front());
+    const auto commands = parser.app.get_subcommands();
+    const std::string help =
+        commands.empty() ? "cp-pool --help" : "cp-pool " + commands.front()->get_name() + " --help";
+    throw CommandError(ExitCode::usage, fmt::format("{} (see {})", e.what(), help));
+  }
+  return parser.parsed();
+}
+
+}  // namespace cp_pool

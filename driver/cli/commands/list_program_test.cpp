@@ -1,0 +1,63 @@
+// What `cp-pool list` prints.
+#include <algorithm>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/cli/testing/command_line_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::Words;
+using ::testing::ElementsAre;
+
+using ListProgram = test::CommandLine;
+
+TEST_F(ListProgram, ShardsAreDisjointAndTogetherAllCases) {
+  const auto listed = [&](const Words& more) {
+    Words words = {"list", "--matrix", path("demo.json")};
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words).out_lines();
+  };
+  const Words all = listed({});
+  ASSERT_GE(all.size(), 4U);
+  Words together;
+  for (const char* shard : {"1/3", "2/3", "3/3"}) {
+    const Words part = listed({"--shard", shard});
+    EXPECT_GE(part.size(), all.size() / 3 - 1) << shard;
+    EXPECT_TRUE(std::ranges::is_sorted(part, {}, [&](const std::string& id) { return std::ranges::find(all, id); }));
+    together.insert(together.end(), part.begin(), part.end());
+  }
+  EXPECT_THAT(together, ::testing::UnorderedElementsAreArray(all));
+}
+
+TEST_F(ListProgram, ListPrintsIdsThatFilterTakesBack) {
+  const Finished all = call({"list", "--matrix", path("demo.json")});
+  EXPECT_EQ(all.exit_code, 0);
+  EXPECT_EQ(all.out_lines().size(), 7U);
+  for (const std::string& id : all.out_lines()) {
+    EXPECT_THAT(call({"list", "--matrix", path("demo.json"), "--filter", id}).out_lines(), ElementsAre(id));
+  }
+}
+
+TEST_F(ListProgram, ListPrintsJsonAndCounts) {
+  const Finished list = call({"list", "--matrix", path("demo.json"), "--filter", "model=pass", "--json"});
+  const auto array = nlohmann::json::parse(list.out);
+  ASSERT_EQ(array.size(), 1U);
+  EXPECT_EQ(array[0]["id"], "demo/pass/p2p/cp1/bshd/fp32");
+  EXPECT_EQ(array[0]["world_size"], 1);
+  EXPECT_EQ(array[0]["size"], "small");
+  EXPECT_TRUE(array[0]["tags"].is_array());
+  EXPECT_EQ(array[0]["case"]["model"], "pass");
+  EXPECT_EQ(array[0]["lengths"]["padded_kv"], nlohmann::json({16}));
+  EXPECT_EQ(call({"list", "--matrix", path("demo.json"), "--count"}).out, "demo 7\ntotal 7\n");
+  EXPECT_EQ(nlohmann::json::parse(call({"list", "--matrix", path("demo.json"), "--filter", "none/*", "--json"}).out),
+            nlohmann::json::array());
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,71 @@
+// `cp-pool report` on the events of one run, of several, and of one that was killed.
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::is_one_error;
+using test::read_file;
+using test::Words;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using ReportProgram = test::CommandLine;
+
+TEST_F(ReportProgram, AReportOfTheEventsIsThatOfTheRun) {
+  const Words more = {"--events", path("e"), "--junit", path("j.xml"), "--html", path("r.html"), "--timings"};
+  const Finished done = run("!model=hang", {more.begin(), more.end()});
+  const Finished again = call({"report", path("e"), "--junit", path("j2.xml"), "--html", path("r2.html"), "--timings"});
+  EXPECT_EQ(again.exit_code, done.exit_code);
+  EXPECT_EQ(again.last_line(), done.last_line());
+  EXPECT_EQ(read_file(path("j2.xml")), read_file(path("j.xml")));
+  const std::string page = read_file(path("r.html"));
+  const std::size_t begin = page.find("\nrerun them: ");  // which a report cannot know
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(read_file(path("r2.html")), page.substr(0, begin) + page.substr(page.find("\n", begin + 1)));
+}
+
+TEST_F(ReportProgram, AReportOfARunThatWasKilledHasWhatItLeft) {
+  ASSERT_EQ(run("model=pass* | model=skip", {"--events", path("e")}).exit_code, 0);
+  std::string events = read_file(path("e"));
+  events.resize(events.find("\"type\":\"case_started\""));
+  write_file(path("e"), events);
+  const Finished done = call({"report", path("e"), "--junit", path("j.xml")});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 0 pass + 0 fail + 3 not-run"));
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr("demo/pass_2/p2p/cp1/bshd/fp32"));
+}
+
+TEST_F(ReportProgram, AReportOfSeveralRunsIsAsOfOne) {
+  ASSERT_EQ(run("model=pass* | model=skip", {"--shard", "1/2", "--events", path("1")}).exit_code, 0);
+  ASSERT_EQ(run("model=pass* | model=skip", {"--shard", "2/2", "--events", path("2")}).exit_code, 0);
+  const Finished done = call({"report", path("1"), path("2"), "--html", path("r.html")});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.last_line(), StartsWith("3 expanded = 2 pass + 0 fail + 1 skip"));
+  EXPECT_THAT(read_file(path("r.html")), AllOf(HasSubstr("shard 1/2; "), HasSubstr("cpu/1 #2")));
+  EXPECT_EQ(call({"report", path("1"), path("2"), "--no-skip"}).exit_code, 96);
+}
+
+TEST_F(ReportProgram, AReportOfWhatIsNoEventsFileIsRefused) {
+  write_file(path("half"), R"({"v":1,"type":"case_started","id":"a"})"
+                           "\n");
+  EXPECT_EQ(call({"report"}).exit_code, 2);
+  write_file(path("empty"), "");
+  ASSERT_EQ(run("model=pass", {"--events", path("e")}).exit_code, 0);
+  for (const std::string& file : {path("none"), path("half"), path("demo.json"), path("empty")}) {
+    const Finished done = call({"report", path("e"), file});
+    EXPECT_EQ(done.exit_code, 94) << file;
+    EXPECT_THAT(done.err, is_one_error(file));
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,22 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "driver/cli/commands/command.h"
+#include "driver/cli/execution_options.h"
+#include "driver/cli/select/order.h"
+#include "driver/cli/select/selection_options.h"
+
+namespace cp_pool {
+
+struct RunOptions {
+  SelectionOptions selection;
+  std::optional<std::filesystem::path> rerun_failed;  // an earlier run's events file; selection.ids come from it
+  ExecutionOptions execution;
+  Order order;
+  int repeat = 1;              // how often each case runs
+  bool deterministic = false;  // every case asks for deterministic kernels
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,133 @@
+#include "driver/cli/commands/run_command.h"
+
+#include <chrono>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/commands/submit_command.h"
+#include "driver/cli/testing/parsed_command_line.h"
+
+namespace cp_pool {
+namespace {
+
+using std::chrono::milliseconds;
+using test::parse_as;
+using test::usage_error;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+TEST(RunOptions, HaveTheDocumentedDefaults) {
+  const auto run = parse_as<RunOptions>({"run"});
+  EXPECT_THAT(run.selection.matrices, ElementsAre("quick"));
+  EXPECT_THAT(run.selection.filters, IsEmpty());
+  EXPECT_EQ(run.selection.size, "small");
+  EXPECT_EQ(run.execution.config.device, "cpu");
+  EXPECT_EQ(run.execution.config.timeout, milliseconds{90000});
+  EXPECT_EQ(run.execution.config.start_timeout, milliseconds{60000});
+  EXPECT_EQ(run.execution.config.grace, milliseconds{5000});
+  EXPECT_EQ(run.execution.config.global_timeout, milliseconds{0});
+  EXPECT_EQ(run.execution.config.max_consecutive_timeouts, 3);
+  EXPECT_EQ(run.execution.config.pool_max_cases, 0);
+  EXPECT_EQ(run.execution.config.max_failures, 0);
+  EXPECT_EQ(run.execution.worker, "");
+  EXPECT_FALSE(run.execution.junit || run.execution.events || run.execution.config.run_dir);
+  EXPECT_TRUE(run.execution.progress);
+}
+
+TEST(RunOptions, AreReadFromTheCommandLine) {
+  const auto run = parse_as<RunOptions>({"run",
+                                         "--matrix",
+                                         "te-flash",
+                                         "te-fused",
+                                         "--matrix",
+                                         "mine.json",
+                                         "--filter",
+                                         "comm=p2p & !layout=thd",
+                                         "a/*",
+                                         "--size",
+                                         "full",
+                                         "--timeout",
+                                         "1500ms",
+                                         "--start-timeout",
+                                         "2m",
+                                         "--grace",
+                                         "0",
+                                         "--global-timeout",
+                                         "1h",
+                                         "--max-consecutive-timeouts",
+                                         "5",
+                                         "--pool-max-cases",
+                                         "1",
+                                         "--worker",
+                                         "python3 w.py",
+                                         "--junit",
+                                         "j.xml",
+                                         "--events",
+                                         "e.jsonl",
+                                         "--run-dir",
+                                         "runs",
+                                         "--dump",
+                                         "dumps",
+                                         "--rerun-failed",
+                                         "before.jsonl",
+                                         "--fail-fast",
+                                         "--no-progress"});
+  EXPECT_EQ(run.rerun_failed, "before.jsonl");
+  EXPECT_THAT(run.selection.matrices, ElementsAre("te-flash", "te-fused", "mine.json"));
+  EXPECT_THAT(run.selection.filters, ElementsAre("comm=p2p & !layout=thd", "a/*"));
+  EXPECT_EQ(run.selection.size, "full");
+  EXPECT_EQ(run.execution.config.timeout, milliseconds{1500});
+  EXPECT_EQ(run.execution.config.start_timeout, milliseconds{120000});
+  EXPECT_EQ(run.execution.config.grace, milliseconds{0});
+  EXPECT_EQ(run.execution.config.global_timeout, milliseconds{3600000});
+  EXPECT_EQ(run.execution.config.max_consecutive_timeouts, 5);
+  EXPECT_EQ(run.execution.config.pool_max_cases, 1);
+  EXPECT_EQ(run.execution.worker, "python3 w.py");
+  EXPECT_EQ(run.execution.junit, "j.xml");
+  EXPECT_EQ(run.execution.events, "e.jsonl");
+  EXPECT_EQ(run.execution.config.run_dir, "runs");
+  EXPECT_EQ(run.execution.config.dump_dir, "dumps");
+  EXPECT_EQ(run.execution.config.max_failures, 1);
+  EXPECT_FALSE(run.execution.progress);
+}
+
+TEST(RunOptions, ShorthandsSetWhatTheyStandFor) {
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--max-fail", "3"}).execution.config.max_failures, 3);
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--isolate"}).execution.config.pool_max_cases, 1);
+  EXPECT_TRUE(parse_as<RunOptions>({"run"}).execution.config.reference_cache);
+  EXPECT_FALSE(parse_as<RunOptions>({"run", "--no-reference-cache"}).execution.config.reference_cache);
+  EXPECT_FALSE(parse_as<SubmitOptions>({"submit", "-", "--no-reference-cache"}).execution.config.reference_cache);
+  const auto run = parse_as<RunOptions>({"run", "--order", "shuffle:7", "--repeat", "3", "--timings"});
+  EXPECT_EQ(run.order.kind, Order::Kind::shuffle);
+  EXPECT_EQ(run.order.seed, 7U);
+  EXPECT_EQ(run.repeat, 3);
+  EXPECT_TRUE(run.execution.timings);
+  EXPECT_THAT(usage_error({"run", "--order", "random"}), HasSubstr("'random' is none of listed, reverse"));
+  for (const char* zero : {"0", "00"}) {
+    EXPECT_THAT(usage_error({"run", "--repeat", zero}), HasSubstr("is less than 1"));
+  }
+  for (const char* none : {"", "0x0", "many", "1.5"}) {
+    EXPECT_THAT(usage_error({"run", "--repeat", none}), HasSubstr(std::string{"'"} + none + "' is no whole number"));
+    EXPECT_THAT(usage_error({"run", "--max-fail", none}), HasSubstr(std::string{"'"} + none + "' is no whole number"));
+  }
+}
+
+TEST(RunOptions, TheLastOfSeveralValuesCounts) {
+  const auto run = parse_as<RunOptions>({"run", "--timeout", "1s", "--size", "full", "--timeout", "2s"});
+  EXPECT_EQ(run.execution.config.timeout, milliseconds{2000});
+  EXPECT_EQ(run.selection.size, "full");
+}
+
+TEST(RunOptions, ARerunKeepsWhatChangesTheOutcomeOfACase) {
+  EXPECT_THAT(parse_as<RunOptions>({"run", "--junit", "x", "--grace", "1s"}).execution.rerun_arguments, IsEmpty());
+  EXPECT_THAT(parse_as<RunOptions>({"run", "--worker", "w x", "--timeout", "1500ms"}).execution.rerun_arguments,
+              ElementsAre("--worker", "w x", "--timeout", "1500ms"));
+  EXPECT_THAT(parse_as<RunOptions>({"run", "--device", "cpu", "--start-timeout", "2m", "--deterministic"})
+                  .execution.rerun_arguments,
+              ElementsAre("--device", "cpu", "--start-timeout", "120s", "--deterministic"));
+}
+
+}  // namespace
+}  // namespace cp_pool

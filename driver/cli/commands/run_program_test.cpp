@@ -1,0 +1,146 @@
+// What `cp-pool run` runs, in which order, for how long, and what it tells the worker.
+#include <cstdio>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::kProgram;
+using test::kWorker;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::Words;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+using RunProgram = test::CommandLine;
+
+TEST_F(RunProgram, FailFastLeavesTheRestNotRun) {
+  const Finished run_of = run("model=fail | model=skip", {"--fail-fast"});
+  EXPECT_EQ(run_of.exit_code, 100);
+  EXPECT_THAT(run_of.last_line(), StartsWith("2 expanded = 0 pass + 1 fail + 1 not-run, "));
+}
+
+TEST_F(RunProgram, MaxFailCountsFailuresOnly) {
+  const Finished done =
+      run("model=pass* | model=fail | model=skip | model=error", {"--max-fail", "2", "--order", "reverse"});
+  // reverse: error, skip, fail, then enough
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("5 expanded = 0 pass + 1 fail + 1 skip + 1 error + 2 not-run, "));
+  EXPECT_THAT(done.out, HasSubstr("2 not-run: not run after 2 failures (--max-fail)\n"));
+}
+
+TEST_F(RunProgram, AWorkerThatKnowsNeitherCancelNorSigusr2TimesOutAtTheGlobalTimeout) {
+  const Finished done = run("model=hang | model=pass", {"--global-timeout", "3s", "--order", "reverse"});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.out, HasSubstr("still running at the end of the run's 3000 ms (--global-timeout)"));
+  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 0 pass + 0 fail + 1 timeout + 1 not-run, "));
+}
+
+TEST_F(RunProgram, DeterministicIsAskedOfEveryCaseAndItsRerun) {
+  ASSERT_EQ(run("model=fail", {"--deterministic", "--events", path("e")}).exit_code, 100);
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] != "case_finished") continue;
+    EXPECT_TRUE(line["case"]["deterministic"].get<bool>());
+    EXPECT_THAT(line["rerun"].get<std::string>(), HasSubstr(" --deterministic"));
+  }
+}
+
+TEST_F(RunProgram, OrderAndRepeatDecideWhatRunsWhen) {
+  const Finished done = run("model=pass* | model=skip", {"--order", "reverse", "--repeat", "2", "--events", path("e")});
+  EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 4 pass + 0 fail + 2 skip"));
+  EXPECT_THAT(done.out, HasSubstr("2 repeated: every run gave the same output bits\n"));
+  std::vector<std::string> models;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") models.push_back(line["case"]["model"]);
+  }
+  EXPECT_THAT(models, ElementsAre("skip", "pass_2", "pass", "skip", "pass_2", "pass"));
+}
+
+TEST_F(RunProgram, IsolateGivesEachCaseItsOwnPool) {
+  const Finished done = run("model=pass*", {"--isolate", "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 0);
+  std::vector<int> generations;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") generations.push_back(line["pool"]["generation"]);
+  }
+  EXPECT_THAT(generations, ElementsAre(1, 2));
+}
+
+TEST_F(RunProgram, AShardIsOneOfWhatWasSelectedAndSaysSo) {
+  const Finished done = run("model=pass* | model=skip", {"--shard", "2/2", "--events", path("e")});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.out, HasSubstr("demo.json, shard 2/2 "));
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded"));
+  const Finished none = run("model=pass", {"--shard", "2/2"});
+  EXPECT_EQ(none.exit_code, 4);
+  EXPECT_THAT(none.err, HasSubstr("no case is in shard 2/2: there are fewer than 2"));
+}
+
+TEST_F(RunProgram, WithNoSkipASkippedCaseIsNoSuccess) {
+  EXPECT_EQ(run("model=pass | model=skip").exit_code, 0);
+  const Finished done = run("model=pass | model=skip", {"--no-skip"});
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_THAT(done.err, is_one_error("1 case skipped, with --no-skip"));
+  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 1 pass + 0 fail + 1 skip"));
+  EXPECT_EQ(run("model=pass", {"--no-skip"}).exit_code, 0);
+}
+
+TEST_F(RunProgram, TheWorkerAndTheMatricesOfAnInstallationAreFoundBesideTheProgram) {
+  std::filesystem::create_directories(folder / "bin");
+  std::filesystem::create_directories(folder / "share/cp-pool/matrices");
+  std::filesystem::copy(kProgram, folder / "bin/cp-pool");
+  std::filesystem::copy(path("demo.json"), folder / "share/cp-pool/matrices/mine.json");
+  write_file(path("bin/cp-pool-worker"), "#!/bin/sh\nexec " + kWorker + "\n");
+  std::filesystem::permissions(folder / "bin/cp-pool-worker", std::filesystem::perms::owner_all);
+  const Finished done = Program{{path("bin/cp-pool"), "run", "--matrix", "mine", "--filter", "model=pass"}}.wait();
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 1 pass"));
+}
+
+TEST_F(RunProgram, TheWorkerIsToldNotToKeepReferences) {
+  const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  const auto asked_for_cache = [&](const Words& words) {
+    write_file(path("requests"), "");
+    EXPECT_EQ(call(words).exit_code, 0);
+    return json_lines(read_file(path("requests"))).at(0)["options"]["reference_cache"].get<bool>();
+  };
+  const Words submit = {"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker", kWorker};
+  EXPECT_TRUE(asked_for_cache(run_words("model=pass")));
+  EXPECT_FALSE(asked_for_cache(run_words("model=pass", {"--no-reference-cache"})));
+  EXPECT_TRUE(asked_for_cache(submit));
+  Words without = submit;
+  without.emplace_back("--no-reference-cache");
+  EXPECT_FALSE(asked_for_cache(without));
+}
+
+TEST_F(RunProgram, TheWorkerIsToldWhereToDump) {
+  const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  EXPECT_EQ(run("model=pass", {"--dump", path("tensors")}).exit_code, 0);
+  EXPECT_EQ(json_lines(read_file(path("requests"))).at(0)["options"]["dump_dir"], path("tensors"));
+}
+
+TEST_F(RunProgram, ASentinelInALineOfAnEarlierTimeIsNotBlamed) {
+  const ScopedVariable chatter{"CP_POOL_TEST_CHATTER", "log: answers begin with [CP_POOL_RESP]"};
+  const Finished done = run("model=pass | model=hang", {"--timeout", "500ms"});
+  EXPECT_THAT(done.out, AllOf(HasSubstr("no result within 500 ms"), Not(HasSubstr("has the sentinel"))));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,99 @@
+// What `cp-pool run` shows and reports, on the terminal and in files.
+#include <algorithm>
+#include <array>
+#include <pty.h>
+#include <string>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::json_lines;
+using test::kProgram;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::Words;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+using RunViews = test::CommandLine;
+
+TEST_F(RunViews, EventsJunitAndLedgerTellTheSameStory) {
+  const Finished done = run("!model=hang", {"--events", path("e.jsonl"), "--junit", path("j.xml")});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), StartsWith("6 expanded = 2 pass + 1 fail + 1 skip + 1 error + 1 crash, "));
+  const auto lines = json_lines(read_file(path("e.jsonl")));
+  EXPECT_EQ(lines.front()["type"], "run_started");
+  EXPECT_EQ(lines.back()["type"], "run_finished");
+  EXPECT_EQ(lines.back()["counts"]["crash"], 1);
+  EXPECT_EQ(lines.back()["exit_code"], 100);
+  const auto finished = std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "case_finished"; });
+  EXPECT_EQ(finished, 6);
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr(R"(tests="6" failures="1" errors="2")"));
+}
+
+TEST_F(RunViews, WithoutProgressOnlyFailuresAndSummaryAreShown) {
+  const Finished done = run("model=pass | model=fail", {"--no-progress"});
+  EXPECT_THAT(done.out, StartsWith("fail  demo/fail"));
+}
+
+TEST_F(RunViews, ThePageHasTheFailuresAndHowToRerunThem) {
+  ASSERT_EQ(run("model=pass* | model=fail | model=error", {"--html", path("r.html"), "--events", path("e")}).exit_code,
+            100);
+  EXPECT_THAT(read_file(path("r.html")), AllOf(HasSubstr("4 expanded = 2 pass + 1 fail + 1 error"),
+                                               HasSubstr("rerun them: "), HasSubstr("--rerun-failed")));
+}
+
+TEST_F(RunViews, TimingsStandBeforeTheSummary) {
+  const Finished done = run("model=pass", {"--timings"});
+  EXPECT_THAT(done.out, HasSubstr("    1  forward               1    1.5 ms    1.5 ms    1.5 ms    1.5 ms\n"));
+  EXPECT_THAT(done.last_line(), StartsWith("1 expanded"));
+}
+
+TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
+  int master = -1;
+  int slave = -1;
+  std::array<char, 64> name{};
+  winsize size{.ws_row = 24, .ws_col = 200, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&master, &slave, name.data(), nullptr, &size), 0);
+  const ScopedVariable term{"TERM", "xterm"};
+  Words words = run_words("model=hang", {"--timeout", "2500ms"});
+  words.insert(words.begin(), kProgram);
+  Program program{words, {.in = "/dev/null", .out = name.data()}};
+  ::close(slave);
+  std::string output;
+  std::array<char, 4096> buffer{};
+  for (ssize_t n = 0; (n = ::read(master, buffer.data(), buffer.size())) > 0;) {  // ends with EIO
+    output.append(buffer.data(), static_cast<std::size_t>(n));
+  }
+  ::close(master);
+  EXPECT_EQ(program.wait().exit_code, 100);
+  EXPECT_THAT(output, HasSubstr("0/1 | 0:01 demo/hang/p2p/cp1/bshd/fp32"));
+}
+
+// A file, no terminal.
+TEST_F(RunViews, ASlowCaseIsSaidOnStderrAndIsAnEvent) {
+  const Finished done = run("model=hang", {"--slow-after", "1ms", "--timeout", "300ms", "--events", path("e")});
+  EXPECT_THAT(done.err, StartsWith("cp-pool: slow: demo/hang/p2p/cp1/bshd/fp32 has been running for "));
+  EXPECT_THAT(done.err, HasSubstr(" on pool cpu/1 #1, no phase reported; its deadline is 300 ms (--timeout)\n"));
+  EXPECT_THAT(done.out, Not(HasSubstr("slow")));
+  const auto lines = json_lines(read_file(path("e")));
+  const auto told = std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "case_progress"; });
+  EXPECT_EQ(told, std::ranges::count(done.err, '\n'));
+  EXPECT_LT(told, 10) << "the intervals grow: 1, 2, 4, .. 256 ms";
+  const Finished report = call({"report", path("e")});
+  EXPECT_EQ(report.err, "") << "it is over";
+}
+
+}  // namespace
+}  // namespace cp_pool

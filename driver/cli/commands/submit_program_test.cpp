@@ -1,0 +1,84 @@
+// `cp-pool submit` on one case: by its ID or from a file, with edits.
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::kSizes;
+using test::kWorker;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using SubmitProgram = test::CommandLine;
+
+TEST_F(SubmitProgram, SubmitRunsACaseByItsId) {
+  const Finished done =
+      call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker", kWorker, "--json"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  const auto lines = json_lines(done.out);
+  ASSERT_EQ(lines.size(), 1U);
+  EXPECT_EQ(lines[0]["id"], "demo/pass/p2p/cp1/bshd/fp32");
+  EXPECT_EQ(lines[0]["outcome"], "pass");
+  EXPECT_EQ(lines[0]["checks"][0]["tensor"], "dq");
+}
+
+TEST_F(SubmitProgram, SubmitRunsACaseFileAndItsRerunCommandWorks) {
+  write_file(path("my case.json"), std::string{"{\"model\":\"fail\",\"cp_size\":1,"} + kSizes + "}");
+  const Finished done = call({"submit", path("my case.json"), "--worker", kWorker, "--json"});
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  const auto answer = nlohmann::json::parse(done.out);
+  EXPECT_EQ(answer["outcome"], "fail");
+  const Finished again = Program{{"sh", "-c", answer["rerun"].get<std::string>()}}.wait();
+  EXPECT_EQ(again.exit_code, 100);
+  EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));
+}
+
+TEST_F(SubmitProgram, AnAnswerThatIsNoLineOfItsOwnIsNamed) {
+  write_file(path("c.json"), std::string{"{\"model\":\"glued\",\"cp_size\":1,"} + kSizes + "}");
+  const Finished done =
+      call({"submit", path("c.json"), "--worker", kWorker, "--timeout", "1s", "--grace", "100ms", "--json"});
+  EXPECT_THAT(
+      nlohmann::json::parse(done.out)["reason"].get<std::string>(),
+      AllOf(StartsWith("no result within 1000 ms (--timeout)"),
+            HasSubstr("has the sentinel, but does not begin with \"[CP_POOL_RESP] \": progress: 100 %[CP_POOL_RESP]")));
+}
+
+TEST_F(SubmitProgram, SubmitEditsFieldsAndShowsEveryCheck) {
+  const std::string id = "demo/pass/p2p/cp1/bshd/fp32";
+  const Finished done = call({"submit", id, "--matrix", path("demo.json"), "--worker", kWorker, "--set", "model=fail",
+                              "--set", "heads=2", "--set", "kv_heads=2"});
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("demo/fail/p2p/cp1/bshd/fp32/heads=2/kv_heads=2"), HasSubstr("ratio"),
+                              HasSubstr("WRONG"), HasSubstr("--set model=fail --set heads=2")));
+  const Finished bad = call({"submit", id, "--matrix", path("demo.json"), "--set", "heads=zero"});
+  EXPECT_EQ(bad.exit_code, 94);
+  EXPECT_THAT(bad.err, is_one_error("heads=zero"));
+}
+
+// A worker of somebody else cannot draw them from the seed.
+TEST_F(SubmitProgram, TellsTheWorkerTheLengthsOfItsSequences) {
+  const ScopedVariable requests{"CP_POOL_TEST_REQUESTS", path("requests").c_str()};
+  const Finished done = call({"submit", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--worker",
+                              kWorker, "--set", "layout=thd", "--set", "batch=3", "--set", "pad_between_seqs=true"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  const auto lengths = json_lines(read_file(path("requests"))).at(0)["lengths"];
+  for (const char* name : {"valid_q", "padded_q", "valid_kv", "padded_kv"}) EXPECT_EQ(lengths[name].size(), 3U) << name;
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,182 @@
+#include "driver/cli/execution_options.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/cli/device.h"
+#include "driver/cli/duration.h"
+#include "driver/cli/exit_code.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/cli/shell_words.h"
+#include "driver/cli/worker_command.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+void add_perf(CLI::App& command, ExecutionOptions& options) {
+  add_choice(command, "--mode", "MODE", {"verify", "perf"}, options.mode,
+             "verify: is the answer right; perf: then also how fast the step is");
+  add_count(command, "--warmup", options.perf.warmup, "Steps before those that --mode perf times");
+  add_count(command, "--iterations", options.perf.iterations, "Steps that --mode perf times");
+  add_flag(command, "--graph", options.perf.graph, "Time replays of a CUDA graph of the step");
+  add_path(command, "--trace", options.trace_dir, "DIR", PathUse::worker_folder,
+           "Let each rank write what one step does: a Chrome trace, and on GPUs a table by kernel");
+  add_path(command, "--baseline", options.baseline, "FILE", PathUse::input,
+           "Compare the times with those of an earlier --events FILE");
+  add_ratio(command, "--max-ratio", options.config.max_ratio,
+            "A case that takes more than R times as long as in the --baseline is a failure");
+}
+
+// The option `name` stands for `count` of 1. Throws CommandError (usage) beside any other.
+void apply_shorthand(const CLI::App& command, const std::string& name, const std::string& count, int& target) {
+  if (!was_given(command, name)) return;
+  if (was_given(command, count) && target != 1) {
+    refuse(command, fmt::format("{} is {} 1: it contradicts {} {}", name, count, count, target));
+  }
+  target = 1;
+}
+
+void apply_device(ExecutionOptions& options) {
+  DeviceChoice choice = choose_device(options.config.device, worker_command(options.worker).shipped);
+  options.config.device = std::move(choice.device);
+  options.warning = std::move(choice.warning);
+}
+
+// After apply_device. Throws CommandError (usage).
+void apply_perf(const CLI::App& command, ExecutionOptions& options) {
+  constexpr const char* kSeeHelp = "(see cp-pool run --help)";
+  if (options.mode != "perf") {
+    for (const char* name : {"--warmup", "--iterations", "--graph", "--trace", "--baseline", "--max-ratio"}) {
+      if (!was_given(command, name)) continue;
+      throw CommandError(ExitCode::usage, fmt::format("{} needs --mode perf {}", name, kSeeHelp));
+    }
+    return;
+  }
+  if (options.perf.iterations < 1) {
+    throw CommandError(ExitCode::usage, fmt::format("--iterations: at least 1 {}", kSeeHelp));
+  }
+  if (options.perf.graph && options.config.device != "cuda") {
+    throw CommandError(ExitCode::usage, "--graph needs ranks on GPUs (--device cuda)");
+  }
+  if (options.config.max_ratio && !options.baseline) {
+    throw CommandError(ExitCode::usage, fmt::format("--max-ratio needs --baseline {}", kSeeHelp));
+  }
+  if (options.trace_dir) options.perf.trace_dir = options.trace_dir->string();
+  options.config.perf = options.perf;
+  // Pools side by side would take each other's time.
+  options.config.max_busy_ranks = 1;
+}
+
+// After apply_perf.
+void apply_sharing(ExecutionOptions& options) {
+  const bool times = options.config.perf.has_value();
+  options.config.share_gpus = options.share_gpus == "on" || (options.share_gpus == "auto" && !times);
+}
+
+// What of the options changes the outcome of a case, as the arguments of its rerun.
+std::vector<std::string> rerun_arguments(const CLI::App& command, const ExecutionOptions& options) {
+  std::vector<std::string> words;
+  const auto add = [&](const std::string& name, const std::string& value) {
+    if (was_given(command, name)) words.insert(words.end(), {name, value});
+  };
+  add("--device", options.config.device);
+  add("--share-gpus", options.share_gpus);
+  add("--worker", options.worker);
+  add("--timeout", duration_text(options.config.timeout));
+  add("--start-timeout", duration_text(options.config.start_timeout));
+  if (options.config.perf) {
+    words.insert(words.end(), {"--mode", "perf"});
+    add("--warmup", std::to_string(options.config.perf->warmup));
+    add("--iterations", std::to_string(options.config.perf->iterations));
+    if (options.config.perf->graph) words.emplace_back("--graph");
+    if (options.config.max_ratio) {
+      add("--baseline", options.baseline->string());
+      add("--max-ratio", fmt::format("{}", *options.config.max_ratio));
+    }
+  }
+  return words;
+}
+
+}  // namespace
+
+void add_worker(CLI::App& command, std::string& worker) {
+  const auto wrong_with_words = [](const std::string& text) -> std::string {
+    const auto words = split_words(text);
+    return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
+  };
+  add_text(command,
+           {.name = "--worker",
+            .type = "CMD",
+            .help = "Worker command line, split into words as a shell does",
+            .check = wrong_with_words,
+            .default_text = "cp-pool-worker beside this program"},
+           [&worker](const std::string& text) { worker = text; });
+}
+
+void add_device(CLI::App& command, std::string& device) {
+  add_choice(command, "--device", "DEVICE", {"auto", "cpu", "cuda"}, device,
+             "Device of the ranks: auto is cuda where there is a GPU, else cpu");
+}
+
+void add_views(CLI::App& command, ExecutionOptions& options) {
+  add_flag(command, "--no-skip", options.config.no_skip, "A skipped case is no success: exit code 96");
+  add_path(command, "--junit", options.junit, "FILE", PathUse::output, "Write a JUnit XML report, at the end");
+  add_path(command, "--html", options.html, "FILE", PathUse::output, "Write a page for people, at the end");
+  add_flag(command, "--force", options.force, "Let outputs replace files that are none of cp-pool's");
+  add_flag(command, "--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
+  add_flag(command, "-v,--verbose", options.verbose, "A line for each case, with every check: error against bound");
+  add_flag(command, "-q,--no-progress", options.progress, "Failures and summary only", false);
+}
+
+void check_views(const CLI::App& command) {
+  refuse_both(command, "--verbose", "--no-progress");
+}
+
+void add_execution(CLI::App& command, ExecutionOptions& options) {
+  RunConfig& config = options.config;
+  constexpr milliseconds kShortest{1};
+  config.device = "auto";
+  add_device(command, config.device);
+  add_choice(command, "--share-gpus", "WHEN", {"auto", "on", "off"}, options.share_gpus,
+             "Whether ranks share a GPU where there are fewer than ranks: auto does but for --mode perf");
+  add_worker(command, options.worker);
+  add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
+  add_duration(command, "--start-timeout", config.start_timeout, kShortest, "Deadline of a pool to get ready");
+  add_duration(command, "--grace", config.grace, milliseconds{0}, "SIGTERM to SIGKILL");
+  add_duration(command, "--global-timeout", config.global_timeout, milliseconds{0},
+               "Deadline of the whole run; 0 = none");
+  add_duration(command, "--slow-after", config.slow_after, milliseconds{0},
+               "A case that runs for longer is named on stderr, again after twice as long; 0 = never");
+  add_count(command, "--max-consecutive-timeouts", config.max_consecutive_timeouts,
+            "A pool that times out this often in a row is not started again; 0 = always");
+  add_count(command, "--pool-max-cases", config.pool_max_cases, "A pool is replaced after so many cases; 0 = never");
+  add_flag(command, "--isolate", "A fresh pool for each case: as --pool-max-cases 1");
+  add_count(command, "--max-fail", config.max_failures, "So many failures end the run, the rest is not-run; 0 = none");
+  add_flag(command, "-x,--fail-fast", "The first failure ends the run: as --max-fail 1");
+  add_views(command, options);
+  add_path(command, "--events", options.events, "FILE", PathUse::output,
+           "Write every event as a line of JSON, as it happens");
+  add_path(command, "--run-dir", config.run_dir, "DIR", PathUse::folder,
+           "Keep the full stdout and stderr of every pool");
+  add_path(command, "--dump", config.dump_dir, "DIR", PathUse::worker_folder,
+           "Let the worker write the tensors of each case");
+  add_flag(command, "--no-reference-cache", config.reference_cache,
+           "The worker computes every expected result anew, and keeps none", false);
+  add_perf(command, options);
+}
+
+void fill_execution(const CLI::App& command, ExecutionOptions& options) {
+  apply_shorthand(command, "--fail-fast", "--max-fail", options.config.max_failures);
+  apply_shorthand(command, "--isolate", "--pool-max-cases", options.config.pool_max_cases);
+  check_views(command);
+  apply_device(options);
+  apply_perf(command, options);
+  apply_sharing(options);
+  options.rerun_arguments = rerun_arguments(command, options);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,52 @@
+// The options that say how cases are run, and what is written about it.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/run.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
+class App;
+}
+
+namespace cp_pool {
+
+struct ExecutionOptions {
+  RunConfig config;                 // worker_command is filled in when the command is carried out
+  std::string share_gpus = "auto";  // auto | on | off; config.share_gpus comes of it
+  std::string mode = "verify";      // verify | perf; config.perf comes of it and of the next two
+  protocol::PerfRequest perf;
+  std::optional<std::filesystem::path> trace_dir;
+  std::string worker;  // a command line; empty = the cp-pool-worker beside this program
+  std::optional<std::filesystem::path> junit;
+  std::optional<std::filesystem::path> events;
+  std::optional<std::filesystem::path> html;
+  std::optional<std::filesystem::path> baseline;  // an earlier run's events file; with config.perf alone
+  bool progress = true;
+  bool verbose = false;  // a line and a table of every check for each case
+  bool timings = false;
+  bool force = false;                        // outputs may replace files that hold something else
+  std::string warning;                       // for stderr, before the first case
+  std::vector<std::string> rerun_arguments;  // what a rerun of one case needs of the options above
+};
+
+// All of them, for a command that runs cases.
+void add_execution(CLI::App& command, ExecutionOptions& options);
+// Once they are read: chooses the device, and fills in what comes of several options. Throws CommandError (usage) for
+// what contradicts each other.
+void fill_execution(const CLI::App& command, ExecutionOptions& options);
+
+// The part of them that says what is shown and reported.
+void add_views(CLI::App& command, ExecutionOptions& options);
+// Once they are read. Throws CommandError (usage).
+void check_views(const CLI::App& command);
+
+// --worker and --device alone.
+void add_worker(CLI::App& command, std::string& worker);
+void add_device(CLI::App& command, std::string& device);
+
+}  // namespace cp_pool

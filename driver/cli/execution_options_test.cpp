@@ -1,0 +1,100 @@
+#include "driver/cli/execution_options.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/commands/list_command.h"
+#include "driver/cli/commands/report_command.h"
+#include "driver/cli/commands/run_command.h"
+#include "driver/cli/commands/submit_command.h"
+#include "driver/cli/testing/parsed_command_line.h"
+
+namespace cp_pool {
+namespace {
+
+using test::parse_as;
+using test::usage_error;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(PerfMode, HasItsOptionsAndOnePoolAtATime) {
+  EXPECT_FALSE(parse_as<RunOptions>({"run"}).execution.config.perf);
+  EXPECT_FALSE(parse_as<RunOptions>({"run", "--mode", "verify"}).execution.config.perf);
+  const auto plain = parse_as<RunOptions>({"run", "--mode", "perf"}).execution;
+  ASSERT_TRUE(plain.config.perf);
+  EXPECT_EQ(plain.config.perf->warmup, 5);
+  EXPECT_EQ(plain.config.perf->iterations, 20);
+  EXPECT_EQ(plain.config.max_busy_ranks, 1);
+  EXPECT_THAT(plain.rerun_arguments, ElementsAre("--mode", "perf"));
+  const auto full = parse_as<SubmitOptions>({"submit", "x", "--mode", "perf", "--warmup", "0", "--iterations", "7",
+                                             "--baseline", "before.jsonl"})
+                        .execution;
+  ASSERT_TRUE(full.config.perf);
+  EXPECT_EQ(full.config.perf->warmup, 0);
+  EXPECT_EQ(full.config.perf->iterations, 7);
+  EXPECT_EQ(full.baseline, "before.jsonl");
+  EXPECT_THAT(full.rerun_arguments, ElementsAre("--mode", "perf", "--warmup", "0", "--iterations", "7"));
+}
+
+TEST(PerfMode, ALimitOnTimesNeedsABaselineAndIsKeptByARerun) {
+  const auto run =
+      parse_as<RunOptions>({"run", "--mode", "perf", "--baseline", "before.jsonl", "--max-ratio", "1.10"}).execution;
+  EXPECT_EQ(run.config.max_ratio, 1.1);
+  EXPECT_THAT(run.rerun_arguments, ElementsAre("--mode", "perf", "--baseline", "before.jsonl", "--max-ratio", "1.1"));
+  EXPECT_THAT(usage_error({"run", "--mode", "perf", "--max-ratio", "1.1"}), HasSubstr("--max-ratio needs --baseline"));
+  EXPECT_THAT(usage_error({"run", "--max-ratio", "1.1"}), HasSubstr("--max-ratio needs --mode perf"));
+  for (const char* const bad : {"0", "-1", "nan", "inf", "10%", ""}) {
+    EXPECT_THAT(usage_error({"run", "--mode", "perf", "--baseline", "x", "--max-ratio", bad}),
+                HasSubstr(fmt::format("'{}' is not a number above 0", bad)));
+  }
+}
+
+TEST(PerfMode, IsNeededByItsOptions) {
+  EXPECT_THAT(usage_error({"run", "--iterations", "3"}), HasSubstr("--iterations needs --mode perf"));
+  EXPECT_THAT(usage_error({"run", "--baseline", "x"}), HasSubstr("--baseline needs --mode perf"));
+  EXPECT_THAT(usage_error({"run", "--mode", "perf", "--iterations", "0"}), HasSubstr("--iterations: at least 1"));
+  EXPECT_THAT(usage_error({"run", "--mode", "fast"}), HasSubstr("fast"));
+  EXPECT_THAT(usage_error({"run", "--mode", "perf", "--graph", "--device", "cpu"}),
+              HasSubstr("--graph needs ranks on GPUs"));
+}
+
+TEST(Options, AFolderOfTheWorkerCanBeToldInJson) {
+  for (const char* const option : {"--dump", "--trace"}) {
+    const std::string error = usage_error({"run", "--mode", "perf", option, "d\xff"});
+    EXPECT_THAT(error, HasSubstr(std::string(option) + ": the path is not UTF-8"));
+  }
+}
+
+TEST(ShortOptions, MeanWhatUsersOfPytestExpect) {
+  const auto run = parse_as<RunOptions>({"run", "-x", "-k", "p2p and not thd", "-v"});
+  EXPECT_EQ(run.execution.config.max_failures, 1);
+  EXPECT_EQ(run.selection.keywords, "p2p and not thd");
+  EXPECT_TRUE(run.execution.verbose);
+  EXPECT_FALSE(parse_as<RunOptions>({"run", "-q"}).execution.progress);
+  EXPECT_EQ(parse_as<RunOptions>({"run", "-xqk", "thd"}).selection.keywords, "thd");
+  EXPECT_EQ(parse_as<ListOptions>({"list", "-k", "thd"}).selection.keywords, "thd");
+  EXPECT_EQ(parse_as<SubmitOptions>({"submit", "-", "-x"}).execution.config.max_failures, 1);
+  EXPECT_TRUE(parse_as<ReportOptions>({"report", "e", "-v"}).execution.verbose);
+}
+
+TEST(Contradictions, AreRefused) {
+  EXPECT_THAT(usage_error({"run", "-v", "-q"}), HasSubstr("--verbose and --no-progress contradict each other"));
+  EXPECT_THAT(usage_error({"report", "e", "-v", "-q"}), HasSubstr("--verbose and --no-progress contradict each other"));
+  EXPECT_THAT(usage_error({"run", "-x", "--max-fail", "3"}),
+              HasSubstr("--fail-fast is --max-fail 1: it contradicts --max-fail 3 (see cp-pool run --help)"));
+  EXPECT_THAT(usage_error({"submit", "-", "--isolate", "--pool-max-cases", "2"}),
+              HasSubstr("--isolate is --pool-max-cases 1: it contradicts --pool-max-cases 2 (see cp-pool submit"));
+  EXPECT_THAT(usage_error({"submit", "-", "--json", "-v"}), HasSubstr("--json and --verbose contradict each other"));
+  EXPECT_THAT(usage_error({"submit", "-", "--json", "--timings"}), HasSubstr("--json and --timings contradict"));
+  EXPECT_THAT(usage_error({"list", "--json", "--count"}), HasSubstr("--"));
+}
+
+TEST(Contradictions, AreNotWhatSaysTheSameTwice) {
+  EXPECT_EQ(parse_as<RunOptions>({"run", "-x", "--max-fail", "1"}).execution.config.max_failures, 1);
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--isolate", "--pool-max-cases", "1"}).execution.config.pool_max_cases, 1);
+  EXPECT_FALSE(parse_as<SubmitOptions>({"submit", "-", "--json", "-q"}).execution.progress);
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,146 @@
+#include "driver/cli/option_kinds.h"
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "driver/cli/duration.h"
+#include "driver/cli/exit_code.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Empty as of a variable that is not set; "-" as other programs understand it, where here it would be such a file.
+std::string wrong_with_path(const std::string& text, std::string_view instead) {
+  if (text.empty()) return "the path is empty";
+  return text == "-" ? fmt::format("'-' stands for no stream here; write {}", instead) : "";
+}
+
+std::string wrong_with_path(const std::string& text, PathUse use) {
+  if (use == PathUse::input) return wrong_with_path(text, "/dev/stdin, or ./- for a file of that name");
+  if (use == PathUse::output) return wrong_with_path(text, "/dev/stdout, or ./- for a file of that name");
+  if (use == PathUse::worker_folder && protocol::to_valid_utf8(text) != text) {
+    return "the path is not UTF-8, which a message to the worker has to be";
+  }
+  return wrong_with_path(text, "./- for a folder of that name");
+}
+
+// It has to fit into an int.
+std::string wrong_with_count(const std::string& text, int least) {
+  if (text.starts_with('-')) return fmt::format("'{}' is negative", text);
+  if (text.empty() || text.find_first_not_of("0123456789") != std::string::npos) {
+    return fmt::format("'{}' is no whole number", text);
+  }
+  const bool zero = text.find_first_not_of('0') == std::string::npos;
+  if (zero && least > 0) return fmt::format("'{}' is less than {}", text, least);
+  constexpr int kMost = std::numeric_limits<int>::max();
+  int value = 0;
+  const bool fits = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc{};
+  return fits ? "" : fmt::format("'{}' is more than {}", text, kMost);
+}
+
+std::string wrong_with_duration(const std::string& text, std::chrono::milliseconds minimum) {
+  const auto duration = parse_duration(text);
+  if (!duration) return fmt::format("'{}' is not a duration of at most 1000 hours; write 90, 90s, 1500ms or 2m", text);
+  if (*duration < minimum) return fmt::format("'{}' is too short", text);
+  return "";
+}
+
+std::string wrong_with_ratio(const std::string& text) {
+  double ratio = 0;
+  const bool right = CLI::detail::lexical_cast(text, ratio) && std::isfinite(ratio) && ratio > 0;
+  return right ? "" : fmt::format("'{}' is not a number above 0", text);
+}
+
+}  // namespace
+
+void add_flag(CLI::App& command, const std::string& name, bool& target, const std::string& help, bool value) {
+  command.add_flag_callback(name, [&target, value] { target = value; }, help);
+}
+
+void add_flag(CLI::App& command, const std::string& name, const std::string& help) {
+  command.add_flag(name)->description(help);
+}
+
+void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take) {
+  CLI::Option* added = command.add_option_function<std::string>(option.name, take, option.help);
+  added->type_name(option.type)->default_str(option.default_text);
+  if (option.check) added->check(option.check, "", "");
+}
+
+void add_choice(CLI::App& command, const std::string& name, const std::string& type,
+                const std::vector<std::string>& words, std::string& target, const std::string& help) {
+  command.add_option(name, target, help)->check(CLI::IsMember(words))->type_name(type)->capture_default_str();
+}
+
+void add_list(CLI::App& command, const TextOption& option, std::vector<std::string>& target, bool greedy) {
+  command.add_option(option.name, target, option.help)
+      ->type_name(option.type)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(greedy);
+}
+
+void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,
+                  std::chrono::milliseconds minimum, const std::string& help) {
+  add_text(command,
+           {.name = name,
+            .type = "DURATION",
+            .help = help,
+            .check = [minimum](const std::string& text) { return wrong_with_duration(text, minimum); },
+            .default_text = duration_text(target)},
+           [&target](const std::string& text) { target = *parse_duration(text); });
+}
+
+void add_count(CLI::App& command, const std::string& name, int& target, const std::string& help, int least) {
+  const auto check = [least](const std::string& text) { return wrong_with_count(text, least); };
+  command.add_option(name, target, help)->check(check, "", "")->type_name("N")->capture_default_str();
+}
+
+void add_ratio(CLI::App& command, const std::string& name, std::optional<double>& target, const std::string& help) {
+  command.add_option_function<double>(
+             name, [&target](double ratio) { target = ratio; }, help)
+      ->check(wrong_with_ratio, "", "")
+      ->type_name("R");
+}
+
+void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
+              const std::string& type, PathUse use, const std::string& help) {
+  const auto check = [use](const std::string& text) { return wrong_with_path(text, use); };
+  add_text(command, {.name = name, .type = type, .help = help, .check = check},
+           [&target](const std::string& text) { target = text; });
+}
+
+void add_positional(CLI::App& command, const std::string& name, std::string& target, Needed needed,
+                    const std::string& help) {
+  command.add_option(name, target, help)->required(needed == Needed::yes);
+}
+
+void add_positionals(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+                     const std::string& help) {
+  command.add_option(name, target, help)->required();
+}
+
+void exclude(CLI::App& command, const std::string& one, const std::string& other) {
+  command.get_option(one)->excludes(command.get_option(other));
+}
+
+bool was_given(const CLI::App& command, const std::string& name) {
+  return command.count(name) > 0;
+}
+
+void refuse(const CLI::App& command, const std::string& message) {
+  throw CommandError(ExitCode::usage, fmt::format("{} (see cp-pool {} --help)", message, command.get_name()));
+}
+
+void refuse_both(const CLI::App& command, const std::string& one, const std::string& other) {
+  if (!was_given(command, one) || !was_given(command, other)) return;
+  refuse(command, fmt::format("{} and {} contradict each other", one, other));
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,77 @@
+// The kinds of options that subcommands have: what each takes, and what it says of a value that it does not take.
+// Beside these, only the parser and the man page know CLI11.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
+class App;
+}
+
+namespace cp_pool {
+
+// What is wrong with the value of an option, for its user; empty: nothing.
+using ValueCheck = std::function<std::string(const std::string& text)>;
+
+// A flag sets its target.
+void add_flag(CLI::App& command, const std::string& name, bool& target, const std::string& help, bool value = true);
+// One that only was_given tells of.
+void add_flag(CLI::App& command, const std::string& name, const std::string& help);
+
+struct TextOption {
+  std::string name;
+  std::string type;  // as the help shows it: FILE
+  std::string help;
+  ValueCheck check = nullptr;
+  std::string default_text = {};  // as the help shows it
+};
+// take: gets each value that the check lets pass.
+void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take);
+
+// One of several words; the help shows them, and the target as the default.
+void add_choice(CLI::App& command, const std::string& name, const std::string& type,
+                const std::vector<std::string>& words, std::string& target, const std::string& help);
+
+// Any number of values, each time it is given one or, if greedy, several: not where it would swallow a positional one.
+void add_list(CLI::App& command, const TextOption& option, std::vector<std::string>& target, bool greedy);
+
+// A duration of at least `minimum`.
+void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,
+                  std::chrono::milliseconds minimum, const std::string& help);
+// A decimal number of at least `least`.
+void add_count(CLI::App& command, const std::string& name, int& target, const std::string& help, int least = 0);
+// A number above 0.
+void add_ratio(CLI::App& command, const std::string& name, std::optional<double>& target, const std::string& help);
+
+enum class PathUse {
+  input,
+  output,
+  folder,
+  worker_folder,  // a folder that workers write: they hear of it in JSON, which is UTF-8
+};
+void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
+              const std::string& type, PathUse use, const std::string& help);
+
+enum class Needed { yes, no };
+// Values without an option's name: one, or one and more.
+void add_positional(CLI::App& command, const std::string& name, std::string& target, Needed needed,
+                    const std::string& help);
+void add_positionals(CLI::App& command, const std::string& name, std::vector<std::string>& target,
+                     const std::string& help);
+
+// Of two options at most one may be given. While options are added: the parser refuses them.
+void exclude(CLI::App& command, const std::string& one, const std::string& other);
+
+// The rest are for what was read.
+bool was_given(const CLI::App& command, const std::string& name);
+// Throws CommandError (usage) that points to the help of the command.
+[[noreturn]] void refuse(const CLI::App& command, const std::string& message);
+// Throws CommandError (usage) if both are given.
+void refuse_both(const CLI::App& command, const std::string& one, const std::string& other);
+
+}  // namespace cp_pool

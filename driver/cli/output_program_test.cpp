@@ -1,0 +1,115 @@
+// Where the real program writes: files, pipes and devices, and what it says of those that it cannot write.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::kProgram;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::Words;
+using test::write_file;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+using Outputs = test::CommandLine;
+
+TEST_F(Outputs, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
+  write_file(path("file"), "");
+  const ScopedVariable mark{"CP_POOL_TEST_MARK", path("mark").c_str()};
+  for (const std::string option : {"--junit", "--events", "--html", "--run-dir", "--dump"}) {
+    const Finished done = run("model=pass", {option, path("file/x")});
+    EXPECT_EQ(done.exit_code, 73) << option;
+    EXPECT_THAT(done.err, is_one_error(path("file/x")));
+    EXPECT_EQ(done.out, "");
+  }
+  EXPECT_EQ(run("model=pass", {"--mode", "perf", "--trace", path("file/x")}).exit_code, 73);
+  EXPECT_FALSE(std::filesystem::exists(path("mark")));
+  run("model=pass");
+  EXPECT_TRUE(std::filesystem::exists(path("mark")));  // the mark would have been seen
+}
+
+TEST_F(Outputs, Exits73WhenAReportIsLostDuringTheRunAndFinishesTheOthers) {
+  const Finished done = run("model=pass*", {"--events", "/dev/full", "--junit", path("j.xml")});
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, is_one_error("cannot write /dev/full: No space left on device"));
+  EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass"));
+  EXPECT_THAT(read_file(path("j.xml")), HasSubstr("tests=\"2\""));
+}
+
+TEST_F(Outputs, Exits73WhenStdoutCannotBeWritten) {
+  Words words = run_words("model=pass");
+  words.insert(words.begin(), kProgram);
+  const Finished done = Program{words, {.in = "/dev/null", .out = "/dev/full"}}.wait();
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, is_one_error("No space left on device"));
+  const Finished list =
+      Program{{kProgram, "list", "--matrix", path("demo.json")}, {.in = "/dev/null", .out = "/dev/full"}}.wait();
+  EXPECT_EQ(list.exit_code, 73);
+}
+
+TEST_F(Outputs, Exits73WhenItsFilesMayNotGrow) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "no program with its runtime starts under such a limit";
+#endif
+  Words words{"/bin/sh", "-c", "ulimit -f 0; exec \"$@\"", "sh", kProgram};
+  std::ranges::copy(run_words("model=pass", {"--events", path("e.jsonl")}), std::back_inserter(words));
+  EXPECT_EQ(Program{words}.wait().exit_code, 73);
+}
+
+TEST_F(Outputs, BothReportsMayGoToADevice) {
+  EXPECT_EQ(run("model=pass", {"--events", "/dev/null", "--junit", "/dev/null", "--html", "/dev/null"}).exit_code, 0);
+}
+
+// Else the next file opened would be stdout, or what the event loop waits for stdin.
+TEST_F(Outputs, AStandardDescriptorThatIsClosedIsNoOther) {
+  Words words{"/bin/sh", "-c", "exec \"$@\" >&-", "sh", kProgram};
+  std::ranges::copy(run_words("model=pass", {"--events", path("e.jsonl")}), std::back_inserter(words));
+  const Finished done = Program{words}.wait();
+  EXPECT_EQ(done.exit_code, 73);
+  EXPECT_THAT(done.err, HasSubstr("cannot write"));
+  EXPECT_EQ(json_lines(read_file(path("e.jsonl"))).back()["type"], "run_finished");
+  const Finished submitted = Program{{"/bin/sh", "-c", "exec \"$@\" <&-", "sh", kProgram, "submit", "-"}}.wait();
+  EXPECT_THAT(submitted.last_line(), StartsWith("0 expanded"));
+}
+
+TEST_F(Outputs, AnOutputThatCannotBeWrittenLeavesTheEventsOfTheEarlierRun) {
+  write_file(path("file"), "");
+  for (const std::string option : {"--junit", "--html", "--run-dir", "--dump"}) {
+    write_file(path("e"), R"({"v":1,"ts":"precious)");
+    ASSERT_EQ(run("model=pass", {"--events", path("e"), option, path("file/x")}).exit_code, 73) << option;
+    EXPECT_EQ(read_file(path("e")), R"({"v":1,"ts":"precious)") << option;
+  }
+}
+
+TEST_F(Outputs, ReportsMayGoIntoPipes) {
+  for (const std::string option : {"--events", "--junit", "--html"}) {
+    Words words{"bash", "-c", "set -o pipefail; \"$@\" | cat", "bash", kProgram};
+    std::ranges::copy(run_words("model=pass", {option, "/dev/stdout", "--no-progress"}), std::back_inserter(words));
+    const Finished done = Program{words}.wait();
+    EXPECT_EQ(done.exit_code, 0) << option << done.err;
+    EXPECT_THAT(done.out, HasSubstr("demo/pass/p2p/cp1/bshd/fp32")) << option;
+  }
+}
+
+TEST_F(Outputs, ALinkThatLeadsNowhereIsNoOutput) {
+  std::filesystem::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(run("model=pass", {"--events", path("loop")}).exit_code, 73);
+}
+
+}  // namespace
+}  // namespace cp_pool

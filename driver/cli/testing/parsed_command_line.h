@@ -1,0 +1,38 @@
+// What a command line says, or why it is refused, for tests.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "driver/cli/commands/command_line.h"
+#include "driver/cli/exit_code.h"
+
+namespace cp_pool::test {
+
+// words: behind cp-pool.
+inline std::unique_ptr<Command> parse_words(const std::vector<std::string>& words) {
+  std::vector<const char*> argv{"cp-pool"};
+  for (const std::string& word : words) argv.push_back(word.c_str());
+  return parse_command_line(static_cast<int>(argv.size()), argv.data());
+}
+
+// Throws std::bad_cast if another command was asked for.
+template <typename Options>
+Options parse_as(const std::vector<std::string>& words) {
+  return dynamic_cast<const CommandWith<Options>&>(*parse_words(words)).options;
+}
+
+inline std::string usage_error(const std::vector<std::string>& words) {
+  try {
+    parse_words(words);
+  } catch (const CommandError& e) {
+    EXPECT_EQ(e.code(), ExitCode::usage);
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace cp_pool::test

@@ -1,5 +1,5 @@
-// Files that a case writes beside its answer (a dump, a trace): what goes wrong with them says nothing about the
-// answer.
+// Errors of files that a case writes beside its answer (a dump, a trace). They are apart from other errors because they
+// say nothing about the answer.
 #pragma once
 
 #include <stdexcept>

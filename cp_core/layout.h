@@ -1,5 +1,5 @@
 // Inside cp_core every tensor is packed: [tokens, heads, dim], contiguous, sequence by sequence, described by runs
-// (partition.h). Here the layouts of a case become packed and back, and padding is told from valid rows.
+// (partition.h). These functions convert the layouts of a case to packed and back, and tell padding from valid rows.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace cp_pool {
 // bshd [batch, s, heads, dim], sbhd [s, batch, heads, dim], thd [tokens, heads, dim]. A view unless rows must move.
 at::Tensor to_packed(const at::Tensor& tensor, Layout layout);
 
-// The inverse; `batch` sequences of one length for bshd and sbhd.
+// The inverse of to_packed. batch: the number of sequences, which have one length in bshd and sbhd.
 at::Tensor from_packed(const at::Tensor& packed, Layout layout, std::int64_t batch);
 
 // The rows of the runs whose positions are before the valid length of their sequence.

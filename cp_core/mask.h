@@ -1,4 +1,5 @@
-// Which keys a query sees. The one definition that tiling, and through it every communication type, must obey.
+// The mask of a case as the library uses it: which keys a query sees. tiling.h turns it into rectangles, and its test
+// compares them with visible(). The verification has a definition of its own (visible_keys in verify/canonical.h).
 #pragma once
 
 #include <cstdint>

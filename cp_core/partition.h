@@ -24,13 +24,14 @@ struct Run {
 // then chunk 2 * ranks - 1 - rank. Chunks that touch make one run.
 std::vector<Run> local_runs(const std::vector<std::int64_t>& padded, int ranks, int rank);
 
-// Of these only the rows of one chunk of each sequence: half 0 is chunk `rank`, half 1 is chunk 2 * ranks - 1 - rank.
+// The part of local_runs in one chunk of each sequence: half 0 is chunk `rank`, half 1 is chunk 2 * ranks - 1 - rank.
 std::vector<Run> local_half_runs(const std::vector<std::int64_t>& padded, int ranks, int rank, int half);
 
 // Whole sequences, one after the other.
 std::vector<Run> whole_runs(const std::vector<std::int64_t>& padded);
 
-// The local_runs of ranks first, ..., first + count - 1 of `ranks`, as they lie in the concatenation of their tensors.
+// The local_runs of ranks first .. first + count - 1 of `ranks`, with rows counted in the concatenation of their
+// tensors.
 std::vector<Run> gathered_runs(const std::vector<std::int64_t>& padded, int ranks, int first, int count);
 
 std::int64_t total_rows(const std::vector<Run>& runs);
@@ -52,12 +53,12 @@ struct RowCopy {
   bool operator==(const RowCopy&) const = default;
 };
 
-// How to fill a tensor described by `target` from one described by `source`, which holds at least its positions.
-// In order of target rows; throws std::invalid_argument if a position is missing.
+// Returns the copies that fill a tensor described by `target` from one described by `source`, in order of target rows.
+// Throws std::invalid_argument if `source` lacks a position.
 std::vector<RowCopy> row_copies(const std::vector<Run>& source, const std::vector<Run>& target);
 
-// Those of copies from the rows of all ranks, rank by rank and each `rows_of_a_rank`, whose source is among the rows of
-// `rank`: counted from its first, and cut where they reach further.
+// Returns those copies whose source is among the rows of `rank`, with sources counted from its first row; copies that
+// reach beyond its rows are cut. copies: their sources are the rows of all ranks, rank by rank, rows_of_a_rank each.
 std::vector<RowCopy> copies_of_rank(const std::vector<RowCopy>& copies, int rank, std::int64_t rows_of_a_rank);
 
 }  // namespace cp_pool

@@ -23,7 +23,7 @@ struct Tile {
   std::int64_t n = 0;
   std::int64_t left = kInfiniteWindow;
   std::int64_t right = kInfiniteWindow;
-  // Where the corner lies in the sequence. Of a merged tile only the corner's positions are meant.
+  // Where the tile's corner lies in the sequence. A merged tile may continue elsewhere.
   std::int64_t sequence = 0;
   std::int64_t q_position = 0;
   std::int64_t k_position = 0;
@@ -41,7 +41,7 @@ struct TileGroup {
 
 using TilePlan = std::vector<TileGroup>;
 
-// Valid lengths per sequence. Positions from there on are padding: no tile contains them.
+// Valid lengths of each sequence. Positions beyond them are padding, which no tile contains.
 struct ValidLengths {
   const std::vector<std::int64_t>& q;
   const std::vector<std::int64_t>& kv;
@@ -52,7 +52,7 @@ struct ValidLengths {
 std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<Run>& k_runs,
                              const ValidLengths& lengths, const Mask& mask);
 
-// Joins neighbours where one rectangle with one window says the same: two full tiles, or a full tile and the causal
+// Joins neighbours where one rectangle with one window means the same: two full tiles, or a full tile and the causal
 // one beside it. The two chunks of a rank become one tile this way wherever the mask allows it. Merged tiles may span
 // two places of a sequence.
 std::vector<Tile> merge_tiles(const std::vector<Tile>& tiles);

@@ -6,8 +6,8 @@
 
 namespace cp_pool {
 
-// Makes that first call, once a process, and returns when it is done. Call it before tensors are computed on several
-// threads: intra-op threads count.
+// Makes that first call, once in a process, and returns when it is done. Call it before several threads compute
+// tensors; LibTorch's intra-op threads count.
 void settle_vector_math();
 
 }  // namespace cp_pool

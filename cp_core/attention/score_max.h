@@ -1,4 +1,4 @@
-// The largest score of each head, for libraries that do not give it.
+// The largest score of each head, for backends whose library does not return it.
 #pragma once
 
 #include "cp_core/attention/backend.h"

@@ -1,4 +1,4 @@
-// How a group of tiles becomes calls of a library's kernel. Pure arithmetic on rows.
+// Divides a group of tiles into calls of a library's kernel. Pure arithmetic on rows.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Between packed tensors and the buffers of a library's call: the rows of the tiles, and no others, in one launch. The
-// ranges travel as kernel parameters (several launches where there are more than fit into one), so that nothing is
+// Copies the rows of tiles, and no others, between packed tensors and the buffers of a library's call, in one launch.
+// The ranges travel as kernel parameters (several launches where there are more than fit into one), so that nothing is
 // uploaded or read back and a CUDA graph can capture it.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Head dimensions that a library's kernel does not take as they are.
+// Widens head dimensions that a library's kernel does not support.
 #pragma once
 
 #include <cstdint>

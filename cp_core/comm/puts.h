@@ -1,4 +1,4 @@
-// What ranks may write into the windows of others; and how LocalCommunicator does it, by messages.
+// Checks of puts (Communicator::put_all), and their transport by messages, as LocalCommunicator does it.
 #pragma once
 
 #include <span>
@@ -18,16 +18,16 @@ void check_puts(std::span<const Communicator::Put> puts, std::span<const at::Ten
 
 std::vector<Communicator::Put> puts_to(std::span<const Communicator::Put> puts, int peer);
 
-// The bytes of their blocks, one behind the other.
+// Returns the bytes of the blocks, one after the other.
 at::Tensor pack_puts(std::span<const Communicator::Put> puts, const at::Device& device);
 
 // The first put that does not fit into its window, in words; empty if all do.
 std::string misfit(std::span<const Communicator::Put> puts, std::span<const at::Tensor> windows);
 
-// Where they go to in this rank's windows. All puts must fit.
+// Returns the blocks as copies into this rank's windows. All puts must fit.
 std::vector<BlockCopy> blocks_of(std::span<const Communicator::Put> puts, std::span<const at::Tensor> windows);
 
-// Writes what pack_puts gave. All puts must fit.
+// Writes the bytes that pack_puts() returned into the windows. All puts must fit.
 void write_puts(std::span<const Communicator::Put> puts, const at::Tensor& packed, std::span<const at::Tensor> windows);
 
 }  // namespace cp_pool

@@ -1,5 +1,5 @@
-// A bias and its gradient under a2a. A bias of each head goes with its heads; of one that all heads share, every rank
-// needs the rows of the group.
+// How a bias and its gradient travel in an a2a. A bias with a matrix for each head is scattered with the heads. Of a
+// bias that all heads share, every rank gets the rows of all queries of the group.
 #pragma once
 
 #include "cp_core/context_parallel/core.h"
@@ -8,19 +8,20 @@ namespace cp_pool {
 
 class BiasExchange {
  public:
-  // runs_of: from the padded lengths of sequences to the rows of the group, and to its packed order.
+  // The query positions of the group. by_rank: the runs of its ranks, rank by rank, as they lie before the exchange.
+  // packed: the same positions in the group's packed order, as they lie after it.
   struct Rows {
     std::vector<Run> by_rank;
     std::vector<Run> packed;
   };
-  // problem.bias must be set. rows: of a tensor with one sequence for each entry of the bias' batch dimension.
+  // problem.bias must be set. rows: for tensors that have one sequence for each entry of the bias' batch dimension.
   BiasExchange(const AttentionProblem& problem, Communicator& group, const Rows& rows);
 
-  // The shard of context_parallel.h -> the bias of the group's queries and this rank's heads.
+  // Returns the bias for all queries of the group and this rank's heads. bias: the rank's shard (context_parallel.h).
   [[nodiscard]] at::Tensor scatter(const at::Tensor& bias) const;
 
-  // fp32 gradient of what scatter gave -> shaped like the shard, summed over the ranks of the group where they share a
-  // row. With thd: this rank's part of a sum that is left to the caller.
+  // Returns the gradient of the shard, shaped like it. dbias: the fp32 gradient of what scatter() returned. Where ranks
+  // of the group share a row, their gradients are summed; with thd the caller must sum the results of all ranks.
   [[nodiscard]] at::Tensor gather(const at::Tensor& dbias) const;
 
  private:

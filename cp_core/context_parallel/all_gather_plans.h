@@ -1,4 +1,4 @@
-// What a rank computes in all_gather.
+// The tiles that a rank computes in all_gather.
 #pragma once
 
 #include <array>
@@ -9,20 +9,21 @@
 
 namespace cp_pool {
 
-// With the K and V of others, in sequence order: a step for each of the rank's chunks of queries.
+// Against K and V of the other ranks, in sequence order: one plan for each of the rank's two chunks of queries.
 using OthersPlans = std::array<TilePlan, 2>;
 OthersPlans others_plans(const AttentionProblem& problem, int ranks, int rank);
 
-// With the rank's own K and V, as they lie; and the two steps with those of others.
+// First the plan for the rank's own K and V, in their packed order; then the two of OthersPlans.
 using AllGatherPlans = std::array<TilePlan, 3>;
 AllGatherPlans all_gather_plans(const AttentionProblem& problem, int ranks, int rank);
 
-// The backward of the two steps by calls of which each contributes_once().
+// The backward of the two steps as calls that satisfy AttentionBackend::contributes_once(): each call computes one
+// contribution to a row of dk and dv, which can be sent as it is.
 using OthersCalls = std::array<std::vector<TilePlan>, 2>;
 
-// Nothing if some call does not contribute once, or if the rows of K that calls have in common make their gradients, in
-// the dtype of q, more than fp32 sums are. whole: the operands with K and V of all ranks; only sizes and dtypes are
-// read. Every rank can tell it of each other's plans.
+// Returns nullopt if some call does not contribute once, or if gradients for each call, in the dtype of q, have more
+// bytes than fp32 sums, which happens when calls share many rows of K. whole: the operands with K and V of all ranks;
+// only sizes and dtypes are read. A rank can compute the result of every other rank from that rank's plans.
 std::optional<OthersCalls> others_calls(const Context& context, const OthersPlans& plans,
                                         const AttentionOperands& whole);
 

@@ -6,11 +6,11 @@
 // Token order ("packed order") of a shard: sequence by sequence, in each chunk r then chunk 2n-1-r. lse uses packed
 // order in every layout.
 //
-// A bias is [batch or 1, heads or 1, rows, S_kv], dbias like it:
-//   bshd, sbhd  rows are those of the rank's queries in packed order (S_q/n), columns all key positions; 111s has one
-//   row thd         whole on every rank: rows and columns are positions in the sequence, as many as the longest has;
-//   dbias
-//               is whole and summed over ranks, 0 outside valid lengths
+// A bias and dbias are [batch or 1, heads or 1, rows, columns]:
+//   bshd, sbhd  rows: the rank's queries in packed order, S_q/n; with shape 111s one row
+//               columns: all key positions, S_kv
+//   thd         every rank holds the whole: rows and columns are positions in a sequence, up to the longest one
+//               dbias is summed over ranks, and 0 outside valid lengths
 #pragma once
 
 #include <memory>
@@ -46,7 +46,8 @@ struct AttentionProblem {
   std::optional<BiasShape> bias;
   bool max_logit = false;
   bool deterministic = false;
-  // The step will be enqueued once and replayed, as a CUDA graph: more pieces that overlap then cost the host no time.
+  // The step will be captured and replayed as a CUDA graph. Cutting it into more pieces that overlap then costs the
+  // host no time.
   bool replayed = false;
 };
 
@@ -66,8 +67,8 @@ struct AttentionForward {
   at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
                          // (with a sink: the sink)
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
-  // For the backward: what came from other ranks, so that it need not travel twice. p2p: K and V of one rank; a2a: q,
-  // k, v and out of this rank's heads; a2a+p2p: both; all_gather: nothing, its K and V are gathered again.
+  // Tensors received from other ranks that the backward reuses. p2p: K and V of one rank; a2a: q, k, v and out of this
+  // rank's heads; a2a+p2p: both; all_gather: none, its backward gathers K and V again.
   std::shared_ptr<const SavedForward> saved{};  // NOLINT(readability-redundant-member-init): as below
   // AttentionBackend::remarks, of this rank.
   std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
@@ -86,7 +87,7 @@ struct AttentionGradients {
 // Collective over the groups. Throw CommError, BackendUnsupported.
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs);
-// With a backend given instead of the problem's own.
+// The same with the given backend instead of the one that the problem names.
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs, AttentionBackend& backend);
 // dout: like out. forward: what context_parallel_forward returned to this rank.

@@ -1,5 +1,5 @@
-// What the communication types share. Each type has a forward and a backward over packed tensors (layout.h); layouts,
-// delta and the sink's gradient are the dispatcher's (context_parallel.cpp).
+// What the communication types share. Each type has a forward and a backward over packed tensors (layout.h). The
+// dispatcher (context_parallel.cpp) converts layouts and computes delta and the gradient of the sink.
 #pragma once
 
 #include <cstddef>
@@ -22,23 +22,23 @@ struct PackedInputs {
   at::Tensor sink;  // fp32 [heads], undefined for a vanilla softmax
 };
 
-// Of the rows that one rank owns.
+// K and V of the rows that one rank owns.
 struct KeyValues {
   at::Tensor k;
   at::Tensor v;
 };
 
-// What a forward keeps for the backward of the same rank, so that it need not travel twice.
+// Tensors that a forward received and the backward of the same rank reuses, so that they are not sent twice.
 struct SavedForward {
-  // What came of one group of heads, and what the attention over it gave.
+  // The operands of one group of heads, and the result of the attention over it.
   struct Heads {
     AttentionOperands operands;
     at::Tensor out;  // [q tokens of the group, heads of the group, head_dim_v], dtype of q
     at::Tensor lse;  // fp32 [heads of the group, q tokens of the group]
-    KeyValues last;  // as below
+    KeyValues last;  // as SavedForward::last, for these heads
   };
 
-  KeyValues last;                  // p2p: those that the last step held; undefined in a ring of one
+  KeyValues last;                  // p2p: K and V of the ring's last step; undefined in a ring of one
   std::vector<Heads> head_groups;  // a2a, a2a+p2p
 };
 
@@ -49,7 +49,7 @@ struct PackedForward {
   SavedForward saved{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
 };
 
-// In the dtype of the inputs; dbias in fp32.
+// Packed gradients in the dtype of the inputs; dbias in fp32.
 struct PackedGradients {
   at::Tensor dq;
   at::Tensor dk;
@@ -60,10 +60,10 @@ struct PackedGradients {
 // The tiles of these runs, merged where allowed.
 TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs);
 
-// Where rows like these, [rows, heads, dim], arrive from another rank: memory that holds anything.
+// Allocates [rows, heads, dim] for rows that arrive from another rank, uninitialised. like: has the heads and dim.
 at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype);
 
-// Rows of a packed tensor like these put to a peer: to those from `rows.target` on in its window, which is as wide.
+// Puts rows of a packed tensor into the peer's window, from row `rows.target` on. Rows of both are equally wide.
 Communicator::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window);
 
 // True if the problem has a bias with a gradient.

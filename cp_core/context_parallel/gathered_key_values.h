@@ -9,17 +9,17 @@
 
 namespace cp_pool {
 
-// K and V on their way from the other ranks, to their place in whole sequences; this rank's own rows are left out,
-// since nothing reads them there. Where ranks have windows, each puts its rows to their place in the others' tensors.
-// Else a few long pieces go straight to their place, or each rank's rows are one message, and copied.
+// Gathers K and V of the other ranks into whole sequences. This rank's own rows are left out, since nothing reads them
+// there. Where ranks have windows, each rank puts its rows to their places in the others' tensors. Otherwise rows are
+// sent straight to their places if that takes few messages; if not, one message holds a rank's rows, which are copied.
 class GatheredKeyValues {
  public:
-  // copies: from the rows of all ranks, rank by rank, to whole sequences. pass: in errors. Begins to send; cp must
-  // outlive this, and the operands' K and V must not change before wait().
+  // Starts the exchange. copies: from the rows of all ranks, rank by rank, to whole sequences. pass: "forward" or
+  // "backward", for error texts. cp must outlive this, and the operands' K and V must not change before wait().
   GatheredKeyValues(Communicator& cp, const AttentionOperands& operands, std::vector<RowCopy> copies,
                     std::string_view pass);
 
-  // The operands with K and V whole and in sequence order: their sizes at once, their numbers after wait().
+  // The operands with K and V of all ranks in sequence order. Sizes are valid at once, values after wait().
   [[nodiscard]] const AttentionOperands& whole() const { return whole_; }
 
   void wait();

@@ -1,7 +1,7 @@
-// Trades the split over tokens for a split over heads inside a group of ranks, and back: each rank gives the tokens it
-// holds of all heads, and gets the tokens of the whole group of its block of heads, or the reverse. Several tensors
-// make one trip: where ranks have windows each puts its rectangles into everybody's tensors; else one launch packs
-// them, one message goes to each rank, one launch unpacks them.
+// Changes a split over tokens into a split over heads inside a group of ranks, and back. In a scatter each rank gives
+// all heads of its tokens and gets all tokens of the group for its block of heads; a gather is the reverse. Several
+// tensors make one trip. Where ranks have windows, each rank puts its rectangles into the others' tensors. Otherwise
+// one launch packs them, one message goes to each rank, and one launch unpacks them.
 #pragma once
 
 #include <string_view>
@@ -16,7 +16,7 @@
 
 namespace cp_pool {
 
-// Where the group's tokens lie.
+// In which order the group's tokens lie on each side of the exchange.
 struct GroupRows {
   // From the rows of the group's ranks, rank by rank, to the group's packed order.
   std::vector<RowCopy> copies;
@@ -39,7 +39,7 @@ class HeadExchange {
   // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
   class Trip {
    public:
-    // A message to and from each rank, to be unpacked.
+    // One message to each rank and one from it.
     struct Messages {
       at::Tensor sent;
       at::Tensor received;
@@ -50,19 +50,20 @@ class HeadExchange {
     void finish();
 
    private:
-    std::vector<Item> items_;  // as the messages, they must live as long as the operation
+    std::vector<Item> items_;  // kept, as the messages are, until the operation has ended
     Messages messages_;        // none where ranks have windows
     Communicator::WorkPtr work_;
   };
 
-  // Of each rank's block of heads this group travels. Heads must divide by the ranks and the number of groups.
+  // heads: which group of each rank's block of heads travels. The number of heads must be divisible by the number of
+  // ranks times the number of groups.
   HeadExchange(Communicator& group, HeadGroup heads) : group_(group), heads_(heads) {}
 
-  // Allocates of_heads.
+  // Allocates `of_heads` of each item.
   void make_targets(std::vector<Item>& items) const;
-  // of_tokens -> of_heads.
+  // Fills `of_heads` from `of_tokens`.
   [[nodiscard]] Trip scatter(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
-  // of_heads -> of_tokens, of which it writes the columns of the group of heads of each rank.
+  // Fills in `of_tokens` the columns of each rank's group of heads, from `of_heads`.
   [[nodiscard]] Trip gather(std::vector<Item> items, std::string_view what, Meanwhile meanwhile) const;
 
  private:

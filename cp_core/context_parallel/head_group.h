@@ -1,4 +1,4 @@
-// Heads in groups of equally many, so that one can be computed while another travels.
+// Heads divided into groups of equal size: one group can be computed while another travels.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +15,10 @@ struct HeadGroup {
   std::int64_t count = 1;
 };
 
-// The heads of a group, which are dimension `dim`.
+// A view of the group's heads. dim: the dimension of the heads.
 at::Tensor narrowed(const at::Tensor& tensor, std::int64_t dim, HeadGroup group);
 
-// q, k and v narrowed; the rest as it is.
+// The operands with q, k and v narrowed to the group's heads.
 AttentionOperands narrowed(const AttentionOperands& operands, HeadGroup group);
 // delta and out may be undefined, and stay so.
 AttentionBackwardOperands narrowed(const AttentionBackwardOperands& backward, HeadGroup group);

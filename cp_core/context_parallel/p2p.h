@@ -1,15 +1,15 @@
 // Ring attention: K and V travel once around the ring while each rank computes with those it holds; partial outputs are
-// merged by their log-sum-exp. No rank ever holds the whole sequence. The backward goes back the way that the forward
-// came: it begins with the K and V that the forward held last, and ends with the rank's own. The gradients of K and V
-// follow them, and reach their owner while it computes its own part.
+// merged by their log-sum-exp. No rank ever holds the whole sequence. The backward takes the steps in reverse order: it
+// begins with the K and V that the forward held last, and ends with the rank's own. The gradients of K and V travel
+// along, and reach their owner while it computes its own part.
 #pragma once
 
 #include "cp_core/context_parallel/core.h"
 
 namespace cp_pool {
 
-// group: its ranks make the ring and hold the dual-chunk partition of the sequences; null = one rank holds them whole.
-// last: what the last step held, for the backward; undefined in a ring of one.
+// group: the ranks of the ring, which hold the dual-chunk partition of the sequences; null = one rank has all of them.
+// last: K and V of the last step, for the backward; undefined in a ring of one.
 struct RingForward {
   AttentionSums sums;
   KeyValues last;

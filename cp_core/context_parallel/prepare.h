@@ -1,5 +1,5 @@
-// What a rank's calls of the attention backend will be about, worked out without the other ranks and without data: so
-// that a backend can prepare for a problem before it comes.
+// Works out a rank's calls of the attention backend without the other ranks and without data, so that a backend can
+// prepare for a case before it starts.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@
 
 namespace cp_pool {
 
-// Pieces of forward, and backward if training, in the order in which they will be needed.
+// Returns the calls of the forward, and of the backward if training, in the order in which they will come.
 std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
                                       bool training, const AttentionBackend& backend);
 

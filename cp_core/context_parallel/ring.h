@@ -14,8 +14,8 @@ struct Ring {
 
   [[nodiscard]] int next() const { return (rank + 1) % size; }
   [[nodiscard]] int previous() const { return (rank + size - 1) % size; }
-  // Whose K and V this rank holds at a step of the forward; the backward takes the same steps from the last to the
-  // first.
+  // Returns the rank whose K and V this rank holds at a step of the forward. The backward takes the same steps from the
+  // last to the first.
   [[nodiscard]] int owner(int step) const;
 
   int size;

@@ -1,4 +1,4 @@
-// Contributions to the rows of a packed tensor, added up.
+// The sum of contributions to the rows of a packed tensor.
 #pragma once
 
 #include <span>
@@ -14,35 +14,37 @@ namespace cp_pool {
 
 SomeRows all_rows(at::Tensor tensor);
 
-// The sum is rounded once. Contributions are fp32, or rounded by the kernel that made them: 16-bit ones lose nothing by
-// waiting as they are for others, to be added at once in the order of their coming. The sum of several is fp32; at the
-// end it may be rounded to the dtype of the first, if that is the only one that has been added to.
+// Contributions are fp32, or 16 bits as the kernel that made them rounded them. A few contributions of 16 bits are kept
+// unsummed, which loses nothing, and are added together in fp32, in arrival order. A sum of several is fp32 and rounded
+// at most once, at the end. A contribution that stays the only one is never converted.
 class RowSum {
  public:
   // like: the packed tensor; only its sizes, dtype and device are read.
   explicit RowSum(at::Tensor like) : like_(std::move(like)) {}
 
-  // Takes the tensor over: it may become the sum, and is read later.
+  // Adds a contribution, which comes after all earlier ones. Takes the tensor over: it is read later, and may be
+  // written.
   void add(SomeRows part);
-  // The last of all contributions, in order: no other may come after. Added at once.
+  // Adds the last contributions, in order, at once. No other may be added after them.
   void add_last(std::vector<SomeRows> parts);
   void add_last(const SomeRows& part) { add_last(std::vector{part}); }
 
-  // What has come, in order, of one dtype: added up as far as that takes, or memory. The sum is empty then.
+  // Returns the contributions in order, all of one dtype, and empties the sum. They may have been added up to fewer:
+  // that happens where dtypes differ, or where keeping them would have taken more memory than an fp32 sum.
   std::vector<SomeRows> take();
 
   [[nodiscard]] bool empty() const { return !sum_.tensor.defined(); }
-  // The sum so far, as it is: what came as the only one, or all rows.
+  // The sum so far: the only contribution with its own rows, or a sum with all rows.
   const SomeRows& rows();
-  // With all rows: fp32, or what came as the only one. zeros of the dtype of `like` if nothing came.
+  // The sum with all rows: fp32, or the dtype of the only contribution. Zeros of the dtype of `like` without any.
   at::Tensor whole();
-  // The same in fp32.
+  // The sum with all rows in fp32.
   at::Tensor whole_fp32();
 
  private:
   [[nodiscard]] at::Tensor empty_whole(at::ScalarType dtype) const;
   [[nodiscard]] bool is_whole() const;
-  // The sum from nothing but these, which have one dtype.
+  // Starts the sum with these contributions, which have one dtype.
   void start(std::span<const SomeRows> parts, at::ScalarType dtype);
   [[nodiscard]] bool keeps_too_much() const;
 

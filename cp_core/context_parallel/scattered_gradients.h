@@ -1,4 +1,4 @@
-// Gradients of others' K and V on their way to the ranks that own the rows.
+// Sends gradients of other ranks' K and V to the ranks that own the rows.
 #pragma once
 
 #include <string_view>
@@ -9,28 +9,28 @@
 
 namespace cp_pool {
 
-// What a rank's steps with others' K and V give. dk and dv of one part have the same rows, of whole sequences and in
-// ascending order: those of a call, as its kernel rounded them, or fp32 sums, all rows, as the only part.
+// The gradients that a rank computed for other ranks' K and V, in parts. dk and dv of a part have the same rows, which
+// are rows of whole sequences in ascending order. Either each call is a part, as its kernel rounded it, or one part
+// holds fp32 sums of all rows.
 struct OthersGradients {
   std::vector<SomeRows> dq;
   std::vector<KeyGradients> parts;
 };
 
-// Where ranks have windows, each puts the rows of its parts that are another's into that one's inbox. Else a message
-// holds the rows of a part that are the receiver's, straight from where they lie; many short pieces are copied to a
-// place without gaps before. The calls of a rank, and so whether it sends what they give or sums, are known
-// to all ranks (others_calls).
+// Where ranks have windows, each puts the rows of its parts into the inboxes of their owners. Otherwise one message a
+// part and owner holds the owner's rows, sent from where they lie; many short pieces are packed first. Every rank knows
+// the calls of every other rank (others_calls), and so whether calls or sums arrive.
 class ScatteredGradients {
  public:
   // order: from the rows of all ranks, rank by rank, to whole sequences. context must outlive this.
   ScatteredGradients(const Context& context, const std::vector<RowCopy>& order);
 
-  // Makes room for what will come, on the current stream. whole: the operands with K and V of all ranks.
+  // Allocates memory for arriving gradients on the current stream. whole: the operands with K and V of all ranks.
   void make_inboxes(const AttentionOperands& whole);
-  // Then begins to send this rank's parts. Behind the current stream.
+  // Starts to send this rank's parts, after the current stream's work. Comes after make_inboxes().
   void send_all(const std::vector<KeyGradients>& own);
 
-  // Adds what has come to this rank's own, in the order of ranks, steps and calls.
+  // Adds the arrived gradients to those of this rank, in the order of ranks, steps and calls.
   void add_to(RowSum& dk, RowSum& dv);
 
  private:
@@ -48,7 +48,7 @@ class ScatteredGradients {
   std::vector<at::Tensor> inboxes_;          // put: of dk and dv, rank by rank without this one
   std::vector<Communicator::Message> sends_;
   std::vector<Communicator::Message> receives_;
-  std::vector<SomeRows> dk_;  // come, as rows of this rank
+  std::vector<SomeRows> dk_;  // arrived, as rows of this rank
   std::vector<SomeRows> dv_;
   Communicator::WorkPtr work_;
 };

@@ -1,17 +1,16 @@
 // A stream beside the current one, for work that does not depend on the current stream's. On the CPU there is none:
-// run() runs at once, on the calling thread, and waits are nothing.
+// run() executes its body at once on the calling thread, and waits do nothing.
 //
-// Memory: the caching allocator gives a block back to the stream it was allocated on. A tensor of the first stream that
-// the second touches must be kept until join(); after that, whatever reuses its memory is enqueued behind both. Tensors
-// made inside run() stay there, but for results: only the second stream uses them; so it is with the libraries'
-// workspaces, which come from the allocator at each call, or (cuBLAS) are kept by stream. So these tensors need no
-// record_stream, which would keep memory from being reused during a capture, and until an event is queried otherwise.
+// Memory: the caching allocator returns a freed block to the stream that allocated it. A tensor of the first stream
+// that the second one uses must be kept until join(); whatever reuses its memory later is enqueued after both. Tensors
+// made inside run() are used by the second stream alone, unless they are results. The same holds for workspaces of
+// libraries, which come from the allocator at each call or, in cuBLAS, are kept by stream. These tensors therefore need
+// no record_stream, which would keep their memory from being reused until an event is queried, or a capture ends.
 //
-// A result of run() that the first stream reads, having waited for it, is handed over. Its block belongs to the second
-// stream, where what comes next need not wait for those reads: the next SecondStream may be beside another first
-// stream. So hand_over() calls record_stream: freed, the block is kept back until the first stream is through with it,
-// and in a capture until that ends, as communicators do it for theirs. That is the price of a step's results, not of
-// all that it computes with.
+// A result of run() that the first stream reads needs hand_over(), which calls record_stream. Its block belongs to the
+// second stream, and later work there need not wait for the reads of the first one: the next SecondStream may be beside
+// another first stream. Once freed, the block is kept back until the first stream has read it, and in a capture until
+// the capture ends. Only the results of a step pay this price.
 #pragma once
 
 #include <functional>
@@ -25,28 +24,27 @@ namespace cp_pool {
 
 class SecondStream {
  public:
-  // The first stream is the device's current one; the second begins when the first has done what it has been given so
-  // far.
+  // The first stream is the device's current one. The second begins after all work that the first one has so far.
   explicit SecondStream(const at::Device& device);
   SecondStream(const SecondStream&) = delete;
   SecondStream& operator=(const SecondStream&) = delete;
-  // Joins, if join() has not been called: an exception passes through.
+  // Calls join() if that has not been done, as when an exception passes through.
   ~SecondStream();
 
-  // With the second stream as the current one.
+  // Runs body with the second stream as the current one.
   void run(const std::function<void()>& body);
 
-  // A place in the work of the current one of the two: after what it has been given so far.
+  // Marks a place in the current stream's work, after all that it has so far.
   void mark();
-  // The current one goes on when the one that was marked has come to the mark.
+  // Makes the current stream wait until the marked stream has come to its mark.
   void wait_for_mark();
-  // The current one goes on when the other has done what it has been given so far.
+  // Makes the current stream wait for all work that the other one has so far.
   void wait_for_other();
 
-  // The first stream goes on when the second has done what it has been given.
+  // Makes the first stream wait for all work of the second.
   void join();
 
-  // A tensor made inside run() is also the first stream's to read, once that has waited for it.
+  // Lets the first stream read a tensor made inside run(), once that stream has waited for it.
   void hand_over(const at::Tensor& tensor) const;
 
  private:
@@ -59,19 +57,19 @@ class SecondStream {
     [[nodiscard]] const c10::Stream& other() const;
   };
 
-  std::optional<Streams> streams_;  // of a GPU
+  std::optional<Streams> streams_;  // empty on a CPU
   bool joined_ = false;
 };
 
-// The two streams by turns, the first one first: what prepares a call runs beside the call before it, which has nearly
-// all multiprocessors, and a call begins where the one before it leaves some idle.
+// Alternates between the two streams, beginning with the first. The preparation of a call then overlaps the call before
+// it, and a call starts on the multiprocessors that the call before it no longer uses.
 class StreamTurns {
  public:
-  // second: null if all turns are the first stream's.
+  // second: null = everything runs on the first stream.
   explicit StreamTurns(SecondStream* second) : second_(second) {}
 
   void next(const std::function<void()>& body);
-  // On the stream of the last turn.
+  // Runs body on the stream of the last turn.
   void again(const std::function<void()>& body) const;
 
  private:

@@ -1,4 +1,4 @@
-// The backward of a rank, from its steps: with its own K and V, and with those of others, in any order.
+// The backward of one rank: a step with its own K and V and steps with other ranks' K and V, in any order.
 #pragma once
 
 #include <utility>
@@ -17,26 +17,27 @@ struct KeyGradients {
 // dq and dbias are those of the whole pass; dk and dv are each step's own.
 class StepGradients {
  public:
-  // own_plan: the tiles of the rank's own K and V, computed in so many groups of heads, as the backend offers
-  // (head_groups). All must outlive this.
+  // own_plan: the tiles of the rank's own K and V. They are computed in head_groups groups of heads, a number that the
+  // backend offers. All references must outlive this.
   StepGradients(const Context& context, const TilePlan& own_plan, std::int64_t head_groups,
                 const AttentionOperands& operands, const AttentionBackwardOperands& backward);
 
-  // The own step, which needs nothing of others and so hides an exchange: that of K and V before it, or of gradients
-  // after it. Of several groups of heads the first here and the rest in finish_own(), so that it can hide both.
+  // Starts the step with the rank's own K and V. It needs nothing of other ranks, so it can overlap the exchange of K
+  // and V before it or that of gradients after it. With several groups of heads the first one is computed here and the
+  // others in finish_own(), so that the step overlaps both.
   void start_own();
   void finish_own();
 
-  // The tiles of others' K and V with this rank's queries.
+  // Computes the tiles of this rank's queries with another rank's K and V.
   KeyGradients other_step(const TilePlan& plan, const at::Tensor& k, const at::Tensor& v);
-  // Contributions to dq that were computed elsewhere.
+  // Adds a contribution to dq that was computed elsewhere.
   void add_dq(SomeRows dq) { (own_is_sum_ ? dq_ : others_dq_).add(std::move(dq)); }
 
   // Results, after finish_own().
   RowSum own_dk();
   RowSum own_dv();
   at::Tensor dq();
-  // fp32, undefined if there is none. Steps elsewhere may add to it.
+  // fp32; undefined if the problem has no dbias. Steps computed elsewhere may add to it.
   [[nodiscard]] const at::Tensor& dbias() const { return dbias_; }
 
  private:

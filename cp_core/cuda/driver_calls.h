@@ -1,5 +1,5 @@
-// The calls of CUDA's driver that the runtime has no counterpart of, found when first used: programs must start where
-// there is no driver.
+// Calls of the CUDA driver that have no counterpart in the runtime. They are looked up when first used, since programs
+// must start where there is no driver.
 #pragma once
 
 #include <cstddef>
@@ -15,17 +15,18 @@ struct Allocation {
   std::uint64_t number = 0;  // the process gives no number twice
 };
 
-// That holds `address`, of this process. Throws c10::Error if none does.
+// Returns the allocation of this process that holds `address`. Throws c10::Error if none does.
 Allocation allocation_of(const void* address);
-// What `address`, the first byte of an allocation, belongs to now; 0: nothing.
+// Returns the number of the allocation whose first byte is `address`; 0 if there is none now.
 std::uint64_t allocation_number(const void* address);
 
 using StreamOperation = CUstreamBatchMemOpParams;
-// value: of 32 bits.
+// An operation that writes a word of 32 bits.
 StreamOperation write_word(void* device_address, std::uint32_t value);
-// Until a bit of `bits` is set.
+// An operation that waits until a bit of `bits` is set in the word.
 StreamOperation wait_for_bits(void* device_address, std::uint32_t bits);
-// Enqueues them, in order. What a write announces is there before it, for all devices. Throws c10::Error.
+// Enqueues the operations in order. A write comes after all earlier writes of the stream, as all devices see it. Throws
+// c10::Error.
 void enqueue(std::span<StreamOperation> operations, CUstream stream);
 
 }  // namespace cp_pool::cuda

@@ -1,6 +1,5 @@
-// What a GPU rank can begin while the CUDA part is still being loaded: the context of its device, and NCCL's connection
-// of the ranks. All of it is a head start and no more: what does not work here is done, or fails with its reason, where
-// it always was (CudaPart::use_device, NcclLink::connect).
+// A head start of a GPU rank while the CUDA part is still being loaded: it creates the device's context and lets NCCL
+// connect the ranks. It may fail: CudaPart::use_device and NcclLink::connect then do the work, or report the error.
 #pragma once
 
 #include <chrono>
@@ -27,22 +26,23 @@ class EarlyStart {
     bool connects = true;                     // over NCCL; else the context alone is made
     std::chrono::milliseconds limit{30'000};  // for the other ranks' part
   };
-  // Gives a connection to the store that nobody else uses; may wait, and throw.
+  // Returns a connection to the store that nobody else uses. It may wait, and throw.
   using Connect = std::function<c10::intrusive_ptr<c10d::Store>()>;
 
-  // Begins on a thread of its own, which nobody waits for unless a function below says so: it may outlive this object,
-  // and ends with the process.
+  // Begins on a thread of its own. Only the functions below wait for it; it may outlive this object, and ends with the
+  // process.
   EarlyStart(Rank rank, Connect connect);
 
-  // Waits until no more libraries are loaded here. Loading has one lock in a process: who loads the CUDA part before
-  // this returns makes the context wait for it.
+  // Waits until this thread loads no more libraries. A process has one lock for loading: if the CUDA part is loaded
+  // before this returns, the context waits for it.
   void await_libraries() const;
 
-  // Waits, at most until Rank::limit, until NCCL connects the ranks, and gives its ncclComm_t, to the first caller
-  // alone, who owns it; null if there is none.
+  // Waits, at most for Rank::limit, until NCCL connects the ranks. Returns its ncclComm_t, which the caller owns; null
+  // if there is none, and to every caller but the first.
   [[nodiscard]] void* take_communicator() const;
 
-  // Milliseconds of what has been done so far: early_load, early_context, early_store, early_nccl_id, early_nccl_call.
+  // Milliseconds of each part that has been done so far: early_load, early_context, early_store, early_nccl_id,
+  // early_nccl_call.
   [[nodiscard]] std::map<std::string, double> times_ms() const;
 
  private:

@@ -1,4 +1,4 @@
-// A step as one launch: what it enqueues, recorded once, is enqueued again without the host's work for each kernel.
+// A step recorded once and enqueued again as one launch, without the host's work for each kernel.
 #pragma once
 
 namespace cp_pool {

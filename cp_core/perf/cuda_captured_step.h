@@ -8,7 +8,7 @@
 
 namespace cp_pool::cuda {
 
-// What CudaPart::capture promises.
+// Implements CudaPart::capture.
 std::unique_ptr<CapturedStep> capture(const std::function<void()>& step);
 
 }  // namespace cp_pool::cuda

@@ -1,4 +1,4 @@
-// What times steps: on a GPU the device itself, which works behind the host.
+// Times steps. On a GPU the device takes the times, since it runs asynchronously to the host.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace cp_pool {
 
-// Steps are counted from 0. One after the other: begin, the step, end.
+// Steps are counted from 0. For each step call begin(), enqueue the step, call end().
 class StepClock {
  public:
   StepClock() = default;

@@ -21,10 +21,10 @@ struct PerfOptions {
   int warmup = 5;       // steps before the timed ones; not negative
   int iterations = 20;  // timed steps; at least 1
   bool graph = false;   // on GPUs: the timed steps are replays of a CUDA graph of the step
-  // Trace one more step of all ranks, and of rank 0 alone: files <trace>.rank0.* and so on (step_trace.h). None: no
-  // trace.
+  // If set, one more step of all ranks is traced, and one of rank 0 alone, to files <trace>.rank0.* and so on
+  // (step_trace.h).
   std::optional<std::filesystem::path> trace = std::nullopt;
-  // Of the case. The part of rank 0 alone, for which the others wait, ends before.
+  // The deadline of the case. The part of rank 0 alone, for which the others wait, ends earlier.
   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max();
 };
 
@@ -36,21 +36,20 @@ struct StepTimes {
   std::string trace_error;          // why a trace could not be written: one line that names the file; empty if all were
 };
 
-// Inputs are made before the clock runs, and nothing is verified. A step before all others has its messages counted.
-// The ranks begin each timed step together, and the host enqueues it while the device is in the one before, as training
-// does.
+// Inputs are made before the clock runs, and nothing is verified. The messages of an extra first step are counted. The
+// ranks begin each timed step together, and the host enqueues it while the device runs the one before, as in training.
 
-// Collective over groups.cp: the steps of all ranks. Into step_ms and bytes_sent. Throws CommError, or whatever a
-// library throws.
+// Collective over groups.cp: runs the steps of all ranks and fills step_ms and bytes_sent. Throws CommError, or
+// whatever a library throws.
 void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
                const at::Device& device, StepTimes& into);
 
-// Collective over groups.cp: rank 0 runs the same sequences with cp_size 1, and the others wait for it. Into
+// Collective over groups.cp: rank 0 runs the same sequences with cp_size 1, and the others wait for it. Fills
 // one_rank_ms and one_rank_reason.
 void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
                    const at::Device& device, StepTimes& into);
 
-// The loop itself. Collective over cp.
+// The timing loop. Collective over cp.
 std::vector<double> time_steps(Communicator& cp, const at::Device& device, const PerfOptions& options,
                                const std::function<void()>& step);
 

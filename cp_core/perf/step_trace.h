@@ -1,4 +1,4 @@
-// What a step does, kernel by kernel and call by call: for those who look for its time.
+// Traces a step, kernel by kernel and call by call, to show where its time goes.
 #pragma once
 
 #include <filesystem>

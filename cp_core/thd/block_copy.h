@@ -20,8 +20,8 @@ inline bool is_empty(const BlockCopy& block) {
   return block.rows == 0 || block.width == 0;
 }
 
-// Whether the block's rows, the first one at byte `first` and each `stride` behind the one before it, lie in so many
-// bytes.
+// Whether the block's rows lie within `bytes` bytes, if the first row begins at byte `first` and each next row `stride`
+// bytes later.
 inline bool lies_in(std::int64_t bytes, const BlockCopy& block, std::int64_t first, std::int64_t stride) {
   if (is_empty(block)) return true;
   const std::int64_t last = first + (block.rows - 1) * stride;

@@ -15,11 +15,12 @@ inline constexpr int kCopyThreads = 256;
 inline constexpr int kCopyUnroll = 4;
 inline constexpr int kCopyTile = kCopyThreads * kCopyUnroll;
 
-// Of one launch, as its parameters: at most 32 KiB. Short lists, the common ones, get a short type.
+// Capacities of the list of one launch, whose parameters have at most 32 KiB. Short lists, the common ones, get a short
+// type.
 inline constexpr int kFewBlocks = 32;
 inline constexpr int kMostBlocks = 480;
 
-// In units: what is copied at once.
+// A block, counted in units. A unit is copied at once.
 struct Block {
   const void* source;
   void* target;
@@ -41,7 +42,7 @@ std::int64_t units_of(const BlockList<kCapacity>& list) {
   return list.size == 0 ? 0 : list.blocks[list.size - 1].end;
 }
 
-// At most as many as there is room for.
+// copies: at most kCapacity.
 template <typename Unit, int kCapacity>
 void append(BlockList<kCapacity>& list, std::span<const BlockCopy> copies) {
   constexpr auto kUnit = static_cast<std::int64_t>(sizeof(Unit));

@@ -1,4 +1,4 @@
-// Many rectangles of memory copied at once, from and to tensors of any dtype: what packing messages is made of.
+// Copies many rectangles of memory at once, between tensors of any dtype. Packing of messages is made of it.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace cp_pool {
 
-// On a GPU: on the current stream, one launch for up to 480 blocks. The targets must not overlap anything.
+// On a GPU: on the current stream, one launch for up to 480 blocks. A target may overlap no source and no other target.
 void copy_blocks(std::span<const BlockCopy> blocks, const c10::Device& device);
 
 }  // namespace cp_pool

@@ -1,5 +1,5 @@
-// The numbers that merging needs once a row and head, in plain double arithmetic of a fixed order: a CPU and a GPU get
-// the same bits. Accurate to 1e-14, far below the fp32 that is made of them.
+// The numbers that merging needs for each row and head, in plain double arithmetic of a fixed order, so that a CPU and
+// a GPU get the same bits. Accurate to 1e-14, far below the precision of the fp32 results.
 //
 // Compile what includes this without contraction of a * b + c (-ffp-contract=off, -fmad=false).
 #pragma once

@@ -1,4 +1,4 @@
-// Attention over parts of the keys, put together: softmax over all keys from each part's output and log-sum-exp.
+// Merges attention over parts of the keys: the softmax over all keys, from each part's output and log-sum-exp.
 #pragma once
 
 #include <span>
@@ -18,7 +18,7 @@ namespace cp_pool {
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowCopy> rows);
 
-// The same with the named rows of the part merged into the same rows.
+// The same for rows that have one number in both: row r of the part is merged into row r.
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowRange> rows);
 

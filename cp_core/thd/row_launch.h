@@ -27,10 +27,10 @@ void launch_copy_rows(const void* source, void* target, std::int64_t row_bytes, 
                       cudaStream_t stream);
 void launch_copy_blocks(std::span<const BlockCopy> blocks, cudaStream_t stream);
 
-// The segments of the sum, from parts of one type with as many heads and columns.
+// The segments of a sum. All parts have one type, and the heads and columns of the sum.
 struct RowSums {
   DeviceRows sum;
-  bool empty;  // what its memory holds does not count
+  bool empty;  // the target is overwritten, not added to
   RowType part_type;
   std::span<const void* const> parts;
   std::span<const RowSegment> segments;

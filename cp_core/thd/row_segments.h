@@ -1,4 +1,4 @@
-// Rows that several lists of rows name, cut where what is to be added changes.
+// The target rows of several lists of rows, cut into segments that have the same terms.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct RowSegment {
 // The target rows of all parts, each row in one segment, in order. The targets of a part are disjoint.
 std::vector<RowSegment> named_segments(const std::vector<std::span<const RowCopy>>& parts);
 
-// The same of all rows [0, count), those without a part too; targets must not reach further.
+// The same for all rows [0, count), including those without a part. Targets must lie within them.
 std::vector<RowSegment> all_segments(const std::vector<std::span<const RowCopy>>& parts, std::int64_t count);
 
 }  // namespace cp_pool

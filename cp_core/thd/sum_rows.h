@@ -10,7 +10,8 @@
 
 namespace cp_pool {
 
-// Some rows of a packed tensor: row `source` of `tensor` is row `target` there, others are 0. Targets are disjoint.
+// Some rows of a packed tensor whose other rows are 0: row `source` of `tensor` is row `target` of the packed tensor.
+// Targets are disjoint.
 struct SomeRows {
   at::Tensor tensor;
   std::vector<RowCopy> rows;

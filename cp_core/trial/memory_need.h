@@ -1,4 +1,4 @@
-// How much of a device's memory a case takes on one rank, before it runs: for ranks that share a GPU.
+// Estimates how much device memory a case takes on one rank, for ranks that share a GPU.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Runs one case on this rank and verifies what this rank got. The door from worker/ into cp_core/.
+// Runs one case on this rank and verifies this rank's results: the entry from worker/ into cp_core/.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,9 @@
 
 namespace cp_pool {
 
-// One tensor of one rank held against the reference (DESIGN: error <= 2 * baseline error + c * u * A for every row).
-// The figures are those of the worst row: the one with the largest error / bound.
+// One tensor of one rank compared with the reference. Every row must have error <= bound, and the bound is
+// 2 * baseline error + c * u * A (docs/numerics.md, "How an answer is checked"). error, bound, baseline and worst_index
+// are those of the worst row, the one with the largest error / bound.
 struct Check {
   std::string tensor;                     // out, dq, dk, dv, lse, ...
   double max_abs = 0;                     // largest absolute error of the tensor
@@ -32,7 +33,7 @@ struct Check {
   std::string message;  // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
 };
 
-// A file that was asked for beside the answer, and that could not be written.
+// A file that the request asked for, and that could not be written.
 struct LostOutput {
   std::string output;   // "dump" or "trace"
   std::string message;  // one line that names the path and the cause
@@ -56,32 +57,33 @@ struct RunOptions {
   bool reference_cache = true;                    // keep references for later cases that pose the same problem
   at::Device device = at::kCPU;                   // where the ranks' tensors are: the communicators' device
   bool shares_gpus = false;                       // ranks share GPUs, the same on all of them
-  int ranks_on_gpu = 1;                           // of those, how many share this rank's
+  int ranks_on_gpu = 1;                           // how many ranks use this rank's GPU
   std::optional<PerfOptions> perf;                // time the step after it has been verified
   // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump; timed, timed alone.
   std::function<void(std::string_view)> on_phase;
-  // Called for each result of the step, and of its repetition, before anything looks at it: `tensor` is its name in
-  // checks. What is put in the place of `result` is what is verified, hashed and dumped: for faults on request.
+  // Called for each result of the step, and of its repetition, before anything reads it. It may replace `result`, which
+  // is then verified, hashed and dumped: this is how faults are injected. tensor: the name of the result in checks.
   std::function<void(std::string_view tensor, bool repeated, at::Tensor& result)> on_result;
 };
 
 // Why this build cannot run the case on this device, as a sentence; empty if it can. The same on every rank.
 std::string skip_reason(const Case& c, const at::Device& device = at::kCPU);
 
-// Collective over groups.cp. What cannot be written is in the report. Throws CommError, or whatever a library throws;
-// then other ranks may still sit in a collective.
+// Collective over groups.cp. Files that cannot be written are in the report. Throws CommError, or whatever a library
+// throws; other ranks may then still wait in a collective.
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options);
 
-// What this rank of the case can do before the case runs, beside another (attention/backend.h). Nothing for a case that
-// would be skipped, and on a CPU. The pieces are for threads that have the device set, as has the calling one.
+// Returns work that this rank can do for the case before it runs, while another case runs (attention/backend.h). Empty
+// for a case that would be skipped, and on a CPU. The calling thread, and those that do the work, must have the device
+// set.
 std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device);
 std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBackend& backend);
 
-// Runs a case of one rank, from inputs to verdict, on any thread and beside any case: the global flags are that one's.
-// Throws std::runtime_error if it does not pass.
+// Runs a case of one rank from inputs to verdict, on any thread and while another case runs, whose global flags it
+// uses. Throws std::runtime_error if the case does not pass.
 void rehearse_case(const Case& c, const at::Device& device);
-// Small ones, with cuDNN and with math: they load the kernels of libraries, and our own, which would take the first
-// case of a process half a second. None on a CPU.
+// Small cases to rehearse, with cuDNN and with math. They load the kernels of libraries and our own, which would take
+// the first case of a process half a second. None on a CPU.
 std::vector<Preparation> rehearsals(const at::Device& device);
 
 // Seeds every generator with 1234, restores deterministic flags, gives cached device memory back and drops scratch

@@ -10,7 +10,7 @@
 
 namespace cp_pool::verify {
 
-// Undefined tensors are left out. The file appears whole or not at all. Throws FileError.
+// Undefined tensors are left out. The file is written atomically. Throws FileError.
 void write_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata);
 

@@ -1,4 +1,4 @@
-// Holds what a rank computed against what is expected of its rows.
+// Compares the results of a rank with the reference.
 #pragma once
 
 #include <string>
@@ -20,7 +20,7 @@ namespace cp_pool::verify {
 // The figures are filled in whatever the outcome; they are NaN if values are.
 Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual);
 
-// What check_tensor gives for a result that cannot even be measured: figures NaN.
+// The check of a result that cannot be measured, as one of the wrong shape: its figures are NaN.
 Check failed_check(std::string_view tensor, const std::string& message);
 
 }  // namespace cp_pool::verify

@@ -1,4 +1,4 @@
-// Holds all results of a rank's step against what is expected of them.
+// Compares all results of a rank's step with the reference.
 #pragma once
 
 #include <vector>
@@ -9,14 +9,15 @@
 
 namespace cp_pool::verify {
 
-// One check a tensor that the case asks for. A result of the wrong dtype or shape, or none, is a failed check.
+// Returns one check for each tensor that the case asks for. A result that is missing or has the wrong dtype or shape is
+// a failed check.
 std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view, const Outputs& outputs);
 
-// Those of gradients alone, of a case that has them.
+// The same for gradients alone. The case must be one that trains.
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
                                    const AttentionGradients& gradients);
 
-// expected: of a mask probe.
+// The same for a mask probe. expected: that of the probe.
 std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
                                     const Outputs& outputs);
 

@@ -1,4 +1,4 @@
-// What the verification does element by element on a GPU.
+// Element-wise kernels of the verification on a GPU.
 #pragma once
 
 #include <cstdint>

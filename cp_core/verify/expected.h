@@ -1,5 +1,5 @@
-// The reference with what each of its rows allows: value, and bound. A row is one (token, head) vector; its error is
-// the root mean square over the vector's elements.
+// The expected results: for each row its reference value and its error bound. A row is one (token, head) vector; its
+// error is the root mean square over the vector's elements.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ struct ExpectedTensor {
   at::Tensor value;           // fp64 [tokens, heads, dim], canonical order
   at::Tensor baseline_error;  // fp64 [tokens, heads]
   at::Tensor bound;           // fp64 [tokens, heads]: 2 * baseline_error + c * u * magnitude
-  double ceiling_asked = 0;   // what the ceiling is if rounding alone stays well below it
+  double ceiling_asked = 0;   // the ceiling, which holds only if `rounding` stays well below it
   double rounding = 0;        // the baseline's largest |error| / (1 + |value|); 0 where there is no ceiling_asked
   // bool, shaped like value: elements to which nothing contributes, which must be exactly 0. Undefined unless rows mix
   // such elements with others (dbias).

@@ -1,5 +1,5 @@
-// Expected results kept across cases: the same problem comes again with other layouts, communication types and
-// backends. One a rank, for one thread at a time.
+// Keeps expected results across cases: the same problem comes again with other layouts, communication types and
+// backends. Each rank has one, and uses it from one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,12 @@ namespace cp_pool::verify {
 
 class ExpectedCache {
  public:
-  // Forgets the least recently used once the rest exceeds `capacity` bytes.
+  // Forgets the least recently used entries when all together exceed `capacity` bytes.
   explicit ExpectedCache(std::size_t capacity) : capacity_(capacity) {}
 
-  // Null if it is not there. What it gives stays valid when it is forgotten.
+  // Null if the problem is not there. The result stays valid when the cache forgets it.
   std::shared_ptr<const Expected> find(const CanonicalProblem& problem);
-  // Replaces what is there. What is larger than the capacity is not kept.
+  // Replaces the entry of an equal problem. An entry larger than the capacity is not kept.
   void keep(const CanonicalProblem& problem, std::shared_ptr<const Expected> expected);
 
   void clear() { entries_.clear(); }

@@ -1,4 +1,4 @@
-// What is expected of a problem, computed by all ranks together: each computes a share of the heads, and every rank
+// The expected results of a problem, computed by all ranks together: each computes a share of the heads, and every rank
 // gets the whole. Heads do not depend on each other, so on CPUs the bits are those of one rank alone, but for the
 // gradient of a bias that heads share: its sum over heads has another order.
 #pragma once
@@ -14,7 +14,7 @@ struct HeadShare {
   std::int64_t count = 0;
 };
 
-// As equal as whole kv heads allow; some get none if there are fewer than ranks.
+// The share of a rank. Shares are as equal as whole kv heads allow; some are empty if there are fewer heads than ranks.
 HeadShare head_share(std::int64_t kv_heads, int ranks, int rank);
 
 // Collective. The same problem and inputs on every rank, on the communicator's device. Throws CommError.

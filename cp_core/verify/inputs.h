@@ -7,7 +7,7 @@
 
 namespace cp_pool::verify {
 
-// Canonical order, in the dtype of the problem.
+// Tensors in canonical order (canonical.h) and the dtype of the problem.
 struct CanonicalInputs {
   at::Tensor q;     // [tokens_q, heads, head_dim_qk]
   at::Tensor k;     // [tokens_kv, kv_heads, head_dim_qk]

@@ -12,7 +12,7 @@
 
 namespace cp_pool::verify {
 
-// The case with as few heads as its communication type allows, and scores and softmax plain: only the mask is left.
+// The case reduced to its mask: as few heads as its communication type allows, a vanilla softmax, no bias.
 Case mask_probe_case(const Case& c);
 
 struct MaskProbe {
@@ -20,7 +20,7 @@ struct MaskProbe {
   Expected expected;  // of out, lse and, if training, dv
 };
 
-// problem: of a mask_probe_case.
+// problem: that of a mask_probe_case.
 MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& device = at::kCPU);
 
 }  // namespace cp_pool::verify

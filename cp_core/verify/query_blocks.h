@@ -1,5 +1,5 @@
-// The reference and the baseline go through a problem in blocks of queries of one sequence, so that the scores of a
-// block fit in memory whatever the sequence length.
+// The reference and the baseline compute a problem in blocks of queries of one sequence, so that the scores of a block
+// fit in memory whatever the sequence length is.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ void for_each_query_block(const CanonicalProblem& problem, const at::Device& dev
                           const std::function<void(const QueryBlock&)>& visit);
 
 // The block's rows of a query-side tensor [tokens_q, heads, dim] as [kv_heads, group * rows, dim]: the query heads that
-// share a kv head lie behind each other, so one batched product serves them all.
+// share a kv head follow each other, so one batched product serves them all.
 at::Tensor query_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& tensor);
 // The reverse: [kv_heads, group * rows, dim] to [rows, heads, dim].
 at::Tensor by_token(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& grouped);
@@ -40,7 +40,7 @@ void add_key_rows(const QueryBlock& block, at::Tensor& tensor, const at::Tensor&
 at::Tensor bias_rows(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& bias);
 // Scores [kv_heads, group * rows, seqlen_kv] by query head, [heads, rows, seqlen_kv]: a view.
 at::Tensor by_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& scores);
-// A value a head as [kv_heads, group * rows, 1], beside the block's scores.
+// One value for each head, expanded to [kv_heads, group * rows, 1] to match the block's scores.
 at::Tensor per_head(const CanonicalProblem& problem, const QueryBlock& block, const at::Tensor& values);
 // Adds score gradients [kv_heads, group * rows, seqlen_kv] to the gradient of the bias [batch or 1, heads or 1, rows,
 // columns].

@@ -1,4 +1,4 @@
-// One attention step of one rank: what it is given, and what it computes.
+// One attention step of one rank: its inputs and its results.
 #pragma once
 
 #include <ATen/core/Tensor.h>

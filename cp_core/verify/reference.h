@@ -10,7 +10,7 @@
 
 namespace cp_pool::verify {
 
-// What a problem asks for, in canonical order. Gradients are undefined unless training.
+// The results of a problem in canonical order. Gradients are undefined unless training.
 struct Results {
   at::Tensor out;        // [tokens_q, heads, head_dim_v]
   at::Tensor lse;        // [tokens_q, heads, 1]; -inf for rows that see no key
@@ -34,8 +34,9 @@ using SumShares = std::function<void(at::Tensor&)>;
 
 struct Reference {
   Results value;  // fp64
-  // fp32: the same sums over absolute values, the scale of the rounding errors of each element, with that of the scores
-  // where inputs are fp32 or scores large. lse, max_logit: 1 + |value|, and that of the scores.
+  // fp32: the same sums over absolute values, which is the scale of each element's rounding error. Where inputs are
+  // fp32 or scores large, it includes the rounding of the scores. lse, max_logit: 1 + |value|, and the rounding of the
+  // scores.
   Results magnitude;
 };
 

@@ -17,7 +17,7 @@
 
 namespace cp_pool::verify {
 
-// What stands where nothing is known.
+// Fills padding rows.
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class ShapeError : public std::runtime_error {
@@ -33,7 +33,7 @@ struct LocalRow {
 
 class RankRows {
  public:
-  // valid, padded: one length a sequence. device: where the tensors are that it is used with.
+  // valid, padded: one length for each sequence. device: that of the tensors given to the methods.
   RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
            const std::vector<std::int64_t>& padded, const at::Device& device = at::kCPU);
 
@@ -53,7 +53,7 @@ class RankRows {
   [[nodiscard]] at::Tensor shard(const at::Tensor& canonical) const;
   // Is this a defined tensor of the shape of a shard, whatever its heads and dim?
   [[nodiscard]] bool fits(const at::Tensor& shard) const;
-  // A shard back in packed order: [count(), heads, dim]. Throws ShapeError if it is no shard.
+  // Returns the shard in packed order, [count(), heads, dim]. Throws ShapeError unless fits(shard).
   [[nodiscard]] at::Tensor packed(const at::Tensor& shard) const;
 
  private:

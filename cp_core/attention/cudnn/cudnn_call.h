@@ -23,8 +23,8 @@ struct PlannedBatch {
   GraphPlan plan;
 };
 
-// Holds all that the kernel reads and writes until it is launched; memory that it gives back then is for the same
-// stream.
+// Keeps the tensors that the kernel uses until it is launched. Memory that is freed afterwards is reused on the same
+// stream only.
 class CudnnCall {
  public:
   // `planned` must outlive the call.

@@ -11,7 +11,7 @@ namespace cp_pool {
 // asks for what another is building waits for it. Throws as build_cudnn_plan; a refusal is remembered like a plan.
 std::shared_ptr<const CudnnPlan> cudnn_plan(const CudnnGraph& graph);
 
-// True if cudnn_plan has it, or is at it.
+// True if the plan of this graph is there or being built.
 bool cudnn_plan_is_known(const CudnnGraph& graph);
 
 }  // namespace cp_pool

@@ -1,6 +1,6 @@
-// Blobs of bytes in a folder, by key: what is expensive to make and good for later processes. Any number of processes
-// and threads at once. What goes wrong with a file costs no more than making its blob again: it is told on stderr, once
-// a process, and never thrown.
+// Keeps blobs of bytes that are expensive to make in a folder, by key, for later processes. Any number of processes and
+// threads may use it at once. An error with a file is reported on stderr, once in a process, and never thrown: the blob
+// is made again.
 #pragma once
 
 #include <atomic>
@@ -16,16 +16,16 @@ class PlanStore {
  public:
   using Bytes = std::vector<std::uint8_t>;
 
-  // `folder` is made when something is written. Files are dropped, those first that were not used for longest, once
-  // they have more than `most_bytes`; that is looked at by the first of every `writes_a_look` writes.
+  // folder: created when something is written. Once files have more than `most_bytes` together, the least recently used
+  // are removed; the first of every `writes_a_look` writes checks that.
   explicit PlanStore(std::filesystem::path folder, std::uintmax_t most_bytes = std::uintmax_t{512} << 20U,
                      int writes_a_look = 64);
 
-  // Nothing if it is not there. A file that is damaged, or holds another key's blob, is discarded.
+  // nullopt if there is no blob. A file that is damaged, or holds another key's blob, is discarded.
   [[nodiscard]] std::optional<Bytes> read(const std::string& key);
   // Whether a write makes sense: there is no file yet, and none of this process's writes has failed.
   [[nodiscard]] bool lacks(const std::string& key) const;
-  // Whole or not at all.
+  // Writes the file atomically.
   void write(const std::string& key, const Bytes& bytes);
   // Removes the file of a blob that is no good.
   void discard(const std::string& key, const std::string& why);

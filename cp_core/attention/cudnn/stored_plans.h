@@ -33,7 +33,7 @@ class StoredPlans {
   StoredPlans(PlanMaker maker, const std::optional<std::filesystem::path>& folder);
   StoredPlans(const StoredPlans&) = delete;
   StoredPlans& operator=(const StoredPlans&) = delete;
-  // Writes what is still to be written.
+  // Writes the plans that are still to be written.
   ~StoredPlans();
 
   // Any thread. A plan that is stored but not taken back is built, and stored anew. What cannot be stored is told on

@@ -1,4 +1,4 @@
-// FlashAttention 2, as ATen has it: bf16 and fp16, head dimensions up to 256, no bias.
+// The attention backend of FlashAttention 2, through ATen: bf16 and fp16, head dimensions up to 256, no bias.
 #pragma once
 
 #include "cp_core/attention/backend.h"

@@ -1,6 +1,6 @@
-// What FlashAttention 2 is told about a group's window, and how long it is told that keys are. It takes a window that
-// is not shorter than max_seqlen_k for an infinite one, and an infinite side beside a finite one for one of
-// max_seqlen_k: both are wrong where there are more queries than keys.
+// The window and max_seqlen_k to pass to FlashAttention 2 for a group of tiles. It treats a window of at least
+// max_seqlen_k as infinite, and an infinite side beside a finite one as one of max_seqlen_k. Both are wrong where there
+// are more queries than keys, so max_seqlen_k may have to be larger than the keys are.
 #pragma once
 
 #include <cstdint>

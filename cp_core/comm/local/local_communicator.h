@@ -1,10 +1,10 @@
-// Ranks as threads of one process, without a network: a group of one rank for rehearsals, groups of several for tests.
-// What a receive tensor gets is written in wait() and not before, so a wait that is left out always shows.
+// Ranks that are threads of one process, without a network. The worker rehearses cases with a group of one rank; tests
+// run groups of several. A receive tensor is written in wait() and not before, so a missing wait always shows.
 //
-// On a GPU all ranks share the device. An operation copies what it sends, on the stream that is the rank's current one
-// when it is called; wait() writes what was received on the one that is current then, behind the peers' copies and
-// behind all that the rank's stream had when the operation was called. So every rank may have a stream of its own, or
-// all the same one. Only hosts wait for each other: streams wait for what is enqueued already, and cannot deadlock.
+// On a GPU all ranks share the device. An operation copies its data on the rank's current stream; wait() writes the
+// received data on the stream that is current then, after the peers' copies and after all work that the rank's stream
+// had when the operation was called. So every rank may have a stream of its own, or all the same one. Only host threads
+// wait for each other: streams wait for work that is enqueued already, and cannot deadlock.
 #pragma once
 
 #include <memory>

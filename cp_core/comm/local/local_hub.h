@@ -1,4 +1,4 @@
-// Where the messages between the ranks of one LocalCommunicator group wait to be taken.
+// The mailbox of one LocalCommunicator group: messages wait here until their receiver takes them.
 #pragma once
 
 #include <condition_variable>
@@ -17,25 +17,25 @@
 
 namespace cp_pool {
 
-// Of this thread.
+// This thread's current stream of the device.
 c10::Stream current_stream(const at::Device& device);
 
-// A place in the work of a GPU's current stream: after what it has been given so far. Of a CPU: nothing.
+// Marks a place in the work of a GPU's current stream, after all that it has so far. Does nothing on a CPU.
 class StreamMark {
  public:
   explicit StreamMark(const at::Device& device);
   [[nodiscard]] bool reached() const { return !event_ || event_->query(); }
-  // The current stream, of whichever thread, goes on when the mark is reached.
+  // Makes the calling thread's current stream wait for the mark.
   void order_current_stream() const;
 
  private:
   std::optional<c10::Event> event_;
 };
 
-// Of the threads that share a mutex, one is at work at a time: whoever waits in a hub lets others work.
+// Lets one of the threads that share a mutex work at a time. A thread that waits in a hub lets others work.
 class LocalTurn {
  public:
-  // This thread takes part from now on, until destruction. Null: it does not.
+  // This thread takes part until destruction. Null: it does not take part.
   explicit LocalTurn(std::mutex* mutex);
   LocalTurn(const LocalTurn&) = delete;
   LocalTurn& operator=(const LocalTurn&) = delete;

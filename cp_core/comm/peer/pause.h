@@ -5,8 +5,8 @@
 
 namespace cp_pool {
 
-// Between two looks of a host that waits. Short waits spin: enqueueing an operation takes NCCL tens of microseconds.
-// Long ones leave the core to others.
+// The pause of a host thread that polls. Short waits spin, since NCCL takes tens of microseconds to enqueue an
+// operation; long ones leave the core to other threads.
 class Pause {
  public:
   void operator()() const {

@@ -1,5 +1,5 @@
-// What the ranks of one host tell each other about the memory that they open to each other, in memory that they share:
-// notes for hosts, flags for devices. Nothing here needs a device.
+// Shared memory through which the ranks of one host exchange buffer addresses and synchronise: notes for host threads,
+// flags for devices. Nothing here needs a device.
 //
 // A mailbox carries the notes of one rank to another, in order, for one group of ranks. One thread at a time posts to a
 // mailbox, one takes from it.
@@ -21,10 +21,11 @@ class PeerBoard {
 
   struct Note {
     enum class Kind : std::uint32_t {
-      operation,  // number, count: windows that follow, idle: nothing is done meanwhile, by_kernel: the rank is
-                  // for that, text: what it is
-      window,     // number: of the allocation it lies in, first, bytes; text: the allocation's IPC handle
-      gone        // number: of an allocation that is there no more
+      operation,  // an operation begins. number: in its group; count: of the windows that follow; idle: devices have
+                  // nothing else to do; by_kernel: the rank asks for a kernel; text: its name
+      window,     // memory that the receiver may write. number: of its allocation; first, bytes: its place in the
+                  // allocation; text: the allocation's IPC handle
+      gone        // an allocation has been freed. number: of the allocation
     };
     Kind kind = Kind::operation;
     std::uint32_t count = 0;
@@ -39,10 +40,10 @@ class PeerBoard {
     [[nodiscard]] std::string_view get_text() const;
   };
 
-  // Devices write 1 to say so and wait for 1; the rank that waited writes 0.
+  // A device writes 1 to raise a flag, and another waits for 1; the rank that waited writes 0.
   enum class Flag {
-    ready,   // `from` lets `to` write to the windows of its operation
-    arrived  // what `from` writes to the windows of `to` is there
+    ready,   // `to` may write to the windows of `from`
+    arrived  // the data that `from` writes to the windows of `to` is complete
   };
 
   // Makes a board of `ranks` ranks, under a name that nobody else has. Throws std::system_error.
@@ -56,7 +57,8 @@ class PeerBoard {
   ~PeerBoard();  // removes the name, if this is the rank that made it
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  // No other rank can attach; those that have stay. Dying ranks then leave nothing behind.
+  // Removes the name from the file system: no other rank can attach, attached ranks are not affected, and ranks that
+  // die leave nothing behind.
   void remove_name();
 
   // False: the mailbox is full.
@@ -69,12 +71,12 @@ class PeerBoard {
   [[nodiscard]] std::size_t flag_bytes() const;
   // Offset in memory().
   [[nodiscard]] std::size_t flag(Flag flag, int group, int from, int to) const;
-  // One that no device writes: down until release_flags_of(rank).
+  // Offset of a flag that no device writes. It is 0 until release_flags_of(rank).
   [[nodiscard]] std::size_t stop_flag(int rank) const { return flag(Flag::ready, 0, rank, rank); }
-  // Lets all that the device of `rank` waits for come true, once.
+  // Raises every flag that the device of `rank` may wait for, once.
   void release_flags_of(int rank) const;
 
-  // Tells all ranks that `rank` takes part no longer, and why. The first reason stays.
+  // Tells all ranks that `rank` no longer takes part, and why. The first reason is kept.
   void leave(int rank, std::string_view reason);
   // Why `rank` left; nullopt: it has not.
   [[nodiscard]] std::optional<std::string> left(int rank) const;

@@ -1,5 +1,5 @@
-// A communicator of GPU ranks whose operations are peer copies (peer_link.h): all that ranks which share a GPU need.
-// Sums gather what the ranks have and add it up in the order of the ranks, so that every rank gets the same bits.
+// A communicator of GPU ranks whose operations are peer copies (peer_link.h). Ranks that share a GPU use it as it is.
+// Sums gather the values of all ranks and add them in rank order, so that every rank gets the same bits.
 //
 // Operations are enqueued on a stream of the communicator's own that waits for the caller's current stream; Work::wait
 // makes the current stream wait for them.
@@ -62,11 +62,11 @@ class PeerCommunicator : public Communicator {
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
 
  protected:
-  // What an operation enqueues on the communicator's stream, which is the current one. Tensors are not empty, and the
-  // group has more than one rank.
+  // These enqueue an operation on the communicator's stream, which is the current one. Tensors are not empty, and the
+  // group has more than one rank. NcclCommunicator overrides them.
   virtual void send_and_receive(const PeerExchange::Place& place, std::span<const Message> sends,
                                 std::span<const Message> receives);
-  // Part r of out comes from rank r, but for this rank's own, which is there.
+  // Part r of out comes from rank r. This rank's own part has been written already.
   virtual void gather_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
   virtual void swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
   virtual void sum_parts(const PeerExchange::Place& place, at::Tensor& out, const at::Tensor& in);
@@ -76,10 +76,11 @@ class PeerCommunicator : public Communicator {
   [[nodiscard]] bool has_peers() const { return peers_.has_value(); }
   [[nodiscard]] Group group() const { return group_; }
   [[nodiscard]] c10::cuda::CUDAStream stream() const { return stream_; }
-  // The elements of part `index`, of size() equal ones.
+  // Part `index` of the tensor's elements, which are cut in size() equal parts.
   [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
 
-  // body(to, from), starting with the next rank, so that not all write to the same one first.
+  // Calls body(to, from) for each peer, beginning with the next rank, so that ranks do not all write to the same one
+  // first.
   template <typename Body>
   void for_each_peer(Body&& body) const {
     for (int distance = 1; distance < size(); ++distance) {
@@ -94,11 +95,12 @@ class PeerCommunicator : public Communicator {
     return {.number = operations_, .name = what, .step = step};
   }
   WorkPtr trade_parts(at::Tensor& out, const at::Tensor& in, std::string_view what, bool own);
-  // What every rank's `mine` is, of dtype `dtype`: [size(), elements].
+  // Gathers `mine` of every rank: [size(), elements].
   [[nodiscard]] at::Tensor gathered(const PeerExchange::Place& place, const at::Tensor& mine);
   void copy(const at::Tensor& target, const at::Tensor& source) const;
 
-  // Runs `body` with the communicator's stream as the current one, after what the caller's has so far.
+  // Runs `body` with the communicator's stream as the current one, which first waits for the work that the caller's
+  // stream has so far.
   template <typename Body>
   WorkPtr start(const std::string& step, std::vector<at::Tensor> tensors, Body&& body) {
     ++operations_;

@@ -1,5 +1,5 @@
-// What the ranks of one group exchange by writing into each other's memory: operations of a PeerLink, made of tensors.
-// Ranks are those of the group. Everything is enqueued on the group's stream, which must be the current one.
+// Exchanges tensors among the ranks of one group by operations of a PeerLink. Ranks are numbered as in the group.
+// Everything is enqueued on the group's stream, which must be the current one.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ class PeerExchange {
   using Message = Communicator::Message;
   using Put = Communicator::Put;
 
-  // link: has peers. members: ranks of the link, by rank of the group. rank: this one.
+  // link: must have peers. members: the rank in the link of each rank of the group. rank: this one, in the group.
   PeerExchange(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members, int rank,
                c10::cuda::CUDAStream stream);
 
   struct Place {
     std::int64_t number = 0;  // of the operation in the group; below zero: of a barrier
-    std::string_view name;    // to peers
+    std::string_view name;    // what peers are told
     std::string_view step;    // opens the text of an error
     // How long this may take, and what a timeout says; null: until the deadline of the link.
     const GpuLink::Wait* wait = nullptr;
   };
-  // As the Communicator's operations of these names. All throw CommError, and leave the link failed. own: what stays on
-  // this rank, which put copies, too, if devices are idle meanwhile.
+  // As the Communicator's operations of these names. All throw CommError, and leave the link failed. own: blocks that
+  // stay on this rank; put() copies them, too, if devices are idle meanwhile.
   void exchange(const Place& place, std::span<const at::Tensor> sends, int to, std::span<const at::Tensor> receives,
                 int from);
   void exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives);

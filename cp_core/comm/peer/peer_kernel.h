@@ -1,5 +1,5 @@
-// An operation of a PeerLink as a kernel, whose blocks of threads copy, and tell and wait themselves: as many as fill
-// the device where nothing else is to be done meanwhile, a few beside attention. Without LibTorch's headers.
+// An operation of a PeerLink as one kernel: its blocks of threads copy, raise flags and wait for flags. It fills the
+// device where there is nothing else to do, and takes few blocks beside attention. Without LibTorch's headers.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,14 @@ namespace cp_pool::cuda {
 
 inline constexpr std::size_t kMostPeers = 32;
 
-// Of a group of ranks, which all have had as many operations. In memory of the device, all zero when made; one
-// operation uses it at a time.
+// The state of a group of ranks between operations, in device memory, all zero at first. One operation uses it at a
+// time. All ranks of the group have had the same number of operations.
 struct alignas(64) PeerTurn {
-  unsigned turn;     // number of operations that have ended
-  unsigned written;  // blocks of threads of the one that goes on
+  unsigned turn;     // how many operations have ended
+  unsigned written;  // how many blocks of threads of the current operation have finished writing
 };
 
-// A flag has the number of the operation that it was told in last. At most kMostPeers of each.
+// A flag holds the number of the last operation that raised it. At most kMostPeers flags of each kind.
 struct PeerOperation {
   std::span<unsigned* const> tell_ready;
   std::span<unsigned* const> await_ready;
@@ -28,12 +28,12 @@ struct PeerOperation {
   std::span<unsigned* const> await_arrived;
   unsigned* stop = nullptr;           // once not 0, nothing is waited for
   std::span<const BlockCopy> blocks;  // to peers: written after await_ready and before tell_arrived
-  std::span<const BlockCopy> own;     // beside that
+  std::span<const BlockCopy> own;     // on this device: written at any time
   PeerTurn* turns = nullptr;
 };
 
-// Takes up to three blocks of threads for each of `multiprocessors`. One launch for up to 480 blocks; else several, of
-// which those that copy take what they find.
+// Launches up to three blocks of threads for each of `multiprocessors`. Up to 480 blocks to copy are one launch, more
+// are several.
 void launch_peer_operation(const PeerOperation& operation, int multiprocessors, cudaStream_t stream);
 
 }  // namespace cp_pool::cuda

@@ -1,9 +1,9 @@
-// Memory of this rank's device as other ranks see it, and theirs as this one sees it: CUDA IPC, by allocations of
-// cudaMalloc. What a rank has opened of another stays open until the other says that it gives the allocation up: to
-// open a GiB takes 10 ms. CUDA's documentation wants memory closed before its owner frees it, so an owner gives up what
-// holds no tensor before it may empty the allocator's cache (PeerLink::close_idle_memory). Only an allocator that runs
-// out of memory frees some that is open: drivers keep it until the last rank closes it, and its owner says so when it
-// can.
+// Opens device memory between ranks by CUDA IPC, one allocation of cudaMalloc at a time: this rank's memory to others,
+// and theirs to this one. An opened allocation stays open until its owner gives it up, since opening a GiB takes 10 ms.
+// CUDA's documentation demands that memory is closed before its owner frees it. So an owner gives up allocations
+// without tensors (PeerLink::close_idle_memory) before the allocator's cache may be emptied. An allocator that runs out
+// of memory may still free an allocation that others have open: the driver keeps it until the last rank closes it, and
+// the owner tells them as soon as it can.
 #pragma once
 
 #include <cstddef>
@@ -29,23 +29,24 @@ class PeerMemory {
   explicit PeerMemory(c10::DeviceIndex device) : device_(device) {}
   PeerMemory(const PeerMemory&) = delete;
   PeerMemory& operator=(const PeerMemory&) = delete;
-  ~PeerMemory();  // closes what is open: nothing on the device may use it any more
+  ~PeerMemory();  // closes all memory of other ranks; nothing on the device may use it any more
 
-  // How other ranks can open `bytes` bytes of this device. Appends to `gone` the allocations that were described before
-  // and are there no more. Throws c10::Error: not every memory can be opened.
+  // Returns how other ranks can open `bytes` bytes of this device. Appends to `gone` the allocations that were
+  // described earlier and have been freed since. Throws c10::Error if CUDA IPC cannot open the memory.
   Note describe(const void* first, std::size_t bytes, std::vector<Note>& gone);
-  // Where the window that `rank` described lies here. Throws c10::Error.
+  // Returns the address here of the window that `rank` described. Throws c10::Error.
   std::byte* open(int rank, const Note& window);
-  // `rank` has given up what it described: close_gone() closes it, which waits for everything on the device.
+  // Notes that `rank` has given up the allocation. close_gone() closes it later, which waits for the whole device.
   void add_gone(int rank, const Note& gone);
   void close_gone();
-  // What was described and holds no tensor, but for that of graphs; it must be described anew before it can be opened.
+  // Returns the described allocations that hold no tensor, except those of graphs, and forgets them: they must be
+  // described again before others can open them.
   [[nodiscard]] std::vector<Note> give_up_idle();
 
  private:
   static Note share(const cuda::Allocation& allocation);
   void find_gone(std::vector<Note>& gone);
-  // What meets condition(first byte, note) goes from own_ to `gone`.
+  // Moves entries of own_ for which condition(first byte, note) holds to `gone`.
   template <typename Condition>
   void give_up(std::vector<Note>& gone, const Condition& condition);
 

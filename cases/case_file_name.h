@@ -1,4 +1,4 @@
-// What files of one case are called.
+// Names of files that belong to one case.
 #pragma once
 
 #include <string>
@@ -6,8 +6,8 @@
 
 namespace cp_pool {
 
-// The ID with '/' as "__". Of one that is too long for a file system, with what is put after it, the beginning and a
-// hash of the whole: 200 bytes at most.
+// The ID with '/' as "__", at most 200 bytes, which leaves room for an extension. An ID that is too long is cut, and a
+// hash of the whole ID put at its end.
 std::string case_file_name(std::string_view id);
 
 }  // namespace cp_pool

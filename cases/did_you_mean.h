@@ -1,4 +1,4 @@
-// The nearest known name to one that is not known, for error messages.
+// Suggests the known name that is nearest to an unknown one, for error messages.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// Why something could not be opened, for error messages.
+// Describes why a file could not be opened, for error messages.
 #pragma once
 
 #include <string>

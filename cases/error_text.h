@@ -1,4 +1,4 @@
-// For tests: what an action that should fail says.
+// For tests: the error text of an action that should fail.
 #pragma once
 
 #include <string>

@@ -25,7 +25,7 @@
 
 namespace cp_pool {
 
-// What a filter looks at. Views into what the caller keeps.
+// The facts of a case that a filter reads. Views into memory that the caller keeps.
 struct FilterSubject {
   const Case& c;
   std::span<const std::string> tags;

@@ -1,5 +1,5 @@
-// What a case means, from its definition alone: who sees what, who owns what, what it costs. For `cp-pool explain`; the
-// library that computes cases does not use it.
+// The mask, the partition and the cost of a case, from the definition alone. `cp-pool explain` and the figures of
+// `--mode perf` use it; the library that computes cases does not.
 #pragma once
 
 #include <cstdint>
@@ -29,8 +29,8 @@ std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank);
 // What one rank computes.
 struct Compute {
   std::int64_t full_tiles = 0;   // a chunk of its queries and a chunk of keys, of which every query sees every key
-  std::int64_t band_tiles = 0;   // .. of which some queries see some keys
-  std::int64_t empty_tiles = 0;  // .. of which none is seen: nothing to do
+  std::int64_t band_tiles = 0;   // the same, where some queries see some keys
+  std::int64_t empty_tiles = 0;  // the same, where no query sees a key: nothing to compute
   std::int64_t pairs = 0;        // of a query and a key that it sees, over all sequences, for one head
   std::int64_t heads = 0;        // that the rank computes
 

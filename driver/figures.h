@@ -1,4 +1,4 @@
-// What the figures of a worker's checks say, whatever the worker makes of them.
+// Judges the figures of a worker's checks independently of the worker's own verdict.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// What the times of a step mean for its case.
+// Rates and efficiency of a step, from its times and its case.
 #pragma once
 
 #include <cstdint>

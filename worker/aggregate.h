@@ -1,4 +1,4 @@
-// One result from what every rank says of a case.
+// Makes the result of a case from the outcomes of all ranks.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct CaseSummary {
   int world_size = 1;
   std::vector<RankOutcome> outcomes;  // in order of arrival; ranks that were not freed are missing
   bool cancelled = false;
-  std::optional<protocol::PerfRequest> perf;  // what was asked for
+  std::optional<protocol::PerfRequest> perf;  // of the request
 };
 
 // The outcome is the first that applies: cancelled; fail (a rank has a wrong answer); error or timeout (a rank failed

@@ -1,4 +1,4 @@
-// What this worker can do and is made of, for its ready event.
+// The capabilities and versions of this worker, for its ready event.
 #pragma once
 
 #include <c10/core/Device.h>

@@ -1,4 +1,4 @@
-// What a rank computes with: cp_core in the worker, something small in tests of the worker itself.
+// The interface by which a rank runs cases: cp_core in the worker, a small double in tests of the worker itself.
 #pragma once
 
 #include <string>
@@ -22,11 +22,12 @@ class CaseRunner {
   virtual std::string skip_reason(const Case& c, const at::Device& device) = 0;
   // Which attention backend runs it.
   virtual Backend backend(const Case& c, const at::Device& device) = 0;
-  // What can be done for a case before it runs. False: never anything on this device.
+  // Whether prepare() ever has work for a case on this device.
   virtual bool prepares(const at::Device& /*device*/) { return false; }
-  // In pieces for any thread, beside a case that runs. Called on another thread than run(), which it may meet.
+  // Work that can be done for a case before it runs, in pieces for any thread. Called on another thread than run(), and
+  // possibly at the same time.
   virtual std::vector<Preparation> prepare(const Case& /*c*/, int /*rank*/, const at::Device& /*device*/) { return {}; }
-  // What the first case would wait for whatever it is, in such pieces; done while the ranks are being connected.
+  // Work that every first case would have to wait for, in such pieces; done while the ranks are being connected.
   virtual std::vector<Preparation> rehearsals(const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
 };

@@ -1,4 +1,4 @@
-// How the ranks of a worker group reach each other apart from the data plane: mailboxes in a TCPStore that rank 0
+// How the ranks of a worker group exchange messages apart from the data plane: mailboxes in a TCPStore that rank 0
 // serves. Works while ranks sit in a collective, and shows at once when rank 0 is gone.
 #pragma once
 

@@ -27,8 +27,8 @@ class GroupSlot {
     return groups_;
   }
 
-  // Takes the communicators out, to make room for those of `generation`, once no other thread is aborting them: who
-  // gets them has the last of them. nullopt if that lasts beyond `deadline`.
+  // Takes the communicators out to make room for those of `generation`. Waits until no other thread is aborting them,
+  // so that the caller has the last reference. nullopt if that lasts beyond `deadline`.
   [[nodiscard]] std::optional<CpGroups> take(int generation, Clock::time_point deadline) {
     std::unique_lock lock(mutex_);
     generation_ = generation;
@@ -42,7 +42,7 @@ class GroupSlot {
     abort_if([&] { return generation == generation_; });
   }
 
-  // Whatever their generation: this process is about to end.
+  // Aborts the communicators whatever their generation: this process is about to end.
   void abort_any() {
     abort_if([] { return true; });
   }

@@ -1,4 +1,4 @@
-// What this process holds, for leak detection across cases.
+// The resources that this process holds, for leak detection across cases.
 #pragma once
 
 #include "worker/protocol/messages.h"

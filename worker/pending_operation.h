@@ -1,5 +1,5 @@
-// Where this process's computing thread stands, readable from a signal handler: the phase of its case, and the
-// communication it waits in. One per process: a signal handler reaches nothing else.
+// The phase of the case that the computing thread is in, and the communication that it waits in, readable from a signal
+// handler. There is one of each in a process, since a signal handler can reach global state only.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,5 @@
-// Threads that prepare for the next case while one runs. All that is asked of them is a hint: it may be done in part,
-// or not at all, and what goes wrong is left for the case itself to meet.
+// Threads that prepare for the next case while one runs. A request is a hint: it may be done in part or not at all.
+// Errors are ignored, since the case itself will meet them.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@ class Preparer {
   using Piece = std::function<void()>;
   using Pieces = std::vector<Piece>;
 
-  // How long a destructor waits for pieces at work. Those that take longer are left to the end of the process, which
-  // must not run destructors of static objects under them.
+  // How long the destructor waits for pieces in progress. Pieces that take longer run until the process ends, which
+  // must therefore not run destructors of static objects.
   static constexpr std::chrono::milliseconds kPatience{300};
 
   explicit Preparer(int threads, std::chrono::milliseconds patience = kPatience);  // 0 threads: nothing is ever done
@@ -24,10 +24,10 @@ class Preparer {
   Preparer& operator=(const Preparer&) = delete;
   ~Preparer();
 
-  // What is left of the last request is dropped for this one. `list` gives the pieces; it, too, is called on a thread
-  // of the preparer. From any thread; never waits for a piece.
+  // Replaces the pending pieces of the last request. `list` returns the new pieces; it is called on a thread of the
+  // preparer. Callable from any thread; never waits for a piece.
   void prepare(std::function<Pieces()> list);
-  // Drops what is left, and waits until nothing is at work; false if that takes longer than `limit`.
+  // Drops the pending pieces and waits for those in progress; false if that takes longer than `limit`.
   bool settle(std::chrono::milliseconds limit);
 
  private:

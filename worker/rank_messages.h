@@ -1,4 +1,4 @@
-// What the ranks of one worker group tell each other over the control plane. Internal to the worker: every rank is the
+// The messages between the ranks of one worker group over the control plane. Internal to the worker: every rank is the
 // same binary, so there is no versioning here.
 #pragma once
 

@@ -1,4 +1,4 @@
-// What this rank reports of a case, from what cp_core says of it.
+// Makes the outcome that a rank reports from cp_core's report of the case.
 #pragma once
 
 #include "cp_core/trial/run_case.h"
@@ -6,7 +6,7 @@
 
 namespace cp_pool {
 
-// Verdict, checks, times and hash of `report` into `outcome`, whose rank is set.
+// Copies verdict, checks, times and hash of `report` to `outcome`, whose rank is set.
 void take_report(const RankReport& report, RankOutcome& outcome);
 
 }  // namespace cp_pool

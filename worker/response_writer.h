@@ -10,9 +10,9 @@ namespace cp_pool {
 class ResponseWriter {
  public:
   explicit ResponseWriter(int fd) : fd_(fd) {}  // not owned
-  // Whole, whatever the pipe takes at a time. A driver that is gone is not an error here: its end of stdin follows. A
-  // result that is longer than a line may be loses its checks, and says so.
-  // `half_way`, if there is one, is called when half of it is written.
+  // Writes the whole response, in as many writes as the pipe needs. A driver that is gone is no error: the end of stdin
+  // follows. A result longer than the protocol allows is written without its checks, and says so. half_way: called when
+  // half of the response is written.
   void write(const protocol::Event& event, const std::function<void()>& half_way = {}) const;
 
  private:

@@ -1,4 +1,5 @@
-// A rank writes to stderr where it stands: which phase it is in, which communication it waits in, and a stack.
+// Signal handlers that write to stderr the phase that the rank is in, the communication that it waits in, and its
+// stack.
 #pragma once
 
 namespace cp_pool {

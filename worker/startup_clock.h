@@ -1,4 +1,4 @@
-// Where the time from process start to ready goes.
+// Measures the phases of a rank's start, from the process's start to ready.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,4 @@
-// The stack of the place that threw, for an exception that was caught far above it. throw_trace.cpp replaces
+// The stack of the throw site of an exception that was caught far above it. throw_trace.cpp replaces
 // __cxa_throw, which records raw return addresses; they are resolved only when asked for.
 #pragma once
 

@@ -34,8 +34,8 @@ class WrongResults {
   std::set<std::string, std::less<>> changed_;
 };
 
-// Another tensor, in which every finite element but 0 is larger by 16 * (1 + the largest magnitude): far beyond what
-// rounding explains, in any dtype. Where there is no such element, all are. Padding (0, or -inf in lse) stays.
+// Returns a copy in which every finite element but 0 is larger by 16 * (1 + the largest magnitude), far beyond rounding
+// in any dtype. Padding (0, or -inf in lse) stays. If no element qualifies, all are changed.
 at::Tensor wrong_values(const at::Tensor& right);
 
 }  // namespace cp_pool

@@ -8,8 +8,8 @@
 
 namespace cp_pool {
 
-// NVIDIA GPUs that CUDA would show: the device files under `dev`, as far as CUDA_VISIBLE_DEVICES (`visible`, null =
-// unset) allows.
+// The number of NVIDIA GPUs that CUDA would show: the device files under `dev` that CUDA_VISIBLE_DEVICES allows.
+// visible: its value, null = unset.
 int count_gpus(const std::filesystem::path& dev, const char* visible);
 
 struct DeviceChoice {
@@ -29,7 +29,7 @@ int gpus_to_share(const RunConfig& config, int most_ranks, int gpus);
 
 // True if the worker beside this program was built for GPUs: where it looks for that part, there is one.
 bool built_for_gpus();
-// The command that builds it so.
+// The command that builds the worker for GPUs.
 inline constexpr const char* kBuildForGpus = "tools/build release cuda_part";
 
 }  // namespace cp_pool

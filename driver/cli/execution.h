@@ -35,8 +35,8 @@ class Execution {
   // (cannot_write).
   Execution(const ExecutionOptions& options, Show show, std::optional<std::string> rerun_failed = std::nullopt);
 
-  // Runs and gives the exit code. Ends early if nobody is left to read the outputs. run gets the configuration with its
-  // worker and the sink of all views.
+  // Runs and returns the exit code. Ends early if nobody is left to read the outputs. run: called with the
+  // configuration, its worker filled in, and the sink of all views.
   int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);
 
   // While the run goes on: an error of one input on stderr; a line of its answer on stdout.

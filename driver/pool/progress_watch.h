@@ -1,4 +1,4 @@
-// When a case that goes on is told of: as its phase changes, and while it is slow.
+// Decides when a running case is reported (CaseProgress): when its phase changes, and while it is slow.
 #pragma once
 
 #include <chrono>
@@ -9,7 +9,7 @@
 
 namespace cp_pool {
 
-// Reads no clock: time points come from its user, so that a test can let hours pass.
+// Reads no clock: its user passes time points, so that a test can let hours pass.
 class ProgressWatch {
  public:
   // slow_after: 0 = the case is never slow.

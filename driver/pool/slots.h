@@ -1,4 +1,5 @@
-// How many ranks work at once over all pools, so that pools of different world sizes do not fight for the machine.
+// Limits how many ranks work at once over all pools, so that pools of different world sizes do not compete for the
+// machine.
 #pragma once
 
 #include <algorithm>

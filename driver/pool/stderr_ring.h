@@ -1,4 +1,5 @@
-// The last lines that one rank wrote to stderr, told apart by case through the fences that the rank writes after each.
+// Keeps the last lines that one rank wrote to stderr. The fences that the rank writes after each case separate the
+// lines of cases.
 #pragma once
 
 #include <cstddef>

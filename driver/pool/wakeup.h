@@ -1,4 +1,4 @@
-// How the coroutine of a pool waits: for a change anywhere in what it looks after, or until a time.
+// How the coroutine of a pool waits: until something that it looks after has changed, or until a time.
 #pragma once
 
 #include <system_error>

@@ -1,4 +1,4 @@
-// A function in a process of its own, for what may take long, or crash, and has to be given up then.
+// Runs a function in a process of its own, because it may take long or crash and must then be given up.
 #pragma once
 
 #include <functional>

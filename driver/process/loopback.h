@@ -1,12 +1,12 @@
-// Whether ranks of one machine can meet.
+// Checks whether ranks of one machine can connect to each other.
 #pragma once
 
 #include <string>
 
 namespace cp_pool {
 
-// Why a TCP connection over 127.0.0.1 does not come about, a second being waited for it; empty: it does, or this
-// process lacks the descriptors to try.
+// Returns why a TCP connection over 127.0.0.1 cannot be made within a second. Empty if it can, or if this process has
+// no descriptors left to try.
 std::string loopback_trouble();
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Processes that the kernel has killed because memory ran out.
+// Counts the processes that the kernel has killed because memory ran out.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a case that did not pass says of itself: the same text in the terminal and in JUnit. Plain ASCII structure
+// The text of a case that did not pass, the same in the terminal and in JUnit. Plain ASCII structure
 // around foreign text, which passes clean_text with the given treatment of escape sequences.
 #pragma once
 
@@ -18,11 +18,11 @@ std::string shortened(std::string_view foreign);
 std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi);
 
 // The reason, then the failed checks by rank and tensor, then every rank's error text, its stack readable
-// (reporters/stack_lines.h). What one of these says of another is said once. Lines, each ended by a newline.
+// (reporters/stack_lines.h). A text that two of them share is shown once. Lines, each ended by a newline.
 std::string failure_details(const CaseFinished& event, protocol::Ansi ansi);
 
-// What two failures have in common that are the same one: outcome, reason, failed checks, where a rank threw, and of a
-// timeout or crash what each rank wrote last. Addresses make no difference.
+// A text that is equal for failures with the same cause: outcome, reason, failed checks, where a rank threw, and, for a
+// timeout or crash, the last line of each rank's stderr. Addresses are left out.
 std::string failure_signature(const CaseFinished& event);
 
 // Every rank's stderr tail under a line that names the rank. Of lines that differ in digits alone the first is shown,

@@ -1,4 +1,4 @@
-// What the end of a run says: reasons grouped, durations, and the ledger.
+// The summary at the end of a run: reasons grouped, durations, and the ledger.
 #pragma once
 
 #include <map>

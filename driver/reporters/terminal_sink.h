@@ -1,4 +1,4 @@
-// What a person sees of a run. On a terminal a live line; elsewhere (a file, CI) a plain line for each case. Failures
+// The view of a run for people. On a terminal a live line; elsewhere (a file, CI) a plain line for each case. Failures
 // in full as they happen, the summary at the end, the ledger as the last line.
 #pragma once
 

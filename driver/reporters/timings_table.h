@@ -1,4 +1,4 @@
-// Where the time of a run went: `cp-pool run --timings`.
+// A table of where the time of a run went: `cp-pool run --timings`.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// What the terminal has said in full, so that it says it once.
+// Remembers which failures the terminal has shown in full, so that each is shown once.
 #pragma once
 
 #include <map>
@@ -10,19 +10,19 @@ namespace cp_pool {
 
 class ToldFailures {
  public:
-  // Each takes what it is asked about for told from then on.
+  // Each function counts the event as shown from then on.
 
   // The ID of the first case that failed in the same way (failure_signature); empty: this is the first.
   std::string first_like(const CaseFinished& event);
 
-  // Of a pool that did not start: the first that did not for the same reason, "cpu/2 #1"; empty: this is the first.
-  // Reasons are the same if the dead said the same last, apart from digits.
+  // The first pool that did not start for the same reason, e.g. "cpu/2 #1"; empty: this is the first. Reasons are the
+  // same if the last words of the dead ranks are the same apart from digits.
   std::string first_like(const PoolRetired& event);
 
   // Whether a case that failed on the pool has said why it is given up.
   [[nodiscard]] bool says_why(const PoolRetired& event) const;
 
-  // A reason why cases were not judged without what was said of pools that did not start: "the pool cannot start".
+  // The part of a reason that was not shown yet for a pool that did not start: "the pool cannot start".
   [[nodiscard]] std::string untold_part(const std::string& reason) const;
 
  private:

@@ -1,4 +1,4 @@
-// Foreign text in XML and HTML: what JUnit and the HTML page have in common.
+// Writes foreign text to XML nodes, for JUnit and the HTML page.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace cp_pool {
 
-// Colours mean nothing there, and XML parsers reject most control characters even when they are escaped.
+// Cleans the text and removes escape sequences: XML has no colours, and its parsers reject most control characters even
+// when they are escaped.
 std::string plain(std::string_view text);
 
 // An attribute, its value made plain.

@@ -1,4 +1,4 @@
-// The GPUs of this machine, as far as that can be seen without CUDA.
+// Finds the GPUs of this machine without CUDA.
 #pragma once
 
 #include <filesystem>
@@ -12,8 +12,8 @@ namespace cp_pool::protocol {
 // other ways.
 int count_gpu_files(const std::filesystem::path& dev = "/dev");
 
-// The GPUs that a value of CUDA_VISIBLE_DEVICES names. CUDA takes no notice of the first entry that names nothing
-// ("-1"), and of those behind it.
+// The GPUs that a value of CUDA_VISIBLE_DEVICES names. Like CUDA, ignores the first entry that names no device ("-1")
+// and all entries after it.
 std::vector<std::string> visible_gpus(std::string_view list);
 
 }  // namespace cp_pool::protocol

@@ -46,8 +46,8 @@ class Fields {
   std::string where_;
 };
 
-// JSON text whose strings escape half of a surrogate pair (\ud800 to \udfff alone), which stands for no character and
-// which no JSON reader takes, with \ufffd in their place. As long as before.
+// Replaces escapes of half a surrogate pair (\ud800 to \udfff alone) by \ufffd: they stand for no character, and JSON
+// readers reject them. The text keeps its length.
 std::string with_whole_surrogates(std::string text);
 
 // Replaces every NaN and infinity in value, however deep, by the string "nan", "inf" or "-inf".

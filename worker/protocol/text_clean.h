@@ -1,4 +1,4 @@
-// Foreign text (stderr, chatter, reasons, error texts) made fit to show and to store. Every report goes through here.
+// Cleans foreign text (stderr, chatter, reasons, error texts) for showing and storing. Every report uses it.
 #pragma once
 
 #include <cstddef>

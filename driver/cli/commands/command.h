@@ -19,15 +19,15 @@ class Command {
   Command& operator=(const Command&) = delete;
   virtual ~Command() = default;
 
-  // Once every option is read: refuses what contradicts each other, and fills in what comes of several options. Throws
-  // CommandError (usage).
+  // Called when every option has been read: refuses options that contradict each other, and fills in values that follow
+  // from several options. Throws CommandError (usage).
   virtual void finish(const CLI::App& /*command*/) {}
 
   // Returns the exit code; throws CommandError. program: as it was called (argv[0]), for commands that rerun a case.
   virtual int run(const std::string& program) = 0;
 };
 
-// With what its options say.
+// A command with the values of its options.
 template <typename Options>
 class CommandWith : public Command {
  public:
@@ -38,7 +38,7 @@ struct Subcommand {
   const char* name;
   const char* summary;  // beside its name in cp-pool --help
   const char* footer;   // below its options: examples, each of which can be called
-  // Adds the options to `command`, which is that of this name.
+  // Adds the options to `command`, the parser's subcommand of this name.
   std::unique_ptr<Command> (*add)(CLI::App& command);
 };
 

@@ -1,4 +1,4 @@
-// What this machine has of what cp-pool needs: `cp-pool doctor`.
+// Checks what this machine has of what cp-pool needs: `cp-pool doctor`.
 #pragma once
 
 #include <filesystem>
@@ -24,10 +24,10 @@ struct Finding {
 // `proc` (normally /proc).
 std::vector<Finding> find_devices(const std::filesystem::path& proc, int usable_cores);
 
-// Shared libraries that a program asks for and the dynamic linker does not find. One finding.
+// Whether the dynamic linker finds all shared libraries of a program. One finding.
 Finding find_libraries(const std::filesystem::path& program);
 
-// Debian packages of a list (a name a line, # for comments) and what of them is not installed. One finding.
+// Which Debian packages of a list (one name a line, # for comments) are not installed. One finding.
 Finding find_packages(const std::filesystem::path& list);
 
 // Whether ranks can meet at 127.0.0.1. One finding.

@@ -15,11 +15,11 @@ struct ResourceLimit {
   std::string shell_option;  // of ulimit: "-n"
 };
 
-// Those that are set and that a run can meet.
+// The limits that are set and that a run can reach.
 std::vector<ResourceLimit> resource_limits();
 
-// The limit that what a failed worker or the driver said points at; nullopt: none of them. So few open files that a
-// rank cannot do with them are to blame whatever was said: LibTorch does not always say why it cannot connect.
+// The limit that an error text of the worker or the driver points at; nullopt: none of them. A limit of open files that
+// is too low for any rank is blamed whatever the text says, since LibTorch does not always say why it cannot connect.
 std::optional<ResourceLimit> limit_behind(std::string_view said, const std::vector<ResourceLimit>& limits);
 
 // "open files: 32".

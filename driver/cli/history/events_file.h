@@ -1,4 +1,4 @@
-// Reading what --events wrote (docs/events.md), for what a later run makes of it.
+// Reads files that --events wrote (docs/events.md), for reruns, baselines and reports.
 #pragma once
 
 #include <filesystem>
@@ -9,9 +9,9 @@
 
 namespace cp_pool {
 
-// Gives take every event, in order, reading line by line. what: the file as an error calls it, e.g. "the baseline".
-// Throws CommandError (bad_input): the file cannot be read, or a line is no event, which take says by ProtocolError
-// (as protocol::Fields does, naming field and value), CaseError or std::invalid_argument.
+// Calls take with every event, in order, reading line by line. what: the file as an error calls it, e.g. "the
+// baseline". Throws CommandError (bad_input): the file cannot be read, or a line is no event, which take says by
+// ProtocolError (as protocol::Fields does, naming field and value), CaseError or std::invalid_argument.
 void read_events(const std::filesystem::path& file, std::string_view what,
                  const std::function<void(const nlohmann::json& event)>& take);
 

@@ -1,4 +1,5 @@
-// What did not go well in an earlier run: `cp-pool run --rerun-failed EVENTS`, `cp-pool submit --rerun-failed EVENTS`.
+// The cases of an earlier run that failed or were not judged: `cp-pool run --rerun-failed EVENTS`,
+// `cp-pool submit --rerun-failed EVENTS`.
 #pragma once
 
 #include <filesystem>

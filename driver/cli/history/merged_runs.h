@@ -18,7 +18,7 @@
 
 namespace cp_pool {
 
-// A run as its file tells it.
+// A run as its events file has it.
 struct ReadRun {
   RunStarted header;
   std::optional<RunFinished> end;

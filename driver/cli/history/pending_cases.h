@@ -1,4 +1,4 @@
-// What a run that is read from its events has yet to finish: left open if its driver died.
+// The cases that a run, read from its events, has not finished yet. Some are left if its driver died.
 #pragma once
 
 #include <algorithm>

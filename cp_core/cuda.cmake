@@ -40,7 +40,7 @@ if(CP_POOL_HAVE_CUDA)
     cuda/delay.cu
     cuda/device.cpp
     cuda/driver_calls.cpp
-    cuda/module.cpp
+    cuda_module/cuda_module.cpp
     cuda/stream_delays.cpp
     perf/cuda_captured_step.cpp
     perf/cuda_step_clock.cpp
@@ -103,7 +103,7 @@ set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -
 
 if(CP_POOL_HAVE_CUDA)
   # The module, loaded as the worker loads it: into a program that has all of cp_core and shows it.
-  cp_pool_test(cuda_module_test LABEL unit TORCH SOURCES cuda/module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
+  cp_pool_test(cuda_module_test LABEL unit TORCH SOURCES cuda_module/cuda_module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
   set_target_properties(cuda_module_test PROPERTIES ENABLE_EXPORTS ON)
   add_dependencies(cuda_module_test cp_core_cuda)
 

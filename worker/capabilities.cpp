@@ -6,7 +6,7 @@
 
 #include "cases/case_json.h"
 #include "cases/case_names.h"
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 
 namespace cp_pool {
 
@@ -44,8 +44,8 @@ nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_
 nlohmann::json versions(const at::Device& device) {
   nlohmann::json out = {{"cp_pool", CP_POOL_VERSION}, {"torch", TORCH_VERSION}, {"compiler", __VERSION__}};
   if (device.is_cuda()) {
-    out["cuda"] = cuda_part().versions();
-    out["gpu"] = cuda_part().device_name(device.index());
+    out["cuda"] = cuda_device().versions();
+    out["gpu"] = cuda_device().device_name(device.index());
   }
   return out;
 }

@@ -1,7 +1,7 @@
 // The worker's case runner: context-parallel attention, verified.
 #pragma once
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "worker/case_runner.h"
 
 namespace cp_pool {
@@ -17,7 +17,7 @@ class CpCoreRunner final : public CaseRunner {
   // Plans of cuDNN; there is nothing of the kind on a CPU.
   bool prepares(const at::Device& device) override { return device.is_cuda(); }
   std::vector<Preparation> prepare(const Case& c, int rank, const at::Device& device) override {
-    if (device.is_cuda()) cuda_part().use_device(device.index());
+    if (device.is_cuda()) cuda_device().use_device(device.index());
     return prepare_case(c, rank, device);
   }
   std::vector<Preparation> rehearsals(const at::Device& device) override { return cp_pool::rehearsals(device); }

@@ -48,10 +48,10 @@ CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::
                    .interface = protocol::process_variable("GLOO_SOCKET_IFNAME"),
                    .connect_timeout = limit};
   if (gloo.interface && gloo.interface->empty()) gloo.interface.reset();
-  CpGroups groups =
-      device.is_cuda()
-          ? cuda_part().make_groups(mail.store(), prefix, environment.rank, environment.world_size, limit, options.gpu)
-          : make_gloo_groups(mail.store(), prefix, environment.rank, environment.world_size, gloo);
+  CpGroups groups = device.is_cuda()
+                        ? cuda_part<GpuGroups>().make(mail.store(), prefix, environment.rank, environment.world_size,
+                                                      limit, options.gpu)
+                        : make_gloo_groups(mail.store(), prefix, environment.rank, environment.world_size, gloo);
   if (options.on_connected) options.on_connected();
   prove(groups, device, generation, limit);
   return groups;

@@ -11,7 +11,7 @@
 
 #include "cases/case_file_name.h"
 #include "cases/case_json.h"
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "worker/cpu_threads.h"
 #include "worker/data_plane.h"
 #include "worker/hygiene.h"
@@ -118,7 +118,7 @@ void RankCompute::handle(const RunCommand& command) {
   set_current_phase("report");
   outcome.hygiene = measure_hygiene(outcome.rank);
   if (parts_.device.is_cuda()) {
-    outcome.hygiene.gpu_kib = static_cast<std::int64_t>(cuda_part().memory().reserved_bytes / 1024);
+    outcome.hygiene.gpu_kib = static_cast<std::int64_t>(cuda_device().memory().reserved_bytes / 1024);
   }
   write_fence(request.seq);
   if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0's is in writing the line

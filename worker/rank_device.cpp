@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "worker/control_plane.h"
 #include "worker/data_plane.h"
 
@@ -26,14 +26,14 @@ at::Device device_of(const protocol::RankEnvironment& environment, const OwnGpu&
       fmt::format("{}=\"{}\": neither cpu nor cuda", protocol::kEnvDevice, environment.device));
 }
 
-void use(CudaPart& part, const OwnGpu& gpu, int ranks) {
-  const int visible = part.visible_devices();
+void use(const OwnGpu& gpu, int ranks) {
+  const int visible = cuda_device().visible_devices();
   const auto too_few = [&](int gpus, const std::string& why_no_share) {
     return TooFewDevices(fmt::format("needs {} GPUs, one a rank, and {} {} visible; {}", ranks, gpus,
                                      gpus == 1 ? "is" : "are", why_no_share));
   };
   if (gpu.shared_gpus > 0) {
-    if (visible > gpu.index && part.takes_one_process(gpu.index)) {
+    if (visible > gpu.index && cuda_device().takes_one_process(gpu.index)) {
       throw too_few(gpu.shared_gpus,
                     "ranks cannot share a GPU in exclusive-process mode (nvidia-smi -c DEFAULT ends it)");
     }
@@ -43,7 +43,7 @@ void use(CudaPart& part, const OwnGpu& gpu, int ranks) {
                                  "shows how many there are"
                                : gpu.why_no_share);
   }
-  part.use_device(gpu.index);
+  cuda_device().use_device(gpu.index);
 }
 
 }  // namespace
@@ -61,10 +61,10 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGp
               early.await_libraries();
               LoadTimes times;
               const auto start = Clock::now();
-              CudaPart& part = load_cuda_part();
+              load_cuda_part();
               times.load_cuda_ms = ms_since(start);
               const auto loaded = Clock::now();
-              use(part, gpu, ranks);
+              use(gpu, ranks);
               times.use_device_ms = ms_since(loaded);
               return times;
             }).share();
@@ -85,7 +85,7 @@ std::map<std::string, double> RankDevice::times_ms() const {
 at::Device RankDevice::make_current() {
   if (loaded_.valid()) {
     loaded_.get();
-    cuda_part().use_device(device_.index());
+    cuda_device().use_device(device_.index());
   }
   return device_;
 }

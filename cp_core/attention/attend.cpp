@@ -8,7 +8,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
 

@@ -3,6 +3,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/math/math_backend.h"
 #include "cp_core/cuda/cuda_part.h"
 
@@ -84,7 +85,7 @@ std::span<const Tile> tiles_of(const TilePlan& plan) {
 }
 
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
-  if (device.is_cuda()) return cuda_part().make_backend(backend);
+  if (device.is_cuda()) return cuda_part<CudaBackends>().make(backend);
   TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);
   // What stands for a library gives its results as the library does.
   return std::make_unique<MathBackend>(backend == Backend::math ? MathBackend::Results::sums

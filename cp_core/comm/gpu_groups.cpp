@@ -8,6 +8,7 @@
 
 #include "cp_core/comm/nccl/nccl_communicator.h"
 #include "cp_core/comm/peer/peer_communicator.h"
+#include "cp_core/cuda/delay.h"
 
 namespace cp_pool {
 namespace {
@@ -31,6 +32,7 @@ CpGroups groups_of(const std::shared_ptr<Link>& link, const c10::intrusive_ptr<c
 
 CpGroups make_gpu_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                          std::chrono::milliseconds connect_timeout, const GpuGroupOptions& options) {
+  cuda::begin_random_delays(rank);
   if (options.shares) {
     return groups_of<PeerCommunicator>(GpuLink::connect_sharing(store, prefix, rank, size, connect_timeout), store,
                                        prefix);

@@ -14,7 +14,7 @@
 #include "cp_core/context_parallel/scattered_gradients.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/context_parallel/step_gradients.h"
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {

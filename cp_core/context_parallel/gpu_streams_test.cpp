@@ -162,10 +162,11 @@ void repeat_under_delays(const Case& c, const GpuRank& rank, const CpGroups& gro
   const auto start = Communicator::Clock::now();
   std::vector<int> different;
   for (int i = 1; i <= repeats.count; ++i) {
-    cuda_part().set_stream_delays(static_cast<std::uint64_t>(i), repeats.most_microseconds);
+    cuda_device().set_stream_delays(
+        {.seed = static_cast<std::uint64_t>(i), .most_microseconds = repeats.most_microseconds});
     if (step.hash() != expected) different.push_back(i);
   }
-  cuda_part().set_stream_delays(0, 0);
+  cuda_device().set_stream_delays({});
   const std::chrono::duration<double, std::milli> took = Communicator::Clock::now() - start;
   EXPECT_TRUE(different.empty()) << "rank " << rank.rank << ", " << to_string(c.backend) << ": " << different.size()
                                  << " of " << repeats.count << " repeats give other bits, the first with seed "

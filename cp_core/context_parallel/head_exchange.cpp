@@ -5,7 +5,7 @@
 
 #include <ATen/ops/empty.h>
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {

@@ -7,7 +7,7 @@
 #include <ATen/ops/zeros.h>
 
 #include "cp_core/context_parallel/head_group.h"
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {

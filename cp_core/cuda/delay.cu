@@ -16,7 +16,7 @@ __global__ void delay_kernel(std::uint64_t nanoseconds) {
 
 }  // namespace
 
-void launch_delay(std::uint64_t nanoseconds, cudaStream_t stream) {
+void launch_delay(std::uint64_t nanoseconds, CUstream_st* stream) {
   delay_kernel<<<1, 1, 0, stream>>>(nanoseconds);
 }
 

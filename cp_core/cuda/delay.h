@@ -3,14 +3,16 @@
 #pragma once
 
 #include <cstdint>
-#include <cuda_runtime_api.h>
+
+struct CUstream_st;  // cudaStream_t points to one
 
 namespace cp_pool::cuda {
 
-// Keeps the current stream busy for this long, on one thread of the device.
+// Keeps the current stream busy for this long, on one thread of the device: where a wait is missing, what should have
+// waited overtakes.
 void delay(std::int64_t nanoseconds);
 // Its launch, apart: LibTorch's headers would cost nvcc ten times what the kernel does.
-void launch_delay(std::uint64_t nanoseconds, cudaStream_t stream);
+void launch_delay(std::uint64_t nanoseconds, CUstream_st* stream);
 
 struct DelaySettings {
   std::uint64_t seed = 0;
@@ -41,5 +43,10 @@ class StreamDelays {
 
 // From now on, for all StreamDelays of the process: each begins anew, whatever the environment says.
 void set_stream_delays(const DelaySettings& settings);
+
+// The StreamDelays of what this process enqueues outside its communicators. From any thread.
+void random_delay();
+// Takes them from the environment, other ones than the communicators of this rank have.
+void begin_random_delays(int rank);
 
 }  // namespace cp_pool::cuda

@@ -1,5 +1,5 @@
 // A head start of a GPU rank while the CUDA part is still being loaded: it creates the device's context and lets NCCL
-// connect the ranks. It may fail: CudaPart::use_device and NcclLink::connect then do the work, or report the error.
+// connect the ranks. It may fail: cuda::use_device and NcclLink::connect then do the work, or report the error.
 #pragma once
 
 #include <chrono>

@@ -113,4 +113,31 @@ void StreamDelays::next() {
   sleep_in_stream(mix(state_) % (most_nanoseconds_ + 1));
 }
 
+namespace {
+
+struct SharedDelays {
+  std::mutex mutex;
+  StreamDelays delays;
+};
+
+SharedDelays& delays_outside_communicators() {
+  static SharedDelays shared;
+  return shared;
+}
+
+}  // namespace
+
+void random_delay() {
+  SharedDelays& shared = delays_outside_communicators();
+  const std::lock_guard lock(shared.mutex);
+  shared.delays.next();
+}
+
+void begin_random_delays(int rank) {
+  constexpr std::uint64_t kOutsideCommunicators = 1U << 16U;
+  SharedDelays& shared = delays_outside_communicators();
+  const std::lock_guard lock(shared.mutex);
+  shared.delays = StreamDelays::from_environment(kOutsideCommunicators + static_cast<std::uint64_t>(rank));
+}
+
 }  // namespace cp_pool::cuda

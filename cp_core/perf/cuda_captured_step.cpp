@@ -1,11 +1,11 @@
-#include "cp_core/perf/cuda_captured_step.h"
-
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
+
+#include "cp_core/perf/cuda_steps.h"
 
 namespace cp_pool::cuda {
 namespace {

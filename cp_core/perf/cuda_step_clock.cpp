@@ -1,9 +1,9 @@
-#include "cp_core/perf/cuda_step_clock.h"
-
 #include <vector>
 
 #include <c10/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
+
+#include "cp_core/perf/cuda_steps.h"
 
 namespace cp_pool::cuda {
 namespace {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/perf/cuda_steps.h"
 
 namespace cp_pool {
 namespace {
@@ -28,7 +29,7 @@ class HostStepClock final : public StepClock {
 }  // namespace
 
 std::unique_ptr<StepClock> make_step_clock(const at::Device& device) {
-  if (device.is_cuda()) return cuda_part().make_step_clock();
+  if (device.is_cuda()) return cuda_part<CudaSteps>().make_clock();
   return std::make_unique<HostStepClock>();
 }
 

@@ -13,8 +13,9 @@
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/counting_communicator.h"
 #include "cp_core/comm/local/local_communicator.h"
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/file_error.h"
+#include "cp_core/perf/cuda_steps.h"
 #include "cp_core/perf/step_clock.h"
 #include "cp_core/perf/step_trace.h"
 #include "cp_core/verify/canonical.h"
@@ -149,8 +150,8 @@ class TimedStep {
  public:
   TimedStep(const Problem& problem, const PerfOptions& options, const at::Device& device) : problem_(problem) {
     if (!needs_room(options, device)) return;
-    cuda_part().release_cached_memory();
-    captured_ = cuda_part().capture([this] { problem_.step(); });
+    cuda_device().release_cached_memory();
+    captured_ = cuda_part<CudaSteps>().capture([this] { problem_.step(); });
   }
 
   void operator()() const {
@@ -176,7 +177,7 @@ void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, 
     trace_step(device, stem, [&] {
       start.pass("start of the traced step");
       step();
-      if (device.is_cuda()) cuda_part().synchronize();
+      if (device.is_cuda()) cuda_device().synchronize();
     });
   } catch (const FileError& e) {
     if (into.trace_error.empty()) into.trace_error = e.what();

@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/perf/cuda_steps.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/gpu_ranks.h"
 
@@ -117,7 +117,7 @@ class TwoGpus : public testing::Test {
 // Calls check(number) after each of 20 replays of a graph of the step; forget() stands before each.
 inline void replay_captured(const CpGroups& groups, const std::function<void()>& step,
                             const std::function<void()>& forget, const std::function<void(int)>& check) {
-  const std::unique_ptr<CapturedStep> graph = cuda_part().capture(step);
+  const std::unique_ptr<CapturedStep> graph = cuda_part<CudaSteps>().capture(step);
   for (int i = 0; i < 20; ++i) {
     forget();
     graph->replay();

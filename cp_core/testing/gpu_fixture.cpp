@@ -2,15 +2,16 @@
 
 #include <cstdlib>
 
-extern "C" cp_pool::CudaPart* cp_pool_cuda_part();
+extern "C" void cp_pool_give_cuda_part();
 
 namespace cp_pool {
 
-CudaPart& linked_cuda_part() {
+const CudaDevice& linked_cuda_device() {
   // Tests leave the user's plans of cuDNN alone (attention/plan_store.h).
   constexpr int kUnlessSet = 0;
   setenv("CP_POOL_PLAN_STORE", "off", kUnlessSet);
-  return *cp_pool_cuda_part();
+  cp_pool_give_cuda_part();
+  return cuda_device();
 }
 
 void require_gpus(int needed, int visible) {
@@ -24,11 +25,10 @@ void require_gpus(int needed, int visible) {
 }
 
 void GpuTest::SetUp() {
-  CudaPart& part = linked_cuda_part();
-  require_gpus(1, part.visible_devices());
+  const CudaDevice& device = linked_cuda_device();
+  require_gpus(1, device.visible_devices());
   if (IsSkipped() || HasFatalFailure()) return;
-  use_cuda_part(part);
-  part.use_device(0);
+  device.use_device(0);
 }
 
 }  // namespace cp_pool

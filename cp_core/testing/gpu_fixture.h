@@ -4,12 +4,12 @@
 
 #include <gtest/gtest.h>
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 
 namespace cp_pool {
 
-// The part that is linked into this program.
-CudaPart& linked_cuda_part();
+// Gives this program the CUDA part that is linked into it.
+const CudaDevice& linked_cuda_device();
 
 // Skips or fails the running test if fewer than `needed` of `visible` GPUs are there. For SetUp.
 void require_gpus(int needed, int visible);

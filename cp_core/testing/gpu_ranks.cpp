@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
+#include "cp_core/comm/gpu_groups.h"
 #include "cp_core/testing/gpu_fixture.h"
 
 namespace cp_pool {
@@ -48,9 +49,7 @@ std::string end_of(int status) {
 
 int run_rank(const GpuRank& rank, int gpu, const std::function<void(const GpuRank&)>& body) {
   try {
-    CudaPart& part = linked_cuda_part();
-    use_cuda_part(part);
-    part.use_device(gpu);
+    linked_cuda_device().use_device(gpu);
     body(rank);
   } catch (const std::exception& error) {
     fmt::print(stderr, "rank {}: {}\n", rank.rank, error.what());
@@ -76,14 +75,14 @@ class TemporaryFolder {
 int count_gpus() {
   static const int count = [] {
     int status = 0;
-    waitpid(in_child([] { return linked_cuda_part().visible_devices(); }), &status, 0);
+    waitpid(in_child([] { return linked_cuda_device().visible_devices(); }), &status, 0);
     return WIFEXITED(status) ? WEXITSTATUS(status) : 0;
   }();
   return count;
 }
 
 CpGroups GpuRank::connect(const std::string& prefix) const {
-  CpGroups groups = cuda_part().make_groups(store, prefix, rank, size, kLongEnough, {.shares = shares});
+  CpGroups groups = cuda_part<GpuGroups>().make(store, prefix, rank, size, kLongEnough, {.shares = shares});
   groups.cp->set_deadline(Communicator::Clock::now() + kLongEnough);
   return groups;
 }

@@ -6,12 +6,13 @@
 #include <c10/util/Exception.h>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/thd/row_kernels.h"
 
 namespace cp_pool {
 
 void copy_blocks(std::span<const BlockCopy> blocks, const c10::Device& device) {
   if (device.is_cuda()) {
-    cuda_part().copy_blocks(blocks);
+    cuda_part<RowKernels>().copy_blocks(blocks);
     return;
   }
   TORCH_CHECK(device.is_cpu(), "copy_blocks has no kernel for ", device);

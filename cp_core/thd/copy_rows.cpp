@@ -7,6 +7,7 @@
 #include <c10/util/Exception.h>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/thd/row_kernels.h"
 
 namespace cp_pool {
 namespace {
@@ -33,7 +34,7 @@ void copy_rows(const at::Tensor& source, at::Tensor& target, std::span<const Row
               "copy_rows needs tensors with rows of one kind");
   if (source.numel() == 0 || target.numel() == 0) return;
   if (source.is_cuda()) {
-    cuda_part().copy_rows(source, target, copies);
+    cuda_part<RowKernels>().copy_rows(source, target, copies);
     return;
   }
   TORCH_CHECK(source.is_cpu(), "copy_rows has no kernel for ", source.device());

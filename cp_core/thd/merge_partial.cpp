@@ -11,6 +11,7 @@
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_math.h"
+#include "cp_core/thd/row_kernels.h"
 #include "cp_core/thd/row_types.h"
 
 namespace cp_pool {
@@ -78,7 +79,7 @@ void check_cpu(const at::Tensor& tensor) {
 void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out, const at::Tensor& part_lse,
                    std::span<const RowCopy> rows) {
   if (out.is_cuda()) {
-    cuda_part().merge_partial(out, lse, part_out, part_lse, rows);
+    cuda_part<RowKernels>().merge_partial(out, lse, part_out, part_lse, rows);
     return;
   }
   for (const at::Tensor& tensor : {lse, part_lse}) check_cpu(tensor);
@@ -113,7 +114,7 @@ void merge_partial(at::Tensor& out, at::Tensor& lse, const at::Tensor& part_out,
 
 void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::span<const RowRange> rows) {
   if (out.is_cuda()) {
-    cuda_part().merge_sink(out, lse, sink, rows);
+    cuda_part<RowKernels>().merge_sink(out, lse, sink, rows);
     return;
   }
   for (const at::Tensor& tensor : {out, lse, sink}) check_cpu(tensor);
@@ -137,7 +138,7 @@ at::Tensor row_delta(const at::Tensor& out, const at::Tensor& dout) {
 
 at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
                          std::span<const RowRange> rows) {
-  if (lse.is_cuda()) return cuda_part().sink_gradient(sink, lse, delta, rows);
+  if (lse.is_cuda()) return cuda_part<RowKernels>().sink_gradient(sink, lse, delta, rows);
   for (const at::Tensor& tensor : {sink, lse, delta}) check_cpu(tensor);
   const std::int64_t heads = lse.size(0);
   const std::int64_t tokens = lse.size(1);

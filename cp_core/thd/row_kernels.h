@@ -13,7 +13,10 @@
 #include "cp_core/thd/row_segments.h"
 #include "cp_core/thd/sum_rows.h"
 
-namespace cp_pool::cuda {
+namespace cp_pool {
+
+// Functions of the CUDA part.
+namespace cuda {
 
 // Throws c10::Error for other dtypes.
 RowType row_type(const at::Tensor& rows);
@@ -28,4 +31,15 @@ void merge_sink(at::Tensor& out, at::Tensor& lse, const at::Tensor& sink, std::s
 at::Tensor sink_gradient(const at::Tensor& sink, const at::Tensor& lse, const at::Tensor& delta,
                          std::span<const RowRange> rows);
 
-}  // namespace cp_pool::cuda
+}  // namespace cuda
+
+struct RowKernels {
+  decltype(&cuda::copy_rows) copy_rows;
+  decltype(&cuda::copy_blocks) copy_blocks;
+  decltype(&cuda::sum_rows) sum_rows;
+  decltype(&cuda::merge_partial) merge_partial;
+  decltype(&cuda::merge_sink) merge_sink;
+  decltype(&cuda::sink_gradient) sink_gradient;
+};
+
+}  // namespace cp_pool

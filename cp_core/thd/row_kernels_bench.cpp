@@ -16,13 +16,13 @@
 #include <c10/cuda/CUDAException.h>
 #include <fmt/format.h>
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/copy_rows.h"
 #include "cp_core/thd/merge_partial.h"
 #include "cp_core/thd/sum_rows.h"
 
-extern "C" cp_pool::CudaPart* cp_pool_cuda_part();
+extern "C" void cp_pool_give_cuda_part();
 
 namespace cp_pool {
 namespace {
@@ -147,10 +147,9 @@ void bench_sums(std::int64_t bytes, std::int64_t heads, std::int64_t dim) {
 }
 
 int run() {
-  CudaPart& part = *cp_pool_cuda_part();
-  use_cuda_part(part);
-  part.use_device(0);
-  fmt::print("{}; {}\n", part.device_name(0), part.versions());
+  cp_pool_give_cuda_part();
+  cuda_device().use_device(0);
+  fmt::print("{}; {}\n", cuda_device().device_name(0), cuda_device().versions());
   for (const std::int64_t mebibytes : {64, 128, 256, 512, 1024}) {
     for (const std::int64_t heads : {1, 16}) bench_copies(mebibytes << 20, heads, 128);
     bench_merges(mebibytes << 20, 16, 128);

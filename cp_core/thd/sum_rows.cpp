@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/thd/row_kernels.h"
 #include "cp_core/thd/row_segments.h"
 #include "cp_core/thd/row_types.h"
 
@@ -54,7 +55,7 @@ void add_all(at::Tensor& sum, bool empty, std::span<const SomeRows> parts) {
   check_parts(sum, parts);
   const std::vector<RowSegment> segments = segments_of(sum, empty, parts);
   if (sum.is_cuda()) {
-    cuda_part().sum_rows(sum, empty, parts, segments);
+    cuda_part<RowKernels>().sum_rows(sum, empty, parts, segments);
     return;
   }
   TORCH_CHECK(sum.is_cpu(), "no sums of rows on ", sum.device());

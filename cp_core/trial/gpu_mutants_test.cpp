@@ -77,12 +77,12 @@ class GpuWaitMutants : public testing::TestWithParam<WaitMutant> {};
 // The device rests after each pass: memory that a fault frees too early must not become that of another tensor.
 std::string hash_under_delays(const GpuStep& step, std::uint64_t seed) {
   constexpr std::uint64_t kMostMicroseconds = 3000;
-  cuda_part().set_stream_delays(seed, kMostMicroseconds);
+  cuda_device().set_stream_delays({.seed = seed, .most_microseconds = kMostMicroseconds});
   Outputs outputs{.forward = step.forward(), .gradients = {}};
   c10::cuda::device_synchronize();
   outputs.gradients = step.backward(outputs.forward);
   c10::cuda::device_synchronize();
-  cuda_part().set_stream_delays(0, 0);
+  cuda_device().set_stream_delays({});
   return hash_of(outputs);
 }
 

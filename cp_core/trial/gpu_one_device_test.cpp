@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
+#include "cp_core/attention/cuda_backends.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/ranks_on_threads.h"
@@ -107,7 +108,7 @@ class GpuOneDevice : public GpuTest, public testing::WithParamInterface<NamedCas
     reset_numeric_state(options.device);
     std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
     const auto run = [&](const CpGroups& groups, int rank) {
-      linked_cuda_part().use_device(0);
+      linked_cuda_device().use_device(0);
       const c10::cuda::CUDAStreamGuard guard(streams == Streams::own ? c10::cuda::getStreamFromPool()
                                                                      : c10::cuda::getDefaultCUDAStream());
       reports[static_cast<std::size_t>(rank)] = run_case(c, groups, options);
@@ -268,9 +269,9 @@ std::int64_t groups_of(const Case& c) {
   const std::int64_t tokens = c.batch * c.seqlen_q;
   const std::int64_t pairs = c.comm == CommType::a2a_p2p ? 2 : 1;
   const std::int64_t head_ranks = c.comm == CommType::a2a ? c.cp_size : pairs;
-  return linked_cuda_part().make_backend(c.backend)->pipeline_groups({.q_rows = tokens / (c.cp_size / head_ranks),
-                                                                      .heads = c.heads / head_ranks,
-                                                                      .kv_heads = c.kv_heads / head_ranks});
+  return make_cuda_backend(c.backend)->pipeline_groups({.q_rows = tokens / (c.cp_size / head_ranks),
+                                                        .heads = c.heads / head_ranks,
+                                                        .kv_heads = c.kv_heads / head_ranks});
 }
 
 TEST_P(GpuOneDeviceHeadGroups, PassOnEveryRank) {

@@ -1,6 +1,6 @@
 #include <ATen/Context.h>
 
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/trial/run_case.h"
 #include "cp_core/vector_math.h"
 
@@ -14,7 +14,7 @@ constexpr std::uint64_t kSeed = 1234;
 void reset_numeric_state(const at::Device& device) {
   settle_vector_math();
   at::manual_seed(kSeed);
-  if (device.is_cuda()) cuda_part().reset(kSeed);
+  if (device.is_cuda()) cuda_device().reset(kSeed);
   auto& context = at::globalContext();
   context.setDeterministicAlgorithms(false, /*warn_only=*/false);
   context.setDeterministicFillUninitializedMemory(true);

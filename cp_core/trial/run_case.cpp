@@ -16,7 +16,7 @@
 #include "cases/case_id.h"
 #include "cases/lengths.h"
 #include "cp_core/comm/local/local_communicator.h"
-#include "cp_core/cuda/cuda_part.h"
+#include "cp_core/cuda/device.h"
 #include "cp_core/file_error.h"
 #include "cp_core/trial/dump.h"
 #include "cp_core/trial/memory_need.h"
@@ -41,7 +41,7 @@ constexpr std::size_t kCacheShareCuda = 8;                       // of this many
 
 std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
   if (!device.is_cuda()) return kCacheBytesCpu;
-  const std::size_t share = std::min(kCacheBytesCuda, cuda_part().memory().device_bytes / kCacheShareCuda);
+  const std::size_t share = std::min(kCacheBytesCuda, cuda_device().memory().device_bytes / kCacheShareCuda);
   return share / static_cast<std::size_t>(ranks_on_gpu);
 }
 
@@ -90,7 +90,7 @@ class SharedMemory {
     if (fits()) return {};
     cache_of(cp_.rank(), options_.device, options_.ranks_on_gpu).clear();
     cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // closes what other ranks have open of it
-    cuda_part().release_cached_memory();
+    cuda_device().release_cached_memory();
     if (fits()) return {};
     if (need_ <= free_) return "the ranks of another GPU need more memory than is free there";
     constexpr double kGiB = 1U << 30U;
@@ -104,7 +104,7 @@ class SharedMemory {
   bool fits() {
     // When all have come here, all have given back what they had cached; and none goes on before all have looked.
     (void)anywhere(false, cp_, options_.device, "memory of ranks that share a GPU");
-    free_ = cuda_part().memory().free_bytes;
+    free_ = cuda_device().memory().free_bytes;
     return !anywhere(need_ > free_, cp_, options_.device, "whether the case fits");
   }
 
@@ -294,7 +294,7 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
 
 void rehearse_case(const Case& c, const at::Device& device) {
   const at::NoGradGuard no_grad;
-  if (device.is_cuda()) cuda_part().use_device(device.index());
+  if (device.is_cuda()) cuda_device().use_device(device.index());
   const CpGroups alone = make_local_groups(1, {.device = device}).front();
   RunOptions options;
   options.device = device;

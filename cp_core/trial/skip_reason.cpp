@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "cp_core/attention/cuda_backends.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "cp_core/trial/run_case.h"
 
@@ -19,7 +20,7 @@ std::string heads_not_divisible(const Case& c) {
 
 std::string skip_reason(const Case& c, const at::Device& device) {
   if (std::string reason = heads_not_divisible(c); !reason.empty()) return reason;
-  return device.is_cuda() ? cuda_part().skip_reason(c) : "";
+  return device.is_cuda() ? cuda_part<CudaBackends>().skip_reason(c) : "";
 }
 
 }  // namespace cp_pool

@@ -5,6 +5,7 @@
 #include <ATen/ops/empty.h>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/verify/cuda_kernels.h"
 #include "cp_core/verify/nearly_normal.h"
 
 namespace cp_pool::verify {
@@ -18,7 +19,7 @@ at::Tensor make_values(at::IntArrayRef shape, std::uint64_t seed, Stream stream,
   at::Tensor values = at::empty(shape, options.dtype(at::kFloat));
   const std::uint64_t start = mix(mix(seed) + static_cast<std::uint64_t>(stream) * kGoldenGamma);
   if (values.is_cuda()) {
-    cuda_part().fill_nearly_normal(values, start);
+    cuda_part<VerifyKernels>().fill_nearly_normal(values, start);
   } else {
     auto* out = values.mutable_data_ptr<float>();
     const auto count = static_cast<std::uint64_t>(values.numel());

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/cuda/cuda_part.h"
+#include "cp_core/verify/cuda_kernels.h"
 #include "cp_core/verify/word_sum.h"
 
 namespace cp_pool::verify {
@@ -25,7 +26,7 @@ std::uint64_t sum_words_cpu(const std::byte* data, std::size_t size) {
 std::uint64_t sum_words(const at::Tensor& tensor) {
   if (!tensor.defined() || tensor.nbytes() == 0) return 0;
   const at::Tensor bytes = tensor.contiguous();
-  if (bytes.is_cuda()) return cuda_part().sum_words(bytes);
+  if (bytes.is_cuda()) return cuda_part<VerifyKernels>().sum_words(bytes);
   return sum_words_cpu(static_cast<const std::byte*>(bytes.const_data_ptr()), bytes.nbytes());
 }
 

@@ -41,12 +41,12 @@ bool is_all(const at::Tensor& tensor, double value) {
 }
 
 void delay(std::chrono::nanoseconds time) {
-  linked_cuda_part().delay(time.count());
+  linked_cuda_device().delay(time.count());
 }
 
 void on_streams_of_their_own(int size, const std::function<void(const CpGroups&, int rank)>& fn) {
   const auto on_own_stream = [&fn](const CpGroups& groups, int rank) {
-    linked_cuda_part().use_device(0);
+    linked_cuda_device().use_device(0);
     const c10::cuda::CUDAStreamGuard guard(c10::cuda::getStreamFromPool());
     // Loads the kernels: loading waits for the device, and would hide what does not.
     is_all(on_gpu(0), 0);
@@ -122,7 +122,7 @@ TEST_F(GpuLocalCommunicator, OrdersTheStreamOfTheWaitBehindThatOfTheCall) {
       work->wait();
       sent.fill_(-3);
     }
-    linked_cuda_part().synchronize();
+    linked_cuda_device().synchronize();
     EXPECT_TRUE(is_all(received, 1 - rank)) << "rank " << rank;
   });
 }
@@ -193,7 +193,7 @@ TEST_F(GpuLocalCommunicator, BoundsSynchronizeByTheDeadlineAndNamesThePhase) {
     } catch (const CommError& thrown) {
       error = thrown;
     }
-    linked_cuda_part().synchronize();
+    linked_cuda_device().synchronize();
     ASSERT_TRUE(error) << "no CommError";
     EXPECT_EQ(error->kind(), CommError::Kind::timeout);
     EXPECT_THAT(error->what(), AllOf(HasSubstr("rank 0 of 1"), HasSubstr("backward")));

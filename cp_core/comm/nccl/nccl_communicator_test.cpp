@@ -201,7 +201,7 @@ TEST_P(NcclRanks, AnOperationWaitsForTheStreamThatMadeItsInput) {
     for (int i = 0; i < 5; ++i) {
       at::Tensor send = filled({1000}, -1);
       at::Tensor got = filled({1000}, -1);
-      cuda_part().delay(2'000'000);
+      cuda_device().delay(2'000'000);
       send.fill_(i);
       groups.cp->exchange(send, ring.next, got, ring.previous, "test")->wait();
       send.fill_(-1);  // after the exchange, whatever the stream

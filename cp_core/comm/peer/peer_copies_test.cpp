@@ -45,7 +45,7 @@ TEST_P(PeerCopies, NothingIsWrittenBeforeTheWindowIsOpened) {
     const Ring ring(rank);
     for (int i = 0; i < 10; ++i) {
       at::Tensor window = filled({1 << 20}, i);
-      if (rank.rank == i % rank.size) cuda_part().delay(5'000'000);
+      if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
       const at::Tensor before = window.clone();  // late, on one rank
       groups.cp->exchange(filled({1 << 20}, 100 + i), ring.next, window, ring.previous, "test")->wait();
       EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
@@ -172,7 +172,7 @@ TEST_F(NcclPair, ADeadlineEndsTheWaitForAPeersDevice) {
     const CpGroups groups = rank.connect();
     at::Tensor got = filled({1 << 20}, 0);
     if (rank.rank == 1) {
-      cuda_part().delay(1'000'000'000);
+      cuda_device().delay(1'000'000'000);
       groups.cp->exchange(filled({1 << 20}, 0), 0, got, 0, "p2p step 3")->wait();
       return rank.await("given up");
     }
@@ -211,10 +211,10 @@ TEST_F(NcclPair, AnAbortFreesADeviceThatWaitsForAPeersDevice) {
     const at::Tensor sent = filled({1 << 20}, 0);
     const auto exchange = [&] { groups.cp->exchange(sent, 1 - rank.rank, got, 1 - rank.rank, "test")->wait(); };
     // Opening memory waits for the device: then hosts would wait for a device that waits for its peer.
-    cuda_part().delay(1);
+    cuda_device().delay(1);
     exchange();
     groups.cp->synchronize("warm-up");
-    if (rank.rank == 1) cuda_part().delay(4'000'000'000);
+    if (rank.rank == 1) cuda_device().delay(4'000'000'000);
     const auto first = Clock::now();
     for (int i = 0; i < 3; ++i) exchange();
     EXPECT_LT(milliseconds_since(first), 1000) << "a host waited for a device";
@@ -286,7 +286,7 @@ TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
     if (rank.rank == 1) {
       // Its host has come to the exchange, its device is late.
       rank.await("enqueued");
-      cuda_part().delay(6'000'000'000);
+      cuda_device().delay(6'000'000'000);
       exchange();
       return rank.await("told");
     }

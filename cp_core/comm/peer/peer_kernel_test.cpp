@@ -175,7 +175,7 @@ void load_kernels(const Exchange& exchange, int rank_count) {
   Ranks ranks(rank_count);
   ranks.stop();
   for (int rank = 0; rank < rank_count; ++rank) launch(ranks, exchange, rank);
-  linked_cuda_part().delay(1);
+  linked_cuda_device().delay(1);
   c10::cuda::device_synchronize();
 }
 
@@ -198,7 +198,7 @@ void exchange_in_rounds(const Transposition& of, int rank_count) {
     for (int rank = 0; rank < rank_count; ++rank) {
       const c10::cuda::CUDAStreamGuard guard(ranks.stream(rank));
       const auto index = static_cast<std::size_t>(rank);
-      if (rank == round % rank_count) linked_cuda_part().delay(kLateNanoseconds);
+      if (rank == round % rank_count) linked_cuda_device().delay(kLateNanoseconds);
       before[index].copy_(exchange.window(rank));
       launch(ranks, exchange, rank);
       after[index].copy_(exchange.window(rank));
@@ -249,7 +249,7 @@ TEST_F(PeerKernelAlone, IsFreedByTheStopWord) {
   load_kernels(exchange, 2);
   Ranks ranks(2);
   launch(ranks, exchange, 0);
-  linked_cuda_part().delay(kLateNanoseconds);
+  linked_cuda_device().delay(kLateNanoseconds);
   c10::cuda::getCurrentCUDAStream().synchronize();
   EXPECT_FALSE(ranks.stream(0).query()) << "a peer that never came was not waited for";
   ranks.stop();

@@ -107,7 +107,7 @@ TEST_P(PeerPuts, WriteNothingBeforeAWindowIsOpened) {
       for (int i = 0; i < 10; ++i) {
         const at::Tensor window = filled({kElements * rank.size}, i);
         const at::Tensor sent = filled({kElements}, 100 + rank.rank);
-        if (rank.rank == i % rank.size) cuda_part().delay(5'000'000);
+        if (rank.rank == i % rank.size) cuda_device().delay(5'000'000);
         const at::Tensor before = window.clone();  // late, on one rank
         gather_by_puts(groups, rank, sent, window, meanwhile)->wait();
         EXPECT_TRUE(before.eq(i).all().item<bool>()) << "round " << i;
@@ -229,7 +229,7 @@ TEST_F(NcclPair, RanksAgreeOnWhetherTheyAreIdle) {
 
 // Opening memory and loading kernels waits for the device: then hosts would wait for a device that waits for its peer.
 void warm_up(const CpGroups& groups, const GpuRank& rank, const at::Tensor& sent, const at::Tensor& got) {
-  cuda_part().delay(1);
+  cuda_device().delay(1);
   gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
   groups.cp->synchronize("warm-up");
 }
@@ -241,7 +241,7 @@ TEST_F(NcclPair, ADeadlineEndsAKernelThatWaitsForAPeersDevice) {
     const at::Tensor got = filled({2 << 20}, 0);
     warm_up(groups, rank, sent, got);
     if (rank.rank == 1) {
-      cuda_part().delay(1'000'000'000);
+      cuda_device().delay(1'000'000'000);
       gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
       return rank.await("given up");
     }
@@ -260,7 +260,7 @@ TEST_F(NcclPair, AnAbortFreesKernelsThatWaitForAPeersDevice) {
     const at::Tensor sent = filled({1 << 20}, 0);
     const at::Tensor got = filled({2 << 20}, 0);
     warm_up(groups, rank, sent, got);
-    if (rank.rank == 1) cuda_part().delay(4'000'000'000);
+    if (rank.rank == 1) cuda_device().delay(4'000'000'000);
     const auto first = Communicator::Clock::now();
     for (int i = 0; i < 3; ++i) gather_by_puts(groups, rank, sent, got, Meanwhile::idle)->wait();
     EXPECT_LT(milliseconds_since(first), 1000) << "a host waited for a device";

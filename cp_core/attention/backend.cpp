@@ -87,7 +87,8 @@ std::span<const Tile> tiles_of(const TilePlan& plan) {
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
   if (device.is_cuda()) return cuda_part<CudaBackends>().make(backend);
   TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);
-  // What stands for a library gives its results as the library does.
+  // On CPU ranks the math backend stands for flash and cudnn. It then returns the result of each call rounded to 16
+  // bits, as their kernels do, so that the code for such results runs on CPUs, too.
   return std::make_unique<MathBackend>(backend == Backend::math ? MathBackend::Results::sums
                                                                 : MathBackend::Results::calls);
 }

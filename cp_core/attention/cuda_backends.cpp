@@ -14,7 +14,7 @@
 namespace cp_pool {
 namespace {
 
-// What both libraries refuse.
+// Cases that both libraries refuse.
 std::string library_skip_reason(const Case& c, std::string_view library, std::int64_t largest_head_dim) {
   if (c.dtype == DType::fp32) {
     return fmt::format("{} computes in bf16 and fp16 only; this case is fp32", library);

@@ -20,7 +20,7 @@ namespace {
 
 using Item = HeadExchange::Item;
 
-// One pass over one group: where its tokens lie, and the exchanges that pass needs.
+// The exchanges of one pass over one group, and the order of the group's tokens.
 class Exchanges {
  public:
   Exchanges(const Context& context, Communicator& group, Communicator* ring)
@@ -34,7 +34,7 @@ class Exchanges {
         kv_(rows(problem_.lengths.padded_kv)),
         head_groups_(ring ? 1 : a2a_head_groups(problem_, group.size(), context.backend)) {}
 
-  // A rank's heads are computed in so many groups, one while another travels.
+  // How many groups a rank's heads are computed in: one group is computed while another travels.
   [[nodiscard]] std::int64_t head_groups() const { return head_groups_; }
   [[nodiscard]] HeadExchange of_group(std::int64_t index) const {
     return {group_, {.index = index, .count = head_groups_}};
@@ -60,7 +60,7 @@ class Exchanges {
     return local_runs(padded, ring_size_, ring_rank_);
   }
 
-  // What this rank keeps of a statistic of all heads, of one group.
+  // The part of a statistic that belongs to this rank's heads of one group.
   [[nodiscard]] at::Tensor own_heads(const at::Tensor& of_heads, std::int64_t index) const {
     const std::int64_t block = of_heads.size(0) / group_.size();
     const std::int64_t first = CP_MUTATE(a2a_sink_heads, group_.rank(), 0) * block;
@@ -102,7 +102,7 @@ class Arrival {
     trip_.emplace(exchange_.scatter(items_, what, meanwhile));
   }
   void finish() { trip_->finish(); }
-  // What has come, in the order of the items.
+  // The arrived tensors, in the order of the items.
   [[nodiscard]] const at::Tensor& operator[](std::size_t i) const { return items_[i].of_heads; }
 
  private:
@@ -111,7 +111,7 @@ class Arrival {
   std::optional<HeadExchange::Trip> trip_;
 };
 
-// compute(number of the group, what has come): gives what is to leave.
+// compute(number of the group, arrived tensors) returns the tensors to send back.
 using Compute = std::function<std::vector<Item>(std::int64_t, const Arrival&)>;
 
 struct Steps {
@@ -119,8 +119,8 @@ struct Steps {
   std::string_view leaving;
 };
 
-// The groups of heads, one after the other: messages travel while others are computed. They take turns on two streams.
-// What a forward keeps of a group is read on the group's own stream, in its backward.
+// Computes the groups of heads one after the other, while the messages of others travel. Groups take turns on two
+// streams. The tensors that a forward saves for a group are read on the same stream in the backward.
 void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, const Steps& steps,
                     const Compute& compute) {
   const std::int64_t count = exchanges.head_groups();

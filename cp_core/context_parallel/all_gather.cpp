@@ -37,8 +37,8 @@ bool merges_once(const Context& context, const TilePlan& plan, const AttentionOp
   return plan.empty() || (plan.size() == 1 && context.backend.parts(plan.front(), operands).size() == 1);
 }
 
-// The two steps, the second on a stream of its own, merged into what the own step gave. Each has its own rows of out
-// and lse, but max_logit is of all rows.
+// Computes the two steps with other ranks' K and V, the second on a stream of its own, and merges them into the result
+// of the own step. Each step has its own rows of out and lse; max_logit is shared.
 void attend_steps(const Context& context, const AllGatherPlans& plans, const AttentionOperands& operands,
                   AttentionSums& sums) {
   const bool round = context.problem.softmax == SoftmaxType::vanilla && merges_once(context, plans[1], operands) &&
@@ -55,8 +55,9 @@ void attend_steps(const Context& context, const AllGatherPlans& plans, const Att
   if (sums.max_logit.defined()) sums.max_logit = at::maximum(sums.max_logit, second_sums.max_logit);
 }
 
-// The backward by calls whose gradients stay as they are: nothing is added, and nobody waits for a turn. This rank's
-// own step is before the steps with others' K and V, and half of its heads behind them: so it hides both exchanges.
+// The backward by calls whose gradients are sent as the kernels gave them: nothing is summed, and no step waits for
+// another. Half of the heads of the own step are computed before the steps with other ranks' K and V and half after
+// them, so that the own step overlaps both exchanges.
 OthersGradients attend_calls_backward(const Context& context, const OthersCalls& calls, GatheredKeyValues& gathered,
                                       const AttentionBackwardOperands& backward, StepGradients& gradients,
                                       ScatteredGradients& scattered) {
@@ -101,10 +102,9 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
   return others;
 }
 
-// The same by calls that add to sums, behind the own step or the first of its heads. Both steps add to dk, dv and
-// dbias: the second computes beside the first, but adds when the first has added. That takes no memory, where sums of
-// its own would take as much again as all of K and V in fp32; and the order, and so the bits, are always the same. The
-// sums are made behind the fork, beside the second step's kernels.
+// The same by calls that add to sums, after the own step or the first group of its heads. Both steps add to dk, dv and
+// dbias. The second step computes beside the first, but adds after it. So no second set of sums is needed, which would
+// take as much memory as K and V of all ranks in fp32, and the order of additions, and with it the bits, never changes.
 OthersGradients attend_steps_backward(const Context& context, const AllGatherPlans& plans,
                                       const AttentionOperands& operands, const AttentionBackwardOperands& backward,
                                       const at::Tensor& dbias) {

@@ -8,7 +8,7 @@
 namespace cp_pool {
 namespace {
 
-// Of these runs, what none of `taken` holds.
+// Returns the positions of these runs that are in none of `taken`.
 std::vector<Run> runs_without(const std::vector<Run>& runs, std::vector<Run> taken) {
   std::ranges::sort(taken, {}, [](const Run& run) { return std::pair(run.sequence, run.begin); });
   std::vector<Run> left;

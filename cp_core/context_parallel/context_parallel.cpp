@@ -68,8 +68,8 @@ PackedGradients backward_of_type(const Context& context, const PackedInputs& inp
   throw std::invalid_argument("unknown communication type");
 }
 
-// Sequences share the rows of a thd bias, and their positions are spread over the ranks: every rank has the whole bias,
-// and gets the whole gradient.
+// The rows of a thd bias are shared by sequences, whose positions are spread over the ranks. So every rank has the
+// whole bias and gets the whole gradient.
 at::Tensor finish_dbias(const Context& context, const at::Tensor& bias, at::Tensor dbias) {
   if (!dbias.defined()) return {};
   if (context.problem.layout == Layout::thd && CP_MUTATE(thd_dbias_not_reduced, true, false)) {
@@ -78,7 +78,8 @@ at::Tensor finish_dbias(const Context& context, const at::Tensor& bias, at::Tens
   return dbias.to(bias.scalar_type());
 }
 
-// From this rank's own rows, then summed: every communication type gives out and lse of all heads in these rows.
+// Computed from this rank's own rows and summed over ranks: every communication type returns out and lse of all heads
+// for these rows.
 at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const AttentionBackwardOperands& backward) {
   if (context.problem.softmax != SoftmaxType::learnable) return {};
   Communicator& cp = *context.groups.cp;
@@ -90,8 +91,8 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
   return dsink;
 }
 
-// Who reads it: a backend without out (the math backend takes over tiles with a bias, too), and the gradient of the
-// sink.
+// delta is read by backends that do not compute it from out (the math backend, which also takes over tiles with a
+// bias), and by the gradient of the sink.
 bool needs_delta(const Context& context) {
   return !context.backend.needs_out() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
 }

@@ -34,7 +34,7 @@ TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_ru
 at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype) {
   at::Tensor inbox = at::empty({rows, like.size(1), like.size(2)}, like.options().dtype(dtype));
 #ifdef CP_POOL_MUTANTS
-  // Memory used before may hold the very numbers that a skipped wait leaves out.
+  // Reused memory may hold the right numbers from an earlier case, which would hide a skipped wait.
   inbox.zero_();
 #endif
   return inbox;

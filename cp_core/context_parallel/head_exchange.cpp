@@ -28,8 +28,9 @@ BlockCopy copy_of(const Place& source, const Place& target, std::int64_t rows, s
           .target_stride = target.stride};
 }
 
-// Where an item lies: whole on the side of tokens, whole on the side of heads, and in the parts of a message, [local
-// tokens, heads of a group, dim] or, by head, [heads of a group, local tokens]. All in bytes.
+// The memory layout of an item, in bytes: the whole tensor on the side of tokens, the whole tensor on the side of
+// heads, and the parts of a message, [local tokens, heads of a group, dim] or, by head, [heads of a group, local
+// tokens].
 class Geometry {
  public:
   Geometry(const Item& item, int ranks, HeadGroup groups)
@@ -44,7 +45,7 @@ class Geometry {
 
   [[nodiscard]] std::int64_t message_bytes() const { return tokens_ * group_heads_ * head_bytes_; }
 
-  // The heads of `rank` of all local tokens, and a message.
+  // Copies between the local tokens' heads of `rank` and a message.
   void tokens_and_message(int rank, std::byte* message, std::vector<BlockCopy>& copies, bool to_message) const {
     const Place in_message{.first = message, .stride = group_heads_ * head_bytes_};
     const Place here = of_tokens(rank, 0);
@@ -55,7 +56,7 @@ class Geometry {
     }
   }
 
-  // The tokens of `rank` of this rank's heads, and a message.
+  // Copies between the tokens of `rank` of this rank's heads and a message.
   void heads_and_message(int rank, std::byte* message, std::vector<BlockCopy>& copies, bool to_message) const {
     for (const auto& [row, target, count] : rows_of(rank)) {
       if (item_.by_head) {
@@ -68,9 +69,9 @@ class Geometry {
     }
   }
 
-  // The heads of rank `block` of the tokens of `rank`, if they were this rank's on both sides. That is what a rank
-  // keeps, of its own tokens and heads; and what it puts to another one, whose tensors are as large: then the side that
-  // is the other's only says how far from the tensor's beginning the place there is.
+  // Copies of the heads of rank `block` of the tokens of `rank` between this rank's two tensors. For its own tokens and
+  // heads that is the part which a rank keeps. For a put to another rank, whose tensors have the same sizes, the other
+  // side's address only gives the offset in that rank's tensor.
   void tokens_and_heads(int rank, int block, std::vector<BlockCopy>& copies, bool to_heads) const {
     for (const auto& [row, target, count] : rows_of(rank)) {
       const std::int64_t rows = item_.by_head ? group_heads_ : count;
@@ -80,8 +81,8 @@ class Geometry {
   }
 
 #ifdef CP_POOL_MUTANTS
-  // Zeroes what this trip brings: memory used before may hold the very numbers that a skipped wait leaves out. Other
-  // trips bring the columns of other groups of heads to the same tensor of tokens.
+  // Zeroes the elements that this trip will write: reused memory may hold the right numbers, which would hide a skipped
+  // wait. Other trips write the columns of other groups of heads in the same tensor of tokens.
   void forget(bool of_heads) const {
     if (of_heads) {
       item_.of_heads.zero_();
@@ -130,12 +131,12 @@ class Geometry {
   std::int64_t tokens_;
 };
 
-// Whose heads a rank of the group gets.
+// The number of the block of heads that a rank of the group gets.
 int block_of(int rank, [[maybe_unused]] const Communicator& group) {
   return CP_MUTATE(a2a_head_order, rank, group.size() - 1 - rank);
 }
 
-// block: with this rank's own `target`, like which that of the peer is.
+// Turns a copy into this rank's `target` into a put to the same place of the peer's tensor, which has the same sizes.
 Communicator::Put put_into(const at::Tensor& target, const BlockCopy& block, int peer, std::size_t window) {
   const auto* begin = static_cast<const std::byte*>(target.const_data_ptr());
   Communicator::Put put{.peer = peer, .window = window, .block = block};
@@ -199,7 +200,7 @@ HeadExchange::Trip HeadExchange::start_messages(std::vector<Item> items, Directi
                           .received = at::empty({ranks * part_bytes}, options),
                           .unpacking = {}};
 #ifdef CP_POOL_MUTANTS
-  // Memory used before may hold the very numbers that a skipped wait leaves out.
+  // Reused memory may hold the right numbers from an earlier case, which would hide a skipped wait.
   messages.received.zero_();
 #endif
   std::vector<BlockCopy> packing;

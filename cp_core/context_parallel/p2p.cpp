@@ -14,12 +14,12 @@
 namespace cp_pool {
 namespace {
 
-// Where another rank's K and V, or gradients, arrive: `rows` rows like these.
+// Allocates memory for K and V, or gradients, of another rank: `rows` rows like these.
 KeyValues make_inboxes(const KeyValues& like_these, std::int64_t rows, at::ScalarType dtype) {
   return {.k = make_inbox(like_these.k, rows, dtype), .v = make_inbox(like_these.v, rows, dtype)};
 }
 
-// The ways around the ring: the forward passes K and V to the next rank, the backward to the previous.
+// The neighbours in the ring. The forward passes K and V to the next rank, the backward to the previous one.
 struct Neighbours {
   Neighbours(const Ring& ring, Pass pass)
       : to(pass == Pass::forward ? ring.next() : ring.previous()),
@@ -38,8 +38,8 @@ Communicator::WorkPtr pass_on(const Neighbours& neighbours, Communicator& group,
   return group.exchange_many(sends, neighbours.to, receives, neighbours.from, what);
 }
 
-// K and V on their turn around the ring: at each step those held can be read while they are sent on and the next
-// arrive. Those of the first step are sent from where they lie, and left alone.
+// K and V on their way around the ring. At each step the held K and V can be read while they are sent on and the next
+// ones arrive. Those of the first step are sent from the caller's tensors, which are not changed.
 class TravellingKeyValues {
  public:
   TravellingKeyValues(const Ring& ring, Communicator* group, KeyValues first, Pass pass)
@@ -74,19 +74,19 @@ class TravellingKeyValues {
   Communicator::WorkPtr exchange_;
 };
 
-// What a message of gradients holds.
+// The contents of a message of gradients.
 struct GradientMessage {
   KeyValues tensors;
   std::vector<RowCopy> rows;
 };
 
-// The gradients of K and V follow them one step behind: a rank adds its own to those of the ranks that held the same K
-// and V before, and sends the sum on. The last rank that holds them before their owner sends them home, while the owner
-// computes its own part, which stays there.
+// The gradients of K and V follow them one step later. A rank adds its contribution to those of the ranks that held the
+// same K and V before, and sends the sum on. The last rank before the owner sends them to the owner, which computes its
+// own contribution meanwhile and keeps it.
 //
-// A message that is one rank's contribution, given by its kernel as it is, has the dtype of K and V and the rows of the
-// tiles: it is lossless (docs/numerics.md). All others are sums: fp32, all rows. Sender and receiver both tell which
-// from the sender's plan.
+// A message with the contribution of a single rank, as its kernel rounded it, has the dtype of K and V and the rows of
+// the tiles; that loses nothing (docs/numerics.md). All other messages are sums: fp32, all rows. Sender and receiver
+// both derive which one it is from the sender's plan.
 class TravellingGradients {
  public:
   TravellingGradients(const Context& context, const Ring& ring, Communicator* group, const AttentionOperands& operands)
@@ -115,7 +115,7 @@ class TravellingGradients {
                                  fmt::format("p2p backward step {} gradients", step));
   }
 
-  // Adds to this rank's own what all others contribute to its gradients.
+  // Adds the contributions of all other ranks to this rank's own gradients.
   void come_home(RowSum& dk, RowSum& dv) {
     if (!exchange_) return;
     if (CP_MUTATE(dkv_wait_skipped, true, false)) exchange_->wait();
@@ -124,7 +124,7 @@ class TravellingGradients {
   }
 
  private:
-  // What the next rank sends after this step.
+  // Allocates memory for the message that the next rank sends after this step.
   [[nodiscard]] GradientMessage make_arrival(int step) const {
     const KeyValues like_these{.k = operands_.k, .v = operands_.v};
     const std::int64_t all = operands_.k.size(0);

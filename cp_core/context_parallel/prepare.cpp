@@ -44,7 +44,7 @@ AttentionOperands operands_like(const AttentionProblem& problem, at::ScalarType 
   return like;
 }
 
-// Hears what ranks say to get_ready, and asks another backend for the same.
+// Records the calls of get_ready, and asks another backend for the matching preparations.
 class Listener final : public AttentionBackend {
  public:
   Listener(const AttentionBackend& target, bool deterministic) : target_(target), deterministic_(deterministic) {}
@@ -67,7 +67,7 @@ class Listener final : public AttentionBackend {
   bool deterministic_;
 };
 
-// The same problem on every rank, and what is said by one of them.
+// One rank of the problem, for its calls of get_ready.
 struct Rank {
   const AttentionProblem& problem;
   at::ScalarType dtype;

@@ -12,7 +12,7 @@
 namespace cp_pool {
 namespace {
 
-// Two 16-bit tensors that wait take as much memory as the fp32 sum that they would be added to.
+// Two unsummed 16-bit tensors take as much memory as the fp32 sum that they would be added to.
 constexpr std::int64_t kMostKept = 2;
 
 #ifdef CP_POOL_MUTANTS
@@ -32,7 +32,7 @@ SomeRows placed(SomeRows part) {
           .rows = CP_MUTATE(some_rows_in_place, std::move(part.rows), in_place(std::move(part.rows)))};
 }
 
-// The first of them that have one dtype.
+// The longest beginning of `parts` that has one dtype.
 std::span<const SomeRows> of_one_dtype(std::span<const SomeRows> parts) {
   const auto other = std::ranges::find_if(parts, [&parts](const SomeRows& part) {
     return part.tensor.scalar_type() != parts.front().tensor.scalar_type();

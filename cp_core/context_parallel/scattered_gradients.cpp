@@ -12,9 +12,9 @@
 namespace cp_pool {
 namespace {
 
-constexpr std::size_t kMostPieces = 4;  // of a part, that go to one rank as they lie: a message for each
+constexpr std::size_t kMostPieces = 4;  // up to so many pieces of a part are sent unpacked, a message for each
 
-// Of rows of whole sequences those that a rank owns, from where they lie (source) to its own rows (target).
+// Returns the copies of those rows of whole sequences that a rank owns, with its own rows as targets.
 std::vector<RowCopy> rows_of_owner(const std::vector<RowCopy>& rows, const std::vector<RowCopy>& owned) {
   std::vector<RowCopy> result;
   auto own = owned.begin();
@@ -31,7 +31,7 @@ std::vector<RowCopy> rows_of_owner(const std::vector<RowCopy>& rows, const std::
   return result;
 }
 
-// Of rows that may lie apart: row_count() is for those without gaps.
+// The number of rows, which may lie apart: row_count() is for rows without gaps.
 std::int64_t count_of(const std::vector<RowCopy>& rows) {
   std::int64_t count = 0;
   for (const RowCopy& piece : rows) count += piece.count;
@@ -47,8 +47,8 @@ std::vector<RowCopy> moved(std::vector<RowCopy> pieces, std::int64_t next) {
   return pieces;
 }
 
-// The rows of the sender's tensor that each message carries: of pieces that lie one behind the other one; of many that
-// do not, all, without gaps.
+// The rows of the sender's tensor that each message carries: one message for each piece; or, if there are many pieces,
+// one message with all of them, packed.
 std::vector<RowRange> messages_of(const std::vector<RowCopy>& pieces) {
   std::vector<RowRange> messages;
   for (const RowCopy& piece : pieces) {
@@ -73,7 +73,7 @@ void append(std::vector<Communicator::Message>& messages, const std::array<at::T
   }
 }
 
-// Pieces that arrive one behind the other, from row `next` on.
+// Messages for pieces that arrive one after the other, from row `next` on.
 void append_pieces(std::vector<Communicator::Message>& messages, const std::array<at::Tensor, 2>& inbox,
                    const std::vector<RowCopy>& pieces, std::int64_t next, int from) {
   if (must_be_copied(pieces)) return append(messages, inbox, {.row = next, .count = count_of(pieces)}, from);
@@ -83,7 +83,7 @@ void append_pieces(std::vector<Communicator::Message>& messages, const std::arra
   }
 }
 
-// What a rank sends of dk and dv, in parts.
+// The parts of dk and dv that a rank sends.
 struct SentParts {
   at::ScalarType dtype;
   std::vector<std::vector<RowCopy>> rows;  // of each part
@@ -131,7 +131,7 @@ void ScatteredGradients::add_to(RowSum& dk, RowSum& dv) {
   dv.add_last(std::move(dv_));
 }
 
-// Each part behind the one before it, as receive() expects it.
+// Puts the parts one after the other into the inboxes, as receive() expects them.
 Communicator::WorkPtr ScatteredGradients::put(const std::vector<KeyGradients>& own, std::string_view what) {
   std::vector<Communicator::Put> puts;
   for (const KeyGradients& part : own) {

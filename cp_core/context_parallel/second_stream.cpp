@@ -29,7 +29,7 @@ c10::Stream stream_beside(const c10::Stream& first) {
   return one == first ? other : one;
 }
 
-// `later` goes on when `earlier` has done what it has been given so far.
+// Makes `later` wait for all work that `earlier` has so far.
 void order(const c10::Stream& earlier, const c10::Stream& later) {
   c10::Event reached(earlier.device_type());
   reached.record(CP_MUTATE(streams_swapped, earlier, later));

@@ -2,7 +2,7 @@
 // milliseconds, while libcp_core_cuda.so, which brings all of LibTorch's CUDA half, takes most of a second. Both use
 // the same libnccl.so.2: a process loads a library of one name once.
 //
-// No call throws; each says whether it worked. Why one did not is said by the CUDA part, which tries again.
+// No call throws; each returns whether it worked. The CUDA part tries again and reports errors.
 #include <cstring>
 #include <cuda_runtime_api.h>
 #include <nccl.h>

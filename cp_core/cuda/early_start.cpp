@@ -75,7 +75,7 @@ struct EarlyStart::State {
     });
   }
 
-  // Null for whatever goes wrong: nobody here knows whether it is an error.
+  // Null after any failure. The CUDA part decides whether it is an error.
   void* start_nccl() {
     try {
       c10::intrusive_ptr<c10d::Store> store;

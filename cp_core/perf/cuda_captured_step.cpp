@@ -29,7 +29,7 @@ class CudaCapturedStep final : public CapturedStep {
   void replay() override { graph_.replay(); }
 
  private:
-  // The step's own error is the one to be told.
+  // Ends the capture without an error of its own, so that the step's error is reported.
   void end_capture_of_failure() noexcept {
     try {
       graph_.capture_end();

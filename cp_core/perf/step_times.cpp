@@ -47,7 +47,7 @@ void wait_for(const StepClock& clock, std::size_t step, Communicator& cp) {
 // The problem takes one rank longer than the others can wait for it.
 class OneRankTooSlow : public std::exception {};
 
-// Most of the time that is left: the rest is for the step that is under way then.
+// The limit for rank 0 alone: most of the time that is left. The rest is for the step in progress then.
 steady_clock::time_point limit_of_one_rank(steady_clock::time_point deadline) {
   const auto now = steady_clock::now();
   return deadline == steady_clock::time_point::max() ? deadline : now + (deadline - now) / 4 * 3;
@@ -136,7 +136,7 @@ bool needs_room(const PerfOptions& options, const at::Device& device) {
   return options.graph && device.is_cuda();
 }
 
-// Afterwards no rank has memory of another open that the other may want to give back.
+// Lets all ranks close memory of others that its owner may want to free.
 void meet_if_graph(Communicator& cp, const PerfOptions& options, const at::Device& device) {
   if (!needs_room(options, device)) return;
   constexpr std::int64_t kTag = -2;
@@ -167,7 +167,7 @@ class TimedStep {
   std::unique_ptr<CapturedStep> captured_;
 };
 
-// After the timed steps, which it would slow down. A trace that cannot be written is no fault of the step.
+// Traces after the timed steps, which it would slow down. A trace that cannot be written is no error of the step.
 void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, const at::Device& device,
            const std::string& who, StepTimes& into) {
   if (!options.trace) return;

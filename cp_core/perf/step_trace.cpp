@@ -84,8 +84,8 @@ std::string table_of(const std::vector<Kernel>& kernels) {
   throw FileError(fmt::format("cannot write {}: {}", path.string(), why));
 }
 
-// The profiler says on stderr alone, and without the cause, that it could not write all: the file that it would have
-// renamed stays. One more byte meets the same cause.
+// Where the profiler cannot write all, it reports that on stderr alone, without the cause, and leaves its temporary
+// file. Writing one more byte to that file meets the same error, which can then be reported.
 void save(profiler::ProfilerResult& result, const std::string& trace) {
   const std::string partial = trace + ".tmp";
   result.save(trace);

@@ -6,10 +6,10 @@
 namespace cp_pool::verify {
 namespace {
 
-// Bytes for each element of the whole problem's inputs and results: a rank holds the inputs, and the expected results
-// in fp64. Its own share, which is also computed with, weighs little beside that.
+// Bytes for each element of the whole problem's inputs and results: every rank holds the whole inputs, and the expected
+// results in fp64. Its own shards are small beside that.
 constexpr double kBytesOfElement = 24;
-// For each element of a bias, whose gradient is put together by rows.
+// Bytes for each element of a bias, whose gradient is assembled by rows.
 constexpr double kBytesOfBias = 70;
 // For each score of a block of queries (query_blocks.cpp), of which the reference holds several copies.
 constexpr double kBytesOfScore = 38;

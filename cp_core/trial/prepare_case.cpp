@@ -11,7 +11,7 @@ namespace cp_pool {
 std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBackend& backend) {
   const SequenceLengths lengths = resolve_lengths(c);
   std::vector<Preparation> pieces;
-  // Every step that run_case takes is one of these two, unless its steps are replayed: nobody prepares for those.
+  // run_case takes steps of these two cases. Nobody prepares for steps that are replayed as a graph.
   for (const Case& step : {c, verify::mask_probe_case(c)}) {
     auto of_step = preparations(make_problem(step, lengths), verify::scalar_type_of(step.dtype), c.cp_size, rank,
                                 step.training, backend);

@@ -36,8 +36,8 @@ using verify::RankView;
 using verify::Shards;
 
 constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
-constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;  // at most, and
-constexpr std::size_t kCacheShareCuda = 8;                       // of this many of the device's memory one
+constexpr std::size_t kCacheBytesCuda = std::size_t{16} << 30U;  // at most
+constexpr std::size_t kCacheShareCuda = 8;  // and at most this fraction, 1 / 8, of the device's memory
 
 std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
   if (!device.is_cuda()) return kCacheBytesCpu;
@@ -45,7 +45,7 @@ std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
   return share / static_cast<std::size_t>(ranks_on_gpu);
 }
 
-// A process computes on one device all its life, and for one rank, but for tests, whose ranks are threads.
+// One cache for each rank of the process: workers have one rank and one device, tests have ranks that are threads.
 verify::ExpectedCache& cache_of(int rank, const at::Device& device, int ranks_on_gpu) {
   static std::mutex mutex;
   static std::map<int, verify::ExpectedCache> caches;
@@ -53,7 +53,7 @@ verify::ExpectedCache& cache_of(int rank, const at::Device& device, int ranks_on
   return caches.try_emplace(rank, cache_bytes(device, ranks_on_gpu)).first->second;
 }
 
-// The same answer on every rank.
+// Whether `here` is true on any rank; all ranks get the same answer.
 bool anywhere(bool here, Communicator& cp, const at::Device& device, const char* what) {
   at::Tensor flag = at::full({1}, here ? 1 : 0, at::TensorOptions(device).dtype(at::kInt));
   cp.all_reduce(flag, ReduceOp::max, what)->wait();
@@ -61,7 +61,8 @@ bool anywhere(bool here, Communicator& cp, const at::Device& device, const char*
   return flag.item<int>() != 0;
 }
 
-// Ranks compute it together. Where one has it and another has not, because a case ended half way, all compute it anew.
+// Ranks compute the expected results together. If one rank has them in its cache and another has not, because a case
+// ended half way, all compute them again.
 std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& problem,
                                             const verify::CanonicalInputs& inputs, Communicator& cp,
                                             const RunOptions& options) {
@@ -84,8 +85,8 @@ class SharedMemory {
         options_(options),
         need_(verify::estimated_device_bytes(problem, cp.size()) * static_cast<std::size_t>(options.ranks_on_gpu)) {}
 
-  // Why the case needs more than there is, as a sentence; empty if it does not. Expected results that are kept of
-  // earlier cases go if they are in the way. The same answer on every rank.
+  // Why the case needs more memory than there is, as a sentence; empty if it fits. Cached results of earlier cases are
+  // dropped if they are in the way. The same answer on every rank.
   std::string what_does_not_fit() {
     if (fits()) return {};
     cache_of(cp_.rank(), options_.device, options_.ranks_on_gpu).clear();
@@ -123,8 +124,8 @@ class CaseRun {
         lengths_(resolve_lengths(c)),
         view_(c, lengths_, groups.cp->rank(), groups.cp->size(), options.device) {}
 
-  // Each part talks to the other ranks first and judges afterwards, and no rank leaves out a part because of what it
-  // found: a failed check leaves nobody waiting.
+  // Each part communicates first and judges afterwards, and no rank skips a part because of its own result. So a failed
+  // check leaves no other rank waiting.
   RankReport run() {
     check_results();
     phase("probe", [&] { probe_mask(); });
@@ -260,7 +261,7 @@ class CaseRun {
     if (options_.on_phase) options_.on_phase(name);
     const auto start = steady_clock::now();
     body();
-    groups_.cp->synchronize(name);  // what failed or never ends on a device shows here
+    groups_.cp->synchronize(name);  // errors and hangs of the device are reported here
     report_.timings_ms[name] = std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
   }
 

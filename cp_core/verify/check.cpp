@@ -12,13 +12,13 @@
 namespace cp_pool::verify {
 namespace {
 
-// The first of the checks that finds a fault says so; the others keep silent.
+// Only the first fault that is found gives the message.
 void fail(Check& check, const std::string& message) {
   if (check.ok) check.message = message;
   check.ok = false;
 }
 
-// rows_at_fault: bool [rows, heads]. Gives the number of rows and, in the check, the first of them.
+// Returns how many rows are wrong. rows_at_fault: bool [rows, heads].
 std::int64_t count_rows(const at::Tensor& rows_at_fault) {
   return rows_at_fault.sum().item<std::int64_t>();
 }
@@ -82,7 +82,7 @@ class TensorCheck {
     // A bound of 0 asks for exactness: any error is infinitely far beyond it.
     const at::Tensor excess = at::where(error.eq(0.0), 0.0, error.div(bound));
     const at::Tensor worst = excess.argmax();
-    // Together: each number that the host asks a device for costs a wait.
+    // Read in one transfer: each number read from a device costs a wait.
     const at::Tensor figures =
         at::stack({worst.to(at::kDouble), difference.max(), error.square().mean().sqrt(), error.take(worst),
                    bound.take(worst), baseline.take(worst), error.le(bound).logical_not_().sum().to(at::kDouble)})

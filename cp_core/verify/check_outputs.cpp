@@ -10,7 +10,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// actual: what was computed; measure: how it is held against what is expected, given its dtype is right.
+// actual: the rank's result. measure: compares it with the reference, called if its dtype is right.
 template <typename Measure>
 Check check_result(const Expected& expected, const char* name, const at::Tensor& actual, at::ScalarType dtype,
                    Measure&& measure) {
@@ -41,7 +41,7 @@ Check check_by_head(const Expected& expected, const char* name, const RankRows& 
   });
 }
 
-// What has one value a head.
+// The rows of a result with one value for each head.
 RankRows one_row(const at::Tensor& like) {
   return RankRows::replicated(1, 1, like.defined() ? like.device() : at::Device(at::kCPU));
 }

@@ -15,13 +15,13 @@ namespace cp_pool::verify {
 namespace {
 
 constexpr double kCeilingMargin = 3;
-// The largest rounding error of fewer elements says little of what it might have been.
+// With fewer elements, the largest rounding error that was seen says little about the largest possible one.
 constexpr std::int64_t kElementsForACeiling = 1024;
-// With fewer visible keys p is near 1 in many rows, and the gradient of a score a difference of nearly equal numbers:
-// what is left of it is the rounding of out, which the baseline does not have in its delta.
+// With fewer visible keys, p is near 1 in many rows, and the gradient of a score is a difference of nearly equal
+// numbers. Mostly the rounding of out is left of it, and the baseline does not have that in its delta.
 constexpr std::int64_t kKeysForACeiling = 8;
 
-// Keys that no row sees more of, by the mask alone.
+// The largest number of keys that a row sees, by the mask alone.
 std::int64_t most_visible_keys(const CanonicalProblem& problem) {
   std::int64_t most = std::numeric_limits<std::int64_t>::max();
   if (problem.chunk > 0) most = problem.chunk;

@@ -40,7 +40,7 @@ struct Split {
   std::int64_t heads_a_kv_head;
 };
 
-// Puts the ranks' parts of tensors together. All are sent as fp64.
+// Gathers the ranks' parts of tensors. All are sent as fp64.
 class Joiner {
  public:
   Joiner(Communicator& cp, std::int64_t kv_heads) : cp_(cp) {

@@ -97,11 +97,12 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
   probe.expected.tensors.push_back(tensor_of("mask lse", lse, lse_bound.masked_fill(lse_bound.isinf(), 0.0)));
   if (!problem.training) return probe;
 
-  // fp16 holds not much more; a query of more keys counts for less, which is still enough to be missed.
+  // fp16 holds no larger numbers. A query that sees more keys gets a smaller weight, which still shows if it is
+  // missing.
   const at::Tensor weight =
       problem.dtype == DType::fp16 ? forward.keys_seen.clamp_max(kLargestWeight) : forward.keys_seen;
   probe.inputs.dout = codes_like(probe.inputs.dout).mul(weight.unsqueeze(2)).to(dtype);
-  // A count that the dtype cannot hold is rounded: what is expected is weighted with what was given.
+  // A count that the dtype cannot hold is rounded, so the expected sums are weighted with the rounded counts.
   const at::Tensor weighted = probe.inputs.dout.to(at::kFloat).div(count.unsqueeze(2));
   const Sums backward = sum_codes(problem, v, weighted);
   probe.expected.tensors.push_back(tensor_of("mask dv", backward.query_codes,

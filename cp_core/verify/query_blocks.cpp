@@ -16,7 +16,7 @@ void for_each_query_block(const CanonicalProblem& problem, const at::Device& dev
                           const std::function<void(const QueryBlock&)>& visit) {
   if (problem.heads == 0) return;
   const std::int64_t max_scores = device.is_cuda() ? kMaxScoresCuda : kMaxScoresCpu;
-  // A GPU wants as much work at a time for a share as for a whole problem; its libraries promise no bits anyway.
+  // A GPU needs blocks of the same size for a share as for a whole problem; bits need not agree there.
   const bool as_whole = problem.whole_heads > 0 && !device.is_cuda();
   const std::int64_t block_heads = as_whole ? problem.whole_heads : problem.heads;
   QueryBlock block;

@@ -13,7 +13,7 @@
 namespace cp_pool::verify {
 namespace {
 
-// What the rounding of a score weighs beside that of its p (docs/numerics.md).
+// The weight of a score's rounding relative to that of its p (docs/numerics.md).
 constexpr double kScoreWeight = 0.5;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -100,7 +100,7 @@ class ReferenceBuilder {
     }
   }
 
-  // What the rounding of fp32 numbers weighs in this dtype, in which everything else is measured.
+  // The rounding of fp32 numbers in units of this dtype's rounding, in which magnitudes are given.
   [[nodiscard]] double weight_of_fp32() const { return floor_factor(DType::fp32) / floor_factor(problem_.dtype); }
 
   // fp32 and large scores alone: p * (1 + w * sum of |q| |k| * scale), since a score is rounded on its way, and its

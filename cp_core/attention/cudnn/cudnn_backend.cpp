@@ -75,7 +75,7 @@ void bind_backward(CudnnCall& call, const AttentionOperands& operands, const Att
   call.bind_queries(CudnnTensor::dout, backward.dout);
   const cuda::StatisticLayout layout = call.stats_layout(operands.q.size(1));
   const std::vector<cuda::TileRows>& rows = call.q_rows();
-  // Of every second group of heads it need not begin at a multiple of what cuDNN reads at once.
+  // The lse of every second group of heads may begin at an address that cuDNN cannot read.
   const bool aligned = reinterpret_cast<std::uintptr_t>(backward.lse.const_data_ptr()) % kCudnnAlignment == 0;
   const bool as_it_is = aligned && rows.size() == 1 && rows.front().packed == 0 &&
                         rows.front().count == backward.lse.size(1) && layout.row_stride == 1 &&
@@ -85,7 +85,7 @@ void bind_backward(CudnnCall& call, const AttentionOperands& operands, const Att
   cuda::gather_statistic(backward.lse, rows, layout, stats);
 }
 
-// Of the tiles' rows, one after the other.
+// The gradients of one call: buffers with the rows of the tiles, one after the other.
 CalledGradients gradients_of_call(CudnnCall& call, const AttentionOperands& operands,
                                   const AttentionBackwardOperands& backward) {
   bind_backward(call, operands, backward);
@@ -100,7 +100,7 @@ void backward_call(CudnnCall& call, const AttentionOperands& operands, const Att
                    AttentionGradientSums& sums) {
   const CalledGradients gradients = gradients_of_call(call, operands, backward);
   sums.wait_for_turn();
-  // The first that is added to nothing is the sum, if it has every row.
+  // The first contribution becomes the sum if it has every row.
   if (sums.dq_empty && is_all_of(call.q_rows(), gradients.dq, sums.dq)) {
     sums.dq.copy_(gradients.dq);
     sums.dq_empty = false;
@@ -243,7 +243,7 @@ bool is_whole(const TilePlan& plan, const AttentionOperands& operands) {
   return packed && as_is && cudnn_parts(plan.front(), false).size() == 1;
 }
 
-// One batch; nothing where cuDNN takes less at a time.
+// The plan of a single batch; nullopt where cuDNN needs several.
 std::optional<PlannedBatch> plan_whole(const TilePlan& plan, const AttentionOperands& operands, GraphsOf graphs) {
   check_supported(operands);
   if (!is_whole(plan, operands)) return std::nullopt;
@@ -281,7 +281,7 @@ std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan,
   return WholeGradients{.dq = std::move(gradients.dq), .dk = std::move(gradients.dk), .dv = std::move(gradients.dv)};
 }
 
-// --- calls whose results are given as they are ---
+// --- calls whose results are returned as the kernel rounded them ---
 
 namespace {
 
@@ -299,14 +299,14 @@ std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
   return copies;
 }
 
-// A kernel that computes less at a time than this has too few blocks to keep the GPU busy: blocks of 128 rows of a
-// head, of which each multiprocessor of an H100 or H200 should have one, and some where the host enqueues every group
-// on its own. The same wherever it is asked: ranks must agree.
+// A group of heads must give the GPU enough blocks of threads. A block computes 128 rows of a head; an H100 or H200
+// needs at least one for each multiprocessor, and several where the host enqueues every group on its own. These are
+// constants, not queries of the device, since all ranks must choose the same number of groups.
 constexpr std::int64_t kRowsOfABlock = 128;
 constexpr std::int64_t kBlocksBesideOthers = 132;
 constexpr std::int64_t kBlocksAlone = 3 * kBlocksBesideOthers;
 
-// The most groups that leave each enough to do; heads and kv_heads divide by them.
+// The largest number of groups that leaves each group enough rows; heads and kv_heads are divisible by it.
 std::int64_t worthwhile_groups(std::int64_t rows, std::int64_t heads, std::int64_t kv_heads, std::int64_t most,
                                std::int64_t least_blocks) {
   for (std::int64_t groups = most; groups > 1; groups /= 2) {

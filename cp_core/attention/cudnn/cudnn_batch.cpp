@@ -13,7 +13,7 @@ namespace {
 constexpr std::int64_t kRaggedLengthStep = 128;
 constexpr std::int64_t kRaggedRowsStep = 1024;
 
-// From here on the merge of two parts costs less than what cuDNN loses on a causal rectangle against its parts.
+// From so many queries on, cuDNN computes a causal rectangle faster in two parts, the merge included.
 constexpr std::int64_t kQueriesWorthCutting = 2048;
 
 std::int64_t rounded_up(std::int64_t value, std::int64_t step) {

@@ -62,7 +62,7 @@ std::vector<std::int64_t> signature(std::span<const TilePlan> plans, const Atten
   return key;
 }
 
-// True once for each key, among the last some hundred.
+// Whether the key is new. Some hundred keys are remembered.
 bool first_time(std::vector<std::int64_t> key) {
   constexpr std::size_t kMostKeys = 512;
   static std::mutex mutex;
@@ -95,7 +95,7 @@ std::vector<std::vector<CudnnGraph>> missing_graphs(std::span<const TilePlan> pl
   return result;
 }
 
-// On this thread and others.
+// Does the pieces on this thread and on others, and waits for all.
 void do_at_once(const std::vector<Preparation>& pieces) {
   std::atomic<std::size_t> next = 0;
   const auto work = [&pieces, &next] {
@@ -103,7 +103,7 @@ void do_at_once(const std::vector<Preparation>& pieces) {
       try {
         pieces[i]();
       } catch (const std::exception&) {
-        // The call meets it again: a refusal is remembered, and anything else is tried anew.
+        // Ignored: the call will meet the error. A refusal is remembered, and anything else is tried again.
       }
     }
   };
@@ -159,7 +159,7 @@ std::vector<Preparation> plan_preparations(std::span<const TilePlan> plans, cons
   for (auto& graphs : missing_graphs(plans, like, pass, deterministic)) {
     pieces.emplace_back([graphs = std::move(graphs), device = c10::cuda::current_device()] {
       c10::cuda::set_device(device);
-      // Whoever has asked for it since then sees to it.
+      // A plan that somebody else has asked for meanwhile is being built there.
       if (!cudnn_plan_is_known(graphs.front())) (void)first_plan(graphs);
     });
   }

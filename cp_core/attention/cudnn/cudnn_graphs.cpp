@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-// The frontend's copy of nlohmann/json writes floats in a way of its own: in a namespace of its own, too, it is never
-// taken for the one that the program has.
+// The frontend's copy of nlohmann/json writes floats differently. A namespace of its own keeps the linker from taking
+// it for the program's.
 #define NLOHMANN_JSON_NAMESPACE nlohmann::of_cudnn_frontend
 #define NLOHMANN_JSON_NAMESPACE_BEGIN \
   namespace nlohmann {                \
@@ -213,7 +213,7 @@ void require(fe::error_t status) {
   if (status.is_bad()) throw std::runtime_error("cuDNN attention: " + status.get_message());
 }
 
-// A graph that has no structure, but can be executed.
+// Loads a graph that can be executed, but has no description of its operations.
 std::shared_ptr<fe::graph::Graph> load(const std::vector<std::uint8_t>& bytes) {
   constexpr bool kMustHaveAPlan = true;
   constexpr bool kWithWarmup = false;  // building has none either

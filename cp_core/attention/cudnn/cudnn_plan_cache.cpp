@@ -81,7 +81,7 @@ class Cache {
     entries_.erase(entry);
   }
 
-  // Who still uses a plan, or waits for it, holds it.
+  // Callers that use a plan, or wait for it, hold a reference of their own.
   void forget_oldest() {
     if (entries_.size() > kMostPlans) forget(entries_.find(order_.front()));
   }

@@ -25,8 +25,8 @@ constexpr std::string_view kMagic = "cp-pool plan store 1\n";
 constexpr std::string_view kExtension = ".plan";
 constexpr std::size_t kHexDigits = 16;
 
-// What stands before the blob: the key in full, since the file's name is only a hash of it. The checksum of all this
-// comes after it.
+// The header before the blob. It holds the whole key, since the file's name is only a hash of it. The checksum of
+// header and blob comes last.
 std::string header_of(const std::string& key) {
   return fmt::format("{}{}\n{}\n", kMagic, key.size(), key);
 }
@@ -74,7 +74,7 @@ std::optional<PlanStore::Bytes> PlanStore::read(const std::string& key) {
     discard(key, "it is damaged, or not what it should be");
     return std::nullopt;
   }
-  // What is used stays longest.
+  // Marks the file as used, so that it is removed later than others.
   fs::last_write_time(path, fs::file_time_type::clock::now(), ignored);
   return Bytes(text.begin() + static_cast<std::ptrdiff_t>(header.size()), text.end() - kHexDigits);
 }
@@ -122,7 +122,7 @@ void PlanStore::write_file(const std::string& key, const Bytes& bytes) {
   fs::rename(draft, path);
 }
 
-// Other processes may be at it, too: a file that is gone is as good as one removed.
+// Other processes may do the same: a file that is gone counts as removed.
 void PlanStore::drop_oldest() const {
   struct File {
     fs::path path;

@@ -11,7 +11,7 @@
 namespace cp_pool {
 
 std::string key_of(const CudnnGraph& g) {
-  // By name, so that nothing compiles once there is a member that is not here.
+  // Structured bindings fail to compile when the struct gets a member that is missing here.
   const auto& [backward, deterministic, dtype, batch, heads, kv_heads, m, n, head_dim_qk, head_dim_v, scale, mask,
                row_heads, row_kv_heads, ragged, q_rows, k_rows, q_stride, k_stride, v_stride, out_stride, bias_heads,
                dbias] = g;
@@ -39,7 +39,7 @@ std::shared_ptr<const CudnnPlan> StoredPlans::get(const CudnnGraph& graph) {
   return built;
 }
 
-// Nothing if it is not there, or not taken back.
+// Null if the plan is not stored, or cannot be loaded.
 std::shared_ptr<const CudnnPlan> StoredPlans::load(const std::string& key) {
   const auto bytes = store_->read(key);
   if (!bytes) return nullptr;
@@ -51,7 +51,7 @@ std::shared_ptr<const CudnnPlan> StoredPlans::load(const std::string& key) {
   }
 }
 
-// Serialises it here, before anybody can execute it: cuDNN does not say that both may happen at once.
+// Serialises the plan before anybody can execute it: cuDNN does not promise that both may happen at once.
 void StoredPlans::keep(const std::string& key, const CudnnPlan& plan) {
   // Another rank may have been faster.
   if (!store_->lacks(key)) return;

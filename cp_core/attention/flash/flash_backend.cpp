@@ -44,7 +44,7 @@ std::int64_t kernel_head_dim(const AttentionOperands& operands) {
 class Call {
  public:
   virtual ~Call() = default;
-  // The batch's rows of [tokens, heads, dim], as the kernel takes and gives them.
+  // The batch's rows of [tokens, heads, dim] in the form that the kernel reads and writes.
   [[nodiscard]] virtual at::Tensor queries(const at::Tensor& rows) const = 0;
   [[nodiscard]] virtual at::Tensor keys(const at::Tensor& rows) const = 0;
   // [heads, tokens] as the backward takes it.
@@ -56,7 +56,7 @@ class Call {
   at::Tensor cu_seqlens_k;
   std::int64_t max_q = 0;
   std::int64_t max_k = 0;
-  // Of the tiles, in packed tensors and in what the kernel gives.
+  // Rows of the tiles: where they are in packed tensors, and where in the kernel's outputs.
   std::vector<TileRows> q_rows;
   std::vector<TileRows> k_rows;
 };
@@ -111,7 +111,7 @@ class VariableLengthCall final : public Call {
     cu_seqlens_q = cuda::device_ints(lengths.q);
     cu_seqlens_k = cuda::device_ints(lengths.k);
     const LargestTile largest = largest_tile(batch);
-    // With 1 the kernel would take the batch for one query a sequence, also where the gaps are not.
+    // With 1 the kernel would assume one query in every sequence, which is wrong for gaps.
     max_q = std::max<std::int64_t>(largest.m, 2);
     max_k = window.max_seqlen_k(largest.m, largest.n);
     for (const Tile& tile : batch) {

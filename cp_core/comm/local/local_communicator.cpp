@@ -43,7 +43,7 @@ class LocalWork final : public Work {
   LocalWork(const at::Device& device, std::function<void()> finish) : started_(device), finish_(std::move(finish)) {}
   void wait() override {
     if (!finish_) return;
-    // Behind the copy of what was sent, and behind earlier uses of what is received.
+    // After the copy of the sent data, and after earlier uses of the receive tensor.
     started_.order_current_stream();
     std::exchange(finish_, nullptr)();
   }
@@ -142,7 +142,7 @@ class LocalCommunicator final : public Communicator {
     }
   }
 
-  // Asks again and again: an event cannot be waited for until a deadline.
+  // Polls, since CUDA has no wait for an event with a deadline.
   void synchronize(std::string_view what) override {
     const StreamMark end(device_);
     while (!end.reached()) {
@@ -218,7 +218,7 @@ class LocalCommunicator final : public Communicator {
                                                            LocalHub::name_of(message->operation)));
     }
     message->written.order_current_stream();
-    // The sender's stream gets the memory back, when this one has read it.
+    // Keeps the memory from the sender's stream until this one has read it.
     if (message->data.is_cuda()) message->data.record_stream(current_stream(message->data.device()));
     return std::move(*message);
   }

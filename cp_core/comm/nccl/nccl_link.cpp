@@ -124,7 +124,7 @@ void NcclLink::enqueue(Group group, const std::function<ncclResult_t(ncclComm_t)
   ncclResult_t state = ncclInProgress;
   {
     const std::lock_guard lock(comms_mutex_);
-    // Null once aborted: the first poll tells.
+    // Null after an abort, which the first poll then reports.
     if (comms_[index(group)] != nullptr) state = call(comms_[index(group)]);
   }
   wait_until_ready(group, state, wait);
@@ -141,7 +141,7 @@ void NcclLink::enqueue(Group group, const std::string& step, const std::function
 ncclResult_t NcclLink::poll(Group group, const std::string& step) {
   throw_if_failed(step);
   const std::lock_guard lock(comms_mutex_);
-  // Null: aborted since the line above. The next poll tells.
+  // Null: aborted since the check above. The next poll reports it.
   if (comms_[index(group)] == nullptr) return ncclInProgress;
   ncclResult_t state = ncclInProgress;
   const ncclResult_t result = ncclCommGetAsyncError(comms_[index(group)], &state);
@@ -183,7 +183,7 @@ void NcclLink::abort_connections() {
     const std::lock_guard lock(comms_mutex_);
     comms = std::exchange(comms_, {});
   }
-  // At the same time: each ends its own kernels at once, then frees memory, which waits for the kernels of all.
+  // On a thread each: an abort ends its own kernels at once, then frees memory, which waits for the kernels of all.
   std::vector<std::jthread> threads;
   for (ncclComm_t comm : comms) {
     if (comm == nullptr) continue;

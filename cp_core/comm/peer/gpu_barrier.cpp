@@ -25,7 +25,7 @@ GpuBarrier::GpuBarrier(std::shared_ptr<GpuLink> link, GpuLink::Group group, std:
       gathered_(at::empty({size(), 2}, at::TensorOptions().dtype(at::kLong).pinned_memory(true))) {}
 
 GpuBarrier::~GpuBarrier() {
-  // A barrier given up may still write to it: leave it to the device.
+  // A barrier that was given up may still write to this memory, so it is leaked.
   if (link_->failed()) (void)gathered_.unsafeReleaseTensorImpl();
 }
 
@@ -119,8 +119,8 @@ void GpuBarrier::require_one_place(const Places& places, const std::string& step
   if (how) link_->fail(CommError::Kind::failed, step, fmt::format("{}: {}", step, *how));
 }
 
-// NCCL pairs operations by their order alone: it takes any all-gather of a rank for its part in this barrier. A rank
-// that is at the barrier has said so in the store before.
+// NCCL pairs operations by their order alone, so it would take any other all-gather of a rank for its part in this
+// barrier. Each rank therefore says in the store that it has come to the barrier.
 void GpuBarrier::require_everyone_here(const std::string& step) {
   const std::vector<int> elsewhere = missing();
   if (elsewhere.empty()) return;

@@ -95,7 +95,7 @@ void GpuLink::wait_until(const std::function<bool()>& done, const Wait& wait) {
 void GpuLink::wait_for(const c10::cuda::CUDAEvent& event, const Wait& wait) {
   wait_until(
       [&] {
-        // Before the errors: an abort ends what runs on the device, and so makes the event happen.
+        // Queried before errors are checked: an abort ends the work on the device, and so completes the event.
         const bool happened = event.query();
         check_connections(wait.step);
         return happened;
@@ -129,7 +129,7 @@ void GpuLink::synchronize(const std::string& step) {
   if (pending_.empty()) held_.reset();
 }
 
-// A capture has the allocator to itself, and enqueues nothing that waits.
+// Not during a capture: it has the allocator to itself, and enqueues nothing that waits.
 void GpuLink::hold_memory() {
   if (shares_ && size_ > 1 && !held_ && !is_capturing(device_)) held_.emplace(device_);
 }

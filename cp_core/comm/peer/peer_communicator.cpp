@@ -34,8 +34,8 @@ std::vector<Communicator::Message> messages_of(std::span<const at::Tensor> tenso
   return messages;
 }
 
-// Over the ranks, which are dimension 0 of `all`, in their order. Partial sums of 16-bit floats are in fp32, and
-// rounded once; a sum of truth values is their "or".
+// Reduces over the ranks, which are dimension 0 of `all`, in rank order. 16-bit floats are summed in fp32 and rounded
+// once; a sum of truth values is their "or".
 at::Tensor reduced(const at::Tensor& all, ReduceOp op) {
   if (all.scalar_type() == at::kBool) return all.any(0);
   if (op == ReduceOp::max) return all.amax(0);
@@ -117,7 +117,7 @@ Communicator::WorkPtr PeerCommunicator::put_all(std::span<const at::Tensor> wind
   std::vector<at::Tensor> tensors(windows.begin(), windows.end());
   tensors.insert(tensors.end(), sources.begin(), sources.end());
   WorkPtr work = start(step, tensors, [&] { peers_->put(place_of(what, step), windows, puts, meanwhile, own); });
-  // What stays is copied beside attention, too, while the rest travels.
+  // Blocks that stay on this device are copied while the others travel.
   if (meanwhile == Meanwhile::busy) cp_pool::copy_blocks(own, {at::kCUDA, link_->device()});
   return work;
 }
@@ -176,7 +176,7 @@ void PeerCommunicator::checked_barrier(std::int64_t tag, std::chrono::millisecon
                 });
 }
 
-// --- what is enqueued ---
+// --- operations on the communicator's stream ---
 
 void PeerCommunicator::send_and_receive(const PeerExchange::Place& place, std::span<const Message> sends,
                                         std::span<const Message> receives) {
@@ -221,7 +221,7 @@ at::Tensor PeerCommunicator::gathered(const PeerExchange::Place& place, const at
   return all;
 }
 
-// Barriers are numbered apart from operations, below zero: a barrier and an operation never meet.
+// Barriers have numbers below zero, so that a barrier never meets another operation.
 void PeerCommunicator::gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier,
                                      const GpuLink::Wait& wait) {
   copy(all.select(0, rank_), mine);

@@ -1,4 +1,4 @@
-// How a PeerLink comes to be.
+// Connects a PeerLink.
 #include <algorithm>
 #include <cuda_runtime_api.h>
 #include <exception>
@@ -40,12 +40,12 @@ std::string get_text(c10d::Store& store, const std::string& key, Clock::time_poi
 
 constexpr std::int64_t kProofWords = 4096;
 
-// What a rank writes to the memory of others to show that it can.
+// The bytes that a rank writes to the memory of others to prove that it can.
 at::Tensor proof_of(int rank) {
   return at::arange(kProofWords, at::kLong).add(kProofWords * (rank + 1)).view(at::kByte);
 }
 
-// Rank 0's board, on every rank. Throws where there is none for this rank.
+// Returns rank 0's board on every rank. Throws where this rank cannot attach to it.
 PeerBoard share_board(c10d::Store& store, const std::string& key, int rank, int size, Clock::time_point deadline) {
   if (rank != 0) {
     const std::string name = get_text(store, key, deadline);
@@ -95,8 +95,9 @@ PeerLink::Connection PeerLink::connect(const c10::intrusive_ptr<c10d::Store>& st
   return own;
 }
 
-// Every rank writes to memory of every other, and looks at what the others wrote to its own: there are machines whose
-// driver offers what the way between two devices does not do. Gives the reason if it did not work on one.
+// Every rank writes to the memory of every other, and checks what the others wrote to its own: on some machines the
+// driver reports peer access although data does not arrive. Returns the reason if it failed on a rank, else an empty
+// string.
 std::string PeerLink::prove(Clock::time_point deadline) {
   const auto options = at::TensorOptions().dtype(at::kByte).device(at::kCUDA, device_);
   words_ = at::zeros({proof_place(size_)}, options);
@@ -112,7 +113,7 @@ std::string PeerLink::prove(Clock::time_point deadline) {
     }
   };
   const Window window{.first = static_cast<std::byte*>(words_.data_ptr()), .bytes = words_.nbytes()};
-  // The window itself at first, and later: all is well. None: this rank could not.
+  // Meets the peers. A rank that has failed comes without its window, which tells the others.
   const auto meet_if_well = [&] {
     for (Incoming& incoming : operation.incoming) {
       incoming.windows = why_not.empty() ? std::vector<Window>{window} : std::vector<Window>{};

@@ -19,8 +19,8 @@ PeerLink::Placed all_of(const at::Tensor& tensor, std::size_t window) {
           .block = {.source = tensor.const_data_ptr(), .rows = 1, .width = static_cast<std::int64_t>(tensor.nbytes())}};
 }
 
-// A copy takes an engine 2 us on top of its bytes: many short ones are slower than a kernel that copies all at once,
-// but takes multiprocessors.
+// A copy engine needs 2 us for each copy besides its bytes. So many short copies are slower than one kernel, although a
+// kernel takes multiprocessors.
 bool are_many_and_short(std::span<const PeerLink::Outgoing> pieces) {
   constexpr std::int64_t kFew = 2;
   constexpr std::int64_t kShort = std::int64_t{2} << 20;

@@ -28,7 +28,7 @@ std::string place_text(std::int64_t number, std::string_view name) {
 
 }  // namespace
 
-// What a peer said of the operation.
+// The notes of a peer on the operation.
 struct PeerLink::Heard {
   std::optional<std::uint32_t> count;  // of its windows
   std::vector<Note> windows;
@@ -55,7 +55,7 @@ void PeerLink::leave(std::string_view reason) {
   board_.leave(rank_, reason);
   const std::lock_guard lock(leave_mutex_);
   if (releaser_.joinable()) return;
-  // Again and again: a stream takes a flag down when it has waited for it, and waits for it again later.
+  // Raises the flags again and again: a stream lowers a flag after its wait, and may wait for it again.
   releaser_ = std::jthread([this](const std::stop_token& stop) {
     while (!stop.stop_requested()) {
       board_.release_flags_of(rank_);
@@ -67,12 +67,12 @@ void PeerLink::leave(std::string_view reason) {
 void PeerLink::close_idle_memory(std::int64_t number, Clock::time_point deadline, const std::function<void()>& check) {
   Operation operation = with_all(number, "closing memory");
   tell_gone(memory_.give_up_idle());
-  (void)meet(operation, deadline, check);  // hears what the peers have given up
+  (void)meet(operation, deadline, check);  // receives the notes on freed allocations
   memory_.close_gone();
-  (void)meet(operation, deadline, check);  // and every rank has
+  (void)meet(operation, deadline, check);  // every rank has closed them
 }
 
-// Without windows.
+// An operation with all peers, without windows: host threads only meet.
 PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view name) const {
   Operation operation;
   operation.number = number;
@@ -85,8 +85,8 @@ PeerLink::Operation PeerLink::with_all(std::int64_t number, std::string_view nam
   return operation;
 }
 
-// Tells the peers where they can write, and hears where this rank can: the windows of each, in the order of outgoing.
-// Afterwards by_kernel says whether any rank is for it.
+// Posts this rank's windows to the peers, and waits for theirs, which it returns in the order of outgoing. Sets
+// by_kernel if any rank asks for a kernel.
 std::vector<std::vector<PeerBoard::Note>> PeerLink::meet(Operation& operation, Clock::time_point deadline,
                                                          const std::function<void()>& check) {
   std::vector<std::vector<Note>> notes;

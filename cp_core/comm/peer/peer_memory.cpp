@@ -16,7 +16,8 @@
 namespace cp_pool {
 namespace {
 
-// What emptying the caching allocator's cache gives back. Graphs use memory of their pools that holds no tensor.
+// Segments that emptying the caching allocator's cache would free. Graphs may use memory of their pools that holds no
+// tensor, so those are not among them.
 std::set<const std::byte*> idle_segments(c10::DeviceIndex device) {
   constexpr c10::MempoolId_t kEverybodys{0, 0};
   std::set<const std::byte*> idle;
@@ -44,7 +45,7 @@ PeerBoard::Note PeerMemory::describe(const void* first, std::size_t bytes, std::
   const cuda::Allocation allocation = cuda::allocation_of(first);
   auto own = own_.find(allocation.first);
   if (own == own_.end() || own->second.number != allocation.number) {
-    // The allocator has been at work: where there is a new allocation, old ones may have gone.
+    // A new allocation: old ones may have been freed for it.
     find_gone(gone);
     own = own_.emplace(allocation.first, share(allocation)).first;
   }

@@ -1,5 +1,5 @@
-// How a PeerLink's operations are carried out: by copy engines or a small kernel beside other work, by a kernel of all
-// multiprocessors where there is none.
+// Carries out a PeerLink's operations: by copy engines or a small kernel beside other work, and by a kernel on all
+// multiprocessors where there is no other work.
 #include <algorithm>
 #include <cuda_runtime_api.h>
 #include <vector>
@@ -19,8 +19,8 @@ namespace {
 using Flag = PeerBoard::Flag;
 using Note = PeerBoard::Note;
 
-// Of whose blocks of threads, two each, a kernel has as many beside other work: they fill the way to other devices by
-// two thirds, and keep attention from as many multiprocessors as they lie on.
+// The size of a kernel beside other work: two blocks of threads for each of so many multiprocessors. That is two thirds
+// of the link's bandwidth, and attention loses the multiprocessors that the blocks are on.
 constexpr int kMultiprocessorsBesideOthers = 12;
 
 // By a copy engine.
@@ -61,7 +61,7 @@ void PeerLink::enqueue(Operation operation, c10::cuda::CUDAStream stream, Clock:
   enqueue_copies(operation, blocks, stream);
 }
 
-// A flag of kernels lies in the memory of the device that waits for it, which looks at it several times a microsecond.
+// The flags of kernels lie in the memory of the device that polls them, several times a microsecond.
 void PeerLink::enqueue_kernel(const Operation& operation, std::span<const BlockCopy> blocks,
                               c10::cuda::CUDAStream stream) {
   auto* const own = static_cast<std::byte*>(words_.mutable_data_ptr());
@@ -116,7 +116,7 @@ void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::v
   flush();
   for (std::size_t i = 0; i < blocks.size(); ++i) {
     if (shares_ && blocks[i].size() > 1) {
-      cuda::copy_blocks(blocks[i]);  // it waits for nothing, and is one launch
+      cuda::copy_blocks(blocks[i]);  // one launch, which waits for no peer
     } else {
       for (const BlockCopy& block : blocks[i]) copy_by_engine(block, stream);
     }

@@ -23,7 +23,7 @@ bool can_be(double figure) {
   return std::isfinite(figure) && figure >= 0;
 }
 
-// What of a check's figures keeps it from being right; empty: nothing. A check without figures says nothing.
+// The figure that shows a check to be wrong, in words; empty if none does, and for a check without figures.
 std::string fault_of(const TensorCheck& check) {
   if (!check.measured) return {};
   for (const auto& [name, value] :

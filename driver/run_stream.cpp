@@ -23,7 +23,7 @@ namespace cp_pool {
 
 namespace {
 
-// A description of its own where the kernel gives one: reading without blocking must not change the mode of a terminal
+// Opens the stream again where the kernel allows it: reading without blocking must not change the mode of a terminal
 // or pipe that is shared with the caller's shell. (Sockets cannot be opened again.)
 UniqueFd reopen(int fd) {
   struct stat status{};
@@ -67,7 +67,7 @@ class Feeder {
   [[nodiscard]] bool was_cut() const { return cut_; }
 
  private:
-  // Unless data comes soon, which nobody at a terminal can give.
+  // Tells the user after a moment without data, at a terminal at once.
   void say_what_it_waits_for(bool terminal) {
     silence_.expires_after(terminal ? std::chrono::seconds{0} : kPatience);
     silence_.async_wait([terminal](asio::error_code cancelled) {
@@ -87,7 +87,7 @@ class Feeder {
       reader_->close();
     }
     feed();
-    // Who writes faster than cases run waits.
+    // A client that writes faster than cases run has to wait.
     if (!lines_.empty()) reader_->pause();
   }
 

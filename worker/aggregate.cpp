@@ -103,7 +103,7 @@ void add_ranks(const CaseSummary& summary, ResultEvent& result) {
                     [first](const RankResult& r) { return std::tuple{r.rank != first, r.ok || r.aborted, r.rank}; });
 }
 
-// Each once: ranks have much the same to say.
+// Joins the remarks of all ranks, each once: most ranks have the same.
 std::string join_remarks(const std::vector<const RankOutcome*>& by_rank) {
   std::set<std::string> remarks;
   for (const RankOutcome* outcome : by_rank) remarks.insert(outcome->remarks.begin(), outcome->remarks.end());

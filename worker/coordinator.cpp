@@ -58,7 +58,8 @@ void Coordinator::handle(const protocol::RunRequest& request) {
     if (c.cp_size != world_size_) {
       return refuse(request.seq, fmt::format("cp_size {} on a pool of {} ranks", c.cp_size, world_size_), true);
     }
-    // The ranks compute them anew: a driver that means others would read a verdict on another problem.
+    // The ranks compute the lengths themselves. A driver that means other lengths would get a verdict on another
+    // problem.
     const nlohmann::json own = to_json(resolve_lengths(c));
     for (const auto& [key, value] : own.items()) {
       if (request.lengths.contains(key) && request.lengths.at(key) != value) {
@@ -74,8 +75,8 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   command_all(RunCommand{request});
 }
 
-// A hint, to all ranks beside whatever they do. What prepares would take part of the time of a step that is timed, and
-// could break the capture of a graph.
+// A hint, passed to all ranks whatever they are doing; but not while steps are timed, since a preparation would slow
+// them down and could break the capture of a graph.
 void Coordinator::handle(const protocol::PrepareRequest& request) {
   const bool timed = state_ != State::idle && case_.perf;
   if (state_ == State::starting || state_ == State::unhealthy || timed) return;
@@ -128,7 +129,7 @@ void Coordinator::handle(const Hello& hello) {
 
 void Coordinator::handle(const CaseReset& reset) {
   if (!is_current(reset.seq) || ++resets_ < world_size_) return;
-  // First: a rank that dies in the case dies of it, and the driver has to know.
+  // Sent before any rank begins, so that the driver can charge a death to the case.
   ports_.emit(protocol::StartedEvent{reset.seq});
   if (state_ == State::running) command_all(BeginCommand{reset.seq, true});
 }
@@ -163,7 +164,7 @@ void Coordinator::case_complete() {
   if (state_ == State::running) return finish_case(true, "");
   const RankOutcome* const cause = find_cause(case_.outcomes);
   const bool barrier_only = cause != nullptr && cause->failure->phase == FailurePhase::barrier && !case_.cancelled;
-  // The ranks were not at the same place after a case that all of them finished: nothing explains that.
+  // All ranks finished the case, but were not at the same place afterwards: the pool cannot be trusted.
   if (barrier_only) return finish_case(false, name_rank(*cause, cause->failure->summary));
   start_rebuild();
 }

@@ -62,7 +62,7 @@ int run_case_file(const std::string& path, CaseRunner& runner) {
   return good ? 0 : kExitFailure;
 }
 
-// LibTorch's warnings about connections that end are no news: what ends a pool is reported by the worker itself.
+// Turns off LibTorch's warnings about closed connections: the worker itself reports what ends a pool.
 void quieten_libtorch() {
   constexpr int kErrorsOnly = 2;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kErrorsOnly;
@@ -74,7 +74,7 @@ void ask_for_deterministic_cublas() {
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", kKeepTheUsers);
 }
 
-// The ranks cannot be: says why, to the driver on rank 0 and to whoever reads stderr.
+// Reports why the ranks cannot start, to the driver if this is rank 0, and on stderr; returns the exit code.
 int refuse(const RankProcessConfig& config, const std::string& why, int exit_code) {
   fmt::print(stderr, "cp-pool-worker: rank {}: {}\n", config.environment.rank, why);
   if (config.environment.rank == 0) {
@@ -135,8 +135,8 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // and so does a file that may not grow
   const int exit_code = cp_pool::run_or_explain(argc, argv, clock);
-  // Nothing of ours is left but threads that may be building plans, which static destructors must not meet. LibTorch's
-  // would take a tenth of a second more, too.
+  // Threads may still be building plans, so static destructors must not run. LibTorch's would take a tenth of a second,
+  // too.
   std::fflush(nullptr);
   _exit(exit_code);
 }

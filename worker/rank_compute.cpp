@@ -85,8 +85,8 @@ void RankCompute::serve() {
   } catch (const ControlPlaneError&) {
     throw;
   } catch (...) {
-    // Nobody would report for this rank any more. Unwinding would wait for the watcher, which waits for an order that
-    // never comes: the rank would look busy until a deadline. Its death is seen at once.
+    // The process ends here. Unwinding would wait for the watcher, which waits for an order that never comes, and the
+    // rank would look busy until a deadline; its death is seen at once.
     die_of_current_exception(parts_.environment.rank, "the computing thread failed");
   }
 }
@@ -217,7 +217,8 @@ void RankCompute::handle(const RebuildCommand& command) {
   const auto deadline = Clock::now() + kRebuildLimit;
   parts_.faults.set_lonely_collective({});
   try {
-    // On the device, and in the memory of others, nothing of the old ones may go on beside the new ones.
+    // The old communicators must have ended all work, on the device and in the memory of others, before new ones are
+    // made.
     if (!parts_.groups.take(command.generation, deadline)) throw std::runtime_error("the abort has not ended");
     make_groups(command.generation, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
   } catch (const std::exception& e) {

@@ -80,8 +80,8 @@ class StoppedSignal {
   bool signalled_ = false;
 };
 
-// Unwinding would wait for threads that wait for orders of other ranks: for ever, silently. The death of the rank is
-// seen at once, and its last words with it.
+// Ends the process on an exception. Unwinding would wait for ever for threads that wait for orders of other ranks; the
+// death of the rank is seen at once, with its last words.
 template <typename Function>
 auto or_die(int rank, Function&& function) -> decltype(function()) {
   try {

@@ -8,7 +8,7 @@ namespace cp_pool {
 
 namespace {
 
-// Also as AddressSanitizer intercepts it.
+// Whether the function is our __cxa_throw, or AddressSanitizer's interceptor of it.
 bool records_the_throw(const std::string& function) {
   return function == "__cxa_throw" || function == "backtrace" ||
          function.find("interceptor_backtrace") != std::string::npos;

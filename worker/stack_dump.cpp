@@ -69,7 +69,7 @@ const void* program_counter(const void* context) {
 #endif
 }
 
-// The driver keeps the end of what a rank says, so what matters most comes last.
+// The driver keeps the end of a rank's stderr, so the most important line comes last.
 void put_place(bool of_computing_thread) {
   const std::string_view pending = pending_operation();
   put("in ");

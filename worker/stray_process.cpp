@@ -11,7 +11,7 @@ namespace {
 
 // In a child of a process with several threads only async-signal-safe calls are allowed.
 [[noreturn]] void live_in_a_session_of_its_own() {
-  // Deaf first: who finds it in its own session knows that it ignores signals.
+  // Signals are ignored first: once the process is found in its own session, it is known to ignore them.
   for (const int signal : {SIGTERM, SIGHUP, SIGINT, SIGUSR2}) ::signal(signal, SIG_IGN);
   ::setsid();
   for (;;) ::pause();

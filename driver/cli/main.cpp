@@ -20,8 +20,8 @@ int fail(cp_pool::ExitCode code, const std::string& message) {
   return static_cast<int>(code);
 }
 
-// A standard descriptor that is closed would become that of the next file opened: a report, or a pipe of the event
-// loop. Reading from what stands here instead ends at once, and writing to it fails.
+// If a standard descriptor is closed, the next file that is opened would get its number: a report, or a pipe of the
+// event loop. So /dev/null is opened for reading there: reading from it ends at once, and writing to it fails.
 void fill_closed_descriptors() {
   for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);  // takes the lowest that is free
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   } catch (const cp_pool::OutputError& e) {
     return fail(cp_pool::ExitCode::cannot_write, e.what());
   } catch (const std::system_error& e) {
-    // What this machine, or a limit of it, does not give to any program. Asio's errors have a category of their own.
+    // A resource that this machine, or one of its limits, refuses. Asio's errors have a category of their own.
     const std::error_code code(e.code().value(), std::generic_category());
     for (const std::errc shortage : {std::errc::too_many_files_open, std::errc::too_many_files_open_in_system,
                                      std::errc::not_enough_memory, std::errc::resource_unavailable_try_again}) {

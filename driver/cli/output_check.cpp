@@ -26,8 +26,8 @@ struct Output {
   std::filesystem::path path;
   bool events = false;
   bool folder = false;
-  std::string_view start;  // what a file that the option writes begins with
-  std::string_view what;   // such a file
+  std::string_view start;  // the first bytes of every file that the option writes
+  std::string_view what;   // what such a file is called in errors
 };
 
 std::string option_name(const char* option, const std::filesystem::path& path) {
@@ -85,8 +85,8 @@ std::string first_bytes(const std::filesystem::path& path, std::size_t count) {
   return bytes;
 }
 
-// A file that the option may replace: an empty one, or one that begins as all that it writes. The beginning may be all
-// there is, of a run whose disk was full.
+// The option may replace an empty file, or one that begins like every file that it writes. A shorter file may be just
+// that beginning, left by a run whose disk was full.
 void expect_own(const Output& output) {
   constexpr std::size_t kShown = 40;
   std::error_code error;

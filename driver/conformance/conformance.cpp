@@ -34,7 +34,7 @@ constexpr const char* kNoCase = "no case has an answer";
 constexpr const char* kNoUnknownFields = "it would take a field that the worker does not know";
 constexpr const char* kNoStart = "the worker does not get ready";
 
-// Cases that some worker or other can run: small, and in what most implementations have.
+// Small cases with common features, so that most workers can run at least one.
 std::vector<Case> candidates(int ranks) {
   std::vector<Case> out;
   for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a}) {
@@ -183,7 +183,7 @@ void Conformance::check_start() {
     return tell(Verdict::broken, "ready", why, kHint);
   }
   tally_.started = true;
-  // What comes before the pong was not asked for.
+  // Lines before the pong were not asked for.
   ping_ms_ = session->ping();
   const protocol::ReadyEvent ready = session->ready();
   std::string surplus;

@@ -1,4 +1,4 @@
-// The rules for a worker in trouble, which it makes itself through CP_POOL_INJECT.
+// The rules for a worker with faults, which it injects itself through CP_POOL_INJECT.
 #include <algorithm>
 #include <csignal>
 #include <utility>

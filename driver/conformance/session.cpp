@@ -146,7 +146,7 @@ Answer Session::conclude(std::int64_t seq, milliseconds limit) {
   return answer;
 }
 
-// One pass over what was heard since the request: the answer, and the first thing that is none.
+// Goes once over the messages since the request, for the answer and for the first message that is not part of it.
 void Session::find_trouble(std::size_t from, Answer& answer) const {
   const auto note = [&](std::string text) {
     if (answer.trouble.empty()) answer.trouble = std::move(text);

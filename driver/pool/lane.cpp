@@ -131,7 +131,7 @@ asio::awaitable<bool> Lane::ensure_pool() {
   co_return !run_.stop.no_new_cases() && !given_up_;
 }
 
-// True if time has passed: it was, or it was asked whether it still answers.
+// Whether time has passed, because the pool was retired, or was asked whether it still answers.
 asio::awaitable<bool> Lane::retire_if_lost() {
   if (!pool_) co_return false;
   std::optional<Retirement> retirement;

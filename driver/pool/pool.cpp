@@ -24,7 +24,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Of a lack of descriptors, wherever it was met, the limit is what the user can change.
+// A lack of descriptors is explained by the limit, which the user can raise.
 std::string why_not_started(int error, const char* what) {
   const std::error_code code(error, std::generic_category());
   return code == std::errc::too_many_files_open ? error_reason(code) : what;
@@ -275,7 +275,7 @@ std::string Pool::describe_deaths() {
   return out;
 }
 
-// Of a pool that did not get ready, which may have said so in another form.
+// For a pool that did not become ready: the worker may have answered in a form that is not the protocol's.
 std::string Pool::describe_silence() const {
   const std::string& line = group_->last_chatter();
   if (line.empty()) return "";
@@ -283,7 +283,7 @@ std::string Pool::describe_silence() const {
                      protocol::kResponsePrefix, protocol::clean_text(protocol::cut_text(line, kMostLastWords)));
 }
 
-// Of a worker that may have answered, but not as a line of its own.
+// For a worker that may have answered, but not on a line of its own.
 std::string Pool::describe_misplaced_sentinel() const {
   const std::string& line = group_->misplaced_sentinel();
   if (line.empty()) return "";
@@ -291,7 +291,7 @@ std::string Pool::describe_misplaced_sentinel() const {
                      protocol::kResponsePrefix, protocol::clean_text(protocol::cut_text(line, kMostLastWords)));
 }
 
-// Of the first of the dead, in the order of the deaths, that said anything; empty if none did.
+// The last words of the first rank that died with any, in the order of the deaths; empty if none had.
 std::string Pool::describe_last_words() {
   for (const int rank : group_->exit_order()) {
     const std::string line = group_->last_stderr_line(rank);

@@ -71,7 +71,8 @@ bool Pool::offers(const char* request) const {
          std::ranges::find(*requests, nlohmann::json(request)) != requests->end();
 }
 
-// A worker is not believed a pass that its own figures deny, and neither is what it says next.
+// Turns a pass that its own figures deny into an error. The pool is retired, since its next results cannot be trusted
+// either.
 std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attempt) const {
   if (attempt.outcome != CaseOutcome::pass) return std::nullopt;
   const bool promised = capabilities_.value("figures", nlohmann::json()) == true;
@@ -96,7 +97,7 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
   if (run_.config.dump_dir) request.dump_dir = run_.config.dump_dir->string();
   group_->begin_case(seq);
   group_->send(request);
-  // What prepares beside a step that is timed would take part of its time.
+  // A preparation that runs beside a timed step would slow it down.
   if (next != nullptr && offers("prepare") && !run_.config.perf && unknown_to_worker(next->c, capabilities_).empty()) {
     group_->send(
         protocol::PrepareRequest{++run_.last_seq, case_for_worker(next->c, capabilities_), told_lengths(next->c)});
@@ -164,7 +165,7 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current, const CaseStarted
   }
 }
 
-// The ranks are stopped for good: what they said before is in the pipe, and may be the result.
+// The ranks stay stopped, but the result may be among what is in the pipe already.
 asio::awaitable<void> Pool::take_what_was_said(Outstanding& current) {
   for (const auto limit = Clock::now() + kAnswer; Clock::now() < limit && !ended(current);) {
     take_messages(current);
@@ -253,7 +254,7 @@ asio::awaitable<void> Pool::wait_for_fences() {
   while (!group_->tails_complete() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
-// In a run that takes times a pass has to have them, and may have to keep to those of an earlier run.
+// In a run that takes times, a pass must have them, and may have to be as fast as an earlier run.
 void Pool::judge_times(Outstanding& current, Attempt& attempt) const {
   if (!run_.config.perf || attempt.outcome != CaseOutcome::pass) return;
   auto& perf = current.result->perf;
@@ -299,7 +300,7 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
   co_return out;
 }
 
-// What a case that has its result says about the pool.
+// Whether the pool must be retired after a case that has its result.
 std::optional<Retirement> Pool::judge(const Outstanding& current) {
   if (group_->any_exited()) return Retirement{RetireReason::died_after_result, describe_deaths()};
   if (current.protocol_break) return Retirement{RetireReason::protocol_break, *current.protocol_break};
@@ -389,7 +390,7 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   if (run_.stop.interrupted || run_.stop.internal_error) {
     blame_end_of_run(out);
     out.retirement = {RetireReason::interrupted, out.reason};
-    // Some workers take being asked to stop for a reason to die.
+    // Some workers die when they are asked to cancel.
     if (group_->any_exited()) out.retirement->detail += fmt::format("; {}", describe_deaths());
     out.stderr_tails = group_->tails();
     co_return out;

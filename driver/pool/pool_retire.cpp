@@ -17,13 +17,13 @@ constexpr milliseconds kBetweenPasses{5};
 constexpr int kMaxBlockingPasses = 20;
 constexpr int kCleanPasses = 2;  // a process may fork while /proc is read
 
-// No fault of the worker's.
+// Whether the worker is asked to shut down, since the reason is no fault of its own.
 bool is_graceful(RetireReason reason) {
   return reason == RetireReason::finished || reason == RetireReason::max_cases || reason == RetireReason::hygiene ||
          reason == RetireReason::interrupted;
 }
 
-// The ranks that are left wait for one that is gone: there is nothing to ask them.
+// Whether ranks are killed without being asked: those that are left wait for one that is gone.
 bool kill_at_once(RetireReason reason) {
   return reason == RetireReason::crash || reason == RetireReason::died_after_result;
 }

@@ -20,7 +20,7 @@ std::string_view last_bytes(std::string_view text, std::size_t max_bytes) {
   return text;
 }
 
-// As LibTorch, glibc and our worker write stacks: the message comes before them.
+// Whether the line belongs to a stack as LibTorch, glibc and our worker write it, after the message.
 bool is_of_a_stack(std::string_view line) {
   line.remove_prefix(std::min(line.find_first_not_of(' '), line.size()));
   if (line.starts_with("frame #") || line.starts_with("Exception raised from ")) return true;

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostListed = 20;
 
-// What a case did; not what kept it from being run.
+// Whether the outcome is the case's own, and not a reason why it was not run.
 bool is_of_the_case(CaseOutcome outcome) {
   switch (outcome) {
     case CaseOutcome::pass:

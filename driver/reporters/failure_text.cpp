@@ -30,7 +30,7 @@ std::string without_addresses(std::string_view text) {
   return out;
 }
 
-// What a rank says of its failure, without what the reason has said already.
+// The error text of a rank without the part that the reason repeats.
 std::string rank_details(const protocol::RankResult& rank, std::string_view reason, protocol::Ansi ansi) {
   const std::string text = readable_stack(protocol::clean_text(rank.error, ansi));
   const std::string name = fmt::format("rank {}: ", rank.rank);
@@ -47,7 +47,7 @@ std::string rank_details(const protocol::RankResult& rank, std::string_view reas
   return fmt::format("rank {} error:\n{}", rank.rank, prefix_lines(rest, "  "));
 }
 
-// Of lines that differ in digits alone the first, and the number of the others.
+// Keeps the first of consecutive lines that differ in digits alone, and counts the others.
 std::string fold_repeats(std::string_view text) {
   std::string out;
   std::string last;

@@ -45,11 +45,11 @@ void write_all(int fd, std::string_view text, const std::string& name) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written < 0) {
-      if (errno == EAGAIN) {  // somebody else has made it so: what is shared with the caller, or with stdin
+      if (errno == EAGAIN) {  // another process that shares the descriptor has made it non-blocking
         pollfd writable{.fd = fd, .events = POLLOUT, .revents = 0};
         if (::poll(&writable, 1, -1) >= 0) continue;
       }
-      // Nobody reads it, and the second signal is meant.
+      // The pipe is full and nobody reads it. A first signal is meant for the run; the second one ends the write.
       if (errno == EINTR && ++interruptions < kMostInterruptions) continue;
       fail(name, errno);
     }

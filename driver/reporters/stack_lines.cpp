@@ -21,7 +21,7 @@ struct Frame {
   std::string place;
 };
 
-// Of these and all that is below them nothing is shown.
+// Frames of these functions, and all frames below them, are not shown.
 constexpr std::array<std::string_view, 14> kBelow{"main",
                                                   "_start",
                                                   "start_thread",
@@ -36,7 +36,7 @@ constexpr std::array<std::string_view, 14> kBelow{"main",
                                                   "cp_pool::CpCoreRunner::",
                                                   "cp_pool::RankCompute::",
                                                   "cp_pool::CaseRun::"};
-// These are left out wherever they are.
+// Frames of these functions are left out wherever they are.
 constexpr std::array<std::string_view, 4> kBeside{"cp_pool::FaultInjector::", "cp_pool::ObservedCommunicator::",
                                                   "cp_pool::CountingCommunicator::", "cp_pool::Mail::"};
 

@@ -81,7 +81,7 @@ void Summary::add(const CaseFinished& event) {
   }
 }
 
-// What was promised and did not come is a failure by itself.
+// Whether repeated cases gave the same bits. (Where bits were promised and differ, each case is a failure, too.)
 std::string Summary::repeats_text() const {
   if (repeated_.empty()) return "";
   if (differing_.empty() && differing_unpromised_.empty()) {

@@ -249,8 +249,8 @@ void TerminalSink::print(std::string_view lines) {
   draw_live();
 }
 
-// They come in crowds, so the summary counts them by reason; only what their workers said last is shown, once, unless
-// it is the reason.
+// There are often many of these cases, so the summary counts them by reason. Here only the last words of their workers
+// are shown, once, unless they are the reason.
 void TerminalSink::show_not_run(const CaseFinished& event) {
   CaseFinished shown;
   std::ranges::copy_if(event.stderr_tails, std::back_inserter(shown.stderr_tails), [&](const StderrTail& tail) {

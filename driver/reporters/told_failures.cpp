@@ -14,7 +14,7 @@ std::string name_of(const PoolId& pool) {
   return fmt::format("{} #{}", pool.key, pool.generation);
 }
 
-// Which ranks die beside the one that explains it is chance.
+// The part of a reason from the last words on, without digits: which other ranks die as well is chance.
 std::string essence(std::string_view detail) {
   constexpr std::string_view kLastWords = "last words of rank ";
   const std::size_t words = detail.find(kLastWords);

@@ -55,7 +55,7 @@ Case smallest_case(int ranks) {
   return c;
 }
 
-// Says each finding at once: what comes after it may take long.
+// Prints each finding at once, since the next one may take long.
 class Report {
  public:
   void say(const Finding& finding) {
@@ -95,7 +95,7 @@ class Watcher : public EventSink {
   Report& report_;
 };
 
-// What of the limits may have made the case fail.
+// The limit that may have made the case fail, as a remedy; empty if there is none.
 std::string limit_remedy(const CaseFinished& finished) {
   std::string said = finished.reason;
   for (const protocol::RankResult& rank : finished.ranks) said += '\n' + rank.error;
@@ -200,8 +200,7 @@ int examine(const DoctorOptions& options) {
   report.say(find_limits());
   const Finding loopback = find_loopback();
   report.say(loopback);
-  // A worker of the user's own is a command: what its libraries are, and where its ranks meet, is known to itself
-  // alone.
+  // A worker of the user's own is only a command: its libraries, and how its ranks connect, are not known here.
   const WorkerCommand command = worker_command(options.worker);
   bool startable = true;
   if (command.shipped) {

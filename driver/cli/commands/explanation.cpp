@@ -134,7 +134,7 @@ std::string_view exchange_words(CommType comm) {
   return "";
 }
 
-// What a call of a kernel gives may travel as it is, in 16 bits.
+// Whether contributions may be sent in 16 bits, as a kernel rounded them.
 bool may_send_less(const Case& c) {
   return c.training && c.comm != CommType::a2a && c.backend != Backend::math && c.dtype != DType::fp32;
 }

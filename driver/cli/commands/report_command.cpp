@@ -41,7 +41,7 @@ void expect_different_files(const std::vector<std::string>& files) {
   }
 }
 
-// A copy, or a file that was joined with others: a rerun has a beginning of its own. Throws CommandError (bad_input).
+// Refuses a run that is there twice, in a copy or in a file that was joined of others. Throws CommandError (bad_input).
 [[noreturn]] void refuse_run(const RunStarted& run, const std::string& one, const std::string& other) {
   throw CommandError(ExitCode::bad_input,
                      one == other ? fmt::format("the file {} holds a run of {} twice", one, run.title)
@@ -75,7 +75,7 @@ int report_runs(const ReportOptions& options) {
     runs.end_file(writer);
   }
   ExecutionOptions execution_options = options.execution;
-  execution_options.progress = options.execution.verbose;  // it is all over: the failures and the summary
+  execution_options.progress = options.execution.verbose;  // a finished run is shown by failures and summary alone
   const std::vector<Event> events = runs.finish(execution_options.config.no_skip);
   if (runs.compared()) execution_options.baseline = "the baseline of the run";
   for (const std::string& title : runs.runs_of_unknown_length()) {

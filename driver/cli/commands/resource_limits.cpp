@@ -18,7 +18,7 @@ struct Kind {
   int resource = 0;
   std::string_view name;
   std::string_view shell_option;
-  std::array<std::string_view, 3> signs;  // in what a program says that met it; empty: no more
+  std::array<std::string_view, 3> signs;  // parts of error texts that point at this limit; unused ones are empty
 };
 
 constexpr std::array<Kind, 5> kKinds{

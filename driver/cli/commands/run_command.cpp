@@ -35,7 +35,7 @@ constexpr const char* kRunFooter =
 
 constexpr std::size_t kMostCases = 10'000'000;  // of a run: some GiB
 
-// The whole list again and again: a case that leaves something behind meets the others in between.
+// Repeats the whole list, and not each case at once, so that a case which leaves something behind meets other cases.
 std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
   std::vector<NamedCase> out;
   out.reserve(cases.size() * static_cast<std::size_t>(times));

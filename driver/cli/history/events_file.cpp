@@ -22,7 +22,7 @@ namespace {
 
 constexpr std::string_view kLineStart = R"({"v":)";  // of every line that --events writes
 
-// What is wrong with the line; nothing if take has got its event.
+// Passes the event of the line to take. Returns what is wrong with the line, if anything.
 std::optional<std::string> wrong_with_line(const std::string& line, const std::function<void(const json&)>& take) {
   // The parser takes it for the end of the line.
   if (const std::size_t nul = line.find('\0'); nul != std::string::npos) {
@@ -55,9 +55,9 @@ void read_lines(const std::filesystem::path& file, std::string_view what,
   FileReader in(file.string());
   for (std::string line; in.read_line(line);) {
     if (line.empty()) continue;
-    // Half a last line is of a driver that died while it wrote, or of a disk that was full.
+    // The last line may be cut: its driver died while it wrote, or the disk was full.
     if (in.line_was_cut() && !json::accept(line)) continue;
-    // Of files that were joined the half line stands before the first of the next.
+    // In files that were joined, a cut line stands directly before the first line of the next file.
     if (const std::size_t next = line.rfind(kLineStart); next != std::string::npos && next > 0 && !json::accept(line)) {
       line.erase(0, next);
     }

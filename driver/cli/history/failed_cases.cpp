@@ -19,7 +19,7 @@ namespace cp_pool {
 
 namespace {
 
-// What a run of the file says of a case.
+// The outcome of a case in one run of the file.
 struct Verdict {
   CaseKey key;
   std::size_t run = 0;
@@ -84,7 +84,7 @@ class FailureReader {
     if (failed && known) verdicts_.back().case_json = std::move(case_json);
   }
 
-  // What a run has left open when the next begins, or the file ends: its driver died.
+  // Takes the cases that a run has not finished when the next run begins or the file ends: its driver died.
   void close_run() {
     failed_.unknown_rest |= !knows_rest_;
     for (const auto& [id, times] : pending_.times()) {

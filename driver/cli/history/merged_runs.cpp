@@ -14,7 +14,8 @@ namespace cp_pool {
 
 namespace {
 
-// Of a case that never ran its ID is all there is: suite/model/comm/cpN/layout/dtype, then what is set beside it.
+// Restores a case that never ran from its ID, which is all that is known: suite/model/comm/cpN/layout/dtype, then
+// further fields.
 Case case_of_id(const std::string& id) {
   constexpr std::array<const char*, 6> kFields{"suite", "model", "comm", "cp_size", "layout", "dtype"};
   Case c;
@@ -98,7 +99,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
   if (const auto* end = std::get_if<RunFinished>(&event)) {
     run.end = *end;
   } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event)) {
-    return;  // said while there was time to act on it
+    return;  // of interest only while the run went on
   } else if (!std::holds_alternative<RunStarted>(event)) {
     run.events.push_back(std::move(event));
   }
@@ -133,8 +134,8 @@ void MergedRuns::end_run(ReadRun& run) {
   }
 }
 
-// What came of each case in the first run that has it, where that is not the one that counts. Of several times in that
-// run one that did not go well says more.
+// Notes the outcome of each case in the first run that has it, if another run counts. If that run ran the case several
+// times, an outcome that is no success is preferred.
 void MergedRuns::note_first_runs() {
   for (std::size_t number = 0; number < runs_.size(); ++number) {
     for (const Event& event : runs_[number].events) {
@@ -168,7 +169,7 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
     left += ran(finished->outcome) ? 0 : 1;
     left_to_others += !ran(finished->outcome) && !counts ? 1 : 0;
   }
-  // An interruption is made good by reruns of all that it left.
+  // An interruption no longer counts if reruns ran all cases that it left.
   if (run.end) interrupted_ |= run.end->interrupted && (left == 0 || left_to_others < left);
   for (Event event : run.events) {
     if (auto* spawned = std::get_if<PoolSpawned>(&event)) count_on(spawned->pool);

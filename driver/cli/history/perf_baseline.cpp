@@ -39,7 +39,7 @@ void take_time(const nlohmann::json& event, const std::string& device, PerfBasel
                                          .graph = figures.get_bool("graph", false)};
 }
 
-// What keeps two times from being compared: "seqlen_q 2048 there and 64 here".
+// The reason why two times cannot be compared: "seqlen_q 2048 there and 64 here".
 std::optional<std::string> difference(const PerfBaseline::Entry& before, const Case& now, const RunConfig& config) {
   const auto say = [](std::string_view what, std::string_view there, std::string_view here) {
     return fmt::format("{} {} there and {} here", what, there, here);

@@ -29,7 +29,7 @@ Edit read_edit(const std::string& text) {
   return {.field = field, .value = std::string_view{text}.substr(equals + 1)};
 }
 
-// What is no JSON is a name; what is JSON is read as strictly as that of a file.
+// Text that is no JSON is a name; JSON is read as strictly as in a file.
 Json as_json(std::string_view text, std::string_view source) {
   if (text == "none") return nullptr;
   const auto parse = [&](const std::string& json) {

@@ -10,8 +10,8 @@ namespace cp_pool {
 
 namespace {
 
-constexpr double kOfEveryCase = 1e10;    // in operations: what a case costs however small it is
-constexpr std::size_t kUnitsAShard = 4;  // so many things to deal out to each: fewer come out uneven
+constexpr double kOfEveryCase = 1e10;    // operations: the cost of the smallest case
+constexpr std::size_t kUnitsAShard = 4;  // units to deal out to each shard: with fewer, shards are uneven
 
 // Without the mask, which changes neither what the reference nor what most of the checks compute.
 double cost(const Case& c) {
@@ -25,7 +25,7 @@ struct Unit {
   std::vector<std::size_t> cases;
 };
 
-// Cases of one model and dtype: what most of them are compared with is computed once.
+// Groups cases of one model and dtype: the expected results of most of them are computed once.
 std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, bool by_problem) {
   std::vector<Unit> units;
   std::map<std::tuple<std::string, std::string, DType>, std::size_t> unit_of;

@@ -62,7 +62,7 @@ class Draft {
   std::map<std::string, JsonPlace, std::less<>> origin_;
 };
 
-// Axes in the order of expansion, the slowest first: what makes new inputs before what shares them.
+// The order of expansion, the slowest axis first. Axes that change the inputs come before those that do not.
 std::size_t axis_rank(const MatrixAxis& axis) {
   constexpr std::array<std::string_view, 9> kLast{"layout", "seqlens", "seqlens_kv", "pad_between_seqs", "backend",
                                                   "comm",   "cp_size", "training",   "deterministic"};

@@ -114,8 +114,8 @@ struct CaseProgress {
   bool slow = false;      // it has been running for --slow-after, or for twice, four times, .. as long
 };
 
-// The run is being stopped: running cases are cancelled, and pools end. What it waits for is what earlier events have
-// begun.
+// The run is being stopped: running cases are cancelled, and pools end. It waits for the cases and pools that earlier
+// events have started.
 struct RunStopping {
   enum class Reason {
     interrupted,     // Ctrl-C, SIGTERM or SIGHUP

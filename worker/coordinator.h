@@ -1,5 +1,5 @@
-// Rank 0's side of the protocol: takes requests, directs the ranks, answers. A state machine that never waits: it is
-// told what happened and what time it is, and sends through Ports.
+// Rank 0's side of the protocol: takes requests, directs the ranks, answers. A state machine that never waits: its
+// methods are called for events and for passing time, and it sends through Ports.
 #pragma once
 
 #include <chrono>

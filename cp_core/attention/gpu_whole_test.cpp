@@ -1,4 +1,4 @@
-// What a backend gives without sums is, bit by bit, what it gives with them.
+// Results of whole plans and of single calls have the same bits as those that go through sums.
 #include <memory>
 #include <string>
 #include <vector>

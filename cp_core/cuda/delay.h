@@ -1,5 +1,5 @@
-// Deliberate delays on CUDA streams. What runs after a delay runs late, so an operation that fails to wait for it reads
-// what was there before, and a test sees it.
+// Deliberate delays on CUDA streams. Work after a delay runs late, so an operation that fails to wait for it reads old
+// data, which a test sees.
 #pragma once
 
 #include <cstdint>

@@ -226,7 +226,7 @@ class CaseRun {
     add(verify::check_mask_probe(c, probe.expected, view_, outputs));
   }
 
-  // What is verified is what is timed.
+  // The problem of the steps, verified and timed: a step that will be replayed as a graph is verified in that form.
   AttentionProblem problem_of(const Case& c) const {
     AttentionProblem problem = make_problem(c, lengths_);
     problem.replayed = options_.perf && options_.perf->graph;

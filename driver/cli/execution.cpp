@@ -30,7 +30,7 @@ void write_stderr(std::string_view kind, std::string_view message) {
   }
 }
 
-// Whether what is written to the one is seen among what is written to the other.
+// Whether both descriptors are one file, pipe or terminal, so that outputs to them are mixed.
 bool are_the_same_stream(int one, int other) {
   struct stat a{};
   struct stat b{};

@@ -1,4 +1,4 @@
-// The kinds of options that subcommands have: what each takes, and what it says of a value that it does not take.
+// The kinds of options that subcommands have, with the values that each accepts and its error texts for others.
 // Beside these, only the parser and the man page know CLI11.
 #pragma once
 

@@ -1,4 +1,5 @@
-// What an output must not destroy: what the command reads, what another output writes, and files of other programs.
+// Protects files from being overwritten by an output: inputs of the command, other outputs, and files of other
+// programs.
 #pragma once
 
 #include <filesystem>

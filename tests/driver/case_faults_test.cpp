@@ -1,6 +1,6 @@
-// What a rank does in the middle of a case, and what the driver makes of it: one row a fault. After each: the outcome
-// within its deadline, the tail of that case, the next case on a pool that works, no process and no descriptor left,
-// exact books.
+// Faults of a rank in the middle of a case, one row each. After each row: the case has its outcome within its deadline,
+// the tail is of that case, the next case passes on a working pool, no process and no descriptor is left, and the
+// ledger is exact.
 #include <chrono>
 #include <ostream>
 #include <string>

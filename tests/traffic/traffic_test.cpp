@@ -1,4 +1,4 @@
-// What `cp-pool explain` says that a rank sends, against what the library hands to its communicators.
+// Compares the traffic that `cp-pool explain` predicts with the bytes that the library gives to its communicators.
 #include <cstdint>
 #include <string>
 #include <utility>

@@ -273,8 +273,8 @@ TEST_F(SharingPair, NothingButPeerCopiesConnectsRanksThatShareAGpu) {
   });
 }
 
-// What an allocation that finds no memory would do first, to free what is cached, waits for everything on the device:
-// for a peer that comes late, or never.
+// An allocation that finds no memory would free the allocator's cache first. That waits for all work on the device, and
+// so for a peer that comes late, or never.
 TEST_F(SharingPair, MemoryThatRunsOutInsideAnExchangeIsAnErrorAtOnce) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();

@@ -179,8 +179,8 @@ void load_kernels(const Exchange& exchange, int rank_count) {
   c10::cuda::device_synchronize();
 }
 
-// In each round another rank is late: what its peers write must not be there before it lets them, and they must not go
-// on before what it writes is there.
+// In each round another rank is late. Its peers must not write to it before it allows that, and must not go on before
+// its own data has arrived.
 void exchange_in_rounds(const Transposition& of, int rank_count) {
   constexpr int kRounds = 4;
   Exchange exchange(of, rank_count);

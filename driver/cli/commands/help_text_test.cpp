@@ -1,4 +1,4 @@
-// What --help says, and what it says of how to call it.
+// The help text, and the commands in it, which can be called as they stand.
 #include <regex>
 #include <sstream>
 #include <string>

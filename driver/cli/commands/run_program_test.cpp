@@ -1,4 +1,4 @@
-// What `cp-pool run` runs, in which order, for how long, and what it tells the worker.
+// Tests of `cp-pool run`: which cases it runs, in which order, for how long, and its requests to the worker.
 #include <cstdio>
 #include <filesystem>
 #include <string>

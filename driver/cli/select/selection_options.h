@@ -19,8 +19,8 @@ struct SelectionOptions {
   std::vector<std::string> filters;   // the union of what they select; empty = all
   std::string keywords;               // of these only what -k selects; empty = all
   std::string size;
-  std::optional<std::set<std::string>> ids = std::nullopt;  // of what the filters select only these
-  Shard shard = {};                                         // of what all these select
+  std::optional<std::set<std::string>> ids = std::nullopt;  // if set, only cases with these IDs
+  Shard shard = {};                                         // the part of the selected cases to run
 };
 
 // --matrix, --size, --filter, -k and --shard, for a command that takes many cases of matrices.

@@ -13,7 +13,7 @@ namespace {
 constexpr double kOfEveryCase = 1e10;    // operations: the cost of the smallest case
 constexpr std::size_t kUnitsAShard = 4;  // units to deal out to each shard: with fewer, shards are uneven
 
-// Without the mask, which changes neither what the reference nor what most of the checks compute.
+// A rough estimate of a case's cost. It ignores the mask: the reference and most of the checks compute all pairs.
 double cost(const Case& c) {
   const double pairs = static_cast<double>(c.batch) * static_cast<double>(c.heads) * static_cast<double>(c.seqlen_q) *
                        static_cast<double>(c.seqlen_kv);

@@ -56,7 +56,7 @@ __device__ std::int64_t place(const StatisticLayout& layout, const Row& row, int
   return row.range * layout.range_stride + head * layout.head_stride + row.buffer * layout.row_stride;
 }
 
-// Each element of a packed row with its counterpart of the buffer.
+// Combines each element of a packed row with its counterpart in the buffer.
 template <typename T, int kElements, typename Combine>
 __device__ void for_each_element(const RowShape& shape, const T* buffer_row, float* packed_row, Combine combine) {
   const int per_head = shape.dim / kElements;
@@ -97,7 +97,7 @@ __global__ void add_rows_kernel(Ranges ranges, RowShape shape, const T* buffer, 
   }
 }
 
-// Threads along the rows, which are contiguous in the packed statistic.
+// Threads run along the rows, which are contiguous in the packed statistic.
 __global__ void gather_statistic_kernel(Ranges ranges, GatheredStatistic statistic) {
   const int rows = ranges.end[ranges.count - 1];
   const int head = static_cast<int>(blockIdx.y);
@@ -120,7 +120,7 @@ int as_int(std::int64_t value) {
   return static_cast<int>(value);
 }
 
-// Calls launch(ranges) for as many ranges at once as fit.
+// Calls launch(ranges) with as many ranges at once as fit into the parameters.
 template <typename Launch>
 void for_each_launch(std::span<const TileRows> rows, Launch launch) {
   for (std::size_t first = 0; first < rows.size(); first += kMostRanges) {

@@ -18,7 +18,7 @@ struct Shape {
   int lanes = 1;           // threads that share a head of a row, a power of 2, at most a warp
 };
 
-// What one head of one row is multiplied with, and where it is.
+// The factors for one head of one row, and its place.
 struct Scales {
   std::int64_t unit;
   std::int64_t part_unit;
@@ -57,9 +57,9 @@ __device__ void find_rows(const CopyList<kCapacity>& list, std::int64_t i, std::
   part_row = i + list.source[run];
 }
 
-// Exponentials once a row and head, on the first threads of a block; then all threads go over the tile's units.
-// weigh(at, part_at, head, scales) updates lse, where its element is at, and gives the scales; change(unit, part unit,
-// scales) writes a unit of out.
+// The first threads of a block compute the exponentials, once for each row and head; then all threads go over the
+// tile's units. weigh(at, part_at, head, scales) updates the element `at` of lse and returns the scales; change(unit,
+// part unit, scales) writes a unit of out.
 template <typename List, typename Weigh, typename Change>
 __device__ void for_each_row_and_head(const List& rows, std::int64_t total, const Shape& shape, const Weigh& weigh,
                                       const Change& change) {

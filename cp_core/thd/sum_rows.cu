@@ -17,7 +17,7 @@ constexpr int kFewTerms = 128;
 constexpr int kMostSegments = 640;
 constexpr int kMostTerms = 2048;
 
-// In units: what a thread adds at once. All segments together are one line of units.
+// Segments, counted in units. A thread adds one unit at once. All segments together are one line of units.
 template <int kSegments, int kTerms>
 struct SegmentList {
   std::int64_t end[kSegments];     // of the segment, in the line
@@ -78,7 +78,7 @@ __device__ void sum_unit(Elements<Sum, kElements>& sum, bool empty, const std::u
   sum = result;
 }
 
-// The line of units is cut in tiles, a block each: copy_rows.cu.
+// The line of units is cut into tiles, one for each block of threads, as in copy_rows.cu.
 template <typename Sum, typename Part, int kElements, typename List>
 __global__ void __launch_bounds__(kThreads) sum_rows_kernel(Elements<Sum, kElements>* __restrict__ sum, bool empty,
                                                             const __grid_constant__ List list, std::int64_t total) {

@@ -1,4 +1,4 @@
-// Whether a worker keeps to the protocol (docs/protocol.md): a verdict for each rule, found by trying it.
+// Tries whether a worker keeps to the protocol (docs/protocol.md): a verdict for each rule.
 #pragma once
 
 #include <functional>

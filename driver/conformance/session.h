@@ -1,4 +1,5 @@
-// One worker group of `cp-pool conformance`: started, spoken to and ended, without the rules by which a run judges it.
+// Starts, talks to and ends one worker group for `cp-pool conformance`, without the rules by which a run judges a
+// worker.
 #pragma once
 
 #include <algorithm>
@@ -37,7 +38,7 @@ struct Config {
 // Ctrl-C, SIGTERM or SIGHUP.
 struct Interrupted {};
 
-// What all sessions share. On the main thread, one at a time.
+// What all sessions share. Sessions live on the main thread, one at a time.
 class Stage {
  public:
   Stage();
@@ -54,13 +55,13 @@ class Stage {
   bool interrupted_ = false;
 };
 
-// What came of one `run`.
+// The answer to one `run`.
 struct Answer {
   std::int64_t seq = 0;
   std::optional<protocol::ResultEvent> result;
   std::optional<std::string> refusal;  // the message of a protocol_error that came instead
   bool started = false;                // before the result
-  std::string trouble;                 // why there is no answer, or what came beside it; empty: nothing
+  std::string trouble;                 // why there is no answer, or which message was wrong; empty: all is well
   double ms = 0;                       // until the answer was there
 
   [[nodiscard]] bool answered() const { return result || refusal; }
@@ -82,16 +83,16 @@ class Session {
 
   std::int64_t next_seq() { return ++stage_.last_seq; }
   void say(const nlohmann::json& request);
-  // `request` with a seq of its own, and what came of it.
+  // Sends `request` with a seq of its own and waits for the answer.
   Answer run(nlohmann::json request);
-  // Only says it, and gives its seq: conclude() waits for the answer.
+  // Sends `request` and returns its seq: conclude() waits for the answer.
   std::int64_t begin(nlohmann::json request);
   Answer conclude(std::int64_t seq, milliseconds limit);
   // How long the pong took; none: it did not come.
   std::optional<double> ping(bool all = false);
 
   bool wait(const std::function<bool()>& done, milliseconds limit);
-  // All that rank 0 has said since ready.
+  // All messages of rank 0 since ready.
   [[nodiscard]] const std::vector<Incoming>& heard() const { return heard_; }
   [[nodiscard]] bool heard_started(std::int64_t seq) const;
   [[nodiscard]] bool heard_result(std::int64_t seq) const;

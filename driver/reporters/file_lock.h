@@ -1,5 +1,6 @@
-// Locks on what a run writes, so that no two runs write it at a time. The kernel keeps them (fcntl record locks): they
-// name their holder and end with it, however it dies. Where a file system has no locks, nothing is locked.
+// Locks files and folders that a run writes, so that no two runs write them at a time. The kernel keeps them (fcntl
+// record locks): they name their holder and end with it, however it dies. Where a file system has no locks, nothing is
+// locked.
 #pragma once
 
 #include <filesystem>

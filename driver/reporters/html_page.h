@@ -23,7 +23,7 @@ struct HtmlCase {
   std::string note;     // one line: the reason
 };
 
-// What a case says of itself that did not pass.
+// The texts of a case that did not pass.
 struct HtmlFailure {
   std::size_t index = 0;
   CaseOutcome outcome = CaseOutcome::not_run;

@@ -1,4 +1,4 @@
-// The run as a page for people: what CI keeps beside the log. See html_page.h.
+// Writes the run as an HTML page for people (html_page.h).
 #pragma once
 
 #include <filesystem>

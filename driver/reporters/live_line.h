@@ -1,4 +1,4 @@
-// The line at the bottom of a terminal that shows where the run is.
+// The line at the bottom of a terminal that shows the progress of the run.
 #pragma once
 
 #include <array>
@@ -19,7 +19,7 @@ struct LiveState {
   bool stopping = false;  // no further case is started
 };
 
-// The cases that have been dealt with: those that were never started are none of them.
+// The number of cases that have ended, without those that were never started.
 std::size_t cases_done(const std::array<std::size_t, kCaseOutcomes>& counts);
 
 // At most `columns` wide: a bar, finished/expanded, the outcomes that are not zero, rate, ETA, and the running case

@@ -1,5 +1,5 @@
-// What a run has to say while there is time to act on it: cases that no pool could judge, cases that are slow, what a
-// stopped run waits for, outputs that are lost. On stderr, with and without a terminal.
+// Notices on stderr, with and without a terminal, while there is time to act on them: cases that no pool could judge,
+// slow cases, cases and pools that a stopped run waits for, lost outputs.
 #pragma once
 
 #include <cstddef>

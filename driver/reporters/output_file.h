@@ -1,4 +1,4 @@
-// Where reports are written: a file that loses nothing silently, and a file that appears whole or not at all.
+// Files that reports are written to: one that reports every failed write, and one that is replaced atomically.
 #pragma once
 
 #include <filesystem>
@@ -16,7 +16,7 @@ class OutputError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// Of a pipe or socket whose reader is gone.
+// The reader of a pipe or socket is gone.
 class ReaderGone : public OutputError {
  public:
   using OutputError::OutputError;

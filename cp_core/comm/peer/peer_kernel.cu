@@ -9,7 +9,7 @@
 namespace cp_pool::cuda {
 namespace {
 
-// The way to other devices is full with two blocks of threads of each multiprocessor.
+// Two blocks of threads on each multiprocessor fill the link to other devices.
 constexpr unsigned kWritersOfAMultiprocessor = 2;
 constexpr unsigned kKeepersOfAMultiprocessor = 1;
 constexpr unsigned kSpinsBetweenLooks = 1024;
@@ -24,7 +24,7 @@ struct PeerFlags {
   Flags tell_arrived;
   Flags await_arrived;
   unsigned* stop;
-  bool ends;  // the operation: no other launch of it follows
+  bool ends;  // this is the last launch of the operation
 };
 
 __device__ void tell(const Flags& flags, unsigned turn) {
@@ -32,7 +32,7 @@ __device__ void tell(const Flags& flags, unsigned turn) {
   __nv_atomic_store_n(flags.words[threadIdx.x], turn, __NV_ATOMIC_RELEASE, __NV_THREAD_SCOPE_SYSTEM);
 }
 
-// The stop word lies in the host's memory, which is far: it is looked at now and then.
+// The stop word is in host memory, which is slow to read, so it is polled less often than the flags.
 __device__ void await(const Flags& flags, unsigned turn, unsigned* stop) {
   if (threadIdx.x >= flags.count) return;
   unsigned* const flag = flags.words[threadIdx.x];
@@ -44,8 +44,8 @@ __device__ void await(const Flags& flags, unsigned turn, unsigned* stop) {
   }
 }
 
-// Block 0 of the threads says that this rank is ready: no other has to end before, whatever else there is room for. The
-// last to have written tells the peers, and waits for them.
+// Block 0 of the threads raises the ready flags, which depends on no other block. The block that writes last raises the
+// arrived flags and waits for those of the peers.
 template <typename Unit, int kCapacity>
 __device__ void write_to_peers(const BlockList<kCapacity>& list, std::int64_t end, unsigned writers,
                                const PeerFlags& flags, PeerTurn* turns) {

@@ -20,7 +20,7 @@ endfunction()
 function(cp_pool_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER;TORCH" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
   if(NOT arg_TIMEOUT)
-    set(arg_TIMEOUT 120)
+    set(arg_TIMEOUT 600)  # ends a test that hangs: many times what a slow and busy machine needs
   endif()
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} fmt::fmt GTest::gmock GTest::gtest_main)
@@ -41,4 +41,15 @@ function(cp_pool_test name)
     add_test(NAME ${name} COMMAND ${name})
     set_tests_properties(${name} PROPERTIES ${properties})
   endif()
+endfunction()
+
+# cp_pool_divided_test(<name> OFTEN <variables> WHOLE <variables> TIMEOUT <seconds>) divides a test that takes minutes: it
+# runs with the environment variables OFTEN, and as <name>_whole, which has the label long, with WHOLE.
+function(cp_pool_divided_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "OFTEN;WHOLE")
+  set_tests_properties(${name} PROPERTIES ENVIRONMENT "CP_POOL_PLAN_STORE=off;${arg_OFTEN}")
+  add_test(NAME ${name}_whole COMMAND ${name})
+  set_tests_properties(${name}_whole PROPERTIES LABELS "integration;long" TIMEOUT ${arg_TIMEOUT}
+                       ENVIRONMENT "CP_POOL_PLAN_STORE=off;${arg_WHOLE}"
+                       ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=set:)
 endfunction()

@@ -119,10 +119,10 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_test(gpu_huge_rows_test LABEL gpu TORCH SOURCES thd/huge_rows_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
   target_compile_definitions(gpu_huge_rows_test PRIVATE CP_POOL_HUGE_ROWS_ON_GPU)
   cp_pool_test(peer_kernel_test LABEL gpu TORCH SOURCES comm/peer/peer_kernel_test.cpp LIBRARIES ${CP_CORE_GPU_LIBRARIES})
-  cp_pool_test(nccl_communicator_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES}
+  cp_pool_test(nccl_communicator_test LABEL gpu TORCH LIBRARIES ${CP_CORE_GPU_LIBRARIES}
                SOURCES comm/nccl/nccl_communicator_test.cpp comm/nccl/nccl_failures_test.cpp comm/peer/peer_copies_test.cpp
                        comm/peer/peer_puts_test.cpp)
-  cp_pool_test(gpu_backends_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing SOURCES
+  cp_pool_test(gpu_backends_test LABEL gpu TORCH LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing SOURCES
     attention/cudnn/gpu_plans_test.cpp
     attention/gpu_backends_test.cpp
     attention/gpu_libraries_test.cpp
@@ -131,15 +131,15 @@ if(CP_POOL_HAVE_CUDA)
     testing/tile_groups_on_gpu.cpp
   )
 
-  cp_pool_test(gpu_streams_test LABEL gpu TORCH TIMEOUT 600 LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
+  cp_pool_test(gpu_streams_test LABEL gpu TORCH LIBRARIES ${CP_CORE_GPU_LIBRARIES} SOURCES
     context_parallel/gpu_streams_test.cpp
     testing/gpu_step.cpp
   )
   # Ranks that are threads, with one GPU among them.
-  cp_pool_test(gpu_one_device_test LABEL gpu TORCH TIMEOUT 600
+  cp_pool_test(gpu_one_device_test LABEL gpu TORCH
     LIBRARIES ${CP_CORE_GPU_LIBRARIES} cp_core_testing
     SOURCES comm/local/gpu_local_communicator_test.cpp trial/gpu_one_device_test.cpp)
-  cp_pool_test(gpu_mutants_test LABEL gpu TORCH TIMEOUT 600
+  cp_pool_test(gpu_mutants_test LABEL gpu TORCH
     LIBRARIES gpu_testing cp_core_cuda_objects cp_core_mutants cp_core_testing
     SOURCES testing/gpu_step.cpp trial/gpu_mutants_test.cpp)
 

@@ -147,7 +147,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
   LIBRARIES cp_cli fmt::fmt)
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
-cp_pool_test(cli_program_test LABEL integration DISCOVER TIMEOUT 60
+cp_pool_test(cli_program_test LABEL integration DISCOVER
   SOURCES
     cli/exit_code_program_test.cpp
     cli/input_program_test.cpp

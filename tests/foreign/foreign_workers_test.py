@@ -147,7 +147,7 @@ def check_hangs(driver, worker):
 
 def check_stop(driver, worker):
     """Rank 0 stands still, so that the driver's deadline comes. SIGUSR2 shows where rank 1 is, and does not kill it."""
-    answer = driver.submit(worker, [case("stopped")], "sigstop@0:inside", "1s")["stopped"]
+    answer = driver.submit(worker, [case("stopped")], "sigstop@0:inside", "3s")["stopped"]
     expect(answer["outcome"] == "timeout" and answer["reason"].startswith("no result within"), answer["reason"])
     expect("in rotate" in tail(answer, 1), f"no stack of rank 1: {tail(answer, 1)}")
 

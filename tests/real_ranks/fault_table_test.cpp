@@ -32,10 +32,9 @@ using ::testing::IsEmpty;
 // CP_POOL_FAULT_DEVICE says what the ranks are on. The first case of a pool on a GPU loads its kernels.
 constexpr bool kOnGpus = std::string_view{CP_POOL_FAULT_DEVICE} == "cuda";
 constexpr double kTimeoutMs = kOnGpus ? 4000 : 1600;
-constexpr double kAtOnceMs =
-    kOnGpus ? 3000 : 1200;             // well before any deadline, on a machine that has other things to do
-constexpr double kFromInside = 0.9;    // where the worker's own deadline is
-constexpr double kWayToReport = 1000;  // deadline seen to outcome known
+constexpr double kFromInside = 0.9;  // where the worker's own deadline is
+// From the deadline to the known outcome, on the slowest machine.
+constexpr double kWayToReport = 10'000;
 
 bool want_whole_table() {
   if (kOnGpus) return true;
@@ -119,7 +118,7 @@ void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
     EXPECT_LE(ms, kTimeoutMs + kWayToReport);
     if (text(faulty, "reason").starts_with("no result within")) expect_stacks(row, faulty);
   } else {
-    EXPECT_LT(ms, kAtOnceMs);
+    EXPECT_LT(ms, kFromInside * kTimeoutMs) << "no deadline has ended it";
   }
   EXPECT_EQ(outcome == "pass", text(faulty, "reason").empty());
   // The driver knew that the case had started: a death in it is charged, and the case is not sent again.

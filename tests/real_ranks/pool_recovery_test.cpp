@@ -29,14 +29,9 @@ namespace {
 using nlohmann::json;
 using namespace std::chrono_literals;
 
-// How soon a death is seen. A process under AddressSanitizer takes much of that to give its memory back.
-#ifdef __SANITIZE_ADDRESS__
-constexpr auto kSeen = 500ms;
-#else
-constexpr auto kSeen = 100ms;
-#endif
-// What the driver waits for is in every try, what a busy machine does besides is not: the best of at most so many
-// counts.
+// The driver must see a death sooner than a pool starts, which is a time of the same run: it has to be told of the
+// death, and may not find it at the end of some interval. A busy machine may delay a single try, so the best of at most
+// so many counts.
 constexpr int kTries = 10;
 
 // Two-rank cases of the quick matrix: enough of them that a run has a middle.
@@ -98,23 +93,28 @@ TEST_P(KilledRank, InTheMiddleOfARunCostsAtMostTheRunningCase) {
 
 INSTANTIATE_TEST_SUITE_P(PoolRecovery, KilledRank, ::testing::Values(0, 1));
 
+std::chrono::duration<double, std::milli> start_time(const json& pool_ready) {
+  return std::chrono::duration<double, std::milli>(pool_ready.at("spawn_to_ready_ms").get<double>());
+}
+
 class IdleRank : public ::testing::TestWithParam<int> {};
 
-TEST_P(IdleRank, DeathIsSeenWithinATenthOfASecondAndTheNextCasePasses) {
+TEST_P(IdleRank, DeathIsSeenSoonerThanAPoolStartsAndTheNextCasePasses) {
   DriverRun run({"submit", "--json", "-"});
-  auto best = std::chrono::steady_clock::duration::max();
+  bool seen_soon = false;
   int deaths = 0;
-  for (; deaths < kTries && best >= kSeen; ++deaths) {
+  for (; deaths < kTries && !seen_soon; ++deaths) {
     run.write_line(kTinyCase);
     const auto of_pool = [deaths](const json& e) { return e.at("pool").at("generation") == deaths + 1; };
     const auto spawned = run.wait_for([&](const json& e) { return is(e, "pool_spawned") && of_pool(e); });
+    const auto ready = run.wait_for([&](const json& e) { return is(e, "pool_ready") && of_pool(e); });
     run.wait_for([&](const json& e) { return is(e, "case_finished") && of_pool(e); });
     const auto killed = std::chrono::steady_clock::now();
     kill(spawned.at("pids").at(GetParam()).get<pid_t>(), SIGKILL);
     run.wait_for([&](const json& e) { return is(e, "pool_retired") && of_pool(e); });
-    best = std::min(best, std::chrono::steady_clock::now() - killed);
+    seen_soon = std::chrono::steady_clock::now() - killed < start_time(ready);
   }
-  EXPECT_LT(best, kSeen);
+  EXPECT_TRUE(seen_soon);
 
   run.write_line(kTinyCase);
   run.close_stdin();
@@ -145,13 +145,15 @@ void wait_for_text(const std::filesystem::path& file, std::string_view text) {
   }
 }
 
-// Kills a rank that waits for the other one, which computes for ever; until the driver reports the case.
-SystemClock::duration time_to_see_busy_rank_die(int rank) {
+// Kills a rank that waits for the other one, which computes for ever. Whether the driver reports the case sooner than
+// its pool started.
+bool busy_rank_is_seen_dead_soon(int rank) {
   const driver_test::TemporaryPath folder("busy-rank");
   const std::string worker = fmt::format("'{}' --inject spin@{}:inside", CP_POOL_WORKER_BINARY, 1 - rank);
   DriverRun run({"submit", "--json", "-", "--run-dir", folder.get(), "--worker", worker});
   run.write_line(kTinyCase);
   const auto spawned = run.wait_for([](const json& e) { return is(e, "pool_spawned"); });
+  const auto ready = run.wait_for([](const json& e) { return is(e, "pool_ready"); });
   const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank0.stdout.log";
   wait_for_text(log, R"("event":"started")");
   wait_for_text(log, R"("phase":"forward")");
@@ -164,28 +166,27 @@ SystemClock::duration time_to_see_busy_rank_die(int rank) {
   run.close_stdin();
   run.wait();
   expect_no_rank_left(run.events());
-  return time_of(finished) - killed;
+  return time_of(finished) - killed < start_time(ready);
 }
 
 class BusyRank : public ::testing::TestWithParam<int> {};
 
-TEST_P(BusyRank, DeathIsSeenWithinATenthOfASecond) {
-  auto best = SystemClock::duration::max();
-  for (int i = 0; i < kTries && best >= kSeen; ++i) best = std::min(best, time_to_see_busy_rank_die(GetParam()));
-  EXPECT_LT(best, kSeen);
-  RecordProperty("ms", std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(best).count()));
+TEST_P(BusyRank, DeathIsSeenSoonerThanAPoolStarts) {
+  bool seen_soon = false;
+  for (int i = 0; i < kTries && !seen_soon; ++i) seen_soon = busy_rank_is_seen_dead_soon(GetParam());
+  EXPECT_TRUE(seen_soon);
 }
 
 INSTANTIATE_TEST_SUITE_P(PoolRecovery, BusyRank, ::testing::Values(0, 1));
 
 TEST(Interrupt, EndsACaseOfRanksThatSitInACollectiveAndKeepsWhatTheySaid) {
-  DriverRun run(kTwoRankRun +
-                std::vector<std::string>{"--worker", "'" CP_POOL_WORKER_BINARY "' --inject hang@1:inside"});
+  DriverRun run(kTwoRankRun + std::vector<std::string>{"--grace", "60s", "--worker",
+                                                       "'" CP_POOL_WORKER_BINARY "' --inject hang@1:inside"});
   run.wait_for([](const json& e) { return is(e, "case_started"); });
   const auto interrupted = std::chrono::steady_clock::now();
   kill(run.pid(), SIGINT);
   EXPECT_EQ(run.wait(), 130) << run.output();
-  EXPECT_LT(std::chrono::steady_clock::now() - interrupted, 5s) << "less than the grace: the worker answered";
+  EXPECT_LT(std::chrono::steady_clock::now() - interrupted, 60s) << "less than the grace: the worker answered";
   const auto events = run.events();
   const auto first = of_type(events, "case_finished").at(0);
   EXPECT_EQ(first.at("outcome"), "cancelled");
@@ -207,9 +208,9 @@ TEST_P(KilledDriver, LeavesNoRankBehindAndItsEventsReadable) {
   ASSERT_FALSE(events.empty());
   for (const auto& spawned : of_type(events, "pool_spawned")) {
     for (const auto& pid : spawned.at("pids")) {
-      while (process_runs(pid.get<pid_t>()) && std::chrono::steady_clock::now() - killed < 2s)
+      while (process_runs(pid.get<pid_t>()) && std::chrono::steady_clock::now() - killed < 20s)
         std::this_thread::yield();
-      EXPECT_FALSE(process_runs(pid.get<pid_t>())) << "rank " << pid << " outlives the driver by 2 s";
+      EXPECT_FALSE(process_runs(pid.get<pid_t>())) << "rank " << pid << " outlives the driver";
     }
   }
 }
@@ -224,12 +225,14 @@ TEST(PoolRecovery, ARankThatThrowsInsideACollectiveReachesTheReportWithItsOwnErr
   EXPECT_EQ(run.wait(), 100) << run.output();
   const auto events = run.events();
   int errors = 0;
+  const double start_ms = of_type(events, "pool_ready").at(0).at("spawn_to_ready_ms");
   for (const auto& finished : of_type(events, "case_finished")) {
     const bool p2p = finished.at("id").get<std::string>().find("/p2p/") != std::string::npos;
     EXPECT_EQ(finished.at("outcome"), p2p ? "error" : "pass") << finished.dump(1);
     if (!p2p) continue;
     ++errors;
-    EXPECT_LT(finished.at("duration_ms").get<double>(), 2000.0) << finished.at("id");
+    // Abort, stack trace and new connections: quiet machines need less than the pool's start for it.
+    EXPECT_LT(finished.at("duration_ms").get<double>(), 10 * start_ms) << finished.at("id");
     EXPECT_THAT(finished.dump(), ::testing::HasSubstr("inject")) << "the rank's own error must be in the report";
   }
   EXPECT_GT(errors, 0);

@@ -24,12 +24,12 @@ class Doctor : public test::CommandLine {};
 // The worker itself looks at what doctor has said before it started.
 TEST_F(Doctor, SaysEachLineAsItFindsIt) {
   const std::string worker = fmt::format("sh -c 'cat {} > {}; exec sleep 60'", path("out"), path("seen"));
-  Program program{{kProgram, "doctor", "--worker", worker, "--timeout", "1s"}, {.in = "/dev/null", .out = path("out")}};
+  Program program{{kProgram, "doctor", "--worker", worker, "--timeout", "3s"}, {.in = "/dev/null", .out = path("out")}};
   EXPECT_EQ(program.wait().exit_code, 96);
   EXPECT_THAT(read_file(path("seen")), AllOf(HasSubstr("cp-pool    ok"), HasSubstr("CPU        ok"),
                                              HasSubstr("loopback   ok"), Not(HasSubstr("matrix "))));
   EXPECT_THAT(read_file(path("out")),
-              AllOf(HasSubstr("ranks      MISSING the pool cannot start: not ready within 1000 ms"),
+              AllOf(HasSubstr("ranks      MISSING the pool cannot start: not ready within 3000 ms"),
                     HasSubstr("matrix     ok"), Not(HasSubstr("install with"))));
 }
 

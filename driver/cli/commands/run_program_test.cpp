@@ -138,8 +138,8 @@ TEST_F(RunProgram, TheWorkerIsToldWhereToDump) {
 
 TEST_F(RunProgram, ASentinelInALineOfAnEarlierTimeIsNotBlamed) {
   const ScopedVariable chatter{"CP_POOL_TEST_CHATTER", "log: answers begin with [CP_POOL_RESP]"};
-  const Finished done = run("model=pass | model=hang", {"--timeout", "500ms"});
-  EXPECT_THAT(done.out, AllOf(HasSubstr("no result within 500 ms"), Not(HasSubstr("has the sentinel"))));
+  const Finished done = run("model=pass | model=hang", {"--timeout", "1000ms"});
+  EXPECT_THAT(done.out, AllOf(HasSubstr("no result within 1000 ms"), Not(HasSubstr("has the sentinel"))));
 }
 
 }  // namespace

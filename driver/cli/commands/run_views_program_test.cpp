@@ -22,6 +22,7 @@ using test::read_file;
 using test::ScopedVariable;
 using test::Words;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
@@ -78,7 +79,8 @@ TEST_F(RunViews, OnATerminalALineShowsForHowLongACaseHasBeenRunning) {
   }
   ::close(master);
   EXPECT_EQ(program.wait().exit_code, 100);
-  EXPECT_THAT(output, HasSubstr("0/1 | 0:01 demo/hang/p2p/cp1/bshd/fp32"));
+  EXPECT_THAT(output, AnyOf(HasSubstr("0/1 | 0:01 demo/hang/p2p/cp1/bshd/fp32"),
+                            HasSubstr("0/1 | 0:02 demo/hang/p2p/cp1/bshd/fp32")));  // the first is easily missed
 }
 
 // A file, no terminal.
@@ -90,7 +92,7 @@ TEST_F(RunViews, ASlowCaseIsSaidOnStderrAndIsAnEvent) {
   const auto lines = json_lines(read_file(path("e")));
   const auto told = std::ranges::count_if(lines, [](const auto& line) { return line["type"] == "case_progress"; });
   EXPECT_EQ(told, std::ranges::count(done.err, '\n'));
-  EXPECT_LT(told, 10) << "the intervals grow: 1, 2, 4, .. 256 ms";
+  EXPECT_LT(told, 20) << "the intervals grow: 1, 2, 4, .. 256 ms; equal ones would be 300";
   const Finished report = call({"report", path("e")});
   EXPECT_EQ(report.err, "") << "it is over";
 }

@@ -11,8 +11,16 @@
 
 namespace cp_pool {
 
-enum class Backend { math, flash, cudnn };
-enum class CommType { p2p, all_gather, a2a, a2a_p2p };
+enum class Backend {
+#define CP_POOL_BACKEND(identifier, name) identifier,
+#include "cases/backends.def"
+#undef CP_POOL_BACKEND
+};
+enum class CommType {
+#define CP_POOL_COMM_TYPE(identifier, name) identifier,
+#include "cases/comm_types.def"
+#undef CP_POOL_COMM_TYPE
+};
 enum class Layout { bshd, sbhd, thd };
 enum class DType { fp32, bf16, fp16 };
 enum class SoftmaxType { vanilla, off_by_one, learnable };

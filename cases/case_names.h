@@ -16,14 +16,17 @@ template <typename Enum>
 inline constexpr std::array<std::pair<Enum, std::string_view>, 0> kNames{};
 
 template <>
-inline constexpr std::array<std::pair<Backend, std::string_view>, 3> kNames<Backend>{
-    {{Backend::math, "math"}, {Backend::flash, "flash"}, {Backend::cudnn, "cudnn"}}};
+inline constexpr std::array kNames<Backend>{
+#define CP_POOL_BACKEND(identifier, name) std::pair{Backend::identifier, std::string_view{name}},
+#include "cases/backends.def"
+#undef CP_POOL_BACKEND
+};
 template <>
-inline constexpr std::array<std::pair<CommType, std::string_view>, 4> kNames<CommType>{
-    {{CommType::p2p, "p2p"},
-     {CommType::all_gather, "all_gather"},
-     {CommType::a2a, "a2a"},
-     {CommType::a2a_p2p, "a2a+p2p"}}};
+inline constexpr std::array kNames<CommType>{
+#define CP_POOL_COMM_TYPE(identifier, name) std::pair{CommType::identifier, std::string_view{name}},
+#include "cases/comm_types.def"
+#undef CP_POOL_COMM_TYPE
+};
 template <>
 inline constexpr std::array<std::pair<Layout, std::string_view>, 3> kNames<Layout>{
     {{Layout::bshd, "bshd"}, {Layout::sbhd, "sbhd"}, {Layout::thd, "thd"}}};
@@ -42,6 +45,14 @@ inline constexpr std::array<std::pair<BiasShape, std::string_view>, 5> kNames<Bi
      {BiasShape::shape_b1ss, "b1ss"},
      {BiasShape::shape_11ss, "11ss"},
      {BiasShape::shape_111s, "111s"}}};
+
+// The values alone.
+template <typename Enum>
+inline constexpr auto kValues = [] {
+  std::array<Enum, kNames<Enum>.size()> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = kNames<Enum>[i].first;
+  return values;
+}();
 
 // nullopt for a text that names no value.
 template <typename Enum>

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "cases/comm_facts.h"
 
 namespace cp_pool {
 namespace {
@@ -82,11 +83,10 @@ Problem check_input_scale(const Case& c) {
 }
 
 Problem check_comm(const Case& c) {
-  if (c.comm != CommType::a2a_p2p || (c.cp_size >= 4 && c.cp_size % 2 == 0)) return std::nullopt;
+  const CommFacts& facts = facts_of(c.comm);
+  if (facts.takes_size(c.cp_size)) return std::nullopt;
   return problem("cp_size",
-                 fmt::format("{} does not fit comm a2a+p2p, which needs an even size of at least 4 (pairs of "
-                             "ranks, in a ring)",
-                             c.cp_size));
+                 fmt::format("{} does not fit comm {}, which needs {}", c.cp_size, to_string(c.comm), facts.sizes));
 }
 
 Problem check_explicit_lengths(const Case& c, std::string_view field, const std::vector<std::int64_t>& lengths,

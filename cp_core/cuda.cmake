@@ -18,6 +18,7 @@ if(CP_POOL_HAVE_CUDA)
     attention/cudnn/stored_plans.cpp
     attention/flash/flash_backend.cpp
     attention/flash/flash_window.cpp
+    attention/library_refusal.cpp
     attention/score_max.cpp
     attention/tile_batches.cpp
     attention/tile_rows.cpp

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_names.h"
 #include "cp_core/testing/dense_attention.h"
 
 namespace cp_pool::test {
@@ -43,7 +44,7 @@ void set_kv_lengths(AttentionProblem& problem, std::int64_t length) {
 // A few problems in which every seam matters.
 std::vector<AttentionProblem> problems() {
   std::vector<AttentionProblem> all;
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     for (const Layout layout : {Layout::bshd, Layout::thd}) {
       AttentionProblem plain = problem_of(comm, layout, {.right = 0});
       plain.max_logit = true;

@@ -21,25 +21,6 @@ std::int64_t sum(const std::vector<std::int64_t>& values) {
   return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
-// How the ranks share the work: groups that split heads among themselves, and a dual-chunk partition over the groups.
-struct Split {
-  int head_ranks = 1;
-  int ring_ranks = 1;
-};
-
-Split split_of(const Case& c) {
-  switch (c.comm) {
-    case CommType::p2p:
-    case CommType::all_gather:
-      return {.head_ranks = 1, .ring_ranks = c.cp_size};
-    case CommType::a2a:
-      return {.head_ranks = c.cp_size, .ring_ranks = 1};
-    case CommType::a2a_p2p:
-      return {.head_ranks = 2, .ring_ranks = c.cp_size / 2};
-  }
-  return {};
-}
-
 void add_tile(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv,
               Compute& to) {
   const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
@@ -96,14 +77,15 @@ double Compute::backward_flops(const Case& c) const {
 }
 
 Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
-  const Split split = split_of(c);
-  const int ring_rank = rank / split.head_ranks;
+  const int head_split = head_ranks(c);
+  const int ring_ranks = c.cp_size / head_split;
+  const int ring_rank = rank / head_split;
   Compute out;
-  out.heads = c.heads / split.head_ranks;
+  out.heads = c.heads / head_split;
   for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
-    for (const Interval& queries : owned_chunks(lengths.padded_q[b], split.ring_ranks, ring_rank)) {
-      for (int owner = 0; owner < split.ring_ranks; ++owner) {
-        for (const Interval& keys : owned_chunks(lengths.padded_kv[b], split.ring_ranks, owner)) {
+    for (const Interval& queries : owned_chunks(lengths.padded_q[b], ring_ranks, ring_rank)) {
+      for (int owner = 0; owner < ring_ranks; ++owner) {
+        for (const Interval& keys : owned_chunks(lengths.padded_kv[b], ring_ranks, owner)) {
           add_tile(c, queries, keys, lengths.valid_q[b], lengths.valid_kv[b], out);
         }
       }
@@ -113,28 +95,15 @@ Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
 }
 
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
-  const Split split = split_of(c);
   const std::int64_t bytes = bytes_of(c.dtype);
   const std::int64_t q_rows = sum(lengths.padded_q) / c.cp_size;
-  const std::int64_t kv_rows = sum(lengths.padded_kv) / c.cp_size;
-  const std::int64_t q = q_rows * c.heads * c.head_dim_qk;
-  const std::int64_t out = q_rows * c.heads * c.head_dim_v;
-  const std::int64_t kv = kv_rows * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
-  const std::int64_t row = q_rows * c.heads;  // one statistic of each row
-
-  Traffic traffic;
-  const std::int64_t others = split.ring_ranks - 1;
-  // Keys and values go to every other rank of the ring, and as many sums of gradients come back. The backward of
-  // all_gather gathers them again; that of a ring begins with those that its forward held last, and needs no more of
-  // its own.
-  traffic.forward = others * kv * bytes;
-  const std::int64_t again = c.comm == CommType::all_gather ? others : std::max<std::int64_t>(others - 1, 0);
-  traffic.backward = again * kv * bytes + others * kv * kFp32Bytes;
-  // Of what is exchanged for heads, all but a rank's own block leaves it: forward q, k, v, out and lse; backward dout,
-  // a statistic, and dq, dk, dv on their way back.
-  const auto leaving = [&](std::int64_t whole) { return whole * (split.head_ranks - 1) / split.head_ranks; };
-  traffic.forward += leaving((q + kv + out) * bytes + row * kFp32Bytes);
-  traffic.backward += leaving((out + q + kv) * bytes + row * kFp32Bytes);
+  const std::int64_t kv = sum(lengths.padded_kv) / c.cp_size * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
+  const RankBytes rank{.q = q_rows * c.heads * c.head_dim_qk * bytes,
+                       .kv = kv * bytes,
+                       .out = q_rows * c.heads * c.head_dim_v * bytes,
+                       .dkv_sums = kv * kFp32Bytes,
+                       .statistic = q_rows * c.heads * kFp32Bytes};
+  Traffic traffic = facts_of(c.comm).traffic(rank, c.cp_size);
   if (!c.training) traffic.backward = 0;
   return traffic;
 }

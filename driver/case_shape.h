@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "cases/comm_facts.h"
 #include "cases/lengths.h"
 
 namespace cp_pool {
@@ -44,10 +45,6 @@ Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank);
 // summed over ranks) and the statistics of rows. Bias, sinks and max_logit come on top. An upper bound where
 // contributions of kernels' calls travel as they are, in 16 bits and of some rows (docs/numerics.md): with backends
 // cudnn and flash.
-struct Traffic {
-  std::int64_t forward = 0;
-  std::int64_t backward = 0;
-};
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths);
 
 }  // namespace cp_pool

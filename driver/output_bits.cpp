@@ -1,10 +1,11 @@
 #include "driver/output_bits.h"
 
+#include "cases/backend_facts.h"
+
 namespace cp_pool {
 
 bool promises_bits(const CaseFinished& event) {
-  const bool of_library = event.c.backend != Backend::math && event.c.training;
-  return event.c.deterministic || !of_library || !event.pool || !event.pool->key.starts_with("cuda/");
+  return promises_bits(event.c, event.pool && event.pool->key.starts_with("cuda/"));
 }
 
 std::optional<std::vector<int>> OutputBits::other_ranks(const CaseFinished& event) {

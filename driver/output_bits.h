@@ -10,7 +10,7 @@
 
 namespace cp_pool {
 
-// The backward kernels of libraries repeat their bits only where they are asked to; on CPU ranks math stands for them.
+// promises_bits (cases/backend_facts.h) on the pool that ran it.
 bool promises_bits(const CaseFinished& event);
 
 class OutputBits {

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "cp_core/comm/peer/windows.h"
 #include "worker/pending_operation.h"
 
 namespace cp_pool {
@@ -26,7 +27,7 @@ class ObservedWork final : public Work {
   std::string description_;
 };
 
-class ObservedCommunicator final : public Communicator {
+class ObservedCommunicator final : public Communicator, public PeerWindows {
  public:
   ObservedCommunicator(std::shared_ptr<Communicator> target, std::string name, std::function<void()> before_operation)
       : target_(std::move(target)), name_(std::move(name)), before_operation_(std::move(before_operation)) {}
@@ -51,10 +52,11 @@ class ObservedCommunicator final : public Communicator {
                                      std::string_view what) override {
     return observed(describe("exchange with all", what), [&] { return target_->exchange_all(sends, receives, what); });
   }
-  [[nodiscard]] bool has_windows() const override { return target_->has_windows(); }
+  PeerWindows* windows() override { return target_->windows() == nullptr ? nullptr : this; }
   [[nodiscard]] WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
                                 std::span<const Put> puts, Meanwhile meanwhile, std::string_view what) override {
-    return observed(describe("put", what), [&] { return target_->put_all(windows, sources, puts, meanwhile, what); });
+    return observed(describe("put", what),
+                    [&] { return target_->windows()->put_all(windows, sources, puts, meanwhile, what); });
   }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     return observed(describe("all_gather", what), [&] { return target_->all_gather(out, in, what); });

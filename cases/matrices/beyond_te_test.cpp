@@ -7,6 +7,7 @@
 
 #include <gtest/gtest.h>
 
+#include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cases/matrix.h"
 
@@ -42,12 +43,7 @@ TEST_F(BeyondTe, HasAtLeast150SmallCasesThatCanRun) {
   EXPECT_GE(cases_.size(), 150U);
   for (const MatrixCase& entry : cases_) {
     EXPECT_LE(std::max(entry.c.seqlen_q, entry.c.seqlen_kv), 64) << entry.id;
-    if (entry.c.comm == CommType::a2a) {
-      EXPECT_EQ(entry.c.kv_heads % entry.c.cp_size, 0) << entry.id;
-    }
-    if (entry.c.comm == CommType::a2a_p2p) {
-      EXPECT_EQ(entry.c.kv_heads % 2, 0) << entry.id;
-    }
+    EXPECT_EQ(heads_do_not_divide(entry.c), "") << entry.id;
   }
 }
 

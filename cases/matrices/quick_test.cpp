@@ -10,6 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cases/matrix.h"
 
@@ -77,8 +79,8 @@ TEST(Quick, MeetsEveryPairOfMaskCommLayoutDtypeAndHeads) {
 
 TEST(Quick, MeetsEveryCommWithEveryWorldSizeItHas) {
   for (int cp_size = 1; cp_size <= 8; ++cp_size) {
-    for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
-      if (comm == CommType::a2a_p2p && (cp_size < 4 || cp_size % 2 != 0)) continue;
+    for (const CommType comm : kValues<CommType>) {
+      if (!facts_of(comm).takes_size(cp_size)) continue;
       EXPECT_TRUE(holds_for_one([&](const Case& c) { return c.comm == comm && c.cp_size == cp_size; }))
           << to_string(comm) << " " << cp_size;
     }
@@ -86,7 +88,7 @@ TEST(Quick, MeetsEveryCommWithEveryWorldSizeItHas) {
 }
 
 TEST(Quick, MeetsEveryCommWithTheHardLengths) {
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     EXPECT_TRUE(holds_for_one([&](const Case& c) { return c.comm == comm && !c.training; })) << to_string(comm);
     EXPECT_TRUE(holds_for_one([&](const Case& c) {
       return c.comm == comm && std::ranges::count(resolve_lengths(c).valid_q, 0) > 0;
@@ -114,7 +116,7 @@ TEST(Quick, TouchesEveryKind) {
   EXPECT_TRUE(holds_for_one([](const Case& c) { return c.chunk > 0; }));
   EXPECT_TRUE(holds_for_one([](const Case& c) { return c.causal && c.seqlen_q < c.seqlen_kv; }));
   EXPECT_TRUE(holds_for_one([](const Case& c) { return c.seqlens_kv.has_value(); }));
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     const auto comm_has = [comm](const std::function<bool(const Case&)>& predicate) {
       return holds_for_one([&](const Case& c) { return c.comm == comm && predicate(c); });
     };
@@ -127,7 +129,7 @@ TEST(Quick, TouchesEveryKind) {
 }
 
 TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     EXPECT_TRUE(holds_for_one([comm](const Case& c) { return c.comm == comm && c.input_scale >= 10; }))
         << to_string(comm);
     EXPECT_TRUE(holds_for_one([comm](const Case& c) {
@@ -144,13 +146,7 @@ TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
 // A case that no worker can run would only ever be skipped.
 TEST(Quick, HasHeadsForEveryRank) {
   for (const MatrixCase& entry : quick()) {
-    const Case& c = entry.c;
-    if (c.comm == CommType::a2a) {
-      EXPECT_EQ(c.kv_heads % c.cp_size, 0) << entry.id;
-    }
-    if (c.comm == CommType::a2a_p2p) {
-      EXPECT_EQ(c.kv_heads % 2, 0) << entry.id;
-    }
+    EXPECT_EQ(heads_do_not_divide(entry.c), "") << entry.id;
   }
 }
 

@@ -8,6 +8,7 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
@@ -54,7 +55,7 @@ namespace {
 class Attention {
  public:
   Attention(AttentionBackend& backend, const AttentionOperands& operands, AttentionSums& sums)
-      : backend_(backend), operands_(operands), sums_(sums) {}
+      : backend_(backend), fast_(fast_of(backend)), operands_(operands), sums_(sums) {}
 
   void add(const TileGroup& part, Then then) {
     delay_point(operands_.q.device());
@@ -66,7 +67,7 @@ class Attention {
   // The part as the backend's calls give it.
   bool add_calls(const TileGroup& part, Then then) {
     if (sums_.max_logit.defined()) return false;
-    const std::vector<CalledForward> calls = backend_.forward_calls(part, operands_);
+    const std::vector<CalledForward> calls = fast_.forward_calls(part, operands_);
     delay_point(operands_.q.device());
     for (const CalledForward& call : calls) take(call, then);
     return !calls.empty();
@@ -105,6 +106,7 @@ class Attention {
   }
 
   AttentionBackend& backend_;
+  FastBackend& fast_;
   const AttentionOperands& operands_;
   AttentionSums& sums_;
   AttentionPartial partial_;
@@ -115,8 +117,9 @@ class Attention {
 void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands, AttentionSums& sums,
             Then then) {
   Attention attention(backend, operands, sums);
+  const FastBackend& fast = fast_of(backend);
   for (const TileGroup& group : plan) {
-    const std::vector<TileGroup> parts = backend.parts(group, operands);
+    const std::vector<TileGroup> parts = fast.parts(group, operands);
     // Query rows are in several groups and parts, but once in each.
     const Then after_part = plan.size() == 1 && parts.size() == 1 ? then : Then::more;
     for (const TileGroup& part : parts) attention.add(part, after_part);
@@ -125,9 +128,10 @@ void attend(AttentionBackend& backend, const TilePlan& plan, const AttentionOper
 
 void attend_backward(AttentionBackend& backend, const TilePlan& plan, const AttentionOperands& operands,
                      const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) {
+  const FastBackend& fast = fast_of(backend);
   for (const TileGroup& group : plan) {
-    for (const TileGroup& part : backend.parts(group, operands)) {
-      if (!backend.takes_empty_sums()) sums.fill();
+    for (const TileGroup& part : fast.parts(group, operands)) {
+      if (!fast.takes_empty_sums()) sums.fill();
       delay_point(operands.q.device());
       backend.backward(part, operands, backward_operands, sums);
     }

@@ -3,7 +3,9 @@
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 
+#include "cases/backend_facts.h"
 #include "cp_core/attention/cuda_backends.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/attention/math/math_backend.h"
 #include "cp_core/cuda/cuda_part.h"
 
@@ -87,10 +89,16 @@ std::span<const Tile> tiles_of(const TilePlan& plan) {
 std::unique_ptr<AttentionBackend> make_backend(Backend backend, const at::Device& device) {
   if (device.is_cuda()) return cuda_part<CudaBackends>().make(backend);
   TORCH_CHECK(device.is_cpu(), "no ", std::string(to_string(backend)), " backend for ", device);
-  // On CPU ranks the math backend stands for flash and cudnn. It then returns the result of each call rounded to 16
-  // bits, as their kernels do, so that the code for such results runs on CPUs, too.
-  return std::make_unique<MathBackend>(backend == Backend::math ? MathBackend::Results::sums
-                                                                : MathBackend::Results::calls);
+  // On CPU ranks the math backend stands for the others. For those whose kernels round what a call gives it does so,
+  // too, so that the code for such results runs on CPUs.
+  return std::make_unique<MathBackend>(facts_of(backend).rounds_calls ? MathBackend::Results::calls
+                                                                      : MathBackend::Results::sums);
+}
+
+FastBackend& fast_of(AttentionBackend& backend) {
+  static FastBackend nothing;
+  FastBackend* fast = backend.fast();
+  return fast == nullptr ? nothing : *fast;
 }
 
 }  // namespace cp_pool

@@ -1,25 +1,23 @@
-// Which attention backend runs a case on a GPU.
+// The attention backends of GPUs.
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "cases/case.h"
 #include "cp_core/attention/backend.h"
 
 namespace cp_pool {
 
-// On the current device.
 std::unique_ptr<AttentionBackend> make_cuda_backend(Backend backend);
 
-// Why the backend of this case cannot run it on the current device, as a sentence that quotes the library where it is
-// the library that refuses; empty if it can.
-std::string cuda_backend_skip_reason(const Case& c);
+// make_math_backend() and so on: each in the backend's own file.
+#define CP_POOL_BACKEND(identifier, name) std::unique_ptr<AttentionBackend> make_##identifier##_backend();
+#include "cases/backends.def"
+#undef CP_POOL_BACKEND
 
 // Of the CUDA part (cuda/cuda_part.h).
 struct CudaBackends {
   decltype(&make_cuda_backend) make;
-  decltype(&cuda_backend_skip_reason) skip_reason;
 };
 
 }  // namespace cp_pool

@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/attention/cuda_backends.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/testing/tile_group_cases.h"
 #include "cp_core/testing/tile_groups_on_gpu.h"
 
@@ -113,7 +114,7 @@ TEST_P(GpuBias, InTheBackendsParts) {
   const AttentionPartial partial = test::forward_in_parts(*backend, s.c, gpu_inputs.operands);
   EXPECT_EQ(test::forward_differences(s.c, expected, partial, precision(s)), "");
   AttentionGradientSums sums = test::make_sums(gpu_inputs.operands);
-  for (const TileGroup& part : backend->parts(s.c.group, gpu_inputs.operands)) {
+  for (const TileGroup& part : fast_of(*backend).parts(s.c.group, gpu_inputs.operands)) {
     backend->backward(part, gpu_inputs.operands, gpu_inputs.backward, sums);
   }
   EXPECT_EQ(test::backward_differences(expected, sums, precision(s)), "");

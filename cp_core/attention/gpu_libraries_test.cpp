@@ -19,7 +19,7 @@
 #include "cp_core/attention/cudnn/cudnn_backend.h"
 #include "cp_core/attention/math/tile_scores.h"
 #include "cp_core/cuda/device.h"
-#include "cp_core/perf/cuda_captured_step.h"
+#include "cp_core/perf/cuda_steps.h"
 #include "cp_core/testing/tile_group_cases.h"
 #include "cp_core/testing/tile_groups_on_gpu.h"
 

@@ -1,12 +1,13 @@
 #include "cp_core/comm/communicator.h"
 
 #include <cstring>
-#include <stdexcept>
 #include <utility>
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
+
+#include "cases/comm_facts.h"
 
 namespace cp_pool {
 namespace {
@@ -73,10 +74,11 @@ std::vector<int> ranks_from(int first, int step, int end) {
 
 GroupRanks group_ranks(int rank, int size) {
   GroupRanks groups{.cp = ranks_from(0, 1, size), .inner = {}, .outer = {}};
-  if (size < 4 || size % 2 != 0) return groups;
-  const int pair = rank / 2 * 2;
-  groups.inner = ranks_from(pair, 1, pair + 2);
-  groups.outer = ranks_from(rank % 2, 2, size);
+  const int inner = inner_ranks(size);
+  if (inner == 0) return groups;
+  const int first = rank / inner * inner;
+  groups.inner = ranks_from(first, 1, first + inner);
+  groups.outer = ranks_from(rank % inner, inner, size);
   return groups;
 }
 
@@ -98,12 +100,6 @@ Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends,
     works.push_back(exchange_many(of_peer(sends, to), to, of_peer(receives, from), from, what));
   }
   return std::make_unique<SeveralWorks>(std::move(works));
-}
-
-Communicator::WorkPtr Communicator::put_all(std::span<const at::Tensor> /*windows*/,
-                                            std::span<const at::Tensor> /*sources*/, std::span<const Put> /*puts*/,
-                                            Meanwhile /*meanwhile*/, std::string_view what) {
-  throw std::logic_error(fmt::format("{}: there are no windows", what));
 }
 
 // For ranks that are CPUs.

@@ -14,8 +14,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/thd/block_copy.h"
-
 namespace cp_pool {
 
 // A communication that failed, timed out or was aborted. The text names rank, operation, peer and step.
@@ -42,6 +40,8 @@ class Work {
 };
 
 enum class ReduceOp { sum, max };
+
+class PeerWindows;
 
 class Communicator {
  public:
@@ -78,23 +78,6 @@ class Communicator {
   static std::vector<at::Tensor> of_peer(std::span<const Message> messages, int peer);
   [[nodiscard]] virtual WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                                              std::string_view what);
-  // What a rank writes into memory that a peer has opened.
-  struct Put {
-    int peer = 0;            // or this rank
-    std::size_t window = 0;  // of those that the peer opens
-    std::int64_t first = 0;  // byte of the window where the block's rows begin
-    BlockCopy block;         // from where, and its shape there and here; without a target
-  };
-  // True if put_all writes straight into others' memory: then it is the way to go for rows that lie apart. Equal on all
-  // ranks.
-  [[nodiscard]] virtual bool has_windows() const { return false; }
-  // What the devices have to do while data travels: if nothing, all of them can help. The same on all ranks.
-  enum class Meanwhile { idle, busy };
-  // One-sided, where there are windows: every rank opens as many tensors and writes into those of all. Complete
-  // when what this rank writes has left and what all others write here has come. sources: the tensors that blocks lie
-  // in. Blocks in a window overlap nothing; what no block covers stays this rank's to use.
-  [[nodiscard]] virtual WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
-                                        std::span<const Put> puts, Meanwhile meanwhile, std::string_view what);
   // out: size() times the elements of in, in rank order.
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.
@@ -106,6 +89,10 @@ class Communicator {
   // in: size() times the elements of out; out is the sum over ranks of part rank().
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;
+
+  // Writes into memory of peers (peer/windows.h); null where ranks cannot. Lives as long as this. Null on all ranks or
+  // on none.
+  virtual PeerWindows* windows() { return nullptr; }
 
   // Bounded by `limit`. Carries `tag` and this communicator's operation count: throws CommError naming the rank whose
   // values differ from rank 0's, or that did not arrive. Proof after a case that all ranks are at the same place. After
@@ -125,9 +112,11 @@ class Communicator {
 
 // The communicators of one context-parallel group, made once when a worker starts and again after an abort.
 struct CpGroups {
-  std::shared_ptr<Communicator> cp;     // all ranks
-  std::shared_ptr<Communicator> inner;  // a2a+p2p: the pair of ranks (2k, 2k+1); null unless size is even and >= 4
-  std::shared_ptr<Communicator> outer;  // a2a+p2p: the ring of ranks of equal parity; null likewise
+  std::shared_ptr<Communicator> cp;  // all ranks
+  // Of neighbours, `inner_ranks` of them (cases/comm_facts.h), and of the ranks that have the same place in their inner
+  // group. Null if no communication type needs them for this number of ranks.
+  std::shared_ptr<Communicator> inner;
+  std::shared_ptr<Communicator> outer;
 };
 
 // Who is in each group of a rank of `size`, in order; empty for a group that it does not have.

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "cp_core/comm/peer/windows.h"
+
 namespace cp_pool {
 namespace {
 
@@ -9,7 +11,7 @@ std::int64_t bytes(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(tensor.nbytes());
 }
 
-class CountingCommunicator final : public Communicator {
+class CountingCommunicator final : public Communicator, public PeerWindows {
  public:
   CountingCommunicator(std::shared_ptr<Communicator> target, std::int64_t& sent)
       : target_(std::move(target)), sent_(sent) {}
@@ -39,13 +41,13 @@ class CountingCommunicator final : public Communicator {
     for (const Message& message : sends) count(message.tensor, message.peer);
     return target_->exchange_all(sends, receives, what);
   }
-  [[nodiscard]] bool has_windows() const override { return target_->has_windows(); }
+  PeerWindows* windows() override { return target_->windows() == nullptr ? nullptr : this; }
   [[nodiscard]] WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources,
                                 std::span<const Put> puts, Meanwhile meanwhile, std::string_view what) override {
     for (const Put& put : puts) {
       if (put.peer != rank()) sent_ += put.block.rows * put.block.width;
     }
-    return target_->put_all(windows, sources, puts, meanwhile, what);
+    return target_->windows()->put_all(windows, sources, puts, meanwhile, what);
   }
   [[nodiscard]] WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override {
     sent_ += bytes(in) * (size() - 1);

@@ -10,13 +10,16 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/comm/peer/windows.h"
+
 namespace cp_pool {
 namespace {
 
 using testing::ElementsAre;
 
 // Rank 1 of 4; notes what it is called for, and does nothing.
-class NotingCommunicator final : public Communicator {
+class NotingCommunicator final : public Communicator, public PeerWindows {
  public:
   std::vector<std::string> calls;
 
@@ -34,7 +37,7 @@ class NotingCommunicator final : public Communicator {
   WorkPtr exchange_all(std::span<const Message>, std::span<const Message>, std::string_view) override {
     return note("exchange_all");
   }
-  [[nodiscard]] bool has_windows() const override { return true; }
+  PeerWindows* windows() override { return this; }
   WorkPtr put_all(std::span<const at::Tensor>, std::span<const at::Tensor>, std::span<const Put>, Meanwhile,
                   std::string_view) override {
     return note("put_all");
@@ -80,14 +83,19 @@ TEST_F(CountSent, MessagesToOtherRanksOnce) {
 }
 
 TEST_F(CountSent, TheRectanglesThatARankWritesIntoWindows) {
-  EXPECT_TRUE(cp_->has_windows());
-  const std::array<Communicator::Put, 3> puts{
+  ASSERT_NE(cp_->windows(), nullptr);
+  const std::array<PeerWindows::Put, 3> puts{
       {{.peer = 0, .block = {.rows = 3, .width = 5, .source_stride = 8, .target_stride = 16}},
        {.peer = 1, .block = {.rows = 1, .width = 100}},  // its own
        {.peer = 2, .block = {.rows = 1, .width = 7}}}};
-  static_cast<void>(cp_->put_all({&received_, 1}, {&received_, 1}, puts, Communicator::Meanwhile::busy, ""));
+  static_cast<void>(cp_->windows()->put_all({&received_, 1}, {&received_, 1}, puts, PeerWindows::Meanwhile::busy, ""));
   EXPECT_EQ(sent(), 3 * 5 + 7);
   EXPECT_THAT(target_->calls, ElementsAre("put_all"));
+}
+
+TEST_F(CountSent, HasWindowsWhereItsTargetHas) {
+  const CpGroups without = make_local_groups(2).front();
+  EXPECT_EQ(count_sent(without, sent_).cp->windows(), nullptr);
 }
 
 TEST_F(CountSent, NothingThatARankSendsToItself) {

@@ -10,8 +10,10 @@
 #include <ATen/ops/empty_like.h>
 
 #include "cp_core/context_parallel/a2a_bias.h"
+#include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/head_exchange.h"
 #include "cp_core/context_parallel/p2p.h"
+#include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/second_stream.h"
 #include "cp_core/mutation.h"
 
@@ -19,6 +21,18 @@ namespace cp_pool {
 namespace {
 
 using Item = HeadExchange::Item;
+
+// Returns in how many groups a rank computes its block of heads: one group is computed while the next one travels. The
+// number is the same on every rank. ranks: how many share the heads.
+std::int64_t head_groups_of(const AttentionProblem& problem, int ranks, const FastBackend& backend) {
+  if (problem.bias) return 1;
+  const std::vector<std::int64_t>& padded = problem.lengths.padded_q;
+  const std::int64_t tokens = std::accumulate(padded.begin(), padded.end(), std::int64_t{0});
+  return backend.pipeline_groups({.q_rows = tokens,
+                                  .heads = problem.heads / ranks,
+                                  .kv_heads = problem.kv_heads / ranks,
+                                  .replayed = problem.replayed});
+}
 
 // The exchanges of one pass over one group, and the order of the group's tokens.
 class Exchanges {
@@ -32,7 +46,7 @@ class Exchanges {
         ring_rank_(ring ? ring->rank() : 0),
         q_(rows(problem_.lengths.padded_q)),
         kv_(rows(problem_.lengths.padded_kv)),
-        head_groups_(ring ? 1 : a2a_head_groups(problem_, group.size(), context.backend)) {}
+        head_groups_(ring ? 1 : head_groups_of(problem_, group.size(), context.fast)) {}
 
   // How many groups a rank's heads are computed in: one group is computed while another travels.
   [[nodiscard]] std::int64_t head_groups() const { return head_groups_; }
@@ -150,16 +164,6 @@ void compute_groups(const Exchanges& exchanges, const std::vector<Item>& items, 
 
 }  // namespace
 
-std::int64_t a2a_head_groups(const AttentionProblem& problem, int ranks, const AttentionBackend& backend) {
-  if (problem.bias) return 1;
-  const std::vector<std::int64_t>& padded = problem.lengths.padded_q;
-  const std::int64_t tokens = std::accumulate(padded.begin(), padded.end(), std::int64_t{0});
-  return backend.pipeline_groups({.q_rows = tokens,
-                                  .heads = problem.heads / ranks,
-                                  .kv_heads = problem.kv_heads / ranks,
-                                  .replayed = problem.replayed});
-}
-
 PackedForward a2a_forward(const Context& context, Communicator& group, Communicator* ring, const PackedInputs& inputs) {
   const Exchanges exchanges(context, group, ring);
   const at::Tensor& q = inputs.operands.q;
@@ -172,6 +176,7 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
   const std::vector<Item> items{exchanges.of_queries(q), exchanges.of_keys(inputs.operands.k),
                                 exchanges.of_keys(inputs.operands.v)};
   const Steps steps{.coming = "a2a q, k, v", .leaving = "a2a out and lse"};
+  const auto saved = std::make_shared<SavedHeads>();
   compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
     AttentionOperands operands = inputs.operands;
     operands.q = come[0];
@@ -184,9 +189,10 @@ PackedForward a2a_forward(const Context& context, Communicator& group, Communica
     if (max_logits.defined()) {
       narrowed(max_logits, 0, {.index = group_index, .count = exchanges.head_groups()}).copy_(own.max_logit);
     }
-    result.saved.head_groups.push_back({.operands = operands, .out = own.out, .lse = own.lse, .last = over_ring.last});
+    saved->head_groups.push_back({.operands = operands, .out = own.out, .lse = own.lse, .last = over_ring.last});
     return std::vector<Item>{exchanges.of_queries(result.out, own.out), exchanges.of_statistic(result.lse, own.lse)};
   });
+  result.saved = saved;
   if (max_logits.defined()) {
     result.max_logit = at::empty({context.problem.heads}, max_logits.options());
     group.all_gather(result.max_logit, max_logits, "a2a max_logit")->wait();
@@ -198,6 +204,7 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
                              const PackedInputs& inputs, const AttentionBackwardOperands& backward,
                              const SavedForward& saved) {
   const Exchanges exchanges(context, group, ring);
+  const std::vector<SavedHeads::Heads>& head_groups = dynamic_cast<const SavedHeads&>(saved).head_groups;
   PackedGradients result{.dq = at::empty_like(inputs.operands.q),
                          .dk = at::empty_like(inputs.operands.k),
                          .dv = at::empty_like(inputs.operands.v),
@@ -207,10 +214,9 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
   const Steps steps{.coming = "a2a dout", .leaving = "a2a dq, dk, dv"};
   compute_groups(exchanges, items, steps, [&](std::int64_t group_index, const Arrival& come) {
     const auto kept = CP_MUTATE(saved_of_first_group, group_index, std::int64_t{0});
-    const SavedForward::Heads& heads = saved.head_groups.at(static_cast<std::size_t>(kept));
-    AttentionBackwardOperands of_heads{.dout = come[0], .lse = heads.lse, .delta = {}, .out = {}};
+    const SavedHeads::Heads& heads = head_groups.at(static_cast<std::size_t>(kept));
+    AttentionBackwardOperands of_heads{.dout = come[0], .lse = heads.lse, .delta = {}, .out = heads.out};
     if (backward.delta.defined()) of_heads.delta = come[1];
-    if (backward.out.defined()) of_heads.out = heads.out;
     const PackedGradients own =
         finish_backward(heads.operands, ring_backward(context, ring, heads.operands, of_heads, heads.last));
     if (own.dbias.defined()) result.dbias = exchanges.bias(inputs.operands.bias).gather(own.dbias);
@@ -218,6 +224,23 @@ PackedGradients a2a_backward(const Context& context, Communicator& group, Commun
                              exchanges.of_keys(result.dv, own.dv)};
   });
   return result;
+}
+
+CommSteps a2a_steps() {
+  return {
+      .forward = [](const Context& context,
+                    const PackedInputs& inputs) { return a2a_forward(context, *context.groups.cp, nullptr, inputs); },
+      .backward =
+          [](const Context& context, const PackedInputs& inputs, const AttentionBackwardOperands& backward,
+             const SavedForward& saved) {
+            return a2a_backward(context, *context.groups.cp, nullptr, inputs, backward, saved);
+          },
+      .get_ready =
+          [](const FutureRank& rank, Pass pass, FastBackend& backend) {
+            const auto groups = static_cast<int>(head_groups_of(rank.problem, rank.ranks, backend));
+            backend.get_ready(ring_plans(rank.problem, 1, 0), rank.operands_like({.heads = rank.ranks * groups}), pass);
+          },
+  };
 }
 
 }  // namespace cp_pool

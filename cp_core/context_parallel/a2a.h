@@ -2,13 +2,23 @@
 // attention over all tokens of the group for its block of heads; a second all-to-all undoes the first.
 #pragma once
 
+#include <vector>
+
 #include "cp_core/context_parallel/core.h"
 
 namespace cp_pool {
 
-// Returns in how many groups a rank computes its block of heads: one group is computed while the next one travels. The
-// number is the same on every rank. ranks: how many share the heads.
-std::int64_t a2a_head_groups(const AttentionProblem& problem, int ranks, const AttentionBackend& backend);
+// What a forward keeps for the backward: of each group of heads, in order.
+struct SavedHeads final : SavedForward {
+  // The operands of one group of heads, and the result of the attention over it.
+  struct Heads {
+    AttentionOperands operands;
+    at::Tensor out;  // [q tokens of the group, heads of the group, head_dim_v], dtype of q
+    at::Tensor lse;  // fp32 [heads of the group, q tokens of the group]
+    KeyValues last;  // RingForward::last
+  };
+  std::vector<Heads> head_groups;
+};
 
 // group: the ranks that trade heads for tokens; heads and kv_heads must be divisible by its size. ring: the ranks that
 // hold the other tokens of the same heads (p2p.h); null = the group has all tokens.

@@ -1,31 +1,31 @@
-#include "cp_core/context_parallel/a2a_p2p.h"
-
-#include <stdexcept>
-
-#include <fmt/format.h>
-
+// Two levels. The ranks of an inner group run an a2a: they trade heads for tokens, and then hold one part of the
+// dual-chunk partition over the inner groups. The ranks of an outer group hold the same heads and run a ring.
+#include "cases/comm_facts.h"
 #include "cp_core/context_parallel/a2a.h"
+#include "cp_core/context_parallel/comm_steps.h"
+#include "cp_core/context_parallel/ring.h"
 
 namespace cp_pool {
-namespace {
 
-void check_pairs(const CpGroups& groups) {
-  if (groups.inner && groups.outer) return;
-  throw std::invalid_argument(
-      fmt::format("a2a+p2p needs an even number of ranks, 4 at least: there are {}", groups.cp->size()));
-}
-
-}  // namespace
-
-PackedForward a2a_p2p_forward(const Context& context, const PackedInputs& inputs) {
-  check_pairs(context.groups);
-  return a2a_forward(context, *context.groups.inner, context.groups.outer.get(), inputs);
-}
-
-PackedGradients a2a_p2p_backward(const Context& context, const PackedInputs& inputs,
-                                 const AttentionBackwardOperands& backward, const SavedForward& saved) {
-  check_pairs(context.groups);
-  return a2a_backward(context, *context.groups.inner, context.groups.outer.get(), inputs, backward, saved);
+CommSteps a2a_p2p_steps() {
+  return {
+      .forward =
+          [](const Context& context, const PackedInputs& inputs) {
+            return a2a_forward(context, *context.groups.inner, context.groups.outer.get(), inputs);
+          },
+      .backward =
+          [](const Context& context, const PackedInputs& inputs, const AttentionBackwardOperands& backward,
+             const SavedForward& saved) {
+            return a2a_backward(context, *context.groups.inner, context.groups.outer.get(), inputs, backward, saved);
+          },
+      .get_ready =
+          [](const FutureRank& rank, Pass pass, FastBackend& backend) {
+            const int in_group = inner_ranks(rank.ranks);
+            const int groups = rank.ranks / in_group;
+            backend.get_ready(ring_plans(rank.problem, groups, rank.rank / in_group),
+                              rank.operands_like({.q = groups, .kv = groups, .heads = in_group}), pass);
+          },
+  };
 }
 
 }  // namespace cp_pool

@@ -1,5 +1,8 @@
-#include "cp_core/context_parallel/all_gather.h"
-
+// All-gather context parallelism: every rank gathers K and V of all ranks and puts them in sequence order. While they
+// travel, a rank computes attention over its own K and V; then over those of the others, in two steps, one for each
+// of its chunks of queries. In the backward the gradients of K and V of other ranks are sent to their owners, as the
+// kernels gave them or summed in fp32, and the rank may compute those of its own K and V meanwhile. The backward
+// gathers K and V again, so that no rank keeps whole sequences.
 #include <array>
 #include <span>
 #include <string>
@@ -9,6 +12,8 @@
 #include <ATen/ops/maximum.h>
 #include <fmt/format.h>
 
+#include "cp_core/context_parallel/all_gather_plans.h"
+#include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/gathered_key_values.h"
 #include "cp_core/context_parallel/head_group.h"
 #include "cp_core/context_parallel/scattered_gradients.h"
@@ -34,7 +39,7 @@ AllGatherPlans plans_of(const Context& context) {
 
 // True if a step merges each row at most once.
 bool merges_once(const Context& context, const TilePlan& plan, const AttentionOperands& operands) {
-  return plan.empty() || (plan.size() == 1 && context.backend.parts(plan.front(), operands).size() == 1);
+  return plan.empty() || (plan.size() == 1 && context.fast.parts(plan.front(), operands).size() == 1);
 }
 
 // Computes the two steps with other ranks' K and V, the second on a stream of its own, and merges them into the result
@@ -76,7 +81,7 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
     }
     delay_point(operands.q.device());
     const std::span<const Tile> tiles = tiles_of(call);
-    auto [dq, dk, dv] = context.backend.called_gradients(call, operands, backward);
+    auto [dq, dk, dv] = context.fast.called_gradients(call, operands, backward);
     for (const at::Tensor& tensor : {dq, dk, dv}) second.hand_over(tensor);
     others.dq.push_back({.tensor = std::move(dq), .rows = query_rows_of(tiles)});
     others.parts.push_back({.dk = {.tensor = std::move(dk), .rows = key_rows_of(tiles)},
@@ -92,7 +97,7 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
     scattered.send_all(others.parts);
   };
   // Copies that are sent instead belong to the stream that they are made on.
-  if (context.groups.cp->has_windows()) {
+  if (context.groups.cp->windows() != nullptr) {
     turns.again(send);
   } else {
     send();
@@ -121,10 +126,10 @@ OthersGradients attend_steps_backward(const Context& context, const AllGatherPla
   return {.dq = {all_rows(sums.dq)}, .parts = {{.dk = all_rows(sums.dk), .dv = all_rows(sums.dv)}}};
 }
 
-}  // namespace
-
-void get_ready_for_all_gather(AttentionBackend& backend, const AllGatherPlans& plans, const AttentionOperands& own,
-                              const AttentionOperands& whole, Pass pass) {
+// Prepares the backend for all calls of one pass. own: the rank's operands; whole: the same with K and V of all ranks.
+// Only sizes, strides and dtypes are read.
+void get_ready_for_steps(FastBackend& backend, const AllGatherPlans& plans, const AttentionOperands& own,
+                         const AttentionOperands& whole, Pass pass) {
   backend.get_ready({plans.data(), 1}, own, pass);
   backend.get_ready({plans.data() + 1, 2}, whole, pass);
   const std::int64_t groups = pass == Pass::backward ? backend.head_groups(plans.front(), own) : 1;
@@ -136,7 +141,7 @@ PackedForward all_gather_forward(const Context& context, const PackedInputs& inp
   const AttentionOperands& own = inputs.operands;
   GatheredKeyValues gathered(cp, own, to_sequence_order(context), "forward");
   const AllGatherPlans plans = plans_of(context);
-  get_ready_for_all_gather(context.backend, plans, own, gathered.whole(), Pass::forward);
+  get_ready_for_steps(context.fast, plans, own, gathered.whole(), Pass::forward);
   AttentionSums sums = make_empty_sums(own, context.problem.max_logit);
   attend(context.backend, plans[0], own, sums);
   gathered.wait();
@@ -149,14 +154,14 @@ PackedForward all_gather_forward(const Context& context, const PackedInputs& inp
 }
 
 PackedGradients all_gather_backward(const Context& context, const PackedInputs& inputs,
-                                    const AttentionBackwardOperands& backward) {
+                                    const AttentionBackwardOperands& backward, const SavedForward& /*saved*/) {
   Communicator& cp = *context.groups.cp;
   const AttentionOperands& own = inputs.operands;
   const std::vector<RowCopy> copies = to_sequence_order(context);
   GatheredKeyValues gathered(cp, own, copies, "backward");
   const AllGatherPlans plans = plans_of(context);
-  get_ready_for_all_gather(context.backend, plans, own, gathered.whole(), Pass::backward);
-  StepGradients gradients(context, plans[0], context.backend.head_groups(plans[0], own), own, backward);
+  get_ready_for_steps(context.fast, plans, own, gathered.whole(), Pass::backward);
+  StepGradients gradients(context, plans[0], context.fast.head_groups(plans[0], own), own, backward);
   ScatteredGradients scattered(context, copies);
   OthersGradients others;
   if (const auto calls = others_calls(context, {plans[1], plans[2]}, gathered.whole())) {
@@ -174,6 +179,21 @@ PackedGradients all_gather_backward(const Context& context, const PackedInputs& 
   RowSum dv = gradients.own_dv();
   scattered.add_to(dk, dv);
   return finish_backward(own, {.dq = gradients.dq(), .dk = dk.whole(), .dv = dv.whole(), .dbias = gradients.dbias()});
+}
+
+}  // namespace
+
+CommSteps all_gather_steps() {
+  return {
+      .forward = all_gather_forward,
+      .backward = all_gather_backward,
+      .get_ready =
+          [](const FutureRank& rank, Pass pass, FastBackend& backend) {
+            get_ready_for_steps(backend, all_gather_plans(rank.problem, rank.ranks, rank.rank),
+                                rank.operands_like({.q = rank.ranks, .kv = rank.ranks}),
+                                rank.operands_like({.q = rank.ranks}), pass);
+          },
+  };
 }
 
 }  // namespace cp_pool

@@ -6,11 +6,8 @@
 
 #include <ATen/ops/zeros.h>
 
-#include "cp_core/context_parallel/a2a.h"
-#include "cp_core/context_parallel/a2a_p2p.h"
-#include "cp_core/context_parallel/all_gather.h"
+#include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/core.h"
-#include "cp_core/context_parallel/p2p.h"
 #include "cp_core/layout.h"
 #include "cp_core/mutation.h"
 #include "cp_core/thd/merge_partial.h"
@@ -32,40 +29,6 @@ PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs&
     if (CP_MUTATE(off_by_one_logit, false, true)) packed.sink.fill_(1.0);
   }
   return packed;
-}
-
-// One rank has nothing to exchange, whatever the type.
-CommType type_of(const Context& context) {
-  return context.groups.cp->size() == 1 ? CommType::p2p : context.problem.comm;
-}
-
-PackedForward forward_of_type(const Context& context, const PackedInputs& inputs) {
-  switch (type_of(context)) {
-    case CommType::p2p:
-      return p2p_forward(context, inputs);
-    case CommType::all_gather:
-      return all_gather_forward(context, inputs);
-    case CommType::a2a:
-      return a2a_forward(context, *context.groups.cp, nullptr, inputs);
-    case CommType::a2a_p2p:
-      return a2a_p2p_forward(context, inputs);
-  }
-  throw std::invalid_argument("unknown communication type");
-}
-
-PackedGradients backward_of_type(const Context& context, const PackedInputs& inputs,
-                                 const AttentionBackwardOperands& backward, const SavedForward& saved) {
-  switch (type_of(context)) {
-    case CommType::p2p:
-      return p2p_backward(context, inputs, backward, saved);
-    case CommType::all_gather:
-      return all_gather_backward(context, inputs, backward);
-    case CommType::a2a:
-      return a2a_backward(context, *context.groups.cp, nullptr, inputs, backward, saved);
-    case CommType::a2a_p2p:
-      return a2a_p2p_backward(context, inputs, backward, saved);
-  }
-  throw std::invalid_argument("unknown communication type");
 }
 
 // The rows of a thd bias are shared by sequences, whose positions are spread over the ranks. So every rank has the
@@ -94,7 +57,7 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
 // delta is read by backends that do not compute it from out (the math backend, which also takes over tiles with a
 // bias), and by the gradient of the sink.
 bool needs_delta(const Context& context) {
-  return !context.backend.needs_out() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
+  return !context.fast.works_out_delta() || context.problem.bias || context.problem.softmax == SoftmaxType::learnable;
 }
 
 }  // namespace
@@ -125,13 +88,13 @@ AttentionForward context_parallel_forward(const AttentionProblem& problem, const
 
 AttentionForward context_parallel_forward(const AttentionProblem& problem, const CpGroups& groups,
                                           const AttentionInputs& inputs, AttentionBackend& backend) {
-  const Context context{.problem = problem, .groups = groups, .backend = backend};
-  PackedForward forward = forward_of_type(context, pack_inputs(problem, inputs));
+  const Context context(problem, groups, backend);
+  PackedForward forward = steps_of(problem.comm, groups.cp->size()).forward(context, pack_inputs(problem, inputs));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   return {.out = from_packed(forward.out, problem.layout, batch),
           .lse = forward.lse,
           .max_logit = forward.max_logit,
-          .saved = std::make_shared<const SavedForward>(std::move(forward.saved)),
+          .saved = std::move(forward.saved),
           .remarks = backend.remarks()};
 }
 
@@ -146,13 +109,15 @@ AttentionGradients context_parallel_backward(const AttentionProblem& problem, co
                                              const AttentionInputs& inputs, const AttentionForward& forward,
                                              const at::Tensor& dout, AttentionBackend& backend) {
   if (!forward.saved) throw std::invalid_argument("the backward takes what the forward of this rank returned");
-  const Context context{.problem = problem, .groups = groups, .backend = backend};
+  const Context context(problem, groups, backend);
   const PackedInputs packed = pack_inputs(problem, inputs);
-  AttentionBackwardOperands own{.dout = to_packed(dout, problem.layout), .lse = forward.lse, .delta = {}, .out = {}};
-  const at::Tensor out = to_packed(forward.out, problem.layout);
-  if (needs_delta(context)) own.delta = row_delta(out, own.dout);
-  if (backend.needs_out()) own.out = out;
-  const PackedGradients gradients = backward_of_type(context, packed, own, *forward.saved);
+  AttentionBackwardOperands own{.dout = to_packed(dout, problem.layout),
+                                .lse = forward.lse,
+                                .delta = {},
+                                .out = to_packed(forward.out, problem.layout)};
+  if (needs_delta(context)) own.delta = row_delta(own.out, own.dout);
+  const PackedGradients gradients =
+      steps_of(problem.comm, groups.cp->size()).backward(context, packed, own, *forward.saved);
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   return {.dq = from_packed(gradients.dq, problem.layout, batch),
           .dk = from_packed(gradients.dk, problem.layout, batch),

@@ -67,8 +67,7 @@ struct AttentionForward {
   at::Tensor lse;        // fp32 [heads, local tokens], packed order; -inf at padding and for rows that see no key
                          // (with a sink: the sink)
   at::Tensor max_logit;  // fp32 [heads], over all ranks; undefined unless asked for
-  // Tensors received from other ranks that the backward reuses. p2p: K and V of one rank; a2a: q, k, v and out of this
-  // rank's heads; a2a+p2p: both; all_gather: none, its backward gathers K and V again.
+  // Tensors received from other ranks that the backward reuses. Each communication type says which.
   std::shared_ptr<const SavedForward> saved{};  // NOLINT(readability-redundant-member-init): as below
   // AttentionBackend::remarks, of this rank.
   std::vector<std::string> remarks{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn

@@ -1,5 +1,7 @@
 #include "cp_core/context_parallel/context_parallel.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -10,6 +12,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
 #include "cp_core/attention/math/math_backend.h"
 #include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/testing/dense_attention.h"
@@ -37,7 +41,8 @@ AttentionProblem small_problem(CommType comm, Layout layout, int ranks) {
   AttentionProblem problem;
   problem.comm = comm;
   problem.layout = layout;
-  problem.heads = problem.kv_heads = comm == CommType::a2a && 8 % ranks != 0 ? 2 * ranks : 8;
+  const int sharing = facts_of(comm).head_ranks(ranks);
+  problem.heads = problem.kv_heads = 8 % sharing == 0 ? 8 : 2 * sharing;
   problem.head_dim_qk = 8;
   problem.head_dim_v = 8;
   problem.scale = 1.0 / std::sqrt(8.0);
@@ -57,16 +62,17 @@ struct Axis {
 };
 
 std::string name_of(const Axis& axis) {
-  const std::string comm = axis.comm == CommType::a2a_p2p ? "a2a_p2p" : std::string(to_string(axis.comm));
+  std::string comm(to_string(axis.comm));
+  std::ranges::replace(comm, '+', '_');
   return fmt::format("{}_{}_cp{}", comm, to_string(axis.layout), axis.ranks);
 }
 
 std::vector<Axis> all_axes() {
   std::vector<Axis> axes;
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     for (const Layout layout : {Layout::bshd, Layout::sbhd, Layout::thd}) {
       for (const int ranks : {1, 2, 3, 4, 6, 8}) {
-        if (comm == CommType::a2a_p2p && (ranks == 2 || ranks == 3)) continue;
+        if (ranks > 1 && !facts_of(comm).takes_size(ranks)) continue;
         if (layout == Layout::sbhd && ranks % 3 == 0) continue;
         axes.push_back({.comm = comm, .layout = layout, .ranks = ranks});
       }
@@ -319,7 +325,7 @@ TEST(ContextParallelBackward, TakesWhatTheForwardReturned) {
 }
 
 TEST(ContextParallelThd, WorksWithoutAnyToken) {
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     SCOPED_TRACE(to_string(comm));
     AttentionProblem empty = small_problem(comm, Layout::thd, 4);
     empty.softmax = SoftmaxType::learnable;
@@ -331,7 +337,7 @@ TEST(ContextParallelThd, WorksWithoutAnyToken) {
 
 // More pieces than are worth a message each: they travel together, and are put in order afterwards.
 TEST(ContextParallelThd, ServesManySequences) {
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     SCOPED_TRACE(to_string(comm));
     AttentionProblem many = small_problem(comm, Layout::thd, 4);
     many.mask.right = 0;
@@ -347,7 +353,10 @@ TEST(ContextParallelThd, ServesManySequences) {
 
 std::vector<Axis> axes_of_windows() {
   std::vector<Axis> axes = all_axes();
-  std::erase_if(axes, [](const Axis& axis) { return axis.comm == CommType::p2p || axis.ranks == 1; });
+  constexpr std::array kUseThem{CommType::all_gather, CommType::a2a, CommType::a2a_p2p};
+  std::erase_if(axes, [&](const Axis& axis) {
+    return axis.ranks == 1 || std::ranges::find(kUseThem, axis.comm) == kUseThem.end();
+  });
   return axes;
 }
 

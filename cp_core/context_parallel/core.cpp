@@ -40,7 +40,7 @@ at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType 
   return inbox;
 }
 
-Communicator::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window) {
+PeerWindows::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window) {
   const auto row_bytes = static_cast<std::int64_t>(source.element_size()) * source.size(1) * source.size(2);
   const std::int64_t width = rows.count * row_bytes;
   return {.peer = peer,

@@ -3,18 +3,25 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "cp_core/attention/attend.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/comm/communicator.h"
+#include "cp_core/comm/peer/windows.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/partition.h"
 
 namespace cp_pool {
 
 struct Context {
+  Context(const AttentionProblem& of, const CpGroups& ranks, AttentionBackend& with)
+      : problem(of), groups(ranks), backend(with), fast(fast_of(with)) {}
+
   const AttentionProblem& problem;
   const CpGroups& groups;
   AttentionBackend& backend;
+  FastBackend& fast;  // what the backend offers beyond
 };
 
 struct PackedInputs {
@@ -28,25 +35,20 @@ struct KeyValues {
   at::Tensor v;
 };
 
-// Tensors that a forward received and the backward of the same rank reuses, so that they are not sent twice.
+// Tensors that a forward received and the backward of the same rank reuses, so that they are not sent twice. A
+// communication type that keeps some derives its own struct from this one, which keeps nothing.
 struct SavedForward {
-  // The operands of one group of heads, and the result of the attention over it.
-  struct Heads {
-    AttentionOperands operands;
-    at::Tensor out;  // [q tokens of the group, heads of the group, head_dim_v], dtype of q
-    at::Tensor lse;  // fp32 [heads of the group, q tokens of the group]
-    KeyValues last;  // as SavedForward::last, for these heads
-  };
-
-  KeyValues last;                  // p2p: K and V of the ring's last step; undefined in a ring of one
-  std::vector<Heads> head_groups;  // a2a, a2a+p2p
+  SavedForward() = default;
+  SavedForward(const SavedForward&) = delete;
+  SavedForward& operator=(const SavedForward&) = delete;
+  virtual ~SavedForward() = default;
 };
 
 struct PackedForward {
   at::Tensor out;        // [q tokens, heads, head_dim_v], dtype of q
   at::Tensor lse;        // fp32 [heads, q tokens]
   at::Tensor max_logit;  // fp32 [heads] over all ranks; undefined if not asked for
-  SavedForward saved{};  // NOLINT(readability-redundant-member-init): as AttentionGradientSums::turn
+  std::shared_ptr<const SavedForward> saved = std::make_shared<SavedForward>();
 };
 
 // Packed gradients in the dtype of the inputs; dbias in fp32.
@@ -64,7 +66,7 @@ TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_ru
 at::Tensor make_inbox(const at::Tensor& like, std::int64_t rows, at::ScalarType dtype);
 
 // Puts rows of a packed tensor into the peer's window, from row `rows.target` on. Rows of both are equally wide.
-Communicator::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window);
+PeerWindows::Put put_rows(const at::Tensor& source, const RowCopy& rows, int peer, std::size_t window);
 
 // True if the problem has a bias with a gradient.
 bool has_dbias(const AttentionProblem& problem);

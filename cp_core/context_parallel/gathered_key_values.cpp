@@ -18,8 +18,8 @@ GatheredKeyValues::GatheredKeyValues(Communicator& cp, const AttentionOperands& 
   whole_.k = make(operands.k);
   whole_.v = make(operands.v);
   const std::string what = fmt::format("all_gather {} K and V", pass);
-  if (cp_.has_windows()) {
-    work_ = put(operands, what);
+  if (PeerWindows* opened = cp_.windows()) {
+    work_ = put(*opened, operands, what);
     return;
   }
   copied_ = !go_straight();
@@ -58,18 +58,19 @@ std::vector<RowCopy> GatheredKeyValues::pieces(int rank) const {
   return copies_of_rank(copies_, rank, rows_);
 }
 
-Communicator::WorkPtr GatheredKeyValues::put(const AttentionOperands& operands, const std::string& what) {
+Communicator::WorkPtr GatheredKeyValues::put(PeerWindows& through, const AttentionOperands& operands,
+                                             const std::string& what) {
   const std::array sources{operands.k, operands.v};
   const std::array windows{whole_.k, whole_.v};
   const std::vector<RowCopy> own = pieces(cp_.rank());
-  std::vector<Communicator::Put> puts;
+  std::vector<PeerWindows::Put> puts;
   for (int rank = 0; rank < cp_.size(); ++rank) {
     if (rank == cp_.rank()) continue;
     for (std::size_t i = 0; i < sources.size(); ++i) {
       for (const RowCopy& piece : own) puts.push_back(put_rows(sources[i], piece, rank, i));
     }
   }
-  return cp_.put_all(windows, sources, puts, Communicator::Meanwhile::busy, what);
+  return through.put_all(windows, sources, puts, PeerWindows::Meanwhile::busy, what);
 }
 
 Communicator::WorkPtr GatheredKeyValues::exchange(const AttentionOperands& operands, const std::string& what) {

@@ -27,7 +27,7 @@ class GatheredKeyValues {
  private:
   [[nodiscard]] bool go_straight() const;
   [[nodiscard]] std::vector<RowCopy> pieces(int rank) const;
-  Communicator::WorkPtr put(const AttentionOperands& operands, const std::string& what);
+  Communicator::WorkPtr put(PeerWindows& through, const AttentionOperands& operands, const std::string& what);
   Communicator::WorkPtr exchange(const AttentionOperands& operands, const std::string& what);
 
   Communicator& cp_;

@@ -16,7 +16,9 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "cp_core/context_parallel/core.h"
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
+#include "cp_core/context_parallel/a2a.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/gpu_step.h"
 
@@ -26,7 +28,7 @@ namespace {
 using std::chrono::seconds;
 using verify::Outputs;
 
-constexpr std::array kCommTypes{CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p};
+constexpr auto kCommTypes = kValues<CommType>;
 constexpr std::array kBackends{Backend::flash, Backend::cudnn};
 constexpr seconds kLongEnough{240};
 
@@ -124,8 +126,11 @@ TEST(GpuReplayedGroups, GiveTheBitsOfTheEagerRun) {
     const Case c = case_of_groups(CommType::a2a, rank.size);
     const GpuStep step(c, rank, groups, /*replayed=*/true);
     const Outputs outputs = step.run();
-    EXPECT_EQ(outputs.forward.saved->head_groups.size(), 2U);
-    EXPECT_EQ(GpuStep(c, rank, groups).forward().saved->head_groups.size(), 1U);
+    const auto head_groups = [](const AttentionForward& forward) {
+      return dynamic_cast<const SavedHeads&>(*forward.saved).head_groups.size();
+    };
+    EXPECT_EQ(head_groups(outputs.forward), 2U);
+    EXPECT_EQ(head_groups(GpuStep(c, rank, groups).forward()), 1U);
     capture_and_replay(step, groups, rank.rank);
   });
 }
@@ -254,7 +259,7 @@ TEST(GpuTypes, AgreeWithTheReferenceAndWithEachOther) {
     for (const Backend backend : kBackends) {
       std::optional<Outputs> of_p2p;
       for (const CommType comm : kCommTypes) {
-        if (comm == CommType::a2a_p2p && rank.size < 4) continue;
+        if (!facts_of(comm).takes_size(rank.size)) continue;
         const std::string what = fmt::format("rank {}, {}, {}", rank.rank, to_string(backend), to_string(comm));
         const GpuStep step(full_case(comm, backend, rank.size), rank, groups);
         const Outputs outputs = step.run();

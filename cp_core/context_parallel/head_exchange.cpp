@@ -137,9 +137,9 @@ int block_of(int rank, [[maybe_unused]] const Communicator& group) {
 }
 
 // Turns a copy into this rank's `target` into a put to the same place of the peer's tensor, which has the same sizes.
-Communicator::Put put_into(const at::Tensor& target, const BlockCopy& block, int peer, std::size_t window) {
+PeerWindows::Put put_into(const at::Tensor& target, const BlockCopy& block, int peer, std::size_t window) {
   const auto* begin = static_cast<const std::byte*>(target.const_data_ptr());
-  Communicator::Put put{.peer = peer, .window = window, .block = block};
+  PeerWindows::Put put{.peer = peer, .window = window, .block = block};
   put.first = static_cast<const std::byte*>(block.target) - begin;
   put.block.target = nullptr;
   return put;
@@ -184,8 +184,9 @@ HeadExchange::Trip HeadExchange::gather(std::vector<Item> items, std::string_vie
 
 HeadExchange::Trip HeadExchange::start(std::vector<Item> items, Direction direction, std::string_view what,
                                        Meanwhile meanwhile) const {
-  return group_.has_windows() ? start_puts(std::move(items), direction, what, meanwhile)
-                              : start_messages(std::move(items), direction, what);
+  PeerWindows* windows = group_.windows();
+  return windows != nullptr ? start_puts(*windows, std::move(items), direction, what, meanwhile)
+                            : start_messages(std::move(items), direction, what);
 }
 
 HeadExchange::Trip HeadExchange::start_messages(std::vector<Item> items, Direction direction,
@@ -230,13 +231,13 @@ HeadExchange::Trip HeadExchange::start_messages(std::vector<Item> items, Directi
   return {std::move(items), std::move(work), std::move(messages)};
 }
 
-HeadExchange::Trip HeadExchange::start_puts(std::vector<Item> items, Direction direction, std::string_view what,
-                                            Meanwhile meanwhile) const {
+HeadExchange::Trip HeadExchange::start_puts(PeerWindows& through, std::vector<Item> items, Direction direction,
+                                            std::string_view what, Meanwhile meanwhile) const {
   const int ranks = group_.size();
   const bool scatters = direction == Direction::scatter;
   std::vector<at::Tensor> windows;
   std::vector<at::Tensor> sources;
-  std::vector<Communicator::Put> puts;
+  std::vector<PeerWindows::Put> puts;
   for (const Item& item : items) {
     const Geometry geometry(item, ranks, heads_);
     const at::Tensor& target = scatters ? item.of_heads : item.of_tokens;
@@ -256,7 +257,7 @@ HeadExchange::Trip HeadExchange::start_puts(std::vector<Item> items, Direction d
     sources.push_back(scatters ? item.of_tokens : item.of_heads);
   }
   delay_point(sources.front().device());
-  Communicator::WorkPtr work = group_.put_all(windows, sources, puts, meanwhile, what);
+  Communicator::WorkPtr work = through.put_all(windows, sources, puts, meanwhile, what);
   return {std::move(items), std::move(work)};
 }
 

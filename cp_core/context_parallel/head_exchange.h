@@ -10,6 +10,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/comm/communicator.h"
+#include "cp_core/comm/peer/windows.h"
 #include "cp_core/context_parallel/head_group.h"
 #include "cp_core/partition.h"
 #include "cp_core/thd/copy_blocks.h"
@@ -34,7 +35,7 @@ class HeadExchange {
     bool by_head = false;
   };
 
-  using Meanwhile = Communicator::Meanwhile;
+  using Meanwhile = PeerWindows::Meanwhile;
 
   // Tensors on their way; the targets are complete after finish(). Current streams must be the same at both ends.
   class Trip {
@@ -71,8 +72,8 @@ class HeadExchange {
   [[nodiscard]] Trip start(std::vector<Item> items, Direction direction, std::string_view what,
                            Meanwhile meanwhile) const;
   [[nodiscard]] Trip start_messages(std::vector<Item> items, Direction direction, std::string_view what) const;
-  [[nodiscard]] Trip start_puts(std::vector<Item> items, Direction direction, std::string_view what,
-                                Meanwhile meanwhile) const;
+  [[nodiscard]] Trip start_puts(PeerWindows& through, std::vector<Item> items, Direction direction,
+                                std::string_view what, Meanwhile meanwhile) const;
 
   Communicator& group_;
   HeadGroup heads_;

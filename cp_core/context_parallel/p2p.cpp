@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cp_core/context_parallel/comm_steps.h"
 #include "cp_core/context_parallel/ring.h"
 #include "cp_core/context_parallel/step_gradients.h"
 #include "cp_core/mutation.h"
@@ -130,7 +131,7 @@ class TravellingGradients {
     const std::int64_t all = operands_.k.size(0);
     if (step == ring_.size - 1) {
       const TilePlan plan = ring_plan(context_.problem, Ring(ring_.size, ring_.next()), step);
-      if (context_.backend.contributes_once(plan, operands_)) {
+      if (context_.fast.contributes_once(plan, operands_)) {
         const std::vector<RowCopy> rows = key_rows_of(tiles_of(plan));
         return {.tensors = make_inboxes(like_these, row_count(rows), operands_.k.scalar_type()), .rows = rows};
       }
@@ -161,11 +162,11 @@ RingForward ring_forward(const Context& context, Communicator* group, const Atte
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   const bool has_sink = context.problem.softmax != SoftmaxType::vanilla;
   if (ring.size == 1 && !context.problem.bias && !context.problem.max_logit && !has_sink) {
-    if (auto whole = context.backend.forward_whole(plans.front(), operands)) {
+    if (auto whole = context.fast.forward_whole(plans.front(), operands)) {
       return {.sums = {.out = std::move(whole->out), .lse = std::move(whole->lse), .max_logit = {}}, .last = {}};
     }
   }
-  context.backend.get_ready(plans, operands, Pass::forward);
+  context.fast.get_ready(plans, operands, Pass::forward);
   AttentionSums sums = make_empty_sums(operands, context.problem.max_logit);
   AttentionOperands step_operands = operands;
   TravellingKeyValues key_values(ring, group, {.k = operands.k, .v = operands.v}, Pass::forward);
@@ -190,11 +191,11 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
   const Ring ring(group);
   const std::vector<TilePlan> plans = ring_plans(context.problem, ring.size, ring.rank);
   if (ring.size == 1 && !context.problem.bias) {
-    if (auto whole = context.backend.backward_whole(plans.front(), operands, backward)) {
+    if (auto whole = context.fast.backward_whole(plans.front(), operands, backward)) {
       return {.dq = std::move(whole->dq), .dk = std::move(whole->dk), .dv = std::move(whole->dv), .dbias = {}};
     }
   }
-  context.backend.get_ready(plans, operands, Pass::backward);
+  context.fast.get_ready(plans, operands, Pass::backward);
   StepGradients gradients(context, plans.front(), /*head_groups=*/1, operands, backward);
   TravellingKeyValues key_values(ring, group, last, Pass::backward);
   TravellingGradients travelling(context, ring, group, operands);
@@ -212,20 +213,43 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
   return {.dq = gradients.dq(), .dk = dk.whole(), .dv = dv.whole(), .dbias = gradients.dbias()};
 }
 
+namespace {
+
+struct SavedRing final : SavedForward {
+  explicit SavedRing(KeyValues held_last) : last(std::move(held_last)) {}
+
+  KeyValues last;  // those that the last step held; undefined in a ring of one
+};
+
 PackedForward p2p_forward(const Context& context, const PackedInputs& inputs) {
   Communicator& cp = *context.groups.cp;
   const std::vector<Run> q_runs = local_runs(context.problem.lengths.padded_q, cp.size(), cp.rank());
   RingForward ring = ring_forward(context, &cp, inputs.operands);
   PackedForward forward =
       finish_forward(context.problem, q_runs, inputs.sink, inputs.operands.q.scalar_type(), std::move(ring.sums));
-  forward.saved.last = std::move(ring.last);
+  forward.saved = std::make_shared<SavedRing>(std::move(ring.last));
   return forward;
 }
 
 PackedGradients p2p_backward(const Context& context, const PackedInputs& inputs,
                              const AttentionBackwardOperands& backward, const SavedForward& saved) {
+  const KeyValues& last = dynamic_cast<const SavedRing&>(saved).last;
   return finish_backward(inputs.operands,
-                         ring_backward(context, context.groups.cp.get(), inputs.operands, backward, saved.last));
+                         ring_backward(context, context.groups.cp.get(), inputs.operands, backward, last));
+}
+
+}  // namespace
+
+CommSteps p2p_steps() {
+  return {
+      .forward = p2p_forward,
+      .backward = p2p_backward,
+      .get_ready =
+          [](const FutureRank& rank, Pass pass, FastBackend& backend) {
+            backend.get_ready(ring_plans(rank.problem, rank.ranks, rank.rank),
+                              rank.operands_like({.q = rank.ranks, .kv = rank.ranks}), pass);
+          },
+  };
 }
 
 }  // namespace cp_pool

@@ -18,8 +18,4 @@ RingForward ring_forward(const Context& context, Communicator* group, const Atte
 AttentionGradientSums ring_backward(const Context& context, Communicator* group, const AttentionOperands& operands,
                                     const AttentionBackwardOperands& backward, const KeyValues& last);
 
-PackedForward p2p_forward(const Context& context, const PackedInputs& inputs);
-PackedGradients p2p_backward(const Context& context, const PackedInputs& inputs,
-                             const AttentionBackwardOperands& backward, const SavedForward& saved);
-
 }  // namespace cp_pool

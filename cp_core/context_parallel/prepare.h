@@ -6,13 +6,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/attention/backend.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/context_parallel/context_parallel.h"
 
 namespace cp_pool {
 
 // Returns the calls of the forward, and of the backward if training, in the order in which they will come.
 std::vector<Preparation> preparations(const AttentionProblem& problem, at::ScalarType dtype, int ranks, int rank,
-                                      bool training, const AttentionBackend& backend);
+                                      bool training, const FastBackend& backend);
 
 }  // namespace cp_pool

@@ -7,6 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
 #include "cp_core/attention/math/math_backend.h"
 #include "cp_core/testing/dense_attention.h"
 
@@ -33,7 +35,7 @@ std::string describe(std::span<const TilePlan> plans, const AttentionOperands& l
 }
 
 // Computes as the math backend does in place of a library, and takes down what it is told to get ready for.
-class ListeningBackend final : public AttentionBackend {
+class ListeningBackend final : public AttentionBackend, public FastBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override {
     math_.forward(group, operands, partial);
@@ -42,6 +44,8 @@ class ListeningBackend final : public AttentionBackend {
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override {
     math_.backward(group, operands, backward_operands, sums);
   }
+  FastBackend* fast() override { return this; }
+
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override {
     return math_.forward_calls(part, operands);
   }
@@ -117,7 +121,7 @@ class Prepare : public testing::TestWithParam<CommType> {};
 TEST_P(Prepare, ListsWhatTheRanksWillAskFor) {
   for (const Layout layout : {Layout::bshd, Layout::thd}) {
     for (const int ranks : {1, 2, 4}) {
-      if (GetParam() == CommType::a2a_p2p && ranks == 2) continue;
+      if (!facts_of(GetParam()).takes_size(ranks)) continue;
       expect_prepared_is_asked(some_problem(GetParam(), layout), ranks);
     }
   }
@@ -131,8 +135,7 @@ TEST_P(Prepare, KnowsTheHeadsOfABias) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, Prepare,
-                         testing::Values(CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p),
+INSTANTIATE_TEST_SUITE_P(Types, Prepare, testing::ValuesIn(kValues<CommType>),
                          [](const auto& info) { return fmt::format("type{}", static_cast<int>(info.param)); });
 
 TEST(Preparations, AreOfTheForwardAloneWithoutTraining) {

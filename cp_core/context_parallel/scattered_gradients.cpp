@@ -118,7 +118,8 @@ void ScatteredGradients::make_inboxes(const AttentionOperands& whole) {
 
 void ScatteredGradients::send_all(const std::vector<KeyGradients>& own) {
   constexpr std::string_view kWhat = "all_gather backward dK and dV";
-  work_ = cp_.has_windows() ? put(own, kWhat) : exchange(own, kWhat);
+  PeerWindows* windows = cp_.windows();
+  work_ = windows != nullptr ? put(*windows, own, kWhat) : exchange(own, kWhat);
 }
 
 void ScatteredGradients::add_to(RowSum& dk, RowSum& dv) {
@@ -132,8 +133,9 @@ void ScatteredGradients::add_to(RowSum& dk, RowSum& dv) {
 }
 
 // Puts the parts one after the other into the inboxes, as receive() expects them.
-Communicator::WorkPtr ScatteredGradients::put(const std::vector<KeyGradients>& own, std::string_view what) {
-  std::vector<Communicator::Put> puts;
+Communicator::WorkPtr ScatteredGradients::put(PeerWindows& through, const std::vector<KeyGradients>& own,
+                                              std::string_view what) {
+  std::vector<PeerWindows::Put> puts;
   for (const KeyGradients& part : own) {
     for (const at::Tensor& tensor : {part.dk.tensor, part.dv.tensor}) sources_.push_back(tensor);
   }
@@ -150,7 +152,7 @@ Communicator::WorkPtr ScatteredGradients::put(const std::vector<KeyGradients>& o
       }
     }
   }
-  return cp_.put_all(inboxes_, sources_, puts, Communicator::Meanwhile::busy, what);
+  return through.put_all(inboxes_, sources_, puts, PeerWindows::Meanwhile::busy, what);
 }
 
 Communicator::WorkPtr ScatteredGradients::exchange(const std::vector<KeyGradients>& own, std::string_view what) {
@@ -202,7 +204,7 @@ void ScatteredGradients::receive(int from, const AttentionOperands& whole) {
   for (const std::vector<RowCopy>& pieces : parts) {
     const std::int64_t first = next;
     next += count_of(pieces);
-    if (!cp_.has_windows()) append_pieces(receives_, inbox, pieces, first, from);
+    if (cp_.windows() == nullptr) append_pieces(receives_, inbox, pieces, first, from);
     if (pieces.empty() || CP_MUTATE(later_calls_dropped, false, &pieces != &parts.front())) continue;
     const std::vector<RowCopy> arrived = moved(pieces, first);
     dk_.push_back({.tensor = inbox[0], .rows = arrived});

@@ -34,7 +34,8 @@ class ScatteredGradients {
   void add_to(RowSum& dk, RowSum& dv);
 
  private:
-  [[nodiscard]] Communicator::WorkPtr put(const std::vector<KeyGradients>& own, std::string_view what);
+  [[nodiscard]] Communicator::WorkPtr put(PeerWindows& through, const std::vector<KeyGradients>& own,
+                                          std::string_view what);
   [[nodiscard]] Communicator::WorkPtr exchange(const std::vector<KeyGradients>& own, std::string_view what);
   void send(const KeyGradients& part);
   // What rank `from` sends here.

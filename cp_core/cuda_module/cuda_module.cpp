@@ -27,7 +27,7 @@ extern "C" __attribute__((visibility("default"))) void cp_pool_give_cuda_part() 
                               .merge_sink = cuda::merge_sink,
                               .sink_gradient = cuda::sink_gradient});
   give_cuda_part<GpuGroups>({.make = make_gpu_groups});
-  give_cuda_part<CudaBackends>({.make = make_cuda_backend, .skip_reason = cuda_backend_skip_reason});
+  give_cuda_part<CudaBackends>({.make = make_cuda_backend});
   give_cuda_part<CudaSteps>({.capture = cuda::capture, .make_clock = cuda::make_step_clock});
   give_cuda_part<VerifyKernels>(
       {.fill_nearly_normal = verify::fill_nearly_normal_cuda, .sum_words = verify::sum_words_cuda});

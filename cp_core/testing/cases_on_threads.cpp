@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool::verify::test {
@@ -59,8 +61,10 @@ Case high_sink_case() {
 
 Case random_case(std::mt19937_64& generator) {
   Case c;
-  c.comm = pick(generator, {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p});
-  c.cp_size = c.comm == CommType::a2a_p2p ? pick(generator, {4, 6, 8}) : pick(generator, {1, 2, 3, 4, 5, 6, 7, 8});
+  c.comm = kValues<CommType>[generator() % kValues<CommType>.size()];
+  do {
+    c.cp_size = pick(generator, {1, 2, 3, 4, 5, 6, 7, 8});
+  } while (!facts_of(c.comm).takes_size(c.cp_size));
   c.layout = pick(generator, {Layout::bshd, Layout::sbhd, Layout::thd});
   c.dtype = pick(generator, {DType::fp32, DType::bf16, DType::fp16});
   c.batch = pick<std::int64_t>(generator, {1, 2, 3});
@@ -68,7 +72,7 @@ Case random_case(std::mt19937_64& generator) {
   c.seqlen_q = draw_length();
   c.seqlen_kv = pick(generator, {false, false, true}) ? draw_length() : c.seqlen_q;
   c.kv_heads = pick<std::int64_t>(generator, {1, 2, 8});
-  if (c.comm == CommType::a2a) c.kv_heads = c.cp_size * pick<std::int64_t>(generator, {1, 2});
+  if (const int ranks = head_ranks(c); ranks > 1) c.kv_heads = ranks * pick<std::int64_t>(generator, {1, 2});
   c.heads = c.kv_heads * pick<std::int64_t>(generator, {1, 2, 4});
   c.head_dim_qk = pick<std::int64_t>(generator, {4, 8, 24});
   c.head_dim_v = pick<std::int64_t>(generator, {c.head_dim_qk, 8, 16});

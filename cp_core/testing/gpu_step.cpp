@@ -6,6 +6,7 @@
 #include <ATen/Context.h>
 #include <c10/cuda/CUDAFunctions.h>
 
+#include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/verify/check_outputs.h"
@@ -24,7 +25,7 @@ at::Device own_gpu() {
 }  // namespace
 
 int gpu_ranks_for(CommType comm) {
-  return comm == CommType::a2a_p2p || count_gpus() >= 4 ? 4 : 2;
+  return count_gpus() >= 4 || !facts_of(comm).takes_size(2) ? 4 : 2;
 }
 
 Case gpu_thd_case(CommType comm, Backend backend, int ranks, const std::vector<std::int64_t>& seqlens) {

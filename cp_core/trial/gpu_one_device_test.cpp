@@ -16,7 +16,10 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
 #include "cp_core/attention/cuda_backends.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/ranks_on_threads.h"
@@ -33,7 +36,7 @@ constexpr std::chrono::minutes kLongEnough{8};
 // Tools that watch the device may lose track of what several threads launch at once.
 const bool kOneAtATime = std::getenv("CP_POOL_TEST_ONE_AT_A_TIME") != nullptr;
 constexpr int kRanks = 4;
-constexpr std::array kCommTypes{CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p};
+constexpr auto kCommTypes = kValues<CommType>;
 constexpr std::array kLayouts{Layout::bshd, Layout::sbhd, Layout::thd};
 constexpr std::array kBackends{Backend::cudnn, Backend::flash, Backend::math};
 
@@ -248,9 +251,10 @@ std::vector<NamedCase> ranks() {
   for (const int ranks : {2, 8}) {
     for (const CommType comm : kCommTypes) {
       // Pairs in a ring, and a head for each rank.
-      if (comm == (ranks == 2 ? CommType::a2a_p2p : CommType::a2a)) continue;
+      if (!facts_of(comm).takes_size(ranks)) continue;
       for (Case c : {causal_case(comm, Backend::cudnn, Layout::bshd), causal_case(comm, Backend::flash, Layout::thd)}) {
         c.cp_size = ranks;
+        if (!heads_do_not_divide(c).empty()) continue;
         cases.push_back(named(std::move(c), fmt::format("{}_ranks", ranks)));
       }
     }
@@ -267,11 +271,10 @@ class GpuOneDeviceHeadGroups : public GpuOneDevice {};
 // Rows and heads that one call of a rank's own step, or of a2a, has.
 std::int64_t groups_of(const Case& c) {
   const std::int64_t tokens = c.batch * c.seqlen_q;
-  const std::int64_t pairs = c.comm == CommType::a2a_p2p ? 2 : 1;
-  const std::int64_t head_ranks = c.comm == CommType::a2a ? c.cp_size : pairs;
-  return make_cuda_backend(c.backend)->pipeline_groups({.q_rows = tokens / (c.cp_size / head_ranks),
-                                                        .heads = c.heads / head_ranks,
-                                                        .kv_heads = c.kv_heads / head_ranks});
+  const std::int64_t sharing = head_ranks(c);
+  const auto backend = make_cuda_backend(c.backend);
+  return fast_of(*backend).pipeline_groups(
+      {.q_rows = tokens / (c.cp_size / sharing), .heads = c.heads / sharing, .kv_heads = c.kv_heads / sharing});
 }
 
 TEST_P(GpuOneDeviceHeadGroups, PassOnEveryRank) {

@@ -8,7 +8,7 @@
 
 namespace cp_pool {
 
-std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBackend& backend) {
+std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend& backend) {
   const SequenceLengths lengths = resolve_lengths(c);
   std::vector<Preparation> pieces;
   // run_case takes steps of these two cases. Nobody prepares for steps that are replayed as a graph.
@@ -22,7 +22,8 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBa
 
 std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device) {
   if (!skip_reason(c, device).empty()) return {};
-  return prepare_case(c, rank, *make_backend(c.backend, device));
+  const auto backend = make_backend(c.backend, device);
+  return prepare_case(c, rank, fast_of(*backend));
 }
 
 }  // namespace cp_pool

@@ -8,11 +8,8 @@ namespace cp_pool::verify {
 namespace {
 
 // One piece for each pass, which takes down the heads it is for.
-class CountingBackend final : public AttentionBackend {
+class CountingBackend final : public FastBackend {
  public:
-  void forward(const TileGroup&, const AttentionOperands&, AttentionPartial&) override {}
-  void backward(const TileGroup&, const AttentionOperands&, const AttentionBackwardOperands&,
-                AttentionGradientSums&) override {}
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan>, const AttentionOperands& like, Pass,
                                                       bool) const override {
     return {[this, heads = like.q.size(1)] { done.push_back(heads); }};

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <ranges>
 #include <stdexcept>
 #include <utility>
 
@@ -13,7 +14,9 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include "cases/backend_facts.h"
 #include "cases/case_id.h"
+#include "cases/case_names.h"
 #include "cases/lengths.h"
 #include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/cuda/device.h"
@@ -188,17 +191,17 @@ class CaseRun {
     }
   }
 
-  // The same step gives the same bits. Libraries' backward kernels on GPUs promise that in deterministic mode only:
-  // outside it the repeated gradients are held against their bounds.
+  // The same step gives the same bits. Where the backward does not promise that (promises_bits), the repeated gradients
+  // are held against their bounds.
   void check_repeat(const Expected& expected, const Outputs& outputs, const Outputs& again) {
-    const bool bitwise = case_.deterministic || case_.backend == Backend::math || !options_.device.is_cuda();
+    const bool bitwise = promises_bits(case_, options_.device.is_cuda());
     const auto forward_bits = [](const Outputs& of) {
       return verify::hash_of({.forward = of.forward, .gradients = {}});
     };
     const bool same =
         bitwise ? verify::hash_of(again) == report_.output_hash : forward_bits(again) == forward_bits(outputs);
     if (!same) report_.checks.push_back(verify::failed_check("repeat", "the same step again gave other bits"));
-    if (bitwise || !case_.training) return;
+    if (bitwise) return;
     for (Check& check : verify::check_gradients(case_, expected, view_, again.gradients)) {
       if (check.ok) continue;
       check.tensor = "repeated " + check.tensor;
@@ -309,7 +312,9 @@ void rehearse_case(const Case& c, const at::Device& device) {
 std::vector<Preparation> rehearsals(const at::Device& device) {
   std::vector<Preparation> pieces;
   if (!device.is_cuda()) return pieces;
-  for (const Backend backend : {Backend::cudnn, Backend::math}) {
+  // Libraries take longest, and stand behind math.
+  for (const Backend backend : kValues<Backend> | std::views::reverse) {
+    if (!facts_of(backend).rehearsed) continue;
     Case c;
     c.backend = backend;
     c.cp_size = 1;

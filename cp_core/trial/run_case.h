@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cases/case.h"
-#include "cp_core/attention/backend.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/perf/step_times.h"
 
@@ -77,7 +77,7 @@ RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& opt
 // for a case that would be skipped, and on a CPU. The calling thread, and those that do the work, must have the device
 // set.
 std::vector<Preparation> prepare_case(const Case& c, int rank, const at::Device& device);
-std::vector<Preparation> prepare_case(const Case& c, int rank, const AttentionBackend& backend);
+std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend& backend);
 
 // Runs a case of one rank from inputs to verdict, on any thread and while another case runs, whose global flags it
 // uses. Throws std::runtime_error if the case does not pass.

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/verify/expected.h"
 
@@ -87,12 +89,12 @@ TEST(LargeScores, PassWhereRoundingIsUnusual) {
 }
 
 TEST(LargeScores, PassInEveryCommAndDtype) {
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p}) {
+  for (const CommType comm : kValues<CommType>) {
     for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
       for (const double scale : {0.125, 3.0, 10.0, 30.0}) {
         Case c = test::steep_case();
         c.comm = comm;
-        c.cp_size = comm == CommType::a2a_p2p ? 6 : 3;
+        c.cp_size = facts_of(comm).takes_size(3) ? 3 : 6;
         c.heads = c.kv_heads = 6;
         c.dtype = dtype;
         c.softmax = SoftmaxType::learnable;

@@ -9,6 +9,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cases/comm_facts.h"
 #include "cp_core/verify/query_blocks.h"
 
 namespace cp_pool::verify {
@@ -66,8 +67,7 @@ ExpectedTensor tensor_of(std::string_view name, const at::Tensor& value, const a
 
 Case mask_probe_case(const Case& c) {
   Case probe = c;
-  const int head_ranks = c.comm == CommType::a2a ? c.cp_size : c.comm == CommType::a2a_p2p ? 2 : 1;
-  probe.heads = probe.kv_heads = head_ranks;
+  probe.heads = probe.kv_heads = head_ranks(c);
   probe.bias.reset();
   probe.softmax = SoftmaxType::vanilla;
   probe.max_logit = false;

@@ -11,6 +11,8 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_json.h"
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "driver/figures.h"
 #include "driver/pool/case_request.h"
@@ -37,7 +39,8 @@ constexpr const char* kNoStart = "the worker does not get ready";
 // Small cases with common features, so that most workers can run at least one.
 std::vector<Case> candidates(int ranks) {
   std::vector<Case> out;
-  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a}) {
+  for (const CommType comm : kValues<CommType>) {
+    if (!facts_of(comm).takes_size(ranks)) continue;
     Case small;
     small.suite = "conformance";
     small.model = "smallest";

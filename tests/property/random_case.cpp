@@ -6,6 +6,9 @@
 #include <optional>
 #include <vector>
 
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
+
 namespace cp_pool::property {
 namespace {
 
@@ -24,6 +27,10 @@ class Draw {
   T one_of(std::initializer_list<T> choices) {
     return choices.begin()[generator_() % choices.size()];
   }
+  template <typename Enum>
+  Enum any() {
+    return kValues<Enum>[generator_() % kValues<Enum>.size()];
+  }
 
   bool one_in(std::int64_t n) { return up_to(n - 1) == 0; }
 
@@ -34,16 +41,17 @@ class Draw {
 };
 
 void draw_ranks(Draw& draw, Case& c) {
-  c.backend = draw.one_of({Backend::math, Backend::flash, Backend::cudnn});
-  c.comm = draw.one_of({CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p});
-  c.cp_size = c.comm == CommType::a2a_p2p ? draw.one_of({4, 4, 6, 8}) : draw.one_of({1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8});
+  c.backend = draw.any<Backend>();
+  c.comm = draw.any<CommType>();
+  do {
+    c.cp_size = draw.one_of({1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8});
+  } while (!facts_of(c.comm).takes_size(c.cp_size));
   c.dtype = draw.one_of({DType::fp32, DType::bf16, DType::fp16});
 }
 
 void draw_heads(Draw& draw, Case& c) {
   c.kv_heads = draw.one_of<std::int64_t>({1, 2, 3});
-  if (c.comm == CommType::a2a) c.kv_heads = c.cp_size * draw.one_of<std::int64_t>({1, 1, 2});
-  if (c.comm == CommType::a2a_p2p) c.kv_heads = 2 * draw.one_of<std::int64_t>({1, 2});
+  if (const int ranks = head_ranks(c); ranks > 1) c.kv_heads = ranks * draw.one_of<std::int64_t>({1, 1, 2});
   c.heads = c.kv_heads * draw.one_of<std::int64_t>({1, 2, 3});
   c.head_dim_qk = draw.one_of<std::int64_t>({1, 4, 8, 12});
   c.head_dim_v = draw.one_of<std::int64_t>({c.head_dim_qk, c.head_dim_qk, 4, 8});

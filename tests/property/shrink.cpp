@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cases/case_json.h"
+#include "cases/comm_facts.h"
 
 namespace cp_pool::property {
 namespace {
@@ -116,7 +117,7 @@ void reduce_sizes(Steps& steps, const Case& c) {
   }
   steps.add([](Case& s) { s.heads = s.kv_heads; });
   steps.add([](Case& s) { s.heads = s.kv_heads = 1; });
-  steps.add([](Case& s) { s.heads = s.kv_heads = s.comm == CommType::a2a ? s.cp_size : 2; });
+  steps.add([](Case& s) { s.heads = s.kv_heads = std::max(2, head_ranks(s)); });
   if (c.heads / c.kv_heads > 2) steps.add([](Case& s) { s.heads = 2 * s.kv_heads; });
   steps.add([](Case& s) { s.head_dim_v = s.head_dim_qk; });
   steps.reduce([](auto& s) -> auto& { return s.head_dim_qk; }, 1);

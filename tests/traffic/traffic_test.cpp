@@ -148,13 +148,11 @@ TEST(Traffic, IsLessThanExpectedWhereGradientsTravelIn16Bits) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(CommTypes, ExpectedTraffic,
-                         ::testing::Values(CommType::p2p, CommType::all_gather, CommType::a2a, CommType::a2a_p2p),
-                         [](const auto& info) {
-                           std::string name{to_string(info.param)};
-                           std::erase(name, '+');
-                           return name;
-                         });
+INSTANTIATE_TEST_SUITE_P(CommTypes, ExpectedTraffic, ::testing::ValuesIn(kValues<CommType>), [](const auto& info) {
+  std::string name{to_string(info.param)};
+  std::erase(name, '+');
+  return name;
+});
 
 }  // namespace
 }  // namespace cp_pool

@@ -13,9 +13,11 @@
 #include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/cudnn/cudnn_batch.h"
 #include "cp_core/attention/cudnn/cudnn_batch_plans.h"
 #include "cp_core/attention/cudnn/cudnn_call.h"
+#include "cp_core/attention/library_refusal.h"
 #include "cp_core/attention/math/tile_scores.h"
 #include "cp_core/attention/score_max.h"
 #include "cp_core/attention/tile_batches.h"
@@ -24,6 +26,8 @@
 
 namespace cp_pool {
 namespace {
+
+constexpr std::int64_t kLargestCudnnHeadDim = 256;
 
 void check_supported(const AttentionOperands& operands) {
   const at::ScalarType dtype = operands.q.scalar_type();
@@ -159,6 +163,10 @@ std::optional<PlannedBatch> CudnnBackend::plan_or_remark(const Tile& tile, const
     refusals_.try_emplace(pass, refusal.what());
     return std::nullopt;
   }
+}
+
+std::string CudnnBackend::refusal(const Case& c) const {
+  return library_refusal(c, "cuDNN's fused attention", kLargestCudnnHeadDim);
 }
 
 std::vector<std::string> CudnnBackend::remarks() const {
@@ -394,6 +402,10 @@ void CudnnBackend::get_ready(std::span<const TilePlan> plans, const AttentionOpe
 std::vector<Preparation> CudnnBackend::preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                     Pass pass, bool deterministic) const {
   return plan_preparations(plans, like, pass, deterministic);
+}
+
+std::unique_ptr<AttentionBackend> make_cudnn_backend() {
+  return std::make_unique<CudnnBackend>();
 }
 
 }  // namespace cp_pool

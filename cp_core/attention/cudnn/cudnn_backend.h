@@ -4,6 +4,7 @@
 #include <map>
 
 #include "cp_core/attention/backend.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/attention/math/math_backend.h"
 
 namespace cp_pool {
@@ -12,17 +13,20 @@ struct PlannedBatch;
 
 // Gradients repeat bit by bit if at::globalContext().deterministicAlgorithms(). Where cuDNN refuses a tile with a bias,
 // the math backend computes it; other refusals are thrown as BackendUnsupported.
-class CudnnBackend final : public AttentionBackend {
+class CudnnBackend final : public AttentionBackend, public FastBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+  [[nodiscard]] std::string refusal(const Case& c) const override;
+  [[nodiscard]] std::vector<std::string> remarks() const override;
+  FastBackend* fast() override { return this; }
+
   // Builds plans; from any thread that has the device set.
   void get_ready(std::span<const TilePlan> plans, const AttentionOperands& like, Pass pass) override;
   [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan> plans, const AttentionOperands& like,
                                                       Pass pass, bool deterministic) const override;
-  [[nodiscard]] bool needs_out() const override { return true; }
-  [[nodiscard]] std::vector<std::string> remarks() const override;
+  [[nodiscard]] bool works_out_delta() const override { return true; }
   [[nodiscard]] bool takes_empty_sums() const override { return true; }
   std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
   std::optional<WholeGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
@@ -36,8 +40,6 @@ class CudnnBackend final : public AttentionBackend {
                           const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
   [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override;
   [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
-
-  static constexpr std::int64_t kLargestHeadDim = 256;
 
  private:
   // The plan of a tile with a bias; nullopt if it is left to the math backend, and then the remark is made.

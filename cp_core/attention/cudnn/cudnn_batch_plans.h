@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-#include "cp_core/attention/backend.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/attention/cudnn/cudnn_batch.h"
 #include "cp_core/attention/cudnn/cudnn_call.h"
 

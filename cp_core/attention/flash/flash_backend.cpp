@@ -10,7 +10,9 @@
 #include <fmt/format.h>
 
 #include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/flash/flash_window.h"
+#include "cp_core/attention/library_refusal.h"
 #include "cp_core/attention/score_max.h"
 #include "cp_core/attention/tile_batches.h"
 #include "cp_core/attention/tile_rows.h"
@@ -22,6 +24,8 @@ namespace {
 using cuda::StatisticLayout;
 using cuda::TileRows;
 
+constexpr std::int64_t kLargestFlashHeadDim = 256;
+
 void require_flash_support(const AttentionOperands& operands) {
   if (operands.bias.defined()) throw BackendUnsupported("FlashAttention takes no bias");
   const at::ScalarType dtype = operands.q.scalar_type();
@@ -29,9 +33,9 @@ void require_flash_support(const AttentionOperands& operands) {
     throw BackendUnsupported("FlashAttention computes in bf16 and fp16 only");
   }
   const std::int64_t dim = std::max(operands.q.size(2), operands.v.size(2));
-  if (dim > FlashBackend::kLargestHeadDim) {
+  if (dim > kLargestFlashHeadDim) {
     throw BackendUnsupported(
-        fmt::format("FlashAttention takes head dimensions up to {}, not {}", FlashBackend::kLargestHeadDim, dim));
+        fmt::format("FlashAttention takes head dimensions up to {}, not {}", kLargestFlashHeadDim, dim));
   }
 }
 
@@ -165,6 +169,11 @@ std::optional<at::Tensor> if_defined(const at::Tensor& tensor) {
 
 }  // namespace
 
+std::string FlashBackend::refusal(const Case& c) const {
+  if (c.bias) return fmt::format("FlashAttention takes no bias; this case has one of shape {}", to_string(*c.bias));
+  return library_refusal(c, "FlashAttention", kLargestFlashHeadDim);
+}
+
 void FlashBackend::forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) {
   require_flash_support(operands);
   const std::int64_t dim = kernel_head_dim(operands);
@@ -203,6 +212,10 @@ void FlashBackend::backward(const TileGroup& group, const AttentionOperands& ope
     cuda::add_rows(dk.contiguous(), call.k_rows, sums.dk);
     cuda::add_rows(dv.contiguous(), call.k_rows, sums.dv);
   });
+}
+
+std::unique_ptr<AttentionBackend> make_flash_backend() {
+  return std::make_unique<FlashBackend>();
 }
 
 }  // namespace cp_pool

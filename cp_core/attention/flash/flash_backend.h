@@ -2,18 +2,20 @@
 #pragma once
 
 #include "cp_core/attention/backend.h"
+#include "cp_core/attention/fast_backend.h"
 
 namespace cp_pool {
 
 // Gradients repeat bit by bit if at::globalContext().deterministicAlgorithms().
-class FlashBackend final : public AttentionBackend {
+class FlashBackend final : public AttentionBackend, public FastBackend {
  public:
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
-  [[nodiscard]] bool needs_out() const override { return true; }
+  [[nodiscard]] std::string refusal(const Case& c) const override;
+  FastBackend* fast() override { return this; }
 
-  static constexpr std::int64_t kLargestHeadDim = 256;
+  [[nodiscard]] bool works_out_delta() const override { return true; }
 };
 
 }  // namespace cp_pool

@@ -6,6 +6,7 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/zeros_like.h>
 
+#include "cp_core/attention/cuda_backends.h"
 #include "cp_core/attention/math/tile_scores.h"
 #include "cp_core/mutation.h"
 #include "cp_core/vector_math.h"
@@ -179,6 +180,10 @@ void MathBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperan
   results.dq.copy_(sums.dq);
   results.dk.copy_(sums.dk);
   results.dv.copy_(sums.dv);
+}
+
+std::unique_ptr<AttentionBackend> make_math_backend() {
+  return std::make_unique<MathBackend>();
 }
 
 }  // namespace cp_pool

@@ -2,10 +2,11 @@
 #pragma once
 
 #include "cp_core/attention/backend.h"
+#include "cp_core/attention/fast_backend.h"
 
 namespace cp_pool {
 
-class MathBackend final : public AttentionBackend {
+class MathBackend final : public AttentionBackend, public FastBackend {
  public:
   // calls: where the operands have 16 bits and no bias, results are rounded at each call, as those of the libraries
   // are, and given as they are.
@@ -15,6 +16,8 @@ class MathBackend final : public AttentionBackend {
   void forward(const TileGroup& group, const AttentionOperands& operands, AttentionPartial& partial) override;
   void backward(const TileGroup& group, const AttentionOperands& operands,
                 const AttentionBackwardOperands& backward_operands, AttentionGradientSums& sums) override;
+  FastBackend* fast() override { return this; }
+
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
   [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;
   CalledGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
@@ -22,7 +25,6 @@ class MathBackend final : public AttentionBackend {
   [[nodiscard]] std::int64_t head_groups(const TilePlan& plan, const AttentionOperands& like) const override;
   void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                           const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
-
   [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override;
 
  private:

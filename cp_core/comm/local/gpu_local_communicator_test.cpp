@@ -11,6 +11,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <gmock/gmock.h>
 
+#include "cp_core/comm/peer/windows.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
@@ -146,20 +147,21 @@ TEST_F(GpuLocalCommunicator, WritesRectanglesIntoWindowsInWaitAndBehindTheSender
   constexpr std::int64_t kHalf = kElements / 4;  // of a row
   constexpr std::int64_t kBytes = kHalf * static_cast<std::int64_t>(sizeof(float));
   on_streams_of_their_own(2, [](const CpGroups& groups, int rank) {
-    ASSERT_TRUE(groups.cp->has_windows());
+    ASSERT_NE(groups.cp->windows(), nullptr);
     at::Tensor source = on_gpu(-1, 2 * kHalf);
     const std::array windows{on_gpu(-2, 1), on_gpu(-2)};
     delay(50ms);
     source.fill_(rank);
-    const Communicator::Put put{.peer = 1 - rank,
-                                .window = 1,
-                                .first = rank * kBytes,
-                                .block = {.source = source.const_data_ptr(),
-                                          .rows = 2,
-                                          .width = kBytes,
-                                          .source_stride = kBytes,
-                                          .target_stride = 2 * kBytes}};
-    const auto work = groups.cp->put_all(windows, {&source, 1}, {&put, 1}, Communicator::Meanwhile::busy, "turn");
+    const PeerWindows::Put put{.peer = 1 - rank,
+                               .window = 1,
+                               .first = rank * kBytes,
+                               .block = {.source = source.const_data_ptr(),
+                                         .rows = 2,
+                                         .width = kBytes,
+                                         .source_stride = kBytes,
+                                         .target_stride = 2 * kBytes}};
+    const auto work =
+        groups.cp->windows()->put_all(windows, {&source, 1}, {&put, 1}, PeerWindows::Meanwhile::busy, "turn");
     source.fill_(-3);
     groups.cp->synchronize("what is sent");
     groups.cp->checked_barrier(0, kLimit);  // the peer has sent by now

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "cp_core/comm/local/local_hub.h"
-#include "cp_core/comm/puts.h"
+#include "cp_core/comm/peer/puts.h"
 
 namespace cp_pool {
 namespace {
@@ -53,7 +53,7 @@ class LocalWork final : public Work {
   std::function<void()> finish_;
 };
 
-class LocalCommunicator final : public Communicator {
+class LocalCommunicator final : public Communicator, public PeerWindows {
  public:
   LocalCommunicator(std::shared_ptr<LocalHub> hub, const LocalOptions& options, int size, int rank)
       : hub_(std::move(hub)), device_(options.device), windows_(options.windows), size_(size), rank_(rank) {}
@@ -78,11 +78,10 @@ class LocalCommunicator final : public Communicator {
     return finish_with(device, [this, step, targets = std::move(targets), from] { receive_many(step, from, targets); });
   }
 
-  [[nodiscard]] bool has_windows() const override { return windows_; }
+  PeerWindows* windows() override { return windows_ ? this : nullptr; }
 
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
-                  Meanwhile meanwhile, std::string_view what) override {
-    if (!windows_) return Communicator::put_all(windows, sources, puts, meanwhile, what);
+                  Meanwhile /*meanwhile*/, std::string_view what) override {
     const Step step = begin(Operation::put_all, what);
     check_puts(puts, sources, size_, text(step));
     const at::Device device = device_of(sources, windows);

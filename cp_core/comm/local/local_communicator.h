@@ -18,7 +18,7 @@ namespace cp_pool {
 
 struct LocalOptions {
   at::Device device = at::kCPU;  // whose current stream synchronize() waits for; a CPU has nothing to wait for
-  bool windows = false;          // whether has_windows(), so that put_all can be called
+  bool windows = false;          // whether ranks have windows (comm/peer/windows.h)
 };
 
 // One communicator for each of `size` ranks of a group.

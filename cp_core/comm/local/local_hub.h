@@ -14,6 +14,7 @@
 #include <c10/core/Stream.h>
 
 #include "cp_core/comm/communicator.h"
+#include "cp_core/comm/peer/windows.h"
 
 namespace cp_pool {
 
@@ -66,9 +67,9 @@ class LocalHub {
   };
   struct Message {
     Operation operation = Operation::exchange;
-    at::Tensor data;                      // the message's own
-    StreamMark written;                   // on the sender's stream
-    std::vector<Communicator::Put> puts;  // of put_all: where data is to be written, one put after the other
+    at::Tensor data;                     // the message's own
+    StreamMark written;                  // on the sender's stream
+    std::vector<PeerWindows::Put> puts;  // of put_all: where data is to be written, one put after the other
   };
 
   void post(const Address& address, Message message);

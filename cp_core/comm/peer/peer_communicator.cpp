@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
-#include "cp_core/comm/puts.h"
+#include "cp_core/comm/peer/puts.h"
 #include "cp_core/thd/copy_blocks.h"
 
 namespace cp_pool {
@@ -107,7 +107,6 @@ Communicator::WorkPtr PeerCommunicator::exchange_all(std::span<const Message> se
 Communicator::WorkPtr PeerCommunicator::put_all(std::span<const at::Tensor> windows,
                                                 std::span<const at::Tensor> sources, std::span<const Put> puts,
                                                 Meanwhile meanwhile, std::string_view what) {
-  require(has_windows(), "put_all", what, "ranks that can write into each other's memory");
   const std::string step = describe("put", what);
   check_puts(puts, sources, size(), step);
   const std::vector<Put> staying = puts_to(puts, rank_);

@@ -27,11 +27,12 @@
 #include "cp_core/comm/peer/gpu_link.h"
 #include "cp_core/comm/peer/gpu_work.h"
 #include "cp_core/comm/peer/peer_exchange.h"
+#include "cp_core/comm/peer/windows.h"
 #include "cp_core/cuda/delay.h"
 
 namespace cp_pool {
 
-class PeerCommunicator : public Communicator {
+class PeerCommunicator : public Communicator, public PeerWindows {
  public:
   using Group = GpuLink::Group;
 
@@ -51,7 +52,7 @@ class PeerCommunicator : public Communicator {
                         std::string_view what) override;
   WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                        std::string_view what) override;
-  [[nodiscard]] bool has_windows() const override { return peers_.has_value(); }
+  PeerWindows* windows() override { return peers_ ? this : nullptr; }
   WorkPtr put_all(std::span<const at::Tensor> windows, std::span<const at::Tensor> sources, std::span<const Put> puts,
                   Meanwhile meanwhile, std::string_view what) override;
   WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) override;

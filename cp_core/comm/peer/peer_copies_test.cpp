@@ -260,7 +260,7 @@ TEST_F(NcclPair, MessagesOfOtherSizesThanExpectedAreRefused) {
 }
 
 TEST_F(NcclPairAlone, ThereAreNoWindows) {
-  on_gpu_ranks(2, [](const GpuRank& rank) { EXPECT_FALSE(rank.connect().cp->has_windows()); });
+  on_gpu_ranks(2, [](const GpuRank& rank) { EXPECT_EQ(rank.connect().cp->windows(), nullptr); });
 }
 
 TEST_F(SharingPair, NothingButPeerCopiesConnectsRanksThatShareAGpu) {
@@ -355,7 +355,7 @@ TEST_F(TwoGpus, OneRankWithoutPeerCopiesIsEnoughForAllToDoWithout) {
   on_gpu_ranks(2, [](const GpuRank& rank) {
     if (rank.rank == 1) take(Way::nccl);
     const CpGroups groups = rank.connect();
-    EXPECT_FALSE(groups.cp->has_windows());
+    EXPECT_EQ(groups.cp->windows(), nullptr);
     at::Tensor got = filled({16}, 0);
     groups.cp->exchange(filled({16}, rank.rank), 1 - rank.rank, got, 1 - rank.rank, "test")->wait();
     EXPECT_EQ(got[0].item<float>(), static_cast<float>(1 - rank.rank));

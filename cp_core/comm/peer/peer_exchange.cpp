@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "cp_core/comm/puts.h"
+#include "cp_core/comm/peer/puts.h"
 
 namespace cp_pool {
 namespace {
@@ -63,9 +63,9 @@ void PeerExchange::exchange_all(const Place& place, std::span<const Message> sen
 }
 
 void PeerExchange::put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-                       Communicator::Meanwhile meanwhile, std::span<const BlockCopy> own) {
+                       PeerWindows::Meanwhile meanwhile, std::span<const BlockCopy> own) {
   PeerLink::Operation operation;
-  operation.idle = meanwhile == Communicator::Meanwhile::idle;
+  operation.idle = meanwhile == PeerWindows::Meanwhile::idle;
   if (operation.idle) operation.own.assign(own.begin(), own.end());
   for (const int peer : others_) {
     operation.incoming.push_back(from_peer(peer, windows));

@@ -14,13 +14,14 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/comm/peer/gpu_link.h"
 #include "cp_core/comm/peer/peer_link.h"
+#include "cp_core/comm/peer/windows.h"
 
 namespace cp_pool {
 
 class PeerExchange {
  public:
   using Message = Communicator::Message;
-  using Put = Communicator::Put;
+  using Put = PeerWindows::Put;
 
   // link: must have peers. members: the rank in the link of each rank of the group. rank: this one, in the group.
   PeerExchange(std::shared_ptr<GpuLink> link, GpuLink::Group group, std::vector<int> members, int rank,
@@ -39,7 +40,7 @@ class PeerExchange {
                 int from);
   void exchange_all(const Place& place, std::span<const Message> sends, std::span<const Message> receives);
   void put(const Place& place, std::span<const at::Tensor> windows, std::span<const Put> puts,
-           Communicator::Meanwhile meanwhile, std::span<const BlockCopy> own);
+           PeerWindows::Meanwhile meanwhile, std::span<const BlockCopy> own);
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }

@@ -34,6 +34,7 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/comm/peer/peer_board.h"
 #include "cp_core/comm/peer/peer_memory.h"
+#include "cp_core/thd/block_copy.h"
 
 namespace c10d {
 class Store;

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 
 #include "cp_core/comm/gpu_groups.h"
+#include "cp_core/comm/peer/windows.h"
 #include "cp_core/testing/gpu_communicators.h"
 
 namespace cp_pool {
@@ -16,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::HasSubstr;
-using Meanwhile = Communicator::Meanwhile;
+using Meanwhile = PeerWindows::Meanwhile;
 
 constexpr std::array kBoth{Meanwhile::busy, Meanwhile::idle};
 
@@ -24,7 +25,7 @@ class PeerPuts : public NcclRanks {};
 INSTANTIATE_TEST_SUITE_P(WorldSizes, PeerPuts,
                          testing::Combine(testing::Values(2, 4), testing::Values(Way::peer_copies, Way::shared)));
 
-Communicator::Put put_of(const at::Tensor& source, int peer, std::size_t window, std::int64_t first) {
+PeerWindows::Put put_of(const at::Tensor& source, int peer, std::size_t window, std::int64_t first) {
   return {.peer = peer,
           .window = window,
           .first = first,
@@ -32,8 +33,8 @@ Communicator::Put put_of(const at::Tensor& source, int peer, std::size_t window,
 }
 
 // The whole of `sent` into part r of each rank's window, its own one too.
-std::vector<Communicator::Put> put_to_all(const GpuRank& rank, const at::Tensor& sent) {
-  std::vector<Communicator::Put> puts;
+std::vector<PeerWindows::Put> put_to_all(const GpuRank& rank, const at::Tensor& sent) {
+  std::vector<PeerWindows::Put> puts;
   for (int to = 0; to < rank.size; ++to) {
     puts.push_back(put_of(sent, to, 0, rank.rank * static_cast<std::int64_t>(sent.nbytes())));
   }
@@ -42,7 +43,7 @@ std::vector<Communicator::Put> put_to_all(const GpuRank& rank, const at::Tensor&
 
 Communicator::WorkPtr gather_by_puts(const CpGroups& groups, const GpuRank& rank, const at::Tensor& sent,
                                      const at::Tensor& gathered, Meanwhile meanwhile) {
-  return groups.cp->put_all({&gathered, 1}, {&sent, 1}, put_to_all(rank, sent), meanwhile, "gather");
+  return groups.cp->windows()->put_all({&gathered, 1}, {&sent, 1}, put_to_all(rank, sent), meanwhile, "gather");
 }
 
 // Each rank gives its rows of all columns and gets all rows of its columns; `pieces` blocks a rank.
@@ -52,7 +53,7 @@ void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tens
   const std::int64_t columns = mine.size(1) / rank.size;
   const auto row_bytes = columns * static_cast<std::int64_t>(mine.element_size());
   at::Tensor whole = at::zeros({rows * rank.size, columns}, mine.options());
-  std::vector<Communicator::Put> puts;
+  std::vector<PeerWindows::Put> puts;
   for (int to = 0; to < rank.size; ++to) {
     for (std::int64_t piece = 0; piece < pieces; ++piece) {
       const std::int64_t first = rows / pieces * piece;
@@ -68,7 +69,7 @@ void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tens
     }
   }
   const at::Tensor untouched = filled({4}, 7);
-  groups.cp->put_all(std::array{untouched, whole}, {&mine, 1}, puts, meanwhile, "transpose")->wait();
+  groups.cp->windows()->put_all(std::array{untouched, whole}, {&mine, 1}, puts, meanwhile, "transpose")->wait();
   for (int from = 0; from < rank.size; ++from) {
     const at::Tensor expected = mine.narrow(1, rank.rank * columns, columns).add(from - rank.rank);
     EXPECT_TRUE(at::equal(whole.narrow(0, from * rows, rows), expected))
@@ -80,7 +81,7 @@ void transpose_parts(const CpGroups& groups, const GpuRank& rank, const at::Tens
 TEST_P(PeerPuts, ArriveInAllWindowsTheRanksOwnToo) {
   on_gpu_ranks(ranks(), [](const GpuRank& rank) {
     const CpGroups groups = rank.connect();
-    ASSERT_TRUE(groups.cp->has_windows());
+    ASSERT_NE(groups.cp->windows(), nullptr);
     const auto transpose = [&](std::int64_t rows, std::int64_t columns, at::ScalarType type, std::int64_t pieces) {
       const std::int64_t all_columns = columns * rank.size;
       // Small whole numbers, so that all types have them.
@@ -129,7 +130,7 @@ TEST_F(NcclPair, PutsAreWaitedForUntilTheLastByte) {
       for (int i = 0; i < 3; ++i) {
         const at::Tensor got = filled({rank.rank == 0 ? 1 : kMuch}, -1);
         const std::array puts{put_of(sent, 1 - rank.rank, 0, 0)};
-        groups.cp->put_all({&got, 1}, {&sent, 1}, puts, meanwhile, "test")->wait();
+        groups.cp->windows()->put_all({&got, 1}, {&sent, 1}, puts, meanwhile, "test")->wait();
         EXPECT_EQ(got[-1].item<float>(), 1.0F) << "round " << i;
       }
     }
@@ -147,14 +148,14 @@ TEST_P(PeerPuts, RanksWithManyPiecesAndWithOneFindOneWay) {
       const at::Tensor window = filled({kElements * rank.size}, -1);
       const std::int64_t many = round < rank.size ? 64 : 512;
       const std::int64_t pieces = rank.rank == round % rank.size ? many : 1;
-      std::vector<Communicator::Put> puts;
+      std::vector<PeerWindows::Put> puts;
       for (int to = 0; to < rank.size; ++to) {
         for (const at::Tensor& piece : sent.chunk(pieces)) {
           const auto first = (rank.rank * kElements + piece.storage_offset()) * std::int64_t{sizeof(float)};
           puts.push_back(put_of(piece, to, 0, first));
         }
       }
-      groups.cp->put_all({&window, 1}, {&sent, 1}, puts, Meanwhile::busy, "gather")->wait();
+      groups.cp->windows()->put_all({&window, 1}, {&sent, 1}, puts, Meanwhile::busy, "gather")->wait();
       for (int from = 0; from < rank.size; ++from) {
         const at::Tensor expected = sent.add(from - rank.rank);
         EXPECT_TRUE(at::equal(window.narrow(0, from * kElements, kElements), expected))
@@ -203,7 +204,7 @@ TEST_F(NcclPair, PutsOutsideAWindowAreRefused) {
     const at::Tensor window = filled({16}, 0);
     const auto put = [&](int to, std::int64_t first) {
       const std::array puts{put_of(source, to, 0, first)};
-      static_cast<void>(groups.cp->put_all({&window, 1}, {&source, 1}, puts, Meanwhile::idle, "test"));
+      static_cast<void>(groups.cp->windows()->put_all({&window, 1}, {&source, 1}, puts, Meanwhile::idle, "test"));
     };
     EXPECT_NO_THROW(put(1 - rank.rank, 48));
     EXPECT_THROW(put(rank.rank, 52), std::invalid_argument);

@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "cases/backend_facts.h"
+#include "cases/comm_facts.h"
 #include "driver/case_shape.h"
 #include "driver/reporters/text_format.h"
 
@@ -120,29 +122,15 @@ std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t
   return text;
 }
 
-std::string_view exchange_words(CommType comm) {
-  switch (comm) {
-    case CommType::p2p:
-      return "k and v travel around a ring of all ranks while each computes; dk and dv travel with them, sums in fp32";
-    case CommType::all_gather:
-      return "every rank gets all k and v; dk and dv are summed and scattered, in fp32";
-    case CommType::a2a:
-      return "every rank trades its tokens of all heads for all tokens of its heads, and back";
-    case CommType::a2a_p2p:
-      return "pairs of adjacent ranks trade heads for tokens; a ring of every second rank does the rest";
-  }
-  return "";
-}
-
 // Whether contributions may be sent in 16 bits, as a kernel rounded them.
 bool may_send_less(const Case& c) {
-  return c.training && c.comm != CommType::a2a && c.backend != Backend::math && c.dtype != DType::fp32;
+  return c.training && facts_of(c.comm).sums_dkv && facts_of(c.backend).rounds_calls && c.dtype != DType::fp32;
 }
 
 std::string work(const Case& c, const SequenceLengths& lengths) {
   const Traffic traffic = traffic_of(c, lengths);
   std::string text =
-      fmt::format("exchange: {}\n  each rank sends {} forward", exchange_words(c.comm), bytes(traffic.forward));
+      fmt::format("exchange: {}\n  each rank sends {} forward", facts_of(c.comm).exchange, bytes(traffic.forward));
   if (c.training) text += fmt::format(", {} backward", bytes(traffic.backward));
   if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
   if (c.bias) text += ", without what the bias and its gradient need";

@@ -1,4 +1,4 @@
-#include "cp_core/comm/puts.h"
+#include "cp_core/comm/peer/puts.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace cp_pool {
 namespace {
 
-using Put = Communicator::Put;
+using Put = PeerWindows::Put;
 
 bool is_in(const at::Tensor& source, const BlockCopy& block) {
   const auto* data = static_cast<const std::byte*>(source.const_data_ptr());

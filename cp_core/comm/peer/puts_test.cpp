@@ -1,5 +1,5 @@
 // Windows of LocalCommunicator.
-#include "cp_core/comm/puts.h"
+#include "cp_core/comm/peer/puts.h"
 
 #include <array>
 #include <stdexcept>
@@ -23,14 +23,14 @@ using testing::AllOf;
 using testing::HasSubstr;
 
 const LocalOptions kWithWindows{.windows = true};
-constexpr auto kBusy = Communicator::Meanwhile::busy;
+constexpr auto kBusy = PeerWindows::Meanwhile::busy;
 
 at::Tensor zero_bytes(std::int64_t count) {
   return at::zeros({count}, at::kByte);
 }
 
 // `rows` rows of `width` bytes from the source's first byte on, without gaps there.
-Communicator::Put put_of(const at::Tensor& source, int peer, std::int64_t rows, std::int64_t width) {
+PeerWindows::Put put_of(const at::Tensor& source, int peer, std::int64_t rows, std::int64_t width) {
   return {.peer = peer,
           .block = {.source = source.const_data_ptr(),
                     .rows = rows,
@@ -40,10 +40,8 @@ Communicator::Put put_of(const at::Tensor& source, int peer, std::int64_t rows, 
 }
 
 TEST(LocalWindows, AreThereWhenAskedFor) {
-  EXPECT_TRUE(make_local_groups(4, kWithWindows)[0].inner->has_windows());
-  const auto without = make_local_groups(2);
-  EXPECT_FALSE(without[0].cp->has_windows());
-  EXPECT_THROW(static_cast<void>(without[0].cp->put_all({}, {}, {}, kBusy, "step")), std::logic_error);
+  EXPECT_NE(make_local_groups(4, kWithWindows)[0].inner->windows(), nullptr);
+  EXPECT_EQ(make_local_groups(2)[0].cp->windows(), nullptr);
 }
 
 // Every rank writes 2 rows of 3 of its bytes, 4 apart, into the columns of each rank's table that are its own.
@@ -51,7 +49,7 @@ TEST(LocalWindows, TakeRectanglesFromAll) {
   const auto write = [](const CpGroups& groups, int rank) {
     const at::Tensor source = at::arange(10 * rank, 10 * rank + 8, at::kByte);
     const std::array windows{zero_bytes(1), zero_bytes(18)};
-    std::vector<Communicator::Put> puts;
+    std::vector<PeerWindows::Put> puts;
     for (int peer = 0; peer < 3; ++peer) {
       puts.push_back(put_of(source, peer, 2, 3));
       puts.back().window = 1;
@@ -59,7 +57,7 @@ TEST(LocalWindows, TakeRectanglesFromAll) {
       puts.back().block.source_stride = 4;
       puts.back().block.target_stride = 9;
     }
-    groups.cp->put_all(windows, {&source, 1}, puts, kBusy, "all")->wait();
+    groups.cp->windows()->put_all(windows, {&source, 1}, puts, kBusy, "all")->wait();
     at::Tensor expected = at::zeros({2, 3, 3}, at::kByte);
     for (int from = 0; from < 3; ++from) {
       const at::Tensor rows = at::arange(10 * from, 10 * from + 8, at::kByte).view({2, 4});
@@ -76,7 +74,7 @@ TEST(LocalWindows, AreWrittenInWaitOnlyWithWhatWasThereAtTheCall) {
     at::Tensor source = at::full({1}, rank + 1, at::kFloat);
     const at::Tensor window = at::zeros({1}, at::kFloat);
     const std::array puts{put_of(source, 1 - rank, 1, sizeof(float))};
-    const auto work = groups.cp->put_all({&window, 1}, {&source, 1}, puts, kBusy, "turn");
+    const auto work = groups.cp->windows()->put_all({&window, 1}, {&source, 1}, puts, kBusy, "turn");
     source.fill_(7);
     groups.cp->checked_barrier(0, 10s);  // the peer has sent by now
     EXPECT_TRUE(window.eq(0).all().item<bool>());
@@ -90,17 +88,17 @@ TEST(LocalWindows, MayBeEmptyAndStayUnwritten) {
   const auto write = [](const CpGroups& groups, int rank) {
     const at::Tensor window = zero_bytes(0);
     const std::array puts{put_of(window, 1 - rank, 0, 4), put_of(window, 1 - rank, 3, 0)};
-    groups.cp->put_all({&window, 1}, {&window, 1}, puts, kBusy, "nothing")->wait();
-    groups.cp->put_all({}, {}, {}, kBusy, "nothing at all")->wait();
+    groups.cp->windows()->put_all({&window, 1}, {&window, 1}, puts, kBusy, "nothing")->wait();
+    groups.cp->windows()->put_all({}, {}, {}, kBusy, "nothing at all")->wait();
   };
   run_ranks(2, write, 1min, kWithWindows);
 }
 
 // What rank 0 says of its own put.
-std::string refusal_of(const Communicator::Put& put, const at::Tensor& source) {
+std::string refusal_of(const PeerWindows::Put& put, const at::Tensor& source) {
   const auto groups = make_local_groups(2, kWithWindows);
   try {
-    static_cast<void>(groups[0].cp->put_all({}, {&source, 1}, {&put, 1}, kBusy, "step"));
+    static_cast<void>(groups[0].cp->windows()->put_all({}, {&source, 1}, {&put, 1}, kBusy, "step"));
   } catch (const std::invalid_argument& error) {
     return error.what();
   }
@@ -119,12 +117,12 @@ TEST(LocalWindows, RefusePutsToNoRankAndFromOutsideTheSources) {
 }
 
 // Of rank 0, whose only window has 8 bytes, when rank 1 puts this there.
-CommError error_of_window(const Communicator::Put& put, const at::Tensor& source) {
+CommError error_of_window(const PeerWindows::Put& put, const at::Tensor& source) {
   const auto groups = make_local_groups(2, kWithWindows);
-  static_cast<void>(groups[1].cp->put_all({}, {&source, 1}, {&put, 1}, kBusy, "step"));
+  static_cast<void>(groups[1].cp->windows()->put_all({}, {&source, 1}, {&put, 1}, kBusy, "step"));
   const at::Tensor window = zero_bytes(8);
   try {
-    groups[0].cp->put_all({&window, 1}, {}, {}, kBusy, "step")->wait();
+    groups[0].cp->windows()->put_all({&window, 1}, {}, {}, kBusy, "step")->wait();
   } catch (const CommError& error) {
     EXPECT_TRUE(window.equal(zero_bytes(8)));
     return error;
@@ -135,21 +133,21 @@ CommError error_of_window(const Communicator::Put& put, const at::Tensor& source
 TEST(LocalWindows, NameBothRanksOfAPutThatDoesNotFit) {
   const at::Tensor source = at::full({8}, 1, at::kByte);
   EXPECT_STREQ(error_of_window(put_of(source, 0, 2, 4), source).what(), "no CommError");
-  const auto expect_failed = [&](const Communicator::Put& put, const std::string& text) {
+  const auto expect_failed = [&](const PeerWindows::Put& put, const std::string& text) {
     const CommError error = error_of_window(put, source);
     EXPECT_EQ(error.kind(), CommError::Kind::failed);
     EXPECT_THAT(error.what(), AllOf(HasSubstr("rank 0 of 2: put_all (step): rank 1 puts"), HasSubstr(text)));
   };
-  Communicator::Put late = put_of(source, 0, 2, 4);
+  PeerWindows::Put late = put_of(source, 0, 2, 4);
   late.first = 1;
   expect_failed(late, "2 rows of 4 bytes, 4 apart, from byte 1 of window 0 on, of 8 bytes");
-  Communicator::Put early = put_of(source, 0, 2, 4);
+  PeerWindows::Put early = put_of(source, 0, 2, 4);
   early.first = -1;
   expect_failed(early, "from byte -1 of window 0");
-  Communicator::Put wide = put_of(source, 0, 2, 4);
+  PeerWindows::Put wide = put_of(source, 0, 2, 4);
   wide.block.target_stride = 5;
   expect_failed(wide, "5 apart");
-  Communicator::Put elsewhere = put_of(source, 0, 2, 4);
+  PeerWindows::Put elsewhere = put_of(source, 0, 2, 4);
   elsewhere.window = 1;
   expect_failed(elsewhere, "window 1 on, of 1 windows");
 }
@@ -157,7 +155,7 @@ TEST(LocalWindows, NameBothRanksOfAPutThatDoesNotFit) {
 TEST(LocalWindows, BoundTheWaitForOthersPuts) {
   const auto groups = make_local_groups(2, kWithWindows);
   groups[0].cp->set_deadline(Communicator::Clock::now() + 1ms);
-  const auto work = groups[0].cp->put_all({}, {}, {}, kBusy, "a2a forward");
+  const auto work = groups[0].cp->windows()->put_all({}, {}, {}, kBusy, "a2a forward");
   try {
     work->wait();
     FAIL() << "no CommError";

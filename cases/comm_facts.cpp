@@ -1,0 +1,41 @@
+#include "cases/comm_facts.h"
+
+#include <array>
+#include <cstddef>
+
+#include <fmt/format.h>
+
+#include "cases/case_names.h"
+
+namespace cp_pool {
+
+const CommFacts& facts_of(CommType type) {
+  static const std::array kFacts{
+#define CP_POOL_COMM_TYPE(identifier, name) identifier##_facts(),
+#include "cases/comm_types.def"
+#undef CP_POOL_COMM_TYPE
+  };
+  return kFacts.at(static_cast<std::size_t>(type));
+}
+
+int head_ranks(const Case& c) {
+  return facts_of(c.comm).head_ranks(c.cp_size);
+}
+
+std::string heads_do_not_divide(const Case& c) {
+  const int ranks = head_ranks(c);
+  if (c.heads % ranks == 0 && c.kv_heads % ranks == 0) return {};
+  return fmt::format("{} splits heads over {} ranks: {} heads and {} kv_heads do not both divide by {}",
+                     to_string(c.comm), ranks, c.heads, c.kv_heads, ranks);
+}
+
+int inner_ranks(int cp_size) {
+  for (const CommType type : kValues<CommType>) {
+    const CommFacts& facts = facts_of(type);
+    if (!facts.takes_size(cp_size)) continue;
+    if (const int ranks = facts.head_ranks(cp_size); ranks > 1 && ranks < cp_size) return ranks;
+  }
+  return 0;
+}
+
+}  // namespace cp_pool

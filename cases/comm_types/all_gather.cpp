@@ -1,0 +1,20 @@
+#include "cases/comm_facts.h"
+
+namespace cp_pool {
+
+CommFacts all_gather_facts() {
+  return {
+      .exchange = "every rank gets all k and v; dk and dv are summed and scattered, in fp32",
+      .head_ranks = [](int /*cp_size*/) { return 1; },
+      .sums_dkv = true,
+      // Keys and values go to every other rank, in the backward again, so that no rank keeps whole sequences; as many
+      // sums of gradients come back.
+      .traffic =
+          [](const RankBytes& rank, int cp_size) {
+            const std::int64_t others = cp_size - 1;
+            return Traffic{.forward = others * rank.kv, .backward = others * (rank.kv + rank.dkv_sums)};
+          },
+  };
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,16 @@
+// What the attention kernels of libraries have in common.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "cases/case.h"
+
+namespace cp_pool {
+
+// AttentionBackend::refusal for kernels that take bf16 and fp16, head dimensions up to largest_head_dim, and GPUs of
+// compute capability 8.0 or more. library: the name with which the sentence begins.
+std::string library_refusal(const Case& c, std::string_view library, std::int64_t largest_head_dim);
+
+}  // namespace cp_pool

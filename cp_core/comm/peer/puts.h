@@ -1,0 +1,34 @@
+// Checks of puts (PeerWindows::put_all), and their transport by messages, as LocalCommunicator does it.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/comm/communicator.h"
+#include "cp_core/comm/peer/windows.h"
+
+namespace cp_pool {
+
+// Throws std::invalid_argument, which begins with `where`, unless every put goes to one of `size` ranks and comes from
+// one of the sources.
+void check_puts(std::span<const PeerWindows::Put> puts, std::span<const at::Tensor> sources, int size,
+                const std::string& where);
+
+std::vector<PeerWindows::Put> puts_to(std::span<const PeerWindows::Put> puts, int peer);
+
+// Returns the bytes of the blocks, one after the other.
+at::Tensor pack_puts(std::span<const PeerWindows::Put> puts, const at::Device& device);
+
+// The first put that does not fit into its window, in words; empty if all do.
+std::string misfit(std::span<const PeerWindows::Put> puts, std::span<const at::Tensor> windows);
+
+// Returns the blocks as copies into this rank's windows. All puts must fit.
+std::vector<BlockCopy> blocks_of(std::span<const PeerWindows::Put> puts, std::span<const at::Tensor> windows);
+
+// Writes the bytes that pack_puts() returned into the windows. All puts must fit.
+void write_puts(std::span<const PeerWindows::Put> puts, const at::Tensor& packed, std::span<const at::Tensor> windows);
+
+}  // namespace cp_pool

@@ -1,0 +1,43 @@
+// One-sided communication: ranks write into memory that their peers open. Where a communicator has windows
+// (Communicator::windows), they suit rows that lie apart, because nothing has to be packed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/comm/communicator.h"
+#include "cp_core/thd/block_copy.h"
+
+namespace cp_pool {
+
+class PeerWindows {
+ public:
+  PeerWindows() = default;
+  PeerWindows(const PeerWindows&) = delete;
+  PeerWindows& operator=(const PeerWindows&) = delete;
+  virtual ~PeerWindows() = default;
+
+  // A block that a rank writes into memory that a peer has opened.
+  struct Put {
+    int peer = 0;            // or this rank
+    std::size_t window = 0;  // of those that the peer opens
+    std::int64_t first = 0;  // byte of the window where the block's rows begin
+    BlockCopy block;         // from where, and its shape there and here; without a target
+  };
+  // Whether the devices compute while data travels. If they are idle, all of them can help. The same on all ranks.
+  enum class Meanwhile { idle, busy };
+
+  // An operation of the communicator. Every rank opens as many windows as it likes and writes into those of all ranks.
+  // It is complete when the data that this rank writes has left, and the data that the others write here has arrived.
+  // sources: the tensors that contain the blocks. Blocks in a window do not overlap. This rank may use the rest of its
+  // windows meanwhile.
+  [[nodiscard]] virtual Communicator::WorkPtr put_all(std::span<const at::Tensor> windows,
+                                                      std::span<const at::Tensor> sources, std::span<const Put> puts,
+                                                      Meanwhile meanwhile, std::string_view what) = 0;
+};
+
+}  // namespace cp_pool

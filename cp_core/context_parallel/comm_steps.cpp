@@ -1,0 +1,56 @@
+#include "cp_core/context_parallel/comm_steps.h"
+
+#include <array>
+#include <cstddef>
+#include <numeric>
+#include <stdexcept>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include "cases/comm_facts.h"
+
+namespace cp_pool {
+namespace {
+
+std::int64_t total(const std::vector<std::int64_t>& lengths) {
+  return std::accumulate(lengths.begin(), lengths.end(), std::int64_t{0});
+}
+
+}  // namespace
+
+AttentionOperands FutureRank::operands_like(const Split& split) const {
+  const auto empty = [this](at::IntArrayRef sizes) {
+    return at::empty(sizes, at::TensorOptions(at::kMeta).dtype(dtype));
+  };
+  const std::int64_t q_rows = total(problem.lengths.padded_q) / split.q;
+  const std::int64_t kv_rows = total(problem.lengths.padded_kv) / split.kv;
+  const std::int64_t heads = problem.heads / split.heads;
+  const std::int64_t kv_heads = problem.kv_heads / split.heads;
+  AttentionOperands like{.q = empty({q_rows, heads, problem.head_dim_qk}),
+                         .k = empty({kv_rows, kv_heads, problem.head_dim_qk}),
+                         .v = empty({kv_rows, kv_heads, problem.head_dim_v}),
+                         .bias = {},
+                         .scale = problem.scale};
+  if (problem.bias) {
+    const std::int64_t rows = *problem.bias == BiasShape::shape_111s ? 1 : q_rows;
+    like.bias = empty({1, of_each_head(*problem.bias) ? heads : 1, rows, kv_rows});
+  }
+  return like;
+}
+
+const CommSteps& steps_of(CommType type, int ranks) {
+  static const std::array kSteps{
+#define CP_POOL_COMM_TYPE(identifier, name) identifier##_steps(),
+#include "cases/comm_types.def"
+#undef CP_POOL_COMM_TYPE
+  };
+  if (ranks == 1) type = CommType::p2p;
+  const CommFacts& facts = facts_of(type);
+  if (!facts.takes_size(ranks)) {
+    throw std::invalid_argument(fmt::format("{} needs {}: there are {} ranks", to_string(type), facts.sizes, ranks));
+  }
+  return kSteps.at(static_cast<std::size_t>(type));
+}
+
+}  // namespace cp_pool

@@ -39,6 +39,14 @@ struct Verdicts {
     }
     return out;
   }
+  // For failures: what the run said of every rule.
+  [[nodiscard]] std::string all_texts() const {
+    std::string out;
+    for (const Finding& finding : findings) {
+      out += fmt::format("{} {}: {}\n", conformance::to_string(finding.verdict), finding.rule, finding.text);
+    }
+    return out;
+  }
   [[nodiscard]] std::string text_of(const std::string& rule) const {
     const auto found = std::ranges::find(findings, rule, &Finding::rule);
     return found == findings.end() ? "no such line" : fmt::format("{} (hint: {})", found->text, found->hint);
@@ -150,7 +158,7 @@ TEST_P(BrokenRule, IsNamedByItsLine) {
   if (row.waits) {  // on a slow machine other answers may be late, too
     EXPECT_THAT(verdicts.rules(row.verdict), testing::IsSupersetOf(row.lines));
   } else {
-    EXPECT_EQ(verdicts.rules(row.verdict), row.lines);
+    EXPECT_EQ(verdicts.rules(row.verdict), row.lines) << verdicts.all_texts();
   }
   EXPECT_THAT(verdicts.text_of(row.lines.front()), HasSubstr(row.text));
   if (row.verdict != Verdict::broken) {

@@ -1,6 +1,6 @@
-// What computes the tiles: one group of tiles at a time, forward or backward. Backends differ by library and device;
-// all obey tiling.h. Tensors are packed [tokens, heads, dim], contiguous, on one device; a CUDA backend works on the
-// current stream.
+// The interface of attention backends. A backend computes the forward or backward of one group of tiles (tiling.h) at a
+// time; backends differ by library and device. Tensors are packed [tokens, heads, dim], contiguous, on one device; a
+// CUDA backend works on the current stream.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace cp_pool {
 // Which row of a bias [batch or 1, heads or 1, rows or 1, seqlen_kv] belongs to a query. Columns are key positions.
 enum class BiasRows {
   position,  // the position in the sequence
-  local,     // the row among the rows of its sequence in q; all sequences have as many
+  local,     // the row among the rows of its sequence in q; all sequences have the same number
 };
 
 struct AttentionOperands {
@@ -32,14 +32,15 @@ struct AttentionOperands {
   double scale = 1.0;
 };
 
-// One group's share of the output: written at the rows of its tiles only.
+// The output of one group, which writes the rows of its tiles only.
 struct AttentionPartial {
   at::Tensor out;        // fp32 [q tokens, heads, head_dim_v]
   at::Tensor lse;        // fp32 [heads, q tokens]
   at::Tensor max_logit;  // fp32 [heads], raised to the largest score seen; undefined if not asked for
 };
 
-// Of the whole attention, not of one group: lse with all keys (and the sink), delta = sum of dout * out.
+// Operands of the backward, which belong to the whole attention and not to one group: lse is over all keys (and the
+// sink), delta is the sum of dout * out.
 struct AttentionBackwardOperands {
   at::Tensor dout;  // like out, dtype of q
   at::Tensor lse;   // fp32 [heads, q tokens]
@@ -48,17 +49,18 @@ struct AttentionBackwardOperands {
   at::Tensor out;  // like dout: the output, or anything else whose sum with dout is delta
 };
 
-// Gradients are added here, in fp32.
+// Sums that a backend adds gradients to, in fp32.
 struct AttentionGradientSums {
   at::Tensor dq;
   at::Tensor dk;
   at::Tensor dv;
   at::Tensor dbias;  // shaped like bias; undefined if not wanted
-  // Nothing has been added yet, and the memory holds anything. Only a backend that offers it meets this (FastBackend).
+  // Nothing has been added yet, and the memory is uninitialised. Only backends that offer this get such sums
+  // (FastBackend::takes_empty_sums).
   bool dq_empty = false;
   bool dkv_empty = false;  // dk and dv
 
-  // Zeros where nothing has been added.
+  // Fill empty sums with zeros.
   void fill_dq();
   void fill_dkv();
   void fill() {
@@ -66,8 +68,8 @@ struct AttentionGradientSums {
     fill_dkv();
   }
 
-  // Makes the current stream wait until it may touch the sums; empty if it may at once. A backend calls wait_for_turn()
-  // when everything that does not need the sums is enqueued.
+  // Makes the current stream wait until it may use the sums; empty if it may at once. A backend calls wait_for_turn()
+  // after it has enqueued everything that does not need the sums.
   std::function<void()> turn{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
 
   void wait_for_turn() const {
@@ -78,19 +80,19 @@ struct AttentionGradientSums {
 // All gradients 0, shaped like the operands; without dbias.
 AttentionGradientSums make_gradient_sums(const AttentionOperands& operands);
 
-// The rows of tiles one after the other, without gaps: row `source` there is row `target` of a packed tensor.
+// The rows of tiles in a buffer without gaps: row `source` of the buffer is row `target` of a packed tensor.
 std::vector<RowCopy> query_rows_of(std::span<const Tile> tiles);
 std::vector<RowCopy> key_rows_of(std::span<const Tile> tiles);
-// How many these are, without gaps.
+// The number of rows of such copies, whose sources have no gaps.
 std::int64_t row_count(std::span<const RowCopy> rows);
-// True if these are all rows [0, count), each in its place.
+// Whether these are all rows [0, count), each in its place.
 bool all_in_place(std::span<const RowCopy> rows, std::int64_t count);
 
-// Of a plan that has one group at most.
+// The tiles of a plan that has at most one group.
 std::span<const Tile> tiles_of(const TilePlan& plan);
 
-// True if a call for each tile, or one for all of them, adds to each row of dq, dk and dv at most once: the tiles of
-// one group, whose key rows are disjoint and ascending.
+// Whether calls for the tiles, one each or one for all, add to each row of dq, dk and dv at most once. That holds for
+// the tiles of one group whose key rows are disjoint and ascending.
 bool rows_are_disjoint(const TilePlan& plan);
 
 enum class Pass { forward, backward };
@@ -110,10 +112,9 @@ class AttentionBackend {
   // Returns why the backend cannot compute the case on the current device; empty if it can. Given such tiles all the
   // same, forward() and backward() throw BackendUnsupported.
   [[nodiscard]] virtual std::string refusal(const Case& /*c*/) const { return {}; }
-  // What another backend computed for this one since it was made, a sentence each with the reason: results must not
-  // hide it.
+  // Names what another backend has computed for this one so far, in a sentence each with the reason. Results show it.
   [[nodiscard]] virtual std::vector<std::string> remarks() const { return {}; }
-  // Returns what the backend offers beyond (fast_backend.h), or null. The result lives as long as the backend.
+  // Returns the optional part of the interface (fast_backend.h), which lives as long as the backend, or null.
   virtual FastBackend* fast() { return nullptr; }
 };
 

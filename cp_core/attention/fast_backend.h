@@ -1,10 +1,9 @@
-// What a backend may offer beyond forward and backward of one group of tiles, to be faster. Everything is optional: a
-// function that a backend does not override offers nothing, and a backend that has nothing to offer need not know this
-// interface.
-//   ahead       get_ready, preparations: what takes long for the first call of a kind
-//   whole       a plan in one call, whose results are those of the rank
-//   calls       what a call of the kernel gives as it is, rounded to 16 bits, instead of added to fp32
-//   head groups a plan, or a whole step, computed by groups of heads, so that one hides the exchange of another
+// The optional interface of a backend beyond forward and backward of one group of tiles, to be faster. A function that
+// a backend does not override offers nothing, and other backends need not know this interface.
+//   ahead        get_ready, preparations: work that takes long for the first call of a kind
+//   whole        forward_whole, backward_whole: a plan in one call, whose results are those of the rank
+//   calls        forward_calls, called_gradients: results of a kernel call as it rounded them, not added to fp32 sums
+//   head groups  a plan, or a whole step, by groups of heads, so that one group overlaps the exchange of another
 #pragma once
 
 #include <cstdint>
@@ -17,7 +16,7 @@
 
 namespace cp_pool {
 
-// What one call gives that computes a whole plan: in the dtype of q, and nothing is summed.
+// The results of one call that computes a whole plan, in the dtype of q. Nothing is summed.
 struct WholeForward {
   at::Tensor out;  // [q tokens, heads, head_dim_v]
   at::Tensor lse;  // fp32 [heads, q tokens]
@@ -28,7 +27,7 @@ struct WholeGradients {  // like q, k, v
   at::Tensor dv;
 };
 
-// What one call of a kernel gives, in the dtype of q, as the kernel rounded it; some rows of packed tensors.
+// The results of one kernel call in the dtype of q, as the kernel rounded them: some rows of packed tensors.
 struct CalledForward {
   at::Tensor out;  // [rows, heads, head_dim_v]
   at::Tensor lse;  // fp32 [heads, rows]
@@ -40,8 +39,8 @@ struct CalledGradients {
   at::Tensor dv;
 };
 
-// Something that takes long and can be done before the calls that need it: any time, any thread, beside anything but
-// the capture of a graph. Throws what the calls would meet.
+// Work that takes long and can be done before the calls that need it: at any time, on any thread, beside anything but
+// the capture of a graph. Throws the error that the calls would meet.
 using Preparation = std::function<void()>;
 
 class FastBackend {
@@ -51,12 +50,12 @@ class FastBackend {
   FastBackend& operator=(const FastBackend&) = delete;
   virtual ~FastBackend() = default;
 
-  // Said before the calls for these plans: what takes long for the first of a kind can be done for all of them at once.
-  // Of `like` only sizes and dtypes are read.
+  // Called before the calls for these plans, so that work which takes long for the first call of a kind is done for all
+  // of them at once. Only sizes and dtypes of `like` are read.
   virtual void get_ready(std::span<const TilePlan> /*plans*/, const AttentionOperands& /*like*/, Pass /*pass*/) {}
-  // What get_ready would do, in pieces that can be done in any order, or not at all; they may outlive the backend. The
-  // mode is given: global flags belong to the case that runs. `like` may be of the meta device. To be called, and the
-  // pieces to be done, on the current device of the calling thread.
+  // Returns the work of get_ready in pieces, which may be done in any order or not at all, and may outlive the backend.
+  // deterministic is a parameter because global flags belong to the case that runs. `like` may be on the meta device.
+  // The pieces are for the calling thread's current device.
   [[nodiscard]] virtual std::vector<Preparation> preparations(std::span<const TilePlan> /*plans*/,
                                                               const AttentionOperands& /*like*/, Pass /*pass*/,
                                                               bool /*deterministic*/) const {
@@ -66,8 +65,8 @@ class FastBackend {
   [[nodiscard]] virtual bool works_out_delta() const { return false; }
   // True if backward() takes sums that are empty, and leaves them filled.
   [[nodiscard]] virtual bool takes_empty_sums() const { return false; }
-  // The plan in one call that writes every row of the results; nothing, and nothing is done, if the backend cannot make
-  // one call of it. Not for operands with a bias.
+  // Computes the plan in one call that writes every row of the results. Returns nullopt, and does nothing, if the
+  // backend needs several calls. Operands must have no bias.
   virtual std::optional<WholeForward> forward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/) {
     return std::nullopt;
   }
@@ -75,18 +74,19 @@ class FastBackend {
                                                        const AttentionBackwardOperands& /*backward_operands*/) {
     return std::nullopt;
   }
-  // One part (see parts()) by calls whose outputs are given as they are, one for each call; the calls' query rows are
-  // disjoint. Empty, and nothing is done, if the backend adds to fp32 only. Without max_logit.
+  // Computes one part (see parts()) and returns the outputs of its calls as the kernel rounded them; the calls' query
+  // rows are disjoint. Returns nothing, and does nothing, if the backend only adds to fp32 sums. Without max_logit.
   virtual std::vector<CalledForward> forward_calls(const TileGroup& /*part*/, const AttentionOperands& /*operands*/) {
     return {};
   }
-  // True if the calls of a plan give each row of dq, dk and dv at most one contribution, rounded by the kernel: then
-  // called_gradients() gives them as they are. It follows from the tiles, and from sizes and dtype of the operands,
-  // alone, so that ranks can tell it of each other's plans. A plan without tiles has no contribution.
+  // Whether the calls of a plan contribute to each row of dq, dk and dv at most once, rounded by the kernel, so that
+  // called_gradients() can return the contributions. The answer depends on the tiles and on the sizes and dtype of the
+  // operands alone, so a rank knows it for the plans of other ranks. For a plan without tiles it says whether the
+  // backend offers this at all.
   [[nodiscard]] virtual bool contributes_once(const TilePlan& /*plan*/, const AttentionOperands& /*like*/) const {
     return false;
   }
-  // Of a plan that contributes_once().
+  // Returns the gradients of a plan for which contributes_once().
   virtual CalledGradients called_gradients(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
                                            const AttentionBackwardOperands& /*backward_operands*/) {
     return {};
@@ -95,8 +95,8 @@ class FastBackend {
   [[nodiscard]] virtual std::int64_t head_groups(const TilePlan& /*plan*/, const AttentionOperands& /*like*/) const {
     return 1;
   }
-  // Of some heads of a plan that contributes_once(): operands and results are packed tensors narrowed to these heads.
-  // Writes all rows of the results.
+  // Computes the gradients of some heads of a plan for which contributes_once(). Operands and results are packed
+  // tensors narrowed to these heads. Writes all rows of the results.
   virtual void gradients_of_heads(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
                                   const AttentionBackwardOperands& /*backward_operands*/,
                                   const WholeGradients& /*results*/) {}
@@ -106,11 +106,11 @@ class FastBackend {
     std::int64_t kv_heads = 0;
     bool replayed = false;  // as AttentionProblem's
   };
-  // In how many groups of heads this can be computed, one after the other, without being much slower. Divides heads and
-  // kv_heads; the same on every rank.
+  // In how many groups of heads a step can be computed, one after the other, without being much slower. The number
+  // divides heads and kv_heads, and is the same on every rank.
   [[nodiscard]] virtual std::int64_t pipeline_groups(const Pipeline& /*of*/) const { return 1; }
-  // The group cut into what this backend computes best, one call each: the same pairs of rows and keys. Parts may have
-  // the same query rows.
+  // Cuts the group into parts that this backend computes fastest, one call each. Together they have the same pairs of
+  // rows and keys; they may share query rows.
   [[nodiscard]] virtual std::vector<TileGroup> parts(const TileGroup& group,
                                                      const AttentionOperands& /*operands*/) const {
     return {group};

@@ -1,4 +1,4 @@
-// What the attention kernels of libraries have in common.
+// The refusal that the attention kernels of libraries share.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What context parallelism asks of a communication library. Ranks are those of the group. Every operation is
+// The interface of communication that context parallelism needs. Ranks are numbered as in the group. Every operation is
 // asynchronous: it is complete when its Work has been waited for; until then its tensors must not be touched. A call
 // may wait for the peers to come to the same operation, at most until the deadline. Tensors are contiguous, of one
 // dtype, on the communicator's device; zero elements are allowed.
@@ -35,7 +35,8 @@ class Work {
   // Destroying a Work that was not waited for is allowed (an exception passes through); its result is then undefined.
   virtual ~Work() = default;
   // Blocks (CPU) or makes the current stream wait (CUDA) until complete, at most until the communicator's deadline.
-  // Tensors of other streams than that one must be kept until their streams have waited for it. Throws CommError.
+  // On CUDA, tensors that other streams use must be kept until those streams have waited for the current one. Throws
+  // CommError.
   virtual void wait() = 0;
 };
 
@@ -58,23 +59,23 @@ class Communicator {
   // What carries the data, for people: "Gloo", "NCCL and peer copies".
   [[nodiscard]] virtual std::string description() const = 0;
 
-  // Every later wait ends by then with CommError::Kind::timeout. Set for each case.
+  // Every later wait ends at the deadline with CommError::Kind::timeout. Set for each case.
   virtual void set_deadline(Clock::time_point deadline) = 0;
 
-  // `what` says the step in errors, e.g. "p2p forward step 2".
+  // what, here and below: the step in error texts, e.g. "p2p forward step 2".
   // Sends `send` to rank `to` while receiving `recv` from rank `from`. Sizes may differ.
   [[nodiscard]] virtual WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
                                          std::string_view what) = 0;
-  // Several tensors at once, as one message: receives are filled by the sends of rank `from`, in order. Each pair has
-  // as many bytes.
+  // Exchanges several tensors as one message: the sends of rank `from` fill receives, in order. The two tensors of a
+  // pair have the same number of bytes.
   [[nodiscard]] virtual WorkPtr exchange_many(std::span<const at::Tensor> sends, int to,
                                               std::span<const at::Tensor> receives, int from, std::string_view what);
-  // Many messages at once, to and from other ranks: those from one rank to another are matched in order.
+  // A message to or from another rank. Messages from one rank to another are matched in order.
   struct Message {
     at::Tensor tensor;
     int peer = 0;
   };
-  // Those of one peer, in order.
+  // The tensors of the messages of one peer, in order.
   static std::vector<at::Tensor> of_peer(std::span<const Message> messages, int peer);
   [[nodiscard]] virtual WorkPtr exchange_all(std::span<const Message> sends, std::span<const Message> receives,
                                              std::string_view what);
@@ -82,7 +83,7 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr all_gather(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   // in and out: size() equal parts along dimension 0; part r of in goes to rank r, part r of out comes from rank r.
   [[nodiscard]] virtual WorkPtr all_to_all(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
-  // all_to_all that leaves this rank's own part of out alone, or writes anything there.
+  // all_to_all without this rank's own part of out, whose contents are undefined afterwards.
   [[nodiscard]] virtual WorkPtr trade(at::Tensor& out, const at::Tensor& in, std::string_view what) {
     return all_to_all(out, in, what);
   }
@@ -90,36 +91,37 @@ class Communicator {
   [[nodiscard]] virtual WorkPtr reduce_scatter(at::Tensor& out, const at::Tensor& in, std::string_view what) = 0;
   [[nodiscard]] virtual WorkPtr all_reduce(at::Tensor& inout, ReduceOp op, std::string_view what) = 0;
 
-  // Writes into memory of peers (peer/windows.h); null where ranks cannot. Lives as long as this. Null on all ranks or
-  // on none.
+  // Returns the interface for writes into memory of peers (peer/windows.h), which lives as long as this. Null, on all
+  // ranks, where ranks cannot do that.
   virtual PeerWindows* windows() { return nullptr; }
 
-  // Bounded by `limit`. Carries `tag` and this communicator's operation count: throws CommError naming the rank whose
-  // values differ from rank 0's, or that did not arrive. Proof after a case that all ranks are at the same place. After
-  // that of all ranks, no rank has memory of another open that holds no tensor: its owner may give it back.
+  // A barrier, bounded by `limit`, that proves after a case that all ranks are at the same place. It compares `tag` and
+  // the number of operations of this communicator, and throws CommError naming a rank whose values differ from rank
+  // 0's, or that did not arrive. After the barrier of the group of all ranks, no rank has memory of another open that
+  // holds no tensor, so its owner may free it.
   virtual void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) = 0;
 
-  // Waits until everything enqueued on the current stream is complete, at most until the deadline: where a host thread
-  // waits for device ranks. CPU operations are complete once waited for. `what` says the step, as above. Throws
-  // CommError: timeout (names the oldest operation not complete), failed (an error that the library found later),
-  // aborted.
+  // Makes the host thread wait until all work on the current stream is complete, at most until the deadline. CPU
+  // operations are complete once waited for. Throws CommError: timeout, which names the oldest operation that is not
+  // complete; failed, for an error that the library found later; aborted.
   virtual void synchronize(std::string_view /*what*/) {}
 
   // Makes every operation in flight and every later one fail with CommError::Kind::aborted, on this rank and, through
-  // the lost connection, on its peers. Callable from any thread, more than once. A fresh communicator must be made.
+  // the lost connection, on its peers. Callable from any thread, more than once. Ranks need new communicators
+  // afterwards.
   virtual void abort() = 0;
 };
 
 // The communicators of one context-parallel group, made once when a worker starts and again after an abort.
 struct CpGroups {
   std::shared_ptr<Communicator> cp;  // all ranks
-  // Of neighbours, `inner_ranks` of them (cases/comm_facts.h), and of the ranks that have the same place in their inner
-  // group. Null if no communication type needs them for this number of ranks.
+  // inner: groups of `inner_ranks` neighbours (cases/comm_facts.h). outer: the ranks that have the same place in their
+  // inner groups. Null if no communication type needs them for this number of ranks.
   std::shared_ptr<Communicator> inner;
   std::shared_ptr<Communicator> outer;
 };
 
-// Who is in each group of a rank of `size`, in order; empty for a group that it does not have.
+// The ranks in each group of a rank, in order. A group that the rank does not have is empty.
 struct GroupRanks {
   std::vector<int> cp;
   std::vector<int> inner;

@@ -5,9 +5,9 @@
 #include <span>
 #include <vector>
 
-#include "cp_core/attention/fast_backend.h"
 #include "cp_core/attention/cudnn/cudnn_batch.h"
 #include "cp_core/attention/cudnn/cudnn_call.h"
+#include "cp_core/attention/fast_backend.h"
 
 namespace cp_pool {
 

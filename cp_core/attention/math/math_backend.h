@@ -8,8 +8,8 @@ namespace cp_pool {
 
 class MathBackend final : public AttentionBackend, public FastBackend {
  public:
-  // calls: where the operands have 16 bits and no bias, results are rounded at each call, as those of the libraries
-  // are, and given as they are.
+  // sums: results are added in fp32. calls: where the operands have 16 bits and no bias, the result of each call is
+  // rounded and returned as it is, as the kernels of libraries do.
   enum class Results { sums, calls };
 
   explicit MathBackend(Results results = Results::sums);
@@ -29,7 +29,7 @@ class MathBackend final : public AttentionBackend, public FastBackend {
 
  private:
   [[nodiscard]] bool gives_calls(const AttentionOperands& operands) const;
-  // The sums of one plan, fp32.
+  // Computes the gradients of one plan in fp32.
   AttentionGradientSums gradients_of(const TilePlan& plan, const AttentionOperands& operands,
                                      const AttentionBackwardOperands& backward_operands);
 

@@ -23,10 +23,10 @@ class PeerWindows {
 
   // A block that a rank writes into memory that a peer has opened.
   struct Put {
-    int peer = 0;            // or this rank
+    int peer = 0;            // the rank to write to, which may be this one
     std::size_t window = 0;  // of those that the peer opens
     std::int64_t first = 0;  // byte of the window where the block's rows begin
-    BlockCopy block;         // from where, and its shape there and here; without a target
+    BlockCopy block;         // the source and the strides of both sides; its target pointer is not used
   };
   // Whether the devices compute while data travels. If they are idle, all of them can help. The same on all ranks.
   enum class Meanwhile { idle, busy };

@@ -32,7 +32,7 @@ struct CaseField {
 std::span<const CaseField> case_fields();                 // in the order of the JSON form
 const CaseField* find_case_field(std::string_view name);  // null if there is none
 std::vector<std::string> case_field_names();
-// Of the required fields, in order, those for which has(name) is false.
+// Returns the required fields, in order, for which has(name) is false.
 std::vector<std::string_view> missing_sizes(const std::function<bool(std::string_view)>& has);
 
 // The field's value as IDs and filters spell it: "p2p", "128", "true", "none" for null, "512,0" for a list.

@@ -69,7 +69,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// Of the same length. A NUL would end the text of an exception, a newline or escape would spoil its form.
+// Replaces control characters, without changing the length. A NUL would end the text of an exception, a newline or
+// escape would spoil its form.
 std::string without_controls(std::string_view text) {
   std::string out(text);
   std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');

@@ -41,7 +41,7 @@ class Filter {
   // Throws CaseError for bad syntax, an unknown field, or a value that the field cannot have. Its text holds the
   // expression and a caret under the place.
   static Filter parse(std::string_view expression, Scope scope = Scope::everything);
-  // Likewise. A blank expression matches everything.
+  // The same for keywords. A blank expression matches everything.
   static Filter parse_keywords(std::string_view expression);
 
   [[nodiscard]] bool matches(const FilterSubject& subject) const { return predicate_(subject); }

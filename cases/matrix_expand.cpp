@@ -182,7 +182,7 @@ std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::
   return text;
 }
 
-// Of the first combination with that ID; empty if there is none.
+// The place of the first combination with that ID; empty if there is none.
 std::string find_place(std::span<const Matrix> matrices, std::string_view size_name, const std::string& id) {
   for (const Matrix& matrix : matrices) {
     const MatrixSize& size = find_size(matrix, size_name);

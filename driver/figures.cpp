@@ -38,7 +38,7 @@ std::string name_of(const TensorCheck& check) {
   return fmt::format("{} of rank {}", protocol::clean_text(check.tensor), check.rank);
 }
 
-// Of 0 .. world_size - 1 those that are not in `known`.
+// The ranks 0 .. world_size - 1 that are not in `known`.
 std::vector<int> missing_ranks(const std::set<int>& known, int world_size) {
   std::vector<int> missing;
   for (int rank = 0; rank < world_size; ++rank) {

@@ -117,8 +117,8 @@ protocol::StepMs summarise(std::vector<double> step_ms) {
   return {.median = median, .min = step_ms.front(), .max = step_ms.back()};
 }
 
-// Of every timed step the slowest rank's time, and the bytes of the rank that sends most. Nothing unless every rank has
-// timed the same number of steps.
+// Takes the slowest rank's time of every timed step, and the bytes of the rank that sends most. Nothing unless every
+// rank has timed the same number of steps.
 std::optional<protocol::PerfResult> perf_of(const std::vector<const RankOutcome*>& by_rank,
                                             const std::optional<protocol::PerfRequest>& request) {
   if (!request || by_rank.empty() || !by_rank.front()->perf || by_rank.front()->perf->step_ms.empty()) return {};

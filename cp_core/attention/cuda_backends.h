@@ -15,7 +15,7 @@ std::unique_ptr<AttentionBackend> make_cuda_backend(Backend backend);
 #include "cases/backends.def"
 #undef CP_POOL_BACKEND
 
-// Of the CUDA part (cuda/cuda_part.h).
+// A table of the CUDA part (cuda/cuda_part.h).
 struct CudaBackends {
   decltype(&make_cuda_backend) make;
 };

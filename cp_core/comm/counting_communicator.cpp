@@ -74,7 +74,7 @@ class CountingCommunicator final : public Communicator, public PeerWindows {
   void count(const at::Tensor& tensor, int to) {
     if (to != rank()) sent_ += bytes(tensor);
   }
-  // Of a tensor with an equal part for each rank.
+  // The bytes of the other ranks' parts of a tensor with an equal part for each rank.
   [[nodiscard]] std::int64_t others_parts(const at::Tensor& in) const { return bytes(in) / size() * (size() - 1); }
 
   std::shared_ptr<Communicator> target_;

@@ -37,7 +37,7 @@ struct GpuGroupOptions {
 CpGroups make_gpu_groups(const c10::intrusive_ptr<c10d::Store>& store, const std::string& prefix, int rank, int size,
                          std::chrono::milliseconds connect_timeout, const GpuGroupOptions& options = {});
 
-// Of the CUDA part (cuda/cuda_part.h).
+// A table of the CUDA part (cuda/cuda_part.h).
 struct GpuGroups {
   decltype(&make_gpu_groups) make;
 };

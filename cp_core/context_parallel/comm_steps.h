@@ -19,7 +19,7 @@ struct FutureRank {
     int kv = 1;
     int heads = 1;
   };
-  // Of the meta device.
+  // On the meta device.
   [[nodiscard]] AttentionOperands operands_like(const Split& split) const;
 };
 

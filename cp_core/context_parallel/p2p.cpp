@@ -51,7 +51,7 @@ class TravellingKeyValues {
 
   [[nodiscard]] const KeyValues& held() const { return held_; }
 
-  // Those held can still be read until finish_step().
+  // The held K and V can still be read until finish_step().
   void send_on(int step) {
     if (!inbox_.k.defined()) inbox_ = make_inboxes(held_, held_.k.size(0), held_.k.scalar_type());
     exchange_ = pass_on(neighbours_, *group_, held_, inbox_, fmt::format("p2p {} step {}", pass_, step));

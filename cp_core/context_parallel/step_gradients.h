@@ -8,7 +8,7 @@
 
 namespace cp_pool {
 
-// Of dk and dv.
+// Contributions to dk and dv.
 struct KeyGradients {
   SomeRows dk;
   SomeRows dv;

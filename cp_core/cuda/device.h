@@ -30,7 +30,7 @@ int visible_devices();  // 0 without a driver
 bool takes_one_process(int index);
 // e.g. "NVIDIA H200, compute capability 9.0, 140 GiB"
 std::string device_name(int index);
-// Of CUDA, its driver, cuDNN and NCCL, as loaded.
+// The versions of CUDA, its driver, cuDNN and NCCL, as loaded.
 std::string versions();
 CudaMemory memory();
 // Waits for everything on the current device. For measurements: it knows no deadline.

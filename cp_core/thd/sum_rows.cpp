@@ -11,7 +11,7 @@
 namespace cp_pool {
 namespace {
 
-// Of one row of a segment: row `index` of those it has.
+// Sums one row of a segment: its row number `index`.
 template <typename Sum, typename Part>
 class RowAdder {
  public:

@@ -32,8 +32,8 @@ struct CanonicalProblem {
   bool training = true;
   double input_scale = 1;  // the standard deviation of q and k
   std::uint64_t seed = 0;
-  // Of a share of another problem's heads (head_shares.h): how many heads that one has. On a CPU both are computed in
-  // the same blocks of queries, and so give the same bits. 0: this is no share.
+  // If this problem is a share of another one's heads (head_shares.h): the number of heads of that one. On a CPU both
+  // are computed in the same blocks of queries, and so give the same bits. 0: this is no share.
   std::int64_t whole_heads = 0;
 
   bool operator==(const CanonicalProblem&) const = default;

@@ -17,7 +17,7 @@ std::uint64_t sum_words_cuda(const at::Tensor& tensor);
 
 namespace cp_pool {
 
-// Of the CUDA part (cuda/cuda_part.h).
+// A table of the CUDA part (cuda/cuda_part.h).
 struct VerifyKernels {
   decltype(&verify::fill_nearly_normal_cuda) fill_nearly_normal;
   decltype(&verify::sum_words_cuda) sum_words;

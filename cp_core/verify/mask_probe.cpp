@@ -87,7 +87,7 @@ MaskProbe make_mask_probe(const CanonicalProblem& problem, const at::Device& dev
   const at::Tensor none = at::zeros({problem.tokens_q(), problem.heads, problem.head_dim_v}, v.options());
   const Sums forward = sum_codes(problem, v, none);
   const at::Tensor count = forward.keys_seen.clamp_min(1.0);  // rows that see no key: sums are 0
-  // Of out * count, whose elements are about sqrt(count); a row of one or two may be larger.
+  // The rounding of out * count, whose elements are about sqrt(count); rows with one or two keys may be larger.
   const at::Tensor rounding = at::maximum(count.sqrt(), row_rms(forward.key_codes)).mul(u);
   probe.expected.tensors.push_back(
       tensor_of("mask out", forward.key_codes.div(count.unsqueeze(2)),

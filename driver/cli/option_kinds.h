@@ -64,7 +64,7 @@ void add_positional(CLI::App& command, const std::string& name, std::string& tar
 void add_positionals(CLI::App& command, const std::string& name, std::vector<std::string>& target,
                      const std::string& help);
 
-// Of two options at most one may be given. While options are added: the parser refuses them.
+// Lets the parser refuse the two options together. Call it while options are added.
 void exclude(CLI::App& command, const std::string& one, const std::string& other);
 
 // The rest are for what was read.

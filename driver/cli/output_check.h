@@ -28,7 +28,7 @@ std::vector<InputFile> execution_inputs(const ExecutionOptions& options);
 // Throws CommandError (usage) if an output, stdout among them, is one of the inputs or another output, and if a file to
 // be replaced holds what its option does not write (unless options.force). Before anything is opened.
 void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs);
-// Of a command that writes to stdout alone.
+// The same for a command that writes to stdout alone.
 void check_stdout(const std::vector<InputFile>& inputs);
 
 }  // namespace cp_pool

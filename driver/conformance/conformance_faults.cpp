@@ -85,7 +85,7 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
   if (session.lost()) return tell(Verdict::untested, kRule, session.why_lost(), "see ping under load");
   session.say({{"op", "cancel"}, {"seq", seq}});
   if (over) {
-    // Of a case whose result is out nothing more may come.
+    // After its result, nothing more may come of a case.
     const Answer answer = session.conclude(seq, milliseconds{0});
     if (!answer.trouble.empty())
       return tell(Verdict::broken, kRule, answer.trouble, "a case that is over has no other result");

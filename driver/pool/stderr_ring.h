@@ -33,7 +33,7 @@ class StderrRing {
   // All lines of the case are in: its fence was read, or the stream has ended.
   [[nodiscard]] bool complete() const { return fence_seen_ || closed_; }
 
-  // Of the current case; before the first one, of the start. A line without its newline is taken as a line.
+  // The lines of the current case, or of the start before the first case. A line without its newline counts as a line.
   StderrTail tail();
 
   // The last line written at all that is none of a stack and not empty, cleaned; empty if there is none.

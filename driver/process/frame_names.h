@@ -22,7 +22,7 @@ struct FrameAddress {
 // file:line", or "function in module" without debug information. Demangled, on one line.
 using FrameNames = std::map<FrameAddress, std::vector<std::string>>;
 
-// Of the raw frames in this text, those whose module is named in it; each once.
+// Returns the raw frames in this text whose module is named in it, each once.
 std::vector<FrameAddress> raw_frames(std::string_view text);
 
 // Tells what each of these is, module by module and small files first. Says nothing of those that are not found; a

@@ -13,7 +13,7 @@ namespace cp_pool {
 // The ID, of a case that runs several times with the run: "ID (run 2 of 3)".
 std::string case_name(const CaseFinished& event);
 
-// Of a case that an earlier run had run, too: "first run: fail: dq is wrong", on one line. Empty for any other.
+// For a case that an earlier run had run, too: "first run: fail: dq is wrong", on one line. Empty for other cases.
 std::string first_run_text(const CaseFinished& event);
 
 class CaseRuns {

@@ -24,7 +24,7 @@ struct flock whole_file(short type) {
 std::optional<std::string> holder_of(int fd) {
   struct flock lock = whole_file(F_WRLCK);
   if (::fcntl(fd, F_GETLK, &lock) != 0 || lock.l_type == F_UNLCK) return std::nullopt;
-  // Of another host, or of a container whose processes are not seen from here.
+  // The holder is on another host, or in a container whose processes are not seen from here.
   if (lock.l_pid <= 0) return "a process that cannot be seen from here";
   return fmt::format("process {}", lock.l_pid);
 }

@@ -87,7 +87,7 @@ void append_failures(pugi::xml_node body, const HtmlPage& page) {
   }
 }
 
-// Of the cases of one cell of the overview.
+// The counts of one cell of the overview.
 struct Cell {
   std::size_t cases = 0;
   std::size_t passed = 0;

@@ -17,7 +17,7 @@ constexpr std::size_t kBarColumns = 20;
 constexpr std::size_t kLeastBarColumns = 5;
 constexpr std::size_t kLeastIdColumns = 20;
 
-// Of `columns` between the brackets, with the space behind it.
+// A bar with `columns` characters between the brackets, and a space after it.
 std::string bar(std::size_t done, std::size_t all, std::size_t columns) {
   const std::size_t filled = all == 0 ? columns : columns * done / all;
   return fmt::format("[{}{}] ", std::string(filled, '='), std::string(columns - filled, ' '));

@@ -154,7 +154,7 @@ std::vector<Frame> shown_frames(std::vector<Frame> frames) {
   const bool innermost_last = is_below(frames.front()) && !is_below(frames.back());
   if (innermost_last) {
     std::ranges::reverse(frames);
-    // Of the handler, whose names are not known, down to the call that the signal interrupted.
+    // Leaves out the frames of the handler, whose names are not known, down to the call that the signal interrupted.
     const auto named = std::ranges::find_if(frames, [](const Frame& frame) { return !frame.function.empty(); });
     // Frames with a number begin at the place that the signal struck.
     const bool has_handler = frames.front().number.empty();
@@ -221,7 +221,7 @@ std::string short_function_name(std::string_view name) {
     } else if (name[i] == '(') {
       i = after_balanced(name, i, '(', ')');
     } else if (rest.starts_with(" const") || rest.starts_with(" [clone") || rest.starts_with("[abi:")) {
-      // Of a function that a lambda is in, more of the name follows.
+      // The name of a function that contains a lambda goes on after it.
       const std::size_t more = rest.find("::");
       if (more == std::string_view::npos) break;
       i += more;

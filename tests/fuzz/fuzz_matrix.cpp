@@ -13,7 +13,7 @@
 namespace cp_pool {
 namespace {
 
-// Of one model: an input that asks for thousands of cases only slows the search down.
+// The combinations of one model. An input that asks for thousands of cases only slows the search down.
 constexpr std::size_t kMaxCombinations = 100;
 
 std::size_t combinations(const std::vector<MatrixAxis>& axes) {

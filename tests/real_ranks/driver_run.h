@@ -50,7 +50,7 @@ class DriverRun {
   int exit_code_ = 0;
 };
 
-// Of an event list: those of one type.
+// The events of one type.
 std::vector<nlohmann::json> of_type(const std::vector<nlohmann::json>& events, const std::string& type);
 
 bool process_exists(pid_t pid);

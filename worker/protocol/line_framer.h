@@ -38,7 +38,7 @@ class LineFramer {
   // At end of file: the line that never got its newline, always as chatter; nullopt if there is none.
   [[nodiscard]] std::optional<Line> rest();
 
-  // Of the line that has not ended yet: its number, and its bytes so far.
+  // The number, and the bytes so far, of the line that has not ended yet.
   [[nodiscard]] std::size_t line_number() const { return line_number_; }
   [[nodiscard]] std::size_t line_bytes() const { return line_bytes_; }
 

@@ -7,7 +7,7 @@
 
 namespace cp_pool::protocol {
 
-// Those of its affinity, or fewer where a control group has a quota; at least one.
+// The cores of its affinity, or fewer where a control group has a quota; at least one.
 int usable_cores();
 
 // The smallest quota, in cores, of a process's control group (version 2) and of the groups around it. `own` is its

@@ -359,7 +359,7 @@ CalledGradients CudnnBackend::called_gradients(const TilePlan& plan, const Atten
     calls.push_back(gradients_of_call(call, operands, backward_operands));
   }
   if (calls.size() == 1) return std::move(calls.front());
-  // Of a batch that cuDNN took tile by tile, in order.
+  // Joins the gradients of a batch that cuDNN computed tile by tile, in order.
   const auto joined = [&calls](at::Tensor CalledGradients::* tensor) {
     std::vector<at::Tensor> parts;
     parts.reserve(calls.size());

@@ -10,7 +10,7 @@
 
 namespace cp_pool {
 
-// Of one call. Buffers that the call fills have the tiles' rows one after the other.
+// The batch of one call. Buffers that the call fills have the tiles' rows one after the other.
 class CudnnBatch {
  public:
   // operands: only sizes and dtype are read. Graphs have their head dimensions rounded up (widened.h). With a bias the
@@ -23,7 +23,7 @@ class CudnnBatch {
 
   [[nodiscard]] const TileBatch& tiles() const { return tiles_; }
   [[nodiscard]] bool ragged() const { return !uniform_; }
-  // Of tiles that are not ragged.
+  // The tiles of a batch that is not ragged.
   [[nodiscard]] const UniformTiles& uniform() const { return *uniform_; }
   [[nodiscard]] std::int64_t q_rows() const { return lengths_.q.back(); }
   [[nodiscard]] std::int64_t k_rows() const { return lengths_.k.back(); }

@@ -18,7 +18,7 @@ void CountedRuns::close() {
   for (const Unknown& unknown : unknown_) {
     std::map<std::string, Runs>& known = runs_[unknown.names];
     if (known.empty()) known[""];
-    // Of several cases with these names, which only IDs of a client's own can have, any is as good as another.
+    // Several cases can have these names only if a client gave the IDs itself; any of them will do.
     known.begin()->second[unknown.run] |= unknown.ran;
   }
 }

@@ -1,4 +1,4 @@
-// Of a case that several runs ran, the run that counts: the last one that ran it. A run that came to its end before it
+// Finds the run that counts for a case of several runs: the last one that ran it. A run that came to its end before it
 // (interrupted, killed, out of time) counts only for a case that no run ran.
 #pragma once
 

@@ -17,7 +17,7 @@ class PendingCases {
     runs_ = ids.empty() ? 1 : std::max<std::size_t>(cases / ids.size(), 1);
     for (const std::string& id : ids) times_[id] = runs_;
   }
-  // Of a stream, whose cases are not known before.
+  // Adds a case of a stream, whose cases are not known before.
   void start(const std::string& id) { times_.try_emplace(id, 1); }
   void finish(const std::string& id) {
     const auto left = times_.find(id);

@@ -14,7 +14,7 @@ namespace cp_pool {
 // none, 512,0. Throws CaseError for an unknown key, a value that the field cannot have, or an impossible case.
 Case edit_case(const Case& c, const std::vector<std::string>& edits);
 
-// Likewise parse_case: only the outcome has to be whole and possible.
+// Parses a case and applies the edits: only the edited case has to be complete and possible.
 Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
 
 // The fields that the edits name, for an ID that tells the edited case apart.

@@ -14,7 +14,7 @@ namespace cp_pool {
 // program: as it was called (argv[0]).
 std::string rerun_of_run(const std::string& program, const SelectedCase& selected, const ExecutionOptions& options);
 
-// Of all cases that fail in a run; nullopt without an --events file that can be read afterwards.
+// The command that reruns all cases that fail in a run; nullopt without an --events file that can be read afterwards.
 std::optional<std::string> rerun_of_failed(const std::string& program, const SelectionOptions& selection,
                                            const ExecutionOptions& options);
 

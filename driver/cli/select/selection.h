@@ -31,7 +31,8 @@ Selection select_cases(const SelectionOptions& options);
 // The files of the matrices. Throws CommandError (bad_input) for a matrix that is not shipped.
 std::vector<InputFile> matrix_inputs(const SelectionOptions& options);  // no matrix = all shipped ones
 
-// Of options that select no case: "no case of quick is selected", and which of the other shipped matrices have some.
+// The error text for options that select no case: "no case of quick is selected", and which other shipped matrices have
+// some.
 std::string nothing_selected(const SelectionOptions& options);
 
 }  // namespace cp_pool

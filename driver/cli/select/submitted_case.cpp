@@ -17,7 +17,7 @@ namespace {
 constexpr std::size_t kHashDigits = 10;  // among a hundred thousand cases two share a hash with a probability of 0.5 %
 constexpr std::size_t kLongestId = 1000;
 
-// Of the fields that are not as by default: a field that comes with a later version changes no hash.
+// A hash of the fields that do not have their default, so that a field of a later version changes no hash.
 std::string short_hash(const Case& c) {
   const Case by_default;
   Json special = Json::object();

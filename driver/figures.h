@@ -13,7 +13,7 @@ namespace cp_pool {
 // a NaN, for a bound that is infinite or negative. Never NaN; infinite for an error where the bound is 0.
 std::optional<double> error_over_bound(const protocol::TensorCheck& check);
 
-// As reports show it: "0.43"; "-" if there is none.
+// The ratio as reports show it: "0.43"; "-" if there is none.
 std::string ratio_text(const protocol::TensorCheck& check);
 
 // What in a result is not of this group or case: ranks that it does not have, one twice, "cancelled" though nothing

@@ -32,7 +32,7 @@ constexpr std::array<std::pair<std::string_view, Phase>, 6> kPhases{{
     {"result", Phase::result},
     {"idle", Phase::idle},
 }};
-// As checks name them.
+// The tensors, as checks name them.
 constexpr std::array<std::string_view, 9> kTensors{"out", "lse",   "max_logit", "dq",         "dk",
                                                    "dv",  "dbias", "dsink",     kRepeatedStep};
 

@@ -62,7 +62,7 @@ class FaultSyntaxError : public std::runtime_error {
 
 Fault parse_fault(std::string_view text);                // throws FaultSyntaxError
 std::vector<Fault> parse_faults(std::string_view text);  // separated by white space; throws FaultSyntaxError
-// As --inject takes it, without the case: "exit=3@0:before".
+// The fault as --inject takes it, without the case: "exit=3@0:before".
 std::string to_string(const Fault& fault);
 
 // "throw, bad_alloc, ...", "start, before, ..." and "out, lse, ...": for the help text.

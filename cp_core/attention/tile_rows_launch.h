@@ -36,7 +36,7 @@ struct RowShape {
   int buffer_dim;  // of the buffer, >= dim
 };
 
-// From a buffer to a packed statistic.
+// A copy from a buffer to a packed statistic.
 struct PutStatistic {
   StatisticLayout layout;
   const float* buffer;
@@ -44,7 +44,7 @@ struct PutStatistic {
   std::int64_t tokens;
 };
 
-// From a packed statistic to a buffer.
+// A copy from a packed statistic to a buffer.
 struct GatheredStatistic {
   StatisticLayout layout;
   const float* packed;

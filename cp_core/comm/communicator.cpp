@@ -29,7 +29,7 @@ at::Tensor packed(std::span<const at::Tensor> tensors) {
   return bytes;
 }
 
-// One message that is taken apart when it has come.
+// One message that is unpacked when it has arrived.
 class PackedWork final : public Work {
  public:
   PackedWork(Communicator::WorkPtr work, at::Tensor sent, at::Tensor received, std::vector<at::Tensor> targets)
@@ -102,7 +102,7 @@ Communicator::WorkPtr Communicator::exchange_all(std::span<const Message> sends,
   return std::make_unique<SeveralWorks>(std::move(works));
 }
 
-// For ranks that are CPUs.
+// The implementation for CPU ranks, which packs the tensors into one message.
 Communicator::WorkPtr Communicator::exchange_many(std::span<const at::Tensor> sends, int to,
                                                   std::span<const at::Tensor> receives, int from,
                                                   std::string_view what) {

@@ -25,7 +25,7 @@
 namespace cp_pool {
 namespace {
 
-// From the rows of all ranks, rank by rank, to whole sequences.
+// The copies from the rows of all ranks, rank by rank, to whole sequences.
 std::vector<RowCopy> to_sequence_order(const Context& context) {
   const std::vector<std::int64_t>& padded = context.problem.lengths.padded_kv;
   const int ranks = context.groups.cp->size();

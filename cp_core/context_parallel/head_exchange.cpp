@@ -95,7 +95,7 @@ class Geometry {
 #endif
 
  private:
-  // From token `row` and the rank's first head of the group on.
+  // The place of token `row` and of the rank's first head of the group.
   [[nodiscard]] Place of_tokens(int rank, std::int64_t row) const {
     auto* data = static_cast<std::byte*>(item_.of_tokens.data_ptr());
     const std::int64_t head = rank * rank_heads_ + first_head_;
@@ -112,7 +112,7 @@ class Geometry {
     return {.first = data + row * group_heads_ * head_bytes_, .stride = group_heads_ * head_bytes_};
   }
 
-  // From a row of the rank to a row of the group.
+  // The copies from rows of the rank to rows of the group.
   [[nodiscard]] std::vector<RowCopy> rows_of(int rank) const {
     return copies_of_rank(item_.rows->copies, rank, tokens_);
   }

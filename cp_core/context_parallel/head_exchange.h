@@ -19,7 +19,7 @@ namespace cp_pool {
 
 // In which order the group's tokens lie on each side of the exchange.
 struct GroupRows {
-  // From the rows of the group's ranks, rank by rank, to the group's packed order.
+  // The copies from the rows of the group's ranks, rank by rank, to the group's packed order.
   std::vector<RowCopy> copies;
   std::int64_t of_a_rank = 0;
 };

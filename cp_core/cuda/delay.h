@@ -41,7 +41,7 @@ class StreamDelays {
   std::uint64_t most_nanoseconds_ = 0;
 };
 
-// From now on, for all StreamDelays of the process: each begins anew, whatever the environment says.
+// Changes the settings of all StreamDelays of the process, whatever the environment says. Each begins anew.
 void set_stream_delays(const DelaySettings& settings);
 
 // The StreamDelays of what this process enqueues outside its communicators. From any thread.

@@ -25,7 +25,7 @@ class StepClock {
   [[nodiscard]] virtual double milliseconds(std::size_t step) const = 0;  // of a complete step
 };
 
-// For ranks on this device: steady_clock on a CPU, CUDA events on a GPU.
+// Makes the clock for ranks on this device: steady_clock on a CPU, CUDA events on a GPU.
 std::unique_ptr<StepClock> make_step_clock(const at::Device& device);
 
 }  // namespace cp_pool

@@ -54,7 +54,7 @@ void merge_sink_row_cpu(float* out, float& lse, float sink, std::int64_t dim) {
   lse = static_cast<float>(total);
 }
 
-// In the order that merge_math.h fixes. lse, delta: of one head, by token.
+// Adds the terms in the order that merge_math.h fixes. lse, delta: of one head, by token.
 double sum_sink_terms(float sink, const float* lse, const float* delta, std::span<const RowRange> rows) {
   std::array<double, merge_math::kSinkLanes> lanes{};
   std::size_t row = 0;

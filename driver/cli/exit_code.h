@@ -8,7 +8,7 @@
 
 namespace cp_pool {
 
-// In the order of precedence: the first that applies.
+// The exit codes in order of precedence: the first that applies is used.
 enum class ExitCode {
   interrupted = 130,
   internal_error = 70,

@@ -31,7 +31,7 @@ struct Config {
   milliseconds timeout{20000};        // for the answer to a case, and at most for any other
   milliseconds start_timeout{60000};  // to be ready
 
-  // For what takes no time but that of the machine: a pong, the end of the ranks.
+  // The limit for answers that need no computation: a pong, the end of the ranks.
   [[nodiscard]] milliseconds prompt() const { return std::min(timeout, milliseconds{5000}); }
 };
 

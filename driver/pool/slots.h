@@ -14,7 +14,7 @@ class Slots {
  public:
   explicit Slots(int total) : total_(std::max(total, 1)), free_(total_) {}
 
-  // In line from now on. A request for more than there are counts as all.
+  // Enters the line. A request for more slots than there are counts as a request for all.
   void enqueue(int ranks, Wakeup& wakeup) { line_.push_back({std::min(ranks, total_), &wakeup}); }
 
   // True once it is this one's turn and its ranks fit; then they are taken.

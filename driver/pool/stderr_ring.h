@@ -24,7 +24,7 @@ class StderrRing {
   void close();  // end of file: nothing will follow
   [[nodiscard]] bool closed() const { return closed_; }
 
-  // From now on lines belong to this case.
+  // Starts a case: later lines belong to it.
   void begin_case(std::int64_t seq);
 
   // What comes after the fence belongs to the case, too, until the next one begins: the rank is asked where it stands.

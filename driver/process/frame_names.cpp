@@ -26,7 +26,7 @@ namespace {
 
 constexpr std::size_t kMostOfName = 1000;  // bytes; names of templates have no end
 
-// Without the newline; text moves on behind it.
+// Takes the first line off `text`, and returns it without its newline.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);

@@ -10,7 +10,7 @@ namespace cp_pool {
 // Since the machine started, those of containers included; nullopt if /proc/vmstat does not say (Linux before 4.13).
 std::optional<std::int64_t> oom_kills();
 
-// In /proc/vmstat, lines of NAME COUNT.
+// Reads the count from /proc/vmstat, which has lines of NAME COUNT.
 std::optional<std::int64_t> oom_kills_in(std::istream& vmstat);
 
 }  // namespace cp_pool

@@ -16,7 +16,7 @@ nlohmann::ordered_json event_json(const Event& event);
 // The fields of case_finished without "type": also what `cp-pool submit --json` prints.
 nlohmann::ordered_json case_result_json(const CaseFinished& event);
 
-// On one line; invalid UTF-8 becomes U+FFFD.
+// Writes the JSON on one line; invalid UTF-8 becomes U+FFFD.
 std::string to_line(const nlohmann::ordered_json& json);
 
 }  // namespace cp_pool

@@ -25,7 +25,7 @@ class ReaderGone : public OutputError {
 // Writes every byte or throws OutputError, which names the output as `name`.
 void write_all(int fd, std::string_view text, const std::string& name);
 
-// Without writing anything. Throws ReaderGone.
+// Throws ReaderGone if the reader of the pipe or socket is gone. Writes nothing.
 void expect_reader(int fd, const std::string& name);
 
 // A file that is written as the run goes, by one run at a time. Owns its descriptor.

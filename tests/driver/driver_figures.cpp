@@ -57,7 +57,7 @@ void print_noop_cases(std::size_t count) {
   fmt::print("largest RSS {:.1f} MiB\n", static_cast<double>(usage.ru_maxrss) / 1024);
 }
 
-// From the death of a rank in the middle of a case to the next case's result on a fresh pool.
+// Prints the time from the death of a rank in the middle of a case to the next case's result on a fresh pool.
 void print_kill_to_next_result() {
   std::vector<double> ms;
   for (int i = 0; i < 20; ++i) {

@@ -1,4 +1,4 @@
-// From a failing case to the smallest one that still fails.
+// Shrinks a failing case to the smallest one that still fails.
 #pragma once
 
 #include <functional>

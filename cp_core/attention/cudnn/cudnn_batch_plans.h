@@ -1,4 +1,4 @@
-// From groups of tiles to the plans of cuDNN that compute them.
+// Finds the plans of cuDNN that compute groups of tiles.
 #pragma once
 
 #include <optional>

@@ -93,10 +93,10 @@ class CudnnPlan {
   virtual ~CudnnPlan() = default;
 
   [[nodiscard]] virtual std::int64_t workspace_bytes() const = 0;
-  // On this thread's current stream, which it does not wait for. pointers: by CudnnTensor, all that the graph has.
-  // From any thread. Throws std::runtime_error.
+  // Enqueues the plan on this thread's current stream. pointers: by CudnnTensor, all tensors of the graph. Callable
+  // from any thread. Throws std::runtime_error.
   virtual void execute(Pointers& pointers, void* workspace) const = 0;
-  // For load_cudnn_plan. Throws std::runtime_error.
+  // Returns the bytes that load_cudnn_plan reads. Throws std::runtime_error.
   [[nodiscard]] virtual std::vector<std::uint8_t> serialized() const = 0;
 };
 

@@ -83,7 +83,7 @@ class GpuLink {
   // before, throws that `step` was aborted. What runs on the device still has to be ended: abort() or the destructor
   // does that, which with NCCL takes a second.
   [[noreturn]] void fail(CommError::Kind kind, const std::string& step, const std::string& text);
-  // From any thread, any number of times; the first reason stays.
+  // Callable from any thread, any number of times. The first reason is kept.
   void abort(const std::string& reason);
 
  protected:

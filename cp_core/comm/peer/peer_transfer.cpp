@@ -23,7 +23,7 @@ using Note = PeerBoard::Note;
 // of the link's bandwidth, and attention loses the multiprocessors that the blocks are on.
 constexpr int kMultiprocessorsBesideOthers = 12;
 
-// By a copy engine.
+// Enqueues a copy that a copy engine executes.
 void copy_by_engine(const BlockCopy& block, cudaStream_t stream) {
   const auto width = static_cast<std::size_t>(block.width);
   const auto rows = static_cast<std::size_t>(block.rows);
@@ -127,7 +127,7 @@ void PeerLink::enqueue_copies(const Operation& operation, std::span<const std::v
   flush();
 }
 
-// With the places of this process as targets.
+// Returns the blocks with their addresses in this process as targets.
 std::vector<BlockCopy> PeerLink::resolved(const Outgoing& outgoing, const std::vector<Note>& windows,
                                           const Operation& operation) {
   const auto fail = [&](const std::string& text) {

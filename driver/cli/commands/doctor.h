@@ -36,7 +36,7 @@ Finding find_loopback();
 // The limits that are set for this process and its ranks. One finding.
 Finding find_limits();
 
-// As a line, with its remedy on a second one.
+// The finding as a line, with its remedy on a second one.
 std::string finding_text(const Finding& finding);
 
 }  // namespace cp_pool

@@ -28,8 +28,8 @@ struct FailedCases {
   bool unknown_rest = false;
 };
 
-// From the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events file,
-// or holds no run.
+// Reads the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events
+// file, or holds no run.
 FailedCases read_failed_cases(const std::filesystem::path& events_file);
 
 // Throws CommandError if nothing failed (nothing_selected), or if the file does not say what did (bad_input). Warns of

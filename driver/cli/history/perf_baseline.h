@@ -23,8 +23,8 @@ struct PerfBaseline {
   std::map<std::string, Entry> cases;  // by case ID; of several runs of a case the last
 };
 
-// From the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events file,
-// or has no times.
+// Reads the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events
+// file, or has no times.
 PerfBaseline read_perf_baseline(const std::filesystem::path& events_file);
 
 // Gives each case its time in the baseline, if it is there. An ID does not say everything (a case of --size small has

@@ -1,4 +1,4 @@
-// In which order cases run: `cp-pool run --order`.
+// The order in which cases run: `cp-pool run --order`.
 #pragma once
 
 #include <cstdint>

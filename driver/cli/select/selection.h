@@ -1,4 +1,4 @@
-// From --matrix, --size and --filter to cases.
+// Selects cases by --matrix, --size and --filter.
 #pragma once
 
 #include <cstddef>

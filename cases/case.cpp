@@ -3,17 +3,6 @@
 #include "cases/case_names.h"
 
 namespace cp_pool {
-namespace {
-
-template <typename Enum>
-std::string_view name_of(Enum value) {
-  for (const auto& [known, name] : kNames<Enum>) {
-    if (known == value) return name;
-  }
-  return "invalid";
-}
-
-}  // namespace
 
 std::string_view to_string(Backend value) {
   return name_of(value);

@@ -1,19 +1,14 @@
-// The names of the case model's enumerations, each in one table that printing, parsing and error messages share.
+// The names of the case model's enumerations.
 #pragma once
 
 #include <array>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <utility>
 
 #include "cases/case.h"
+#include "cases/enum_names.h"
 
 namespace cp_pool {
-
-// kNames<Enum>: (value, name) in the order of the enumeration.
-template <typename Enum>
-inline constexpr std::array<std::pair<Enum, std::string_view>, 0> kNames{};
 
 template <>
 inline constexpr std::array kNames<Backend>{
@@ -45,33 +40,5 @@ inline constexpr std::array<std::pair<BiasShape, std::string_view>, 5> kNames<Bi
      {BiasShape::shape_b1ss, "b1ss"},
      {BiasShape::shape_11ss, "11ss"},
      {BiasShape::shape_111s, "111s"}}};
-
-// The values alone.
-template <typename Enum>
-inline constexpr auto kValues = [] {
-  std::array<Enum, kNames<Enum>.size()> values{};
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = kNames<Enum>[i].first;
-  return values;
-}();
-
-// nullopt for a text that names no value.
-template <typename Enum>
-std::optional<Enum> parse_name(std::string_view text) {
-  for (const auto& [value, name] : kNames<Enum>) {
-    if (name == text) return value;
-  }
-  return std::nullopt;
-}
-
-// "math, flash or cudnn"
-template <typename Enum>
-std::string list_names() {
-  std::string list;
-  for (std::size_t i = 0; i < kNames<Enum>.size(); ++i) {
-    if (i > 0) list += i + 1 == kNames<Enum>.size() ? " or " : ", ";
-    list += kNames<Enum>[i].second;
-  }
-  return list;
-}
 
 }  // namespace cp_pool

@@ -1,5 +1,6 @@
 // Everything that happens in a run, in one ordered stream. The JSONL file is this stream; terminal, JUnit and summary
-// are views of it: none of them sees anything else.
+// are views of it: none of them sees anything else. What a line of the file holds is said in the fields() of its event
+// alone, in the order in which they are written.
 #pragma once
 
 #include <array>
@@ -10,25 +11,30 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "cases/case.h"
+#include "cases/case_outcome.h"
+#include "cases/case_report.h"
+#include "cases/enum_names.h"
+#include "cases/fields.h"
 #include "driver/perf_figures.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
-// What became of a case. Every expanded case ends in exactly one of these.
-enum class CaseOutcome { pass, fail, skip, error, timeout, crash, infra, cancelled, not_run };
-inline constexpr std::size_t kCaseOutcomes = 9;
-std::string_view to_string(CaseOutcome outcome);  // "not-run" for not_run
-bool is_failure(CaseOutcome outcome);             // fail, error, timeout, crash
-
 // Which pool: one per world size and device.
 struct PoolId {
   std::string key;     // "cpu/2": device and world size
   int generation = 0;  // counts the pools started under this key, from 1
+
+  static constexpr auto fields() {
+    return std::tuple{field("key", &PoolId::key, Presence::required),
+                      field("generation", &PoolId::generation, Presence::required)};
+  }
 };
 
 struct RunStarted {
@@ -38,20 +44,60 @@ struct RunStarted {
   int shared_gpus = 0;    // this machine's GPUs, if ranks of some cases will share them; else 0
   std::size_t cases = 0;  // expanded and selected: what the ledger must add up to
   std::string version;
-  std::vector<std::string> ids;                   // of the cases, each once; empty for a stream
-  std::chrono::system_clock::time_point started;  // set by the run itself
+  std::vector<std::string> ids;                            // of the cases, each once; empty for a stream
+  std::optional<std::string> baseline = std::nullopt;      // the file that times are compared with
+  std::optional<std::string> rerun_failed = std::nullopt;  // the command that reruns all that fails, if there is one
+  std::chrono::system_clock::time_point started;           // set by the run itself; "ts" of its line
+
+  static constexpr const char* kName = "run_started";
+  static constexpr auto fields() {
+    return std::tuple{field("title", &RunStarted::title),
+                      field("size", &RunStarted::size),
+                      field("device", &RunStarted::device),
+                      field("shared_gpus", &RunStarted::shared_gpus),
+                      field("cases", &RunStarted::cases),
+                      field("version", &RunStarted::version),
+                      field("ids", &RunStarted::ids),
+                      field("baseline", &RunStarted::baseline, Presence::sparse),
+                      field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse)};
+  }
 };
 
 struct PoolSpawned {
   PoolId pool;
   int world_size = 0;
   std::vector<int> pids;  // by rank
+
+  static constexpr const char* kName = "pool_spawned";
+  static constexpr auto fields() {
+    return std::tuple{field("pool", &PoolSpawned::pool, Presence::required),
+                      field("world_size", &PoolSpawned::world_size, Presence::required),
+                      field("pids", &PoolSpawned::pids)};
+  }
 };
 
 struct PoolReady {
   PoolId pool;
   double spawn_to_ready_ms = 0;
   protocol::ReadyEvent ready;
+
+  static constexpr const char* kName = "pool_ready";
+  static constexpr auto fields() {
+    return std::tuple{
+        field("pool", &PoolReady::pool, Presence::required),
+        field("spawn_to_ready_ms", &PoolReady::spawn_to_ready_ms),
+        field("worker", [](auto& event) -> auto& { return event.ready.worker; }),
+        field(
+            "protocol", [](auto& event) -> auto& { return event.ready.protocol; }, Presence::required),
+        field(
+            "world_size", [](auto& event) -> auto& { return event.ready.world_size; }, Presence::required),
+        field("device", [](auto& event) -> auto& { return event.ready.device; }),
+        field("shared_gpus", [](const PoolReady& event) { return protocol::shared_gpus(event.ready); }),
+        field("ranks", [](auto& event) -> auto& { return event.ready.ranks; }),
+        field("capabilities", [](auto& event) -> auto& { return event.ready.capabilities; }),
+        field("versions", [](auto& event) -> auto& { return event.ready.versions; }),
+        field("startup_ms", [](auto& event) -> auto& { return event.ready.startup_ms; })};
+  }
 };
 
 // Why a pool was given up.
@@ -69,18 +115,46 @@ enum class RetireReason {
   paused,             // its ranks were stopped (Ctrl-Z) while they started or ran a case, or do not answer since
   interrupted,        // Ctrl-C
 };
-std::string_view to_string(RetireReason reason);
+template <>
+inline constexpr std::array<std::pair<RetireReason, std::string_view>, 12> kNames<RetireReason>{
+    {{RetireReason::finished, "finished"},
+     {RetireReason::start_failed, "start_failed"},
+     {RetireReason::timeout, "timeout"},
+     {RetireReason::crash, "crash"},
+     {RetireReason::died_after_result, "died_after_result"},
+     {RetireReason::unhealthy, "unhealthy"},
+     {RetireReason::protocol_break, "protocol_break"},
+     {RetireReason::stdin_broken, "stdin_broken"},
+     {RetireReason::max_cases, "max_cases"},
+     {RetireReason::hygiene, "hygiene"},
+     {RetireReason::paused, "paused"},
+     {RetireReason::interrupted, "interrupted"}}};
+constexpr std::string_view to_string(RetireReason reason) {
+  return name_of(reason);
+}
 
 struct RankExit {
   int rank = 0;
   int pid = 0;
   std::string status;  // "exit 3", "signal 11 (SIGSEGV)", "signal 9 (SIGKILL), by the driver"
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &RankExit::rank, Presence::required),
+                      field("pid", &RankExit::pid, Presence::required),
+                      field("status", &RankExit::status, Presence::required)};
+  }
 };
 
 struct Leftover {  // a process that could not be killed
   int pid = 0;
   std::string state;  // /proc/PID/stat
   std::string wchan;
+
+  static constexpr auto fields() {
+    return std::tuple{field("pid", &Leftover::pid, Presence::required),
+                      field("state", &Leftover::state, Presence::required),
+                      field("wchan", &Leftover::wchan, Presence::required)};
+  }
 };
 
 struct PoolRetired {
@@ -90,6 +164,16 @@ struct PoolRetired {
   int cases = 0;       // it ran
   std::vector<RankExit> exits;
   std::vector<Leftover> leftovers;
+
+  static constexpr const char* kName = "pool_retired";
+  static constexpr auto fields() {
+    return std::tuple{field("pool", &PoolRetired::pool, Presence::required),
+                      field("reason", &PoolRetired::reason, Presence::required),
+                      field("detail", &PoolRetired::detail),
+                      field("cases", &PoolRetired::cases),
+                      field("exits", &PoolRetired::exits),
+                      field("leftovers", &PoolRetired::leftovers)};
+  }
 };
 
 struct CaseStarted {
@@ -98,8 +182,19 @@ struct CaseStarted {
   std::int64_t seq = 0;
   PoolId pool;
   int attempt = 1;
-  std::size_t number = 0;                // as in CaseFinished
-  std::optional<Case> c = std::nullopt;  // of a stream, whose cases are nowhere else if the driver dies
+  std::optional<std::size_t> number = std::nullopt;  // as in CaseFinished
+  std::optional<Case> c = std::nullopt;              // of a stream, whose cases are nowhere else if the driver dies
+
+  static constexpr const char* kName = "case_started";
+  static constexpr auto fields() {
+    return std::tuple{field("index", &CaseStarted::index),
+                      field("id", &CaseStarted::id, Presence::required),
+                      field("seq", &CaseStarted::seq),
+                      field("pool", &CaseStarted::pool, Presence::required),
+                      field("attempt", &CaseStarted::attempt),
+                      field("number", &CaseStarted::number, Presence::sparse),
+                      field("case", &CaseStarted::c, Presence::sparse)};
+  }
 };
 
 // A case that goes on: its phase is another one than was last told (at most one such event a second), or it is slow.
@@ -112,6 +207,18 @@ struct CaseProgress {
   double running_ms = 0;  // since it was sent
   double timeout_ms = 0;  // how long it may run
   bool slow = false;      // it has been running for --slow-after, or for twice, four times, .. as long
+
+  static constexpr const char* kName = "case_progress";
+  static constexpr auto fields() {
+    return std::tuple{field("index", &CaseProgress::index),
+                      field("id", &CaseProgress::id, Presence::required),
+                      field("seq", &CaseProgress::seq),
+                      field("pool", &CaseProgress::pool, Presence::required),
+                      field("phase", &CaseProgress::phase),
+                      field("running_ms", &CaseProgress::running_ms),
+                      field("timeout_ms", &CaseProgress::timeout_ms),
+                      field("slow", &CaseProgress::slow)};
+  }
 };
 
 // The run is being stopped: running cases are cancelled, and pools end. It waits for the cases and pools that earlier
@@ -124,13 +231,29 @@ struct RunStopping {
   };
   Reason reason = Reason::interrupted;
   double limit_ms = 0;  // after which whatever still runs will have been killed
+
+  static constexpr const char* kName = "run_stopping";
+  static constexpr auto fields() {
+    return std::tuple{field("reason", &RunStopping::reason, Presence::required),
+                      field("limit_ms", &RunStopping::limit_ms)};
+  }
 };
-std::string_view to_string(RunStopping::Reason reason);
+template <>
+inline constexpr std::array<std::pair<RunStopping::Reason, std::string_view>, 3> kNames<RunStopping::Reason>{
+    {{RunStopping::Reason::interrupted, "interrupted"},
+     {RunStopping::Reason::killed, "killed"},
+     {RunStopping::Reason::global_timeout, "global_timeout"}}};
 
 struct StderrTail {
   int rank = 0;
   std::string text;    // the last 4 KiB of this case, cleaned
   bool fenced = true;  // false: the fence was missing, so lines of this case may be missing or foreign
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &StderrTail::rank, Presence::required),
+                      field("fenced", &StderrTail::fenced, Presence::required),
+                      field("text", &StderrTail::text, Presence::required)};
+  }
 };
 
 // What came of a case the first time.
@@ -139,11 +262,14 @@ struct FirstRun {
   std::string reason;
 };
 
+struct CaseFinished;
+bool is_unverified_by_figures(const CaseFinished& event);  // figures.h
+
 struct CaseFinished {
   std::size_t index = 0;
   std::string id;
-  std::size_t number = 0;  // the line of the stream that it is; 0: it is of none
-  int run = 1;             // of `runs` of this case in one run (--repeat): which it is
+  std::optional<std::size_t> number = std::nullopt;  // the line of the stream that it is, if it is of one
+  int run = 1;                                       // of `runs` of this case in one run (--repeat): which it is
   int runs = 1;
   // Of a case that an earlier run had run, too, in the report of both. No event has it.
   std::optional<FirstRun> first_run;
@@ -155,7 +281,7 @@ struct CaseFinished {
   std::string reason;      // empty for a pass
   double duration_ms = 0;  // line sent to outcome known
   std::vector<protocol::RankResult> ranks;
-  std::vector<protocol::TensorCheck> checks;
+  std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
   std::vector<protocol::Hygiene> hygiene;
   std::string backend;
@@ -167,28 +293,77 @@ struct CaseFinished {
   std::optional<PerfFigures> perf;       // of a pass in a run that takes times, and of a fail for its time
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone
+
+  static constexpr const char* kName = "case_finished";
+  static constexpr auto fields() {
+    return std::tuple{field("index", &CaseFinished::index),
+                      field("id", &CaseFinished::id, Presence::required),
+                      field("number", &CaseFinished::number),
+                      field("run", &CaseFinished::run),
+                      field("runs", &CaseFinished::runs),
+                      field("outcome", &CaseFinished::outcome, Presence::required),
+                      field("reason", &CaseFinished::reason),
+                      field("unverified_by_figures", &is_unverified_by_figures),
+                      field("duration_ms", &CaseFinished::duration_ms),
+                      field("seq", &CaseFinished::seq),
+                      field("pool", &CaseFinished::pool),
+                      field("attempts", &CaseFinished::attempts),
+                      field("backend", &CaseFinished::backend),
+                      field("shared_gpus", &CaseFinished::shared_gpus),
+                      field("backend_note", &CaseFinished::backend_note),
+                      field("ranks", &CaseFinished::ranks),
+                      field("checks", &CaseFinished::checks),
+                      field("timings_ms", &CaseFinished::timings_ms),
+                      field("hygiene", &CaseFinished::hygiene),
+                      field("other_bits", &CaseFinished::other_bits),
+                      field("perf", &CaseFinished::perf),
+                      field("stderr", &CaseFinished::stderr_tails),
+                      field("case", &CaseFinished::c, Presence::required),
+                      field("rerun", &CaseFinished::rerun)};
+  }
 };
 
 // The driver was stopped for a while (Ctrl-Z), and goes on. No time of the run has this time in it.
 struct RunPaused {
   double paused_ms = 0;
   bool ranks_stopped = false;  // with it; false: SIGSTOP and the like, which the driver cannot catch
+
+  static constexpr const char* kName = "run_paused";
+  static constexpr auto fields() {
+    return std::tuple{field("paused_ms", &RunPaused::paused_ms), field("ranks_stopped", &RunPaused::ranks_stopped)};
+  }
 };
 
 // An output of the run that its pools write cannot be written. The run goes on; once for each output.
 struct OutputLost {
   std::string output;   // the option: "--run-dir"
   std::string message;  // one line that names the file and the cause
+
+  static constexpr const char* kName = "output_lost";
+  static constexpr auto fields() {
+    return std::tuple{field("output", &OutputLost::output), field("message", &OutputLost::message)};
+  }
 };
 
 struct RunFinished {
-  std::array<std::size_t, kCaseOutcomes> counts{};  // by CaseOutcome; the ledger
+  OutcomeCounts counts{};  // the ledger
   std::size_t expanded = 0;
   double duration_ms = 0;
   double driver_cpu_ms = 0;  // user and system time of the driver itself, without the ranks
   bool interrupted = false;
   bool ledger_exact = true;  // expanded == sum of counts
   int exit_code = 0;
+
+  static constexpr const char* kName = "run_finished";
+  static constexpr auto fields() {
+    return std::tuple{field("expanded", &RunFinished::expanded, Presence::required),
+                      field("counts", &RunFinished::counts),
+                      field("ledger_exact", &RunFinished::ledger_exact),
+                      field("interrupted", &RunFinished::interrupted),
+                      field("duration_ms", &RunFinished::duration_ms),
+                      field("driver_cpu_ms", &RunFinished::driver_cpu_ms),
+                      field("exit_code", &RunFinished::exit_code)};
+  }
 };
 
 using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished,

@@ -10,21 +10,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "worker/protocol/text_clean.h"
-
 namespace cp_pool {
 
 namespace {
 
 using protocol::RankResult;
-using protocol::TensorCheck;
 
 bool can_be(double figure) {
   return std::isfinite(figure) && figure >= 0;
 }
 
 // The figure that shows a check to be wrong, in words; empty if none does, and for a check without figures.
-std::string fault_of(const TensorCheck& check) {
+std::string fault_of(const Check& check) {
   if (!check.measured) return {};
   for (const auto& [name, value] :
        {std::pair{"error", check.error}, {"bound", check.bound}, {"max_abs", check.max_abs}, {"rms", check.rms}}) {
@@ -34,8 +31,8 @@ std::string fault_of(const TensorCheck& check) {
   return check.error > check.bound ? fmt::format("error {} > bound {}", check.error, check.bound) : std::string{};
 }
 
-std::string name_of(const TensorCheck& check) {
-  return fmt::format("{} of rank {}", protocol::clean_text(check.tensor), check.rank);
+std::string name_of(const Check& check) {
+  return fmt::format("{} of rank {}", check.tensor, check.rank);
 }
 
 // The ranks 0 .. world_size - 1 that are not in `known`.
@@ -47,9 +44,9 @@ std::vector<int> missing_ranks(const std::set<int>& known, int world_size) {
   return missing;
 }
 
-std::set<int> ranks_with_figures(const std::vector<TensorCheck>& checks) {
+std::set<int> ranks_with_figures(const std::vector<Check>& checks) {
   std::set<int> ranks;
-  for (const TensorCheck& check : checks) {
+  for (const Check& check : checks) {
     if (check.measured) ranks.insert(check.rank);
   }
   return ranks;
@@ -61,13 +58,13 @@ std::string name_ranks(const std::vector<int>& ranks) {
 
 }  // namespace
 
-std::optional<double> error_over_bound(const TensorCheck& check) {
+std::optional<double> error_over_bound(const Check& check) {
   if (!check.measured || std::isnan(check.error) || check.error < 0 || !can_be(check.bound)) return std::nullopt;
   if (check.bound > 0) return check.error / check.bound;
   return check.error == 0 ? 0 : std::numeric_limits<double>::infinity();
 }
 
-std::string ratio_text(const TensorCheck& check) {
+std::string ratio_text(const Check& check) {
   const std::optional<double> ratio = error_over_bound(check);
   return ratio ? fmt::format("{:.2f}", *ratio) : "-";
 }
@@ -80,11 +77,11 @@ std::string contradiction_in(const protocol::ResultEvent& result, int world_size
     }
     if (!ranks.insert(rank.rank).second) return fmt::format("a result with rank {} twice", rank.rank);
   }
-  for (const protocol::TensorCheck& check : result.checks) {
+  for (const Check& check : result.checks) {
     if (check.rank >= 0 && check.rank < world_size) continue;
     return fmt::format("a check of rank {}, of {} ranks", check.rank, world_size);
   }
-  if (result.outcome == protocol::Outcome::cancelled && !cancelled) {
+  if (result.outcome == CaseOutcome::cancelled && !cancelled) {
     return "a result \"cancelled\", though nothing was cancelled";
   }
   return {};
@@ -100,7 +97,7 @@ std::string refutation_of_pass(const protocol::ResultEvent& result, int world_si
       return fmt::format("a result \"pass\" whose ranks lack {} of {}", name_ranks(missing), world_size);
     }
   }
-  for (const TensorCheck& check : result.checks) {
+  for (const Check& check : result.checks) {
     if (!check.ok) return fmt::format("a result \"pass\", though {} is not ok", name_of(check));
     if (const std::string fault = fault_of(check); !fault.empty()) {
       return fmt::format("a result \"pass\", though {} has {}", name_of(check), fault);
@@ -117,7 +114,7 @@ std::string refutation_of_pass(const protocol::ResultEvent& result, int world_si
 }
 
 void correct_checks(protocol::ResultEvent& result) {
-  for (TensorCheck& check : result.checks) {
+  for (Check& check : result.checks) {
     if (!check.ok || fault_of(check).empty()) continue;
     check.ok = false;
     check.message += check.message.empty() ? "the worker calls it ok" : " (the worker calls it ok)";

@@ -11,10 +11,10 @@ namespace cp_pool {
 
 // error / bound of the worst row; above 1 the tensor is wrong. None where there is no such ratio: without figures, for
 // a NaN, for a bound that is infinite or negative. Never NaN; infinite for an error where the bound is 0.
-std::optional<double> error_over_bound(const protocol::TensorCheck& check);
+std::optional<double> error_over_bound(const Check& check);
 
 // The ratio as reports show it: "0.43"; "-" if there is none.
-std::string ratio_text(const protocol::TensorCheck& check);
+std::string ratio_text(const Check& check);
 
 // What in a result is not of this group or case: ranks that it does not have, one twice, "cancelled" though nothing
 // was; empty: nothing.

@@ -12,7 +12,6 @@ namespace cp_pool {
 namespace {
 
 using protocol::ResultEvent;
-using protocol::TensorCheck;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
@@ -20,8 +19,8 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr int kRanks = 3;
 
-TensorCheck check_of(int rank) {
-  TensorCheck check;
+Check check_of(int rank) {
+  Check check;
   check.tensor = "dq";
   check.rank = rank;
   check.error = 0.5;
@@ -31,7 +30,7 @@ TensorCheck check_of(int rank) {
 
 ResultEvent good_pass() {
   ResultEvent result;
-  result.outcome = protocol::Outcome::pass;
+  result.outcome = CaseOutcome::pass;
   for (int rank = 0; rank < kRanks; ++rank) {
     result.ranks.push_back({.rank = rank, .ok = true, .error = "", .output_hash = ""});
     result.checks.push_back(check_of(rank));
@@ -102,7 +101,7 @@ TEST(Figures, ThatWerePromisedAreOwedInEveryCheck) {
 
 TEST(Figures, ThatAreZeroSpeakAgainstNothing) {  // a rank without rows of a tensor
   ResultEvent result = good_pass();
-  for (TensorCheck& check : result.checks) check.error = check.bound = 0;
+  for (Check& check : result.checks) check.error = check.bound = 0;
   EXPECT_THAT(refutation_of_pass(result, kRanks, true), IsEmpty());
 }
 
@@ -124,7 +123,7 @@ TEST(Figures, CorrectTheVerdictOfTheirCheckAlone) {
 
 TEST(Ratio, IsNeverNoNumber) {
   const auto ratio = [](double error, double bound) {
-    TensorCheck check;
+    Check check;
     check.error = error;
     check.bound = bound;
     return ratio_text(check);
@@ -143,7 +142,7 @@ TEST(Ratio, IsNeverNoNumber) {
                                      {1.0, -1.0}}) {
     EXPECT_EQ(ratio(error, bound), "-") << error << " / " << bound;
   }
-  TensorCheck unmeasured;
+  Check unmeasured;
   unmeasured.measured = false;
   EXPECT_EQ(ratio_text(unmeasured), "-");
 }

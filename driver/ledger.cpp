@@ -39,13 +39,13 @@ int exit_code(const RunFinished& finished, bool no_skip) {
     }
     return false;
   };
-  if (finished.interrupted) return kExitInterrupted;
-  if (!finished.ledger_exact) return kExitInternal;
-  if (any([](CaseOutcome o) { return is_failure(o) || o == CaseOutcome::not_run; })) return kExitFailures;
+  if (finished.interrupted) return to_int(ExitCode::interrupted);
+  if (!finished.ledger_exact) return to_int(ExitCode::internal_error);
+  if (any([](CaseOutcome o) { return is_failure(o) || o == CaseOutcome::not_run; })) return to_int(ExitCode::failed);
   if (any([&](CaseOutcome o) { return o == CaseOutcome::infra || (no_skip && o == CaseOutcome::skip); })) {
-    return kExitInfra;
+    return to_int(ExitCode::infra);
   }
-  return 0;
+  return to_int(ExitCode::ok);
 }
 
 }  // namespace cp_pool

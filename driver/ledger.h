@@ -1,18 +1,13 @@
 // The books of a run: every case ends in exactly one outcome, or the run says that its books are wrong.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <vector>
 
 #include "driver/events.h"
+#include "driver/exit_code.h"
 
 namespace cp_pool {
-
-inline constexpr int kExitInterrupted = 130;
-inline constexpr int kExitInternal = 70;
-inline constexpr int kExitFailures = 100;
-inline constexpr int kExitInfra = 96;
 
 class Ledger {
  public:
@@ -27,12 +22,12 @@ class Ledger {
 
  private:
   std::vector<int> outcomes_;  // how many each case has got
-  std::array<std::size_t, kCaseOutcomes> counts_{};
+  OutcomeCounts counts_{};
   bool unknown_case_ = false;
 };
 
-// First that applies: 130 interrupted, 70 wrong books, 100 a failure or a case that was not run, 96 infra or with
-// no_skip a skip, 0.
+// The first that applies: interrupted, internal_error for wrong books, failed for a failure or a case that was not run,
+// infra (with no_skip for a skip, too), ok.
 int exit_code(const RunFinished& finished, bool no_skip);
 
 }  // namespace cp_pool

@@ -24,7 +24,7 @@ TEST(Ledger, IsInexactWhenACaseHasNoOutcome) {
   Ledger ledger = ledger_of({CaseOutcome::pass});
   ledger.expect();
   EXPECT_FALSE(ledger.close(false).ledger_exact);
-  EXPECT_EQ(ledger.close(false).exit_code, kExitInternal);
+  EXPECT_EQ(ledger.close(false).exit_code, to_int(ExitCode::internal_error));
 }
 
 TEST(Ledger, IsInexactWhenACaseHasTwoOutcomesEvenIfTheSumFits) {
@@ -43,20 +43,21 @@ TEST(Ledger, IsInexactWhenAnUnknownCaseFinishes) {
 }
 
 TEST(ExitCode, IsTheFirstThatApplies) {
-  EXPECT_EQ(ledger_of({}).close(true).exit_code, kExitInterrupted);
-  EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::crash}).close(true).exit_code, kExitInterrupted);
-  EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::fail}).close(false).exit_code, kExitFailures);
-  EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::pass}).close(false).exit_code, kExitInfra);
+  EXPECT_EQ(ledger_of({}).close(true).exit_code, to_int(ExitCode::interrupted));
+  EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::crash}).close(true).exit_code, to_int(ExitCode::interrupted));
+  EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::fail}).close(false).exit_code, to_int(ExitCode::failed));
+  EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::pass}).close(false).exit_code, to_int(ExitCode::infra));
   EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false).exit_code, 0);
-  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false, true).exit_code, kExitInfra);
-  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::fail}).close(false, true).exit_code, kExitFailures);
+  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false, true).exit_code, to_int(ExitCode::infra));
+  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::fail}).close(false, true).exit_code, to_int(ExitCode::failed));
   EXPECT_EQ(ledger_of({CaseOutcome::pass}).close(false, true).exit_code, 0);
 }
 
 TEST(ExitCode, IsAFailureForEachWayToFailAndForACaseThatWasNotRun) {
   for (const CaseOutcome outcome :
        {CaseOutcome::fail, CaseOutcome::error, CaseOutcome::timeout, CaseOutcome::crash, CaseOutcome::not_run}) {
-    EXPECT_EQ(ledger_of({CaseOutcome::pass, outcome}).close(false).exit_code, kExitFailures) << to_string(outcome);
+    EXPECT_EQ(ledger_of({CaseOutcome::pass, outcome}).close(false).exit_code, to_int(ExitCode::failed))
+        << to_string(outcome);
   }
 }
 

@@ -15,7 +15,12 @@ std::int64_t expected_bytes(const Case& c, const SequenceLengths& lengths) {
 }  // namespace
 
 std::optional<double> PerfFigures::ratio() const {
-  return baseline_ms && *baseline_ms > 0 ? std::optional(ms / *baseline_ms) : std::nullopt;
+  return baseline_ms && *baseline_ms > 0 ? std::optional(ms() / *baseline_ms) : std::nullopt;
+}
+
+void expect_valid(const PerfFigures& figures) {
+  expect_valid(figures.measured);
+  expect_valid(figures.measured.step_ms);
 }
 
 PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
@@ -29,12 +34,11 @@ PerfFigures perf_figures(const Case& c, const protocol::PerfResult& measured) {
 
   PerfFigures out;
   out.measured = measured;
-  out.ms = measured.step_ms.median;
-  const double seconds = out.ms / 1e3;
+  const double seconds = out.ms() / 1e3;
   out.tflops = flops / ranks / seconds / 1e12;
   out.bytes_sent = measured.bytes_sent ? *measured.bytes_sent : expected_bytes(c, lengths);
   out.gbytes_per_s = static_cast<double>(out.bytes_sent) / seconds / 1e9;
-  if (measured.one_rank_ms && out.ms > 0) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms);
+  if (measured.one_rank_ms && out.ms() > 0) out.efficiency = measured.one_rank_ms->median / (ranks * out.ms());
   return out;
 }
 

@@ -3,23 +3,46 @@
 
 #include <cstdint>
 #include <optional>
+#include <tuple>
 
 #include "cases/case.h"
+#include "cases/fields.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
 struct PerfFigures {
   protocol::PerfResult measured;
-  double ms = 0;                      // median over the timed steps of the slowest rank's time
   double tflops = 0;                  // 1e12 floating point operations of a rank per second: visible pairs alone
   std::int64_t bytes_sent = 0;        // in a step, by the rank that sends most
   double gbytes_per_s = 0;            // 1e9 of them per second
   std::optional<double> efficiency;   // one rank's time / (ranks * ms); none without one rank's time
   std::optional<double> baseline_ms;  // ms of the same problem in the run that this one is compared with
 
+  // Median over the timed steps of the slowest rank's time.
+  [[nodiscard]] double ms() const { return measured.step_ms.median; }
   [[nodiscard]] std::optional<double> ratio() const;  // ms / baseline_ms
+
+  static constexpr auto fields() {
+    return std::tuple{field("ms", [](auto& of) -> auto& { return of.measured.step_ms.median; }),
+                      field("min_ms", [](auto& of) -> auto& { return of.measured.step_ms.min; }),
+                      field("max_ms", [](auto& of) -> auto& { return of.measured.step_ms.max; }),
+                      field("warmup", [](auto& of) -> auto& { return of.measured.request.warmup; }),
+                      field("iterations", [](auto& of) -> auto& { return of.measured.request.iterations; }),
+                      field("graph", [](auto& of) -> auto& { return of.measured.request.graph; }),
+                      field("tflops", &PerfFigures::tflops),
+                      field("bytes_sent", &PerfFigures::bytes_sent),
+                      field("gbytes_per_s", &PerfFigures::gbytes_per_s),
+                      field("efficiency", &PerfFigures::efficiency),
+                      field("one_rank_ms", [](auto& of) -> auto& { return of.measured.one_rank_ms; }),
+                      field("one_rank_reason", [](auto& of) -> auto& { return of.measured.one_rank_reason; }),
+                      field("baseline_ms", &PerfFigures::baseline_ms),
+                      field("ratio", &PerfFigures::ratio),
+                      field("ranks", [](auto& of) -> auto& { return of.measured.ranks; })};
+  }
 };
+// As those of protocol/messages.h.
+void expect_valid(const PerfFigures& figures);
 
 // Operations are those that `cp-pool explain` names (case_shape.h); so are the bytes where the worker did not count
 // them.

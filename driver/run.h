@@ -22,7 +22,7 @@ struct NamedCase {
   std::optional<double> baseline_ms = std::nullopt;  // of a step, in the run that this one is compared with
   int run = 1;                                       // of `runs` of this case: which it is (--repeat)
   int runs = 1;
-  std::size_t number = 0;  // the line of the stream that it is; 0: it is of none
+  std::optional<std::size_t> number = std::nullopt;  // the line of the stream that it is, if it is of one
 };
 
 // How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.

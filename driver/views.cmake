@@ -2,7 +2,6 @@
 add_library(cp_reporters STATIC
   reporters/case_runs.cpp
   reporters/checks_table.cpp
-  reporters/event_reading.cpp
   reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
@@ -49,7 +48,8 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/told_failures_test.cpp
   LIBRARIES cp_reporters pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE
-  CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_junit.py")
+  CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_junit.py"
+  CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 # --- Conformance ------------------------------------------------------------------------------------------------------
 add_library(cp_conformance STATIC
@@ -65,7 +65,6 @@ add_library(cp_cli STATIC
   cli/environment_help.cpp
   cli/execution.cpp
   cli/execution_options.cpp
-  cli/exit_code.cpp
   cli/file_identity.cpp
   cli/man_page.cpp
   cli/option_kinds.cpp
@@ -119,7 +118,6 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/duration_test.cpp
     cli/environment_help_test.cpp
     cli/execution_options_test.cpp
-    cli/exit_code_test.cpp
     cli/file_identity_test.cpp
     cli/shell_words_test.cpp
     cli/worker_command_test.cpp

@@ -7,15 +7,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "worker/protocol/text_clean.h"
+
 namespace cp_pool {
 
 namespace {
 
-using protocol::Outcome;
 using protocol::RankResult;
 using protocol::ResultEvent;
 
-const RankOutcome* find_verdict(const std::vector<RankOutcome>& outcomes, Verdict verdict) {
+const RankOutcome* find_verdict(const std::vector<RankOutcome>& outcomes, CaseOutcome verdict) {
   const auto found = std::ranges::find(outcomes, std::optional{verdict}, &RankOutcome::verdict);
   return found == outcomes.end() ? nullptr : &*found;
 }
@@ -30,41 +31,41 @@ std::vector<int> missing_ranks(const CaseSummary& summary) {
   return missing;
 }
 
-void set_outcome(ResultEvent& result, Outcome outcome, std::string reason) {
+void set_outcome(ResultEvent& result, CaseOutcome outcome, std::string reason) {
   result.outcome = outcome;
   result.reason = std::move(reason);
 }
 
 // The ranks finished, each with a verdict, and no answer is wrong.
 void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
-  const RankOutcome* const skip = find_verdict(summary.outcomes, Verdict::skip);
-  if (skip == nullptr) return set_outcome(result, Outcome::pass, "");
-  const RankOutcome* const pass = find_verdict(summary.outcomes, Verdict::pass);
-  if (pass == nullptr) return set_outcome(result, Outcome::skip, skip->reason);
+  const RankOutcome* const skip = find_verdict(summary.outcomes, CaseOutcome::skip);
+  if (skip == nullptr) return set_outcome(result, CaseOutcome::pass, "");
+  const RankOutcome* const pass = find_verdict(summary.outcomes, CaseOutcome::pass);
+  if (pass == nullptr) return set_outcome(result, CaseOutcome::skip, skip->reason);
   set_outcome(
-      result, Outcome::error,
+      result, CaseOutcome::error,
       fmt::format("the ranks disagree: rank {} ran the case, rank {} says: {}", pass->rank, skip->rank, skip->reason));
 }
 
-Outcome outcome_of(FailureKind kind) {
+CaseOutcome outcome_of(FailureKind kind) {
   switch (kind) {
     case FailureKind::unsupported:
-      return Outcome::skip;
+      return CaseOutcome::skip;
     case FailureKind::timeout:
-      return Outcome::timeout;
+      return CaseOutcome::timeout;
     default:
-      return Outcome::error;
+      return CaseOutcome::error;
   }
 }
 
 void decide(const CaseSummary& summary, ResultEvent& result) {
-  if (summary.cancelled) return set_outcome(result, Outcome::cancelled, "cancelled on request");
-  if (const RankOutcome* const fail = find_verdict(summary.outcomes, Verdict::fail)) {
-    return set_outcome(result, Outcome::fail, name_rank(*fail, fail->reason));
+  if (summary.cancelled) return set_outcome(result, CaseOutcome::cancelled, "cancelled on request");
+  if (const RankOutcome* const fail = find_verdict(summary.outcomes, CaseOutcome::fail)) {
+    return set_outcome(result, CaseOutcome::fail, name_rank(*fail, fail->reason));
   }
   if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
   const RankOutcome* const cause = find_cause(summary.outcomes);
-  if (cause == nullptr) return set_outcome(result, Outcome::error, "no rank came back");
+  if (cause == nullptr) return set_outcome(result, CaseOutcome::error, "no rank came back");
   set_outcome(result, outcome_of(cause->failure->kind), name_rank(*cause, cause->failure->summary));
 }
 
@@ -77,13 +78,13 @@ RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) 
     // A rank whose answer stood when the barrier after the case failed is right all the same; one that cannot run the
     // case has done nothing wrong.
     out.ok = kind == FailureKind::unsupported ||
-             (outcome.failure->phase == FailurePhase::barrier && outcome.verdict != Verdict::fail);
+             (outcome.failure->phase == FailurePhase::barrier && outcome.verdict != CaseOutcome::fail);
     const bool freed = kind == FailureKind::communication || kind == FailureKind::aborted;
     out.aborted = freed && &outcome != cause;
-    out.error = outcome.failure->text;
-  } else if (outcome.verdict == Verdict::fail) {
+    out.error = protocol::cut_text(outcome.failure->text, protocol::kMaxErrorBytes);
+  } else if (outcome.verdict == CaseOutcome::fail) {
     out.ok = false;
-    out.error = outcome.reason;
+    out.error = protocol::cut_text(outcome.reason, protocol::kMaxErrorBytes);
   }
   return out;
 }
@@ -179,7 +180,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
     if (result.backend.empty()) result.backend = outcome->backend;
   }
   result.backend_note = join_remarks(by_rank);
-  if (result.outcome == Outcome::pass) result.perf = perf_of(by_rank, summary.perf);
+  if (result.outcome == CaseOutcome::pass) result.perf = perf_of(by_rank, summary.perf);
   return result;
 }
 

@@ -9,11 +9,10 @@
 namespace cp_pool {
 namespace {
 
-using protocol::Outcome;
 using protocol::ResultEvent;
 using testing::HasSubstr;
 
-RankOutcome with_verdict(int rank, Verdict verdict, const std::string& reason = "") {
+RankOutcome with_verdict(int rank, CaseOutcome verdict, const std::string& reason = "") {
   RankOutcome out;
   out.rank = rank;
   out.verdict = verdict;
@@ -25,7 +24,7 @@ RankOutcome with_failure(int rank, FailureKind kind, const std::string& summary,
                          FailurePhase phase = FailurePhase::run) {
   RankOutcome out;
   out.rank = rank;
-  if (phase == FailurePhase::barrier) out.verdict = Verdict::pass;
+  if (phase == FailurePhase::barrier) out.verdict = CaseOutcome::pass;
   out.failure = Failure{kind, phase, summary, summary + "\nat the throw site"};
   return out;
 }
@@ -36,8 +35,8 @@ ResultEvent result_of(std::vector<RankOutcome> outcomes, int world_size = 2, boo
 }
 
 RankOutcome with_times(int rank, std::vector<double> step_ms) {
-  RankOutcome out = with_verdict(rank, Verdict::pass);
-  out.perf = RankStepTimes{.step_ms = std::move(step_ms), .one_rank_ms = {}, .one_rank_reason = "", .bytes_sent = 0};
+  RankOutcome out = with_verdict(rank, CaseOutcome::pass);
+  out.perf.emplace().step_ms = std::move(step_ms);
   return out;
 }
 
@@ -53,7 +52,7 @@ std::optional<protocol::PerfResult> perf_of(std::vector<RankOutcome> outcomes) {
 TEST(Aggregate, SkipsIfALibraryRefusesOnOneRankWhileOthersAreFreed) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::aborted, "all_reduce: aborted"),
                                         with_failure(1, FailureKind::unsupported, "cuDNN refuses this")});
-  EXPECT_EQ(result.outcome, Outcome::skip);
+  EXPECT_EQ(result.outcome, CaseOutcome::skip);
   EXPECT_EQ(result.reason, "rank 1: cuDNN refuses this");
   ASSERT_EQ(result.ranks.size(), 2U);
   EXPECT_EQ(result.ranks[0].rank, 1);
@@ -65,33 +64,33 @@ TEST(Aggregate, SkipsIfALibraryRefusesOnOneRankWhileOthersAreFreed) {
 TEST(Aggregate, SkipsIfALibraryRefusesOnEveryRank) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::unsupported, "cuDNN refuses this"),
                                         with_failure(1, FailureKind::unsupported, "cuDNN refuses that")});
-  EXPECT_EQ(result.outcome, Outcome::skip);
+  EXPECT_EQ(result.outcome, CaseOutcome::skip);
   EXPECT_EQ(result.reason, "rank 0: cuDNN refuses this");
   for (const auto& rank : result.ranks) EXPECT_FALSE(rank.aborted) << rank.rank;
 }
 
 TEST(Aggregate, ARefusalHidesNeitherAnExceptionNorAWrongAnswer) {
   const RankOutcome refused = with_failure(0, FailureKind::unsupported, "cuDNN refuses this");
-  EXPECT_EQ(result_of({refused, with_failure(1, FailureKind::exception, "boom")}).outcome, Outcome::error);
-  EXPECT_EQ(result_of({refused, with_verdict(1, Verdict::fail, "dq is wrong")}).outcome, Outcome::fail);
+  EXPECT_EQ(result_of({refused, with_failure(1, FailureKind::exception, "boom")}).outcome, CaseOutcome::error);
+  EXPECT_EQ(result_of({refused, with_verdict(1, CaseOutcome::fail, "dq is wrong")}).outcome, CaseOutcome::fail);
 }
 
 TEST(Aggregate, SaysOnceWhatRanksRemarkOfTheBackend) {
-  RankOutcome first = with_verdict(0, Verdict::pass);
+  RankOutcome first = with_verdict(0, CaseOutcome::pass);
   first.remarks = {"b", "a"};
-  RankOutcome second = with_verdict(1, Verdict::pass);
+  RankOutcome second = with_verdict(1, CaseOutcome::pass);
   second.remarks = {"a"};
   EXPECT_EQ(result_of({first, second}).backend_note, "a; b");
-  EXPECT_EQ(result_of({with_verdict(0, Verdict::pass), with_verdict(1, Verdict::pass)}).backend_note, "");
+  EXPECT_EQ(result_of({with_verdict(0, CaseOutcome::pass), with_verdict(1, CaseOutcome::pass)}).backend_note, "");
 }
 
 TEST(Aggregate, SaysWhatEveryRankCouldNotWriteAndPassesAllTheSame) {
-  RankOutcome first = with_verdict(0, Verdict::pass);
+  RankOutcome first = with_verdict(0, CaseOutcome::pass);
   first.lost_outputs = {{"dump", "cannot write d"}, {"trace", "cannot write t0"}};
-  RankOutcome second = with_verdict(1, Verdict::pass);
+  RankOutcome second = with_verdict(1, CaseOutcome::pass);
   second.lost_outputs = {{"trace", "cannot write t1"}};
   const ResultEvent result = result_of({second, first});
-  EXPECT_EQ(result.outcome, Outcome::pass);
+  EXPECT_EQ(result.outcome, CaseOutcome::pass);
   ASSERT_EQ(result.lost_outputs.size(), 3U);
   EXPECT_EQ(result.lost_outputs[0].output, "dump");
   EXPECT_EQ(result.lost_outputs[1].message, "cannot write t0");
@@ -99,9 +98,9 @@ TEST(Aggregate, SaysWhatEveryRankCouldNotWriteAndPassesAllTheSame) {
 }
 
 TEST(Aggregate, PassesIfEveryRankPasses) {
-  const ResultEvent result = result_of({with_verdict(1, Verdict::pass), with_verdict(0, Verdict::pass)});
+  const ResultEvent result = result_of({with_verdict(1, CaseOutcome::pass), with_verdict(0, CaseOutcome::pass)});
   EXPECT_EQ(result.seq, 7);
-  EXPECT_EQ(result.outcome, Outcome::pass);
+  EXPECT_EQ(result.outcome, CaseOutcome::pass);
   EXPECT_EQ(result.reason, "");
   ASSERT_EQ(result.ranks.size(), 2U);
   EXPECT_EQ(result.ranks[0].rank, 0);
@@ -109,8 +108,9 @@ TEST(Aggregate, PassesIfEveryRankPasses) {
 }
 
 TEST(Aggregate, OneWrongRankFailsTheCaseAndComesFirst) {
-  const ResultEvent result = result_of({with_verdict(0, Verdict::pass), with_verdict(1, Verdict::fail, "dq is wrong")});
-  EXPECT_EQ(result.outcome, Outcome::fail);
+  const ResultEvent result =
+      result_of({with_verdict(0, CaseOutcome::pass), with_verdict(1, CaseOutcome::fail, "dq is wrong")});
+  EXPECT_EQ(result.outcome, CaseOutcome::fail);
   EXPECT_EQ(result.reason, "rank 1: dq is wrong");
   EXPECT_EQ(result.ranks[0].rank, 1);
   EXPECT_FALSE(result.ranks[0].ok);
@@ -118,21 +118,22 @@ TEST(Aggregate, OneWrongRankFailsTheCaseAndComesFirst) {
 }
 
 TEST(Aggregate, SkipsWithTheReasonOfTheRanks) {
-  const ResultEvent result = result_of({with_verdict(0, Verdict::skip, "no"), with_verdict(1, Verdict::skip, "no")});
-  EXPECT_EQ(result.outcome, Outcome::skip);
+  const ResultEvent result =
+      result_of({with_verdict(0, CaseOutcome::skip, "no"), with_verdict(1, CaseOutcome::skip, "no")});
+  EXPECT_EQ(result.outcome, CaseOutcome::skip);
   EXPECT_EQ(result.reason, "no");
 }
 
 TEST(Aggregate, RanksThatDisagreeAboutASkipAreAnError) {
-  const ResultEvent result = result_of({with_verdict(0, Verdict::pass), with_verdict(1, Verdict::skip, "no")});
-  EXPECT_EQ(result.outcome, Outcome::error);
+  const ResultEvent result = result_of({with_verdict(0, CaseOutcome::pass), with_verdict(1, CaseOutcome::skip, "no")});
+  EXPECT_EQ(result.outcome, CaseOutcome::error);
   EXPECT_EQ(result.reason, "the ranks disagree: rank 0 ran the case, rank 1 says: no");
 }
 
 TEST(Aggregate, TheExceptionExplainsTheAbortedPeerThatReportedFirst) {
   const ResultEvent result =
       result_of({with_failure(0, FailureKind::aborted, "aborted"), with_failure(1, FailureKind::exception, "boom")});
-  EXPECT_EQ(result.outcome, Outcome::error);
+  EXPECT_EQ(result.outcome, CaseOutcome::error);
   EXPECT_EQ(result.reason, "rank 1: boom");
   EXPECT_EQ(result.ranks[0].rank, 1);
   EXPECT_FALSE(result.ranks[0].aborted);
@@ -145,14 +146,14 @@ TEST(Aggregate, TheExceptionExplainsTheAbortedPeerThatReportedFirst) {
 TEST(Aggregate, ATimeoutExplainsALostConnection) {
   const ResultEvent result = result_of(
       {with_failure(0, FailureKind::communication, "lost"), with_failure(1, FailureKind::timeout, "timed out")});
-  EXPECT_EQ(result.outcome, Outcome::timeout);
+  EXPECT_EQ(result.outcome, CaseOutcome::timeout);
   EXPECT_EQ(result.reason, "rank 1: timed out");
   EXPECT_TRUE(result.ranks[1].aborted);
 }
 
 TEST(Aggregate, NamesTheCauseFirstThenTheRanksThatAreNotWell) {
   const ResultEvent result =
-      result_of({with_verdict(0, Verdict::pass), with_failure(1, FailureKind::aborted, "aborted"),
+      result_of({with_verdict(0, CaseOutcome::pass), with_failure(1, FailureKind::aborted, "aborted"),
                  with_failure(2, FailureKind::exception, "boom"), with_failure(3, FailureKind::exception, "boom too")},
                 4);
   std::vector<int> order;
@@ -162,11 +163,11 @@ TEST(Aggregate, NamesTheCauseFirstThenTheRanksThatAreNotWell) {
 
 TEST(Aggregate, AWrongAnswerStaysOneWhenTheBarrierFailsToo) {
   RankOutcome wrong = with_failure(1, FailureKind::communication, "lost", FailurePhase::barrier);
-  wrong.verdict = Verdict::fail;
+  wrong.verdict = CaseOutcome::fail;
   wrong.reason = "dq is wrong";
   const ResultEvent result =
       result_of({with_failure(0, FailureKind::aborted, "aborted", FailurePhase::barrier), wrong});
-  EXPECT_EQ(result.outcome, Outcome::fail);
+  EXPECT_EQ(result.outcome, CaseOutcome::fail);
   EXPECT_EQ(result.reason, "rank 1: dq is wrong");
   ASSERT_EQ(result.ranks.at(0).rank, 1);
   EXPECT_FALSE(result.ranks[0].ok);
@@ -174,9 +175,10 @@ TEST(Aggregate, AWrongAnswerStaysOneWhenTheBarrierFailsToo) {
 }
 
 TEST(Aggregate, TheBackendIsThatOfTheFirstRankThatNamesOne) {
-  RankOutcome named = with_verdict(1, Verdict::pass);
+  RankOutcome named = with_verdict(1, CaseOutcome::pass);
   named.backend = "math";
-  EXPECT_EQ(result_of({with_verdict(0, Verdict::pass), named, with_verdict(2, Verdict::pass)}, 3).backend, "math");
+  EXPECT_EQ(result_of({with_verdict(0, CaseOutcome::pass), named, with_verdict(2, CaseOutcome::pass)}, 3).backend,
+            "math");
 }
 
 TEST(Aggregate, DoesNotNameARankTwice) {
@@ -186,47 +188,47 @@ TEST(Aggregate, DoesNotNameARankTwice) {
 
 TEST(Aggregate, ALostConnectionAloneIsTheCause) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "lost")});
-  EXPECT_EQ(result.outcome, Outcome::error);
+  EXPECT_EQ(result.outcome, CaseOutcome::error);
   EXPECT_EQ(result.reason, "rank 0: lost");
   EXPECT_FALSE(result.ranks[0].aborted);
 }
 
 TEST(Aggregate, AWrongAnswerCountsMoreThanAnErrorElsewhere) {
   const ResultEvent result =
-      result_of({with_failure(0, FailureKind::exception, "boom"), with_verdict(1, Verdict::fail, "wrong")});
-  EXPECT_EQ(result.outcome, Outcome::fail);
+      result_of({with_failure(0, FailureKind::exception, "boom"), with_verdict(1, CaseOutcome::fail, "wrong")});
+  EXPECT_EQ(result.outcome, CaseOutcome::fail);
 }
 
 TEST(Aggregate, AnAnswerStandsIfOnlyTheBarrierAfterItFailed) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "mismatch", FailurePhase::barrier),
                                         with_failure(1, FailureKind::aborted, "aborted", FailurePhase::barrier)});
-  EXPECT_EQ(result.outcome, Outcome::pass);
+  EXPECT_EQ(result.outcome, CaseOutcome::pass);
   EXPECT_TRUE(result.ranks[0].ok);
   EXPECT_THAT(result.ranks[0].error, HasSubstr("mismatch"));
 }
 
 TEST(Aggregate, ARankThatNeverCameBackIsNotAPass) {
   const ResultEvent timeout = result_of({with_failure(0, FailureKind::timeout, "barrier", FailurePhase::barrier)});
-  EXPECT_EQ(timeout.outcome, Outcome::timeout);
+  EXPECT_EQ(timeout.outcome, CaseOutcome::timeout);
   ASSERT_EQ(timeout.ranks.size(), 2U);
   EXPECT_EQ(timeout.ranks[1].rank, 1);
   EXPECT_FALSE(timeout.ranks[1].ok);
   EXPECT_THAT(timeout.ranks[1].error, HasSubstr("did not come back"));
-  EXPECT_EQ(result_of({}).outcome, Outcome::error);
+  EXPECT_EQ(result_of({}).outcome, CaseOutcome::error);
 }
 
 TEST(Aggregate, CancelledIsCancelledWhateverTheRanksSay) {
   const ResultEvent result = result_of(
       {with_failure(0, FailureKind::aborted, "aborted"), with_failure(1, FailureKind::aborted, "aborted")}, 2, true);
-  EXPECT_EQ(result.outcome, Outcome::cancelled);
+  EXPECT_EQ(result.outcome, CaseOutcome::cancelled);
 }
 
 TEST(Aggregate, TimesAreThoseOfTheSlowestRankAndChecksComeByRank) {
-  RankOutcome slow = with_verdict(1, Verdict::pass);
+  RankOutcome slow = with_verdict(1, CaseOutcome::pass);
   slow.timings_ms = {{"forward", 5}, {"backward", 1}};
   slow.checks = {{.tensor = "out", .rank = 1, .worst_index = {}, .message = ""}};
   slow.backend = "math";
-  RankOutcome fast = with_verdict(0, Verdict::pass);
+  RankOutcome fast = with_verdict(0, CaseOutcome::pass);
   fast.timings_ms = {{"forward", 2}, {"backward", 3}};
   fast.checks = {{.tensor = "out", .rank = 0, .worst_index = {}, .message = ""}};
   const ResultEvent result = result_of({slow, fast});
@@ -274,13 +276,20 @@ TEST(Aggregate, SaysWhyThereIsNoTimeOfOneRank) {
 }
 
 TEST(Aggregate, HasNoTimesUnlessEveryRankHasThemAndPassed) {
-  EXPECT_FALSE(perf_of({with_times(0, {1, 2}), with_verdict(1, Verdict::pass)}));
+  EXPECT_FALSE(perf_of({with_times(0, {1, 2}), with_verdict(1, CaseOutcome::pass)}));
   EXPECT_FALSE(perf_of({with_times(0, {1, 2}), with_times(1, {1})}));
-  EXPECT_FALSE(perf_of({with_times(0, {1}), with_verdict(1, Verdict::fail, "wrong")}));
+  EXPECT_FALSE(perf_of({with_times(0, {1}), with_verdict(1, CaseOutcome::fail, "wrong")}));
   EXPECT_FALSE(result_of({with_times(0, {1}), with_times(1, {1})}).perf);
   RankOutcome wrong = with_times(1, {1});
-  wrong.verdict = Verdict::fail;
+  wrong.verdict = CaseOutcome::fail;
   EXPECT_FALSE(perf_of({with_times(0, {1}), wrong}));
+}
+
+TEST(Aggregate, TheErrorTextOfARankIsCut) {
+  RankOutcome failed;
+  failed.failure.emplace().text = std::string(100000, 'x');
+  const auto result = aggregate({.seq = 1, .world_size = 1, .outcomes = {failed}, .cancelled = false, .perf = {}});
+  EXPECT_EQ(result.ranks.at(0).error.size(), protocol::kMaxErrorBytes);
 }
 
 }  // namespace

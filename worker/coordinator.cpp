@@ -11,7 +11,6 @@
 
 namespace cp_pool {
 
-using protocol::Outcome;
 using protocol::ResultEvent;
 
 Coordinator::Coordinator(Ports& ports, protocol::ReadyEvent ready, Limits limits)
@@ -40,7 +39,7 @@ void Coordinator::on_bad_request(const protocol::ProtocolError& error) {
 void Coordinator::refuse(std::int64_t seq, const std::string& reason, bool healthy) {
   ResultEvent result;
   result.seq = seq;
-  result.outcome = Outcome::error;
+  result.outcome = CaseOutcome::error;
   result.reason = reason;
   result.healthy = healthy;
   ports_.emit(result);
@@ -69,10 +68,13 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   } catch (const CaseError& e) {
     return refuse(request.seq, e.what(), true);
   }
-  case_ = {.seq = request.seq, .world_size = world_size_, .outcomes = {}, .cancelled = false, .perf = request.perf};
+  case_ = {
+      .seq = request.seq, .world_size = world_size_, .outcomes = {}, .cancelled = false, .perf = request.options.perf};
   resets_ = 0;
   state_ = State::running;
-  command_all(RunCommand{request});
+  RunCommand command{request};
+  command.request.lengths = nlohmann::json::object();  // each rank has them from the case
+  command_all(command);
 }
 
 // A hint, passed to all ranks whatever they are doing; but not while steps are timed, since a preparation would slow

@@ -11,7 +11,6 @@
 namespace cp_pool {
 namespace {
 
-using protocol::Outcome;
 using protocol::ResultEvent;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
@@ -63,7 +62,7 @@ class CoordinatorTest : public testing::Test {
              nlohmann::json lengths = nlohmann::json::object()) {
     protocol::RunRequest request;
     request.seq = seq;
-    request.perf = std::move(perf);
+    request.options.perf = std::move(perf);
     request.lengths = std::move(lengths);
     request.case_json = {{"cp_size", kRanks}, {"seqlen_q", 16}, {"seqlen_kv", 16},  {"heads", 2},
                          {"kv_heads", 2},     {"batch", 1},     {"head_dim_qk", 8}, {"head_dim_v", 8}};
@@ -74,7 +73,7 @@ class CoordinatorTest : public testing::Test {
             FailurePhase phase = FailurePhase::run) {
     RankOutcome outcome;
     outcome.rank = rank;
-    if (!failure || phase == FailurePhase::barrier) outcome.verdict = Verdict::pass;
+    if (!failure || phase == FailurePhase::barrier) outcome.verdict = CaseOutcome::pass;
     if (failure) outcome.failure = Failure{*failure, phase, "what", "what"};
     coordinator.on_rank_message(CaseDone{seq, outcome});
   }
@@ -146,7 +145,7 @@ TEST_F(CoordinatorTest, RefusesLengthsThatAreNotThoseOfTheCase) {
   become_ready();
   start(1, {}, {{"valid_q", {12}}});
   ASSERT_TRUE(last_event<ResultEvent>());
-  EXPECT_EQ(last_event<ResultEvent>()->outcome, Outcome::error);
+  EXPECT_EQ(last_event<ResultEvent>()->outcome, CaseOutcome::error);
   EXPECT_EQ(last_event<ResultEvent>()->reason, "lengths: valid_q is not that of the case");
   EXPECT_TRUE(last_event<ResultEvent>()->healthy);
 }
@@ -229,7 +228,7 @@ TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {
   done(1, 1);
   const auto* result = last_event<ResultEvent>();
   ASSERT_NE(result, nullptr);
-  EXPECT_EQ(result->outcome, Outcome::pass);
+  EXPECT_EQ(result->outcome, CaseOutcome::pass);
   EXPECT_TRUE(result->healthy);
   start(2);
   EXPECT_EQ(std::get<RunCommand>(ports.commands[1].back()).request.seq, 2);
@@ -251,7 +250,7 @@ TEST_F(CoordinatorTest, AFailingRankAbortsTheOthersAndEveryRankRebuilds) {
   coordinator.on_rank_message(Rebuilt{1, 1, ""});
   const auto* result = last_event<ResultEvent>();
   ASSERT_NE(result, nullptr);
-  EXPECT_EQ(result->outcome, Outcome::error);
+  EXPECT_EQ(result->outcome, CaseOutcome::error);
   EXPECT_TRUE(result->healthy);
   EXPECT_EQ(ports.forgotten, std::vector<int>{0});
   EXPECT_FALSE(coordinator.next_deadline().has_value());
@@ -292,7 +291,7 @@ TEST_F(CoordinatorTest, ARankThatDoesNotComeBackMakesThePoolUnhealthyInTime) {
   pass_time(milliseconds(1000));
   const auto* result = last_event<ResultEvent>();
   ASSERT_NE(result, nullptr);
-  EXPECT_EQ(result->outcome, Outcome::error);
+  EXPECT_EQ(result->outcome, CaseOutcome::error);
   EXPECT_FALSE(result->healthy);
   EXPECT_THAT(result->reason, HasSubstr("not every rank came back"));
   start(2);
@@ -334,7 +333,7 @@ TEST_F(CoordinatorTest, ABarrierThatFailsByItselfKeepsTheAnswerAndGivesUpThePool
   done(1, 1, FailureKind::aborted, FailurePhase::barrier);
   const auto* result = last_event<ResultEvent>();
   ASSERT_NE(result, nullptr);
-  EXPECT_EQ(result->outcome, Outcome::pass);
+  EXPECT_EQ(result->outcome, CaseOutcome::pass);
   EXPECT_FALSE(result->healthy);
   EXPECT_EQ(result->reason, "rank 0: what");
 }
@@ -352,7 +351,7 @@ TEST_F(CoordinatorTest, CancelAbortsTheCase) {
   coordinator.on_rank_message(Rebuilt{1, 1, ""});
   const auto* result = last_event<ResultEvent>();
   ASSERT_NE(result, nullptr);
-  EXPECT_EQ(result->outcome, Outcome::cancelled);
+  EXPECT_EQ(result->outcome, CaseOutcome::cancelled);
   EXPECT_TRUE(result->healthy);
 }
 
@@ -363,7 +362,7 @@ TEST_F(CoordinatorTest, ACancelThatComesAfterTheRanksAreDoneChangesNoOutcome) {
   coordinator.on_request(protocol::CancelRequest{1});
   for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(Rebuilt{rank, 1, ""});
   ASSERT_TRUE(last_event<ResultEvent>());
-  EXPECT_EQ(last_event<ResultEvent>()->outcome, Outcome::error);
+  EXPECT_EQ(last_event<ResultEvent>()->outcome, CaseOutcome::error);
 }
 
 TEST_F(CoordinatorTest, DropsWhatBelongsToAnotherCase) {

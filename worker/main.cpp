@@ -58,7 +58,7 @@ int run_case_file(const std::string& path, CaseRunner& runner) {
   const Case c = parse_case(read_json_file(path), path);
   const protocol::ResultEvent result = run_single_case(c, runner);
   dprintf(original_stdout(), "%s", describe_result(result).c_str());
-  const bool good = result.outcome == protocol::Outcome::pass || result.outcome == protocol::Outcome::skip;
+  const bool good = result.outcome == CaseOutcome::pass || result.outcome == CaseOutcome::skip;
   return good ? 0 : kExitFailure;
 }
 

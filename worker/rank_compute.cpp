@@ -11,6 +11,7 @@
 
 #include "cases/case_file_name.h"
 #include "cases/case_json.h"
+#include "cases/case_phases.h"
 #include "cp_core/cuda/device.h"
 #include "worker/cpu_threads.h"
 #include "worker/data_plane.h"
@@ -74,7 +75,7 @@ void RankCompute::make_groups(int generation, milliseconds limit, ConnectOptions
 }
 
 void RankCompute::serve() {
-  set_current_phase("idle");
+  set_current_phase(case_phase::kIdle);
   try {
     while (!exiting_) {
       const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
@@ -96,7 +97,7 @@ void RankCompute::handle(const RunCommand& command) {
   // The rest of timeout_ms is for the abort and the result, so that the driver's own deadline does not come first.
   deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
   // Nothing beside steps that are timed, or a graph that is captured.
-  if (request.perf) parts_.preparer.settle(time_left());
+  if (request.options.perf) parts_.preparer.settle(time_left());
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
   try {
@@ -107,15 +108,15 @@ void RankCompute::handle(const RunCommand& command) {
     outcome.failure = report_failure(request.seq, FailurePhase::run);
   }
   if (!outcome.failure) {
-    set_current_phase("barrier");
-    const PhaseTimer timer(outcome, "barrier");
+    set_current_phase(case_phase::kBarrier);
+    const PhaseTimer timer(outcome, case_phase::kBarrier);
     try {
       pass_barriers(request.seq);
     } catch (...) {
       outcome.failure = report_failure(request.seq, FailurePhase::barrier);
     }
   }
-  set_current_phase("report");
+  set_current_phase(case_phase::kReport);
   outcome.hygiene = measure_hygiene(outcome.rank);
   if (parts_.device.is_cuda()) {
     outcome.hygiene.gpu_kib = static_cast<std::int64_t>(cuda_device().memory().reserved_bytes / 1024);
@@ -123,7 +124,7 @@ void RankCompute::handle(const RunCommand& command) {
   write_fence(request.seq);
   if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0's is in writing the line
   mail_.to_rank0(CaseDone{request.seq, std::move(outcome)});
-  set_current_phase("idle");
+  set_current_phase(case_phase::kIdle);
   parts_.faults.reach(Fault::Phase::idle);
 }
 
@@ -140,13 +141,13 @@ void RankCompute::wait_for_begin(std::int64_t seq) {
 
 void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& outcome) {
   {
-    set_current_phase("reset");
-    const PhaseTimer timer(outcome, "reset");
+    set_current_phase(case_phase::kReset);
+    const PhaseTimer timer(outcome, case_phase::kReset);
     parts_.baseline.restore();
     parts_.runner.reset(parts_.device);
   }
   parts_.faults.start_case(request.id, request.seq);
-  set_current_phase("begin");
+  set_current_phase(case_phase::kBegin);
   mail_.to_rank0(CaseReset{outcome.rank, request.seq});
   wait_for_begin(request.seq);
   parts_.faults.reach(Fault::Phase::before);
@@ -156,7 +157,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   use_threads_for(c, parts_.environment.local_world_size);
   outcome.backend = to_string(parts_.runner.backend(c, parts_.device));
   if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) {
-    outcome.verdict = Verdict::skip;
+    outcome.verdict = CaseOutcome::skip;
     outcome.reason = std::move(reason);
     return;
   }
@@ -167,16 +168,17 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   RunOptions options;
   options.id = request.id;
   options.device = parts_.device;
-  if (request.dump_dir) options.dump_dir = *request.dump_dir;
-  options.reference_cache = request.reference_cache;
+  if (request.options.dump_dir) options.dump_dir = *request.options.dump_dir;
+  options.reference_cache = request.options.reference_cache;
   options.shares_gpus = parts_.gpu.shared_gpus > 0;
   options.ranks_on_gpu = parts_.gpu.ranks_on_it;
-  if (request.perf) {
-    options.perf = {
-        .warmup = request.perf->warmup, .iterations = request.perf->iterations, .graph = request.perf->graph};
+  if (request.options.perf) {
+    options.perf = {.warmup = request.options.perf->warmup,
+                    .iterations = request.options.perf->iterations,
+                    .graph = request.options.perf->graph};
     options.perf->deadline = deadline_;
-    if (request.perf->trace_dir)
-      options.perf->trace = std::filesystem::path(*request.perf->trace_dir) / case_file_name(request.id);
+    if (request.options.perf->trace_dir)
+      options.perf->trace = std::filesystem::path(*request.options.perf->trace_dir) / case_file_name(request.id);
   }
   options.on_phase = [&](std::string_view phase) {
     set_current_phase(phase);

@@ -6,9 +6,13 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
+#include "cases/case_outcome.h"
+#include "cases/case_report.h"
+#include "cases/fields.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
@@ -16,26 +20,42 @@ namespace cp_pool {
 // --- Rank 0 to the computing thread of a rank ------------------------------------------------------------------------
 struct RunCommand {
   protocol::RunRequest request;
+
+  static constexpr auto fields() { return std::tuple{field("request", &RunCommand::request)}; }
 };
 struct BeginCommand {  // every rank has reset its state, and the driver knows that the case has started
   std::int64_t seq = 0;
   bool go = true;  // false: a rank has failed before, or the case was cancelled
+
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &BeginCommand::seq), field("go", &BeginCommand::go)};
+  }
 };
 struct RebuildCommand {
   int generation = 0;  // of the communicators to make
+
+  static constexpr auto fields() { return std::tuple{field("generation", &RebuildCommand::generation)}; }
 };
 // --- Rank 0 to the watching thread of a rank -------------------------------------------------------------------------
 struct AbortCommand {
   int generation = 0;  // of the communicators to abort; others are left alone
+
+  static constexpr auto fields() { return std::tuple{field("generation", &AbortCommand::generation)}; }
 };
 struct ProbeCommand {  // answered at once, also during a case
   std::int64_t token = 0;
+
+  static constexpr auto fields() { return std::tuple{field("token", &ProbeCommand::token)}; }
 };
 struct PrepareCommand {  // a hint that this case comes next
   nlohmann::json case_json;
+
+  static constexpr auto fields() { return std::tuple{field("case", &PrepareCommand::case_json)}; }
 };
 // --- Rank 0 to both --------------------------------------------------------------------------------------------------
-struct ExitCommand {};
+struct ExitCommand {
+  static constexpr auto fields() { return std::tuple{}; }
+};
 
 using ComputeCommand = std::variant<RunCommand, BeginCommand, RebuildCommand, ExitCommand>;
 using WatchCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
@@ -45,14 +65,25 @@ struct Hello {
   protocol::RankInfo info;
   std::map<std::string, double> startup_ms;
   std::string data_plane;  // Communicator::description
+
+  static constexpr auto fields() {
+    return std::tuple{field("info", &Hello::info), field("startup_ms", &Hello::startup_ms),
+                      field("data_plane", &Hello::data_plane)};
+  }
 };
 struct CaseReset {  // the state is reset; the rank waits for BeginCommand
   int rank = 0;
   std::int64_t seq = 0;
+
+  static constexpr auto fields() { return std::tuple{field("rank", &CaseReset::rank), field("seq", &CaseReset::seq)}; }
 };
 struct CasePhase {
   std::int64_t seq = 0;
-  std::string phase;
+  std::string phase;  // cases/case_phases.h
+
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &CasePhase::seq), field("phase", &CasePhase::phase)};
+  }
 };
 
 // Ordered by what they explain: an exception explains a peer's timeout, a timeout a lost connection, and so on.
@@ -64,54 +95,84 @@ struct Failure {
   FailurePhase phase = FailurePhase::run;
   std::string summary;  // one line
   std::string text;     // with the stack trace of the throw site
+
+  static constexpr auto fields() {
+    return std::tuple{field("kind", &Failure::kind), field("phase", &Failure::phase),
+                      field("summary", &Failure::summary), field("text", &Failure::text)};
+  }
 };
 // Sent at once, before anything slow is done about it.
 struct CaseFailing {
   int rank = 0;
   std::int64_t seq = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &CaseFailing::rank), field("seq", &CaseFailing::seq)};
+  }
 };
 
-struct RankStepTimes {  // by timed step
-  std::vector<double> step_ms;
-  std::vector<double> one_rank_ms;  // of rank 0 alone; empty elsewhere, and if it could not be run
-  std::string one_rank_reason;      // why not
-  std::int64_t bytes_sent = 0;      // by this rank, a step
-};
-enum class Verdict { pass, fail, skip };
 struct RankOutcome {
   int rank = 0;
-  std::optional<Verdict> verdict;  // none: the rank did not get that far
-  std::string reason;              // of a fail or skip
+  std::optional<CaseOutcome> verdict;  // pass, fail or skip; none: the rank did not get that far
+  std::string reason;                  // of a fail or skip
   std::optional<Failure> failure;
   std::string output_hash;
-  std::vector<protocol::TensorCheck> checks;
+  std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
   protocol::Hygiene hygiene;
   std::string backend;
   std::vector<std::string> remarks;  // RankReport::remarks
-  std::optional<RankStepTimes> perf;
-  std::vector<protocol::LostOutput> lost_outputs;
+  std::optional<StepTimes> perf;
+  std::vector<LostOutput> lost_outputs;
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &RankOutcome::rank),
+                      field("verdict", &RankOutcome::verdict),
+                      field("reason", &RankOutcome::reason),
+                      field("failure", &RankOutcome::failure),
+                      field("output_hash", &RankOutcome::output_hash),
+                      field("checks", &RankOutcome::checks),
+                      field("timings_ms", &RankOutcome::timings_ms),
+                      field("hygiene", &RankOutcome::hygiene),
+                      field("backend", &RankOutcome::backend),
+                      field("remarks", &RankOutcome::remarks),
+                      field("perf", &RankOutcome::perf),
+                      field("lost_outputs", &RankOutcome::lost_outputs)};
+  }
 };
 struct CaseDone {  // the rank is free again
   std::int64_t seq = 0;
   RankOutcome outcome;
+
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &CaseDone::seq), field("outcome", &CaseDone::outcome)};
+  }
 };
 struct Rebuilt {
   int rank = 0;
   int generation = 0;
   std::string error;  // empty: connected, and an all-reduce over all ranks gave the right sum
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &Rebuilt::rank), field("generation", &Rebuilt::generation),
+                      field("error", &Rebuilt::error)};
+  }
 };
 struct Probed {
   int rank = 0;
   std::int64_t token = 0;
+
+  static constexpr auto fields() { return std::tuple{field("rank", &Probed::rank), field("token", &Probed::token)}; }
 };
 struct Goodbye {
   int rank = 0;
+
+  static constexpr auto fields() { return std::tuple{field("rank", &Goodbye::rank)}; }
 };
 using RankMessage = std::variant<Hello, CaseReset, CasePhase, CaseFailing, CaseDone, Rebuilt, Probed, Goodbye>;
 
-// Bytes for the store; non-finite numbers and arbitrary bytes in strings survive. decode throws nlohmann::json
-// exceptions for anything else than what encode wrote.
+// Bytes for the store; non-finite numbers and arbitrary bytes in strings survive. decode throws
+// protocol::ProtocolError or nlohmann::json's exceptions for anything else than what encode wrote.
 using Bytes = std::vector<std::uint8_t>;
 Bytes encode(const ComputeCommand& message);
 Bytes encode(const WatchCommand& message);

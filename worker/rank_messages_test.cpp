@@ -11,20 +11,20 @@ namespace {
 
 TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   RunCommand sent;
-  sent.request = {.seq = 5,
-                  .id = "a",
-                  .case_json = {{"heads", 3}},
-                  .timeout_ms = 70,
-                  .dump_dir = "/d",
-                  .reference_cache = false,
-                  .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}};
+  sent.request = {
+      .seq = 5,
+      .id = "a",
+      .case_json = {{"heads", 3}},
+      .timeout_ms = 70,
+      .options = {
+          .dump_dir = "/d", .reference_cache = false, .perf = protocol::PerfRequest{.warmup = 3, .iterations = 9}}};
   const auto got = std::get<RunCommand>(decode_compute_command(encode(ComputeCommand{sent})));
   EXPECT_EQ(got.request.seq, 5);
   EXPECT_EQ(got.request.case_json, sent.request.case_json);
-  EXPECT_EQ(got.request.dump_dir, "/d");
-  EXPECT_FALSE(got.request.reference_cache);
-  ASSERT_TRUE(got.request.perf);
-  EXPECT_EQ(got.request.perf->iterations, 9);
+  EXPECT_EQ(got.request.options.dump_dir, "/d");
+  EXPECT_FALSE(got.request.options.reference_cache);
+  ASSERT_TRUE(got.request.options.perf);
+  EXPECT_EQ(got.request.options.perf->iterations, 9);
   const auto begin = std::get<BeginCommand>(decode_compute_command(encode(ComputeCommand{BeginCommand{4, false}})));
   EXPECT_EQ(begin.seq, 4);
   EXPECT_FALSE(begin.go);
@@ -39,21 +39,22 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   CaseDone sent;
   sent.seq = 9;
   sent.outcome.rank = 1;
-  sent.outcome.verdict = Verdict::fail;
+  sent.outcome.verdict = CaseOutcome::fail;
   sent.outcome.failure = Failure{FailureKind::timeout, FailurePhase::barrier, "s", "bad \xff byte"};
-  protocol::TensorCheck check;
+  Check check;
   check.tensor = "dq";
   check.max_abs = std::nan("");
   check.bound = std::numeric_limits<double>::infinity();
   check.worst_index = {1, 2};
   sent.outcome.checks.push_back(check);
-  sent.outcome.perf = RankStepTimes{.step_ms = {0.5, 2}, .one_rank_ms = {3}, .one_rank_reason = "r", .bytes_sent = 5};
+  sent.outcome.perf =
+      StepTimes{.step_ms = {0.5, 2}, .bytes_sent = 5, .one_rank_ms = {3}, .one_rank_reason = "r", .trace_error = ""};
   sent.outcome.lost_outputs = {{"trace", "bad \xff name"}};
   const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{sent})));
   EXPECT_EQ(got.seq, 9);
   EXPECT_EQ(got.outcome.lost_outputs.at(0).output, "trace");
   EXPECT_EQ(got.outcome.lost_outputs.at(0).message, "bad \xff name");
-  EXPECT_EQ(got.outcome.verdict, Verdict::fail);
+  EXPECT_EQ(got.outcome.verdict, CaseOutcome::fail);
   EXPECT_EQ(got.outcome.failure->kind, FailureKind::timeout);
   EXPECT_EQ(got.outcome.failure->phase, FailurePhase::barrier);
   EXPECT_EQ(got.outcome.failure->text, "bad \xff byte");

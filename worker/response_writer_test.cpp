@@ -42,7 +42,7 @@ TEST(ResponseWriter, WritesALineThatIsLongerThanAPipeHolds) {
 
 TEST(ResponseWriter, LeavesOutTheChecksOfAResultThatIsTooLong) {
   protocol::ResultEvent event;
-  protocol::TensorCheck check;
+  Check check;
   check.message = std::string(protocol::kMaxLineBytes / 2, 'x');
   event.checks = {check, check};
   const auto lines = lines_of(event);

@@ -10,7 +10,6 @@
 namespace cp_pool {
 namespace {
 
-using protocol::Outcome;
 using protocol::ResultEvent;
 using std::chrono::milliseconds;
 using test::WorkerGroup;
@@ -45,7 +44,7 @@ class ScriptedWorker : public ::testing::Test {
 
   void expect_pass(const std::optional<ResultEvent>& result) {
     ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(result->outcome, Outcome::pass) << result->reason;
+    EXPECT_EQ(result->outcome, CaseOutcome::pass) << result->reason;
     EXPECT_EQ(result->reason, "");
     EXPECT_TRUE(result->healthy);
   }
@@ -125,7 +124,7 @@ TEST(WorkerWithoutRehearsal, HasNone) {
 TEST_F(WorkerRefusal, OnOneRankIsASkipInTheLibrarysWordsAndThePoolGoesOn) {
   const auto result = group_.run("refused", {{"model", "refused_on_1"}});
   ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, Outcome::skip);
+  EXPECT_EQ(result->outcome, CaseOutcome::skip);
   EXPECT_EQ(result->reason, "rank 1: the library refuses these tiles");
   EXPECT_TRUE(result->healthy);
   ASSERT_EQ(result->ranks.size(), 2U);
@@ -136,7 +135,7 @@ TEST_F(WorkerRefusal, OnOneRankIsASkipInTheLibrarysWordsAndThePoolGoesOn) {
 TEST_F(WorkerRefusal, OnEveryRankIsASkipToo) {
   const auto result = group_.run("refused", {{"model", "refused"}});
   ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, Outcome::skip);
+  EXPECT_EQ(result->outcome, CaseOutcome::skip);
   // Of the rank that says so first.
   EXPECT_THAT(result->reason,
               ::testing::AnyOf("rank 0: the library refuses these tiles", "rank 1: the library refuses these tiles"));

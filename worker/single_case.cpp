@@ -50,7 +50,7 @@ std::string describe_rank(const protocol::RankResult& rank) {
   return out + "\n";
 }
 
-std::string describe_check(const protocol::TensorCheck& check) {
+std::string describe_check(const Check& check) {
   return fmt::format("{:<10} {:>4} {:>10.3g} {:>10.3g} {:>10.3g} {:>10.3g} {:>10.3g}  {}{}{}\n", check.tensor,
                      check.rank, check.max_abs, check.rms, check.error, check.bound, check.baseline,
                      check.ok ? "ok" : "WRONG", check.message.empty() ? "" : ": ", check.message);
@@ -66,7 +66,7 @@ protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner) {
     for (int rank = 0; rank < c.cp_size; ++rank) {
       RankOutcome& outcome = summary.outcomes[static_cast<std::size_t>(rank)];
       outcome.rank = rank;
-      outcome.verdict = Verdict::skip;
+      outcome.verdict = CaseOutcome::skip;
       outcome.reason = reason;
     }
     return aggregate(summary);
@@ -90,10 +90,10 @@ std::string describe_result(const protocol::ResultEvent& result) {
     out += fmt::format("{:<10} {:>4} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "tensor", "rank", "max_abs", "rms",
                        "worst row", "bound", "baseline");
   }
-  for (const protocol::TensorCheck& check : result.checks) out += describe_check(check);
+  for (const Check& check : result.checks) out += describe_check(check);
   for (const auto& [phase, ms] : result.timings_ms) out += fmt::format("{} {:.1f} ms  ", phase, ms);
   if (!result.timings_ms.empty()) out += "\n";
-  out += fmt::format("{}{}{}\n", protocol::to_string(result.outcome), result.reason.empty() ? "" : ": ", result.reason);
+  out += fmt::format("{}{}{}\n", to_string(result.outcome), result.reason.empty() ? "" : ": ", result.reason);
   return out;
 }
 

@@ -14,6 +14,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_phases.h"
 #include "worker/pending_operation.h"
 #include "worker/raw_frames.h"
 
@@ -150,7 +151,7 @@ void install_stack_dump(int rank) {
   const auto end = fmt::format_to_n(headline.data(), headline.size(), "cp-pool-worker: rank {}: ", rank);
   headline_size = std::min(end.size, headline.size());
   shown_thread = this_thread();
-  set_current_phase("start");
+  set_current_phase(case_phase::kStart);
   prepare_raw_frames();
   use_handler_stack();
   handle(SIGUSR2, on_request, SA_RESTART);

@@ -20,7 +20,6 @@
 namespace cp_pool {
 namespace {
 
-using protocol::Outcome;
 using protocol::ResultEvent;
 using std::chrono::milliseconds;
 using test::WorkerGroup;
@@ -46,7 +45,7 @@ class Worker : public ::testing::Test {
 
   static void expect_pass(const std::optional<ResultEvent>& result) {
     ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(result->outcome, Outcome::pass) << result->reason;
+    EXPECT_EQ(result->outcome, CaseOutcome::pass) << result->reason;
     EXPECT_TRUE(result->healthy);
     for (const auto& rank : result->ranks) EXPECT_TRUE(rank.ok) << rank.error;
   }
@@ -115,7 +114,7 @@ TEST_F(Worker, SkipsWhatItCannotRunAndSaysWhy) {
   group.next<protocol::ReadyEvent>();
   const auto result = group.run("odd", {{"comm", "a2a"}, {"heads", 3}, {"kv_heads", 3}});
   ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, Outcome::skip);
+  EXPECT_EQ(result->outcome, CaseOutcome::skip);
   EXPECT_FALSE(result->reason.empty());
   EXPECT_TRUE(result->healthy);
   expect_pass(group.run("next"));
@@ -126,7 +125,7 @@ TEST_F(Worker, RefusesAnImpossibleCaseAndGoesOn) {
   group.next<protocol::ReadyEvent>();
   auto result = group.run("bad", {{"heads", "many"}});
   ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, Outcome::error);
+  EXPECT_EQ(result->outcome, CaseOutcome::error);
   EXPECT_THAT(result->reason, HasSubstr("heads"));
   EXPECT_TRUE(result->healthy);
   result = group.run("wrong world", {{"cp_size", 4}});
@@ -263,7 +262,7 @@ TEST_P(WorkerThrow, ReachesTheResultLongBeforeTheDeadlineAndThePoolGoesOn) {
     const auto result = group.next<ResultEvent>();
     EXPECT_LT(ms_since(start), 20'000 / 2);
     ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(result->outcome, Outcome::error);
+    EXPECT_EQ(result->outcome, CaseOutcome::error);
     EXPECT_TRUE(result->healthy);
     const std::string text = "std::runtime_error: injected fault on rank " + std::to_string(culprit);
     EXPECT_EQ(result->reason, "rank " + std::to_string(culprit) + ": " + text);
@@ -275,7 +274,7 @@ TEST_P(WorkerThrow, ReachesTheResultLongBeforeTheDeadlineAndThePoolGoesOn) {
     EXPECT_TRUE(result->ranks[1].aborted) << result->ranks[1].error;
     const auto next = group.run("next");
     ASSERT_TRUE(next.has_value());
-    EXPECT_EQ(next->outcome, Outcome::pass) << next->reason;
+    EXPECT_EQ(next->outcome, CaseOutcome::pass) << next->reason;
   }
 }
 
@@ -291,7 +290,7 @@ TEST_F(Worker, RebuildsAgainAndAgainWithoutLeaking) {
     for (const char* id : {"bad", "worse"}) {
       const auto result = group.run(id);
       ASSERT_TRUE(result.has_value());
-      EXPECT_EQ(result->outcome, Outcome::error);
+      EXPECT_EQ(result->outcome, CaseOutcome::error);
       ASSERT_TRUE(result->healthy) << result->reason;
     }
   }
@@ -313,7 +312,7 @@ TEST_F(Worker, ARankThatCannotBeFreedMakesThePoolUnhealthyInTime) {
     const auto result = group.next<ResultEvent>();
     EXPECT_LT(ms_since(start), 20'000) << "it is the worker that ends the case: it hangs for ever";
     ASSERT_TRUE(result.has_value());
-    EXPECT_EQ(result->outcome, Outcome::timeout) << result->reason;
+    EXPECT_EQ(result->outcome, CaseOutcome::timeout) << result->reason;
     EXPECT_FALSE(result->healthy);
     const auto refused = group.run("next");
     ASSERT_TRUE(refused.has_value());
@@ -326,7 +325,7 @@ TEST_F(Worker, ATimeoutFromInsideNamesRankOperationAndPeer) {
   group.next<protocol::ReadyEvent>();
   const auto result = group.run("bad", {}, 1000);
   ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, Outcome::timeout);
+  EXPECT_EQ(result->outcome, CaseOutcome::timeout);
   EXPECT_THAT(result->reason, AllOf(StartsWith("rank 0: "), HasSubstr("rank 1"), HasSubstr("timed out")));
 }
 
@@ -338,7 +337,7 @@ TEST_F(Worker, CancelEndsACase) {
   group.send(protocol::CancelRequest{1});
   const auto result = group.next<ResultEvent>();
   ASSERT_TRUE(result.has_value());
-  EXPECT_EQ(result->outcome, Outcome::cancelled);
+  EXPECT_EQ(result->outcome, CaseOutcome::cancelled);
 }
 
 TEST_F(Worker, CancelOfAnotherCaseDoesNothing) {
@@ -416,7 +415,7 @@ TEST_F(Worker, ARankThatHangsOnTheCpuOrAloneInACollectiveIsATimeout) {
     group.next<protocol::ReadyEvent>();
     const auto result = group.run("bad", {}, 1000);
     ASSERT_TRUE(result.has_value()) << fault;
-    EXPECT_EQ(result->outcome, Outcome::timeout) << fault << ": " << result->reason;
+    EXPECT_EQ(result->outcome, CaseOutcome::timeout) << fault << ": " << result->reason;
     EXPECT_EQ(result->healthy, std::string(fault).starts_with("wait")) << "a rank that waits can be freed";
   }
 }

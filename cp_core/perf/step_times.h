@@ -12,6 +12,7 @@
 #include <c10/core/Device.h>
 
 #include "cases/case.h"
+#include "cases/case_report.h"
 #include "cases/lengths.h"
 #include "cp_core/comm/communicator.h"
 
@@ -26,14 +27,6 @@ struct PerfOptions {
   std::optional<std::filesystem::path> trace = std::nullopt;
   // The deadline of the case. The part of rank 0 alone, for which the others wait, ends earlier.
   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max();
-};
-
-struct StepTimes {
-  std::vector<double> step_ms;      // of this rank, by timed step
-  std::int64_t bytes_sent = 0;      // by this rank, a step: counting_communicator.h says what counts
-  std::vector<double> one_rank_ms;  // the whole problem on rank 0 alone; empty on other ranks, and if it cannot be run
-  std::string one_rank_reason;      // on rank 0: why it cannot be run there, as a sentence
-  std::string trace_error;          // why a trace could not be written: one line that names the file; empty if all were
 };
 
 // Inputs are made before the clock runs, and nothing is verified. The messages of an extra first step are counted. The

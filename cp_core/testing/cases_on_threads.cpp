@@ -109,7 +109,7 @@ std::vector<RankReport> run_on_threads(const Case& c, bool windows) {
 std::string fault_of(const std::vector<RankReport>& reports) {
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const RankReport& report = reports[rank];
-    if (report.outcome == RankReport::Outcome::fail) return fmt::format("rank {}: {}", rank, report.reason);
+    if (report.outcome == CaseOutcome::fail) return fmt::format("rank {}: {}", rank, report.reason);
   }
   return {};
 }

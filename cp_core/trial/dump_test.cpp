@@ -111,7 +111,7 @@ TEST_F(DumpTest, ThatCannotBeWrittenIsNamedByRankZeroAndChangesNoVerdict) {
     run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
       reports[static_cast<std::size_t>(rank)] = run_case(c, groups, options);
     });
-    for (const RankReport& report : reports) EXPECT_EQ(report.outcome, RankReport::Outcome::pass) << report.reason;
+    for (const RankReport& report : reports) EXPECT_EQ(report.outcome, CaseOutcome::pass) << report.reason;
     for (std::size_t rank = 1; rank < reports.size(); ++rank) EXPECT_TRUE(reports[rank].lost_outputs.empty());
     EXPECT_EQ(reports[0].lost_outputs.size(), 1U);
     return reports[0].lost_outputs.empty() ? LostOutput{} : reports[0].lost_outputs[0];

@@ -236,7 +236,7 @@ class Witnesses {
     options.device = device_;
     const RankReport report = run_case(c, groups_, options);
     found_ = report.reason;
-    return largest_of_ranks(groups_, report.outcome == RankReport::Outcome::fail ? 1 : 0) > 0;
+    return largest_of_ranks(groups_, report.outcome == CaseOutcome::fail ? 1 : 0) > 0;
   }
 
   const CpGroups& groups_;

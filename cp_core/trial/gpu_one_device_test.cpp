@@ -89,7 +89,7 @@ std::string text_of_check(const Check& check) {
 }
 
 void expect_pass(const RankReport& report, int rank) {
-  EXPECT_EQ(report.outcome, RankReport::Outcome::pass) << "rank " << rank << ": " << report.reason;
+  EXPECT_EQ(report.outcome, CaseOutcome::pass) << "rank " << rank << ": " << report.reason;
   EXPECT_FALSE(report.checks.empty()) << "rank " << rank;
   for (const Check& check : report.checks) {
     if (!check.ok) ADD_FAILURE() << "rank " << rank << ": " << text_of_check(check);

@@ -17,6 +17,7 @@
 #include "cases/backend_facts.h"
 #include "cases/case_id.h"
 #include "cases/case_names.h"
+#include "cases/case_phases.h"
 #include "cases/lengths.h"
 #include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/cuda/device.h"
@@ -131,10 +132,10 @@ class CaseRun {
   // check leaves no other rank waiting.
   RankReport run() {
     check_results();
-    phase("probe", [&] { probe_mask(); });
+    timed(case_phase::kProbe, [&] { probe_mask(); });
     const auto failed = std::ranges::find(report_.checks, false, &Check::ok);
     if (failed != report_.checks.end()) {
-      report_.outcome = RankReport::Outcome::fail;
+      report_.outcome = CaseOutcome::fail;
       report_.reason = fmt::format("{}: {}", failed->tensor, failed->message);
     }
     if (options_.perf && all_passed()) take_times(*options_.perf);
@@ -146,31 +147,31 @@ class CaseRun {
     const auto canonical = verify::canonical_problem(case_, lengths_);
     verify::CanonicalInputs inputs;
     Shards shards;
-    phase("inputs", [&] {
+    timed(case_phase::kInputs, [&] {
       inputs = verify::make_inputs(canonical, options_.device);
       shards = verify::make_shards(case_, inputs, view_);
     });
     const AttentionProblem problem = problem_of(case_);
     Outputs outputs;
-    phase("forward", [&] { outputs.forward = forward(problem, shards); });
+    timed(case_phase::kForward, [&] { outputs.forward = forward(problem, shards); });
     if (case_.training) {
-      phase("backward", [&] { outputs.gradients = backward(problem, shards, outputs.forward); });
+      timed(case_phase::kBackward, [&] { outputs.gradients = backward(problem, shards, outputs.forward); });
     }
     Outputs again;
-    phase("repeat", [&] { again = step(case_, shards); });
+    timed(case_phase::kRepeat, [&] { again = step(case_, shards); });
     show_results(outputs, /*repeated=*/false);
     show_results(again, /*repeated=*/true);
 
     std::shared_ptr<const Expected> expected;
-    phase("reference", [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_); });
-    phase("compare", [&] {
+    timed(case_phase::kReference, [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_); });
+    timed(case_phase::kCompare, [&] {
       add(verify::check_outputs(case_, *expected, view_, outputs));
       report_.output_hash = verify::hash_of(outputs);
       check_repeat(*expected, outputs, again);
     });
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
-      phase("dump", [&] {
+      timed(case_phase::kDump, [&] {
         try {
           dump_case(*options_.dump_dir, id, case_, lengths_, inputs, outputs, *groups_.cp);
         } catch (const FileError& e) {
@@ -211,14 +212,14 @@ class CaseRun {
 
   // The same answer on every rank.
   bool all_passed() {
-    const bool failed = report_.outcome == RankReport::Outcome::fail;
+    const bool failed = report_.outcome == CaseOutcome::fail;
     return !anywhere(failed, *groups_.cp, options_.device, "verdicts before the timed steps");
   }
 
   void take_times(const PerfOptions& perf) {
     StepTimes& times = report_.perf.emplace();
-    phase("timed", [&] { time_case(case_, lengths_, groups_, perf, options_.device, times); });
-    phase("timed alone", [&] { time_one_rank(case_, lengths_, groups_, perf, options_.device, times); });
+    timed(case_phase::kTimed, [&] { time_case(case_, lengths_, groups_, perf, options_.device, times); });
+    timed(case_phase::kTimedAlone, [&] { time_one_rank(case_, lengths_, groups_, perf, options_.device, times); });
     if (!times.trace_error.empty()) report_.lost_outputs.push_back({"trace", times.trace_error});
   }
 
@@ -259,7 +260,7 @@ class CaseRun {
 
   // Times a phase, and tells the caller as it starts.
   template <typename Body>
-  void phase(const char* name, Body&& body) {
+  void timed(const char* name, Body&& body) {
     using std::chrono::steady_clock;
     if (options_.on_phase) options_.on_phase(name);
     const auto start = steady_clock::now();
@@ -281,7 +282,7 @@ class CaseRun {
 RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options) {
   const auto skip = [](std::string reason) {
     RankReport report;
-    report.outcome = RankReport::Outcome::skip;
+    report.outcome = CaseOutcome::skip;
     report.reason = std::move(reason);
     return report;
   };
@@ -304,7 +305,7 @@ void rehearse_case(const Case& c, const at::Device& device) {
   options.device = device;
   options.reference_cache = false;
   const RankReport report = CaseRun(c, alone, options).run();
-  if (report.outcome != RankReport::Outcome::pass) {
+  if (report.outcome != CaseOutcome::pass) {
     throw std::runtime_error(fmt::format("{}: {}", case_id(c), report.reason));
   }
 }

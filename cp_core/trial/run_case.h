@@ -12,37 +12,17 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "cases/case_outcome.h"
+#include "cases/case_report.h"
 #include "cp_core/attention/fast_backend.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/perf/step_times.h"
 
 namespace cp_pool {
 
-// One tensor of one rank compared with the reference. Every row must have error <= bound, and the bound is
-// 2 * baseline error + c * u * A (docs/numerics.md, "How an answer is checked"). error, bound, baseline and worst_index
-// are those of the worst row, the one with the largest error / bound.
-struct Check {
-  std::string tensor;                     // out, dq, dk, dv, lse, ...
-  double max_abs = 0;                     // largest absolute error of the tensor
-  double rms = 0;                         // root mean square error of the tensor
-  double error = 0;                       // error of the worst row
-  double bound = 0;                       // what that row is allowed
-  double baseline = 0;                    // baseline error of that row
-  std::vector<std::int64_t> worst_index;  // [sequence, position, head] of the worst row
-  bool ok = true;
-  std::string message;  // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
-};
-
-// A file that the request asked for, and that could not be written.
-struct LostOutput {
-  std::string output;   // "dump" or "trace"
-  std::string message;  // one line that names the path and the cause
-};
-
 struct RankReport {
-  enum class Outcome { pass, fail, skip };
-  Outcome outcome = Outcome::pass;
-  std::string reason;  // of a fail or skip, one sentence
+  CaseOutcome outcome = CaseOutcome::pass;  // pass, fail or skip
+  std::string reason;                       // of a fail or skip, one sentence
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;  // by phase, as in RunOptions
   std::set<std::string> remarks;             // AttentionBackend::remarks of its steps
@@ -59,7 +39,7 @@ struct RunOptions {
   bool shares_gpus = false;                       // ranks share GPUs, the same on all of them
   int ranks_on_gpu = 1;                           // how many ranks use this rank's GPU
   std::optional<PerfOptions> perf;                // time the step after it has been verified
-  // Called when a phase starts: inputs, forward, backward, repeat, reference, compare, probe, dump; timed, timed alone.
+  // Called when a phase starts (cases/case_phases.h).
   std::function<void(std::string_view)> on_phase;
   // Called for each result of the step, and of its repetition, before anything reads it. It may replace `result`, which
   // is then verified, hashed and dumped: this is how faults are injected. tensor: the name of the result in checks.

@@ -32,7 +32,7 @@ TEST(RunCase, ChecksEveryTensorOfATrainingStep) {
   const auto reports = run_on_threads(small_case());
   EXPECT_EQ(fault_of(reports), "");
   for (const auto& report : reports) {
-    EXPECT_EQ(report.outcome, RankReport::Outcome::pass);
+    EXPECT_EQ(report.outcome, CaseOutcome::pass);
     EXPECT_THAT(tensors_of(report), ElementsAre("out", "lse", "dq", "dk", "dv", "mask out", "mask lse", "mask dv"));
     EXPECT_EQ(report.output_hash.size(), 16U);
   }
@@ -109,7 +109,7 @@ TEST(RunCase, SkipsOnEveryRankWithTheNumbersIfHeadsDoNotDivide) {
   c.heads = 4;
   c.kv_heads = 1;
   for (const auto& report : run_on_threads(c)) {
-    EXPECT_EQ(report.outcome, RankReport::Outcome::skip);
+    EXPECT_EQ(report.outcome, CaseOutcome::skip);
     EXPECT_THAT(report.reason, HasSubstr("4 heads and 1 kv_heads"));
   }
 }

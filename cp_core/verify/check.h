@@ -6,7 +6,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "cp_core/trial/run_case.h"
+#include "cases/case_report.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/rows.h"
 

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "cp_core/trial/run_case.h"
+#include "cases/case_report.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/rank_step.h"
 

@@ -6,8 +6,8 @@
 #include <ATen/core/Tensor.h>
 
 #include "cases/case.h"
+#include "cases/case_report.h"
 #include "cases/lengths.h"
-#include "cp_core/trial/run_case.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/rows.h"
 

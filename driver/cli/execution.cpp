@@ -10,7 +10,7 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/worker_command.h"
 #include "driver/pool/log_folder.h"
 #include "driver/reporters/events_json.h"
@@ -22,9 +22,10 @@ namespace cp_pool {
 
 namespace {
 
+// message: clean.
 void write_stderr(std::string_view kind, std::string_view message) {
   try {
-    write_all(STDERR_FILENO, fmt::format("cp-pool: {}: {}\n", kind, protocol::clean_text(message)), "stderr");
+    write_all(STDERR_FILENO, fmt::format("cp-pool: {}: {}\n", kind, message), "stderr");
   } catch (const OutputError&) {  // there is nowhere left to say it; the exit code still does
     return;
   }
@@ -68,20 +69,19 @@ void make_room_for_logs(const std::filesystem::path& run_dir) {
 
 }  // namespace
 
+// Errors quote the command line and input files.
 void report_error(std::string_view message) {
-  write_stderr("error", message);
+  write_stderr("error", protocol::clean_text(message));
 }
 
 void report_warning(std::string_view message) {
-  write_stderr("warning", message);
+  write_stderr("warning", protocol::clean_text(message));
 }
 
-Execution::Execution(const ExecutionOptions& options, Show show, std::optional<std::string> rerun_failed)
+Execution::Execution(const ExecutionOptions& options, Show show)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
   config_.worker_command = worker_command(options.worker).words;
-  const std::optional<std::string> baseline =
-      options.baseline ? std::optional{options.baseline->string()} : std::nullopt;
   try {
     const auto lock_folder = [this](const std::filesystem::path& folder, const char* option) {
       locks_.push_back(prepare_folder(folder, option));
@@ -90,7 +90,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
     if (config_.dump_dir) lock_folder(*config_.dump_dir, "--dump");
     if (config_.perf && config_.perf->trace_dir) lock_folder(*config_.perf->trace_dir, "--trace");
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
-    if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html, baseline, rerun_failed));
+    if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html));
     if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
     // The last, since the user may need them again if another output cannot be written.
     if (config_.run_dir) make_room_for_logs(*config_.run_dir);
@@ -111,9 +111,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, std::optional<s
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
     style.checks = options.verbose || show == Show::terminal_with_checks;
-    style.baseline = baseline;
-    style.rerun_failed = std::move(rerun_failed);
-    terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, std::move(style));
+    terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, style);
     views_.add(*terminal_);  // the last, so that the ledger is the last word
   }
 }
@@ -125,7 +123,7 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   try {
     result = run(config_, views_);
   } catch (const ReaderGone&) {  // which was said when it was seen
-    return first_that_applies(static_cast<int>(notices_->case_failed() ? ExitCode::failed : ExitCode::ok),
+    return first_that_applies(to_int(notices_->case_failed() ? ExitCode::failed : ExitCode::ok),
                               ExitCode::cannot_write);
   }
   int code = result.finished.exit_code;

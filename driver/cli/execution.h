@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,9 +30,8 @@ class Execution {
     result_lines,          // one JSON object a case on stdout, and nothing else there
   };
 
-  // Opens every output. rerun_failed: the command that reruns all failures, if there is one. Throws CommandError
-  // (cannot_write).
-  Execution(const ExecutionOptions& options, Show show, std::optional<std::string> rerun_failed = std::nullopt);
+  // Opens every output. Throws CommandError (cannot_write).
+  Execution(const ExecutionOptions& options, Show show);
 
   // Runs and returns the exit code. Ends early if nobody is left to read the outputs. run: called with the
   // configuration, its worker filled in, and the sink of all views.

@@ -4,9 +4,9 @@
 
 #include <fmt/format.h>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/duration.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"
@@ -123,7 +123,8 @@ void add_device(CLI::App& command, std::string& device) {
 }
 
 void add_views(CLI::App& command, ExecutionOptions& options) {
-  add_flag(command, "--no-skip", options.config.no_skip, "A skipped case is no success: exit code 96");
+  add_flag(command, "--no-skip", options.config.no_skip,
+           fmt::format("A skipped case is no success: exit code {}", to_int(ExitCode::infra)));
   add_path(command, "--junit", options.junit, "FILE", PathUse::output, "Write a JUnit XML report, at the end");
   add_path(command, "--html", options.html, "FILE", PathUse::output, "Write a page for people, at the end");
   add_flag(command, "--force", options.force, "Let outputs replace files that are none of cp-pool's");

@@ -8,16 +8,16 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command_line.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/exit_code.h"
 #include "driver/reporters/output_file.h"
 
 namespace {
 
 int fail(cp_pool::ExitCode code, const std::string& message) {
   cp_pool::report_error(message);
-  return static_cast<int>(code);
+  return to_int(code);
 }
 
 // If a standard descriptor is closed, the next file that is opened would get its number: a report, or a pipe of the

@@ -8,8 +8,8 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/duration.h"
-#include "driver/cli/exit_code.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {

@@ -9,13 +9,12 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/file_identity.h"
 #include "driver/cli/worker_command.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/junit_sink.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -96,8 +95,8 @@ void expect_own(const Output& output) {
   const std::string bytes = first_bytes(output.path, std::max(output.start.size(), kShown));
   const std::string_view begin = std::string_view{bytes}.substr(0, output.start.size());
   if (!begin.empty() && output.start.starts_with(begin)) return;
-  std::string shown = protocol::clean_text(bytes.substr(0, kShown));
-  shown.resize(std::min(shown.find('\n'), shown.size()));
+  std::string shown = bytes.substr(0, kShown);
+  shown.resize(std::min(shown.find_first_of("\r\n"), shown.size()));
   throw CommandError(ExitCode::usage,
                      fmt::format("{}: this file is no {} of cp-pool{}; --force replaces it", output.name, output.what,
                                  shown.empty() ? "" : fmt::format(" (it begins with '{}')", shown)));

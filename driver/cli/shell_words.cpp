@@ -2,6 +2,10 @@
 
 #include <algorithm>
 
+#include <fmt/format.h>
+
+#include "worker/protocol/text_clean.h"
+
 namespace cp_pool {
 
 namespace {
@@ -11,8 +15,28 @@ bool is_plain(char c) {
   return kPlain.find(c) != std::string_view::npos;
 }
 
+// A terminal would act on it, or show another text than is there.
+bool is_hidden(char c) {
+  const auto byte = static_cast<unsigned char>(c);
+  return (byte < 0x20 && c != '\n' && c != '\t') || byte >= 0x7f;
+}
+
+// A line is for people to read and to paste: what hides is written in digits.
+std::string spelled(std::string_view hidden) {
+  std::string out = "\"$(printf '";
+  for (const char c : hidden) out += fmt::format("\\{:03o}", static_cast<unsigned char>(c));
+  return out + "')\"";
+}
+
 std::string quoted(const std::string& word) {
   if (!word.empty() && std::ranges::all_of(word, is_plain)) return word;
+  if (protocol::clean_text(word) != word) {
+    const auto hidden = std::ranges::find_if(word, is_hidden);
+    const auto end = std::find_if_not(hidden, word.end(), is_hidden);
+    const std::string before(word.begin(), hidden);
+    const std::string after(end, word.end());
+    return (before.empty() ? "" : quoted(before)) + spelled({hidden, end}) + (after.empty() ? "" : quoted(after));
+  }
   std::string out = "'";
   for (const char c : word) {
     if (c == '\'') {

@@ -5,6 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "worker/protocol/text_clean.h"
+
 namespace cp_pool {
 namespace {
 
@@ -13,6 +15,7 @@ using Words = std::vector<std::string>;
 const Words kAwkward = {
     "plain/cp_2_0/a2a+p2p",  "",          "two words", "it's", "\"q\"", "a\\b", "$HOME", "`x`", "*", "!x", "~",
     "comm=p2p & layout=thd", "new\nline", "#x",        "a=b"};
+const Words kHidden = {"\x1b[31m\r\n\xff%\\", "\xe2\x80\xae"};
 
 TEST(ShellLine, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_line({"cp-pool", "run", "--filter", "te-flash/cp_2_0/a2a+p2p/cp4/thd/bf16/pad"}),
@@ -20,12 +23,20 @@ TEST(ShellLine, QuotesOnlyWhatNeedsIt) {
   EXPECT_EQ(shell_line({"it's", ""}), R"('it'\''s' '')");
 }
 
+TEST(ShellLine, IsCleanText) {
+  EXPECT_EQ(protocol::clean_text(shell_line(kAwkward)), shell_line(kAwkward));
+  EXPECT_EQ(protocol::clean_text(shell_line(kHidden)), shell_line(kHidden));
+  EXPECT_EQ(shell_line({"a b\x1b[0m"}), R"x('a b'"$(printf '\033')"'[0m')x");
+}
+
 TEST(ShellLine, AShellReadsTheWordsBackExactly) {
   Words command = {"printf", "%s|"};
   std::string expected;
-  for (const std::string& word : kAwkward) {
-    command.push_back(word);
-    expected += word + "|";
+  for (const Words& words : {kAwkward, kHidden}) {
+    for (const std::string& word : words) {
+      command.push_back(word);
+      expected += word + "|";
+    }
   }
   FILE* pipe = ::popen(shell_line(command).c_str(), "r");
   std::string output;

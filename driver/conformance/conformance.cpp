@@ -24,8 +24,6 @@ namespace cp_pool::conformance {
 
 namespace {
 
-using protocol::Outcome;
-
 constexpr milliseconds kFenceLimit{1000};
 constexpr milliseconds kHelperLimit{500};
 constexpr milliseconds kStackLimit{2000};
@@ -169,9 +167,8 @@ std::optional<protocol::ResultEvent> Conformance::ask(const char* rule, const nl
   }
   const Answer answer = session->run(request);
   if (answer.trouble.empty() && answer.result) return answer.result;
-  const std::string text = !answer.trouble.empty() ? answer.trouble
-                                                   : fmt::format("the worker refused the request: {}",
-                                                                 protocol::clean_text(*answer.refusal));
+  const std::string text =
+      !answer.trouble.empty() ? answer.trouble : fmt::format("the worker refused the request: {}", *answer.refusal);
   tell(Verdict::broken, rule, text, hint_for(text, hint));
   warm_.reset();
   return std::nullopt;
@@ -201,8 +198,8 @@ void Conformance::check_start() {
   if (!surplus.empty()) return tell(Verdict::broken, "ready", surplus, kHint);
   tell(Verdict::ok, "ready",
        fmt::format("{} on {}, {} after {}", count_of(static_cast<std::size_t>(ready.world_size), "rank"),
-                   ready.device.empty() ? "a device without a name" : protocol::clean_text(ready.device),
-                   ready.worker.empty() ? "a worker without a name" : protocol::clean_text(ready.worker),
+                   ready.device.empty() ? "a device without a name" : ready.device,
+                   ready.worker.empty() ? "a worker without a name" : ready.worker,
                    format_duration(session->start_ms())));
   warm_ = std::move(session);
 }
@@ -217,8 +214,7 @@ void Conformance::check_stdout() {
   if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
   if (const std::string& line = session->group().last_chatter(); !line.empty()) {
     return tell(Verdict::broken, kRule,
-                fmt::format("a line that is no message came between the answers: {}",
-                            protocol::clean_text(protocol::cut_text(line, 200))),
+                fmt::format("a line that is no message came between the answers: {}", protocol::cut_text(line, 200)),
                 kHint);
   }
   const auto holders = holders_of(session->group().stdout_name(), session->processes());
@@ -301,13 +297,13 @@ void Conformance::check_case() {
     const Answer answer = session->run(request);
     std::string wrong = answer.trouble;
     if (wrong.empty() && answer.refusal) {
-      wrong = fmt::format("the worker refused the request: {}", protocol::clean_text(*answer.refusal));
+      wrong = fmt::format("the worker refused the request: {}", *answer.refusal);
     }
     if (wrong.empty()) wrong = contradiction_in(*answer.result, config_.ranks, /*cancelled=*/false);
-    if (wrong.empty() && answer.result->outcome != Outcome::pass && answer.result->reason.empty()) {
-      wrong = fmt::format("a {} without a reason", protocol::to_string(answer.result->outcome));
+    if (wrong.empty() && answer.result->outcome != CaseOutcome::pass && answer.result->reason.empty()) {
+      wrong = fmt::format("a {} without a reason", to_string(answer.result->outcome));
     }
-    const bool ran = answer.result && answer.result->outcome != Outcome::skip;
+    const bool ran = answer.result && answer.result->outcome != CaseOutcome::skip;
     if (wrong.empty() && ran && !answer.started) wrong = "a result without started before it";
     if (!wrong.empty()) {
       warm_.reset();
@@ -320,14 +316,14 @@ void Conformance::check_case() {
     if (ran) break;
   }
   const std::string what = case_request_.at("id").get<std::string>();
-  const std::string reason = protocol::clean_text(result->reason);
-  if (case_outcome_ == Outcome::pass) {
+  const std::string& reason = result->reason;
+  if (case_outcome_ == CaseOutcome::pass) {
     tell(Verdict::ok, kRule, fmt::format("started, then a pass of {}", what));
-  } else if (case_outcome_ == Outcome::skip) {
+  } else if (case_outcome_ == CaseOutcome::skip) {
     tell(Verdict::untested, kRule, fmt::format("each of {} cases is a skip: {}", tried, reason),
          "cp-pool submit runs a case that the worker knows");
   } else {
-    tell(Verdict::broken, kRule, fmt::format("{} ends as {}: {}", what, protocol::to_string(case_outcome_), reason),
+    tell(Verdict::broken, kRule, fmt::format("{} ends as {}: {}", what, to_string(case_outcome_), reason),
          "cp-pool doctor --worker CMD runs much the same case, and shows more of it");
   }
   check_figures(*result);
@@ -335,7 +331,7 @@ void Conformance::check_case() {
 
 void Conformance::check_figures(const protocol::ResultEvent& result) {
   constexpr const char* kRule = "figures";
-  if (result.outcome != Outcome::pass) return tell(Verdict::untested, kRule, "no case has passed", "see case");
+  if (result.outcome != CaseOutcome::pass) return tell(Verdict::untested, kRule, "no case has passed", "see case");
   const bool promised = warm_ && warm_->ready().capabilities.value("figures", nlohmann::json()) == true;
   if (const std::string why = refutation_of_pass(result, config_.ranks, promised); !why.empty()) {
     return tell(Verdict::broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank");
@@ -388,15 +384,14 @@ void Conformance::check_impossible_case() {
     warm_.reset();
     return tell(Verdict::broken, kRule, answer.trouble, hint_for(answer.trouble, kHint));
   }
-  if (answer.result && (answer.result->outcome == Outcome::pass || answer.result->outcome == Outcome::fail)) {
-    return tell(
-        Verdict::broken, kRule,
-        fmt::format("a case with \"comm\":\"by_carrier_pigeon\" is a {}", protocol::to_string(answer.result->outcome)),
-        kHint);
+  if (answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail)) {
+    return tell(Verdict::broken, kRule,
+                fmt::format("a case with \"comm\":\"by_carrier_pigeon\" is a {}", to_string(answer.result->outcome)),
+                kHint);
   }
   if (answer.result && !answer.result->healthy) warm_.reset();
   tell(Verdict::ok, kRule,
-       answer.refusal ? "it is refused" : fmt::format("it is {}", protocol::to_string(answer.result->outcome)));
+       answer.refusal ? "it is refused" : fmt::format("it is {}", to_string(answer.result->outcome)));
 }
 
 bool Conformance::expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
@@ -409,8 +404,8 @@ bool Conformance::expect_same_answer(const char* rule, const nlohmann::json& req
   if (!result) return false;
   if (result->outcome != case_outcome_) {
     tell(Verdict::broken, rule,
-         fmt::format("the case is {} with {}, and {} without: {}", protocol::to_string(result->outcome), sent,
-                     protocol::to_string(case_outcome_), protocol::clean_text(result->reason)),
+         fmt::format("the case is {} with {}, and {} without: {}", to_string(result->outcome), sent,
+                     to_string(case_outcome_), result->reason),
          hint);
     return false;
   }

@@ -73,7 +73,7 @@ class Conformance {
   // True if the case has its answer with what was `sent` too.
   bool expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
                           const std::string& hint);
-  [[nodiscard]] bool passes() const { return !case_request_.is_null() && case_outcome_ == protocol::Outcome::pass; }
+  [[nodiscard]] bool passes() const { return !case_request_.is_null() && case_outcome_ == CaseOutcome::pass; }
   void tell(Verdict verdict, std::string rule, std::string text, std::string hint = "");
 
   Config config_;
@@ -81,7 +81,7 @@ class Conformance {
   Stage stage_;
   std::unique_ptr<Session> warm_;
   nlohmann::json case_request_;  // `run` of a case that the worker answers; null: there is none
-  protocol::Outcome case_outcome_ = protocol::Outcome::pass;
+  CaseOutcome case_outcome_ = CaseOutcome::pass;
   std::optional<double> ping_ms_;  // of the first ping; none: no pong
   bool takes_unknown_fields_ = true;
   Tally tally_;

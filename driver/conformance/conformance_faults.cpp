@@ -8,13 +8,10 @@
 #include "driver/conformance/conformance.h"
 #include "driver/process/exit_status.h"
 #include "driver/reporters/text_format.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool::conformance {
 
 namespace {
-
-using protocol::Outcome;
 
 constexpr milliseconds kMayIgnoreCancel{500};
 constexpr const char* kNoPass = "no case has passed";
@@ -107,7 +104,7 @@ void Conformance::check_cancel(Session& session, std::int64_t seq) {
   }
   const Answer answer = session.conclude(seq, milliseconds{0});
   if (!answer.trouble.empty()) return tell(Verdict::broken, kRule, answer.trouble, kHint);
-  tell(Verdict::ok, kRule, fmt::format("the case ends as {}", protocol::to_string(answer.result->outcome)));
+  tell(Verdict::ok, kRule, fmt::format("the case ends as {}", to_string(answer.result->outcome)));
 }
 
 void Conformance::check_throw(int rank) {
@@ -130,13 +127,12 @@ void Conformance::check_throw(int rank) {
     return tell(Verdict::broken, rule, answer.trouble.empty() ? answer.refusal.value_or("") : answer.trouble, kHint);
   }
   const protocol::ResultEvent& result = *answer.result;
-  if (result.outcome == Outcome::pass || result.outcome == Outcome::skip) {
+  if (result.outcome == CaseOutcome::pass || result.outcome == CaseOutcome::skip) {
     return tell(Verdict::untested, rule, not_obeyed(fault), kObey);
   }
-  const std::string reason = protocol::clean_text(result.reason);
-  if (result.outcome != Outcome::error) {
-    return tell(Verdict::broken, rule, fmt::format("told as {}: {}", protocol::to_string(result.outcome), reason),
-                kHint);
+  const std::string& reason = result.reason;
+  if (result.outcome != CaseOutcome::error) {
+    return tell(Verdict::broken, rule, fmt::format("told as {}: {}", to_string(result.outcome), reason), kHint);
   }
   if (!blames(result, rank)) {
     return tell(Verdict::broken, rule, fmt::format("the error does not name rank {}: {}", rank, reason), kHint);
@@ -170,13 +166,12 @@ void Conformance::check_kill(int rank) {
   const Answer answer = session->run(case_request_);
   const auto& dead = session->group().ranks()[static_cast<std::size_t>(rank)].exit;
   const bool right =
-      answer.result && (answer.result->outcome == Outcome::pass || answer.result->outcome == Outcome::skip);
+      answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::skip);
   if (right && !session->lost()) return tell(Verdict::untested, rule, not_obeyed(fault), kObey);
   session->wait([&] { return dead.has_value(); }, milliseconds{500});
   if (!dead) {
-    const std::string seen = answer.result
-                                 ? fmt::format("the case ends as {}", protocol::to_string(answer.result->outcome))
-                                 : answer.trouble;
+    const std::string seen =
+        answer.result ? fmt::format("the case ends as {}", to_string(answer.result->outcome)) : answer.trouble;
     return tell(Verdict::broken, rule, fmt::format("{}, and the process of rank {} lives on", seen, rank), kHint);
   }
   const double ms = std::chrono::duration<double, std::milli>(Clock::now() - began).count();

@@ -26,8 +26,8 @@ std::string random_tag() {
   return fmt::format("conformance-{:08x}{:08x}", random(), random());
 }
 
-std::string shown(std::string_view foreign) {
-  std::string text = protocol::clean_text(protocol::cut_text(foreign, kMostWords));
+std::string shown(std::string_view line) {
+  std::string text = protocol::cut_text(line, kMostWords);
   std::ranges::replace(text, '\n', ' ');
   return text;
 }

@@ -7,7 +7,6 @@
 #include <fmt/ranges.h>
 
 #include "driver/process/process_tree.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -92,7 +91,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
     const std::int64_t seq = ++run_.last_seq;
     CaseStarted started{job.index, job.named->id, seq, pool_->id(), attempt};
     started.number = job.named->number;
-    if (started.number > 0) started.c = job.named->c;
+    if (started.number) started.c = job.named->c;
     run_.emit(started);
     Attempt result = co_await pool_->run_case(*job.named, started, next_on_this_pool());
     std::optional<Retirement> retirement = std::move(result.retirement);
@@ -213,18 +212,12 @@ CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int
   out.attempts = attempts;
   out.duration_ms = attempt.duration_ms;
   out.ranks = std::move(attempt.result.ranks);
-  for (protocol::RankResult& rank : out.ranks) rank.error = protocol::clean_text(rank.error);
   out.checks = std::move(attempt.result.checks);
-  for (protocol::TensorCheck& check : out.checks) {
-    check.tensor = protocol::clean_text(check.tensor);
-    check.message = protocol::clean_text(check.message);
-  }
   out.timings_ms = std::move(attempt.result.timings_ms);
   out.hygiene = std::move(attempt.result.hygiene);
-  out.backend = protocol::clean_text(attempt.result.backend);
-  out.backend_note = protocol::clean_text(attempt.result.backend_note);
-  if (auto& perf = attempt.result.perf) {
-    perf->one_rank_reason = protocol::clean_text(perf->one_rank_reason);
+  out.backend = std::move(attempt.result.backend);
+  out.backend_note = std::move(attempt.result.backend_note);
+  if (const auto& perf = attempt.result.perf) {
     out.perf = perf_figures(out.c, *perf);
     out.perf->baseline_ms = job.named->baseline_ms;
   }

@@ -161,7 +161,7 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
     const auto* refusal = event == nullptr ? nullptr : std::get_if<protocol::ProtocolErrorEvent>(event);
     if (refusal != nullptr && why.empty()) why = refusal->message;
   }
-  std::string detail = protocol::clean_text(why);
+  std::string detail = std::move(why);
   if (group_->any_exited()) {
     const std::string deaths = describe_deaths();
     if (detail.empty()) {
@@ -280,7 +280,7 @@ std::string Pool::describe_silence() const {
   const std::string& line = group_->last_chatter();
   if (line.empty()) return "";
   return fmt::format("; the last line of rank 0's stdout that is no message (those begin with \"{}\"): {}",
-                     protocol::kResponsePrefix, protocol::clean_text(protocol::cut_text(line, kMostLastWords)));
+                     protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
 }
 
 // For a worker that may have answered, but not on a line of its own.
@@ -288,7 +288,7 @@ std::string Pool::describe_misplaced_sentinel() const {
   const std::string& line = group_->misplaced_sentinel();
   if (line.empty()) return "";
   return fmt::format("; a line of rank 0's stdout has the sentinel, but does not begin with \"{}\": {}",
-                     protocol::kResponsePrefix, protocol::clean_text(protocol::cut_text(line, kMostLastWords)));
+                     protocol::kResponsePrefix, protocol::cut_text(line, kMostLastWords));
 }
 
 // The last words of the first rank that died with any, in the order of the deaths; empty if none had.

@@ -10,7 +10,6 @@
 #include "driver/pool/case_request.h"
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/pool.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -31,29 +30,11 @@ nlohmann::json told_lengths(const Case& c) {
   return to_json(resolve_lengths(c));
 }
 
-CaseOutcome to_case_outcome(protocol::Outcome outcome) {
-  switch (outcome) {
-    case protocol::Outcome::pass:
-      return CaseOutcome::pass;
-    case protocol::Outcome::fail:
-      return CaseOutcome::fail;
-    case protocol::Outcome::skip:
-      return CaseOutcome::skip;
-    case protocol::Outcome::error:
-      return CaseOutcome::error;
-    case protocol::Outcome::timeout:
-      return CaseOutcome::timeout;
-    case protocol::Outcome::cancelled:
-      return CaseOutcome::cancelled;
-  }
-  return CaseOutcome::error;
-}
-
 // The answer to a request that the worker cannot read stands for the result that will not come.
 protocol::ResultEvent as_result(const protocol::ProtocolErrorEvent& refusal, std::int64_t seq) {
   protocol::ResultEvent out;
   out.seq = seq;
-  out.outcome = protocol::Outcome::error;
+  out.outcome = CaseOutcome::error;
   out.reason = fmt::format("the worker refused the request: {}", refusal.message);
   return out;
 }
@@ -86,15 +67,14 @@ std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attemp
 }
 
 void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
-  protocol::RunRequest request{.seq = seq,
-                               .id = named.id,
-                               .case_json = case_for_worker(named.c, capabilities_),
-                               .lengths = told_lengths(named.c),
-                               .timeout_ms = run_.config.timeout.count(),
-                               .dump_dir = std::nullopt,
-                               .reference_cache = run_.config.reference_cache,
-                               .perf = run_.config.perf};
-  if (run_.config.dump_dir) request.dump_dir = run_.config.dump_dir->string();
+  protocol::RunRequest request{
+      .seq = seq,
+      .id = named.id,
+      .case_json = case_for_worker(named.c, capabilities_),
+      .lengths = told_lengths(named.c),
+      .timeout_ms = run_.config.timeout.count(),
+      .options = {.dump_dir = std::nullopt, .reference_cache = run_.config.reference_cache, .perf = run_.config.perf}};
+  if (run_.config.dump_dir) request.options.dump_dir = run_.config.dump_dir->string();
   group_->begin_case(seq);
   group_->send(request);
   // A preparation that runs beside a timed step would slow it down.
@@ -233,7 +213,7 @@ void Pool::take_event(Outstanding& current, const protocol::Event& event) {
   if (const auto* started = std::get_if<protocol::StartedEvent>(&event)) {
     if (started->seq == current.seq) current.started = true;
   } else if (const auto* progress = std::get_if<protocol::ProgressEvent>(&event)) {
-    if (progress->seq == current.seq) current.progress.reach(protocol::clean_text(progress->phase));
+    if (progress->seq == current.seq) current.progress.reach(progress->phase);
   } else if (const auto* result = std::get_if<protocol::ResultEvent>(&event)) {
     if (!waiting || result->seq != current.seq) {
       current.protocol_break = fmt::format("a result for seq {}, which is not outstanding", result->seq);
@@ -276,13 +256,13 @@ void Pool::judge_times(Outstanding& current, Attempt& attempt) const {
 
 asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
   Attempt out;
-  out.outcome = to_case_outcome(current.result->outcome);
-  out.reason = protocol::clean_text(current.result->reason);
+  out.outcome = current.result->outcome;
+  out.reason = current.result->reason;
   if (current.cancelled && out.outcome == CaseOutcome::cancelled) blame_end_of_run(out);
   const std::optional<Retirement> disbelieved = disbelieve(current, out);
   judge_times(current, out);
-  for (const protocol::LostOutput& lost : current.result->lost_outputs) {
-    run_.lose_output(protocol::clean_text("--" + lost.output), protocol::clean_text(lost.message));
+  for (const LostOutput& lost : current.result->lost_outputs) {
+    run_.lose_output("--" + lost.output, lost.message);
   }
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   if (needs_tail) {
@@ -305,7 +285,7 @@ std::optional<Retirement> Pool::judge(const Outstanding& current) {
   if (group_->any_exited()) return Retirement{RetireReason::died_after_result, describe_deaths()};
   if (current.protocol_break) return Retirement{RetireReason::protocol_break, *current.protocol_break};
   if (!current.result->healthy) {
-    return Retirement{RetireReason::unhealthy, protocol::clean_text(current.result->reason)};
+    return Retirement{RetireReason::unhealthy, current.result->reason};
   }
   if (const auto growth = growth_past_limit(*current.result)) return Retirement{RetireReason::hygiene, *growth};
   return std::nullopt;

@@ -6,6 +6,8 @@
 
 #include <asio/co_spawn.hpp>
 
+#include "worker/protocol/text_clean.h"
+
 namespace cp_pool {
 namespace {
 
@@ -76,6 +78,8 @@ RunResult Runner::run(const RunStarted& header) {
   const auto start = Clock::now();
   const double cpu_before = own_cpu_ms();
   RunStarted started = header;
+  started.title = protocol::clean_text(started.title);  // files as the command line has them
+  if (started.baseline) started.baseline = protocol::clean_text(*started.baseline);
   started.started = std::chrono::system_clock::now();
   context_.emit(started);
   watch_signals();

@@ -147,8 +147,9 @@ void WorkerGroup::on_stdout(std::string_view bytes) {
   bool message = false;
   for (const protocol::Line& line : framer_.feed(bytes)) {
     if (line.kind == protocol::Line::Kind::chatter) {
-      if (line.text.find_first_not_of(" \t\r") != std::string::npos) last_chatter_ = line.text;
-      if (line.text.find(protocol::kSentinel) != std::string::npos) misplaced_sentinel_ = line.text;
+      if (line.text.find_first_not_of(" \t\r") != std::string::npos) last_chatter_ = protocol::clean_text(line.text);
+      if (line.text.find(protocol::kSentinel) != std::string::npos)
+        misplaced_sentinel_ = protocol::clean_text(line.text);
       continue;
     }
     message = true;

@@ -260,7 +260,7 @@ std::string with_names(std::string_view text, const FrameNames& names) {
         }
         read.emplace(module->file);
         for (const std::string& call : found->second) {
-          out += fmt::format("{}{} {}\n", protocol::kFramePrefix, frame.number, call);
+          out += fmt::format("{}{} {}\n", protocol::kFramePrefix, frame.number, protocol::clean_text(call));
         }
       },
       [&](std::string_view line, const ModuleLine& module) {

@@ -3,31 +3,12 @@
 #include <fmt/format.h>
 
 #include "driver/reporters/failure_text.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
 namespace {
 
 constexpr std::size_t kMostListed = 20;
-
-// Whether the outcome is the case's own, and not a reason why it was not run.
-bool is_of_the_case(CaseOutcome outcome) {
-  switch (outcome) {
-    case CaseOutcome::pass:
-    case CaseOutcome::fail:
-    case CaseOutcome::error:
-    case CaseOutcome::timeout:
-    case CaseOutcome::crash:
-      return true;
-    case CaseOutcome::skip:
-    case CaseOutcome::infra:
-    case CaseOutcome::cancelled:
-    case CaseOutcome::not_run:
-      return false;
-  }
-  return false;
-}
 
 }  // namespace
 
@@ -72,7 +53,7 @@ std::string CaseRuns::text() const {
   for (const auto& [id, counts] : counts_) {
     const std::string differs = difference(id);
     if (differs.empty() || ++found > kMostListed) continue;
-    lines += fmt::format("  {}: {}\n", differs, protocol::clean_text(id));
+    lines += fmt::format("  {}: {}\n", differs, id);
   }
   if (found == 0) return "";
   if (found > kMostListed) lines += fmt::format("  and {} more\n", found - kMostListed);

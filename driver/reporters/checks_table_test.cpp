@@ -20,7 +20,7 @@ TEST(ChecksTable, HasARowForEachTensorAndRank) {
 }
 
 TEST(ChecksTable, GivesNoRatioThatIsNoNumber) {
-  protocol::TensorCheck check;
+  Check check;
   check.tensor = "lse";
   check.error = std::numeric_limits<double>::quiet_NaN();
   check.ok = false;
@@ -29,7 +29,7 @@ TEST(ChecksTable, GivesNoRatioThatIsNoNumber) {
 }
 
 TEST(ChecksTable, ShowsNoFiguresThatWereNotTold) {
-  protocol::TensorCheck check;
+  Check check;
   check.tensor = "lse";
   check.measured = false;
   EXPECT_EQ(checks_table({check}).substr(91),

@@ -1,5 +1,3 @@
-#include "driver/reporters/event_reading.h"
-
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -28,6 +26,9 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   RunStarted begin = test::run_started(2);
   begin.ids = {"a", "b"};
   expect_round_trip(begin);
+  begin.baseline = "before.jsonl";
+  begin.rerun_failed = "cp-pool run --rerun-failed e.jsonl";
+  expect_round_trip(begin);
   expect_round_trip(PoolSpawned{{"cpu/2", 3}, 2, {70, 71}});
   PoolReady ready = test::pool_ready();
   ready.ready.versions = {{"torch", "2.11.0"}};
@@ -42,6 +43,7 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   }
   expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2});
   expect_round_trip(RunPaused{1234.5, true});
+  expect_round_trip(OutputLost{"--run-dir", "cannot write x"});
   expect_round_trip(CaseProgress{.index = 1,
                                  .id = "b",
                                  .seq = 9,

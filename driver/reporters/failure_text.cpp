@@ -7,6 +7,7 @@
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/stack_lines.h"
 #include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -31,8 +32,8 @@ std::string without_addresses(std::string_view text) {
 }
 
 // The error text of a rank without the part that the reason repeats.
-std::string rank_details(const protocol::RankResult& rank, std::string_view reason, protocol::Ansi ansi) {
-  const std::string text = readable_stack(protocol::clean_text(rank.error, ansi));
+std::string rank_details(const protocol::RankResult& rank, std::string_view reason) {
+  const std::string text = readable_stack(rank.error);
   const std::string name = fmt::format("rank {}: ", rank.rank);
   const auto without_name = [&](std::string_view line) {
     return line.starts_with(name) ? line.substr(name.size()) : line;
@@ -81,12 +82,12 @@ std::string fold_repeats(std::string_view text) {
 
 std::string shortened(std::string_view foreign) {
   constexpr std::size_t kMostBytes = 1024;
-  return protocol::cut_text(protocol::clean_text(foreign), kMostBytes);
+  return protocol::cut_text(foreign, kMostBytes);
 }
 
-std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi) {
-  const std::string head = fmt::format("rank {}: {}: ", check.rank, protocol::clean_text(check.tensor, ansi));
-  const std::string message = protocol::clean_text(check.message, ansi);
+std::string check_text(const Check& check) {
+  const std::string head = fmt::format("rank {}: {}: ", check.rank, check.tensor);
+  const std::string& message = check.message;
   if (!check.measured) return head + (message.empty() ? "" : message + "; ") + "no error and bound given";
   // A check may fail with its error within the bound: a NaN elsewhere, padding that is not zero.
   const char* relation = check.error > check.bound ? ">" : "against";
@@ -96,29 +97,29 @@ std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi) 
                             format_figure(check.max_abs), format_figure(check.rms));
 }
 
-std::string failure_details(const CaseFinished& event, protocol::Ansi ansi) {
-  const std::string reason = protocol::clean_text(event.reason, ansi);
+std::string failure_details(const CaseFinished& event) {
+  const std::string& reason = event.reason;
   std::string checks;
   bool check_has_reason = false;
-  for (const protocol::TensorCheck& check : event.checks) {
+  for (const Check& check : event.checks) {
     if (check.ok) continue;
-    const std::string line = check_text(check, ansi);
+    const std::string line = check_text(check);
     check_has_reason |= !reason.empty() && line.starts_with(reason);
     checks += line + '\n';
   }
   std::string out = check_has_reason ? "" : prefix_lines(reason, "");
-  if (event.first_run) out += prefix_lines(protocol::clean_text(first_run_text(event), ansi), "");
+  if (event.first_run) out += prefix_lines(first_run_text(event), "");
   out += checks;
   for (const protocol::RankResult& rank : event.ranks) {
-    if (!rank.ok) out += rank_details(rank, reason, ansi);
+    if (!rank.ok) out += rank_details(rank, reason);
   }
   return out;
 }
 
 std::string failure_signature(const CaseFinished& event) {
   std::string out = fmt::format("{}: {}\n", to_string(event.outcome), event.reason);
-  for (const protocol::TensorCheck& check : event.checks) {
-    if (!check.ok) out += check_text(check, protocol::Ansi::escape) + '\n';
+  for (const Check& check : event.checks) {
+    if (!check.ok) out += check_text(check) + '\n';
   }
   const auto thrown = std::ranges::find_if(
       event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
@@ -129,11 +130,11 @@ std::string failure_signature(const CaseFinished& event) {
   return without_addresses(out);
 }
 
-std::string stderr_details(const CaseFinished& event, protocol::Ansi ansi) {
+std::string stderr_details(const CaseFinished& event) {
   std::string out;
   for (const StderrTail& tail : event.stderr_tails) {
     if (tail.text.empty()) continue;
-    const std::string text = fold_repeats(protocol::clean_text(readable_stack(tail.text), ansi));
+    const std::string text = fold_repeats(readable_stack(tail.text));
     out +=
         fmt::format("rank {} stderr{}:\n{}", tail.rank, tail.fenced ? "" : " (unfenced)", prefix_lines(text, "  | "));
   }

@@ -1,25 +1,23 @@
-// The text of a case that did not pass, the same in the terminal and in JUnit. Plain ASCII structure
-// around foreign text, which passes clean_text with the given treatment of escape sequences.
+// The text of a case that did not pass, the same in the terminal, in JUnit and in HTML.
 #pragma once
 
 #include <string>
 #include <string_view>
 
 #include "driver/events.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
-// Foreign text for a line of the terminal: clean, and of megabytes the first KiB. The other reports have all of it.
+// Foreign text for a line of the terminal: of megabytes the first KiB. The other reports have all of it.
 std::string shortened(std::string_view foreign);
 
 // "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)", with the check's
 // message if it has one.
-std::string check_text(const protocol::TensorCheck& check, protocol::Ansi ansi);
+std::string check_text(const Check& check);
 
 // The reason, then the failed checks by rank and tensor, then every rank's error text, its stack readable
 // (reporters/stack_lines.h). A text that two of them share is shown once. Lines, each ended by a newline.
-std::string failure_details(const CaseFinished& event, protocol::Ansi ansi);
+std::string failure_details(const CaseFinished& event);
 
 // A text that is equal for failures with the same cause: outcome, reason, failed checks, where a rank threw, and, for a
 // timeout or crash, the last line of each rank's stderr. Addresses are left out.
@@ -27,6 +25,6 @@ std::string failure_signature(const CaseFinished& event);
 
 // Every rank's stderr tail under a line that names the rank. Of lines that differ in digits alone the first is shown,
 // and how many follow it. Empty if there is none.
-std::string stderr_details(const CaseFinished& event, protocol::Ansi ansi);
+std::string stderr_details(const CaseFinished& event);
 
 }  // namespace cp_pool

@@ -34,12 +34,7 @@ a { color: inherit; }
 
 constexpr std::size_t kOpenFailures = 5;  // of the others a reader sees the first line
 
-// How much an outcome asks for a reader, and the class that it has in the style.
-int urgency_of(CaseOutcome outcome) {
-  if (outcome == CaseOutcome::pass) return 0;
-  return is_failure(outcome) || outcome == CaseOutcome::infra ? 2 : 1;
-}
-
+// The class that it has in the style.
 const char* kind_of(CaseOutcome outcome) {
   constexpr std::array<const char*, 3> kKinds{"pass", "other", "bad"};
   return kKinds.at(static_cast<std::size_t>(urgency_of(outcome)));

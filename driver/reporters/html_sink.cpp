@@ -18,28 +18,26 @@ namespace cp_pool {
 namespace {
 
 // "0.43 dq rank 1"; empty if nothing was checked.
-std::string nearest_to_its_bound(const std::vector<protocol::TensorCheck>& checks) {
+std::string nearest_to_its_bound(const std::vector<Check>& checks) {
   // Figures without a ratio, such as a NaN, are beyond any bound; a check without figures comes last.
-  const auto urgency = [](const protocol::TensorCheck& check) {
+  const auto urgency = [](const Check& check) {
     if (!check.measured) return -1.0;
     return error_over_bound(check).value_or(std::numeric_limits<double>::infinity());
   };
   const auto worst = std::ranges::max_element(checks, {}, urgency);
   if (worst == checks.end() || !worst->measured) return "";
-  return fmt::format("{} {} rank {}", ratio_text(*worst), plain(worst->tensor), worst->rank);
+  return fmt::format("{} {} rank {}", ratio_text(*worst), worst->tensor, worst->rank);
 }
 
-std::string on_one_line_plain(std::string_view foreign) {
-  std::string text = plain(shortened(foreign));
+std::string on_one_line(std::string_view foreign) {
+  std::string text = shortened(foreign);
   std::ranges::replace(text, '\n', ' ');
   return text;
 }
 
 }  // namespace
 
-HtmlSink::HtmlSink(std::filesystem::path path, std::optional<std::string> baseline,
-                   std::optional<std::string> rerun_failed)
-    : file_{std::move(path)}, rerun_failed_{std::move(rerun_failed)}, perf_{std::move(baseline)} {}
+HtmlSink::HtmlSink(std::filesystem::path path) : file_{std::move(path)} {}
 
 void HtmlSink::on_event(const Event& event) {
   std::visit([this](const auto& e) { this->on(e); }, event);
@@ -47,8 +45,8 @@ void HtmlSink::on_event(const Event& event) {
 
 void HtmlSink::on(const RunStarted& event) {
   run_ = event;
-  page_.title =
-      plain(fmt::format("{}{} on {}", event.title, event.size.empty() ? "" : " (" + event.size + ")", event.device));
+  perf_ = PerfTable{event.baseline};
+  page_.title = fmt::format("{}{} on {}", event.title, event.size.empty() ? "" : " (" + event.size + ")", event.device);
 }
 
 HtmlPool& HtmlSink::pool_of(const PoolId& id) {
@@ -66,17 +64,17 @@ void HtmlSink::on(const PoolSpawned& event) {
 void HtmlSink::on(const PoolReady& event) {
   HtmlPool& pool = pool_of(event.pool);
   pool.ready_ms = event.spawn_to_ready_ms;
-  pool.worker = on_one_line_plain(event.ready.worker);
+  pool.worker = on_one_line(event.ready.worker);
   if (const int gpus = protocol::shared_gpus(event.ready); gpus > 0) {
     pool.worker += fmt::format(", ranks share {}", count_of(static_cast<std::size_t>(gpus), "GPU"));
   }
   for (const auto& [name, version] : event.ready.versions.items()) {
-    pool.worker += on_one_line_plain(
-        fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
+    pool.worker +=
+        on_one_line(fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump()));
   }
   std::set<std::string> hosts;
   for (const protocol::RankInfo& rank : event.ready.ranks) {
-    if (hosts.insert(rank.host).second) pool.hosts += (pool.hosts.empty() ? "" : " ") + on_one_line_plain(rank.host);
+    if (hosts.insert(rank.host).second) pool.hosts += (pool.hosts.empty() ? "" : " ") + on_one_line(rank.host);
   }
 }
 
@@ -84,7 +82,7 @@ void HtmlSink::on(const PoolRetired& event) {
   HtmlPool& pool = pool_of(event.pool);
   pool.cases = event.cases;
   pool.end = std::string{to_string(event.reason)};
-  if (!event.detail.empty()) pool.end += ": " + on_one_line_plain(event.detail);
+  if (!event.detail.empty()) pool.end += ": " + on_one_line(event.detail);
 }
 
 void HtmlSink::on(const CaseFinished& event) {
@@ -93,16 +91,16 @@ void HtmlSink::on(const CaseFinished& event) {
   perf_.add(event);
   HtmlCase& c = page_.cases.emplace_back();
   c.index = event.index;
-  c.id = plain(case_name(event));
-  c.suite = plain(event.c.suite.empty() ? "cases" : event.c.suite);
-  c.model = plain(event.c.model);
+  c.id = case_name(event);
+  c.suite = event.c.suite.empty() ? "cases" : event.c.suite;
+  c.model = event.c.model;
   c.column = fmt::format("{} {}", to_string(event.c.comm), to_string(event.c.layout));
   c.outcome = event.outcome;
   c.ms = event.duration_ms;
-  c.backend = plain(event.backend);
+  c.backend = event.backend;
   c.nearest = nearest_to_its_bound(event.checks);
-  c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line_plain(event.reason);
-  if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line_plain(first_run_text(event));
+  c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line(event.reason);
+  if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line(first_run_text(event));
   const bool told_of =
       is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
   if (told_of) add_failure(event);
@@ -112,24 +110,24 @@ void HtmlSink::add_failure(const CaseFinished& event) {
   HtmlFailure& failure = page_.failures.emplace_back();
   failure.index = event.index;
   failure.outcome = event.outcome;
-  failure.head = fmt::format("{} after {}", plain(case_name(event)), format_duration(event.duration_ms));
-  if (event.pool) failure.head += fmt::format(" on pool {} #{}", plain(event.pool->key), event.pool->generation);
+  failure.head = fmt::format("{} after {}", case_name(event), format_duration(event.duration_ms));
+  if (event.pool) failure.head += fmt::format(" on pool {} #{}", event.pool->key, event.pool->generation);
   if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
-  failure.text = failure_details(event, protocol::Ansi::strip) + stderr_details(event, protocol::Ansi::strip);
-  failure.rerun = plain(event.rerun);
+  failure.text = failure_details(event) + stderr_details(event);
+  failure.rerun = event.rerun;
 }
 
 void HtmlSink::on(const RunFinished& event) {
   page_.run =
-      fmt::format("cp-pool {}, {:%Y-%m-%d %H:%M:%S} UTC, {}{}", plain(run_.version),
+      fmt::format("cp-pool {}, {:%Y-%m-%d %H:%M:%S} UTC, {}{}", run_.version,
                   fmt::gmtime(std::chrono::system_clock::to_time_t(run_.started)), format_duration(event.duration_ms),
                   event.interrupted ? ": interrupted, the run was stopped before its end" : "");
   page_.ledger = ledger_line(event);
   page_.good = event.exit_code == 0;
-  page_.summary = plain(summary_.text());
-  page_.failed = plain(summary_.failures(rerun_failed_));
-  page_.perf = plain(perf_.text());
-  page_.timings = plain(timings_.text());
+  page_.summary = summary_.text();
+  page_.failed = summary_.failures(run_.rerun_failed);
+  page_.perf = perf_.text();
+  page_.timings = timings_.text();
   std::ranges::stable_sort(page_.cases, {}, &HtmlCase::index);
   std::ranges::stable_sort(page_.failures, {}, &HtmlFailure::index);
   file_.commit(html_text(page_));

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <filesystem>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -22,10 +21,8 @@ inline constexpr std::string_view kHtmlStart =
 
 class HtmlSink : public EventSink {
  public:
-  // Proves that the file can be written. baseline: the name of what times are compared with; rerun_failed: the command
-  // that reruns all failures, if there is one. Throws OutputError.
-  explicit HtmlSink(std::filesystem::path path, std::optional<std::string> baseline = std::nullopt,
-                    std::optional<std::string> rerun_failed = std::nullopt);
+  // Proves that the file can be written. Throws OutputError.
+  explicit HtmlSink(std::filesystem::path path);
 
   // Writes the file on run_finished, interrupted or not. Throws OutputError.
   void on_event(const Event& event) override;
@@ -47,7 +44,6 @@ class HtmlSink : public EventSink {
   void add_failure(const CaseFinished& event);
 
   AtomicFile file_;
-  std::optional<std::string> rerun_failed_;
   RunStarted run_;
   HtmlPage page_;
   Summary summary_;

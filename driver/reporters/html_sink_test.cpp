@@ -10,6 +10,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/testing/example_events.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
@@ -30,8 +31,14 @@ class Page {
  public:
   explicit Page(const std::vector<Event>& events) {
     const TemporaryFolder folder;
-    HtmlSink sink{folder / "report.html", "before.jsonl", "cp-pool run --rerun-failed e.jsonl"};
-    for (const Event& event : events) sink.on_event(event);
+    HtmlSink sink{folder / "report.html"};
+    for (Event event : events) {
+      if (auto* run = std::get_if<RunStarted>(&event)) {
+        run->baseline = "before.jsonl";
+        run->rerun_failed = "cp-pool run --rerun-failed e.jsonl";
+      }
+      sink.on_event(event);
+    }
     text = test::read_file(folder / "report.html");
     const pugi::xml_parse_result parsed =
         document_.load_string(text.c_str(), pugi::parse_default | pugi::parse_ws_pcdata);
@@ -206,12 +213,13 @@ TEST(Html, PoolsTimesAndPhasesAreThere) {
 }
 
 TEST(Html, ForeignTextIsTextNotMarkup) {
-  CaseFinished event = finished(0, "<b>id</b>", CaseOutcome::crash, "a\x01 \x1b[31mred\x1b[0m \xff </pre><script>&");
+  CaseFinished event = finished(0, "<b>id</b>", CaseOutcome::crash,
+                                protocol::clean_text("a\x01 \x1b[31mred\x1b[0m \xff </pre><script>&"));
   event.c.model = "<m>";
   event.rerun = "cp-pool submit '<&>'";
   const Page page({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
   EXPECT_EQ(page.one("//tr[@id='case-0']/td[4]"), "<b>id</b>");
-  EXPECT_EQ(page.one("//details/pre"), "a\\x01 red \xef\xbf\xbd </pre><script>&\n");
+  EXPECT_EQ(page.one("//details/pre"), "a\\x01 \\x1b[31mred\\x1b[0m \xef\xbf\xbd </pre><script>&\n");
   EXPECT_EQ(page.one("//details/p/code"), "cp-pool submit '<&>'");
   EXPECT_THAT(page.all("//script"), ElementsAre());
 }

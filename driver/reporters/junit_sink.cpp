@@ -14,32 +14,32 @@
 #include "driver/figures.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/xml_nodes.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
 namespace {
 
-// What JUnit knows: failure (the answer is wrong), error (the test could not be completed), skipped (it was not run).
-enum class Verdict { passed, failure, error, skipped };
+// The element of a testcase that did not pass: failure (the answer is wrong), error (the test could not be completed),
+// skipped (it was not run).
+enum class Element { none, failure, error, skipped };
 
-Verdict verdict(CaseOutcome outcome) {
+Element element_of(CaseOutcome outcome) {
   switch (outcome) {
     case CaseOutcome::pass:
-      return Verdict::passed;
+      return Element::none;
     case CaseOutcome::fail:
-      return Verdict::failure;
+      return Element::failure;
     case CaseOutcome::error:
     case CaseOutcome::timeout:
     case CaseOutcome::crash:
     case CaseOutcome::infra:
-      return Verdict::error;
+      return Element::error;
     case CaseOutcome::skip:
     case CaseOutcome::cancelled:
     case CaseOutcome::not_run:
-      return Verdict::skipped;
+      return Element::skipped;
   }
-  return Verdict::error;
+  return Element::error;
 }
 
 std::string first_line(const std::string& text) {
@@ -64,7 +64,7 @@ void append_properties(pugi::xml_node parent, const std::vector<std::pair<std::s
 std::string property_lines(const std::vector<std::pair<std::string, std::string>>& properties) {
   std::string out;
   for (const auto& [name, value] : properties) {
-    std::string line = plain(value);
+    std::string line = value;
     std::ranges::replace(line, '\n', ' ');
     out += fmt::format("[[PROPERTY|{}={}]]\n", name, line);
   }
@@ -77,9 +77,9 @@ void append_case(pugi::xml_node suite, const JunitCase& test, const std::string&
   set(node, "name", test.name);
   set(node, "classname", test.class_name);
   set(node, "time", seconds(test.seconds));
-  const Verdict result = verdict(test.outcome);
-  if (result != Verdict::passed) {
-    const char* element = result == Verdict::failure ? "failure" : result == Verdict::error ? "error" : "skipped";
+  const Element result = element_of(test.outcome);
+  if (result != Element::none) {
+    const char* element = result == Element::failure ? "failure" : result == Element::error ? "error" : "skipped";
     pugi::xml_node why = append_text(node, element, test.details);
     set(why, "type", std::string{to_string(test.outcome)});
     set(why, "message", test.message + (differs.empty() ? "" : fmt::format(" ({})", differs)));
@@ -91,7 +91,7 @@ void append_case(pugi::xml_node suite, const JunitCase& test, const std::string&
 void append_figures(const CaseFinished& event, std::vector<std::pair<std::string, std::string>>& properties) {
   if (!event.perf) return;
   const auto add = [&](const char* name, double value) { properties.emplace_back(name, fmt::format("{:.4g}", value)); };
-  add("perf_ms", event.perf->ms);
+  add("perf_ms", event.perf->ms());
   add("perf_tflops", event.perf->tflops);
   add("perf_gbytes_per_s", event.perf->gbytes_per_s);
   if (event.perf->efficiency) add("perf_efficiency", *event.perf->efficiency);
@@ -111,11 +111,11 @@ struct Counts {
   std::size_t skipped = 0;
   double seconds = 0;
 
-  void add(Verdict verdict, double case_seconds) {
+  void add(Element element, double case_seconds) {
     ++tests;
-    failures += verdict == Verdict::failure ? 1 : 0;
-    errors += verdict == Verdict::error ? 1 : 0;
-    skipped += verdict == Verdict::skipped ? 1 : 0;
+    failures += element == Element::failure ? 1 : 0;
+    errors += element == Element::error ? 1 : 0;
+    skipped += element == Element::skipped ? 1 : 0;
     seconds += case_seconds;
   }
 };
@@ -161,20 +161,20 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
                     {"rerun", event.rerun}};
   if (event.first_run) {
     out.properties.emplace_back("first_outcome", std::string{to_string(event.first_run->outcome)});
-    out.properties.emplace_back("first_reason", plain(event.first_run->reason));
+    out.properties.emplace_back("first_reason", event.first_run->reason);
   }
-  if (event.number > 0) out.properties.emplace_back("number", std::to_string(event.number));
+  if (event.number) out.properties.emplace_back("number", std::to_string(*event.number));
   if (event.shared_gpus > 0) out.properties.emplace_back("shared_gpus", std::to_string(event.shared_gpus));
-  if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", plain(event.backend_note));
+  if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", event.backend_note);
   if (is_unverified_by_figures(event)) out.properties.emplace_back("verdict", kUnverifiedByFigures);
   append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;
-  const std::string reason = plain(event.reason);
+  const std::string& reason = event.reason;
   out.message =
       fmt::format("{}: {}", to_string(event.outcome), reason.empty() ? "no reason given" : first_line(reason));
-  out.details = failure_details(event, protocol::Ansi::strip);
-  if (verdict(event.outcome) != Verdict::skipped) out.details += fmt::format("rerun: {}\n", plain(event.rerun));
-  out.stderr_text = stderr_details(event, protocol::Ansi::strip);
+  out.details = failure_details(event);
+  if (element_of(event.outcome) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
+  out.stderr_text = stderr_details(event);
   return out;
 }
 
@@ -195,8 +195,8 @@ std::string JunitSink::document() const {
   for (const JunitCase* test : ordered) {
     auto suite = std::ranges::find(suites, test->suite, &std::pair<std::string, Counts>::first);
     if (suite == suites.end()) suite = suites.insert(suites.end(), {test->suite, {}});
-    suite->second.add(verdict(test->outcome), test->seconds);
-    all.add(verdict(test->outcome), test->seconds);
+    suite->second.add(element_of(test->outcome), test->seconds);
+    all.add(element_of(test->outcome), test->seconds);
   }
   set_counts(root, all);
   set(root, "time", seconds(run_seconds_));

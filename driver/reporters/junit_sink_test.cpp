@@ -10,6 +10,7 @@
 
 #include "cases/testing/temporary_folder.h"
 #include "driver/testing/example_events.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
@@ -134,17 +135,18 @@ TEST(Junit, EveryOutcomeHasItsElement) {
   }
 }
 
-TEST(Junit, TextsThatXmlForbidsAreCleanedNotDropped) {
+TEST(Junit, CleanTextIsTextNotMarkup) {
   CaseFinished event = finished(0, "id<&>\"", CaseOutcome::crash,
-                                "a\x01"
-                                "b \x1b[31mred\x1b[0m \xff <tag> ]]>");
+                                protocol::clean_text("a\x01"
+                                                     "b \x1b[31mred\x1b[0m \xff <tag> ]]>"));
   event.rerun = "cp-pool submit a\nb ]] <&>";
-  event.stderr_tails = {{.rank = 0, .text = std::string("nul \0 bell \a", 12) + "\xef\xbf\xbf", .fenced = true}};
+  event.stderr_tails = {
+      {.rank = 0, .text = protocol::clean_text(std::string("nul \0 bell \a", 12) + "\xef\xbf\xbf"), .fenced = true}};
   const nlohmann::json report = report_of({run_started(1), event, run_finished({0, 0, 0, 0, 0, 1, 0, 0, 0})});
   const nlohmann::json& test = report["suites"][0]["cases"][0];
   EXPECT_EQ(test["name"], "id<&>\"");
-  EXPECT_EQ(test["message"], "crash: a\\x01b red \xef\xbf\xbd <tag> ]]>");
-  EXPECT_THAT(test["text"].get<std::string>(), StartsWith("a\\x01b red \xef\xbf\xbd <tag> ]]>\n"));
+  EXPECT_EQ(test["message"], "crash: a\\x01b \\x1b[31mred\\x1b[0m \xef\xbf\xbd <tag> ]]>");
+  EXPECT_THAT(test["text"].get<std::string>(), StartsWith("a\\x01b \\x1b[31mred\\x1b[0m \xef\xbf\xbd <tag> ]]>\n"));
   EXPECT_EQ(test["properties"]["rerun"], "cp-pool submit a b ]] <&>");
   EXPECT_EQ(test["stderr"], "rank 0 stderr:\n  | nul \\x00 bell \\x07\xef\xbf\xbd\n");
 }

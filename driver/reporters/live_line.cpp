@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "driver/reporters/text_format.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -69,8 +68,8 @@ std::string live_line(const LiveState& state, std::size_t columns) {
   std::string after_id;
   if (!state.running.empty()) {
     before_id = " | " + (state.running_s >= 1 ? format_clock(std::floor(state.running_s)) + ' ' : "");
-    id = protocol::clean_text(state.running);
-    if (!state.phase.empty()) after_id = fmt::format(" ({})", protocol::clean_text(state.phase));
+    id = state.running;
+    if (!state.phase.empty()) after_id = fmt::format(" ({})", state.phase);
   }
   // A wider code point (CJK) is beyond what case IDs hold; the terminal's own clipping is the guard there.
   const auto used = [&] { return width_of(middle + before_id + after_id); };

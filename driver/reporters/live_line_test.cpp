@@ -76,11 +76,5 @@ TEST(LiveLine, PromisesNothingBeforeTheFirstResult) {
   EXPECT_EQ(live_line(state, 200), "[                    ] 0/80");
 }
 
-TEST(LiveLine, HoldsNoControlCharacters) {
-  LiveState state = some_state();
-  state.running = "a\x1b[2Jb";
-  EXPECT_EQ(live_line(state, 200).find('\x1b'), std::string::npos);
-}
-
 }  // namespace
 }  // namespace cp_pool

@@ -7,7 +7,6 @@
 #include <fmt/format.h>
 
 #include "driver/reporters/text_format.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -25,7 +24,7 @@ std::string efficiency(const PerfFigures& figures) {
 }  // namespace
 
 std::string perf_summary(const PerfFigures& figures) {
-  std::string text = fmt::format("{} ms, {} TFLOP/s, {} GB/s", figure(figures.ms), figure(figures.tflops),
+  std::string text = fmt::format("{} ms, {} TFLOP/s, {} GB/s", figure(figures.ms()), figure(figures.tflops),
                                  figure(figures.gbytes_per_s));
   if (figures.efficiency) text += fmt::format(", efficiency {}", efficiency(figures));
   return text;
@@ -39,14 +38,14 @@ std::string PerfTable::row_text(const Row& row) const {
   const PerfFigures& figures = row.figures;
   const protocol::PerfResult& measured = figures.measured;
   std::string text =
-      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", figure(figures.ms), figure(measured.step_ms.min),
+      fmt::format("{:>9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>6}", figure(figures.ms()), figure(measured.step_ms.min),
                   figure(measured.step_ms.max), figure(figures.tflops), figure(figures.gbytes_per_s),
                   measured.one_rank_ms ? figure(measured.one_rank_ms->median) : "-", efficiency(figures));
   if (baseline_) {
     text += fmt::format(" {:>9} {:>6}", figures.baseline_ms ? figure(*figures.baseline_ms) : "-",
                         figures.ratio() ? fmt::format("{:.3f}", *figures.ratio()) : "-");
   }
-  return text + fmt::format("  {}{}\n", protocol::clean_text(row.id), row.shares ? " (shared GPU)" : "");
+  return text + fmt::format("  {}{}\n", row.id, row.shares ? " (shared GPU)" : "");
 }
 
 std::string_view PerfTable::step_words() const {
@@ -60,7 +59,7 @@ std::string PerfTable::reasons_text() const {
   for (const Row& row : rows_) {
     if (row.figures.efficiency) continue;
     const std::string& reason = row.figures.measured.one_rank_reason;
-    ++reasons[reason.empty() ? "no reason given" : protocol::clean_text(reason)];
+    ++reasons[reason.empty() ? "no reason given" : reason];
   }
   std::string text;
   for (const auto& [reason, count] : reasons) {
@@ -78,9 +77,9 @@ std::string PerfTable::sum_text() const {
     if (!row.figures.baseline_ms) continue;
     ++common;
     before += *row.figures.baseline_ms;
-    now += row.figures.ms;
+    now += row.figures.ms();
   }
-  const std::string name = protocol::clean_text(*baseline_);
+  const std::string& name = *baseline_;
   if (common == 0) return fmt::format("baseline {}: none of these cases is in it\n", name);
   return fmt::format("baseline {}: {} of {} in both, {} ms now and {} ms then: {:.3f} of it\n", name, common,
                      count_of(rows_.size(), "case"), figure(now), figure(before), now / before);

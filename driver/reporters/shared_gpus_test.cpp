@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/reporters/event_reading.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/junit_sink.h"

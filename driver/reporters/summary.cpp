@@ -10,7 +10,6 @@
 #include "driver/output_bits.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -44,7 +43,7 @@ double quantile(std::vector<double> values, double q) {
 
 // The point of a reason may be at its end: "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
-  const std::string reason = protocol::clean_text(event.reason);
+  const std::string& reason = event.reason;
   const std::string first = reason.substr(0, reason.find('\n'));
   return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }
@@ -53,8 +52,7 @@ void Summary::add(const CaseFinished& event) {
   runs_.add(event);
   if (event.first_run) {
     const std::string first = first_run_text(event);
-    reruns_.push_back(
-        fmt::format("  {}  {}, {}", to_string(event.outcome), protocol::clean_text(case_name(event)), first));
+    reruns_.push_back(fmt::format("  {}  {}, {}", to_string(event.outcome), case_name(event), first));
   }
   if (event.other_bits) repeated_.insert(event.id);
   if (event.other_bits && !event.other_bits->empty()) {
@@ -62,22 +60,12 @@ void Summary::add(const CaseFinished& event) {
   }
   if (is_failure(event.outcome)) add_failure(event);
   if (is_unverified_by_figures(event)) ++unverified_;
-  if (!event.backend_note.empty()) ++backend_notes_[protocol::clean_text(event.backend_note)];
+  if (!event.backend_note.empty()) ++backend_notes_[event.backend_note];
   if (event.shared_gpus > 0) ++sharing_;
-  switch (event.outcome) {
-    case CaseOutcome::skip:
-    case CaseOutcome::infra:
-    case CaseOutcome::cancelled:
-    case CaseOutcome::not_run:
-      ++reasons_[{event.outcome, shortened(event.reason)}];
-      return;
-    case CaseOutcome::pass:
-    case CaseOutcome::fail:
-    case CaseOutcome::error:
-    case CaseOutcome::timeout:
-    case CaseOutcome::crash:
-      durations_ms_.push_back(event.duration_ms);
-      return;
+  if (is_of_the_case(event.outcome)) {
+    durations_ms_.push_back(event.duration_ms);
+  } else {
+    ++reasons_[{event.outcome, shortened(event.reason)}];
   }
 }
 
@@ -101,7 +89,7 @@ void Summary::add_failure(const CaseFinished& event) {
   const auto same = std::ranges::find_if(
       failures_, [&](const SameReason& group) { return group.outcome == event.outcome && group.reason == reason; });
   SameReason& group = same != failures_.end() ? *same : failures_.emplace_back(event.outcome, std::move(reason));
-  group.ids.push_back(protocol::clean_text(case_name(event)));
+  group.ids.push_back(case_name(event));
 }
 
 std::string Summary::reruns_text() const {
@@ -134,7 +122,7 @@ std::string Summary::failures(const std::optional<std::string>& rerun) const {
     }
   }
   if (count > kMostFailures) out += fmt::format("  and {} more\n", count - kMostFailures);
-  if (rerun) out += fmt::format("rerun them: {}\n", protocol::clean_text(*rerun));
+  if (rerun) out += fmt::format("rerun them: {}\n", *rerun);
   return out;
 }
 

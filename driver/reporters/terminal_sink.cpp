@@ -39,12 +39,15 @@ std::size_t columns_of(int fd) {
 }
 
 std::string_view color_of(CaseOutcome outcome) {
-  if (outcome == CaseOutcome::pass) return kGreen;
-  return is_failure(outcome) || outcome == CaseOutcome::infra ? kRed : kYellow;
-}
-
-std::string clean(std::string_view text) {
-  return protocol::clean_text(text);
+  switch (urgency_of(outcome)) {
+    case Urgency::good:
+      return kGreen;
+    case Urgency::other:
+      return kYellow;
+    case Urgency::bad:
+      break;
+  }
+  return kRed;
 }
 
 std::string name(const PoolId& pool) {
@@ -72,7 +75,7 @@ TerminalStyle detect_style(int fd, bool progress) {
   return {.live = capable && progress, .color = color, .progress = progress};
 }
 
-TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{std::move(style)}, perf_{style_.baseline} {}
+TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
 
 TerminalSink::~TerminalSink() {
   clear_live();
@@ -89,16 +92,17 @@ void TerminalSink::on_tick() {
 
 void TerminalSink::on(const RunStarted& event) {
   state_.expanded = event.cases;
+  perf_ = PerfTable{event.baseline};
+  rerun_failed_ = event.rerun_failed;
   if (!style_.progress) return;
   // A stream's number of cases is not known.
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
-  const std::string size = event.size.empty() ? "" : fmt::format(" ({})", clean(event.size));
+  const std::string size = event.size.empty() ? "" : fmt::format(" ({})", event.size);
   const std::string sharing =
       event.shared_gpus == 0
           ? ""
           : fmt::format(" (ranks share {})", count_of(static_cast<std::size_t>(event.shared_gpus), "GPU"));
-  print(fmt::format("cp-pool {}: {}{}{} on {}{}\n", event.version, cases, clean(event.title), size, event.device,
-                    sharing));
+  print(fmt::format("cp-pool {}: {}{}{} on {}{}\n", event.version, cases, event.title, size, event.device, sharing));
 }
 
 void TerminalSink::on(const PoolSpawned& event) {
@@ -135,7 +139,7 @@ void TerminalSink::on(const PoolRetired& event) {
   if (!expected) lines += retired_line(event);
   for (const Leftover& leftover : event.leftovers) {
     lines += fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
-                         clean(leftover.state), clean(leftover.wchan));
+                         leftover.state, leftover.wchan);
   }
   if (!lines.empty()) print(lines);
 }
@@ -144,7 +148,7 @@ std::string TerminalSink::retired_line(const PoolRetired& event) {
   const std::string why = event.detail.empty() ? "" : ": " + in_line(event.detail);
   if (event.reason == RetireReason::start_failed) {
     const std::string first = told_.first_like(event);
-    return fmt::format("{} did not start{}\n", name(event.pool), first.empty() ? why : ", as pool " + clean(first));
+    return fmt::format("{} did not start{}\n", name(event.pool), first.empty() ? why : ", as pool " + first);
   }
   return fmt::format("{} given up after {}: {}{}\n", name(event.pool),
                      count_of(static_cast<std::size_t>(event.cases), "case"), to_string(event.reason),
@@ -197,7 +201,7 @@ void TerminalSink::on(const RunPaused& event) {
 void TerminalSink::on(const RunFinished& event) {
   clear_live();
   style_.live = false;
-  std::string lines = timings_.text() + perf_.text() + summary_.text() + summary_.failures(style_.rerun_failed);
+  std::string lines = timings_.text() + perf_.text() + summary_.text() + summary_.failures(rerun_failed_);
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
   lines += paint(ledger_line(event), event.exit_code == 0 ? kGreen : kRed) + '\n';
   print(lines);
@@ -207,10 +211,10 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   const std::size_t done = cases_done(state_.counts);
   const std::string total = std::to_string(state_.expanded);
   const std::string place = state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total)
-                                                : fmt::format("{:>3}", event.number > 0 ? event.number : done);
+                                                : fmt::format("{:>3}", event.number.value_or(done));
   std::string line =
       fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
-                  place, format_duration(event.duration_ms), clean(case_name(event)));
+                  place, format_duration(event.duration_ms), case_name(event));
   if (!event.reason.empty()) line += ": " + in_line(event.reason);
   if (is_unverified_by_figures(event)) line += fmt::format(" ({})", kUnverifiedByFigures);
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
@@ -221,17 +225,17 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
 
 std::string TerminalSink::failure_block(const CaseFinished& event) {
   std::string head = fmt::format("{}  {} after {}", paint(to_string(event.outcome), kRed),
-                                 paint(clean(case_name(event)), kBold), format_duration(event.duration_ms));
+                                 paint(case_name(event), kBold), format_duration(event.duration_ms));
   if (event.pool) head += fmt::format(" on {}", name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
   if (const std::string first = told_.first_like(event); !first.empty()) {
-    return fmt::format("{}: the same as {}\n", head, clean(first));
+    return fmt::format("{}: the same as {}\n", head, first);
   }
   std::string block = head + '\n';
-  const std::string details = failure_details(event, protocol::Ansi::escape);
+  const std::string details = failure_details(event);
   block += prefix_lines(protocol::cut_text(details, kMostOfDetails), "    ");
-  block += prefix_lines(stderr_details(event, protocol::Ansi::escape), "    ");
-  block += fmt::format("    rerun: {}\n", clean(event.rerun));
+  block += prefix_lines(stderr_details(event), "    ");
+  block += fmt::format("    rerun: {}\n", event.rerun);
   return block;
 }
 
@@ -256,7 +260,7 @@ void TerminalSink::show_not_run(const CaseFinished& event) {
   std::ranges::copy_if(event.stderr_tails, std::back_inserter(shown.stderr_tails), [&](const StderrTail& tail) {
     return !event.reason.ends_with(std::string_view{tail.text}.substr(0, tail.text.find_last_not_of('\n') + 1));
   });
-  const std::string said = stderr_details(shown, protocol::Ansi::escape);
+  const std::string said = stderr_details(shown);
   if (said.empty() || !reasons_shown_.insert(event.reason).second) return draw_live();
   print(fmt::format("{}  {}\n{}", paint(to_string(event.outcome), kRed), in_line(told_.untold_part(event.reason)),
                     prefix_lines(said, "    ")));

@@ -25,8 +25,6 @@ struct TerminalStyle {
   bool progress = true;  // false: no live line, and no lines for what went well
   bool timings = false;  // end with the timings table
   bool checks = false;   // a line and a table of every check for each case; without progress only for failures
-  std::optional<std::string> baseline = std::nullopt;      // name of the file that the times are compared with
-  std::optional<std::string> rerun_failed = std::nullopt;  // the command that reruns all failures, if there is one
 };
 
 // What fits the descriptor: live and colour only on a terminal that can (TERM is not dumb), colour only without
@@ -81,6 +79,7 @@ class TerminalSink : public EventSink {
   int fd_;
   TerminalStyle style_;
   LiveState state_;
+  std::optional<std::string> rerun_failed_;  // as in RunStarted
   Summary summary_;
   TimingsTable timings_;
   PerfTable perf_;

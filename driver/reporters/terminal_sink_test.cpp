@@ -100,9 +100,10 @@ TEST(PlainTerminal, GivesALineACaseFailuresInFullAndTheLedgerLast) {
 }
 
 TEST(PlainTerminal, SeveralFailuresAreListedBeforeTheLedger) {
+  RunStarted run = run_started(2);
+  run.rerun_failed = "cp-pool run --rerun-failed e";
   const std::string text =
-      captured({.rerun_failed = "cp-pool run --rerun-failed e"},
-               {run_started(2), failed_case(0, "a"), failed_case(1, "b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
+      captured({}, {run, failed_case(0, "a"), failed_case(1, "b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_THAT(text, HasSubstr("a case\n"
                               "2 failed:\n"
                               "  fail     2 cases: dq is wrong on rank 1\n"

@@ -1,16 +1,15 @@
 #include "driver/reporters/timings_table.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <string_view>
 #include <tuple>
 
 #include <fmt/format.h>
 
+#include "cases/case_phases.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/text_format.h"
-#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -21,8 +20,7 @@ constexpr const char* kWholeCase = "case";
 
 // Phases in the order in which a case goes through them, others after them by name, the whole case last.
 std::size_t place(std::string_view phase) {
-  constexpr std::array<std::string_view, 9> kPhases{"reset",     "inputs",  "forward", "backward", "repeat",
-                                                    "reference", "compare", "probe",   "barrier"};
+  constexpr const auto& kPhases = case_phase::kOfACase;
   if (phase == kWholeCase) return kPhases.size() + 1;
   return static_cast<std::size_t>(std::ranges::find(kPhases, phase) - kPhases.begin());
 }
@@ -34,7 +32,7 @@ bool TimingsTable::RowOrder::operator()(const Row& a, const Row& b) const {
 }
 
 void TimingsTable::add(const CaseFinished& event) {
-  if (event.outcome != CaseOutcome::pass && !is_failure(event.outcome)) return;
+  if (!is_of_the_case(event.outcome)) return;
   const int world_size = event.c.cp_size;
   for (const auto& [phase, milliseconds] : event.timings_ms) phases_ms_[{world_size, phase}].push_back(milliseconds);
   phases_ms_[{world_size, kWholeCase}].push_back(event.duration_ms);
@@ -47,8 +45,8 @@ std::string TimingsTable::text() const {
                                 "p50", "p95", "max");
   for (const auto& [key, values] : phases_ms_) {
     const auto& [world_size, phase] = key;
-    out += fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", world_size, protocol::clean_text(phase),
-                       values.size(), format_duration(std::ranges::min(values)), format_duration(quantile(values, 0.5)),
+    out += fmt::format("{:>5}  {:<16} {:>6} {:>9} {:>9} {:>9} {:>9}\n", world_size, phase, values.size(),
+                       format_duration(std::ranges::min(values)), format_duration(quantile(values, 0.5)),
                        format_duration(quantile(values, 0.95)), format_duration(std::ranges::max(values)));
   }
   auto slowest = cases_;
@@ -56,7 +54,7 @@ std::string TimingsTable::text() const {
   if (slowest.size() > kSlowest) slowest.resize(kSlowest);
   out += "slowest\n";
   for (const auto& [milliseconds, id] : slowest) {
-    out += fmt::format("{:>9}  {}\n", format_duration(milliseconds), protocol::clean_text(id));
+    out += fmt::format("{:>9}  {}\n", format_duration(milliseconds), id);
   }
   return out;
 }

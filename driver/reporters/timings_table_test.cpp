@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_phases.h"
+#include "cases/testing/temporary_folder.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -69,6 +71,16 @@ TEST(TimingsTable, NamesNoMoreThanTenSlowCases) {
 
 TEST(TimingsTable, IsEmptyWhenNothingRan) {
   EXPECT_EQ(TimingsTable{}.text(), "");
+}
+
+TEST(TimingsTable, ThePhasesOfThePageAreThoseOfACase) {
+  const std::string page = test::read_file(CP_POOL_SOURCE_DIR "/docs/performance.md");
+  std::size_t place = page.find("\n| phase | what it does |");
+  for (const std::string_view phase : case_phase::kOfACase) {
+    if (phase == case_phase::kBegin || phase == case_phase::kReport) continue;  // not timed
+    place = page.find("\n| " + std::string{phase} + " |", place);
+    ASSERT_NE(place, std::string::npos) << phase;
+  }
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ inline Case example_case(const std::string& suite = "te-flash", const std::strin
   return c;
 }
 
-inline protocol::TensorCheck right_check(int rank) {
+inline Check right_check(int rank) {
   return {.tensor = "out",
           .rank = rank,
           .max_abs = 1e-3,
@@ -62,7 +62,6 @@ inline CaseFinished timed_case(std::size_t index, const std::string& id, double 
   figures.measured.request = {.warmup = 2, .iterations = 9};
   figures.measured.step_ms = {.median = ms, .min = ms / 2, .max = ms * 2};
   figures.measured.ranks = {{0, {.median = ms, .min = ms / 2, .max = ms * 2}}};
-  figures.ms = ms;
   figures.tflops = 123.4;
   figures.bytes_sent = 4096;
   figures.gbytes_per_s = 5.678;

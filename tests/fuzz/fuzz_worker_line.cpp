@@ -43,12 +43,31 @@ void expect_stable(std::string_view text, Parse parse) {
   fuzz::require(protocol::encode(parse(first)) == first, "a message changes when it is sent on");
 }
 
-void clean(std::string_view text) {
-  for (const auto ansi : {protocol::Ansi::escape, protocol::Ansi::strip}) {
-    const std::string cleaned = protocol::clean_text(text, ansi);
-    fuzz::require(protocol::to_valid_utf8(cleaned) == cleaned, "cleaned text is not UTF-8");
-    fuzz::require(cleaned.find('\x1b') == std::string::npos, "cleaned text holds an escape");
+void expect_clean(const nlohmann::json& value) {
+  if (value.is_string()) {
+    const auto text = value.get<std::string>();
+    fuzz::require(protocol::clean_text(text) == text, "a text of a worker is not clean");
   }
+  if (!value.is_structured()) return;
+  for (const auto& item : value.items()) {
+    if (value.is_object()) expect_clean(item.key());
+    expect_clean(item.value());
+  }
+}
+
+void expect_clean_event(std::string_view text) {
+  try {
+    expect_clean(nlohmann::json::parse(protocol::encode(protocol::parse_event(text))));
+  } catch (const protocol::ProtocolError&) {
+    return;
+  }
+}
+
+void clean(std::string_view text) {
+  const std::string cleaned = protocol::clean_text(text);
+  fuzz::require(protocol::to_valid_utf8(cleaned) == cleaned, "cleaned text is not UTF-8");
+  fuzz::require(cleaned.find('\x1b') == std::string::npos, "cleaned text holds an escape");
+  fuzz::require(protocol::clean_text(cleaned) == cleaned, "clean text is cleaned once more");
   fuzz::require(protocol::cut_text(text, 100).size() <= 100, "cut text is too long");
   (void)protocol::parse_fence(text);
 }
@@ -70,7 +89,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     for (const Line& line : lines) {
       clean(line.text);
       if (stream == LineFramer::Stream::requests) expect_stable(line.text, protocol::parse_request);
-      if (stream == LineFramer::Stream::responses) expect_stable(line.text, protocol::parse_event);
+      if (stream == LineFramer::Stream::responses) {
+        expect_stable(line.text, protocol::parse_event);
+        expect_clean_event(line.text);
+      }
     }
   }
   return 0;

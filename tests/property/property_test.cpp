@@ -44,7 +44,7 @@ Failure failure_of(const Case& c) {
   try {
     const auto reports = verify::test::run_on_threads(c);
     for (const RankReport& report : reports) {
-      if (report.outcome == RankReport::Outcome::skip) return {"skip", report.reason};
+      if (report.outcome == CaseOutcome::skip) return {"skip", report.reason};
       const auto failed = std::ranges::find(report.checks, false, &Check::ok);
       if (failed != report.checks.end()) return {failed->tensor, verify::test::fault_of(reports)};
     }

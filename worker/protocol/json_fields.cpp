@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <limits>
 #include <string_view>
 #include <system_error>
@@ -61,8 +60,8 @@ bool is_low_surrogate(std::optional<unsigned> unit) {
   return unit && *unit >= 0xdc00 && *unit <= 0xdfff;
 }
 
-}  // namespace
-
+// JSON text whose strings escape half of a surrogate pair (\ud800 to \udfff alone), which stands for no character and
+// which no JSON reader takes, with \ufffd in their place. As long as before.
 std::string with_whole_surrogates(std::string text) {
   constexpr std::string_view kReplacement = "\\ufffd";
   for (std::size_t i = text.find('\\'); i != std::string::npos; i = text.find('\\', i)) {
@@ -79,6 +78,42 @@ std::string with_whole_surrogates(std::string text) {
   return text;
 }
 
+void expect_shallow(std::string_view text) {
+  constexpr int kDeepest = 64;
+  int depth = 0;
+  bool in_string = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      if (c == '"') in_string = false;
+    } else if (c == '"') {
+      in_string = true;
+    } else if (c == '[' || c == '{') {
+      if (++depth > kDeepest) throw ProtocolError(fmt::format("nested more than {} deep", kDeepest));
+    } else if (c == ']' || c == '}') {
+      --depth;
+    }
+  }
+}
+
+void clean_strings(json& value) {
+  if (value.is_string()) {
+    value = clean_text(value.get_ref<const std::string&>());
+  } else if (value.is_array()) {
+    for (json& item : value) clean_strings(item);
+  } else if (value.is_object()) {
+    json cleaned = json::object();
+    for (auto& [key, item] : value.get_ref<json::object_t&>()) {
+      clean_strings(item);
+      cleaned[clean_text(key)] = std::move(item);
+    }
+    value = std::move(cleaned);
+  }
+}
+
+}  // namespace
+
 Fields::Fields(const json& object, std::string where) : object_(object), where_(std::move(where)) {
   if (!object.is_object()) throw ProtocolError(fmt::format("{}: expected an object, got {}", where_, show(object)));
 }
@@ -94,93 +129,10 @@ const json& Fields::require(const char* name) const {
   return *value;
 }
 
-void Fields::fail(const char* name, const char* expected, const json& got) const {
-  throw ProtocolError(fmt::format("{}: \"{}\": expected {}, got {}", where_, name, expected, show(got)));
-}
-
-std::int64_t Fields::get_int64(const char* name, std::optional<std::int64_t> fallback) const {
-  if (fallback && find(name) == nullptr) return *fallback;
-  const json& value = require(name);
-  const std::optional<std::int64_t> number = as_int64(value);
-  if (!number) fail(name, "a 64-bit integer", value);
-  return *number;
-}
-
-int Fields::get_int(const char* name, std::optional<int> fallback) const {
-  if (fallback && find(name) == nullptr) return *fallback;
-  const json& value = require(name);
-  const std::optional<std::int64_t> number = as_int64(value);
-  if (!number || *number < std::numeric_limits<int>::min() || *number > std::numeric_limits<int>::max()) {
-    fail(name, "a 32-bit integer", value);
-  }
-  return static_cast<int>(*number);
-}
-
-bool Fields::get_bool(const char* name, std::optional<bool> fallback) const {
-  if (fallback && find(name) == nullptr) return *fallback;
-  const json& value = require(name);
-  if (!value.is_boolean()) fail(name, "true or false", value);
-  return value.get<bool>();
-}
-
 std::string Fields::get_string(const char* name, const std::optional<std::string>& fallback) const {
   if (fallback && find(name) == nullptr) return *fallback;
-  const json& value = require(name);
-  if (!value.is_string()) fail(name, "a string", value);
-  return value.get<std::string>();
-}
-
-double Fields::get_double(const char* name, double fallback) const {
-  const json* const value = find(name);
-  if (value == nullptr) return fallback;
-  const std::optional<double> number = as_double(*value);
-  if (!number) fail(name, R"(a number, "nan", "inf" or "-inf")", *value);
-  return *number;
-}
-
-std::optional<std::int64_t> Fields::find_int64(const char* name) const {
-  if (find(name) == nullptr) return std::nullopt;
-  return get_int64(name);
-}
-
-std::optional<std::string> Fields::find_string(const char* name) const {
-  if (find(name) == nullptr) return std::nullopt;
-  return get_string(name);
-}
-
-json Fields::require_object(const char* name) const {
-  const json& value = require(name);
-  if (!value.is_object()) fail(name, "an object", value);
-  return value;
-}
-
-json Fields::get_object(const char* name) const {
-  return find(name) == nullptr ? json::object() : require_object(name);
-}
-
-json Fields::get_array(const char* name) const {
-  const json* const value = find(name);
-  if (value == nullptr) return json::array();
-  if (!value->is_array()) fail(name, "an array", *value);
-  return *value;
-}
-
-std::map<std::string, double> Fields::get_numbers(const char* name) const {
-  std::map<std::string, double> out;
-  const json object = get_object(name);
-  const Fields fields(object, fmt::format("{}: {}", where_, name));
-  for (const auto& item : object.items()) out[item.key()] = fields.get_double(item.key().c_str(), 0);
-  return out;
-}
-
-std::vector<std::int64_t> Fields::get_int64s(const char* name, std::vector<std::int64_t> fallback) const {
-  if (find(name) == nullptr) return fallback;
-  std::vector<std::int64_t> out;
-  for (const json& item : get_array(name)) {
-    const std::optional<std::int64_t> number = as_int64(item);
-    if (!number) fail(name, "an array of integers", item);
-    out.push_back(*number);
-  }
+  std::string out;
+  read_value(*this, name, require(name), out);
   return out;
 }
 
@@ -189,14 +141,70 @@ std::optional<std::int64_t> Fields::peek_int64(const char* name) const {
   return value == nullptr ? std::nullopt : as_int64(*value);
 }
 
-void make_numbers_finite(json& value) {
-  if (value.is_structured()) {
-    for (json& item : value) make_numbers_finite(item);
-  } else if (value.is_number_float()) {
-    const auto number = value.get<double>();
-    if (std::isnan(number)) value = "nan";
-    if (std::isinf(number)) value = number > 0 ? "inf" : "-inf";
+void Fields::fail(const char* name, std::string_view expected, const json& got) const {
+  throw ProtocolError(fmt::format("{}: \"{}\": expected {}, got {}", where_, name, expected, show(got)));
+}
+
+void read_value(const Fields& in, const char* name, const json& value, bool& out) {
+  if (!value.is_boolean()) in.fail(name, "true or false", value);
+  out = value.get<bool>();
+}
+
+void read_value(const Fields& in, const char* name, const json& value, int& out) {
+  const std::optional<std::int64_t> number = as_int64(value);
+  if (!number || *number < std::numeric_limits<int>::min() || *number > std::numeric_limits<int>::max()) {
+    in.fail(name, "a 32-bit integer", value);
   }
+  out = static_cast<int>(*number);
+}
+
+void read_value(const Fields& in, const char* name, const json& value, std::int64_t& out) {
+  const std::optional<std::int64_t> number = as_int64(value);
+  if (!number) in.fail(name, "a 64-bit integer", value);
+  out = *number;
+}
+
+void read_value(const Fields& in, const char* name, const json& value, std::size_t& out) {
+  const std::optional<std::int64_t> number = as_int64(value);
+  if (!number || *number < 0) in.fail(name, "an integer that is not negative", value);
+  out = static_cast<std::size_t>(*number);
+}
+
+void read_value(const Fields& in, const char* name, const json& value, double& out) {
+  const std::optional<double> number = as_double(value);
+  if (!number) in.fail(name, R"(a number, "nan", "inf" or "-inf")", value);
+  out = *number;
+}
+
+void read_value(const Fields& in, const char* name, const json& value, std::string& out) {
+  if (!value.is_string()) in.fail(name, "a string", value);
+  out = value.get<std::string>();
+}
+
+void read_value(const Fields& in, const char* name, const json& value, json& out) {
+  if (!value.is_object()) in.fail(name, "an object", value);
+  out = value;
+}
+
+void read_value(const Fields& in, const char* name, const json& value, std::map<std::string, double>& out) {
+  if (!value.is_object()) in.fail(name, "an object", value);
+  const Fields numbers(value, fmt::format("{}: {}", in.where(), name));
+  out.clear();
+  for (const auto& item : value.items()) {
+    double& number = out[item.key()];
+    if (!item.value().is_null()) read_value(numbers, item.key().c_str(), item.value(), number);
+  }
+}
+
+json parse_any_json(std::string_view text) {
+  expect_shallow(text);
+  return json::parse(with_whole_surrogates(to_valid_utf8(text)));
+}
+
+json parse_foreign_json(std::string_view text) {
+  json value = parse_any_json(text);
+  clean_strings(value);
+  return value;
 }
 
 }  // namespace cp_pool::protocol

@@ -1,11 +1,13 @@
 // Strict reading of one JSON object: a field of the wrong type throws ProtocolError, which names it.
 #pragma once
 
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -16,41 +18,46 @@ class Fields {
   // `where` names the object in errors. Keeps a reference to `object`. Throws ProtocolError unless it is an object.
   Fields(const nlohmann::json& object, std::string where);
 
-  [[nodiscard]] bool has(const char* name) const { return find(name) != nullptr; }  // and not as null
-  // Without a fallback, a missing field throws ProtocolError. A field that is null counts as missing.
-  [[nodiscard]] std::int64_t get_int64(const char* name, std::optional<std::int64_t> fallback = std::nullopt) const;
-  [[nodiscard]] int get_int(const char* name, std::optional<int> fallback = std::nullopt) const;
-  [[nodiscard]] bool get_bool(const char* name, std::optional<bool> fallback = std::nullopt) const;
+  // nullptr if it is missing, or null.
+  [[nodiscard]] const nlohmann::json* find(const char* name) const;
+  // Throws ProtocolError if it is missing, or null.
+  [[nodiscard]] const nlohmann::json& require(const char* name) const;
   [[nodiscard]] std::string get_string(const char* name, const std::optional<std::string>& fallback = {}) const;
-  // A number or one of "nan", "inf", "-inf".
-  [[nodiscard]] double get_double(const char* name, double fallback) const;
-  [[nodiscard]] std::optional<std::int64_t> find_int64(const char* name) const;
-  [[nodiscard]] std::optional<std::string> find_string(const char* name) const;
-
-  [[nodiscard]] nlohmann::json require_object(const char* name) const;
-  // Empty if missing.
-  [[nodiscard]] nlohmann::json get_object(const char* name) const;
-  [[nodiscard]] nlohmann::json get_array(const char* name) const;
-  [[nodiscard]] std::map<std::string, double> get_numbers(const char* name) const;
-  [[nodiscard]] std::vector<std::int64_t> get_int64s(const char* name, std::vector<std::int64_t> fallback = {}) const;
-
   // The field if it is an integer, whatever else is wrong: for error reports.
   [[nodiscard]] std::optional<std::int64_t> peek_int64(const char* name) const;
 
- private:
-  [[nodiscard]] const nlohmann::json* find(const char* name) const;
-  [[nodiscard]] const nlohmann::json& require(const char* name) const;
-  [[noreturn]] void fail(const char* name, const char* expected, const nlohmann::json& got) const;
+  [[nodiscard]] const std::string& where() const { return where_; }
+  // "run: "seq": expected a 64-bit integer, got 1.5".
+  [[noreturn]] void fail(const char* name, std::string_view expected, const nlohmann::json& got) const;
 
+ private:
   const nlohmann::json& object_;
   std::string where_;
 };
 
-// Replaces escapes of half a surrogate pair (\ud800 to \udfff alone) by \ufffd: they stand for no character, and JSON
-// readers reject them. The text keeps its length.
-std::string with_whole_surrogates(std::string text);
+// value: of the field `name`, or of an entry of it. Throw ProtocolError if it is of another type.
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, bool& out);
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, int& out);
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::int64_t& out);
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::size_t& out);
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, double& out);  // "nan", "inf", "-inf"
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::string& out);
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, nlohmann::json& out);  // an object
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::map<std::string, double>& out);
 
-// Replaces every NaN and infinity in value, however deep, by the string "nan", "inf" or "-inf".
-void make_numbers_finite(nlohmann::json& value);
+// A number, or the string "nan", "inf" or "-inf".
+template <typename Json>
+Json number_json(double value) {
+  if (std::isfinite(value)) return value;
+  if (std::isnan(value)) return "nan";
+  return value > 0 ? "inf" : "-inf";
+}
+
+// Reads text of a worker, or of an events file, as JSON whose strings and keys are clean (text_clean.h). Invalid UTF-8
+// and the \u escape of half a surrogate pair are read as U+FFFD. Throws ProtocolError for what is nested more than 64
+// deep, because copying and writing JSON takes stack for each level, and nlohmann::json::exception for what is no JSON.
+nlohmann::json parse_foreign_json(std::string_view text);
+// The same, with its strings as they are.
+nlohmann::json parse_any_json(std::string_view text);
 
 }  // namespace cp_pool::protocol

@@ -1,5 +1,6 @@
 // The messages between driver and worker, protocol version 1 (docs/protocol.md). A request is one JSON object a line on
-// rank 0's stdin; a response is one line on rank 0's stdout: kResponsePrefix, then one JSON object.
+// rank 0's stdin; a response is one line on rank 0's stdout: kResponsePrefix, then one JSON object. What a message
+// holds is said in its fields() alone.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +10,15 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <variant>
 #include <vector>
 
 #include <nlohmann/json.hpp>
+
+#include "cases/case_outcome.h"
+#include "cases/case_report.h"
+#include "cases/fields.h"
 
 namespace cp_pool::protocol {
 
@@ -32,15 +38,29 @@ struct PerfRequest {                                    // time the step of a ca
   int iterations = 20;                                  // timed steps
   bool graph = false;                                   // on GPUs: time replays of a CUDA graph of the step
   std::optional<std::string> trace_dir = std::nullopt;  // trace one more step into files there
+
+  static constexpr auto fields() {
+    return std::tuple{field("warmup", &PerfRequest::warmup), field("iterations", &PerfRequest::iterations),
+                      field("graph", &PerfRequest::graph),
+                      field("trace_dir", &PerfRequest::trace_dir, Presence::sparse)};
+  }
 };
 struct StepMs {
   double median = 0;
   double min = 0;
   double max = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("median", &StepMs::median), field("min", &StepMs::min), field("max", &StepMs::max)};
+  }
 };
 struct RankMs {
   int rank = 0;
   StepMs ms;
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &RankMs::rank, Presence::required), field("ms", &RankMs::ms, Presence::required)};
+  }
 };
 struct PerfResult {
   PerfRequest request;
@@ -50,61 +70,105 @@ struct PerfResult {
   std::string one_rank_reason;        // why not
   // In a step by the rank that sends most; none if the worker does not count them.
   std::optional<std::int64_t> bytes_sent = std::nullopt;
+
+  static constexpr auto fields() {
+    return std::tuple{field("warmup", [](auto& perf) -> auto& { return perf.request.warmup; }),
+                      field("iterations", [](auto& perf) -> auto& { return perf.request.iterations; }),
+                      field("graph", [](auto& perf) -> auto& { return perf.request.graph; }),
+                      field("step_ms", &PerfResult::step_ms, Presence::required),
+                      field("ranks", &PerfResult::ranks),
+                      field("one_rank_ms", &PerfResult::one_rank_ms),
+                      field("one_rank_reason", &PerfResult::one_rank_reason),
+                      field("bytes_sent", &PerfResult::bytes_sent, Presence::sparse)};
+  }
 };
 
-// --- Requests --------------------------------------------------------------------------------------------------------
+// --- Requests: op and fields -----------------------------------------------------------------------------------------
+struct RunOfCase {  // how a case is run
+  std::optional<std::string> dump_dir;
+  bool reference_cache = true;  // the worker may keep expected results for later cases
+  std::optional<PerfRequest> perf = std::nullopt;
+
+  static constexpr auto fields() {
+    return std::tuple{field("dump_dir", &RunOfCase::dump_dir), field("reference_cache", &RunOfCase::reference_cache),
+                      field("perf", &RunOfCase::perf, Presence::sparse)};
+  }
+};
 struct RunRequest {
   std::int64_t seq = 0;
   std::string id;
   nlohmann::json case_json;
   nlohmann::json lengths = nlohmann::json::object();  // of the case's sequences; empty = not told
   std::int64_t timeout_ms = 90000;
-  std::optional<std::string> dump_dir;
-  bool reference_cache = true;  // the worker may keep expected results for later cases
-  std::optional<PerfRequest> perf = std::nullopt;
+  RunOfCase options = {};
+
+  static constexpr const char* kName = "run";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &RunRequest::seq, Presence::required),
+                      field("id", &RunRequest::id),
+                      field("case", &RunRequest::case_json, Presence::required),
+                      field("lengths", &RunRequest::lengths, Presence::sparse),
+                      field("timeout_ms", &RunRequest::timeout_ms),
+                      field("options", &RunRequest::options)};
+  }
 };
 struct PrepareRequest {
   std::int64_t seq = 0;
   nlohmann::json case_json;
   nlohmann::json lengths = nlohmann::json::object();  // as in RunRequest
+
+  static constexpr const char* kName = "prepare";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &PrepareRequest::seq), field("case", &PrepareRequest::case_json, Presence::required),
+                      field("lengths", &PrepareRequest::lengths, Presence::sparse)};
+  }
 };
 struct CancelRequest {
   std::int64_t seq = 0;
+
+  static constexpr const char* kName = "cancel";
+  static constexpr auto fields() { return std::tuple{field("seq", &CancelRequest::seq, Presence::required)}; }
 };
 struct PingRequest {
   std::int64_t seq = 0;
   bool all = false;
+
+  static constexpr const char* kName = "ping";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &PingRequest::seq, Presence::required),
+                      field("all", &PingRequest::all, Presence::sparse)};
+  }
 };
-struct ShutdownRequest {};
+struct ShutdownRequest {
+  static constexpr const char* kName = "shutdown";
+  static constexpr auto fields() { return std::tuple{}; }
+};
 using Request = std::variant<RunRequest, PrepareRequest, CancelRequest, PingRequest, ShutdownRequest>;
 
-// --- Events ----------------------------------------------------------------------------------------------------------
-enum class Outcome { pass, fail, skip, error, timeout, cancelled };  // what a worker may say of a case
-
+// --- Events: event and fields ----------------------------------------------------------------------------------------
 struct RankInfo {
   int rank = 0;
   std::string host;
   int pid = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &RankInfo::rank, Presence::required), field("host", &RankInfo::host),
+                      field("pid", &RankInfo::pid)};
+  }
 };
 struct RankResult {
   int rank = 0;
   bool ok = true;
   bool aborted = false;     // only freed from a collective because another rank failed; error says of which
-  std::string error;        // with stack trace; empty if ok
+  std::string error;        // with stack trace, kMaxErrorBytes at most; empty if ok
   std::string output_hash;  // empty if the case did not finish on this rank
-};
-struct TensorCheck {
-  std::string tensor;
-  int rank = 0;
-  double max_abs = 0;
-  double rms = 0;
-  double error = 0;
-  double bound = 0;
-  double baseline = 0;
-  std::vector<std::int64_t> worst_index;
-  bool ok = true;
-  std::string message;
-  bool measured = true;  // error and bound were told; else they are 0 and mean nothing
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &RankResult::rank, Presence::required),
+                      field("ok", &RankResult::ok, Presence::required),
+                      field("aborted", &RankResult::aborted, Presence::message), field("error", &RankResult::error),
+                      field("output_hash", &RankResult::output_hash)};
+  }
 };
 struct Hygiene {  // of one rank, after a case
   int rank = 0;
@@ -112,11 +176,12 @@ struct Hygiene {  // of one rank, after a case
   std::int64_t fds = 0;
   std::int64_t threads = 0;
   std::int64_t gpu_kib = 0;  // held by the caching allocator; 0 on a CPU
-};
 
-struct LostOutput {  // a file that the request asked for and that could not be written; the answer stands all the same
-  std::string output;   // "dump" or "trace"
-  std::string message;  // one line that names the file and the cause
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &Hygiene::rank, Presence::required), field("rss_kib", &Hygiene::rss_kib),
+                      field("fds", &Hygiene::fds), field("threads", &Hygiene::threads),
+                      field("gpu_kib", &Hygiene::gpu_kib)};
+  }
 };
 
 struct ReadyEvent {
@@ -128,47 +193,90 @@ struct ReadyEvent {
   nlohmann::json capabilities = nlohmann::json::object();
   nlohmann::json versions = nlohmann::json::object();
   std::map<std::string, double> startup_ms;
+
+  static constexpr const char* kName = "ready";
+  static constexpr auto fields() {
+    return std::tuple{field("worker", &ReadyEvent::worker),
+                      field("protocol", &ReadyEvent::protocol, Presence::required),
+                      field("world_size", &ReadyEvent::world_size, Presence::required),
+                      field("device", &ReadyEvent::device),
+                      field("ranks", &ReadyEvent::ranks),
+                      field("capabilities", &ReadyEvent::capabilities),
+                      field("versions", &ReadyEvent::versions),
+                      field("startup_ms", &ReadyEvent::startup_ms)};
+  }
 };
 // How many GPUs the ranks share, as the worker says in capabilities.shared_gpus; 0: each has a device of its own.
 int shared_gpus(const ReadyEvent& ready);
 
 struct StartedEvent {
   std::int64_t seq = 0;
+
+  static constexpr const char* kName = "started";
+  static constexpr auto fields() { return std::tuple{field("seq", &StartedEvent::seq, Presence::required)}; }
 };
 struct ProgressEvent {
   std::int64_t seq = 0;
   std::string phase;
+
+  static constexpr const char* kName = "progress";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &ProgressEvent::seq, Presence::required), field("phase", &ProgressEvent::phase)};
+  }
 };
 struct ResultEvent {
   std::int64_t seq = 0;
-  Outcome outcome = Outcome::error;
+  CaseOutcome outcome = CaseOutcome::error;  // one of a worker's
   std::string reason;
   bool healthy = true;
   std::vector<RankResult> ranks;
-  std::vector<TensorCheck> checks;
+  std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
   std::vector<Hygiene> hygiene;
   std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
   std::string backend_note;                       // what of the case another backend computed, and why; else empty
   std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
   std::vector<LostOutput> lost_outputs;
+
+  static constexpr const char* kName = "result";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &ResultEvent::seq, Presence::required),
+                      field("outcome", &ResultEvent::outcome, Presence::required),
+                      field("reason", &ResultEvent::reason),
+                      field("healthy", &ResultEvent::healthy),
+                      field("ranks", &ResultEvent::ranks),
+                      field("checks", &ResultEvent::checks),
+                      field("timings_ms", &ResultEvent::timings_ms),
+                      field("hygiene", &ResultEvent::hygiene),
+                      field("backend", &ResultEvent::backend),
+                      field("backend_note", &ResultEvent::backend_note, Presence::sparse),
+                      field("perf", &ResultEvent::perf, Presence::sparse),
+                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse)};
+  }
 };
 struct PongEvent {
   std::int64_t seq = 0;
   std::vector<int> ranks{0};  // that answered: all of a healthy pool for a ping with all, else rank 0
+
+  static constexpr const char* kName = "pong";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &PongEvent::seq, Presence::required), field("ranks", &PongEvent::ranks)};
+  }
 };
 struct ProtocolErrorEvent {
   std::optional<std::int64_t> seq;
   std::string message;
+
+  static constexpr const char* kName = "protocol_error";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &ProtocolErrorEvent::seq), field("message", &ProtocolErrorEvent::message)};
+  }
 };
 struct UnknownEvent {  // a newer worker's: logged, never fatal
   std::string event;
 };
 using Event =
     std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, PongEvent, ProtocolErrorEvent, UnknownEvent>;
-
-std::string_view to_string(Outcome outcome);
-std::optional<Outcome> parse_outcome(std::string_view text);
 
 // The JSON of a message on one line, without prefix and newline. Invalid UTF-8 becomes U+FFFD; non-finite numbers
 // become the strings "nan", "inf", "-inf".
@@ -184,7 +292,14 @@ class ProtocolError : public std::runtime_error {
   using std::runtime_error::runtime_error;
   std::optional<std::int64_t> seq;  // if the text had one
 };
+// For fields that are each of their type, and cannot be.
+void expect_valid(const PerfRequest& request);
+void expect_valid(const StepMs& times);
+void expect_valid(const PerfResult& perf);
+void expect_valid(const RunRequest& request);
+void expect_valid(const ResultEvent& result);
 Request parse_request(std::string_view json);
+// Here a worker's texts enter the driver: every one of them is clean (text_clean.h).
 Event parse_event(std::string_view json);
 
 }  // namespace cp_pool::protocol

@@ -46,30 +46,35 @@ std::string event_error(const std::string& text) {
   return "no error";
 }
 
+std::string phase_of(const std::string& escaped) {
+  return std::get<ProgressEvent>(parse_event(R"({"event":"progress","seq":1,"phase":")" + escaped + "\"}")).phase;
+}
+
 TEST(Requests, RunRoundTrips) {
-  RunRequest sent{.seq = 12, .id = "a/b", .case_json = {{"cp_size", 2}}, .timeout_ms = 5000, .dump_dir = "/tmp/x"};
+  RunRequest sent{
+      .seq = 12, .id = "a/b", .case_json = {{"cp_size", 2}}, .timeout_ms = 5000, .options = {.dump_dir = "/tmp/x"}};
   RunRequest got = request_round_trip(sent);
   EXPECT_EQ(got.seq, 12);
   EXPECT_EQ(got.id, "a/b");
   EXPECT_EQ(got.case_json, sent.case_json);
   EXPECT_EQ(got.timeout_ms, 5000);
-  EXPECT_EQ(got.dump_dir, "/tmp/x");
-  EXPECT_TRUE(got.reference_cache);
-  sent.dump_dir.reset();
-  sent.reference_cache = false;
-  EXPECT_EQ(request_round_trip(sent).dump_dir, std::nullopt);
-  EXPECT_FALSE(request_round_trip(sent).reference_cache);
+  EXPECT_EQ(got.options.dump_dir, "/tmp/x");
+  EXPECT_TRUE(got.options.reference_cache);
+  sent.options.dump_dir.reset();
+  sent.options.reference_cache = false;
+  EXPECT_EQ(request_round_trip(sent).options.dump_dir, std::nullopt);
+  EXPECT_FALSE(request_round_trip(sent).options.reference_cache);
 }
 
 TEST(Requests, RunMayAskForTimes) {
   RunRequest sent;
   sent.case_json = {{"cp_size", 2}};
-  EXPECT_FALSE(request_round_trip(sent).perf);
-  sent.perf = PerfRequest{.warmup = 0, .iterations = 7};
+  EXPECT_FALSE(request_round_trip(sent).options.perf);
+  sent.options.perf = PerfRequest{.warmup = 0, .iterations = 7};
   const RunRequest got = request_round_trip(sent);
-  ASSERT_TRUE(got.perf);
-  EXPECT_EQ(got.perf->warmup, 0);
-  EXPECT_EQ(got.perf->iterations, 7);
+  ASSERT_TRUE(got.options.perf);
+  EXPECT_EQ(got.options.perf->warmup, 0);
+  EXPECT_EQ(got.options.perf->iterations, 7);
   const auto with = [](const char* perf) {
     return request_error(fmt::format(R"({{"op":"run","seq":1,"case":{{}},"options":{{"perf":{}}}}})", perf));
   };
@@ -106,8 +111,8 @@ TEST(Requests, OthersRoundTrip) {
 TEST(Requests, TakeDefaultsAndIgnoreUnknownFields) {
   const auto run = std::get<RunRequest>(parse_request(R"({"op":"run","seq":1,"case":{},"future":[1]})"));
   EXPECT_EQ(run.timeout_ms, 90000);
-  EXPECT_EQ(run.dump_dir, std::nullopt);
-  EXPECT_TRUE(run.reference_cache);
+  EXPECT_EQ(run.options.dump_dir, std::nullopt);
+  EXPECT_TRUE(run.options.reference_cache);
 }
 
 TEST(Requests, ErrorsNameTheFieldAndWhatCame) {
@@ -174,7 +179,7 @@ TEST(Events, ReadyRoundTrips) {
 TEST(Events, ResultRoundTrips) {
   const ResultEvent got =
       event_round_trip(ResultEvent{.seq = 3,
-                                   .outcome = Outcome::fail,
+                                   .outcome = CaseOutcome::fail,
                                    .reason = "why",
                                    .healthy = false,
                                    .ranks = {{0, true, false, "", "abc"}, {1, false, true, "boom", ""}},
@@ -185,7 +190,7 @@ TEST(Events, ResultRoundTrips) {
                                    .backend_note = "partly",
                                    .lost_outputs = {{"dump", "cannot write x"}}});
   EXPECT_EQ(got.seq, 3);
-  EXPECT_EQ(got.outcome, Outcome::fail);
+  EXPECT_EQ(got.outcome, CaseOutcome::fail);
   EXPECT_EQ(got.reason, "why");
   EXPECT_FALSE(got.healthy);
   ASSERT_EQ(got.ranks.size(), 2U);
@@ -269,18 +274,26 @@ TEST(Events, OthersRoundTrip) {
   EXPECT_EQ(event_round_trip(ProtocolErrorEvent{8, "m"}).seq, 8);
 }
 
-TEST(Events, EveryOutcomeHasAName) {
-  for (const Outcome outcome :
-       {Outcome::pass, Outcome::fail, Outcome::skip, Outcome::error, Outcome::timeout, Outcome::cancelled}) {
-    EXPECT_EQ(parse_outcome(to_string(outcome)), outcome);
+TEST(Events, AWorkerSaysItsOwnOutcomesAlone) {
+  const auto with = [](std::string_view outcome) {
+    return event_error(fmt::format(R"({{"event":"result","seq":1,"outcome":"{}"}})", outcome));
+  };
+  for (const CaseOutcome outcome : {CaseOutcome::pass, CaseOutcome::fail, CaseOutcome::skip, CaseOutcome::error,
+                                    CaseOutcome::timeout, CaseOutcome::cancelled}) {
+    ResultEvent sent = result_event();
+    sent.outcome = outcome;
+    EXPECT_EQ(event_round_trip(sent).outcome, outcome);
   }
-  EXPECT_EQ(parse_outcome("maybe"), std::nullopt);
+  for (const CaseOutcome outcome : {CaseOutcome::crash, CaseOutcome::infra, CaseOutcome::not_run}) {
+    EXPECT_THAT(with(to_string(outcome)), HasSubstr("is not for a worker to say"));
+  }
+  EXPECT_THAT(with("maybe"), HasSubstr("\"maybe\" is not among pass, fail, skip,"));
 }
 
 TEST(Events, NonFiniteNumbersAreStrings) {
   ResultEvent event = result_event();
   constexpr double kInf = std::numeric_limits<double>::infinity();
-  TensorCheck check;
+  Check check;
   check.max_abs = std::nan("");
   check.rms = kInf;
   check.error = -kInf;
@@ -312,13 +325,21 @@ TEST(Events, AreOneLineOfValidUtf8) {
   EXPECT_THAT(text, HasSubstr("bad \xef\xbf\xbd byte\\nnext line"));
 }
 
+// Nothing that shows a text of a worker has to think of it again.
+TEST(Events, EveryTextOfAWorkerIsCleanOnceItIsRead) {
+  const auto ready = std::get<ReadyEvent>(parse_event(
+      R"({"event":"ready","protocol":1,"world_size":1,"worker":"a\u001b[31mb","ranks":[{"rank":0,"host":"\u0007"}],)"
+      R"("versions":{"torch\u001b":"\u009b1"},"startup_ms":{"lo\u0000ad":1}})"));
+  EXPECT_EQ(ready.worker, "a\\x1b[31mb");
+  EXPECT_EQ(ready.ranks.at(0).host, "\\x07");
+  EXPECT_EQ(ready.versions, (json{{"torch\\x1b", "\\u{009b}1"}}));
+  EXPECT_EQ(ready.startup_ms.at("lo\\x00ad"), 1);
+  EXPECT_EQ(phase_of("a\\tb\\nc"), "a\tb\nc") << "lines and tabs are for those who show them";
+}
+
 TEST(Events, InvalidUtf8IsReadAsReplacement) {
   const auto event = std::get<ProgressEvent>(parse_event("{\"event\":\"progress\",\"seq\":1,\"phase\":\"\xe9\"}"));
   EXPECT_EQ(event.phase, "\xef\xbf\xbd");
-}
-
-std::string phase_of(const std::string& escaped) {
-  return std::get<ProgressEvent>(parse_event(R"({"event":"progress","seq":1,"phase":")" + escaped + "\"}")).phase;
 }
 
 // What Python's json.dumps writes of a byte that it could not decode.
@@ -358,12 +379,6 @@ TEST(Events, ACheckWithoutErrorOrBoundIsNotMeasured) {
   EXPECT_FALSE(measured(R"(,"error":null,"bound":1)"));
 }
 
-TEST(Events, ErrorTextIsCut) {
-  ResultEvent event = result_event();
-  event.ranks.push_back({0, false, false, std::string(100000, 'x'), ""});
-  EXPECT_EQ(event_round_trip(event).ranks[0].error.size(), kMaxErrorBytes);
-}
-
 TEST(Events, AMinimalWorkerMayLeaveOutEveryDefault) {
   const auto ready = std::get<ReadyEvent>(parse_event(R"({"event":"ready","protocol":1,"world_size":2})"));
   EXPECT_EQ(ready.world_size, 2);
@@ -380,7 +395,6 @@ TEST(Events, ErrorsNameTheFieldAndWhatCame) {
   EXPECT_THAT(event_error("oops"), HasSubstr("not JSON"));
   EXPECT_EQ(event_error(R"({"seq":1})"), R"(event: "event" is missing)");
   EXPECT_EQ(event_error(R"({"event":"result","seq":1})"), R"(result: "outcome" is missing)");
-  EXPECT_EQ(event_error(R"({"event":"result","seq":1,"outcome":"maybe"})"), R"(result: unknown outcome "maybe")");
   EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","healthy":"yes"})"), HasSubstr("healthy"));
   EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","checks":{}})"), HasSubstr("an array"));
   EXPECT_THAT(event_error(R"({"event":"result","seq":1,"outcome":"pass","ranks":[3]})"), HasSubstr("ranks"));

@@ -10,7 +10,6 @@ namespace cp_pool::protocol {
 namespace {
 
 constexpr std::string_view kReplacement = "\xef\xbf\xbd";
-constexpr char kEscape = '\x1b';
 
 std::uint8_t byte_at(std::string_view text, std::size_t i) {
   return static_cast<std::uint8_t>(text[i]);
@@ -54,34 +53,6 @@ Decoded decode(std::string_view text, std::size_t i) {
   return {trailing + 1, code_point, true};
 }
 
-bool in_range(std::string_view text, std::size_t i, std::uint8_t low, std::uint8_t high) {
-  return i < text.size() && byte_at(text, i) >= low && byte_at(text, i) <= high;
-}
-
-// The end of a string sequence (OSC, DCS, ...): after BEL or ESC \, at the latest before the next newline.
-std::size_t string_end(std::string_view text, std::size_t i) {
-  for (; i < text.size() && text[i] != '\n'; ++i) {
-    if (text[i] == '\a') return i + 1;
-    if (text[i] == kEscape && i + 1 < text.size() && text[i + 1] == '\\') return i + 2;
-  }
-  return i;
-}
-
-// The end of the escape sequence that starts at text[i] == ESC (ECMA-48).
-std::size_t ansi_end(std::string_view text, std::size_t i) {
-  ++i;
-  if (i >= text.size()) return i;
-  if (text[i] == '[') {
-    ++i;
-    while (in_range(text, i, 0x30, 0x3f)) ++i;
-    while (in_range(text, i, 0x20, 0x2f)) ++i;
-    return in_range(text, i, 0x40, 0x7e) ? i + 1 : i;
-  }
-  if (std::string_view{"]PX^_"}.find(text[i]) != std::string_view::npos) return string_end(text, i + 1);
-  while (in_range(text, i, 0x20, 0x2f)) ++i;
-  return in_range(text, i, 0x30, 0x7e) ? i + 1 : i;
-}
-
 bool is_bidi_control(char32_t c) {
   return c == 0x200e || c == 0x200f || (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
@@ -111,14 +82,10 @@ std::string to_valid_utf8(std::string_view text) {
   return out;
 }
 
-std::string clean_text(std::string_view text, Ansi ansi) {
+std::string clean_text(std::string_view text) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
-    if (ansi == Ansi::strip && text[i] == kEscape) {
-      i = ansi_end(text, i);
-      continue;
-    }
     if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') {
       ++i;
       continue;

@@ -183,7 +183,7 @@ void WorkerGroup::start_run(const std::string& id, const nlohmann::json& changes
   request.case_json = small_case(ranks_);
   if (changes.is_object()) request.case_json.update(changes);
   request.timeout_ms = timeout_ms;
-  request.reference_cache = reference_cache;
+  request.options.reference_cache = reference_cache;
   send(request);
 }
 

@@ -37,7 +37,7 @@ class CommandWith : public Command {
 struct Subcommand {
   const char* name;
   const char* summary;  // beside its name in cp-pool --help
-  const char* footer;   // below its options: examples, each of which can be called
+  std::string footer;   // below its options: examples, each of which can be called
   // Adds the options to `command`, the parser's subcommand of this name.
   std::unique_ptr<Command> (*add)(CLI::App& command);
 };

@@ -9,7 +9,7 @@
 #include <fmt/format.h>
 
 #include "cases/did_you_mean.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/man_page.h"
 #include "driver/reporters/output_file.h"
 
@@ -103,7 +103,7 @@ std::string with_exit_codes(const std::string& help) {
 
 int PrintCommand::run(const std::string& /*program*/) {
   write_all(STDOUT_FILENO, options.text, "stdout");
-  return static_cast<int>(ExitCode::ok);
+  return to_int(ExitCode::ok);
 }
 
 std::string command_help(const std::string& name) {

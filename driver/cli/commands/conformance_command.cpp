@@ -6,10 +6,10 @@
 
 #include <fmt/format.h>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/worker_command.h"
 #include "driver/conformance/conformance.h"
@@ -20,16 +20,19 @@ namespace cp_pool {
 
 namespace {
 
-constexpr const char* kConformanceFooter =
-    "A line a rule: its verdict, what was seen, and a hint unless it is ok.\n"
-    "  ok        the worker does it\n"
-    "  BROKEN    the protocol asks for it, and the worker does something else\n"
-    "  absent    the worker may leave it out, and does\n"
-    "  untested  this worker gives no way to try it; faults need one that obeys CP_POOL_INJECT\n"
-    "The exit code is 0 if no rule is broken, 100 if one is, 96 if the worker never got ready.\n\n"
-    "Examples:\n"
-    "  cp-pool conformance --worker docs/examples/minimal_worker.py\n"
-    "  cp-pool conformance --worker 'python3 my_worker.py' --timeout 1m | grep -v '^ok'\n";
+std::string conformance_footer() {
+  return fmt::format(
+      "A line a rule: its verdict, what was seen, and a hint unless it is ok.\n"
+      "  ok        the worker does it\n"
+      "  BROKEN    the protocol asks for it, and the worker does something else\n"
+      "  absent    the worker may leave it out, and does\n"
+      "  untested  this worker gives no way to try it; faults need one that obeys CP_POOL_INJECT\n"
+      "The exit code is {} if no rule is broken, {} if one is, {} if the worker never got ready.\n\n"
+      "Examples:\n"
+      "  cp-pool conformance --worker docs/examples/minimal_worker.py\n"
+      "  cp-pool conformance --worker 'python3 my_worker.py' --timeout 1m | grep -v '^ok'\n",
+      to_int(ExitCode::ok), to_int(ExitCode::failed), to_int(ExitCode::infra));
+}
 
 struct ConformanceOptions {
   std::string worker;  // as ExecutionOptions::worker
@@ -75,8 +78,8 @@ int try_rules(const ConformanceOptions& options) {
     conformance::Conformance rules(config, [&](const conformance::Finding& finding) { show(line_of(finding)); });
     const conformance::Tally tally = rules.run();
     show(summary_of(tally));
-    if (!tally.started) return static_cast<int>(ExitCode::infra);
-    return static_cast<int>(tally.broken > 0 ? ExitCode::failed : ExitCode::ok);
+    if (!tally.started) return to_int(ExitCode::infra);
+    return to_int(tally.broken > 0 ? ExitCode::failed : ExitCode::ok);
   } catch (const conformance::Interrupted&) {
     throw CommandError(ExitCode::interrupted, "interrupted");
   }
@@ -99,7 +102,7 @@ class ConformanceCommand : public CommandWith<ConformanceOptions> {
 Subcommand conformance_subcommand() {
   return {.name = "conformance",
           .summary = "Try whether a worker keeps to the protocol, rule by rule",
-          .footer = kConformanceFooter,
+          .footer = conformance_footer(),
           .add = add_options_of<ConformanceCommand>};
 }
 

@@ -9,12 +9,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/doctor.h"
 #include "driver/cli/commands/resource_limits.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution_options.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
@@ -23,7 +23,6 @@
 #include "driver/figures.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
-#include "worker/protocol/text_clean.h"
 #include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {
@@ -74,7 +73,7 @@ std::string ready_text(const PoolReady& event) {
     versions += fmt::format(", {} {}", name, version.is_string() ? version.get<std::string>() : version.dump());
   }
   return fmt::format("{} ready in {} on {}: {}{}", event.ready.world_size, format_duration(event.spawn_to_ready_ms),
-                     event.ready.device, protocol::clean_text(event.ready.worker), protocol::clean_text(versions));
+                     event.ready.device, event.ready.worker, versions);
 }
 
 class Watcher : public EventSink {
@@ -127,7 +126,7 @@ void try_worker(const WorkerCommand& command, const std::string& device, std::ch
   const CaseFinished& finished = watcher.finished.value();  // one case, one outcome
   const bool passed = finished.outcome == CaseOutcome::pass;
   const bool skipped = !command.shipped && finished.outcome == CaseOutcome::skip;
-  const std::string reason = protocol::clean_text(finished.reason);
+  const std::string& reason = finished.reason;
   Finding finding{.name = "a case", .state = State::missing, .text = "", .remedy = ""};
   if (passed || skipped) finding.state = passed ? State::good : State::note;
   if (finding.state == State::missing) finding.remedy = limit_remedy(finished);
@@ -220,7 +219,7 @@ int examine(const DoctorOptions& options) {
   say_all(find_matrices("small"));
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
   if (std::filesystem::exists(packages)) report.say(find_packages(packages));
-  return static_cast<int>(report.missing() ? ExitCode::infra : ExitCode::ok);
+  return to_int(report.missing() ? ExitCode::infra : ExitCode::ok);
 }
 
 class DoctorCommand : public CommandWith<DoctorOptions> {

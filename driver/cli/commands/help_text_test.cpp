@@ -7,9 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "driver/cli/exit_code.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/testing/parsed_command_line.h"
+#include "driver/exit_code.h"
 
 namespace cp_pool {
 namespace {

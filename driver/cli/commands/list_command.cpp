@@ -6,8 +6,8 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"

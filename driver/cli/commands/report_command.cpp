@@ -1,5 +1,6 @@
 #include "driver/cli/commands/report_command.h"
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <string>
@@ -8,17 +9,16 @@
 
 #include <fmt/format.h>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/file_identity.h"
 #include "driver/cli/history/events_file.h"
 #include "driver/cli/history/merged_runs.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
-#include "driver/reporters/event_reading.h"
+#include "driver/reporters/events_json.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/jsonl_sink.h"
-#include "worker/protocol/json_fields.h"
 
 namespace cp_pool {
 
@@ -55,18 +55,17 @@ int report_runs(const ReportOptions& options) {
   check_outputs(options.execution, inputs);
   expect_different_files(options.files);
   MergedRuns runs;
-  std::map<std::string, std::string> file_of;  // by the line that begins a run
+  std::map<std::string, std::string> file_of;  // by time and event of its beginning
   for (const std::string& file : options.files) {
     const std::size_t before = runs.count();
     const std::optional<std::string> writer = writer_of(file);  // first, as the run may end while its file is read
-    read_events(file, "the file", [&](const nlohmann::json& line) {
-      std::optional<Event> event = read_event(line);
-      if (event && std::holds_alternative<RunStarted>(*event)) {
-        const auto [other, added] = file_of.emplace(line.dump(), file);
-        if (!added) refuse_run(std::get<RunStarted>(*event), other->second, file);
+    read_events(file, "the file", [&](Event event, const std::optional<std::chrono::system_clock::time_point>& at) {
+      if (const auto* header = std::get_if<RunStarted>(&event)) {
+        const std::string start = fmt::format("{} {}", at ? utc_timestamp(*at) : "", event_json(event).dump());
+        const auto [other, added] = file_of.emplace(start, file);
+        if (!added) refuse_run(*header, other->second, file);
       }
-      if (event)
-        runs.take(*std::move(event), parse_utc_timestamp(protocol::Fields{line, "event"}.get_string("ts", "")));
+      runs.take(std::move(event), at);
     });
     if (runs.count() == before) {
       throw CommandError(ExitCode::bad_input,
@@ -77,7 +76,6 @@ int report_runs(const ReportOptions& options) {
   ExecutionOptions execution_options = options.execution;
   execution_options.progress = options.execution.verbose;  // a finished run is shown by failures and summary alone
   const std::vector<Event> events = runs.finish(execution_options.config.no_skip);
-  if (runs.compared()) execution_options.baseline = "the baseline of the run";
   for (const std::string& title : runs.runs_of_unknown_length()) {
     report_warning(fmt::format("the run of {} has no end: which cases it had not come to is not known", title));
   }

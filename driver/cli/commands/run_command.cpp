@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/history/perf_baseline.h"
 #include "driver/cli/option_kinds.h"
@@ -133,9 +133,10 @@ int run_selected(const RunOptions& options, const std::string& program) {
                           .cases = cases.size(),
                           .version = CP_POOL_VERSION,
                           .ids = std::move(ids),
+                          .baseline = options.execution.baseline,
+                          .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
                           .started = {}};
-  Execution execution{options.execution, Execution::Show::terminal,
-                      rerun_of_failed(program, options.selection, options.execution)};
+  Execution execution{options.execution, Execution::Show::terminal};
   return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
 }
 

@@ -11,9 +11,10 @@
 #include <fmt/format.h>
 
 #include "cases/case_error.h"
+#include "cases/case_json.h"
 #include "cases/json_text.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/history/perf_baseline.h"
 #include "driver/cli/option_kinds.h"
@@ -44,6 +45,7 @@ RunStarted header(const SubmitOptions& options, const std::vector<std::string>& 
           .cases = ids.size(),
           .version = CP_POOL_VERSION,
           .ids = ids,
+          .baseline = options.execution.baseline,
           .started = {}};
 }
 
@@ -108,13 +110,13 @@ class Stream {
 
 int submit_stream(const SubmitOptions& options, const std::string& program,
                   const std::optional<PerfBaseline>& baseline) {
-  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal,
-                      rerun_of_failed_stream(program, options.execution)};
+  RunStarted run = header(options, {});
+  run.rerun_failed = rerun_of_failed_stream(program, options.execution);
+  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
   Stream stream{options, program, baseline, execution};
   const auto read = [&](const protocol::Line& line) { return stream.read(line); };
-  const int code = execution([&](const RunConfig& config, EventSink& sink) {
-    return run_stream(STDIN_FILENO, read, config, header(options, {}), sink);
-  });
+  const int code = execution(
+      [&](const RunConfig& config, EventSink& sink) { return run_stream(STDIN_FILENO, read, config, run, sink); });
   if (stream.cases() == 0 && code == 0) {
     throw CommandError(ExitCode::nothing_selected, "<stdin> ended without a case");
   }
@@ -130,12 +132,12 @@ std::vector<NamedCase> cases_to_rerun(const FailedCases& failed, const SubmitOpt
   std::vector<NamedCase> cases;
   std::string without_case;
   for (const FailedCase& one : failed.cases) {
-    if (one.case_json.is_null()) {
+    if (!one.c) {
       without_case = one.id;
       continue;
     }
     try {
-      const Json line = {{"id", one.id}, {"case", Json(one.case_json)}};
+      const Json line = {{"id", one.id}, {"case", to_json(*one.c)}};
       const SubmittedCase submitted = read_submitted_case(line, fmt::format("{}, {}", file, one.id), options.edits);
       cases.push_back({.id = submitted.id,
                        .c = submitted.c,
@@ -169,13 +171,14 @@ int submit_failed(const SubmitOptions& options, const std::string& program,
                     .cases = cases.size(),
                     .version = CP_POOL_VERSION,
                     .ids = {},
+                    .baseline = options.execution.baseline,
+                    .rerun_failed = rerun_of_failed_stream(program, options.execution),
                     .started = {}};
   std::set<std::string> ids;
   for (const NamedCase& named : cases) ids.insert(named.id);
   // Two cases with one ID of the client's: IDs cannot say which of them a run that is killed has not come to.
   if (ids.size() == cases.size()) header.ids.assign(ids.begin(), ids.end());
-  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal,
-                      rerun_of_failed_stream(program, options.execution)};
+  Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
   return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
 }
 

@@ -10,8 +10,10 @@
 #include "cases/case_error.h"
 #include "cases/error_reason.h"
 #include "cases/file_reader.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/reporters/events_json.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
@@ -23,19 +25,20 @@ namespace {
 constexpr std::string_view kLineStart = R"({"v":)";  // of every line that --events writes
 
 // Passes the event of the line to take. Returns what is wrong with the line, if anything.
-std::optional<std::string> wrong_with_line(const std::string& line, const std::function<void(const json&)>& take) {
+std::optional<std::string> wrong_with_line(const std::string& line, const TakeEvent& take) {
   // The parser takes it for the end of the line.
   if (const std::size_t nul = line.find('\0'); nul != std::string::npos) {
     return fmt::format(": a NUL byte at column {}", nul + 1);
   }
   try {
-    const json event = json::parse(line);
-    if (!event.is_object()) return ": it is no JSON object";
-    const auto version = event.find("v");
-    if (version != event.end() && *version != kEventsVersion) {
+    const json object = protocol::parse_foreign_json(line);
+    if (!object.is_object()) return ": it is no JSON object";
+    const auto version = object.find("v");
+    if (version != object.end() && *version != kEventsVersion) {
       return fmt::format(" is of version {}, and this cp-pool reads {}", version->dump(), kEventsVersion);
     }
-    take(event);
+    const std::string at = protocol::Fields{object, "event"}.get_string("ts", "");
+    if (std::optional<Event> event = read_event(object)) take(*std::move(event), parse_utc_timestamp(at));
     return std::nullopt;
   } catch (const json::parse_error& e) {
     return fmt::format(": not JSON at column {}", e.byte);
@@ -50,8 +53,7 @@ std::optional<std::string> wrong_with_line(const std::string& line, const std::f
   }
 }
 
-void read_lines(const std::filesystem::path& file, std::string_view what,
-                const std::function<void(const json& event)>& take) {
+void read_lines(const std::filesystem::path& file, std::string_view what, const TakeEvent& take) {
   FileReader in(file.string());
   for (std::string line; in.read_line(line);) {
     if (line.empty()) continue;
@@ -70,8 +72,7 @@ void read_lines(const std::filesystem::path& file, std::string_view what,
 
 }  // namespace
 
-void read_events(const std::filesystem::path& file, std::string_view what,
-                 const std::function<void(const json& event)>& take) {
+void read_events(const std::filesystem::path& file, std::string_view what, const TakeEvent& take) {
   try {
     read_lines(file, what, take);
   } catch (const std::system_error& e) {

@@ -7,9 +7,9 @@
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/history/failed_cases.h"
-#include "driver/reporters/event_reading.h"
+#include "driver/reporters/jsonl_sink.h"
 
 namespace cp_pool {
 namespace {
@@ -20,7 +20,7 @@ using ::testing::StartsWith;
 
 std::string reading_error(const std::filesystem::path& file) {
   try {
-    read_events(file, "the file", [](const nlohmann::json& line) { read_event(line); });
+    read_events(file, "the file", [](const Event&, auto) {});
   } catch (const CommandError& e) {
     EXPECT_EQ(e.code(), ExitCode::bad_input);
     return e.what();
@@ -45,11 +45,11 @@ TEST(ReadEvents, ABadLineIsToldWithFieldAndValue) {
             ": case_started: \"id\": expected a string, got 7");
   EXPECT_EQ(error_of_line(R"({"type":"case_started",)" + pool + "}"), ": case_started: \"id\" is missing");
   EXPECT_THAT(error_of_line(R"({"type":"pool_retired","reason":"finishd",)" + pool + "}"),
-              AllOf(StartsWith(": \"reason\": \"finishd\" is not among finished, start_failed, "),
+              AllOf(StartsWith(": pool_retired: \"reason\": \"finishd\" is not among finished, start_failed, "),
                     EndsWith("; did you mean 'finished'?")));
   EXPECT_EQ(error_of_line(R"({"type":"pool_spawned","world_size":"two",)" + pool + "}"),
             ": pool_spawned: \"world_size\": expected a 32-bit integer, got \"two\"");
-  EXPECT_EQ(error_of_line(R"({"type":"run_started","ids":[1]})"), ": \"ids\": it cannot hold 1");
+  EXPECT_EQ(error_of_line(R"({"type":"run_started","ids":[1]})"), ": run_started: \"ids\": expected a string, got 1");
   EXPECT_EQ(error_of_line(R"({"type":"case_finished","id":"a","seq":1,"outcome":"pass","case":{"heads":"four"}})"),
             ": case: $.heads: \"four\" is not an integer");
   EXPECT_EQ(error_of_line(R"({"type":3})"), ": event: \"type\": expected a string, got 3");
@@ -63,6 +63,20 @@ TEST(ReadEvents, ABadLineIsToldWithItsColumnWhereItIsNoJson) {
   EXPECT_EQ(error_of_line(std::string{"{}\0{}", 5}), ": a NUL byte at column 3");
 }
 
+TEST(ReadEvents, EveryTextOfAFileIsCleanOnceItIsRead) {
+  const test::TemporaryFolder folder;
+  test::write_file(folder / "e",
+                   R"({"v":1,"ts":"2027-01-15T08:00:00.000Z","type":"run_started","title":"a\u001b[2Jb"})");
+  std::string title;
+  std::string at;
+  read_events(folder / "e", "the file", [&](const Event& event, const auto& written) {
+    title = std::get<RunStarted>(event).title;
+    at = utc_timestamp(written.value());
+  });
+  EXPECT_EQ(title, "a\\x1b[2Jb");
+  EXPECT_EQ(at, "2027-01-15T08:00:00.000Z");
+}
+
 TEST(ReadEvents, ToTheReaderOfFailuresToo) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "e", "{\"type\":\"case_finished\",\"id\":\"a\",\"outcome\":[]}\n");
@@ -70,7 +84,7 @@ TEST(ReadEvents, ToTheReaderOfFailuresToo) {
     read_failed_cases(folder / "e");
     FAIL();
   } catch (const CommandError& e) {
-    EXPECT_THAT(e.what(), EndsWith("line 1: event: \"outcome\": expected a string, got []"));
+    EXPECT_THAT(e.what(), EndsWith("line 1: case_finished: \"outcome\": expected a string, got []"));
   }
 }
 

@@ -7,47 +7,38 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_json.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
-#include "driver/cli/exit_code.h"
 #include "driver/cli/history/counted_runs.h"
 #include "driver/cli/history/events_file.h"
 #include "driver/cli/history/pending_cases.h"
-#include "driver/reporters/event_reading.h"
-#include "worker/protocol/json_fields.h"
 
 namespace cp_pool {
 
 namespace {
 
-// The outcome of a case in one run of the file.
-struct Verdict {
+// A case that did not go well in a run of the file.
+struct Failure {
   CaseKey key;
   std::size_t run = 0;
-  bool failed = false;
-  nlohmann::json case_json;
+  std::optional<Case> c;
 };
 
 class FailureReader {
  public:
-  void take(const nlohmann::json& event) {
-    const protocol::Fields fields{event, "event"};
-    const std::string type = fields.get_string("type", "");
-    if (type == "run_started") {
-      begin(std::get<RunStarted>(read_event(event).value()));
-    } else if (type == "case_started") {
-      const std::string id = fields.get_string("id");
-      pending_.start(id);
-      running_[id] = fields.get_object("case");
-    } else if (type == "case_finished") {
-      any_ = true;
-      const std::string id = fields.get_string("id");
-      const std::string outcome = fields.get_string("outcome");
-      pending_.finish(id);
-      add(id, fields.get_object("case"), outcome != "pass" && outcome != "skip",
-          outcome != "not-run" && outcome != "cancelled");
-    } else if (type == "run_finished") {
-      knows_rest_ = true;
+  void take(const Event& event) {
+    if (const auto* header = std::get_if<RunStarted>(&event)) begin(*header);
+    if (const auto* started = std::get_if<CaseStarted>(&event)) {
+      pending_.start(started->id);
+      running_[started->id] = started->c;
     }
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+      any_ = true;
+      pending_.finish(finished->id);
+      add(finished->id, finished->c, !went_well(finished->outcome), was_reached(finished->outcome));
+    }
+    if (std::holds_alternative<RunFinished>(event)) knows_rest_ = true;
   }
 
   [[nodiscard]] bool any() const { return any_; }
@@ -56,10 +47,10 @@ class FailureReader {
     close_run();
     counted_.close();
     std::set<CaseKey> seen;
-    for (Verdict& verdict : verdicts_) {
-      if (!verdict.failed || verdict.run != counted_.counted(verdict.key) || !seen.insert(verdict.key).second) continue;
-      failed_.ids.insert(verdict.key.id);
-      failed_.cases.push_back({.id = verdict.key.id, .case_json = std::move(verdict.case_json)});
+    for (const Failure& failure : failures_) {
+      if (failure.run != counted_.counted(failure.key) || !seen.insert(failure.key).second) continue;
+      failed_.ids.insert(failure.key.id);
+      failed_.cases.push_back({.id = failure.key.id, .c = failure.c});
     }
     return std::move(failed_);
   }
@@ -76,12 +67,10 @@ class FailureReader {
     pending_.begin(header.ids, std::max(header.cases, header.ids.size()));
   }
 
-  void add(const std::string& id, nlohmann::json case_json, bool failed, bool ran) {
-    const bool known = !case_json.empty();
-    CaseKey key{.id = id, .size = failed_.size, .device = device_, .case_text = known ? case_json.dump() : ""};
+  void add(const std::string& id, const std::optional<Case>& c, bool failed, bool ran) {
+    CaseKey key{.id = id, .size = failed_.size, .device = device_, .case_text = c ? to_json(*c).dump() : ""};
     counted_.add(key, run_, ran);
-    if (failed) verdicts_.push_back({.key = std::move(key), .run = run_, .failed = true, .case_json = {}});
-    if (failed && known) verdicts_.back().case_json = std::move(case_json);
+    if (failed) failures_.push_back({.key = std::move(key), .run = run_, .c = c});
   }
 
   // Takes the cases that a run has not finished when the next run begins or the file ends: its driver died.
@@ -89,17 +78,17 @@ class FailureReader {
     failed_.unknown_rest |= !knows_rest_;
     for (const auto& [id, times] : pending_.times()) {
       const auto running = running_.find(id);
-      add(id, running == running_.end() ? nlohmann::json::object() : running->second, true, false);
+      add(id, running == running_.end() ? std::nullopt : running->second, true, false);
     }
     pending_.begin({}, 0);
     running_.clear();
   }
 
   FailedCases failed_;
-  std::vector<Verdict> verdicts_;
+  std::vector<Failure> failures_;
   CountedRuns counted_;
-  PendingCases pending_;                           // of the run that is being read
-  std::map<std::string, nlohmann::json> running_;  // likewise: what is known of the cases that have started
+  PendingCases pending_;                                // of the run that is being read
+  std::map<std::string, std::optional<Case>> running_;  // likewise: cases that have started, as far as known
   std::string device_;
   std::size_t run_ = 0;
   bool any_ = false;
@@ -110,7 +99,7 @@ class FailureReader {
 
 FailedCases read_failed_cases(const std::filesystem::path& events_file) {
   FailureReader reader;
-  read_events(events_file, "the file", [&](const nlohmann::json& event) { reader.take(event); });
+  read_events(events_file, "the file", [&](const Event& event, auto) { reader.take(event); });
   if (!reader.any()) {
     throw CommandError(ExitCode::bad_input,
                        fmt::format("the file {} holds no run: was it written by --events?", events_file.string()));

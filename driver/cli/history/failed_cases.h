@@ -3,17 +3,18 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
+#include "cases/case.h"
 
 namespace cp_pool {
 
 struct FailedCase {
   std::string id;
-  nlohmann::json case_json;  // null: the file does not hold it, because the case had not started
+  std::optional<Case> c;  // none: the file does not hold it, because the case had not started
 };
 
 struct FailedCases {

@@ -3,8 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_json.h"
 #include "cases/testing/temporary_folder.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/testing/example_events.h"
 
@@ -101,13 +102,15 @@ TEST(FailedCases, OfAKilledDriverThatDoesNotSayWhatItsCasesAreHaveThoseThatWereR
   EXPECT_TRUE(failed_in(joined).unknown_rest);
 }
 
+std::string fail_of(const std::string& id) {
+  return R"({"v":1,"ts":"T","type":"case_finished","id":")" + id + R"(","outcome":"fail","case":)" +
+         to_json(test::example_case()).dump() + "}\n";
+}
+
 TEST(FailedCases, OfAFileThatEndsInTheMiddleOfALineAreThoseBefore) {
   const TemporaryFolder folder;
-  test::write_file(folder / "e", R"({"type":"run_started"})"
-                                 "\n"
-                                 R"({"type":"case_finished","id":"a","outcome":"fail"})"
-                                 "\n"
-                                 R"({"type":"case_finished","id":"b","outc)");
+  test::write_file(folder / "e",
+                   "{\"type\":\"run_started\"}\n" + fail_of("a") + R"({"type":"case_finished","id":"b","outc)");
   const FailedCases failed = read_failed_cases(folder / "e");
   EXPECT_THAT(failed.ids, ElementsAre("a"));
   EXPECT_TRUE(failed.unknown_rest);
@@ -115,13 +118,12 @@ TEST(FailedCases, OfAFileThatEndsInTheMiddleOfALineAreThoseBefore) {
 
 TEST(FailedCases, OfFilesThatWereJoinedInTheMiddleOfALineAreThoseOfBoth) {
   const TemporaryFolder folder;
-  test::write_file(folder / "e", R"({"v":1,"ts":"T","type":"run_started","ids":["a","b"]})"
-                                 "\n"
-                                 R"({"v":1,"ts":"T","type":"case_finished","id":"a","outc)"
-                                 R"({"v":1,"ts":"T","type":"run_started","ids":["c"]})"
-                                 "\n"
-                                 R"({"v":1,"ts":"T","type":"case_finished","id":"c","outcome":"fail"})"
-                                 "\n");
+  const std::string joined = R"({"v":1,"ts":"T","type":"run_started","ids":["a","b"]})"
+                             "\n"
+                             R"({"v":1,"ts":"T","type":"case_finished","id":"a","outc)"
+                             R"({"v":1,"ts":"T","type":"run_started","ids":["c"]})"
+                             "\n";
+  test::write_file(folder / "e", joined + fail_of("c"));
   EXPECT_THAT(read_failed_cases(folder / "e").ids, ElementsAre("a", "b", "c"));
 }
 
@@ -132,7 +134,7 @@ TEST(FailedCases, OfACaseThatWasRerunTheLastRunCounts) {
                  run_of({"a"}), finished(0, "a", CaseOutcome::pass), end});
   EXPECT_THAT(failed.ids, ElementsAre("b"));
   ASSERT_EQ(failed.cases.size(), 1U);
-  EXPECT_EQ(failed.cases[0].case_json["heads"], 4);
+  EXPECT_EQ(failed.cases[0].c.value().heads, 4);
 }
 
 TEST(FailedCases, SayWhatIsWrongWithTheFile) {

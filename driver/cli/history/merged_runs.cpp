@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -36,16 +38,26 @@ Case case_of_id(const std::string& id) {
   return c;
 }
 
-std::string each_once(const std::vector<RunStarted>& headers, std::string RunStarted::* field) {
+template <typename Access>
+std::string each_once(const std::vector<RunStarted>& headers, Access field) {
   std::vector<std::string> seen;
   std::string text;
   for (const RunStarted& header : headers) {
-    const std::string& value = header.*field;
+    const std::string value = std::invoke(field, header);
     if (value.empty() || std::ranges::find(seen, value) != seen.end()) continue;
     seen.push_back(value);
     text += (text.empty() ? "" : "; ") + value;
   }
   return text;
+}
+
+// compared: with times of another run. What they are compared with has a name only since the events say it.
+std::optional<std::string> baseline_of(const std::vector<RunStarted>& headers, bool compared) {
+  std::vector<RunStarted> named;
+  std::ranges::copy_if(headers, std::back_inserter(named),
+                       [](const RunStarted& run) { return run.baseline.has_value(); });
+  if (!named.empty()) return each_once(named, [](const RunStarted& run) { return *run.baseline; });
+  return compared ? std::optional<std::string>("the baseline of the run") : std::nullopt;
 }
 
 std::string why_unfinished(const ReadRun& run, bool running) {
@@ -54,14 +66,6 @@ std::string why_unfinished(const ReadRun& run, bool running) {
                        running ? "is running" : "has not started yet");
   }
   return running ? "the run was killed while this case ran" : "the run was killed before this case started";
-}
-
-bool ran(CaseOutcome outcome) {
-  return outcome != CaseOutcome::not_run && outcome != CaseOutcome::cancelled;
-}
-
-bool went_well(CaseOutcome outcome) {
-  return outcome == CaseOutcome::pass || outcome == CaseOutcome::skip;
 }
 
 CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
@@ -98,7 +102,8 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
   }
   if (const auto* end = std::get_if<RunFinished>(&event)) {
     run.end = *end;
-  } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event)) {
+  } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event) ||
+             std::holds_alternative<OutputLost>(event)) {
     return;  // of interest only while the run went on
   } else if (!std::holds_alternative<RunStarted>(event)) {
     run.events.push_back(std::move(event));
@@ -166,8 +171,8 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
     if (finished == nullptr) continue;
     const bool counts = counted_.counted(key_of(run, *finished)) == number;
     if (!counts) elsewhere.insert(finished->index);
-    left += ran(finished->outcome) ? 0 : 1;
-    left_to_others += !ran(finished->outcome) && !counts ? 1 : 0;
+    left += was_reached(finished->outcome) ? 0 : 1;
+    left_to_others += !was_reached(finished->outcome) && !counts ? 1 : 0;
   }
   // An interruption no longer counts if reruns ran all cases that it left.
   if (run.end) interrupted_ |= run.end->interrupted && (left == 0 || left_to_others < left);
@@ -202,7 +207,7 @@ std::vector<Event> MergedRuns::finish(bool no_skip) {
     end_run(runs_[number]);
     for (const Event& event : runs_[number].events) {
       const auto* finished = std::get_if<CaseFinished>(&event);
-      if (finished != nullptr) counted_.add(key_of(runs_[number], *finished), number, ran(finished->outcome));
+      if (finished != nullptr) counted_.add(key_of(runs_[number], *finished), number, was_reached(finished->outcome));
     }
   }
   counted_.close();
@@ -221,6 +226,8 @@ std::vector<Event> MergedRuns::finish(bool no_skip) {
   header.size = each_once(headers, &RunStarted::size);
   header.device = each_once(headers, &RunStarted::device);
   header.version = each_once(headers, &RunStarted::version);
+  header.baseline = baseline_of(headers, compared_);
+  if (headers.size() > 1) header.rerun_failed.reset();  // it is of one of the runs alone
   header.cases = ledger_.expected();
   header.started = first_.value_or(header.started);
   RunFinished end = ledger_.close(interrupted_, no_skip);

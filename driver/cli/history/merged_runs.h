@@ -47,7 +47,6 @@ class MergedRuns {
   std::vector<Event> finish(bool no_skip);
 
   [[nodiscard]] std::size_t count() const { return runs_.size(); }
-  [[nodiscard]] bool compared() const { return compared_; }  // with times of another run
   // Titles of runs that go on, each with the process that runs it.
   [[nodiscard]] const std::vector<std::pair<std::string, std::string>>& runs_that_go_on() const { return going_on_; }
   // Titles of runs that ended in the middle of a stream, or of a cp-pool that did not name its cases.

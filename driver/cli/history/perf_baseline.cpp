@@ -1,42 +1,24 @@
 #include "driver/cli/history/perf_baseline.h"
 
-#include <cmath>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/history/events_file.h"
-#include "worker/protocol/json_fields.h"
 
 namespace cp_pool {
 
 namespace {
 
-// Keys that this version does not know are no part of the problem, keys that the file does not have are as by default.
-Case case_of_event(const Json& json) {
-  Case c;
-  for (const CaseField& field : case_fields()) {
-    const auto value = json.find(field.name);
-    if (value != json.end()) field.read(*value, JsonPlace("case"), c);
-  }
-  return c;
-}
-
 // Nothing for an event without a time.
-void take_time(const nlohmann::json& event, const std::string& device, PerfBaseline& into) {
-  const auto perf = event.find("perf");
-  if (perf == event.end() || !perf->is_object()) return;
-  const protocol::Fields fields{event, "case_finished"};
-  const protocol::Fields figures{*perf, "perf"};
-  const double ms = figures.get_double("ms", 0);
-  if (!std::isfinite(ms) || ms <= 0) return;
-  into.cases[fields.get_string("id")] = {.ms = ms,
-                                         .c = case_of_event(fields.require_object("case")),
-                                         .device = device,
-                                         .graph = figures.get_bool("graph", false)};
+void take_time(const CaseFinished& event, const std::string& device, PerfBaseline& into) {
+  if (!event.perf || event.perf->ms() <= 0) return;
+  into.cases[event.id] = {
+      .ms = event.perf->ms(), .c = event.c, .device = device, .graph = event.perf->measured.request.graph};
 }
 
 // The reason why two times cannot be compared: "seqlen_q 2048 there and 64 here".
@@ -61,11 +43,9 @@ PerfBaseline read_perf_baseline(const std::filesystem::path& events_file) {
   PerfBaseline baseline;
   baseline.name = events_file.string();
   std::string device;
-  read_events(events_file, "the baseline", [&](const nlohmann::json& event) {
-    const protocol::Fields fields{event, "event"};
-    const std::string type = fields.get_string("type", "");
-    if (type == "run_started") device = fields.get_string("device", "");
-    if (type == "case_finished") take_time(event, device, baseline);
+  read_events(events_file, "the baseline", [&](const Event& event, auto) {
+    if (const auto* header = std::get_if<RunStarted>(&event)) device = header->device;
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) take_time(*finished, device, baseline);
   });
   if (baseline.cases.empty()) {
     throw CommandError(

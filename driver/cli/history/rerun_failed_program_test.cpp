@@ -82,7 +82,8 @@ TEST_F(RerunFailed, CasesToRerunThatNoMatrixHasAreNamed) {
 
 TEST_F(RerunFailed, CasesToRerunOfARunThatDidNotEndAreSaidToBePartOfThem) {
   write_file(path("e"), R"({"type":"run_started","title":"demo","size":"small"}
-{"type":"case_finished","id":"demo/fail/p2p/cp1/bshd/fp32","outcome":"fail"}
+{"type":"case_finished","id":"demo/fail/p2p/cp1/bshd/fp32","outcome":"fail","case":{"suite":"demo","model":"fail",)"
+                        R"("seqlen_q":8,"seqlen_kv":8,"heads":1,"kv_heads":1,"head_dim_qk":8,"head_dim_v":8}}
 )");
   const Finished done = run("*", {"--rerun-failed", path("e")});
   EXPECT_THAT(done.last_line(), StartsWith("1 expanded = 0 pass + 1 fail, "));

@@ -11,7 +11,7 @@
 #include "cases/case_json.h"
 #include "cases/did_you_mean.h"
 #include "cases/json_text.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/edit.h"
 #include "driver/cli/select/rerun.h"

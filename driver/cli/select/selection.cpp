@@ -9,7 +9,7 @@
 
 #include "cases/case_error.h"
 #include "cases/filter.h"
-#include "driver/cli/exit_code.h"
+#include "driver/cli/command_error.h"
 #include "driver/cli/program_paths.h"
 
 namespace cp_pool {

@@ -9,6 +9,7 @@
 #include "cases/case_json.h"
 #include "cases/text_hash.h"
 #include "driver/cli/select/edit.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -32,8 +33,10 @@ std::string given_id(const Json& json, const JsonPlace& place) {
   const std::string& id = expect_string(json, place);
   if (id.empty()) place.fail("an ID cannot be empty");
   if (id.size() > kLongestId) place.fail(fmt::format("an ID has at most {} bytes, this one {}", kLongestId, id.size()));
-  const auto is_control = [](unsigned char byte) { return byte < 0x20 || byte == 0x7f; };
-  if (std::ranges::any_of(id, is_control)) place.fail(fmt::format("{} has a control character", describe(json)));
+  const bool breaks_lines = id.find_first_of("\n\t") != std::string::npos;
+  if (breaks_lines || protocol::clean_text(id) != id) {
+    place.fail(fmt::format("{} has a control character", describe(json)));
+  }
   return id;
 }
 

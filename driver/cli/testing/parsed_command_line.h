@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command_line.h"
-#include "driver/cli/exit_code.h"
 
 namespace cp_pool::test {
 

@@ -190,7 +190,7 @@ class RankZero {
     if (kind != "no_fence" && kind != "unfenced_error_then_exit") fence(request.seq);
     protocol::ResultEvent result = result_of(kind, request.seq);
     if (kind == "tells_its_case") {
-      result.outcome = protocol::Outcome::fail;
+      result.outcome = CaseOutcome::fail;
       result.reason = request.case_json.dump();
     }
     respond(result);
@@ -261,7 +261,7 @@ class RankZero {
   protocol::ResultEvent result_of(const std::string& kind, std::int64_t seq) {
     protocol::ResultEvent out;
     out.seq = seq;
-    out.outcome = protocol::Outcome::pass;
+    out.outcome = CaseOutcome::pass;
     out.backend = "math";
     for (int rank = 0; rank < environment_.world_size; ++rank) {
       out.ranks.push_back({rank, true, false, "", "cafe"});
@@ -272,29 +272,29 @@ class RankZero {
       out.healthy = false;
       out.reason = "the communicator cannot be rebuilt";
     }
-    const auto outcome = protocol::parse_outcome(kind);
-    if (outcome) out.outcome = *outcome;
+    const auto outcome = parse_name<CaseOutcome>(kind);
+    if (outcome && is_of_a_worker(*outcome)) out.outcome = *outcome;
     if (kind == "invalid_utf8" || kind == "no_fence" || kind.ends_with("error_then_exit") || kind == "unhealthy") {
-      out.outcome = protocol::Outcome::error;
+      out.outcome = CaseOutcome::error;
     }
-    if (kind == "until_cancelled") out.outcome = protocol::Outcome::cancelled;
-    if (kind == "fail_then_exit" || kind == "chatter_stderr") out.outcome = protocol::Outcome::fail;
+    if (kind == "until_cancelled") out.outcome = CaseOutcome::cancelled;
+    if (kind == "fail_then_exit" || kind == "chatter_stderr") out.outcome = CaseOutcome::fail;
     contradict(kind, out);
     if (kind == "full_result") fill(out);
-    if (out.outcome != protocol::Outcome::pass && out.reason.empty()) out.reason = fmt::format("it is {}", kind);
+    if (out.outcome != CaseOutcome::pass && out.reason.empty()) out.reason = fmt::format("it is {}", kind);
     return out;
   }
 
   static void contradict(const std::string& kind, protocol::ResultEvent& result) {
     if (kind == "pass_of_wrong_numbers") {
-      protocol::TensorCheck& check = result.checks.emplace_back();
+      Check& check = result.checks.emplace_back();
       check.tensor = "dq";
       check.rank = 1;
       check.ok = false;
     }
     if (kind == "pass_beyond_bound" || kind == "pass_of_nan" || kind == "pass_within_bound") {
       for (const protocol::RankResult& rank : result.ranks) {
-        protocol::TensorCheck& check = result.checks.emplace_back();
+        Check& check = result.checks.emplace_back();
         check.tensor = "dq";
         check.rank = rank.rank;
         check.error = 0.5;
@@ -304,7 +304,7 @@ class RankZero {
     }
     if (kind == "pass_that_lacks_a_rank") result.ranks.pop_back();
     if (kind == "check_of_rank_too_many") {
-      protocol::TensorCheck& check = result.checks.emplace_back();
+      Check& check = result.checks.emplace_back();
       check.tensor = "dq";
       check.rank = static_cast<int>(result.ranks.size());
     }
@@ -325,10 +325,10 @@ class RankZero {
   // Everything that a report may show, in colours that no report may.
   static void fill(protocol::ResultEvent& result) {
     const std::string red = "\x1b[31m";
-    result.outcome = protocol::Outcome::fail;
+    result.outcome = CaseOutcome::fail;
     result.ranks.back().ok = false;
     result.ranks.back().error = red + "an error";
-    protocol::TensorCheck& check = result.checks.emplace_back();
+    Check& check = result.checks.emplace_back();
     check.tensor = red + "dq";
     check.rank = 1;
     check.ok = false;

@@ -1,4 +1,4 @@
-#include "driver/cli/exit_code.h"
+#include "driver/exit_code.h"
 
 #include <algorithm>
 #include <array>
@@ -41,13 +41,13 @@ std::span<const ExitCodeMeaning> exit_codes() {
 std::string exit_code_help() {
   std::string text = "Exit codes, the first that applies:\n";
   for (const ExitCodeMeaning& entry : kTable) {
-    text += fmt::format("  {:>3}  {}\n", static_cast<int>(entry.code), entry.meaning);
+    text += fmt::format("  {:>3}  {}\n", to_int(entry.code), entry.meaning);
   }
   return text;
 }
 
 int first_that_applies(int code, ExitCode other) {
-  const int second = static_cast<int>(other);
+  const int second = to_int(other);
   return precedence(second) < precedence(code) ? second : code;
 }
 

@@ -1,4 +1,4 @@
-#include "driver/cli/exit_code.h"
+#include "driver/exit_code.h"
 
 #include <fstream>
 #include <sstream>
@@ -25,7 +25,7 @@ TEST(ExitCodes, TheDocumentedTableIsTheTable) {
   text << file.rdbuf();
   std::string expected;
   for (const ExitCodeMeaning& entry : exit_codes()) {
-    expected += fmt::format("| {} | {} |\n", static_cast<int>(entry.code), entry.meaning);
+    expected += fmt::format("| {} | {} |\n", to_int(entry.code), entry.meaning);
   }
   EXPECT_THAT(text.str(), ::testing::HasSubstr(expected));
 }

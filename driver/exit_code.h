@@ -1,9 +1,7 @@
-// The exit codes of cp-pool, and the one kind of error that ends it early.
+// The exit codes of cp-pool. Those of a worker are in worker/protocol/messages.h.
 #pragma once
 
 #include <span>
-#include <stdexcept>
-#include <string>
 #include <string_view>
 
 namespace cp_pool {
@@ -21,6 +19,10 @@ enum class ExitCode {
   ok = 0,
 };
 
+constexpr int to_int(ExitCode code) {
+  return static_cast<int>(code);
+}
+
 struct ExitCodeMeaning {
   ExitCode code;
   std::string_view meaning;
@@ -33,15 +35,5 @@ std::string exit_code_help();
 
 // The one that comes first in the table. A code that the table does not hold counts as an internal error.
 int first_that_applies(int code, ExitCode other);
-
-// Ends the program: what() is one line for stderr (a filter error adds the expression and a caret line).
-class CommandError : public std::runtime_error {
- public:
-  CommandError(ExitCode code, const std::string& message) : std::runtime_error{message}, code_{code} {}
-  [[nodiscard]] ExitCode code() const { return code_; }
-
- private:
-  ExitCode code_;
-};
 
 }  // namespace cp_pool

@@ -1,0 +1,77 @@
+// What can become of a case. The one vocabulary: of a rank's verdict (pass, fail, skip), of a worker's result, of the
+// driver's, of events and reports.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <utility>
+
+#include "cases/enum_names.h"
+
+namespace cp_pool {
+
+// Every expanded case ends in exactly one of these.
+enum class CaseOutcome {
+  pass,       // verified on every rank
+  fail,       // a rank's answer is wrong
+  skip,       // it cannot be run here
+  error,      // an exception, or a library's failure
+  timeout,    // it ran into a deadline
+  crash,      // a rank died
+  infra,      // no pool could judge it
+  cancelled,  // the run was interrupted while it ran
+  not_run,    // the run ended before it
+};
+inline constexpr std::size_t kCaseOutcomes = 9;
+using OutcomeCounts = std::array<std::size_t, kCaseOutcomes>;  // by CaseOutcome
+
+template <>
+inline constexpr std::array<std::pair<CaseOutcome, std::string_view>, kCaseOutcomes> kNames<CaseOutcome>{
+    {{CaseOutcome::pass, "pass"},
+     {CaseOutcome::fail, "fail"},
+     {CaseOutcome::skip, "skip"},
+     {CaseOutcome::error, "error"},
+     {CaseOutcome::timeout, "timeout"},
+     {CaseOutcome::crash, "crash"},
+     {CaseOutcome::infra, "infra"},
+     {CaseOutcome::cancelled, "cancelled"},
+     {CaseOutcome::not_run, "not-run"}}};
+
+constexpr std::string_view to_string(CaseOutcome outcome) {
+  return name_of(outcome);
+}
+
+// What a worker may say of a case; the others are for the driver to say.
+constexpr bool is_of_a_worker(CaseOutcome outcome) {
+  return outcome <= CaseOutcome::timeout || outcome == CaseOutcome::cancelled;
+}
+
+constexpr bool is_failure(CaseOutcome outcome) {
+  return outcome == CaseOutcome::fail || outcome == CaseOutcome::error || outcome == CaseOutcome::timeout ||
+         outcome == CaseOutcome::crash;
+}
+
+// What the case did; not what kept it from being run.
+constexpr bool is_of_the_case(CaseOutcome outcome) {
+  return outcome == CaseOutcome::pass || is_failure(outcome);
+}
+
+// There is nothing to do again.
+constexpr bool went_well(CaseOutcome outcome) {
+  return outcome == CaseOutcome::pass || outcome == CaseOutcome::skip;
+}
+
+// False for a case that the end of the run came before.
+constexpr bool was_reached(CaseOutcome outcome) {
+  return outcome != CaseOutcome::not_run && outcome != CaseOutcome::cancelled;
+}
+
+// How much an outcome asks for a reader.
+enum class Urgency { good, other, bad };
+constexpr Urgency urgency_of(CaseOutcome outcome) {
+  if (outcome == CaseOutcome::pass) return Urgency::good;
+  return is_failure(outcome) || outcome == CaseOutcome::infra ? Urgency::bad : Urgency::other;
+}
+
+}  // namespace cp_pool

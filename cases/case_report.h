@@ -1,0 +1,70 @@
+// What a rank says of a case: the parts that cp_core makes, ranks send to rank 0, the worker to the driver, and the
+// driver to reports. Each lists its fields (cases/fields.h): a new one is a line here, a line where it is measured, and
+// a line in docs/protocol.md and docs/protocol.schema.json.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cases/fields.h"
+
+namespace cp_pool {
+
+// One tensor of one rank held against the reference (docs/numerics.md). error, bound and baseline are those of the
+// worst row: the one with the largest error / bound.
+struct Check {
+  std::string tensor;                     // out, dq, dk, dv, lse, ...
+  int rank = 0;                           // cp_core leaves it to the worker
+  double max_abs = 0;                     // largest absolute error of the tensor
+  double rms = 0;                         // root mean square error of the tensor
+  double error = 0;                       // error of the worst row
+  double bound = 0;                       // what that row is allowed
+  double baseline = 0;                    // baseline error of that row
+  std::vector<std::int64_t> worst_index;  // [sequence, position, head] of the worst row
+  bool ok = true;
+  std::string message;   // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
+  bool measured = true;  // error and bound were told; else they mean nothing
+
+  static constexpr auto fields() {
+    return std::tuple{field("tensor", &Check::tensor, Presence::required),
+                      field("rank", &Check::rank, Presence::required),
+                      field("ok", &Check::ok, Presence::required),
+                      figure("error", &Check::error, &Check::measured),
+                      figure("bound", &Check::bound, &Check::measured),
+                      field("baseline", &Check::baseline),
+                      field("max_abs", &Check::max_abs),
+                      field("rms", &Check::rms),
+                      field("worst_index", &Check::worst_index),
+                      field("message", &Check::message)};
+  }
+};
+
+// A file that was asked for beside the answer, and that could not be written; the answer stands all the same.
+struct LostOutput {
+  std::string output;   // "dump" or "trace"
+  std::string message;  // one line that names the file and the cause
+
+  static constexpr auto fields() {
+    return std::tuple{field("output", &LostOutput::output), field("message", &LostOutput::message, Presence::required)};
+  }
+};
+
+// The times of one rank's steps.
+struct StepTimes {
+  std::vector<double> step_ms;      // of this rank, by timed step
+  std::int64_t bytes_sent = 0;      // by this rank, a step: counting_communicator.h says what counts
+  std::vector<double> one_rank_ms;  // the whole problem on rank 0 alone; empty on other ranks, and if it cannot be run
+  std::string one_rank_reason;      // on rank 0: why it cannot be run there, as a sentence
+  std::string trace_error;          // why a trace could not be written: one line that names the file; empty if all were
+
+  // trace_error is a LostOutput by the time that this is sent.
+  static constexpr auto fields() {
+    return std::tuple{field("step_ms", &StepTimes::step_ms), field("bytes_sent", &StepTimes::bytes_sent),
+                      field("one_rank_ms", &StepTimes::one_rank_ms),
+                      field("one_rank_reason", &StepTimes::one_rank_reason)};
+  }
+};
+
+}  // namespace cp_pool

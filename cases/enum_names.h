@@ -1,0 +1,61 @@
+// The names of an enumeration, each in one table that printing, parsing and error messages share.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace cp_pool {
+
+// kNames<Enum>: (value, name) in the order of the enumeration. Empty for an enumeration without names.
+template <typename Enum>
+inline constexpr std::array<std::pair<Enum, std::string_view>, 0> kNames{};
+
+// The values alone.
+template <typename Enum>
+inline constexpr auto kValues = [] {
+  std::array<Enum, kNames<Enum>.size()> values{};
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = kNames<Enum>[i].first;
+  return values;
+}();
+
+template <typename Enum>
+constexpr std::string_view name_of(Enum value) {
+  for (const auto& [known, name] : kNames<Enum>) {
+    if (known == value) return name;
+  }
+  return "invalid";
+}
+
+// nullopt for a text that names no value.
+template <typename Enum>
+std::optional<Enum> parse_name(std::string_view text) {
+  for (const auto& [value, name] : kNames<Enum>) {
+    if (name == text) return value;
+  }
+  return std::nullopt;
+}
+
+template <typename Enum>
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (const auto& [value, name] : kNames<Enum>) names.emplace_back(name);
+  return names;
+}
+
+// "math, flash or cudnn"
+template <typename Enum>
+std::string list_names() {
+  std::string list;
+  for (std::size_t i = 0; i < kNames<Enum>.size(); ++i) {
+    if (i > 0) list += i + 1 == kNames<Enum>.size() ? " or " : ", ";
+    list += kNames<Enum>[i].second;
+  }
+  return list;
+}
+
+}  // namespace cp_pool

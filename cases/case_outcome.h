@@ -1,5 +1,5 @@
-// What can become of a case. The one vocabulary: of a rank's verdict (pass, fail, skip), of a worker's result, of the
-// driver's, of events and reports.
+// The outcomes of a case. A rank's verdict (pass, fail, skip), a worker's result, the driver, events and reports all
+// use this enumeration.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ constexpr std::string_view to_string(CaseOutcome outcome) {
   return name_of(outcome);
 }
 
-// What a worker may say of a case; the others are for the driver to say.
+// Whether a worker may report the outcome. The driver alone decides the others.
 constexpr bool is_of_a_worker(CaseOutcome outcome) {
   return outcome <= CaseOutcome::timeout || outcome == CaseOutcome::cancelled;
 }
@@ -52,22 +52,22 @@ constexpr bool is_failure(CaseOutcome outcome) {
          outcome == CaseOutcome::crash;
 }
 
-// What the case did; not what kept it from being run.
+// Whether the case ran to an outcome of its own.
 constexpr bool is_of_the_case(CaseOutcome outcome) {
   return outcome == CaseOutcome::pass || is_failure(outcome);
 }
 
-// There is nothing to do again.
+// Whether a rerun of failures leaves the case out.
 constexpr bool went_well(CaseOutcome outcome) {
   return outcome == CaseOutcome::pass || outcome == CaseOutcome::skip;
 }
 
-// False for a case that the end of the run came before.
+// False if the run ended before the case did.
 constexpr bool was_reached(CaseOutcome outcome) {
   return outcome != CaseOutcome::not_run && outcome != CaseOutcome::cancelled;
 }
 
-// How much an outcome asks for a reader.
+// How much attention an outcome needs from a reader.
 enum class Urgency { good, other, bad };
 constexpr Urgency urgency_of(CaseOutcome outcome) {
   if (outcome == CaseOutcome::pass) return Urgency::good;

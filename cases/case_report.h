@@ -1,6 +1,6 @@
-// What a rank says of a case: the parts that cp_core makes, ranks send to rank 0, the worker to the driver, and the
-// driver to reports. Each lists its fields (cases/fields.h): a new one is a line here, a line where it is measured, and
-// a line in docs/protocol.md and docs/protocol.schema.json.
+// The parts of a rank's report of a case. cp_core makes them, ranks send them to rank 0, the worker sends them to the
+// driver, and events hold them. Each struct lists its fields (cases/fields.h). A new field is a member and an entry
+// here, a line where it is measured, and an entry in docs/protocol.md and docs/protocol.schema.json.
 #pragma once
 
 #include <cstdint>

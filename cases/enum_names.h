@@ -43,6 +43,7 @@ std::optional<Enum> parse_name(std::string_view text) {
 template <typename Enum>
 std::vector<std::string> all_names() {
   std::vector<std::string> names;
+  names.reserve(kNames<Enum>.size());
   for (const auto& [value, name] : kNames<Enum>) names.emplace_back(name);
   return names;
 }

@@ -11,17 +11,18 @@
 
 namespace cp_pool {
 
-// How a field may be missing. Always written, unless this says otherwise; one that is null counts as missing.
+// Says when a field is written, and what a reader does if it is missing or null.
 enum class Presence {
-  required,  // a reader refuses what lacks it
-  optional,  // a reader leaves the member at its default
-  sparse,    // likewise; and it is left out where it holds nothing: no value, 0, false, an empty text or list
-  message,   // as optional, but of messages alone: no event has it
+  required,  // always written; a reader refuses an object without it
+  optional,  // always written; a reader leaves the member at its default
+  sparse,    // written unless it holds nothing (no value, 0, false, an empty text or list); read as optional
+  message,   // as optional in messages; events do not have it
 };
 
-// access: a pointer to the member, or a function of the struct that gives a reference to the value. What gives a value
-// instead works it out: it is written, and passed over by readers.
-// told: of a number that may be unknown, whether it is known. Unknown, it is missing in messages and null in events.
+// access: a pointer to the member, or a function of the struct that returns a reference to the value. If it returns a
+// value, the field is computed: it is written, and readers ignore it.
+// told: for a number that may be unknown, the member that says whether it is known. An unknown number is left out of
+// messages, and null in events.
 template <typename Access, typename Told>
 struct Field {
   const char* name;
@@ -52,7 +53,7 @@ constexpr void for_each_field(Function&& function) {
 template <typename Struct, typename FieldType>
 using FieldValue = std::remove_cvref_t<std::invoke_result_t<decltype(FieldType::access), Struct&>>;
 
-// False for a value that is worked out.
+// False for a field that is computed.
 template <typename Struct, typename FieldType>
 inline constexpr bool kIsStored =
     std::is_lvalue_reference_v<std::invoke_result_t<decltype(FieldType::access), Struct&>>;

@@ -1,7 +1,13 @@
-// Foreign text made fit to show and to store. It is cleaned once, where it enters, and nothing behind that has to think
-// of it: what a worker says by parse_event, what is read of an events file by read_events, stderr by StderrRing, lines
-// of stdout that are no message by WorkerGroup, names out of binaries by with_names, what errors of the command line
-// quote by report_error, and the title of a run by Runner. IDs and commands are clean as they are made.
+// Cleans foreign text for showing and storing. Text is cleaned once, where it enters; code behind that point takes it
+// as it is. The entrances are:
+//   parse_event           texts of a worker's messages
+//   read_events           texts of an events file
+//   StderrRing            stderr
+//   WorkerGroup           lines of stdout that are no message
+//   with_names            names from debug information
+//   report_error          the command line and input files, as errors quote them
+//   Runner                the title of a run, and its baseline
+// IDs with such characters are refused (submitted_case.cpp), and commands to paste spell them (shell_words.cpp).
 #pragma once
 
 #include <cstddef>

@@ -27,8 +27,8 @@ using test::TileShape;
 class GpuBackend : public GpuBackendTest, public testing::WithParamInterface<Setting> {};
 
 void expect_right_answers(const Setting& s, const at::Tensor& bias) {
-  const GroupInputs inputs = test::make_group_inputs(s.c, s.shape, s.dtype, bias);
-  const GroupExpected expected = test::expect_group(s.c, inputs);
+  const GroupInputs inputs = test::make_group_inputs(s.c, s.shape, s.dtype, bias, at::kCUDA);
+  const GroupExpected expected = test::expect_group(s.c, inputs, at::kCUDA);
   const GroupInputs gpu_inputs = test::on_gpu(inputs);
   const auto backend = make_cuda_backend(s.backend);
   try {
@@ -107,8 +107,9 @@ TEST_P(GpuBias, SharedByHeadsAndSequences) {
 
 TEST_P(GpuBias, InTheBackendsParts) {
   const Setting& s = GetParam();
-  const GroupInputs inputs = test::make_group_inputs(s.c, s.shape, s.dtype, make_bias(s.c, 1, s.shape.heads));
-  const GroupExpected expected = test::expect_group(s.c, inputs);
+  const GroupInputs inputs =
+      test::make_group_inputs(s.c, s.shape, s.dtype, make_bias(s.c, 1, s.shape.heads), at::kCUDA);
+  const GroupExpected expected = test::expect_group(s.c, inputs, at::kCUDA);
   const GroupInputs gpu_inputs = test::on_gpu(inputs);
   const auto backend = make_cuda_backend(s.backend);
   const AttentionPartial partial = test::forward_in_parts(*backend, s.c, gpu_inputs.operands);

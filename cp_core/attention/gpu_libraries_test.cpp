@@ -151,7 +151,7 @@ TEST_P(GpuLibrary, AttendsToALargeCausalRectangle) {
                     .k_tokens = tile.n,
                     .group = {.left = kInfiniteWindow, .right = 0, .tiles = {tile}}};
   const GroupInputs inputs = test::make_group_inputs(c, shape, at::kBFloat16, {});
-  const test::GroupExpected expected = test::expect_group(c, inputs);
+  const test::GroupExpected expected = test::expect_group(c, inputs, at::kCUDA);
   const GroupInputs gpu_inputs = test::on_gpu(inputs);
   const auto backend = make_cuda_backend(GetParam());
   AttentionSums sums = make_empty_sums(gpu_inputs.operands, /*max_logit=*/true);

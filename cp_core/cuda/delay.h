@@ -28,8 +28,8 @@ class StreamDelays {
   // std::invalid_argument.
   static StreamDelays from_environment(std::uint64_t salt);
 
-  // Delays the current stream, if delays are on. The device stays free for other streams and processes; delays of a
-  // process that are due at the same time follow each other.
+  // Delays the current stream in one call out of four, if delays are on. The device stays free for other streams and
+  // processes; delays of a process that are due at the same time follow each other.
   void next();
 
  private:

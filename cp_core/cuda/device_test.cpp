@@ -63,16 +63,16 @@ TEST_F(Device, IsKeptBusyByADelay) {
 
 TEST_F(Device, HasRandomDelaysWhileTheyAreTurnedOn) {
   StreamDelays delays;
-  const auto fifty = [&delays] {
-    for (int i = 0; i < 50; ++i) delays.next();
+  const auto many = [&delays] {
+    for (int i = 0; i < 400; ++i) delays.next();
   };
-  const float before = milliseconds_of(fifty);
+  const float before = milliseconds_of(many);
   set_stream_delays({.seed = 3, .most_microseconds = 2000});
-  const float delayed = milliseconds_of(fifty);
-  EXPECT_GT(delayed, 20.0F) << "fifty delays of 1 ms on average";
+  const float delayed = milliseconds_of(many);
+  EXPECT_GT(delayed, 20.0F) << "one in four of 400 operations, by 1 ms on average";
   EXPECT_LT(before, delayed / 2);
   set_stream_delays({});
-  EXPECT_LT(milliseconds_of(fifty), delayed / 2);
+  EXPECT_LT(milliseconds_of(many), delayed / 2);
 }
 
 }  // namespace

@@ -70,10 +70,6 @@ std::string compare(const std::string& name, const at::Tensor& actual_on_gpu, co
       expected.value.pow(2).mean().sqrt().item<double>());
 }
 
-at::Tensor on_gpu(const at::Tensor& tensor) {
-  return tensor.defined() ? tensor.cuda() : tensor;
-}
-
 at::Tensor fp32_like(const at::Tensor& tensor, double value) {
   return at::full(tensor.sizes(), value, tensor.options().dtype(at::kFloat));
 }
@@ -111,16 +107,7 @@ at::ScalarType precision(const Setting& s) {
 }
 
 GroupInputs on_gpu(const GroupInputs& inputs) {
-  GroupInputs result = inputs;
-  result.operands.q = on_gpu(inputs.operands.q);
-  result.operands.k = on_gpu(inputs.operands.k);
-  result.operands.v = on_gpu(inputs.operands.v);
-  result.operands.bias = on_gpu(inputs.operands.bias);
-  result.backward.dout = on_gpu(inputs.backward.dout);
-  result.backward.lse = on_gpu(inputs.backward.lse);
-  result.backward.delta = on_gpu(inputs.backward.delta);
-  result.backward.out = on_gpu(inputs.backward.out);
-  return result;
+  return moved(inputs, at::kCUDA);
 }
 
 AttentionPartial make_partial(const AttentionOperands& operands) {

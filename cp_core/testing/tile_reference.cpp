@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/ops/empty.h>
@@ -70,14 +71,32 @@ void add_keys(at::Tensor& target, const Tile& tile, const at::Tensor& by_head) {
   target.narrow(0, tile.k_row, tile.n).add_(of_kv_heads.transpose(0, 1));
 }
 
-Figure zero_figure(at::IntArrayRef sizes) {
-  return {.value = at::zeros(sizes, at::kDouble), .magnitude = at::zeros(sizes, at::kDouble)};
+Figure zero_figure(at::IntArrayRef sizes, const at::Device& device) {
+  const auto options = at::TensorOptions(at::kDouble).device(device);
+  return {.value = at::zeros(sizes, options), .magnitude = at::zeros(sizes, options)};
+}
+
+at::Tensor moved(const at::Tensor& tensor, const at::Device& device) {
+  return tensor.defined() ? tensor.to(device) : tensor;
+}
+AttentionOperands moved(AttentionOperands operands, const at::Device& device) {
+  for (at::Tensor* tensor : {&operands.q, &operands.k, &operands.v, &operands.bias}) *tensor = moved(*tensor, device);
+  return operands;
+}
+GroupExpected on_cpu(GroupExpected expected) {
+  for (Figure* figure :
+       {&expected.out, &expected.lse, &expected.max_logit, &expected.dq, &expected.dk, &expected.dv, &expected.dbias}) {
+    figure->value = moved(figure->value, at::kCPU);
+    figure->magnitude = moved(figure->magnitude, at::kCPU);
+  }
+  return expected;
 }
 
 void expect_forward(const GroupCase& c, const AttentionOperands& operands, GroupExpected& expected) {
+  const at::Device device = operands.q.device();
   const std::int64_t heads = operands.q.size(1);
-  expected.out = zero_figure({c.q_tokens, heads, operands.v.size(2)});
-  expected.lse = zero_figure({heads, c.q_tokens});
+  expected.out = zero_figure({c.q_tokens, heads, operands.v.size(2)}, device);
+  expected.lse = zero_figure({heads, c.q_tokens}, device);
   expected.max_logit.value = at::full({heads}, kNoScore, at::kDouble);
   for (const Tile& tile : c.group.tiles) {
     const at::Tensor scores = scores_of(operands, tile);
@@ -95,11 +114,12 @@ void expect_forward(const GroupCase& c, const AttentionOperands& operands, Group
 
 void expect_backward(const GroupCase& c, const GroupInputs& inputs, GroupExpected& expected) {
   const AttentionOperands& operands = inputs.operands;
+  const at::Device device = operands.q.device();
   const std::int64_t heads = operands.q.size(1);
-  expected.dq = zero_figure(operands.q.sizes());
-  expected.dk = zero_figure(operands.k.sizes());
-  expected.dv = zero_figure(operands.v.sizes());
-  if (operands.bias.defined()) expected.dbias = zero_figure(operands.bias.sizes());
+  expected.dq = zero_figure(operands.q.sizes(), device);
+  expected.dk = zero_figure(operands.k.sizes(), device);
+  expected.dv = zero_figure(operands.v.sizes(), device);
+  if (operands.bias.defined()) expected.dbias = zero_figure(operands.bias.sizes(), device);
   for (const Tile& tile : c.group.tiles) {
     const at::Tensor q = query_rows(operands.q, tile);
     const at::Tensor k = key_rows(operands.k, tile, heads);
@@ -146,8 +166,18 @@ at::Tensor covered_keys(const GroupCase& c) {
   return covered(c.k_tokens, c.group, &Tile::k_row, &Tile::n);
 }
 
-GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::ScalarType dtype,
-                              const at::Tensor& bias) {
+GroupInputs moved(const GroupInputs& inputs, const at::Device& device) {
+  GroupInputs result = inputs;
+  result.operands = moved(inputs.operands, device);
+  AttentionBackwardOperands& backward = result.backward;
+  for (at::Tensor* tensor : {&backward.dout, &backward.lse, &backward.delta, &backward.out}) {
+    *tensor = moved(*tensor, device);
+  }
+  return result;
+}
+
+GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::ScalarType dtype, const at::Tensor& bias,
+                              const at::Device& device) {
   at::Generator generator = at::detail::createCPUGenerator(20);
   settle_vector_math();
   const at::Tensor queries = covered_queries(c);
@@ -164,7 +194,8 @@ GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::Sc
 
   // What other keys gave: a weight of 0 to 0.8, and an output of their own.
   GroupExpected expected;
-  expect_forward(c, inputs.operands, expected);
+  expect_forward(c, moved(inputs.operands, device), expected);
+  expected = on_cpu(std::move(expected));
   const at::Tensor weight = at::rand({shape.heads, c.q_tokens}, generator, at::kDouble).mul_(0.8).add_(0.2);
   const at::Tensor own = weight.transpose(0, 1).unsqueeze(-1);
   const at::Tensor other = at::randn(expected.out.value.sizes(), generator, at::kDouble);
@@ -182,11 +213,12 @@ GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::Sc
   return inputs;
 }
 
-GroupExpected expect_group(const GroupCase& c, const GroupInputs& inputs) {
+GroupExpected expect_group(const GroupCase& c, const GroupInputs& inputs, const at::Device& device) {
+  const GroupInputs there = moved(inputs, device);
   GroupExpected expected;
-  expect_forward(c, inputs.operands, expected);
-  expect_backward(c, inputs, expected);
-  return expected;
+  expect_forward(c, there.operands, expected);
+  expect_backward(c, there, expected);
+  return on_cpu(std::move(expected));
 }
 
 }  // namespace cp_pool::test

@@ -26,7 +26,7 @@ struct GroupCase {
   TileGroup group;
 };
 
-// On the CPU. Rows of no tile are NaN, in every tensor.
+// Rows of no tile are NaN, in every tensor.
 struct GroupInputs {
   AttentionOperands operands;
   AttentionBackwardOperands backward;  // of an attention that saw more keys than the group's
@@ -49,9 +49,13 @@ struct GroupExpected {
   Figure dbias;  // undefined without a bias
 };
 
+GroupInputs moved(const GroupInputs& inputs, const at::Device& device);
+
 // bias: undefined, or [1 or sequences, 1 or heads, positions, positions]: fp32 values, which are rounded to dtype.
-GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::ScalarType dtype, const at::Tensor& bias);
-GroupExpected expect_group(const GroupCase& c, const GroupInputs& inputs);
+// device: where the attention in fp64 is computed; what is returned is on the CPU.
+GroupInputs make_group_inputs(const GroupCase& c, const TileShape& shape, at::ScalarType dtype, const at::Tensor& bias,
+                              const at::Device& device = at::kCPU);
+GroupExpected expect_group(const GroupCase& c, const GroupInputs& inputs, const at::Device& device = at::kCPU);
 
 // True at rows of some tile.
 at::Tensor covered_queries(const GroupCase& c);

@@ -6,12 +6,12 @@
 namespace cp_pool {
 
 const BackendFacts& facts_of(Backend backend) {
-  static const std::array kFacts{
+  static const std::array all{
 #define CP_POOL_BACKEND(identifier, name) identifier##_facts(),
 #include "cases/backends.def"
 #undef CP_POOL_BACKEND
   };
-  return kFacts.at(static_cast<std::size_t>(backend));
+  return all.at(static_cast<std::size_t>(backend));
 }
 
 bool promises_bits(const Case& c, bool on_gpu) {

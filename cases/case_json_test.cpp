@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "cases/case_names.h"
 #include "cases/error_text.h"
 #include "cases/json_text.h"
 
@@ -134,7 +135,7 @@ TEST(CaseJson, WrongTypesNameTheValue) {
   EXPECT_EQ(error(R"("input_scale":"10")"), R"(a.json: $.input_scale: "10" is not a number)");
   EXPECT_EQ(error(R"("causal":1)"), "a.json: $.causal: 1 is not true or false");
   EXPECT_EQ(error(R"("model":7)"), "a.json: $.model: 7 is not a string");
-  EXPECT_EQ(error(R"("comm":"ring")"), R"(a.json: $.comm: "ring" is not p2p, all_gather, a2a or a2a+p2p)");
+  EXPECT_EQ(error(R"("comm":"ring")"), R"(a.json: $.comm: "ring" is not )" + list_names<CommType>());
   EXPECT_EQ(error(R"("bias":"hss")"), R"(a.json: $.bias: "hss" is not 1hss, bhss, b1ss, 11ss or 111s)");
   EXPECT_EQ(error(R"("window":[1])"), "a.json: $.window: an array of 1 is not an array of 2: left, right");
   EXPECT_EQ(error(R"("window":[1,2.5])"), "a.json: $.window[1]: 2.5 is not an integer");

@@ -10,12 +10,12 @@
 namespace cp_pool {
 
 const CommFacts& facts_of(CommType type) {
-  static const std::array kFacts{
+  static const std::array all{
 #define CP_POOL_COMM_TYPE(identifier, name) identifier##_facts(),
 #include "cases/comm_types.def"
 #undef CP_POOL_COMM_TYPE
   };
-  return kFacts.at(static_cast<std::size_t>(type));
+  return all.at(static_cast<std::size_t>(type));
 }
 
 int head_ranks(const Case& c) {

@@ -177,9 +177,11 @@ TEST(FilterErrors, HoldNoControlCharacters) {
 }
 
 TEST(FilterErrors, ValuesThatAFieldNeverHasAreErrors) {
-  EXPECT_EQ(filter_error_of("comm=a2a_p2p"),
-            "bad filter: comm is never 'a2a_p2p'; did you mean 'a2a+p2p'? (values: p2p, all_gather, a2a, a2a+p2p)\n"
-            "  comm=a2a_p2p\n       ^");
+  EXPECT_EQ(filter_error_of("softmax=off-by-one"),
+            "bad filter: softmax is never 'off-by-one'; did you mean 'off_by_one'? (values: vanilla, off_by_one, "
+            "learnable)\n  softmax=off-by-one\n          ^");
+  EXPECT_THAT(filter_error_of("comm=a2a_p2p"),
+              StartsWith("bad filter: comm is never 'a2a_p2p'; did you mean 'a2a+p2p'?"));
   EXPECT_THAT(filter_error_of("causal=yes"), StartsWith("bad filter: causal is never 'yes' (values: true, false)"));
   EXPECT_THAT(filter_error_of("dtype=fp8*"), StartsWith("bad filter: dtype is never 'fp8*'"));
   EXPECT_THAT(filter_error_of("heads=many"), StartsWith("bad filter: 'many' is not a number"));

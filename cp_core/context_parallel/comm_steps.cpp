@@ -40,7 +40,7 @@ AttentionOperands FutureRank::operands_like(const Split& split) const {
 }
 
 const CommSteps& steps_of(CommType type, int ranks) {
-  static const std::array kSteps{
+  static const std::array all{
 #define CP_POOL_COMM_TYPE(identifier, name) identifier##_steps(),
 #include "cases/comm_types.def"
 #undef CP_POOL_COMM_TYPE
@@ -50,7 +50,7 @@ const CommSteps& steps_of(CommType type, int ranks) {
   if (!facts.takes_size(ranks)) {
     throw std::invalid_argument(fmt::format("{} needs {}: there are {} ranks", to_string(type), facts.sizes, ranks));
   }
-  return kSteps.at(static_cast<std::size_t>(type));
+  return all.at(static_cast<std::size_t>(type));
 }
 
 }  // namespace cp_pool

@@ -103,7 +103,7 @@ target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
-add_executable(cp-pool cli/main.cpp)
+add_executable(cp-pool cli/commands/main.cpp)
 target_link_libraries(cp-pool PRIVATE cp_cli fmt::fmt)
 
 # share/man beside bin, where man looks for the page of a program in PATH.

@@ -1,19 +1,14 @@
-// How long a step of a case takes, forward and backward, and how long the same problem takes one rank alone.
+// How long a step takes that all ranks take together.
 #pragma once
 
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
-#include <c10/core/Device.h>
+#include <ATen/core/Tensor.h>
 
-#include "cases/case.h"
-#include "cases/case_report.h"
-#include "cases/lengths.h"
 #include "cp_core/comm/communicator.h"
 
 namespace cp_pool {
@@ -29,20 +24,20 @@ struct PerfOptions {
   Communicator::Clock::time_point deadline = Communicator::Clock::time_point::max();
 };
 
-// Inputs are made before the clock runs, and nothing is verified. The messages of an extra first step are counted. The
-// ranks begin each timed step together, and the host enqueues it while the device runs the one before, as in training.
+// Where the devices of all ranks wait for each other.
+class MeetingPoint {
+ public:
+  MeetingPoint(Communicator& cp, const at::Device& device);
 
-// Collective over groups.cp: runs the steps of all ranks and fills step_ms and bytes_sent. Throws CommError, or
-// whatever a library throws.
-void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
-               const at::Device& device, StepTimes& into);
+  void pass(std::string_view what);
 
-// Collective over groups.cp: rank 0 runs the same sequences with cp_size 1, and the others wait for it. Fills
-// one_rank_ms and one_rank_reason.
-void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
-                   const at::Device& device, StepTimes& into);
+ private:
+  Communicator& cp_;
+  at::Tensor here_;
+};
 
-// The timing loop. Collective over cp.
+// The timing loop. Collective over cp. The ranks begin each timed step together, and the host enqueues it while the
+// device runs the one before, as in training. Gives the milliseconds of each timed step.
 std::vector<double> time_steps(Communicator& cp, const at::Device& device, const PerfOptions& options,
                                const std::function<void()>& step);
 

@@ -9,8 +9,10 @@
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cp_core/context_parallel/context_parallel.h"
+#include "cp_core/trial/rank_step.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected.h"
+#include "cp_core/verify/output_hash.h"
 
 namespace cp_pool::test {
 namespace {
@@ -60,28 +62,26 @@ GpuStep::GpuStep(const Case& c, const GpuRank& rank, const CpGroups& groups, boo
 }
 
 AttentionForward GpuStep::forward() const {
-  return context_parallel_forward(problem_, groups_, shards_.inputs);
+  return context_parallel_forward(problem_, groups_, attention_inputs(shards_));
 }
 
 AttentionGradients GpuStep::backward(const AttentionForward& forward) const {
-  return context_parallel_backward(problem_, groups_, shards_.inputs, forward, shards_.dout);
+  return context_parallel_backward(problem_, groups_, attention_inputs(shards_), forward, shards_.dout);
 }
 
-verify::Outputs GpuStep::run() const {
-  verify::Outputs outputs{.forward = forward(), .gradients = {}};
-  outputs.gradients = backward(outputs.forward);
-  return outputs;
+verify::Results GpuStep::run() const {
+  return take_step(problem_, groups_, shards_);
 }
 
 std::string GpuStep::hash() const {
-  const verify::Outputs outputs = run();
+  const verify::Results results = run();
   groups_.cp->synchronize("a step");
-  return verify::hash_of(outputs);
+  return verify::hash_of(results);
 }
 
-std::vector<Check> GpuStep::check(const verify::Outputs& outputs) const {
+std::vector<Check> GpuStep::check(const verify::Results& results) const {
   const verify::CanonicalInputs inputs = verify::make_inputs(canonical_, own_gpu());
-  return verify::check_outputs(case_, verify::compute_expected(canonical_, inputs), view_, outputs);
+  return verify::check_outputs(case_, verify::compute_expected(canonical_, inputs), view_, results);
 }
 
 }  // namespace cp_pool::test

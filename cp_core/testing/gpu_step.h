@@ -5,9 +5,10 @@
 #include <vector>
 
 #include "cases/case.h"
+#include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/testing/gpu_ranks.h"
 #include "cp_core/trial/run_case.h"
-#include "cp_core/verify/rank_step.h"
+#include "cp_core/verify/rank_view.h"
 
 namespace cp_pool::test {
 
@@ -28,11 +29,11 @@ class GpuStep {
   // Enqueued on the current stream.
   [[nodiscard]] AttentionForward forward() const;
   [[nodiscard]] AttentionGradients backward(const AttentionForward& forward) const;
-  [[nodiscard]] verify::Outputs run() const;
+  [[nodiscard]] verify::Results run() const;
   // The same, waited for: of the bits of everything that the rank got.
   [[nodiscard]] std::string hash() const;
   // Waits for the device.
-  [[nodiscard]] std::vector<Check> check(const verify::Outputs& outputs) const;
+  [[nodiscard]] std::vector<Check> check(const verify::Results& outputs) const;
 
  private:
   Case case_;

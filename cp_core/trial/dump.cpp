@@ -14,7 +14,7 @@
 #include "cases/case_json.h"
 #include "cp_core/file_error.h"
 #include "cp_core/trial/safetensors.h"
-#include "cp_core/verify/reference.h"
+#include "cp_core/verify/rank_view.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -104,31 +104,30 @@ class Gatherer {
 }  // namespace
 
 void dump_case(const std::filesystem::path& folder, const std::string& id, const Case& c,
-               const SequenceLengths& lengths, const CanonicalInputs& inputs, const Outputs& outputs,
+               const SequenceLengths& lengths, const CanonicalInputs& inputs, const Results& results,
                Communicator& group) {
   const Shards whole = make_shards(c, inputs, RankView(c, lengths, 0, 1, inputs.q.device()));
   Gatherer gatherer(c, lengths, inputs.q.device(), group);
-  const auto& [forward, gradients] = outputs;
-  std::map<std::string, at::Tensor> tensors{{"q", whole.inputs.q},
-                                            {"k", whole.inputs.k},
-                                            {"v", whole.inputs.v},
+  std::map<std::string, at::Tensor> tensors{{"q", whole.q},
+                                            {"k", whole.k},
+                                            {"v", whole.v},
                                             {"dout", whole.dout},
-                                            {"bias", whole.inputs.bias},
+                                            {"bias", whole.bias},
                                             {"sink", inputs.sink},
-                                            {"out", gatherer.whole(forward.out, true, c.heads, c.head_dim_v)},
-                                            {"lse", gatherer.whole_lse(forward.lse)},
-                                            {"max_logit", forward.max_logit},
-                                            {"dsink", gradients.dsink},
+                                            {"out", gatherer.whole(results.out, true, c.heads, c.head_dim_v)},
+                                            {"lse", gatherer.whole_lse(results.lse)},
+                                            {"max_logit", results.max_logit},
+                                            {"dsink", results.dsink},
                                             {"cu_seqlens_q", offsets_of(lengths.valid_q)},
                                             {"cu_seqlens_kv", offsets_of(lengths.valid_kv)},
                                             {"cu_seqlens_q_padded", offsets_of(lengths.padded_q)},
                                             {"cu_seqlens_kv_padded", offsets_of(lengths.padded_kv)}};
   if (c.training) {
-    tensors["dq"] = gatherer.whole(gradients.dq, true, c.heads, c.head_dim_qk);
-    tensors["dk"] = gatherer.whole(gradients.dk, false, c.kv_heads, c.head_dim_qk);
-    tensors["dv"] = gatherer.whole(gradients.dv, false, c.kv_heads, c.head_dim_v);
+    tensors["dq"] = gatherer.whole(results.dq, true, c.heads, c.head_dim_qk);
+    tensors["dk"] = gatherer.whole(results.dk, false, c.kv_heads, c.head_dim_qk);
+    tensors["dv"] = gatherer.whole(results.dv, false, c.kv_heads, c.head_dim_v);
     if (c.bias && *c.bias != BiasShape::shape_111s) {
-      tensors["dbias"] = gatherer.whole_dbias(gradients.dbias, whole.inputs.bias);
+      tensors["dbias"] = gatherer.whole_dbias(results.dbias, whole.bias);
     }
   }
   if (group.rank() == 0) {

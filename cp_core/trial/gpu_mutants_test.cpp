@@ -20,6 +20,8 @@
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/gpu_step.h"
+#include "cp_core/trial/rank_step.h"
+#include "cp_core/verify/output_hash.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -78,12 +80,12 @@ class GpuWaitMutants : public testing::TestWithParam<WaitMutant> {};
 std::string hash_under_delays(const GpuStep& step, std::uint64_t seed) {
   constexpr std::uint64_t kMostMicroseconds = 3000;
   cuda_device().set_stream_delays({.seed = seed, .most_microseconds = kMostMicroseconds});
-  Outputs outputs{.forward = step.forward(), .gradients = {}};
+  const AttentionForward forward = step.forward();
   c10::cuda::device_synchronize();
-  outputs.gradients = step.backward(outputs.forward);
+  const AttentionGradients gradients = step.backward(forward);
   c10::cuda::device_synchronize();
   cuda_device().set_stream_delays({});
-  return hash_of(outputs);
+  return hash_of(results_of(forward, gradients));
 }
 
 constexpr int kSeeds = 40;      // of a round

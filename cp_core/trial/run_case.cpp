@@ -24,19 +24,20 @@
 #include "cp_core/file_error.h"
 #include "cp_core/trial/dump.h"
 #include "cp_core/trial/memory_need.h"
+#include "cp_core/trial/rank_step.h"
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected_cache.h"
 #include "cp_core/verify/head_shares.h"
 #include "cp_core/verify/mask_probe.h"
-#include "cp_core/verify/rank_step.h"
+#include "cp_core/verify/output_hash.h"
 
 namespace cp_pool {
 namespace {
 
 using verify::Expected;
-using verify::Outputs;
 using verify::RankView;
+using verify::Results;
 using verify::Shards;
 
 constexpr std::size_t kCacheBytesCpu = std::size_t{512} << 20U;
@@ -152,28 +153,30 @@ class CaseRun {
       shards = verify::make_shards(case_, inputs, view_);
     });
     const AttentionProblem problem = problem_of(case_);
-    Outputs outputs;
-    timed(case_phase::kForward, [&] { outputs.forward = forward(problem, shards); });
+    AttentionForward forward_result;
+    AttentionGradients gradients;
+    timed(case_phase::kForward, [&] { forward_result = forward(problem, shards); });
     if (case_.training) {
-      timed(case_phase::kBackward, [&] { outputs.gradients = backward(problem, shards, outputs.forward); });
+      timed(case_phase::kBackward, [&] { gradients = backward(problem, shards, forward_result); });
     }
-    Outputs again;
+    Results results = results_of(forward_result, gradients);
+    Results again;
     timed(case_phase::kRepeat, [&] { again = step(case_, shards); });
-    show_results(outputs, /*repeated=*/false);
+    show_results(results, /*repeated=*/false);
     show_results(again, /*repeated=*/true);
 
     std::shared_ptr<const Expected> expected;
     timed(case_phase::kReference, [&] { expected = expected_of(canonical, inputs, *groups_.cp, options_); });
     timed(case_phase::kCompare, [&] {
-      add(verify::check_outputs(case_, *expected, view_, outputs));
-      report_.output_hash = verify::hash_of(outputs);
-      check_repeat(*expected, outputs, again);
+      add(verify::check_outputs(case_, *expected, view_, results));
+      report_.output_hash = verify::hash_of(results);
+      check_repeat(*expected, results, again);
     });
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
       timed(case_phase::kDump, [&] {
         try {
-          dump_case(*options_.dump_dir, id, case_, lengths_, inputs, outputs, *groups_.cp);
+          dump_case(*options_.dump_dir, id, case_, lengths_, inputs, results, *groups_.cp);
         } catch (const FileError& e) {
           report_.lost_outputs.push_back({"dump", e.what()});
         }
@@ -181,29 +184,29 @@ class CaseRun {
     }
   }
 
-  void show_results(Outputs& outputs, bool repeated) const {
+  void show_results(Results& results, bool repeated) const {
     if (!options_.on_result) return;
-    auto& [forward, gradients] = outputs;
-    for (const auto& [name, result] :
-         {std::pair{"out", &forward.out}, std::pair{"lse", &forward.lse}, std::pair{"max_logit", &forward.max_logit},
-          std::pair{"dq", &gradients.dq}, std::pair{"dk", &gradients.dk}, std::pair{"dv", &gradients.dv},
-          std::pair{"dbias", &gradients.dbias}, std::pair{"dsink", &gradients.dsink}}) {
-      if (result->defined()) options_.on_result(name, repeated, *result);
+    for (const auto& [name, result] : verify::kResults) {
+      if ((results.*result).defined()) options_.on_result(name, repeated, results.*result);
     }
   }
 
   // The same step gives the same bits. Where the backward does not promise that (promises_bits), the repeated gradients
   // are held against their bounds.
-  void check_repeat(const Expected& expected, const Outputs& outputs, const Outputs& again) {
+  void check_repeat(const Expected& expected, const Results& results, const Results& again) {
     const bool bitwise = promises_bits(case_, options_.device.is_cuda());
-    const auto forward_bits = [](const Outputs& of) {
-      return verify::hash_of({.forward = of.forward, .gradients = {}});
+    const auto forward_bits = [](const Results& of) {
+      Results forward;
+      forward.out = of.out;
+      forward.lse = of.lse;
+      forward.max_logit = of.max_logit;
+      return verify::hash_of(forward);
     };
     const bool same =
-        bitwise ? verify::hash_of(again) == report_.output_hash : forward_bits(again) == forward_bits(outputs);
+        bitwise ? verify::hash_of(again) == report_.output_hash : forward_bits(again) == forward_bits(results);
     if (!same) report_.checks.push_back(verify::failed_check("repeat", "the same step again gave other bits"));
     if (bitwise) return;
-    for (Check& check : verify::check_gradients(case_, expected, view_, again.gradients)) {
+    for (Check& check : verify::check_gradients(case_, expected, view_, again)) {
       if (check.ok) continue;
       check.tensor = "repeated " + check.tensor;
       report_.checks.push_back(std::move(check));
@@ -226,8 +229,8 @@ class CaseRun {
   void probe_mask() {
     const Case c = verify::mask_probe_case(case_);
     const auto probe = verify::make_mask_probe(verify::canonical_problem(c, lengths_), options_.device);
-    const Outputs outputs = step(c, verify::make_shards(c, probe.inputs, view_));
-    add(verify::check_mask_probe(c, probe.expected, view_, outputs));
+    const Results results = step(c, verify::make_shards(c, probe.inputs, view_));
+    add(verify::check_mask_probe(c, probe.expected, view_, results));
   }
 
   // The problem of the steps, verified and timed: a step that will be replayed as a graph is verified in that form.
@@ -237,21 +240,23 @@ class CaseRun {
     return problem;
   }
 
-  Outputs step(const Case& c, const Shards& shards) {
+  Results step(const Case& c, const Shards& shards) {
     const AttentionProblem problem = problem_of(c);
-    Outputs outputs{.forward = forward(problem, shards), .gradients = {}};
-    if (c.training) outputs.gradients = backward(problem, shards, outputs.forward);
-    return outputs;
+    const AttentionForward forward_result = forward(problem, shards);
+    AttentionGradients gradients;
+    if (c.training) gradients = backward(problem, shards, forward_result);
+    return results_of(forward_result, gradients);
   }
 
   AttentionForward forward(const AttentionProblem& problem, const Shards& shards) {
-    AttentionForward result = context_parallel_forward(problem, groups_, shards.inputs);
+    AttentionForward result = context_parallel_forward(problem, groups_, attention_inputs(shards));
     report_.remarks.insert(result.remarks.begin(), result.remarks.end());
     return result;
   }
 
   AttentionGradients backward(const AttentionProblem& problem, const Shards& shards, const AttentionForward& forward) {
-    AttentionGradients result = context_parallel_backward(problem, groups_, shards.inputs, forward, shards.dout);
+    AttentionGradients result =
+        context_parallel_backward(problem, groups_, attention_inputs(shards), forward, shards.dout);
     report_.remarks.insert(result.remarks.begin(), result.remarks.end());
     return result;
   }

@@ -16,7 +16,7 @@
 #include "cases/case_report.h"
 #include "cp_core/attention/fast_backend.h"
 #include "cp_core/comm/communicator.h"
-#include "cp_core/perf/step_times.h"
+#include "cp_core/trial/case_times.h"
 
 namespace cp_pool {
 

@@ -49,38 +49,37 @@ RankRows one_row(const at::Tensor& like) {
 }  // namespace
 
 std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view,
-                                 const Outputs& outputs) {
-  const AttentionForward& forward = outputs.forward;
-  std::vector<Check> checks{check_shard(expected, "out", view.q, forward.out, scalar_type_of(c.dtype)),
-                            check_by_head(expected, "lse", view.q, forward.lse)};
-  if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row(forward.out), forward.max_logit));
-  if (c.training) std::ranges::move(check_gradients(c, expected, view, outputs.gradients), std::back_inserter(checks));
+                                 const Results& results) {
+  std::vector<Check> checks{check_shard(expected, "out", view.q, results.out, scalar_type_of(c.dtype)),
+                            check_by_head(expected, "lse", view.q, results.lse)};
+  if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row(results.out), results.max_logit));
+  if (c.training) std::ranges::move(check_gradients(c, expected, view, results), std::back_inserter(checks));
   return checks;
 }
 
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
-                                   const AttentionGradients& gradients) {
+                                   const Results& results) {
   const auto dtype = scalar_type_of(c.dtype);
-  std::vector<Check> checks{check_shard(expected, "dq", view.q, gradients.dq, dtype),
-                            check_shard(expected, "dk", view.kv, gradients.dk, dtype),
-                            check_shard(expected, "dv", view.kv, gradients.dv, dtype)};
+  std::vector<Check> checks{check_shard(expected, "dq", view.q, results.dq, dtype),
+                            check_shard(expected, "dk", view.kv, results.dk, dtype),
+                            check_shard(expected, "dv", view.kv, results.dv, dtype)};
   if (c.bias && *c.bias != BiasShape::shape_111s) {
-    checks.push_back(check_result(expected, "dbias", gradients.dbias, dtype, [&](const ExpectedTensor& tensor) {
-      return view.bias.check(tensor, gradients.dbias);
+    checks.push_back(check_result(expected, "dbias", results.dbias, dtype, [&](const ExpectedTensor& tensor) {
+      return view.bias.check(tensor, results.dbias);
     }));
   }
   if (c.softmax == SoftmaxType::learnable) {
-    checks.push_back(check_by_head(expected, "dsink", one_row(gradients.dq), gradients.dsink));
+    checks.push_back(check_by_head(expected, "dsink", one_row(results.dq), results.dsink));
   }
   return checks;
 }
 
 std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
-                                    const Outputs& outputs) {
+                                    const Results& results) {
   const auto dtype = scalar_type_of(c.dtype);
-  std::vector<Check> checks{check_shard(expected, "mask out", view.q, outputs.forward.out, dtype),
-                            check_by_head(expected, "mask lse", view.q, outputs.forward.lse)};
-  if (c.training) checks.push_back(check_shard(expected, "mask dv", view.kv, outputs.gradients.dv, dtype));
+  std::vector<Check> checks{check_shard(expected, "mask out", view.q, results.out, dtype),
+                            check_by_head(expected, "mask lse", view.q, results.lse)};
+  if (c.training) checks.push_back(check_shard(expected, "mask dv", view.kv, results.dv, dtype));
   return checks;
 }
 

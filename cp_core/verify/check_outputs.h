@@ -5,20 +5,20 @@
 
 #include "cases/case_report.h"
 #include "cp_core/verify/expected.h"
-#include "cp_core/verify/rank_step.h"
+#include "cp_core/verify/rank_view.h"
 
 namespace cp_pool::verify {
 
 // Returns one check for each tensor that the case asks for. A result that is missing or has the wrong dtype or shape is
 // a failed check.
-std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view, const Outputs& outputs);
+std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view, const Results& results);
 
 // The same for gradients alone. The case must be one that trains.
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
-                                   const AttentionGradients& gradients);
+                                   const Results& results);
 
 // The same for a mask probe. expected: that of the probe.
 std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
-                                    const Outputs& outputs);
+                                    const Results& results);
 
 }  // namespace cp_pool::verify

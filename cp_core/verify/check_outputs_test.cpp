@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/testing/ranks_on_threads.h"
+#include "cp_core/trial/rank_step.h"
 
 namespace cp_pool::verify {
 namespace {
@@ -16,19 +17,12 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-struct Result {
-  const char* name;
-  at::Tensor* tensor;
-};
-
 // One rank's step that has every result, of a sequence of 13 tokens and one of padding.
 class CheckOutputs : public testing::Test {
  protected:
   CheckOutputs() {
     run_ranks(1, [this](const CpGroups& groups, int) {
-      const AttentionProblem problem = make_problem(case_, lengths_);
-      outputs_.forward = context_parallel_forward(problem, groups, shards_.inputs);
-      outputs_.gradients = context_parallel_backward(problem, groups, shards_.inputs, outputs_.forward, shards_.dout);
+      results_ = take_step(make_problem(case_, lengths_), groups, make_shards(case_, inputs_, view_));
     });
   }
 
@@ -48,17 +42,10 @@ class CheckOutputs : public testing::Test {
     return c;
   }
 
-  static std::vector<Result> results_of(Outputs& outputs) {
-    auto& [forward, gradients] = outputs;
-    return {{"out", &forward.out},       {"lse", &forward.lse},      {"max_logit", &forward.max_logit},
-            {"dq", &gradients.dq},       {"dk", &gradients.dk},      {"dv", &gradients.dv},
-            {"dbias", &gradients.dbias}, {"dsink", &gradients.dsink}};
-  }
-
   // "tensor: message" of those that fail.
-  [[nodiscard]] std::vector<std::string> faults(const Outputs& outputs) const {
+  [[nodiscard]] std::vector<std::string> faults(const Results& results) const {
     std::vector<std::string> list;
-    for (const Check& check : check_outputs(case_, expected_, view_, outputs)) {
+    for (const Check& check : check_outputs(case_, expected_, view_, results)) {
       if (!check.ok) list.push_back(check.tensor + ": " + check.message);
     }
     return list;
@@ -67,13 +54,12 @@ class CheckOutputs : public testing::Test {
   // With one of the results changed, each in turn: that one's check alone fails, and says so.
   template <typename Change>
   void expect_each_refused(const Change& change, const std::string& message, const std::vector<std::string>& but = {}) {
-    for (std::size_t i = 0; i < results_of(outputs_).size(); ++i) {
-      Outputs changed = outputs_;
-      const Result result = results_of(changed)[i];
-      if (std::ranges::find(but, result.name) != but.end()) continue;
-      *result.tensor = change(*result.tensor);
-      EXPECT_THAT(faults(changed), ElementsAre(HasSubstr(message))) << result.name;
-      EXPECT_THAT(faults(changed), ElementsAre(testing::StartsWith(result.name + std::string(":"))));
+    for (const auto& [name, result] : kResults) {
+      if (std::ranges::find(but, name) != but.end()) continue;
+      Results changed = results_;
+      changed.*result = change(results_.*result);
+      EXPECT_THAT(faults(changed), ElementsAre(HasSubstr(message))) << name;
+      EXPECT_THAT(faults(changed), ElementsAre(testing::StartsWith(std::string(name) + ":")));
     }
   }
 
@@ -82,14 +68,13 @@ class CheckOutputs : public testing::Test {
   RankView view_{case_, lengths_, 0, 1};
   CanonicalProblem problem_ = canonical_problem(case_, lengths_);
   CanonicalInputs inputs_ = make_inputs(problem_);
-  Shards shards_ = make_shards(case_, inputs_, view_);
   Expected expected_ = compute_expected(problem_, inputs_);
-  Outputs outputs_;
+  Results results_;
 };
 
 TEST_F(CheckOutputs, AcceptsTheRightResults) {
-  EXPECT_EQ(check_outputs(case_, expected_, view_, outputs_).size(), results_of(outputs_).size());
-  EXPECT_THAT(faults(outputs_), IsEmpty());
+  EXPECT_EQ(check_outputs(case_, expected_, view_, results_).size(), kResults.size());
+  EXPECT_THAT(faults(results_), IsEmpty());
 }
 
 TEST_F(CheckOutputs, RefusesWrongNumbersOfEveryResult) {

@@ -45,4 +45,10 @@ std::string OutputHash::hex() const {
   return fmt::format("{:016x}", avalanche(state_));
 }
 
+std::string hash_of(const Results& results) {
+  OutputHash hash;
+  for (const auto& [name, result] : kResults) hash.add(results.*result);
+  return hash.hex();
+}
+
 }  // namespace cp_pool::verify

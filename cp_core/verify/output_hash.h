@@ -6,6 +6,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "cp_core/verify/reference.h"
+
 namespace cp_pool::verify {
 
 class OutputHash {
@@ -19,5 +21,8 @@ class OutputHash {
 
   std::uint64_t state_ = 0x6A09E667F3BCC908;
 };
+
+// Of all results of a rank.
+std::string hash_of(const Results& results);
 
 }  // namespace cp_pool::verify

@@ -1,7 +1,10 @@
 // The answers, in fp64, from the definition (docs/definitions.md). Uses nothing of the context-parallel library.
 #pragma once
 
+#include <array>
 #include <functional>
+#include <string_view>
+#include <utility>
 
 #include <ATen/core/Tensor.h>
 
@@ -21,6 +24,17 @@ struct Results {
   at::Tensor dbias;      // shaped like the bias; undefined if it has no gradient
   at::Tensor dsink;      // [1, heads, 1]; undefined unless the softmax is learnable
 };
+
+// The results by the names that checks have.
+inline constexpr std::array<std::pair<std::string_view, at::Tensor Results::*>, 8> kResults{
+    {{"out", &Results::out},
+     {"lse", &Results::lse},
+     {"max_logit", &Results::max_logit},
+     {"dq", &Results::dq},
+     {"dk", &Results::dk},
+     {"dv", &Results::dv},
+     {"dbias", &Results::dbias},
+     {"dsink", &Results::dsink}}};
 
 // All rows as if they saw no key: gradients and out 0, lse and max_logit -inf.
 Results empty_results(const CanonicalProblem& problem, const at::TensorOptions& options);

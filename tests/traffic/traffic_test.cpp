@@ -13,9 +13,9 @@
 #include "cases/lengths.h"
 #include "cp_core/comm/counting_communicator.h"
 #include "cp_core/context_parallel/context_parallel.h"
-#include "cp_core/perf/step_times.h"
 #include "cp_core/testing/ranks_on_threads.h"
-#include "cp_core/verify/rank_step.h"
+#include "cp_core/trial/case_times.h"
+#include "cp_core/trial/rank_step.h"
 #include "driver/case_shape.h"
 
 namespace cp_pool {
@@ -35,10 +35,10 @@ std::vector<Traffic> measured(const Case& c) {
     const AttentionProblem problem = make_problem(c, lengths);
 
     Traffic& own = traffic[static_cast<std::size_t>(rank)];
-    const AttentionForward forward = context_parallel_forward(problem, counted, shards.inputs);
+    const AttentionForward forward = context_parallel_forward(problem, counted, attention_inputs(shards));
     own.forward = std::exchange(sent, 0);
     if (!c.training) return;
-    static_cast<void>(context_parallel_backward(problem, counted, shards.inputs, forward, shards.dout));
+    static_cast<void>(context_parallel_backward(problem, counted, attention_inputs(shards), forward, shards.dout));
     own.backward = sent;
   });
   return traffic;

@@ -154,7 +154,7 @@ std::optional<fs::path> plan_store_folder() {
     return std::string(value == nullptr ? "" : value);
   };
   std::string chosen = variable("CP_POOL_PLAN_STORE");
-  if (chosen.empty()) chosen = kPlanStoreByDefault ? "on" : "off";
+  if (chosen.empty()) chosen = "on";
   if (chosen == "off") return std::nullopt;
   if (chosen != "on") return chosen;
   fs::path cache = variable("XDG_CACHE_HOME");

@@ -44,11 +44,9 @@ class PlanStore {
   std::atomic<bool> told_discarded_ = false;
 };
 
-// Where the environment does not say.
-constexpr bool kPlanStoreByDefault = true;
-
 // The folder that CP_POOL_PLAN_STORE names: nothing if it is "off", cp-pool/cudnn-plans in the user's cache folder
-// ($XDG_CACHE_HOME, else ~/.cache) if it is "on", else itself. Nothing if there is no such cache folder.
+// ($XDG_CACHE_HOME, else ~/.cache) if it is "on" or not set, else itself. Nothing if there is no such cache
+// folder. It is on unless switched off, since loaded plans halve a run: docs/notes/gpu_start.md.
 std::optional<std::filesystem::path> plan_store_folder();
 
 }  // namespace cp_pool

@@ -215,7 +215,7 @@ TEST_F(PlanStoreFolder, IsInTheUsersCacheOtherwise) {
   const std::optional<fs::path> on = plan_store_folder();
   for (const char* unset : {"", static_cast<const char*>(nullptr)}) {
     unset == nullptr ? unsetenv("CP_POOL_PLAN_STORE") : setenv("CP_POOL_PLAN_STORE", unset, 1);
-    EXPECT_EQ(plan_store_folder(), kPlanStoreByDefault ? on : std::nullopt);
+    EXPECT_EQ(plan_store_folder(), on);
   }
 }
 

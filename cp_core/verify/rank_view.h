@@ -1,14 +1,11 @@
-// One attention step of one rank: its inputs and its results.
+// What one rank holds of a case: which rows, and its shards of the inputs.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include "cases/case.h"
 #include "cases/lengths.h"
-#include "cp_core/comm/communicator.h"
-#include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/verify/inputs.h"
-#include "cp_core/verify/output_hash.h"
 #include "cp_core/verify/rank_bias.h"
 #include "cp_core/verify/rows.h"
 
@@ -23,18 +20,16 @@ struct RankView {
   RankBias bias;
 };
 
+// In the case's layout; undefined where the case has none.
 struct Shards {
-  AttentionInputs inputs;
+  at::Tensor q;
+  at::Tensor k;
+  at::Tensor v;
   at::Tensor dout;  // undefined unless training
+  at::Tensor bias;  // as RankBias::shard gives it
+  at::Tensor sink;  // fp32 [heads]; undefined unless the softmax is learnable
 };
 
 Shards make_shards(const Case& c, const CanonicalInputs& inputs, const RankView& view);
-
-struct Outputs {
-  AttentionForward forward;
-  AttentionGradients gradients;  // undefined tensors unless training
-};
-
-std::string hash_of(const Outputs& outputs);
 
 }  // namespace cp_pool::verify

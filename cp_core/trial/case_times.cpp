@@ -1,0 +1,168 @@
+#include "cp_core/trial/case_times.h"
+
+#include <chrono>
+#include <exception>
+#include <new>
+#include <string>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include "cp_core/attention/backend_unsupported.h"
+#include "cp_core/comm/counting_communicator.h"
+#include "cp_core/comm/local/local_communicator.h"
+#include "cp_core/cuda/device.h"
+#include "cp_core/file_error.h"
+#include "cp_core/perf/cuda_steps.h"
+#include "cp_core/perf/step_trace.h"
+#include "cp_core/trial/rank_step.h"
+#include "cp_core/verify/canonical.h"
+#include "cp_core/verify/inputs.h"
+
+namespace cp_pool {
+namespace {
+
+using std::chrono::steady_clock;
+
+// The problem takes one rank longer than the others can wait for it.
+class OneRankTooSlow : public std::exception {};
+
+// The limit for rank 0 alone: most of the time that is left. The rest is for the step in progress then.
+steady_clock::time_point limit_of_one_rank(steady_clock::time_point deadline) {
+  const auto now = steady_clock::now();
+  return deadline == steady_clock::time_point::max() ? deadline : now + (deadline - now) / 4 * 3;
+}
+
+// The shards of one rank, and the step on them.
+class Problem {
+ public:
+  Problem(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+          const at::Device& device)
+      : problem_(make_problem(c, lengths)),
+        groups_(groups),
+        shards_(verify::make_shards(c, verify::make_inputs(verify::canonical_problem(c, lengths), device),
+                                    verify::RankView(c, lengths, groups.cp->rank(), groups.cp->size(), device))) {
+    problem_.replayed = options.graph;
+  }
+
+  void step() const { step_with(groups_); }
+  // Returns the bytes that this rank sends in it.
+  [[nodiscard]] std::int64_t counted_step() const {
+    std::int64_t sent = 0;
+    step_with(count_sent(groups_, sent));
+    return sent;
+  }
+
+ private:
+  void step_with(const CpGroups& groups) const { (void)take_step(problem_, groups, shards_); }
+
+  AttentionProblem problem_;
+  const CpGroups& groups_;
+  verify::Shards shards_;
+};
+
+// Builds plans, loads kernels, connects ranks: nothing that a graph can hold. Returns the bytes that this rank sends.
+std::int64_t take_first_step(const Problem& problem, Communicator& cp) {
+  const std::int64_t sent = problem.counted_step();
+  cp.synchronize("first step");
+  return sent;
+}
+
+// A graph has memory of its own, and cannot use what others have left in the cache.
+bool needs_room(const PerfOptions& options, const at::Device& device) {
+  return options.graph && device.is_cuda();
+}
+
+// Lets all ranks close memory of others that its owner may want to free.
+void meet_if_graph(Communicator& cp, const PerfOptions& options, const at::Device& device) {
+  if (!needs_room(options, device)) return;
+  constexpr std::int64_t kTag = -2;
+  constexpr std::chrono::minutes kLimit{2};
+  cp.synchronize("before the graph");
+  cp.checked_barrier(kTag, kLimit);
+}
+
+// A step as it is timed: called, or replayed. After the first step, and meet_if_graph.
+class TimedStep {
+ public:
+  TimedStep(const Problem& problem, const PerfOptions& options, const at::Device& device) : problem_(problem) {
+    if (!needs_room(options, device)) return;
+    cuda_device().release_cached_memory();
+    captured_ = cuda_part<CudaSteps>().capture([this] { problem_.step(); });
+  }
+
+  void operator()() const {
+    if (captured_) {
+      captured_->replay();
+    } else {
+      problem_.step();
+    }
+  }
+
+ private:
+  const Problem& problem_;
+  std::unique_ptr<CapturedStep> captured_;
+};
+
+// Traces after the timed steps, which it would slow down. A trace that cannot be written is no error of the step.
+void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, const at::Device& device,
+           const std::string& who, StepTimes& into) {
+  if (!options.trace) return;
+  const std::filesystem::path stem = options.trace->string() + "." + who;
+  MeetingPoint start(cp, device);
+  try {
+    trace_step(device, stem, [&] {
+      start.pass("start of the traced step");
+      step();
+      if (device.is_cuda()) cuda_device().synchronize();
+    });
+  } catch (const FileError& e) {
+    if (into.trace_error.empty()) into.trace_error = e.what();
+  }
+}
+
+}  // namespace
+
+void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+               const at::Device& device, StepTimes& into) {
+  const Problem problem(c, lengths, groups, options, device);
+  into.bytes_sent = take_first_step(problem, *groups.cp);
+  meet_if_graph(*groups.cp, options, device);
+  const TimedStep step(problem, options, device);
+  into.step_ms = time_steps(*groups.cp, device, options, [&] { step(); });
+  trace(step, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()), into);
+}
+
+void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
+                   const at::Device& device, StepTimes& into) {
+  meet_if_graph(*groups.cp, options, device);
+  if (groups.cp->rank() == 0) {
+    Case whole = c;
+    whole.cp_size = 1;
+    const CpGroups alone = make_local_groups(1, {.device = device}).front();
+    const auto limit = limit_of_one_rank(options.deadline);
+    try {
+      const Problem problem(whole, lengths, alone, options, device);
+      take_first_step(problem, *alone.cp);
+      const TimedStep step(problem, options, device);
+      into.one_rank_ms = time_steps(*alone.cp, device, options, [&] {
+        if (steady_clock::now() >= limit) throw OneRankTooSlow();
+        step();
+      });
+      trace(step, *alone.cp, options, device, "alone", into);
+    } catch (const c10::OutOfMemoryError& error) {
+      into.one_rank_reason =
+          fmt::format("the whole problem does not fit on one rank: {}", error.what_without_backtrace());
+    } catch (const std::bad_alloc&) {
+      into.one_rank_reason = "the whole problem does not fit on one rank: out of memory";
+    } catch (const OneRankTooSlow&) {
+      into.one_rank_reason = "the whole problem takes one rank longer than is left of the case's time (--timeout)";
+    } catch (const BackendUnsupported& error) {
+      into.one_rank_reason = fmt::format("the whole problem cannot be run on one rank: {}", error.what());
+    }
+  }
+  MeetingPoint(*groups.cp, device).pass("end of the steps of rank 0 alone");
+  groups.cp->synchronize("the steps of rank 0 alone");
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,197 @@
+"""Compares the includes of all sources with the table of folders in ARCHITECTURE.md, both ways.
+
+A row stands for the sources of its folder, and of those below that have no row of their own; tests and testing/ may
+include anything. Its last column names, in code marks, the folders whose headers they include, and the libraries.
+"""
+
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ALL_OF_TREE = ("cases/", "cp_core/", "driver/", "worker/")
+FREE = re.compile(r"(^|/)testing/|_(test|bench)\.[^/]*$")  # sources that may include anything
+SOURCE = re.compile(r"\.(h|cpp|cu|cuh|def)$")
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
+
+# The headers of each library that a row names. All others are the system's, or fmt's, which all folders use.
+LIBRARIES = {
+    "LibTorch": r"(ATen|c10|torch)/",
+    "nlohmann/json": r"nlohmann/",
+    "Asio": r"asio[./]",
+    "CLI11": r"CLI/",
+    "pugixml": r"pugixml\.",
+    "elfutils": r"elfutils/|dwarf\.h",
+    "backward-cpp": r"backward\.",
+    "CUDA": r"cuda|cudnn|nccl",
+}
+
+
+def table_of(text):
+    """The rows of the table of folders: {folder: names it depends on}."""
+    lines = iter(text.splitlines())
+    for line in lines:
+        if re.fullmatch(r"\|\s*folder\s*\|.*\|\s*depends on\s*\|", line):
+            break
+    else:
+        raise ValueError("no table '| folder | .. | depends on |'")
+    next(lines)  # |---|
+    rows = {}
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        rows[cells[0].strip("`")] = {name.strip().strip("`") for name in cells[-1].split(",") if name.strip()}
+    return rows
+
+
+def library_of(header):
+    return next((name for name, pattern in LIBRARIES.items() if re.match(pattern, header)), None)
+
+
+def folder_of(path, rows):
+    """The row that a source belongs to: the longest folder."""
+    return max((folder for folder in rows if path.startswith(folder)), key=len, default=None)
+
+
+def circle_in(needs):
+    """Folders that need each other in a circle, as a list that ends where it begins; empty if there is none."""
+    done = set()
+
+    def search(folder, path):
+        if folder in path:
+            return path[path.index(folder):] + [folder]
+        if folder in done:
+            return []
+        for other in sorted(needs.get(folder, ())):
+            if circle := search(other, path + [folder]):
+                return circle
+        done.add(folder)
+        return []
+
+    for folder in sorted(needs):
+        if circle := search(folder, []):
+            return circle
+    return []
+
+
+def faults_of(rows, sources):
+    """What is wrong, a line each. sources: {path: text}."""
+    faults = []
+    used = {folder: set() for folder in rows}
+    for path, text in sorted(sources.items()):
+        if FREE.search(path):
+            continue
+        own = folder_of(path, rows)
+        if own is None:
+            faults.append(f"{path}: no row for its folder")
+            continue
+        for quoted, angled in INCLUDE.findall(text):
+            if quoted and quoted not in sources:
+                faults.append(f'{path}: "{quoted}" is not there: includes name the whole path')
+                continue
+            if quoted and FREE.search(quoted):
+                faults.append(f'{path}: "{quoted}" is for tests')
+                continue
+            name = folder_of(quoted, rows) if quoted else library_of(angled)
+            if name in (None, own):
+                continue
+            used[own].add(name)
+            if name not in rows[own]:
+                faults.append(f"{path}: includes {quoted or angled}, and the row of {own} does not name {name}")
+    for folder, names in rows.items():
+        for name in sorted(names - used[folder]):
+            faults.append(f"the row of {folder} names {name}, which no include there needs")
+    folders = {folder: {name for name in names if name in rows} for folder, names in used.items()}
+    if circle := circle_in(folders):
+        faults.append("a circle: " + " -> ".join(circle))
+    return faults
+
+
+def sources_of_tree():
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard", "--", *ALL_OF_TREE],
+                            cwd=ROOT, check=True, capture_output=True, text=True).stdout.split()
+    return {path: (ROOT / path).read_text(encoding="utf-8")
+            for path in listed if SOURCE.search(path) and (ROOT / path).is_file()}
+
+
+class Tree(unittest.TestCase):
+    def test_includes_are_those_of_the_table(self):
+        rows = table_of((ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+        rows.pop("tests/")
+        sources = sources_of_tree()
+        self.assertGreater(len(sources), 300)
+        faults = faults_of(rows, sources)
+        self.assertFalse(faults, "ARCHITECTURE.md and the includes differ:\n" + "\n".join(faults))
+
+
+class Planted(unittest.TestCase):
+    """The comparison itself, with faults put into a tree that has none."""
+
+    TABLE = """
+| folder | holds | depends on |
+|---|---|---|
+| `low/` | a, b | nlohmann/json |
+| `low/rows/` | c | `low/` |
+| `high/` | d | `low/`, `low/rows/`, LibTorch |
+
+| other | table |
+"""
+
+    def setUp(self):
+        self.rows = table_of(self.TABLE)
+        self.sources = {
+            "low/a.h": "#include <vector>\n#include <nlohmann/json.hpp>\n",
+            "low/deep/b.cpp": '#include "low/a.h"\n',
+            "low/rows/c.h": '#include "low/a.h"\n',
+            "high/d.cpp": '#include "low/a.h"\n#  include "low/rows/c.h"\n#include <ATen/core/Tensor.h>\n',
+            "low/a_test.cpp": '#include "high/testing/help.h"\n#include <gtest/gtest.h>\n',
+            "high/testing/help.h": '#include "high/d.h"\n',
+            "high/d.h": "",
+        }
+
+    def faults(self):
+        return faults_of(self.rows, self.sources)
+
+    def test_right_tree_has_none(self):
+        self.assertEqual(self.faults(), [])
+
+    def test_include_that_the_table_does_not_allow(self):
+        self.sources["low/rows/c.h"] += '#include "high/d.h"\n'
+        self.assertIn("low/rows/c.h: includes high/d.h, and the row of low/rows/ does not name high/", self.faults())
+
+    def test_library_that_the_table_does_not_allow(self):
+        self.sources["low/a.h"] += "#include <c10/core/Device.h>\n"
+        self.assertEqual(self.faults(),
+                         ["low/a.h: includes c10/core/Device.h, and the row of low/ does not name LibTorch"])
+
+    def test_row_that_no_include_needs(self):
+        self.sources["high/d.cpp"] = '#include "low/a.h"\n#include <ATen/core/Tensor.h>\n'
+        self.assertEqual(self.faults(), ["the row of high/ names low/rows/, which no include there needs"])
+
+    def test_folder_that_is_not_there(self):
+        self.rows["low/"].add("gone/")
+        self.assertEqual(self.faults(), ["the row of low/ names gone/, which no include there needs"])
+
+    def test_circle_that_the_table_allows(self):
+        self.rows["low/"].add("high/")
+        self.sources["low/a.h"] += '#include "high/d.h"\n'
+        self.assertEqual(self.faults(), ["a circle: high/ -> low/ -> high/"])
+
+    def test_folder_without_a_row(self):
+        self.sources["new/e.cpp"] = ""
+        self.assertEqual(self.faults(), ["new/e.cpp: no row for its folder"])
+
+    def test_product_that_includes_what_is_for_tests(self):
+        self.sources["high/d.cpp"] += '#include "high/testing/help.h"\n'
+        self.assertEqual(self.faults(), ['high/d.cpp: "high/testing/help.h" is for tests'])
+
+    def test_include_without_the_path_from_the_top(self):
+        self.sources["high/d.cpp"] += '#include "d.h"\n'
+        self.assertEqual(self.faults(), ['high/d.cpp: "d.h" is not there: includes name the whole path'])
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())

@@ -116,6 +116,19 @@ std::vector<std::string> processes_left() {
   return out;
 }
 
+double ms_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
+  return std::chrono::duration<double, std::milli>(to - from).count();
+}
+
+std::jthread when_logged(const std::filesystem::path& log, const std::string& text, const std::function<void()>& then) {
+  return std::jthread([=](const std::stop_token& stop) {
+    while (!stop.stop_requested()) {
+      if (read_file(log).find(text) != std::string::npos) return then();
+      std::this_thread::yield();
+    }
+  });
+}
+
 TemporaryPath::TemporaryPath(const std::string& name)
     : path_(std::filesystem::temp_directory_path() / fmt::format("cp-pool-test-{}-{}", ::getpid(), name)) {
   std::filesystem::remove_all(path_);

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "driver/events.h"
@@ -54,6 +55,11 @@ std::size_t open_descriptors();
 // Living processes that descend from this one, or that carry the mark which this test process puts in its
 // environment; each as "pid (state)".
 std::vector<std::string> processes_left();
+
+double ms_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to);
+
+// Waits in a thread of its own until the log has the text, then calls the function.
+std::jthread when_logged(const std::filesystem::path& log, const std::string& text, const std::function<void()>& then);
 
 // A file that is removed at the end.
 class TemporaryPath {

@@ -1,0 +1,176 @@
+// How a case ends whose worker dies, is slow to read or says what it should not, and what is reported of it.
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <unistd.h>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::AnyOf;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(Case, WhosePoolDiesBeforeItStartsIsSentOnceMore) {
+  const TemporaryPath starts("starts");
+  Recorder recorder;
+  run(fake_cases({"die_before_started_once", "pass"}), fake_config({"--starts=" + starts.get().string()}), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
+  EXPECT_EQ(recorder.finished(0).attempts, 2);
+  EXPECT_THAT(recorder.all<CaseStarted>(), SizeIs(3));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("crash", "finished"));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].cases, 0);
+}
+
+TEST(Case, WhosePoolDiesTwiceBeforeItStartsIsACrash) {
+  for (const std::string model : {"die_before_started", "garbage_before_started"}) {
+    Recorder recorder;
+    run(fake_cases({model, "pass"}), fake_config(), recorder);
+    EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass")) << model;
+    EXPECT_EQ(recorder.finished(0).attempts, 2);
+    EXPECT_THAT(recorder.finished(0).reason, HasSubstr("before the case had started"));
+    EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(3));
+  }
+}
+
+TEST(Case, IsNotStartedByWhatIsSaidOfAnother) {
+  Recorder recorder;
+  run(fake_cases({"started_of_another", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
+  EXPECT_EQ(recorder.finished(0).attempts, 2);
+  EXPECT_THAT(recorder.finished(0).reason, EndsWith("; before the case had started, 2 times"));
+  EXPECT_THAT(recorder.finished(0).reason, testing::Not(HasSubstr("backward")));
+}
+
+TEST(Case, WhoseRankIsKilledDoesNotBlameTheMemoryWithoutACause) {
+  Recorder recorder;
+  run({fake_case("sigkill", 1)}, fake_config(), recorder);
+  EXPECT_EQ(recorder.finished(0).reason, "rank 0 died: signal 9 (SIGKILL)");
+}
+
+TEST(Case, WithAnErrorWhoseRankDiesBeforeItsFenceIsACrash) {
+  Recorder recorder;
+  run(fake_cases({"unfenced_error_then_exit", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
+  EXPECT_EQ(recorder.finished(0).reason,
+            "rank 0 died: exit 3, after the result \"error\": it is unfenced_error_then_exit");
+}
+
+TEST(Case, IsReportedWithAllThatItsWorkerSaidOfItCleaned) {
+  Recorder recorder;
+  run(fake_cases({"full_result"}), fake_config(), recorder);
+  const CaseFinished& finished = recorder.finished(0);
+  EXPECT_EQ(finished.ranks.at(1).error, "\\x1b[31man error");
+  EXPECT_EQ(finished.checks.at(0).tensor, "\\x1b[31mdq");
+  EXPECT_EQ(finished.checks.at(0).message, "\\x1b[31ma message");
+  EXPECT_EQ(finished.backend, "\\x1b[31ma backend");
+  EXPECT_EQ(finished.backend_note, "\\x1b[31ma note");
+  EXPECT_EQ(finished.timings_ms.at("forward"), 1.5);
+  ASSERT_THAT(finished.hygiene, SizeIs(2));
+  EXPECT_EQ(finished.hygiene[1].fds, 1010);
+}
+
+TEST(Case, WithAnErrorFollowedByDeathNeverPasses) {
+  Recorder recorder;
+  run(fake_cases({"error_then_exit", "pass"}), fake_config(), recorder);
+  // Both are true; which depends on whether the death is seen while the tail is collected.
+  EXPECT_THAT(recorder.outcomes(), ElementsAre(AnyOf("error", "crash"), "pass"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("died_after_result", "finished"));
+}
+
+TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
+  NamedCase large = fake_case("pass");
+  large.c.seqlens = std::vector<std::int64_t>(100000, 1);  // more than a pipe holds
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(1000);
+  Recorder recorder;
+  run({fake_case("stops_reading"), large, fake_case("pass")}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "timeout", "pass"));
+  EXPECT_THAT(recorder.finished(1).reason, HasSubstr("rank 0 has not read its request"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("stdin_broken", "finished"));
+}
+
+TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
+  Recorder recorder;
+  run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);
+  EXPECT_FALSE(recorder.finished(1).stderr_tails.at(0).fenced);
+  EXPECT_FALSE(recorder.finished(2).stderr_tails.at(0).fenced);  // may hold lines of the case before
+  EXPECT_TRUE(recorder.finished(0).stderr_tails.empty());
+}
+
+TEST(Tail, IsNotOfACaseThatWasSkipped) {
+  Recorder recorder;
+  run(fake_cases({"skip", "fail"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.finished(0).stderr_tails, IsEmpty());
+  EXPECT_THAT(recorder.finished(1).stderr_tails, SizeIs(2));
+}
+
+TEST(Tail, OfATimeoutHoldsWhereEachRankStood) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(1000);
+  config.stack_wait = milliseconds(1000);
+  run(fake_cases({"hang@1"}), config, recorder);
+  for (const StderrTail& tail : recorder.finished(0).stderr_tails) {
+    EXPECT_THAT(tail.text, HasSubstr("starts hang@1 seq 1\nstack of this rank\n")) << tail.rank;
+  }
+}
+
+TEST(Tail, IsCleaned) {
+  Recorder recorder;
+  run(fake_cases({"invalid_utf8"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("bad \uFFFD\uFFFD bytes and \\x1b[31mcolour"));
+  EXPECT_TRUE(recorder.finished(0).stderr_tails.at(0).fenced);
+}
+
+class BusyRank : public testing::TestWithParam<int> {};
+
+// Kills a rank in the middle of a case in which rank 0 hangs. Whether the case is reported soon: in the 50 ms that the
+// driver gives a living rank 0 for its result, and ten times what the pool's start took on this machine.
+bool busy_rank_is_seen_dead_soon(int rank) {
+  const TemporaryPath folder("busy");
+  RunConfig config = fake_config();
+  config.run_dir = folder.get();
+  Recorder recorder;
+  std::atomic<int> pid = 0;
+  std::atomic<std::chrono::steady_clock::time_point> killed;
+  std::chrono::steady_clock::time_point seen;
+  double start_ms = 0;
+  recorder.on_each = [&](const Event& event) {
+    if (const auto* spawned = std::get_if<PoolSpawned>(&event)) pid = spawned->pids.at(static_cast<std::size_t>(rank));
+    if (const auto* ready = std::get_if<PoolReady>(&event)) start_ms = ready->spawn_to_ready_ms;
+    if (std::holds_alternative<CaseFinished>(event)) seen = std::chrono::steady_clock::now();
+  };
+  const auto log = folder.get() / "pools" / "cpu-2-gen1" / "rank1.stderr.log";
+  const std::jthread killer = when_logged(log, "starts hang", [&] {
+    killed = std::chrono::steady_clock::now();
+    ::kill(pid, SIGKILL);
+  });
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash"));
+  return ms_between(killed, seen) < 50 + 10 * start_ms;
+}
+
+TEST_P(BusyRank, IsSeenDeadSoon) {
+  // A busy machine may delay a single try.
+  bool seen_soon = false;
+  for (int i = 0; i < 10 && !seen_soon; ++i) seen_soon = busy_rank_is_seen_dead_soon(GetParam());
+  EXPECT_TRUE(seen_soon);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, BusyRank, testing::Values(0, 1));
+
+}  // namespace
+}  // namespace cp_pool::driver_test

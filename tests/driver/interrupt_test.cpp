@@ -1,0 +1,190 @@
+// What an interrupt, and a second one, makes of a run.
+#include <chrono>
+#include <csignal>
+#include <string>
+#include <thread>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    const auto* started = std::get_if<CaseStarted>(&event);
+    if (started != nullptr && started->index == 1) ::raise(SIGINT);
+  };
+  const RunFinished finished = run(fake_cases({"pass", "hang", "pass"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "cancelled", "not-run"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  EXPECT_TRUE(finished.interrupted);
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+// Interrupts the run when its first case has been sent.
+void interrupt_first_case(Recorder& recorder) {
+  recorder.on_each = [](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
+  };
+}
+
+TEST(Interrupt, LetsTheWorkerEndTheCaseAndShutsItsPoolDownInOrder) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled", "not-run"));
+  EXPECT_EQ(recorder.finished(0).reason, "the run was interrupted");
+  EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  const PoolRetired retired = recorder.all<PoolRetired>().at(0);
+  for (const RankExit& exit : retired.exits) EXPECT_EQ(exit.status, "exit 0");
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Interrupt, KeepsAResultThatIsOnItsWay) {
+  RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(30);
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"until_cancelled_then_pass", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run"));
+}
+
+TEST(Interrupt, OfAWorkerThatDiesOfBeingCancelledIsNoCrash) {
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"until_cancelled_then_exit"}), fake_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+  EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, HasSubstr("rank 0 died: exit 3"));
+}
+
+TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelWaitsForTheGraceOnly) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "signal 15 (SIGTERM), by the driver");
+  EXPECT_LT(recorder.finished(0).duration_ms, 10000);
+}
+
+TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelDoesNotAskItForMore) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  Recorder recorder;
+  interrupt_first_case(recorder);
+  run(fake_cases({"until_shutdown"}), config, recorder);
+  EXPECT_EQ(recorder.all<PoolRetired>().at(0).exits.at(0).status, "signal 15 (SIGTERM), by the driver");
+}
+
+// Interrupts the run at an event, and then again and again.
+class Impatient : public Recorder {
+ public:
+  void on_tick() override {
+    if (interrupted) ::raise(SIGTERM);
+  }
+  void interrupt() {
+    interrupted = true;
+    ::raise(SIGINT);
+  }
+  bool interrupted = false;
+};
+
+TEST(Interrupt, GivenTwiceWaitsForNoAnswer) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  config.tick = milliseconds(20);
+  const auto start = std::chrono::steady_clock::now();
+  for (const std::string model : {"hang", "stops_reading"}) {  // to cancel, and to shutdown
+    Impatient recorder;
+    recorder.on_each = [&](const Event& event) {
+      const bool now =
+          model == "hang" ? std::holds_alternative<CaseStarted>(event) : std::holds_alternative<CaseFinished>(event);
+      if (now && !recorder.interrupted) recorder.interrupt();
+    };
+    EXPECT_EQ(run(fake_cases({model}), config, recorder).exit_code, 130);
+  }
+  EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
+}
+
+TEST(Interrupt, IsToldOfOnceAndSoIsTheSecondOne) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  config.tick = milliseconds(20);
+  Impatient recorder;
+  recorder.on_each = [&](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) recorder.interrupt();
+  };
+  run(fake_cases({"hang"}), config, recorder);
+  const auto told = recorder.all<RunStopping>();
+  ASSERT_THAT(told, SizeIs(2));
+  EXPECT_EQ(told[0].reason, RunStopping::Reason::interrupted);
+  EXPECT_EQ(told[0].limit_ms, 90000);
+  EXPECT_EQ(told[1].reason, RunStopping::Reason::killed);
+  EXPECT_EQ(told[1].limit_ms, 0);
+}
+
+TEST(Interrupt, DoesNotWaitForStacks) {
+  const TemporaryPath folder("stacks");
+  RunConfig config = fake_config();
+  config.run_dir = folder.get();
+  config.timeout = milliseconds(300);
+  config.stack_wait = std::chrono::seconds(30);
+  Recorder recorder;
+  const auto start = std::chrono::steady_clock::now();
+  const std::jthread interrupt = when_logged(folder.get() / "pools" / "cpu-2-gen1" / "rank0.stderr.log",
+                                             "stack of this rank", [] { ::kill(::getpid(), SIGINT); });
+  EXPECT_EQ(run(fake_cases({"hang"}), config, recorder).exit_code, 130);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout"));
+  EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
+}
+
+// timeout(1) signals the program, and then its group.
+TEST(Interrupt, GivenTwiceAtOnceIsOne) {
+  RunConfig config = fake_config({"--offers=cancel"});
+  config.grace = std::chrono::seconds(30);
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (!std::holds_alternative<CaseStarted>(event)) return;
+    ::raise(SIGTERM);
+    ::raise(SIGTERM);
+  };
+  run(fake_cases({"until_cancelled"}), config, recorder);
+  EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "the worker could still say how the case ended";
+}
+
+TEST(Interrupt, GivenTwiceWaitsForNobody) {
+  RunConfig config = fake_config();
+  config.grace = std::chrono::minutes(10);
+  Recorder recorder;
+  const auto interrupt_at = [&](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
+    if (std::holds_alternative<CaseFinished>(event)) ::raise(SIGTERM);
+  };
+  recorder.on_each = interrupt_at;
+  const RunFinished finished = run(fake_cases({"ignore_sigterm"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled"));
+  EXPECT_EQ(finished.exit_code, 130);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

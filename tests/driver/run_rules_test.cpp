@@ -1,0 +1,175 @@
+// When a run ends, what it tells its sinks meanwhile, and what it leaves.
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+using testing::SizeIs;
+
+TEST(Run, WithoutCasesFinishesAtOnce) {
+  Recorder recorder;
+  const RunFinished finished = run({}, fake_config(), recorder);
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_THAT(recorder.events, SizeIs(2));
+}
+
+TEST(Run, WaitsForNoClockOnceItsCasesAreDone) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.global_timeout = std::chrono::seconds(30);
+  config.tick = std::chrono::seconds(30);
+  const RunFinished finished = run(fake_cases({"pass"}), config, recorder);
+  EXPECT_EQ(finished.exit_code, 0);
+  EXPECT_LT(finished.duration_ms, 20000);
+}
+
+TEST(Run, StopsAtTheFirstFailureIfAsked) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.max_failures = 1;
+  const RunFinished finished = run(fake_cases({"skip", "fail", "pass", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("skip", "fail", "not-run", "not-run"));
+  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("--max-fail"));
+  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_TRUE(finished.ledger_exact);
+}
+
+TEST(Run, StopsAfterSoManyFailures) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.max_failures = 2;
+  run(fake_cases({"fail", "pass", "error", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "pass", "error", "not-run"));
+  EXPECT_THAT(recorder.finished(3).reason, HasSubstr("after 2 failures (--max-fail)"));
+}
+
+TEST(Run, EndsItsRunningCaseAtTheGlobalTimeout) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.global_timeout = milliseconds(1500);
+  const RunFinished finished =
+      run({fake_case("hang", 2), fake_case("pass", 2), fake_case("pass", 1)}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run", "not-run"));
+  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr("stack of this rank"));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Run, CancelsItsRunningCaseAtTheGlobalTimeoutAndShutsItsPoolDownInOrder) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.grace = std::chrono::seconds(30);
+  config.global_timeout = milliseconds(1500);
+  const RunFinished finished = run(fake_cases({"until_cancelled", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "not-run"));
+  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("still running at the end of the run's 1500 ms"));
+  EXPECT_THAT(recorder.finished(0).ranks, SizeIs(2)) << "what the worker said of its ranks is kept";
+  ASSERT_THAT(recorder.all<PoolRetired>(), SizeIs(1));
+  EXPECT_EQ(recorder.all<PoolRetired>()[0].exits.at(0).status, "exit 0");
+  EXPECT_EQ(finished.exit_code, 100);
+}
+
+TEST(Run, TellsItsSinksThatTimePassesWhileACaseHangs) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(500);
+  config.tick = milliseconds(20);
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_GE(recorder.ticks, 5);
+}
+
+TEST(Run, KeepsFullLogsInItsFolder) {
+  const TemporaryPath folder("logs");
+  RunConfig config = fake_config();
+  config.run_dir = folder.get();
+  Recorder recorder;
+  run(fake_cases({"pass", "sigkill@1", "pass"}), config, recorder);
+  for (const char* pool : {"cpu-2-gen1", "cpu-2-gen2"}) {
+    for (const char* file : {"rank0.stdout.log", "rank0.stderr.log", "rank1.stderr.log"}) {
+      std::ifstream in(folder.get() / "pools" / pool / file);
+      std::ostringstream text;
+      text << in.rdbuf();
+      EXPECT_THAT(text.str(), HasSubstr(std::string(file).find("stdout") == std::string::npos ? "starts" : "ready"));
+    }
+  }
+}
+
+TEST(Run, ThrowsWhatItsSinkThrowsAndLeavesNoProcess) {
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event)) throw std::runtime_error("disk full");
+  };
+  EXPECT_THROW(run({fake_case("daemon", 1), fake_case("setsid_grandchild", 2)}, fake_config(), recorder),
+               std::runtime_error);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+TEST(Run, ThrowsTheFirstOfWhatItsSinkThrows) {
+  Recorder recorder;
+  int thrown = 0;
+  recorder.on_each = [&](const Event& event) {
+    if (thrown > 0 || std::holds_alternative<CaseStarted>(event)) throw std::runtime_error(std::to_string(++thrown));
+  };
+  try {
+    run({fake_case("pass", 1), fake_case("hang", 2)}, fake_config(), recorder);
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const std::runtime_error& e) {
+    EXPECT_STREQ(e.what(), "1");
+  }
+  EXPECT_GT(thrown, 1) << "there was another";
+}
+
+// Until its phase has been told, however the first of these events and the worker's message come.
+TEST(SlowCase, IsToldOfAgainAndAgainWithItsPhase) {
+  RunConfig config = fake_config();
+  config.slow_after = milliseconds(1);
+  Recorder recorder;
+  recorder.on_each = [](const Event& event) {
+    const auto* progress = std::get_if<CaseProgress>(&event);
+    if (progress != nullptr && progress->phase == "backward") ::raise(SIGINT);
+  };
+  run(fake_cases({"progress_then_hang"}), config, recorder);
+  const auto told = recorder.all<CaseProgress>();
+  ASSERT_THAT(told, Not(IsEmpty()));
+  EXPECT_TRUE(told.front().slow);
+  double before_ms = 0;
+  for (const CaseProgress& progress : told) {
+    EXPECT_EQ(progress.id, "fake/progress_then_hang");
+    EXPECT_EQ(progress.seq, recorder.finished(0).seq);
+    EXPECT_EQ(progress.pool.key, "cpu/2");
+    EXPECT_GT(progress.running_ms, before_ms);
+    EXPECT_EQ(progress.timeout_ms, 30000);
+    before_ms = progress.running_ms;
+  }
+  EXPECT_EQ(told.back().phase, "backward");
+}
+
+TEST(SlowCase, IsNotToldOfWithoutALimit) {
+  RunConfig config = fake_config();
+  config.slow_after = milliseconds(0);
+  config.timeout = milliseconds(200);
+  Recorder recorder;
+  run(fake_cases({"hang"}), config, recorder);
+  EXPECT_THAT(recorder.all<CaseProgress>(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

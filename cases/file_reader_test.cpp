@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cases/error_text.h"
+#include "cases/testing/error_text.h"
 #include "cases/testing/temporary_folder.h"
 
 namespace cp_pool {

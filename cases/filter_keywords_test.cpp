@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_id.h"
-#include "cases/error_text.h"
 #include "cases/filter.h"
+#include "cases/testing/error_text.h"
 
 namespace cp_pool {
 namespace {

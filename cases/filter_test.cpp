@@ -11,7 +11,7 @@
 #include "cases/case_id.h"
 #include "cases/case_json.h"
 #include "cases/did_you_mean.h"
-#include "cases/error_text.h"
+#include "cases/testing/error_text.h"
 
 namespace cp_pool {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
-#include "cases/error_text.h"
+#include "cases/testing/error_text.h"
 #include "cases/testing/temporary_folder.h"
 
 namespace cp_pool {
@@ -75,14 +75,7 @@ TEST(JsonText, ReadsFiles) {
 }
 
 TEST(JsonText, UnreadableFilesAreNamedWithTheReason) {
-  const auto error = [](const std::string& path) -> std::string {
-    try {
-      read_json_file(path);
-    } catch (const CaseError& e) {
-      return e.what();
-    }
-    return "no error";
-  };
+  const auto error = [](const std::string& path) { return test::error_text([&] { read_json_file(path); }); };
   EXPECT_EQ(error("/no/such.json"), "/no/such.json: cannot be read: No such file or directory");
   EXPECT_EQ(error("/"), "/: cannot be read: it is a folder");
 }

@@ -6,9 +6,9 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_error.h"
-#include "cases/error_text.h"
 #include "cases/json_text.h"
 #include "cases/matrix.h"
+#include "cases/testing/error_text.h"
 
 namespace cp_pool {
 namespace {

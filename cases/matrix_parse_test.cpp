@@ -7,6 +7,7 @@
 #include "cases/case_error.h"
 #include "cases/json_text.h"
 #include "cases/matrix.h"
+#include "cases/testing/error_text.h"
 
 namespace cp_pool {
 namespace {
@@ -33,23 +34,13 @@ constexpr std::string_view kMatrix = R"({
 std::string error_with(const char* pointer, std::string_view value) {
   Json json = parse_json_text(kMatrix, "m.json");
   json[Json::json_pointer(pointer)] = parse_json_text(value, "value");
-  try {
-    parse_matrix(json, "m.json");
-  } catch (const CaseError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text([&] { parse_matrix(json, "m.json"); });
 }
 
 std::string error_without(const char* key) {
   Json json = parse_json_text(kMatrix, "m.json");
   json.erase(key);
-  try {
-    parse_matrix(json, "m.json");
-  } catch (const CaseError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text([&] { parse_matrix(json, "m.json"); });
 }
 
 TEST(MatrixParse, ReadsEveryPart) {

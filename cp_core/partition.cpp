@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/dual_chunk.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {
@@ -14,7 +15,7 @@ namespace {
 std::int64_t chunk_of(int ranks, int rank, int half) {
   const int owner = CP_MUTATE(partition_owner, rank, ranks - 1 - rank);
   const int order = CP_MUTATE(dual_chunk_order, half, 1 - half);
-  return order == 0 ? owner : CP_MUTATE(dual_chunk_mirror, 2 * ranks - 1 - owner, ranks + owner);
+  return CP_MUTATE(dual_chunk_mirror, dual_chunk(ranks, owner, order), order == 0 ? owner : ranks + owner);
 }
 
 std::int64_t chunk_length(std::int64_t padded, int ranks) {

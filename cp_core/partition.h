@@ -1,5 +1,4 @@
-// Dual-chunk partition: each padded sequence is cut in 2n chunks, rank r owns chunks r and 2n-1-r. Causal attention
-// then costs every rank the same.
+// Where the positions of sequences stand in packed tensors that are partitioned over ranks (cases/dual_chunk.h).
 #pragma once
 
 #include <cstdint>

@@ -5,7 +5,7 @@
 #include <optional>
 #include <tuple>
 
-#include "cp_core/integer_math.h"
+#include "cases/integer_math.h"
 #include "cp_core/mutation.h"
 
 namespace cp_pool {

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "cp_core/mask.h"
+#include "cases/mask.h"
 #include "cp_core/partition.h"
 
 namespace cp_pool {

@@ -220,29 +220,5 @@ TEST(Tiling, HasNoTileWhereNothingIsSeen) {
   EXPECT_THAT(make_tiles(first, first, {.q = lengths, .kv = empty}, {}), IsEmpty());
 }
 
-TEST(Mask, CountsTheDiagonalFromTheBottomRight) {
-  EXPECT_TRUE(visible({.right = 0}, 0, 3, 2, 5));
-  EXPECT_FALSE(visible({.right = 0}, 0, 4, 2, 5));
-  EXPECT_TRUE(visible({.right = 0}, 1, 4, 2, 5));
-  EXPECT_FALSE(visible({.right = 0}, 2, 0, 5, 2));  // before the first key: sees nothing
-  EXPECT_TRUE(visible({.right = 0}, 3, 0, 5, 2));
-}
-
-TEST(Mask, HidesLaterKeysIfCausalWhateverTheWindow) {
-  Case c;
-  c.window = {3, 5};
-  EXPECT_EQ(make_mask(c).right, 5);
-  c.causal = true;
-  EXPECT_EQ(make_mask(c).right, 0);
-  EXPECT_EQ(make_mask(c).left, 3);
-}
-
-TEST(Mask, CutsChunksOfTheKeysPositions) {
-  const Mask chunked{.chunk = 8};
-  EXPECT_TRUE(visible(chunked, 9, 8, 20, 20));
-  EXPECT_FALSE(visible(chunked, 9, 7, 20, 20));
-  EXPECT_FALSE(visible(chunked, 0, 0, 5, 4));  // diagonal -1 belongs to the chunk before the first
-}
-
 }  // namespace
 }  // namespace cp_pool

@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "cases/dual_chunk.h"
+
 namespace cp_pool {
 
 namespace {
 
 constexpr std::int64_t kFp32Bytes = 4;
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) {
-  return a / b - ((a % b != 0 && (a < 0) != (b < 0)) ? 1 : 0);
-}
 
 std::int64_t bytes_of(DType dtype) {
   return dtype == DType::fp32 ? kFp32Bytes : 2;
@@ -25,10 +23,7 @@ void add_tile(const Case& c, const Interval& queries, const Interval& keys, std:
               Compute& to) {
   const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
   const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
-  std::int64_t pairs = 0;
-  for (std::int64_t i = valid_queries.begin; i < valid_queries.end; ++i) {
-    pairs += intersect(visible_keys(c, i, sq, skv), valid_keys).size();
-  }
+  const std::int64_t pairs = visible_pairs(make_mask(c), valid_queries, valid_keys, sq, skv);
   to.pairs += pairs;
   if (pairs == 0) {
     ++to.empty_tiles;
@@ -41,28 +36,23 @@ void add_tile(const Case& c, const Interval& queries, const Interval& keys, std:
 
 }  // namespace
 
-Interval intersect(const Interval& a, const Interval& b) {
-  return {.begin = std::max(a.begin, b.begin), .end = std::min(a.end, b.end)};
-}
-
-Interval visible_keys(const Case& c, std::int64_t i, std::int64_t sq, std::int64_t skv) {
-  if (i < 0 || i >= sq) return {};
-  const std::int64_t diagonal = i + (skv - sq);
-  Interval keys{.begin = 0, .end = skv};
-  if (c.window[0] != kInfiniteWindow) keys.begin = std::max(keys.begin, diagonal - c.window[0]);
-  if (c.window[1] != kInfiniteWindow) keys.end = std::min(keys.end, diagonal + c.window[1] + 1);
-  if (c.causal) keys.end = std::min(keys.end, diagonal + 1);
-  if (c.chunk > 0) {
-    const std::int64_t begin = floor_div(diagonal, c.chunk) * c.chunk;
-    keys = intersect(keys, {.begin = begin, .end = begin + c.chunk});
+std::int64_t visible_pairs(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq,
+                           std::int64_t skv) {
+  std::int64_t pairs = 0;
+  for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+    pairs += intersect(visible_keys(mask, i, sq, skv), keys).size();
   }
-  return keys;
+  return pairs;
 }
 
 std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank) {
   const std::int64_t size = padded / (2 * ranks);
-  const std::int64_t second = 2 * ranks - 1 - rank;
-  return {{.begin = rank * size, .end = (rank + 1) * size}, {.begin = second * size, .end = (second + 1) * size}};
+  std::vector<Interval> chunks;
+  for (const int half : {0, 1}) {
+    const int chunk = dual_chunk(ranks, rank, half);
+    chunks.push_back({.begin = chunk * size, .end = (chunk + 1) * size});
+  }
+  return chunks;
 }
 
 double Compute::forward_flops(const Case& c) const {

@@ -1,5 +1,5 @@
-// The mask, the partition and the cost of a case, from the definition alone. `cp-pool explain` and the figures of
-// `--mode perf` use it; the library that computes cases does not.
+// What a case costs: pairs, operations and bytes of each rank, worked out from its mask and who owns what. For `cp-pool
+// explain` and the figures of `--mode perf`.
 #pragma once
 
 #include <cstdint>
@@ -8,23 +8,16 @@
 #include "cases/case.h"
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
+#include "cases/mask.h"
 
 namespace cp_pool {
 
-struct Interval {  // [begin, end); empty if end <= begin
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+// How many pairs of one of these queries and one of these keys the mask lets see each other, in a sequence of sq and
+// skv valid positions.
+std::int64_t visible_pairs(const Mask& mask, const Interval& queries, const Interval& keys, std::int64_t sq,
+                           std::int64_t skv);
 
-  [[nodiscard]] std::int64_t size() const { return end > begin ? end - begin : 0; }
-};
-
-Interval intersect(const Interval& a, const Interval& b);
-
-// The keys of a sequence that its query i sees, with sq and skv valid positions: those within the window around the
-// bottom-right diagonal and in the same chunk. They are always contiguous. Empty for a padding query.
-Interval visible_keys(const Case& c, std::int64_t i, std::int64_t sq, std::int64_t skv);
-
-// The chunks of a padded sequence that a rank of `ranks` owns: `rank` and 2 * ranks - 1 - rank of 2 * ranks.
+// The chunks of a padded sequence that a rank of `ranks` owns.
 std::vector<Interval> owned_chunks(std::int64_t padded, int ranks, int rank);
 
 // What one rank computes.

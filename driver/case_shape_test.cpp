@@ -10,53 +10,12 @@
 namespace cp_pool {
 namespace {
 
-// The definition, pair by pair.
-bool sees(const Case& c, std::int64_t i, std::int64_t j, std::int64_t sq, std::int64_t skv) {
-  const std::int64_t diagonal = i + (skv - sq);
-  const auto chunk_of = [&](std::int64_t x) {
-    std::int64_t chunk = 0;
-    while (x < chunk * c.chunk) --chunk;
-    while (x >= (chunk + 1) * c.chunk) ++chunk;
-    return chunk;
-  };
-  if (c.window[0] >= 0 && j - diagonal < -c.window[0]) return false;
-  if (c.window[1] >= 0 && j - diagonal > c.window[1]) return false;
-  if (c.causal && j > diagonal) return false;
-  return c.chunk == 0 || chunk_of(diagonal) == chunk_of(j);
-}
-
 Case masked(bool causal, std::int64_t left, std::int64_t right, std::int64_t chunk) {
   Case c = test::example_case();
   c.causal = causal;
   c.window = {left, right};
   c.chunk = chunk;
   return c;
-}
-
-TEST(VisibleKeys, AreExactlyThoseOfTheDefinition) {
-  for (const bool causal : {false, true}) {
-    for (const std::int64_t left : {-1, 0, 3}) {
-      for (const std::int64_t right : {-1, 0, 2}) {
-        for (const std::int64_t chunk : {0, 1, 4, 50}) {
-          for (const auto& [sq, skv] : std::vector<std::pair<std::int64_t, std::int64_t>>{{9, 9}, {5, 11}, {11, 5}}) {
-            const Case c = masked(causal, left, right, chunk);
-            for (std::int64_t i = 0; i < sq; ++i) {
-              const Interval keys = visible_keys(c, i, sq, skv);
-              for (std::int64_t j = 0; j < skv; ++j) {
-                EXPECT_EQ(keys.begin <= j && j < keys.end, sees(c, i, j, sq, skv))
-                    << causal << " " << left << "," << right << " chunk " << chunk << " sq " << sq << " i " << i
-                    << " j " << j;
-              }
-            }
-          }
-        }
-      }
-    }
-  }
-}
-
-TEST(VisibleKeys, APaddingQuerySeesNothing) {
-  EXPECT_EQ(visible_keys(masked(false, -1, -1, 0), 9, 9, 9).size(), 0);
 }
 
 TEST(OwnedChunks, AreTheTwoOfTheDualChunkPartition) {

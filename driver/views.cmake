@@ -54,7 +54,9 @@ target_compile_definitions(reporters_test PRIVATE
 # --- Conformance ------------------------------------------------------------------------------------------------------
 add_library(cp_conformance STATIC
   conformance/conformance.cpp
+  conformance/conformance_cases.cpp
   conformance/conformance_faults.cpp
+  conformance/conformance_requests.cpp
   conformance/session.cpp)
 target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_reporters fmt::fmt)
 

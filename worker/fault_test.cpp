@@ -5,17 +5,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/testing/error_text.h"
+
 namespace cp_pool {
 namespace {
 
 // Of parse_fault.
 std::string fault_error_of(const char* text) {
-  try {
-    parse_fault(text);
-  } catch (const FaultSyntaxError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text<FaultSyntaxError>([&] { parse_fault(text); });
 }
 
 TEST(ParseFault, ReadsEveryPart) {

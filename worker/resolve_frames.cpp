@@ -1,40 +1,57 @@
-#include <backward.hpp>
+#include <algorithm>
+#include <dlfcn.h>
+#include <filesystem>
+#include <link.h>
+#include <set>
+#include <system_error>
 
 #include <fmt/format.h>
 
+#include "worker/protocol/frame_names.h"
 #include "worker/throw_trace.h"
 
 namespace cp_pool {
 
 namespace {
 
-// Whether the function is our __cxa_throw, or AddressSanitizer's interceptor of it.
-bool records_the_throw(const std::string& function) {
-  return function == "__cxa_throw" || function == "backtrace" ||
-         function.find("interceptor_backtrace") != std::string::npos;
+// The call before a return address, which may already belong to the next line, or function.
+FrameAddress call_before(const void* address) {
+  const char* const call = static_cast<const char*>(address) - 1;
+  Dl_info unused{};
+  link_map* module = nullptr;
+  if (dladdr1(call, &unused, reinterpret_cast<void**>(&module), RTLD_DL_LINKMAP) == 0 || module == nullptr) return {};
+  FrameAddress out{
+      .module = module->l_name, .build_id = "-", .offset = reinterpret_cast<std::uintptr_t>(call) - module->l_addr};
+  std::error_code ignored;
+  if (out.module.empty()) out.module = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  return out;
+}
+
+// Whether the call is in our __cxa_throw, or in AddressSanitizer's interceptor of it.
+bool records_the_throw(const std::string& call) {
+  return call.starts_with("__cxa_throw ") || call.starts_with("backtrace ") ||
+         call.find("interceptor_backtrace") != std::string::npos;
 }
 
 }  // namespace
 
 std::string resolve_frames(const std::vector<void*>& addresses) {
-  backward::TraceResolver resolver;
-  resolver.load_addresses(addresses.data(), static_cast<int>(addresses.size()));
+  std::vector<FrameAddress> frames;
+  frames.reserve(addresses.size());
+  for (const void* address : addresses) frames.push_back(call_before(address));
+  FrameNames names;
+  const std::set<FrameAddress> distinct(frames.begin(), frames.end());
+  look_up_frames({distinct.begin(), distinct.end()},
+                 [&](const FrameAddress& frame, const std::vector<std::string>& calls) { names[frame] = calls; });
   std::string out;
   std::size_t shown = 0;
-  for (std::size_t i = 0; i < addresses.size(); ++i) {
-    // A return address may already belong to the next line, or function: look up the call before it.
-    void* const call = static_cast<char*>(addresses[i]) - 1;
-    const backward::ResolvedTrace frame = resolver.resolve(backward::Trace(call, i));
-    // The symbol's name has the class in it, that of the debug information has not.
-    const std::string& function = frame.object_function.empty() ? frame.source.function : frame.object_function;
-    if (shown == 0 && records_the_throw(function)) continue;
-    out += fmt::format("  #{} {}", shown++, function.empty() ? "??" : function);
-    if (!frame.source.filename.empty()) {
-      out += fmt::format(" at {}:{}", frame.source.filename, frame.source.line);
-    } else if (!frame.object_filename.empty()) {
-      out += fmt::format(" in {}", frame.object_filename);
-    }
-    out += '\n';
+  for (const FrameAddress& frame : frames) {
+    std::vector<std::string> calls = names[frame];
+    if (shown == 0 && std::ranges::any_of(calls, records_the_throw)) continue;
+    if (calls.empty()) calls.push_back(frame.module.empty() ? "??" : fmt::format("?? in {}", frame.module));
+    std::ranges::reverse(calls);  // the innermost first, as the frames are
+    for (const std::string& call : calls) out += fmt::format("  #{} {}\n", shown, call);
+    ++shown;
   }
   return out;
 }

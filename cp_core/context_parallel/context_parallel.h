@@ -22,8 +22,8 @@
 
 #include "cases/case.h"
 #include "cases/lengths.h"
+#include "cases/mask.h"
 #include "cp_core/comm/communicator.h"
-#include "cp_core/mask.h"
 
 namespace cp_pool {
 

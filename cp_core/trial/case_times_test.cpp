@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/testing/file_size_limit.h"
 #include "cases/testing/temporary_folder.h"
 #include "cp_core/testing/cases_on_threads.h"
-#include "cp_core/testing/file_size_limit.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
 namespace cp_pool {
@@ -48,7 +48,7 @@ TEST(CaseTimes, StandThoughTheTraceCannotBeWritten) {
     return times.trace_error;
   };
   {
-    const verify::test::FileSizeLimit limit(1024);
+    const cp_pool::test::FileSizeLimit limit(1024);
     EXPECT_EQ(trace_error_of(folder / "case"),
               "cannot write " + (folder / "case.rank0.json").string() + ": File too large");
   }

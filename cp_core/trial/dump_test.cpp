@@ -13,8 +13,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/case_json.h"
+#include "cases/testing/file_size_limit.h"
 #include "cp_core/testing/cases_on_threads.h"
-#include "cp_core/testing/file_size_limit.h"
 #include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/trial/run_case.h"
 
@@ -117,7 +117,7 @@ TEST_F(DumpTest, ThatCannotBeWrittenIsNamedByRankZeroAndChangesNoVerdict) {
     return reports[0].lost_outputs.empty() ? LostOutput{} : reports[0].lost_outputs[0];
   };
   {
-    const test::FileSizeLimit limit(4096);
+    const cp_pool::test::FileSizeLimit limit(4096);
     const LostOutput lost = lost_in(folder_);
     EXPECT_EQ(lost.output, "dump");
     EXPECT_EQ(lost.message, fmt::format("cannot write {}: File too large", (folder_ / "case.safetensors").string()));

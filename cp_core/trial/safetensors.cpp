@@ -1,17 +1,14 @@
 #include "cp_core/trial/safetensors.h"
 
 #include <bit>
-#include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <memory>
 #include <stdexcept>
 #include <system_error>
-#include <unistd.h>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "cases/whole_file.h"
 #include "cp_core/file_error.h"
 
 namespace cp_pool::verify {
@@ -54,60 +51,29 @@ std::string header_of(const std::map<std::string, at::Tensor>& tensors,
   return text;
 }
 
-// Removed again unless it is kept.
-class PartialFile {
- public:
-  explicit PartialFile(const std::filesystem::path& path) : path_(path), partial_(path) {
-    partial_ += ".partial";
-    file_.reset(std::fopen(partial_.c_str(), "wb"));
-    if (!file_) fail();
-  }
-  PartialFile(const PartialFile&) = delete;
-  PartialFile& operator=(const PartialFile&) = delete;
-  ~PartialFile() {
-    if (!kept_) ::unlink(partial_.c_str());
-  }
-
-  void write(const void* bytes, std::size_t count) {
-    if (std::fwrite(bytes, 1, count, file_.get()) != count) fail();
-  }
-  void keep() {
-    if (std::fclose(file_.release()) != 0) fail();
-    if (std::rename(partial_.c_str(), path_.c_str()) != 0) fail();
-    kept_ = true;
-  }
-
- private:
-  [[noreturn]] void fail() const {
-    const int error = errno;
-    throw FileError(fmt::format("cannot write {}: {}", path_.string(), std::generic_category().message(error)));
-  }
-
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-
-  const std::filesystem::path& path_;
-  std::filesystem::path partial_;
-  std::unique_ptr<std::FILE, Close> file_;
-  bool kept_ = false;
-};
+std::string_view bytes_of(const void* data, std::size_t count) {
+  return {static_cast<const char*>(data), count};
+}
 
 }  // namespace
 
 void write_safetensors(const std::filesystem::path& path, const std::map<std::string, at::Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
-  PartialFile file(path);
   const std::string header = header_of(tensors, metadata);
   const auto length = static_cast<std::uint64_t>(header.size());
-  file.write(&length, sizeof length);
-  file.write(header.data(), header.size());
-  for (const auto& [name, tensor] : tensors) {
-    if (!tensor.defined() || tensor.numel() == 0) continue;
-    const at::Tensor data = tensor.cpu().contiguous();
-    file.write(data.const_data_ptr(), data.nbytes());
+  try {
+    WholeFile file(path);
+    file.write(bytes_of(&length, sizeof length));
+    file.write(header);
+    for (const auto& [name, tensor] : tensors) {
+      if (!tensor.defined() || tensor.numel() == 0) continue;
+      const at::Tensor data = tensor.cpu().contiguous();
+      file.write(bytes_of(data.const_data_ptr(), data.nbytes()));
+    }
+    file.keep();
+  } catch (const std::system_error& error) {
+    throw FileError(fmt::format("cannot write {}: {}", path.string(), error.code().message()));
   }
-  file.keep();
 }
 
 }  // namespace cp_pool::verify

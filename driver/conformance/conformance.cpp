@@ -1,22 +1,15 @@
+// The rules in their order, and those of a worker that is well: how it starts, answers a ping, writes and ends.
 #include "driver/conformance/conformance.h"
 
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
-#include <set>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "cases/case_json.h"
-#include "cases/case_names.h"
-#include "cases/comm_facts.h"
-#include "cases/lengths.h"
-#include "driver/figures.h"
-#include "driver/pool/case_request.h"
-#include "driver/process/exit_status.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -24,58 +17,8 @@ namespace cp_pool::conformance {
 
 namespace {
 
-constexpr milliseconds kFenceLimit{1000};
 constexpr milliseconds kHelperLimit{500};
 constexpr milliseconds kStackLimit{2000};
-constexpr int kDepth = 60;  // with the request around it at most 64
-constexpr std::size_t kLongField = protocol::kMaxLineBytes - (std::size_t{64} << 10U);
-
-constexpr const char* kNoCase = "no case has an answer";
-constexpr const char* kNoUnknownFields = "it would take a field that the worker does not know";
-constexpr const char* kNoStart = "the worker does not get ready";
-
-// Small cases with common features, so that most workers can run at least one.
-std::vector<Case> candidates(int ranks) {
-  std::vector<Case> out;
-  for (const CommType comm : kValues<CommType>) {
-    if (!facts_of(comm).takes_size(ranks)) continue;
-    Case small;
-    small.suite = "conformance";
-    small.model = "smallest";
-    small.cp_size = ranks;
-    small.comm = comm;
-    small.dtype = DType::fp32;
-    small.batch = 1;
-    small.seqlen_q = small.seqlen_kv = 16;
-    small.heads = small.kv_heads = 2;
-    small.head_dim_qk = small.head_dim_v = 8;
-    Case common = small;  // for kernels that know no other shape
-    common.model = "common";
-    common.dtype = DType::bf16;
-    common.causal = true;
-    common.seqlen_q = common.seqlen_kv = 256;
-    common.head_dim_qk = common.head_dim_v = 64;
-    out.insert(out.end(), {small, common});
-  }
-  return out;
-}
-
-nlohmann::json request_of(const Case& c, const nlohmann::json& capabilities, milliseconds timeout) {
-  protocol::RunRequest request;
-  request.id = fmt::format("conformance/{}/{}", c.model, to_string(c.comm));
-  request.case_json = case_for_worker(c, capabilities);
-  request.lengths = to_json(resolve_lengths(c));
-  request.timeout_ms = timeout.count();
-  return nlohmann::json::parse(protocol::encode(protocol::Request{request}));
-}
-
-// Nothing but what a reader of the answer may see: the message of a JSON reader, say.
-std::string hint_for(const std::string& trouble, const std::string& otherwise) {
-  if (trouble.find("NaN") != std::string::npos || trouble.find("Infinity") != std::string::npos) {
-    return R"(JSON has no NaN and no Infinity: write the strings "nan", "inf", "-inf")";
-  }
-  return otherwise;
-}
 
 // Descriptors that are the pipe of the protocol: (process, number).
 std::vector<std::pair<pid_t, int>> holders_of(const std::string& pipe, const std::vector<ProcessInfo>& processes) {
@@ -149,22 +92,34 @@ Tally Conformance::run() {
   return tally_;
 }
 
-Session* Conformance::warm() {
+Session* Conformance::warm_for(const std::string& rule) {
   if (warm_ && !warm_->lost()) return warm_.get();
   warm_.reset();
   auto session = std::make_unique<Session>(stage_, config_, "");
-  if (!session->start().empty()) return nullptr;
+  if (!session->start().empty()) {
+    tell(Verdict::untested, rule, "the worker does not get ready", "see ready");
+    return nullptr;
+  }
   warm_ = std::move(session);
   return warm_.get();
 }
 
+bool Conformance::has_case(const std::string& rule) {
+  if (case_request_.is_null()) tell(Verdict::untested, rule, kNoCase, "see case");
+  return !case_request_.is_null();
+}
+
+std::string Conformance::hint_for(const std::string& trouble, const std::string& otherwise) {
+  if (trouble.find("NaN") != std::string::npos || trouble.find("Infinity") != std::string::npos) {
+    return R"(JSON has no NaN and no Infinity: write the strings "nan", "inf", "-inf")";
+  }
+  return otherwise;
+}
+
 std::optional<protocol::ResultEvent> Conformance::ask(const char* rule, const nlohmann::json& request,
                                                       const std::string& hint) {
-  Session* const session = warm();
-  if (session == nullptr) {
-    tell(Verdict::untested, rule, kNoStart, "see ready");
-    return std::nullopt;
-  }
+  Session* const session = warm_for(rule);
+  if (session == nullptr) return std::nullopt;
   const Answer answer = session->run(request);
   if (answer.trouble.empty() && answer.result) return answer.result;
   const std::string text =
@@ -174,7 +129,6 @@ std::optional<protocol::ResultEvent> Conformance::ask(const char* rule, const nl
   return std::nullopt;
 }
 
-// --- Start and end ---------------------------------------------------------------------------------------------------
 void Conformance::check_start() {
   constexpr const char* kHint =
       "rank 0 says {\"event\":\"ready\",\"protocol\":1,\"world_size\":N,..} once, when every rank can run a case";
@@ -210,8 +164,8 @@ void Conformance::check_stdout() {
   constexpr const char* kHint =
       "before anything prints, rank 0 duplicates fd 1 for the protocol and points fd 1 at stderr: os.dup(1), "
       "os.dup2(2, 1)";
-  Session* const session = warm();
-  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
+  Session* const session = warm_for(kRule);
+  if (session == nullptr) return;
   if (const std::string& line = session->group().last_chatter(); !line.empty()) {
     return tell(Verdict::broken, kRule,
                 fmt::format("a line that is no message came between the answers: {}", protocol::cut_text(line, 200)),
@@ -236,8 +190,8 @@ void Conformance::check_stdout() {
 }
 
 void Conformance::check_end(const char* rule, const std::function<void(Session&)>& end) {
-  Session* const session = warm();
-  if (session == nullptr) return tell(Verdict::untested, rule, kNoStart, "see ready");
+  Session* const session = warm_for(rule);
+  if (session == nullptr) return;
   end(*session);
   const auto began = Clock::now();
   const bool ended = session->wait([&] { return session->group().all_exited(); }, config_.prompt());
@@ -269,10 +223,9 @@ void Conformance::check_end(const char* rule, const std::function<void(Session&)
   tell(Verdict::ok, rule, fmt::format("every rank ended within {}, and nothing is left", format_duration(ms)));
 }
 
-// --- Cases -----------------------------------------------------------------------------------------------------------
 void Conformance::check_ping() {
-  Session* const session = warm();
-  if (session == nullptr) return tell(Verdict::untested, "ping", kNoStart, "see ready");
+  Session* const session = warm_for("ping");
+  if (session == nullptr) return;
   if (!ping_ms_) {
     return tell(Verdict::broken, "ping", "no pong with the seq of the ping",
                 "answer {\"op\":\"ping\",\"seq\":N} by {\"event\":\"pong\",\"seq\":N} at once");
@@ -284,188 +237,13 @@ void Conformance::check_ping() {
   tell(Verdict::ok, "ping", fmt::format("pong after {}", format_duration(*ping_ms_)));
 }
 
-void Conformance::check_case() {
-  constexpr const char* kRule = "case";
-  constexpr const char* kHint = "a run is answered by started, then by one result, both with the seq of the run";
-  std::optional<protocol::ResultEvent> result;
-  std::size_t tried = 0;
-  for (const Case& c : candidates(config_.ranks)) {
-    ++tried;
-    Session* const session = warm();
-    if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
-    const nlohmann::json request = request_of(c, session->ready().capabilities, config_.timeout);
-    const Answer answer = session->run(request);
-    std::string wrong = answer.trouble;
-    if (wrong.empty() && answer.refusal) {
-      wrong = fmt::format("the worker refused the request: {}", *answer.refusal);
-    }
-    if (wrong.empty()) wrong = contradiction_in(*answer.result, config_.ranks, /*cancelled=*/false);
-    if (wrong.empty() && answer.result->outcome != CaseOutcome::pass && answer.result->reason.empty()) {
-      wrong = fmt::format("a {} without a reason", to_string(answer.result->outcome));
-    }
-    const bool ran = answer.result && answer.result->outcome != CaseOutcome::skip;
-    if (wrong.empty() && ran && !answer.started) wrong = "a result without started before it";
-    if (!wrong.empty()) {
-      warm_.reset();
-      tell(Verdict::broken, kRule, wrong, hint_for(wrong, kHint));
-      return tell(Verdict::untested, "figures", kNoCase, "see case");
-    }
-    case_request_ = request;
-    case_outcome_ = answer.result->outcome;
-    result = answer.result;
-    if (ran) break;
-  }
-  const std::string what = case_request_.at("id").get<std::string>();
-  const std::string& reason = result->reason;
-  if (case_outcome_ == CaseOutcome::pass) {
-    tell(Verdict::ok, kRule, fmt::format("started, then a pass of {}", what));
-  } else if (case_outcome_ == CaseOutcome::skip) {
-    tell(Verdict::untested, kRule, fmt::format("each of {} cases is a skip: {}", tried, reason),
-         "cp-pool submit runs a case that the worker knows");
-  } else {
-    tell(Verdict::broken, kRule, fmt::format("{} ends as {}: {}", what, to_string(case_outcome_), reason),
-         "cp-pool doctor --worker CMD runs much the same case, and shows more of it");
-  }
-  check_figures(*result);
-}
-
-void Conformance::check_figures(const protocol::ResultEvent& result) {
-  constexpr const char* kRule = "figures";
-  if (result.outcome != CaseOutcome::pass) return tell(Verdict::untested, kRule, "no case has passed", "see case");
-  const bool promised = warm_ && warm_->ready().capabilities.value("figures", nlohmann::json()) == true;
-  if (const std::string why = refutation_of_pass(result, config_.ranks, promised); !why.empty()) {
-    return tell(Verdict::broken, kRule, why, "ok = error <= bound; one entry of ranks for each rank");
-  }
-  CaseFinished event;
-  event.outcome = CaseOutcome::pass;
-  event.c.cp_size = config_.ranks;
-  event.checks = result.checks;
-  if (is_unverified_by_figures(event)) {
-    return tell(Verdict::absent, kRule, "a pass without error and bound of every rank is marked in every report",
-                "give checks with error and bound, and \"figures\":true in the capabilities of ready");
-  }
-  if (!promised) {
-    return tell(Verdict::absent, kRule, "error and bound of every rank, but no promise of them",
-                "\"figures\":true in the capabilities of ready: a pass that lacks them is then an error");
-  }
-  tell(Verdict::ok, kRule,
-       fmt::format("{}, each with an error within its bound", count_of(result.checks.size(), "check")));
-}
-
-void Conformance::check_fences() {
-  constexpr const char* kRule = "fences";
-  if (case_request_.is_null()) return tell(Verdict::untested, kRule, kNoCase, "see case");
-  const auto result = ask(kRule, case_request_, "see case");
-  if (!result) return;
-  WorkerGroup& group = warm_->group();
-  warm_->wait([&] { return group.tails_complete() || warm_->lost(); }, kFenceLimit);
-  std::vector<int> without;
-  for (std::size_t rank = 0; rank < group.ranks().size(); ++rank) {
-    if (!group.ranks()[rank].tail.complete()) without.push_back(static_cast<int>(rank));
-  }
-  if (without.empty()) return tell(Verdict::ok, kRule, "every rank wrote the fence of its case");
-  const bool none = without.size() == group.ranks().size();
-  tell(none ? Verdict::absent : Verdict::broken, kRule,
-       fmt::format("no fence of the case on stderr of rank {}", fmt::join(without, ", ")),
-       R"(each rank writes "\n[CP_POOL_FENCE] <seq>\n" to stderr, in one write, before it reports)");
-}
-
-void Conformance::check_impossible_case() {
-  constexpr const char* kRule = "impossible case";
-  constexpr const char* kHint = "skip what you do not know, with a reason, or say error: a pass is believed";
-  if (case_request_.is_null()) return tell(Verdict::untested, kRule, kNoCase, "see case");
-  Session* const session = warm();
-  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
-  nlohmann::json request = case_request_;
-  request["id"] = "conformance/impossible";
-  request["case"]["comm"] = "by_carrier_pigeon";
-  const Answer answer = session->run(request);
-  if (!answer.trouble.empty()) {
-    warm_.reset();
-    return tell(Verdict::broken, kRule, answer.trouble, hint_for(answer.trouble, kHint));
-  }
-  if (answer.result && (answer.result->outcome == CaseOutcome::pass || answer.result->outcome == CaseOutcome::fail)) {
-    return tell(Verdict::broken, kRule,
-                fmt::format("a case with \"comm\":\"by_carrier_pigeon\" is a {}", to_string(answer.result->outcome)),
-                kHint);
-  }
-  if (answer.result && !answer.result->healthy) warm_.reset();
-  tell(Verdict::ok, kRule,
-       answer.refusal ? "it is refused" : fmt::format("it is {}", to_string(answer.result->outcome)));
-}
-
-bool Conformance::expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
-                                     const std::string& hint) {
-  if (case_request_.is_null()) {
-    tell(Verdict::untested, rule, kNoCase, "see case");
-    return true;
-  }
-  const auto result = ask(rule, request, hint);
-  if (!result) return false;
-  if (result->outcome != case_outcome_) {
-    tell(Verdict::broken, rule,
-         fmt::format("the case is {} with {}, and {} without: {}", to_string(result->outcome), sent,
-                     to_string(case_outcome_), result->reason),
-         hint);
-    return false;
-  }
-  tell(Verdict::ok, rule, fmt::format("the answer with {} is the same", sent));
-  return true;
-}
-
-void Conformance::check_unknown_fields() {
-  nlohmann::json request = case_request_;
-  if (!request.is_null()) {
-    request["x_conformance"] = {{"a", {1, nullptr, "b"}}};
-    request["options"]["x_conformance"] = true;
-  }
-  takes_unknown_fields_ =
-      expect_same_answer("unknown fields", request, "fields of a later version", "ignore fields that you do not know");
-}
-
-void Conformance::check_unknown_op() {
-  constexpr const char* kRule = "unknown op";
-  constexpr const char* kHint =
-      "answer {\"event\":\"protocol_error\",\"seq\":N,\"message\":..} to an op that you do not know, and go on";
-  Session* const session = warm();
-  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
-  const std::int64_t seq = session->next_seq();
-  session->say({{"op", "x_conformance"}, {"seq", seq}});
-  const auto told = [&] { return session->heard_refusal(seq) || session->heard_refusal(std::nullopt); };
-  session->ping();
-  session->wait([&] { return told() || session->lost(); }, milliseconds{500});
-  if (session->lost()) return tell(Verdict::broken, kRule, session->why_lost(), kHint);
-  if (!told()) return tell(Verdict::broken, kRule, "no protocol_error", kHint);
-  tell(Verdict::ok, kRule, "a protocol_error, and the worker goes on");
-}
-
-void Conformance::check_deep_line() {
-  if (!takes_unknown_fields_) return tell(Verdict::untested, "deep line", kNoUnknownFields, "see unknown fields");
-  nlohmann::json request = case_request_;
-  if (!request.is_null()) {
-    nlohmann::json deep = nlohmann::json::array();
-    for (int i = 1; i < kDepth; ++i) deep = nlohmann::json::array({std::move(deep)});
-    request["x_conformance"] = std::move(deep);
-  }
-  expect_same_answer("deep line", request, fmt::format("a field nested {} deep", kDepth),
-                     "a line may be nested 64 deep");
-}
-
-void Conformance::check_long_line() {
-  if (!takes_unknown_fields_) return tell(Verdict::untested, "long line", kNoUnknownFields, "see unknown fields");
-  nlohmann::json request = case_request_;
-  if (!request.is_null()) request["x_conformance"] = std::string(kLongField, 'x');
-  expect_same_answer("long line", request, "a line of nearly 16 MiB",
-                     "a line may hold 16 MiB: read until its newline, whatever a buffer holds");
-}
-
 void Conformance::check_stacks() {
   constexpr const char* kRule = "stacks";
   constexpr const char* kHint =
       "at a deadline each rank gets SIGUSR2, whose default action kills it: write the stack of every thread to stderr "
       "(Python: faulthandler.register(signal.SIGUSR2))";
-  Session* const session = warm();
-  if (session == nullptr) return tell(Verdict::untested, kRule, kNoStart, "see ready");
+  Session* const session = warm_for(kRule);
+  if (session == nullptr) return;
   WorkerGroup& group = session->group();
   group.begin_case(session->next_seq());
   group.signal_ranks(SIGUSR2);

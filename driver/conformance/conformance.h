@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -44,37 +45,51 @@ class Conformance {
   Tally run();
 
  private:
-  // conformance.cpp: a worker that is well
+  // conformance.cpp
   void check_start();
   void check_stdout();
   void check_ping();
+  void check_stacks();
+  void check_end(const char* rule, const std::function<void(Session&)>& end);
+
+  // conformance_cases.cpp
   void check_case();
   void check_figures(const protocol::ResultEvent& result);
   void check_fences();
   void check_impossible_case();
+
+  // conformance_requests.cpp
   void check_unknown_fields();
   void check_unknown_op();
   void check_deep_line();
   void check_long_line();
-  void check_stacks();
-  void check_end(const char* rule, const std::function<void(Session&)>& end);
+  // True if the case has its answer with what was `sent` too.
+  bool expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
+                          const std::string& hint);
 
-  // conformance_faults.cpp: one that has a fault, through CP_POOL_INJECT
+  // conformance_faults.cpp
   void check_busy_worker();
   void check_busy_ping(Session& session, std::int64_t seq);
   void check_cancel(Session& session, std::int64_t seq);
   void check_throw(int rank);
   void check_kill(int rank);
 
-  // A session that works: the last one, or a fresh one; null if none gets ready.
-  Session* warm();
-  // Like run(request), on warm(); the rule is told as broken, and nullopt given, if the answer is not as it must be.
+  // One whose ranks have this fault; null, and each rule is told as untested, if it does not get ready or no case
+  // passes without.
+  std::unique_ptr<Session> with_fault(const std::string& fault, const std::vector<std::string>& rules);
+
+  // A session that works: the last one, or a fresh one; null, and the rule is told as untested, if none gets ready.
+  Session* warm_for(const std::string& rule);
+  // Else the rule is told as untested.
+  bool has_case(const std::string& rule);
+  // Like run(request), on a warm session; nullopt, and the rule is told, if there is none or the answer is not as it
+  // must be.
   std::optional<protocol::ResultEvent> ask(const char* rule, const nlohmann::json& request, const std::string& hint);
-  // True if the case has its answer with what was `sent` too.
-  bool expect_same_answer(const char* rule, const nlohmann::json& request, const std::string& sent,
-                          const std::string& hint);
-  [[nodiscard]] bool passes() const { return !case_request_.is_null() && case_outcome_ == CaseOutcome::pass; }
+  // What to do about the trouble: of a number that JSON does not have, how to write it.
+  static std::string hint_for(const std::string& trouble, const std::string& otherwise);
   void tell(Verdict verdict, std::string rule, std::string text, std::string hint = "");
+
+  static constexpr const char* kNoCase = "no case has an answer";
 
   Config config_;
   std::function<void(const Finding&)> tell_;

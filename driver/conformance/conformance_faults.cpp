@@ -14,7 +14,8 @@ namespace cp_pool::conformance {
 namespace {
 
 constexpr milliseconds kMayIgnoreCancel{500};
-constexpr const char* kNoPass = "no case has passed";
+constexpr const char* kPingUnderLoad = "ping under load";
+constexpr const char* kCancel = "cancel";
 constexpr const char* kObey = "let the worker obey CP_POOL_INJECT=KIND@RANK:PHASE (docs/writing_a_worker.md)";
 
 std::string rule_of(const char* what, int rank) {
@@ -34,20 +35,22 @@ bool blames(const protocol::ResultEvent& result, int rank) {
 
 }  // namespace
 
+std::unique_ptr<Session> Conformance::with_fault(const std::string& fault, const std::vector<std::string>& rules) {
+  const auto tell_all = [&](const std::string& text, const std::string& hint) {
+    for (const std::string& rule : rules) tell(Verdict::untested, rule, text, hint);
+    return nullptr;
+  };
+  if (case_request_.is_null() || case_outcome_ != CaseOutcome::pass) return tell_all("no case has passed", "see case");
+  auto session = std::make_unique<Session>(stage_, config_, fault);
+  const std::string why = session->start();
+  if (!why.empty()) return tell_all(fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey);
+  return session;
+}
+
 // A case whose rank hangs, as long as it takes: does rank 0 still answer, and can it be cancelled?
 void Conformance::check_busy_worker() {
-  constexpr const char* kPing = "ping under load";
-  if (!passes()) {
-    tell(Verdict::untested, kPing, kNoPass, "see case");
-    return tell(Verdict::untested, "cancel", kNoPass, "see case");
-  }
-  const std::string fault = fmt::format("hang@{}:inside", config_.ranks - 1);
-  auto session = std::make_unique<Session>(stage_, config_, fault);
-  if (const std::string why = session->start(); !why.empty()) {
-    const std::string text = fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why);
-    tell(Verdict::untested, kPing, text, kObey);
-    return tell(Verdict::untested, "cancel", text, kObey);
-  }
+  const auto session = with_fault(fmt::format("hang@{}:inside", config_.ranks - 1), {kPingUnderLoad, kCancel});
+  if (!session) return;
   const std::int64_t seq = session->begin(case_request_);
   session->wait([&] { return session->heard_started(seq) || session->heard_result(seq) || session->lost(); },
                 config_.timeout);
@@ -56,67 +59,64 @@ void Conformance::check_busy_worker() {
 }
 
 void Conformance::check_busy_ping(Session& session, std::int64_t seq) {
-  constexpr const char* kRule = "ping under load";
-  if (!ping_ms_) return tell(Verdict::untested, kRule, "no ping is answered", "see ping");
+  if (!ping_ms_) return tell(Verdict::untested, kPingUnderLoad, "no ping is answered", "see ping");
   constexpr const char* kHint = "read stdin on a thread of its own, and answer ping there while a case runs";
   const std::int64_t ping = session.next_seq();
   session.say({{"op", "ping"}, {"seq", ping}});
   session.wait([&] { return session.heard_pong(ping) || session.heard_result(seq) || session.lost(); },
                config_.prompt());
   if (session.heard_pong(ping) && !session.heard_result(seq)) {
-    return tell(Verdict::ok, kRule, "pong while a case ran");
+    return tell(Verdict::ok, kPingUnderLoad, "pong while a case ran");
   }
   if (session.heard_result(seq)) {
-    return tell(Verdict::untested, kRule, "the case was over before the ping was answered", kObey);
+    return tell(Verdict::untested, kPingUnderLoad, "the case was over before the ping was answered", kObey);
   }
   const std::string why = session.lost() ? session.why_lost() : "no pong while a rank hung";
-  tell(Verdict::broken, kRule, why, kHint);
+  tell(Verdict::broken, kPingUnderLoad, why, kHint);
 }
 
 void Conformance::check_cancel(Session& session, std::int64_t seq) {
-  constexpr const char* kRule = "cancel";
   constexpr const char* kHint =
       "end the case and say its result, usually \"cancelled\"; a worker that ignores cancel does not list it";
   const bool offered = session.offers("cancel");
   const bool over = session.heard_result(seq);
-  if (session.lost()) return tell(Verdict::untested, kRule, session.why_lost(), "see ping under load");
+  if (session.lost()) return tell(Verdict::untested, kCancel, session.why_lost(), "see ping under load");
   session.say({{"op", "cancel"}, {"seq", seq}});
   if (over) {
     // After its result, nothing more may come of a case.
     const Answer answer = session.conclude(seq, milliseconds{0});
     if (!answer.trouble.empty())
-      return tell(Verdict::broken, kRule, answer.trouble, "a case that is over has no other result");
-    return tell(offered ? Verdict::untested : Verdict::absent, kRule, "the case was over before it could be cancelled",
+      return tell(Verdict::broken, kCancel, answer.trouble, "a case that is over has no other result");
+    return tell(offered ? Verdict::untested : Verdict::absent, kCancel,
+                "the case was over before it could be cancelled",
                 offered ? kObey : "a worker that acts on cancel lists it in capabilities.requests");
   }
   const auto answered = [&] { return session.heard_result(seq) || session.heard_refusal(seq) || session.lost(); };
   const bool came = session.wait(answered, offered ? config_.prompt() : std::min(config_.prompt(), kMayIgnoreCancel));
-  if (session.lost()) return tell(Verdict::broken, kRule, session.why_lost(), kHint);
+  if (session.lost()) return tell(Verdict::broken, kCancel, session.why_lost(), kHint);
   if (session.heard_refusal(seq)) {
-    return tell(Verdict::broken, kRule, "a protocol_error with the seq of the case, which ends it as an error", kHint);
+    return tell(Verdict::broken, kCancel, "a protocol_error with the seq of the case, which ends it as an error",
+                kHint);
   }
   if (!came && offered) {
-    return tell(Verdict::broken, kRule, "no result, though capabilities.requests lists cancel", kHint);
+    return tell(Verdict::broken, kCancel, "no result, though capabilities.requests lists cancel", kHint);
   }
   if (!came) {
-    return tell(Verdict::absent, kRule, "cancel is ignored, and not offered",
+    return tell(Verdict::absent, kCancel, "cancel is ignored, and not offered",
                 "a worker that acts on it keeps its answer at Ctrl-C; it lists cancel in capabilities.requests");
   }
   const Answer answer = session.conclude(seq, milliseconds{0});
-  if (!answer.trouble.empty()) return tell(Verdict::broken, kRule, answer.trouble, kHint);
-  tell(Verdict::ok, kRule, fmt::format("the case ends as {}", to_string(answer.result->outcome)));
+  if (!answer.trouble.empty()) return tell(Verdict::broken, kCancel, answer.trouble, kHint);
+  tell(Verdict::ok, kCancel, fmt::format("the case ends as {}", to_string(answer.result->outcome)));
 }
 
 void Conformance::check_throw(int rank) {
   const std::string rule = rule_of("throw", rank);
   constexpr const char* kHint =
       "report an exception over a channel apart from the one that the peers wait in, as error, naming the rank";
-  if (!passes()) return tell(Verdict::untested, rule, kNoPass, "see case");
   const std::string fault = fmt::format("throw@{}:inside", rank);
-  auto session = std::make_unique<Session>(stage_, config_, fault);
-  if (const std::string why = session->start(); !why.empty()) {
-    return tell(Verdict::untested, rule, fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey);
-  }
+  const auto session = with_fault(fault, {rule});
+  if (!session) return;
   const Answer answer = session->run(case_request_);
   if (!answer.result) {
     // A rank that dies of its exception, and says so first, is told as a crash with its last words.
@@ -156,12 +156,9 @@ void Conformance::check_kill(int rank) {
   const std::string rule = rule_of("kill", rank);
   constexpr const char* kHint =
       "a rank is the process that cp-pool started, or ends with it: exec the worker in a script that starts it";
-  if (!passes()) return tell(Verdict::untested, rule, kNoPass, "see case");
   const std::string fault = fmt::format("sigkill@{}:inside", rank);
-  auto session = std::make_unique<Session>(stage_, config_, fault);
-  if (const std::string why = session->start(); !why.empty()) {
-    return tell(Verdict::untested, rule, fmt::format("not ready with CP_POOL_INJECT={}: {}", fault, why), kObey);
-  }
+  const auto session = with_fault(fault, {rule});
+  if (!session) return;
   const auto began = Clock::now();
   const Answer answer = session->run(case_request_);
   const auto& dead = session->group().ranks()[static_cast<std::size_t>(rank)].exit;

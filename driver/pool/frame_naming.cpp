@@ -13,7 +13,7 @@
 
 #include "driver/pool/pipes.h"
 #include "driver/process/forked_helper.h"
-#include "driver/process/frame_names.h"
+#include "worker/protocol/frame_names.h"
 
 namespace cp_pool {
 

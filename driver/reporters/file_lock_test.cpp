@@ -13,12 +13,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/testing/error_text.h"
 #include "cases/testing/temporary_folder.h"
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {
 namespace {
 
+using test::error_text;
 using test::read_file;
 using test::TemporaryFolder;
 using test::write_file;
@@ -57,23 +59,13 @@ class Neighbour {
   pid_t pid_ = -1;
 };
 
-template <typename Action>
-std::string error_of(Action action) {
-  try {
-    action();
-  } catch (const OutputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
 TEST(FileLock, NamesItsHolderAndEndsWithIt) {
   const TemporaryFolder folder;
   write_file(folder / "f", "precious");
   EXPECT_EQ(writer_of(folder / "f"), std::nullopt);
   Neighbour neighbour{[&] { new OutputFile{folder / "f"}; }};
   EXPECT_THAT(writer_of(folder / "f"), Optional(neighbour.name()));
-  EXPECT_THAT(error_of([&] { OutputFile{folder / "f"}; }),
+  EXPECT_THAT(error_text<OutputError>([&] { OutputFile{folder / "f"}; }),
               AllOf(HasSubstr((folder / "f").string()), HasSubstr("another run, " + neighbour.name())));
   EXPECT_EQ(read_file(folder / "f"), "precious");
   neighbour.kill();
@@ -86,7 +78,7 @@ TEST(FileLock, NamesItsHolderAndEndsWithIt) {
 TEST(FileLock, IsNoneOfWhatIsNoFile) {
   const TemporaryFolder folder;
   const Neighbour neighbour{[] { new OutputFile{"/dev/null"}; }};
-  EXPECT_EQ(error_of([&] { OutputFile{"/dev/null"}; }), "no error");
+  EXPECT_EQ(error_text<OutputError>([&] { OutputFile{"/dev/null"}; }), "no error");
   EXPECT_EQ(writer_of("/dev/null"), std::nullopt);
   EXPECT_EQ(writer_of(folder / "none"), std::nullopt);
   ASSERT_EQ(::mkfifo((folder / "fifo").c_str(), 0600), 0);
@@ -96,11 +88,11 @@ TEST(FileLock, IsNoneOfWhatIsNoFile) {
 TEST(FolderLock, IsOfOneRunAndOneOption) {
   const TemporaryFolder folder;
   Neighbour neighbour{[&] { new FolderLock{folder.path(), "--dump"}; }};
-  EXPECT_THAT(error_of([&] { FolderLock(folder.path(), "--dump"); }),
+  EXPECT_THAT(error_text<OutputError>([&] { FolderLock(folder.path(), "--dump"); }),
               AllOf(HasSubstr(folder.path().string()), HasSubstr(neighbour.name()), HasSubstr("--dump")));
-  EXPECT_EQ(error_of([&] { FolderLock(folder.path(), "--run-dir"); }), "no error");
+  EXPECT_EQ(error_text<OutputError>([&] { FolderLock(folder.path(), "--run-dir"); }), "no error");
   neighbour.kill();
-  EXPECT_EQ(error_of([&] { FolderLock(folder.path(), "--dump"); }), "no error");
+  EXPECT_EQ(error_text<OutputError>([&] { FolderLock(folder.path(), "--dump"); }), "no error");
 }
 
 TEST(FolderLock, LeavesNothingBehind) {
@@ -114,7 +106,7 @@ TEST(FolderLock, LeavesNothingBehind) {
 TEST(FolderLock, NamesTheFolderInWhichNothingCanBeMade) {
   const TemporaryFolder folder;
   write_file(folder / "file", "");
-  EXPECT_THAT(error_of([&] { FolderLock(folder / "file", "--dump"); }),
+  EXPECT_THAT(error_text<OutputError>([&] { FolderLock(folder / "file", "--dump"); }),
               HasSubstr((folder / "file").string() + ": Not a directory"));
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <fcntl.h>
+#include <optional>
 #include <poll.h>
 #include <string>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
+#include "cases/whole_file.h"
 #include "driver/reporters/file_lock.h"
 
 namespace cp_pool {
@@ -92,19 +94,13 @@ namespace {
 
 enum class Sync { no, yes };
 
-// name: in errors.
-void write_once(const std::filesystem::path& path, int flags, std::string_view text, const std::string& name,
-                Sync sync) {
-  const int fd = open_for_writing(path, flags, name);
-  try {
-    write_all(fd, text, name);
-    // A write that the file system put off (a full disk over NFS) fails here.
-    if (sync == Sync::yes && ::fsync(fd) != 0) fail(name, errno);
-  } catch (...) {
-    ::close(fd);
-    throw;
-  }
-  if (::close(fd) != 0) fail(name, errno);
+void write_in_place(const std::filesystem::path& path, int flags, std::string_view text, Sync sync) {
+  const std::string name = path.string();
+  UniqueFd fd{open_for_writing(path, flags, name)};
+  write_all(fd.get(), text, name);
+  // A write that the file system put off (a full disk over NFS) fails here.
+  if (sync == Sync::yes && ::fsync(fd.get()) != 0) fail(name, errno);
+  if (::close(fd.release()) != 0) fail(name, errno);
 }
 
 }  // namespace
@@ -128,27 +124,30 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_{std::move(path)} {
     if (::access(path_.c_str(), W_OK) != 0) fail(name, errno);
     return;
   }
-  ::close(open_for_writing(temporary(), O_CREAT | O_TRUNC, path_.string()));
-  ::unlink(temporary().c_str());
-}
-
-std::filesystem::path AtomicFile::temporary() const {
-  return path_.parent_path() / fmt::format(".{}.{}.tmp", path_.filename().string(), ::getpid());
+  try {
+    const WholeFile proof{path_};
+  } catch (const std::system_error& e) {
+    fail(path_.string(), e.code().value());
+  }
 }
 
 void AtomicFile::commit(std::string_view text) const {
   // In place behind what is there: it may be what this process writes to anyway.
-  if (in_place_) return write_once(path_, O_APPEND, text, path_.string(), Sync::no);
+  if (in_place_) return write_in_place(path_, O_APPEND, text, Sync::no);
+  std::optional<WholeFile> file;
   try {
-    write_once(temporary(), O_CREAT | O_TRUNC, text, path_.string(), Sync::yes);
-  } catch (...) {
-    ::unlink(temporary().c_str());
-    throw;
+    file.emplace(path_);
+    file->write(text);
+    file->sync();
+  } catch (const std::system_error& e) {
+    fail(path_.string(), e.code().value());
   }
-  if (::rename(temporary().c_str(), path_.c_str()) == 0) return;
-  ::unlink(temporary().c_str());
-  // A file that can be written but not replaced: somebody else's in a sticky folder, or a mount of its own.
-  write_once(path_, O_TRUNC, text, path_.string(), Sync::yes);
+  try {
+    file->keep();
+  } catch (const std::system_error&) {
+    // A file that can be written but not replaced: somebody else's in a sticky folder, or a mount of its own.
+    write_in_place(path_, O_TRUNC, text, Sync::yes);
+  }
 }
 
 }  // namespace cp_pool

@@ -61,8 +61,6 @@ class AtomicFile {
   void commit(std::string_view text) const;
 
  private:
-  [[nodiscard]] std::filesystem::path temporary() const;  // in the same folder, so that it can be renamed
-
   std::filesystem::path path_;
   bool in_place_ = false;
 };

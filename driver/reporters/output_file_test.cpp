@@ -1,11 +1,9 @@
 #include "driver/reporters/output_file.h"
 
 #include <array>
-#include <csignal>
 #include <fcntl.h>
 #include <poll.h>
 #include <string>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <thread>
 #include <unistd.h>
@@ -13,26 +11,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/testing/error_text.h"
+#include "cases/testing/file_size_limit.h"
 #include "cases/testing/temporary_folder.h"
 
 namespace cp_pool {
 namespace {
 
+using test::error_text;
 using test::read_file;
 using test::TemporaryFolder;
 using test::write_file;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-template <typename Action>
-std::string output_error(Action action) {
-  try {
-    action();
-  } catch (const OutputError& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 std::size_t files_in(const TemporaryFolder& folder) {
   return static_cast<std::size_t>(
@@ -64,19 +55,20 @@ TEST(OutputFile, AFileThatIsRemovedMeanwhileIsAnError) {
   file.write("two\n");
   EXPECT_EQ(read_file(folder / "g"), "one\ntwo\n");
   std::filesystem::remove(folder / "g");
-  EXPECT_THAT(output_error([&] { file.write("three\n"); }),
+  EXPECT_THAT(error_text<OutputError>([&] { file.write("three\n"); }),
               AllOf(HasSubstr((folder / "f").string()), HasSubstr("was removed while")));
 }
 
 TEST(OutputFile, NamesPathAndCauseWhenItCannotBeCreated) {
   const TemporaryFolder folder;
-  const std::string error = output_error([&] { OutputFile{folder / "missing/f"}; });
+  const std::string error = error_text<OutputError>([&] { OutputFile{folder / "missing/f"}; });
   EXPECT_THAT(error, AllOf(HasSubstr("missing/f"), HasSubstr("No such file or directory")));
 }
 
 TEST(OutputFile, AFullDiskIsAnError) {
   OutputFile file{"/dev/full"};
-  EXPECT_THAT(output_error([&] { file.write("x"); }), AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
+  EXPECT_THAT(error_text<OutputError>([&] { file.write("x"); }),
+              AllOf(HasSubstr("/dev/full"), HasSubstr("No space left")));
 }
 
 TEST(AtomicFile, TheProofLeavesWhatIsThereAndNothingElse) {
@@ -105,15 +97,10 @@ TEST(AtomicFile, ACommitThatFailsLeavesWhatWasThereAndNothingElse) {
   const TemporaryFolder folder;
   write_file(folder / "f", "old");
   const AtomicFile file{folder / "f"};
-  std::signal(SIGXFSZ, SIG_IGN);
-  rlimit before{};
-  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
-  const rlimit small{.rlim_cur = 100, .rlim_max = before.rlim_max};
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  const std::string error = output_error([&] { file.commit(std::string(1000, 'x')); });
-  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
-  std::signal(SIGXFSZ, SIG_DFL);
-  EXPECT_THAT(error, HasSubstr("File too large"));
+  {
+    const test::FileSizeLimit limit(100);
+    EXPECT_THAT(error_text<OutputError>([&] { file.commit(std::string(1000, 'x')); }), HasSubstr("File too large"));
+  }
   EXPECT_EQ(read_file(folder / "f"), "old");
   EXPECT_EQ(files_in(folder), 1U);
 }
@@ -121,10 +108,10 @@ TEST(AtomicFile, ACommitThatFailsLeavesWhatWasThereAndNothingElse) {
 TEST(AtomicFile, RefusesWhatCannotBeWrittenBeforeTheRun) {
   const TemporaryFolder folder;
   write_file(folder / "file", "");
-  EXPECT_THAT(output_error([&] { AtomicFile{folder / "missing/f"}; }),
+  EXPECT_THAT(error_text<OutputError>([&] { AtomicFile{folder / "missing/f"}; }),
               HasSubstr("missing/f: No such file or directory"));
-  EXPECT_THAT(output_error([&] { AtomicFile{folder / "file/f"}; }), HasSubstr("Not a directory"));
-  EXPECT_THAT(output_error([&] { AtomicFile{folder.path()}; }), HasSubstr("it is a folder"));
+  EXPECT_THAT(error_text<OutputError>([&] { AtomicFile{folder / "file/f"}; }), HasSubstr("Not a directory"));
+  EXPECT_THAT(error_text<OutputError>([&] { AtomicFile{folder.path()}; }), HasSubstr("it is a folder"));
 }
 
 // Until a writer of the pipe would have to wait.
@@ -146,7 +133,7 @@ TEST(OutputFile, WaitsForAReaderWhereTheDescriptorDoesNotBlock) {
       if (count > 0) received.append(buffer.data(), static_cast<std::size_t>(count));
     }
   });
-  EXPECT_EQ(output_error([&] { write_all(ends[1], text, "pipe"); }), "no error");
+  EXPECT_EQ(error_text<OutputError>([&] { write_all(ends[1], text, "pipe"); }), "no error");
   reader.join();
   EXPECT_EQ(received, text);
   for (const int end : ends) ::close(end);
@@ -178,7 +165,7 @@ TEST(AtomicFile, ALinkToADescriptorIsWrittenBehindWhatIsThere) {
 
 TEST(AtomicFile, ADeviceIsWrittenInPlaceAndItsErrorsAreErrors) {
   const AtomicFile file{"/dev/full"};
-  EXPECT_THAT(output_error([&] { file.commit("text"); }), HasSubstr("No space left"));
+  EXPECT_THAT(error_text<OutputError>([&] { file.commit("text"); }), HasSubstr("No space left"));
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 

@@ -84,16 +84,7 @@ inline CaseFinished compared_case(std::size_t index, const std::string& id, doub
 // Wrong on rank 1, with a stack trace on rank 0 and both ranks' stderr.
 inline CaseFinished failed_case(std::size_t index, const std::string& id) {
   CaseFinished event = finished(index, id, CaseOutcome::fail, "dq is wrong on rank 1");
-  event.checks = {{.tensor = "out",
-                   .rank = 0,
-                   .max_abs = 1e-3,
-                   .rms = 1e-4,
-                   .error = 1e-3,
-                   .bound = 2e-3,
-                   .baseline = 1e-3,
-                   .worst_index = {0, 1, 2},
-                   .ok = true,
-                   .message = ""},
+  event.checks = {right_check(0),
                   {.tensor = "dq",
                    .rank = 1,
                    .max_abs = 0.04,

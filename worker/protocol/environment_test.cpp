@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/testing/error_text.h"
+
 namespace cp_pool::protocol {
 namespace {
 
@@ -19,12 +21,7 @@ RankEnvironment read(const Variables& variables) {
 }
 
 std::string error_of(const Variables& variables) {
-  try {
-    read(variables);
-  } catch (const EnvironmentError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text<EnvironmentError>([&] { read(variables); });
 }
 
 Variables torchrun() {

@@ -2,19 +2,18 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
 #include <string_view>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "cases/text_hash.h"
+#include "cases/whole_file.h"
 
 namespace cp_pool {
 namespace {
@@ -42,7 +41,7 @@ std::string contents(const fs::path& path) {
   return text;
 }
 
-// A blob of a store, or the draft of one.
+// A blob of a store, or the draft of one (WholeFile).
 bool is_stored(const fs::path& path) {
   const std::string name = path.filename().string();
   return name.size() >= kHexDigits + kExtension.size() &&
@@ -101,25 +100,18 @@ void PlanStore::write(const std::string& key, const Bytes& bytes) {
 }
 
 void PlanStore::write_file(const std::string& key, const Bytes& bytes) {
-  static std::atomic<int> drafts = 0;
   fs::create_directories(folder_);
   const fs::path path = file_of(key);
-  const fs::path draft = fmt::format("{}.{}.{}", path.string(), getpid(), drafts++);
   std::string text = header_of(key);
   text.append(bytes.begin(), bytes.end());
   text += text_hash(text);
-  {
-    std::ofstream file(draft, std::ios::binary);
-    file.write(text.data(), static_cast<std::streamsize>(text.size()));
-    file.close();
-    if (!file) {
-      const std::error_code why(errno, std::generic_category());
-      std::error_code ignored;
-      fs::remove(draft, ignored);
-      throw std::runtime_error(fmt::format("{} cannot be written: {}", draft.string(), why.message()));
-    }
+  try {
+    WholeFile file(path);
+    file.write(text);
+    file.keep();
+  } catch (const std::system_error& error) {
+    throw std::runtime_error(fmt::format("{} cannot be written: {}", path.string(), error.code().message()));
   }
-  fs::rename(draft, path);
 }
 
 // Other processes may do the same: a file that is gone counts as removed.

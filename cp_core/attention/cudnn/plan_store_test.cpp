@@ -139,7 +139,7 @@ TEST_F(PlanStoreOfTwo, DropsOnlyFilesOfItsOwn) {
 }
 
 TEST_F(PlanStoreOfTwo, DropsDraftsThatWereLeftBehind) {
-  const fs::path draft = store_.file_of("gone").string() + ".1.0";
+  const fs::path draft = store_.file_of("gone").string() + ".1.0.tmp";
   std::ofstream(draft) << std::string(3000, 'x');
   fs::last_write_time(draft, fs::file_time_type::clock::now() - std::chrono::hours(9));
   store_.write("a", large_);

@@ -8,6 +8,7 @@
 
 #include "cases/backend_facts.h"
 #include "cases/comm_facts.h"
+#include "cases/dual_chunk.h"
 #include "driver/case_shape.h"
 #include "driver/reporters/text_format.h"
 
@@ -34,8 +35,7 @@ char rank_letter(int rank) {
 }
 
 int owner_of(std::int64_t position, std::int64_t padded, int ranks) {
-  const auto chunk = static_cast<int>(position / (padded / (2 * ranks)));
-  return std::min(chunk, 2 * ranks - 1 - chunk);
+  return owner_of_chunk(ranks, static_cast<int>(position / (padded / (2 * ranks))));
 }
 
 char cell(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
@@ -43,10 +43,7 @@ char cell(const Case& c, const Interval& queries, const Interval& keys, std::int
   const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
   const std::int64_t all = valid_queries.size() * valid_keys.size();
   if (all == 0) return ' ';
-  std::int64_t seen = 0;
-  for (std::int64_t i = valid_queries.begin; i < valid_queries.end; ++i) {
-    seen += intersect(visible_keys(c, i, sq, skv), valid_keys).size();
-  }
+  const std::int64_t seen = visible_pairs(make_mask(c), valid_queries, valid_keys, sq, skv);
   if (seen == 0) return '.';
   return seen == all ? '#' : '+';
 }

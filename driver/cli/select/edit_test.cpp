@@ -5,6 +5,7 @@
 
 #include "cases/case_error.h"
 #include "cases/json_text.h"
+#include "cases/testing/error_text.h"
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
@@ -14,12 +15,7 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 std::string edit_error(const std::vector<std::string>& edits) {
-  try {
-    edit_case(test::example_case(), edits);
-  } catch (const CaseError& e) {
-    return e.what();
-  }
-  return "no error";
+  return test::error_text([&] { edit_case(test::example_case(), edits); });
 }
 
 TEST(EditCase, SetsFieldsFromTextOrJson) {
@@ -59,13 +55,8 @@ TEST(ParseEditedCase, AsksNothingOfTheWholeBeforeItIsEdited) {
   EXPECT_EQ(c.seqlen_kv, 128);
   EXPECT_TRUE(c.pad_between_seqs);
   EXPECT_EQ(c.seqlens, (std::vector<std::int64_t>{100, 37}));
-  const auto error = [&text](const std::vector<std::string>& edits) -> std::string {
-    try {
-      parse_edited_case(text, "mine.json", edits);
-    } catch (const CaseError& e) {
-      return e.what();
-    }
-    return "no error";
+  const auto error = [&text](const std::vector<std::string>& edits) {
+    return test::error_text([&] { parse_edited_case(text, "mine.json", edits); });
   };
   EXPECT_THAT(error({}), StartsWith("mine.json: $.seqlen_kv: this size is missing"));
   EXPECT_THAT(error({"heads=8"}), StartsWith("mine.json with --set heads=8: $.seqlen_kv: this size is missing"));

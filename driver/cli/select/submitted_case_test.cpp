@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
-#include "cases/error_text.h"
 #include "cases/json_text.h"
+#include "cases/testing/error_text.h"
 
 namespace cp_pool {
 namespace {

@@ -1,10 +1,12 @@
-// The mask of a case as the library uses it: which keys a query sees. tiling.h turns it into rectangles, and its test
-// compares them with visible(). The verification has a definition of its own (visible_keys in verify/canonical.h).
+// The mask of a case: which keys a query sees. `cp-pool explain` counts and draws it; cp_core/tiling.h turns it into
+// rectangles, and its test compares them with visible(). The verification has a definition of its own (visible_keys in
+// verify/canonical.h).
 #pragma once
 
 #include <cstdint>
 
 #include "cases/case.h"
+#include "cases/interval.h"
 
 namespace cp_pool {
 
@@ -18,6 +20,10 @@ struct Mask {
 };
 
 Mask make_mask(const Case& c);
+
+// The keys of a sequence that its query i sees, with sq and skv valid positions: those within the window around the
+// diagonal and in the same chunk, which are contiguous. Empty for a padding query.
+Interval visible_keys(const Mask& mask, std::int64_t i, std::int64_t sq, std::int64_t skv);
 
 // Does query i of a sequence see key j of the same sequence? Both are valid positions: 0 <= i < sq, 0 <= j < skv.
 bool visible(const Mask& mask, std::int64_t i, std::int64_t j, std::int64_t sq, std::int64_t skv);

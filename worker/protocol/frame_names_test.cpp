@@ -1,4 +1,4 @@
-#include "driver/process/frame_names.h"
+#include "worker/protocol/frame_names.h"
 
 #include <cstdint>
 #include <dlfcn.h>

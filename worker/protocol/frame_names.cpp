@@ -1,4 +1,4 @@
-#include "driver/process/frame_names.h"
+#include "worker/protocol/frame_names.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,17 +6,14 @@
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
-#include <fcntl.h>
 #include <memory>
 #include <optional>
 #include <set>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <fmt/format.h>
 
 #include "cases/demangle.h"
-#include "driver/process/unique_fd.h"
 #include "worker/protocol/raw_stack.h"
 #include "worker/protocol/text_clean.h"
 
@@ -117,9 +114,8 @@ std::string hexadecimal(const unsigned char* bytes, int count) {
 class ModuleFile {
  public:
   explicit ModuleFile(const FrameAddress& frame) : path_(frame.module) {
-    UniqueFd fd(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
     struct stat status{};
-    if (!fd || ::fstat(fd.get(), &status) != 0 || !S_ISREG(status.st_mode)) return;
+    if (::stat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
     // The symbols that the file has: debug information from elsewhere may have to be downloaded.
     static const Dwfl_Callbacks callbacks{
         .find_elf = nullptr,
@@ -129,9 +125,8 @@ class ModuleFile {
         .debuginfo_path = nullptr};
     dwfl_.reset(dwfl_begin(&callbacks));
     if (!dwfl_) return;
-    Dwfl_Module* const module = dwfl_report_offline(dwfl_.get(), "", path_.c_str(), fd.get());
+    Dwfl_Module* const module = dwfl_report_offline(dwfl_.get(), "", path_.c_str(), -1);
     if (module == nullptr) return;
-    (void)fd.release();  // libdwfl's
     dwfl_report_end(dwfl_.get(), nullptr, nullptr);
     if (dwfl_module_getelf(module, &bias_) == nullptr) return;
     const unsigned char* bits = nullptr;

@@ -8,12 +8,12 @@
 
 namespace cp_pool::test {
 
-// The message of the CaseError that the action throws; "no error" if it throws none.
-template <typename Action>
+// The message of the Error that the action throws; "no error" if it throws none.
+template <typename Error = CaseError, typename Action>
 std::string error_text(Action&& action) {
   try {
     std::forward<Action>(action)();
-  } catch (const CaseError& e) {
+  } catch (const Error& e) {
     return e.what();
   }
   return "no error";

@@ -4,7 +4,7 @@
 #include <csignal>
 #include <sys/resource.h>
 
-namespace cp_pool::verify::test {
+namespace cp_pool::test {
 
 class FileSizeLimit {
  public:
@@ -25,4 +25,4 @@ class FileSizeLimit {
   sighandler_t handler_;
 };
 
-}  // namespace cp_pool::verify::test
+}  // namespace cp_pool::test

@@ -46,12 +46,12 @@ std::string resolve_frames(const std::vector<void*>& addresses) {
   std::string out;
   std::size_t shown = 0;
   for (const FrameAddress& frame : frames) {
-    std::vector<std::string> calls = names[frame];
+    const std::vector<std::string>& calls = names[frame];
     if (shown == 0 && std::ranges::any_of(calls, records_the_throw)) continue;
-    if (calls.empty()) calls.push_back(frame.module.empty() ? "??" : fmt::format("?? in {}", frame.module));
-    std::ranges::reverse(calls);  // the innermost first, as the frames are
-    for (const std::string& call : calls) out += fmt::format("  #{} {}\n", shown, call);
-    ++shown;
+    // Without the calls that are inlined into it: their names lack the namespace by which a report leaves frames out.
+    std::string call = frame.module.empty() ? "??" : fmt::format("?? in {}", frame.module);
+    if (!calls.empty()) call = calls.front();
+    out += fmt::format("  #{} {}\n", shown++, call);
   }
   return out;
 }

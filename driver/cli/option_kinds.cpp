@@ -70,7 +70,7 @@ void add_flag(CLI::App& command, const std::string& name, const std::string& hel
 
 void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take) {
   CLI::Option* added = command.add_option_function<std::string>(option.name, take, option.help);
-  added->type_name(option.type)->default_str(option.default_text);
+  added->type_name(option.type)->default_str(option.default_text.value_or(""));
   if (option.check) added->check(option.check, "", "");
 }
 

@@ -28,7 +28,7 @@ struct TextOption {
   std::string type;  // as the help shows it: FILE
   std::string help;
   ValueCheck check = nullptr;
-  std::string default_text = {};  // as the help shows it
+  std::optional<std::string> default_text = std::nullopt;  // as the help shows it
 };
 // take: gets each value that the check lets pass.
 void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take);

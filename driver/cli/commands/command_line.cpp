@@ -73,6 +73,7 @@ struct Parser {
   // Throws CommandError (usage).
   [[noreturn]] void refuse_command(const std::string& name) const {
     std::vector<std::string> names;
+    names.reserve(commands.size());
     for (const auto& [command, unused] : commands) names.push_back(command->get_name());
     throw CommandError(ExitCode::usage,
                        fmt::format("there is no command '{}'{} (see cp-pool --help)", name, did_you_mean(name, names)));

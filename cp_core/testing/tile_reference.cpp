@@ -59,7 +59,7 @@ at::Tensor scores_of(const AttentionOperands& operands, const Tile& tile) {
                           .matmul(key_rows(operands.k, tile, operands.q.size(1)).transpose(1, 2))
                           .mul(operands.scale);
   if (operands.bias.defined()) scores = scores.add(bias_part(operands.bias, tile).to(at::kDouble));
-  return scores.masked_fill(visible_keys(tile).logical_not(), kNoScore);
+  return scores.masked_fill(visible_keys(tile).logical_not().to(scores.device()), kNoScore);
 }
 
 void put_queries(at::Tensor& target, const Tile& tile, const at::Tensor& by_head) {
@@ -97,7 +97,7 @@ void expect_forward(const GroupCase& c, const AttentionOperands& operands, Group
   const std::int64_t heads = operands.q.size(1);
   expected.out = zero_figure({c.q_tokens, heads, operands.v.size(2)}, device);
   expected.lse = zero_figure({heads, c.q_tokens}, device);
-  expected.max_logit.value = at::full({heads}, kNoScore, at::kDouble);
+  expected.max_logit.value = at::full({heads}, kNoScore, at::TensorOptions(at::kDouble).device(device));
   for (const Tile& tile : c.group.tiles) {
     const at::Tensor scores = scores_of(operands, tile);
     const at::Tensor lse = scores.logsumexp({-1});

@@ -21,10 +21,13 @@ struct WholeForward {
   at::Tensor out;  // [q tokens, heads, head_dim_v]
   at::Tensor lse;  // fp32 [heads, q tokens]
 };
-struct WholeGradients {  // like q, k, v
+// Packed gradients in the dtype of the inputs.
+struct PackedGradients {
   at::Tensor dq;
   at::Tensor dk;
   at::Tensor dv;
+  // fp32; undefined where the bias has none.
+  at::Tensor dbias{};  // NOLINT(readability-redundant-member-init): designated initializers leave it out
 };
 
 // The results of one kernel call in the dtype of q, as the kernel rounded them: some rows of packed tensors.
@@ -32,11 +35,6 @@ struct CalledForward {
   at::Tensor out;  // [rows, heads, head_dim_v]
   at::Tensor lse;  // fp32 [heads, rows]
   std::vector<RowCopy> rows;
-};
-struct CalledGradients {
-  at::Tensor dq;  // the rows of query_rows_of
-  at::Tensor dk;  // the rows of key_rows_of
-  at::Tensor dv;
 };
 
 // Work that takes long and can be done before the calls that need it: at any time, on any thread, beside anything but
@@ -70,8 +68,8 @@ class FastBackend {
   virtual std::optional<WholeForward> forward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/) {
     return std::nullopt;
   }
-  virtual std::optional<WholeGradients> backward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
-                                                       const AttentionBackwardOperands& /*backward_operands*/) {
+  virtual std::optional<PackedGradients> backward_whole(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
+                                                        const AttentionBackwardOperands& /*backward_operands*/) {
     return std::nullopt;
   }
   // Computes one part (see parts()) and returns the outputs of its calls as the kernel rounded them; the calls' query
@@ -86,8 +84,9 @@ class FastBackend {
   [[nodiscard]] virtual bool contributes_once(const TilePlan& /*plan*/, const AttentionOperands& /*like*/) const {
     return false;
   }
-  // Returns the gradients of a plan for which contributes_once().
-  virtual CalledGradients called_gradients(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
+  // Returns the gradients of a plan for which contributes_once(): dq of the rows of query_rows_of, dk and dv of those
+  // of key_rows_of.
+  virtual PackedGradients called_gradients(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
                                            const AttentionBackwardOperands& /*backward_operands*/) {
     return {};
   }
@@ -99,7 +98,7 @@ class FastBackend {
   // tensors narrowed to these heads. Writes all rows of the results.
   virtual void gradients_of_heads(const TilePlan& /*plan*/, const AttentionOperands& /*operands*/,
                                   const AttentionBackwardOperands& /*backward_operands*/,
-                                  const WholeGradients& /*results*/) {}
+                                  const PackedGradients& /*results*/) {}
   struct Pipeline {
     std::int64_t q_rows = 0;
     std::int64_t heads = 0;

@@ -25,7 +25,7 @@ RowBuffer row_buffer(const at::Tensor& buffer) {
 }  // namespace
 
 void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLayout& layout,
-                 std::span<const TileRows> rows, AttentionPartial& partial) {
+                 std::span<const RowCopy> rows, AttentionPartial& partial) {
   const RowShape shape = shape_of(out, partial.out);
   TORCH_CHECK(lse.scalar_type() == at::kFloat && lse.is_contiguous(), "contiguous fp32 lse expected");
   TORCH_CHECK(partial.lse.is_contiguous() && partial.lse.size(0) == shape.heads, "lse [heads, tokens] expected");
@@ -36,13 +36,13 @@ void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLa
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-void add_rows(const at::Tensor& buffer, std::span<const TileRows> rows, at::Tensor& sum) {
+void add_rows(const at::Tensor& buffer, std::span<const RowCopy> rows, at::Tensor& sum) {
   launch_add_rows(rows, shape_of(buffer, sum), row_buffer(buffer), sum.mutable_data_ptr<float>(),
                   c10::cuda::getCurrentCUDAStream());
   C10_CUDA_KERNEL_LAUNCH_CHECK();
 }
 
-void gather_statistic(const at::Tensor& statistic, std::span<const TileRows> rows, const StatisticLayout& layout,
+void gather_statistic(const at::Tensor& statistic, std::span<const RowCopy> rows, const StatisticLayout& layout,
                       at::Tensor& buffer) {
   TORCH_CHECK(statistic.scalar_type() == at::kFloat && statistic.stride(1) == 1, "fp32 [heads, tokens] expected");
   TORCH_CHECK(buffer.scalar_type() == at::kFloat && buffer.is_contiguous(), "contiguous fp32 buffer expected");

@@ -122,7 +122,7 @@ int as_int(std::int64_t value) {
 
 // Calls launch(ranges) with as many ranges at once as fit into the parameters.
 template <typename Launch>
-void for_each_launch(std::span<const TileRows> rows, Launch launch) {
+void for_each_launch(std::span<const RowCopy> rows, Launch launch) {
   for (std::size_t first = 0; first < rows.size(); first += kMostRanges) {
     const auto part = rows.subspan(first, std::min<std::size_t>(kMostRanges, rows.size() - first));
     Ranges ranges{};
@@ -131,8 +131,8 @@ void for_each_launch(std::span<const TileRows> rows, Launch launch) {
     std::int64_t total = 0;
     for (std::size_t i = 0; i < part.size(); ++i) {
       total += part[i].count;
-      ranges.packed[i] = as_int(part[i].packed);
-      ranges.buffer[i] = as_int(part[i].buffer);
+      ranges.packed[i] = as_int(part[i].source);
+      ranges.buffer[i] = as_int(part[i].target);
       ranges.end[i] = as_int(total);
     }
     if (total > 0) launch(ranges);
@@ -171,7 +171,7 @@ void dispatch(const RowBuffer& buffer, const float* packed, const RowShape& shap
 
 }  // namespace
 
-void launch_put_partial(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& out, float* packed,
+void launch_put_partial(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& out, float* packed,
                         const PutStatistic& lse, cudaStream_t stream) {
   dispatch(out, packed, shape, [&](const auto* source, auto elements) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
@@ -182,7 +182,7 @@ void launch_put_partial(std::span<const TileRows> rows, const RowShape& shape, c
   });
 }
 
-void launch_add_rows(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
+void launch_add_rows(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
                      cudaStream_t stream) {
   dispatch(buffer, sum, shape, [&](const auto* source, auto elements) {
     using T = std::remove_cv_t<std::remove_pointer_t<decltype(source)>>;
@@ -193,7 +193,7 @@ void launch_add_rows(std::span<const TileRows> rows, const RowShape& shape, cons
   });
 }
 
-void launch_gather_statistic(std::span<const TileRows> rows, const GatheredStatistic& statistic, cudaStream_t stream) {
+void launch_gather_statistic(std::span<const RowCopy> rows, const GatheredStatistic& statistic, cudaStream_t stream) {
   for_each_launch(rows, [&](const Ranges& ranges) {
     const std::int64_t blocks = (ranges.end[ranges.count - 1] + kThreads - 1) / kThreads;
     const dim3 grid(blocks_for(blocks), static_cast<unsigned>(statistic.heads));

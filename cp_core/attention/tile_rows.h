@@ -17,13 +17,13 @@ namespace cp_pool::cuda {
 // partial.out and partial.lse at the packed rows, from out: contiguous [rows, heads, >= head_dim_v], bf16 or fp16, and
 // lse: fp32. +inf in lse, which FlashAttention gives rows without keys, becomes -inf.
 void put_partial(const at::Tensor& out, const at::Tensor& lse, const StatisticLayout& layout,
-                 std::span<const TileRows> rows, AttentionPartial& partial);
+                 std::span<const RowCopy> rows, AttentionPartial& partial);
 
 // Adds to the packed rows of `sum`, fp32 [tokens, heads, dim], those of `rows`: contiguous [rows, heads, >= dim].
-void add_rows(const at::Tensor& buffer, std::span<const TileRows> rows, at::Tensor& sum);
+void add_rows(const at::Tensor& buffer, std::span<const RowCopy> rows, at::Tensor& sum);
 
 // Fills a buffer with a statistic, fp32 [heads, tokens] with contiguous tokens.
-void gather_statistic(const at::Tensor& statistic, std::span<const TileRows> rows, const StatisticLayout& layout,
+void gather_statistic(const at::Tensor& statistic, std::span<const RowCopy> rows, const StatisticLayout& layout,
                       at::Tensor& buffer);
 
 // int32 [values] on the current device. Written by a kernel that has the values as its parameters: an upload from

@@ -1,5 +1,6 @@
 // The launches of tile_rows.h, on plain pointers: LibTorch's headers would cost nvcc ten times what the kernels do.
-// What they are given has been checked; whether a launch failed is for the caller to ask.
+// What they are given has been checked; whether a launch failed is for the caller to ask. Of a RowCopy, `source` is a
+// row of the packed tensor and `target` one of the buffer, whichever way the data goes.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +8,9 @@
 #include <span>
 
 #include "cp_core/cuda/row_type.h"
+#include "cp_core/partition.h"
 
 namespace cp_pool::cuda {
-
-// `count` rows from `packed` on in a packed tensor are those from `buffer` on in a buffer.
-struct TileRows {
-  std::int64_t packed = 0;
-  std::int64_t buffer = 0;
-  std::int64_t count = 0;
-};
 
 // Where a buffer keeps a statistic of row r (counted over the whole buffer) of head h, in range b of those given:
 // b * range_stride + h * head_stride + r * row_stride.
@@ -54,11 +49,11 @@ struct GatheredStatistic {
 };
 
 // Each throws std::length_error where a row's number is beyond 31 bits.
-void launch_put_partial(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& out, float* packed,
+void launch_put_partial(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& out, float* packed,
                         const PutStatistic& lse, cudaStream_t stream);
-void launch_add_rows(std::span<const TileRows> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
+void launch_add_rows(std::span<const RowCopy> rows, const RowShape& shape, const RowBuffer& buffer, float* sum,
                      cudaStream_t stream);
-void launch_gather_statistic(std::span<const TileRows> rows, const GatheredStatistic& statistic, cudaStream_t stream);
+void launch_gather_statistic(std::span<const RowCopy> rows, const GatheredStatistic& statistic, cudaStream_t stream);
 
 void launch_write_ints(std::span<const std::int32_t> values, std::int32_t* target, cudaStream_t stream);
 

@@ -81,11 +81,11 @@ OthersGradients attend_calls_backward(const Context& context, const OthersCalls&
     }
     delay_point(operands.q.device());
     const std::span<const Tile> tiles = tiles_of(call);
-    auto [dq, dk, dv] = context.fast.called_gradients(call, operands, backward);
-    for (const at::Tensor& tensor : {dq, dk, dv}) second.hand_over(tensor);
-    others.dq.push_back({.tensor = std::move(dq), .rows = query_rows_of(tiles)});
-    others.parts.push_back({.dk = {.tensor = std::move(dk), .rows = key_rows_of(tiles)},
-                            .dv = {.tensor = std::move(dv), .rows = key_rows_of(tiles)}});
+    PackedGradients called = context.fast.called_gradients(call, operands, backward);
+    for (const at::Tensor& tensor : {called.dq, called.dk, called.dv}) second.hand_over(tensor);
+    others.dq.push_back({.tensor = std::move(called.dq), .rows = query_rows_of(tiles)});
+    others.parts.push_back({.dk = {.tensor = std::move(called.dk), .rows = key_rows_of(tiles)},
+                            .dv = {.tensor = std::move(called.dv), .rows = key_rows_of(tiles)}});
   };
   for (const std::vector<TilePlan>& step : calls) {
     for (const TilePlan& call : step) turns.next([&] { compute(call); });

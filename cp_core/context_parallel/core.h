@@ -51,14 +51,6 @@ struct PackedForward {
   std::shared_ptr<const SavedForward> saved = std::make_shared<SavedForward>();
 };
 
-// Packed gradients in the dtype of the inputs; dbias in fp32.
-struct PackedGradients {
-  at::Tensor dq;
-  at::Tensor dk;
-  at::Tensor dv;
-  at::Tensor dbias;
-};
-
 // The tiles of these runs, merged where allowed.
 TilePlan make_plan(const AttentionProblem& problem, const std::vector<Run>& q_runs, const std::vector<Run>& k_runs);
 

@@ -52,7 +52,7 @@ class ListeningBackend final : public AttentionBackend, public FastBackend {
   [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override {
     return math_.contributes_once(plan, like);
   }
-  CalledGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+  PackedGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
                                    const AttentionBackwardOperands& backward_operands) override {
     return math_.called_gradients(plan, operands, backward_operands);
   }
@@ -60,7 +60,7 @@ class ListeningBackend final : public AttentionBackend, public FastBackend {
     return math_.head_groups(plan, like);
   }
   void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
-                          const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override {
+                          const AttentionBackwardOperands& backward_operands, const PackedGradients& results) override {
     math_.gradients_of_heads(plan, operands, backward_operands, results);
   }
   [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override { return math_.pipeline_groups(of); }

@@ -88,7 +88,7 @@ KeyGradients StepGradients::step(const TilePlan& plan, const AttentionOperands& 
 
 KeyGradients StepGradients::called_step(const TilePlan& plan, const AttentionOperands& operands, RowSum& dq) {
   delay_point(operands.q.device());
-  CalledGradients called = fast_.called_gradients(plan, operands, backward_);
+  PackedGradients called = fast_.called_gradients(plan, operands, backward_);
   const std::span<const Tile> tiles = tiles_of(plan);
   dq.add({.tensor = std::move(called.dq), .rows = query_rows_of(tiles)});
   return {.dk = {.tensor = std::move(called.dk), .rows = key_rows_of(tiles)},

@@ -52,7 +52,7 @@ class StepGradients {
   std::int64_t head_groups_;
   const AttentionOperands& operands_;
   const AttentionBackwardOperands& backward_;
-  WholeGradients own_;  // with several groups of heads
+  PackedGradients own_;  // with several groups of heads
   KeyGradients own_kv_;
   RowSum dq_;
   RowSum others_dq_;         // joins dq_ at the end; an own step that sums adds to it

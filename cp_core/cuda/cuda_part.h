@@ -40,8 +40,8 @@ std::atomic<const Table*>& given_table() {
 // Called once for each table, by the module when it is loaded, or by programs that link the part.
 template <typename Table>
 void give_cuda_part(const Table& table) {
-  static const Table kGiven = table;
-  detail::given_table<Table>().store(&kGiven, std::memory_order_release);
+  static const Table given = table;
+  detail::given_table<Table>().store(&given, std::memory_order_release);
 }
 
 // Throws CudaUnavailable if there is none: a CUDA tensor in a process that did not load the part.

@@ -33,7 +33,7 @@ class GpuStep {
   // The same, waited for: of the bits of everything that the rank got.
   [[nodiscard]] std::string hash() const;
   // Waits for the device.
-  [[nodiscard]] std::vector<Check> check(const verify::Results& outputs) const;
+  [[nodiscard]] std::vector<Check> check(const verify::Results& results) const;
 
  private:
   Case case_;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -36,7 +37,7 @@ struct CanonicalProblem {
   // are computed in the same blocks of queries, and so give the same bits. 0: this is no share.
   std::int64_t whole_heads = 0;
 
-  bool operator==(const CanonicalProblem&) const = default;
+  auto operator<=>(const CanonicalProblem&) const = default;
 
   [[nodiscard]] std::int64_t tokens_q() const;
   [[nodiscard]] std::int64_t tokens_kv() const;

@@ -3,9 +3,9 @@
 #pragma once
 
 #include <cstddef>
-#include <list>
 #include <memory>
 
+#include "cp_core/lru_cache.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/expected.h"
 
@@ -14,7 +14,7 @@ namespace cp_pool::verify {
 class ExpectedCache {
  public:
   // Forgets the least recently used entries when all together exceed `capacity` bytes.
-  explicit ExpectedCache(std::size_t capacity) : capacity_(capacity) {}
+  explicit ExpectedCache(std::size_t capacity) : entries_(capacity) {}
 
   // Null if the problem is not there. The result stays valid when the cache forgets it.
   std::shared_ptr<const Expected> find(const CanonicalProblem& problem);
@@ -23,17 +23,10 @@ class ExpectedCache {
 
   void clear() { entries_.clear(); }
 
-  [[nodiscard]] std::size_t bytes() const;
+  [[nodiscard]] std::size_t bytes() const { return entries_.weight(); }
 
  private:
-  struct Entry {
-    CanonicalProblem problem;
-    std::shared_ptr<const Expected> expected;
-    std::size_t bytes = 0;
-  };
-
-  std::size_t capacity_;
-  std::list<Entry> entries_;  // most recently used first
+  LruCache<CanonicalProblem, std::shared_ptr<const Expected>> entries_;  // weighed in bytes
 };
 
 }  // namespace cp_pool::verify

@@ -66,9 +66,9 @@ void forward_call(CudnnCall& call, const AttentionOperands& operands, AttentionP
 }
 
 // True if the buffer of a call has every row of `sum` in its place, with no more columns.
-bool is_all_of(const std::vector<cuda::TileRows>& rows, const at::Tensor& buffer, const at::Tensor& sum) {
+bool is_all_of(const std::vector<RowCopy>& rows, const at::Tensor& buffer, const at::Tensor& sum) {
   return buffer.sizes() == sum.sizes() &&
-         std::ranges::all_of(rows, [](const cuda::TileRows& range) { return range.packed == range.buffer; });
+         std::ranges::all_of(rows, [](const RowCopy& range) { return range.source == range.target; });
 }
 
 constexpr std::uintptr_t kCudnnAlignment = 16;  // bytes, of every pointer
@@ -78,10 +78,10 @@ void bind_backward(CudnnCall& call, const AttentionOperands& operands, const Att
   call.bind_queries(CudnnTensor::out, backward.out);
   call.bind_queries(CudnnTensor::dout, backward.dout);
   const cuda::StatisticLayout layout = call.stats_layout(operands.q.size(1));
-  const std::vector<cuda::TileRows>& rows = call.q_rows();
+  const std::vector<RowCopy>& rows = call.q_rows();
   // The lse of every second group of heads may begin at an address that cuDNN cannot read.
   const bool aligned = reinterpret_cast<std::uintptr_t>(backward.lse.const_data_ptr()) % kCudnnAlignment == 0;
-  const bool as_it_is = aligned && rows.size() == 1 && rows.front().packed == 0 &&
+  const bool as_it_is = aligned && rows.size() == 1 && rows.front().source == 0 &&
                         rows.front().count == backward.lse.size(1) && layout.row_stride == 1 &&
                         backward.lse.is_contiguous();
   if (as_it_is) return call.bind(CudnnTensor::stats, backward.lse);
@@ -90,10 +90,10 @@ void bind_backward(CudnnCall& call, const AttentionOperands& operands, const Att
 }
 
 // The gradients of one call: buffers with the rows of the tiles, one after the other.
-CalledGradients gradients_of_call(CudnnCall& call, const AttentionOperands& operands,
+PackedGradients gradients_of_call(CudnnCall& call, const AttentionOperands& operands,
                                   const AttentionBackwardOperands& backward) {
   bind_backward(call, operands, backward);
-  CalledGradients gradients{.dq = call.query_buffer(CudnnTensor::dq, operands.q),
+  PackedGradients gradients{.dq = call.query_buffer(CudnnTensor::dq, operands.q),
                             .dk = call.key_buffer(CudnnTensor::dk, operands.k),
                             .dv = call.key_buffer(CudnnTensor::dv, operands.v)};
   call.execute(operands);
@@ -102,7 +102,7 @@ CalledGradients gradients_of_call(CudnnCall& call, const AttentionOperands& oper
 
 void backward_call(CudnnCall& call, const AttentionOperands& operands, const AttentionBackwardOperands& backward,
                    AttentionGradientSums& sums) {
-  const CalledGradients gradients = gradients_of_call(call, operands, backward);
+  const PackedGradients gradients = gradients_of_call(call, operands, backward);
   sums.wait_for_turn();
   // The first contribution becomes the sum if it has every row.
   if (sums.dq_empty && is_all_of(call.q_rows(), gradients.dq, sums.dq)) {
@@ -280,13 +280,12 @@ std::optional<WholeForward> CudnnBackend::forward_whole(const TilePlan& plan, co
   return WholeForward{.out = std::move(out), .lse = by_head(stats, planned->batch, operands.q.size(1))};
 }
 
-std::optional<WholeGradients> CudnnBackend::backward_whole(const TilePlan& plan, const AttentionOperands& operands,
-                                                           const AttentionBackwardOperands& backward_operands) {
+std::optional<PackedGradients> CudnnBackend::backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                                            const AttentionBackwardOperands& backward_operands) {
   const auto planned = plan_whole(plan, operands, backward_graphs);
   if (!planned) return std::nullopt;
   CudnnCall call(*planned);
-  CalledGradients gradients = gradients_of_call(call, operands, backward_operands);
-  return WholeGradients{.dq = std::move(gradients.dq), .dk = std::move(gradients.dk), .dv = std::move(gradients.dv)};
+  return gradients_of_call(call, operands, backward_operands);
 }
 
 // --- calls whose results are returned as the kernel rounded them ---
@@ -298,13 +297,10 @@ bool takes_head_dims(const AttentionOperands& operands) {
          rounded_head_dim(operands.v.size(2)) == operands.v.size(2);
 }
 
-std::vector<RowCopy> as_copies(const std::vector<cuda::TileRows>& rows) {
-  std::vector<RowCopy> copies;
-  copies.reserve(rows.size());
-  for (const cuda::TileRows& range : rows) {
-    copies.push_back({.source = range.buffer, .target = range.packed, .count = range.count});
-  }
-  return copies;
+// From the buffers of a call to packed tensors.
+std::vector<RowCopy> reversed(std::vector<RowCopy> rows) {
+  for (RowCopy& range : rows) std::swap(range.source, range.target);
+  return rows;
 }
 
 // A group of heads must give the GPU enough blocks of threads. A block computes 128 rows of a head; an H100 or H200
@@ -338,7 +334,7 @@ std::vector<CalledForward> CudnnBackend::forward_calls(const TileGroup& part, co
     call.execute(operands);
     results.push_back({.out = std::move(out),
                        .lse = by_head(stats, planned.batch, operands.q.size(1)),
-                       .rows = as_copies(call.q_rows())});
+                       .rows = reversed(call.q_rows())});
   }
   return results;
 }
@@ -348,25 +344,25 @@ bool CudnnBackend::contributes_once(const TilePlan& plan, const AttentionOperand
   return plan.empty() || cudnn_parts(plan.front(), false).size() == 1;
 }
 
-CalledGradients CudnnBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+PackedGradients CudnnBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
                                                const AttentionBackwardOperands& backward_operands) {
   check_supported(operands);
   const auto no_rows = [](const at::Tensor& like) { return like.new_empty({0, like.size(1), like.size(2)}); };
   if (plan.empty()) return {.dq = no_rows(operands.q), .dk = no_rows(operands.k), .dv = no_rows(operands.v)};
-  std::vector<CalledGradients> calls;
+  std::vector<PackedGradients> calls;
   for (const PlannedBatch& planned : plan_batches(plan.front(), operands, backward_graphs)) {
     CudnnCall call(planned);
     calls.push_back(gradients_of_call(call, operands, backward_operands));
   }
   if (calls.size() == 1) return std::move(calls.front());
   // Joins the gradients of a batch that cuDNN computed tile by tile, in order.
-  const auto joined = [&calls](at::Tensor CalledGradients::* tensor) {
+  const auto joined = [&calls](at::Tensor PackedGradients::* tensor) {
     std::vector<at::Tensor> parts;
     parts.reserve(calls.size());
-    for (const CalledGradients& call : calls) parts.push_back(call.*tensor);
+    for (const PackedGradients& call : calls) parts.push_back(call.*tensor);
     return at::cat(parts);
   };
-  return {.dq = joined(&CalledGradients::dq), .dk = joined(&CalledGradients::dk), .dv = joined(&CalledGradients::dv)};
+  return {.dq = joined(&PackedGradients::dq), .dk = joined(&PackedGradients::dk), .dv = joined(&PackedGradients::dv)};
 }
 
 std::int64_t CudnnBackend::head_groups(const TilePlan& plan, const AttentionOperands& like) const {
@@ -380,7 +376,7 @@ std::int64_t CudnnBackend::pipeline_groups(const Pipeline& of) const {
 
 void CudnnBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                                       const AttentionBackwardOperands& backward_operands,
-                                      const WholeGradients& results) {
+                                      const PackedGradients& results) {
   const auto planned = plan_whole(plan, operands, backward_graphs);
   TORCH_CHECK(planned, "some heads of a plan that is not one call of cuDNN");
   CudnnCall call(*planned);

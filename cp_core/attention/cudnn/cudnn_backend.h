@@ -29,15 +29,15 @@ class CudnnBackend final : public AttentionBackend, public FastBackend {
   [[nodiscard]] bool works_out_delta() const override { return true; }
   [[nodiscard]] bool takes_empty_sums() const override { return true; }
   std::optional<WholeForward> forward_whole(const TilePlan& plan, const AttentionOperands& operands) override;
-  std::optional<WholeGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
-                                               const AttentionBackwardOperands& backward_operands) override;
+  std::optional<PackedGradients> backward_whole(const TilePlan& plan, const AttentionOperands& operands,
+                                                const AttentionBackwardOperands& backward_operands) override;
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
   [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;
-  CalledGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+  PackedGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
                                    const AttentionBackwardOperands& backward_operands) override;
   [[nodiscard]] std::int64_t head_groups(const TilePlan& plan, const AttentionOperands& like) const override;
   void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
-                          const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
+                          const AttentionBackwardOperands& backward_operands, const PackedGradients& results) override;
   [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override;
   [[nodiscard]] std::vector<TileGroup> parts(const TileGroup& group, const AttentionOperands& operands) const override;
 

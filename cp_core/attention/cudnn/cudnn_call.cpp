@@ -11,21 +11,14 @@
 namespace cp_pool {
 namespace {
 
-using cuda::TileRows;
-
 // Zero rows behind gathered ones: a kernel may look at whole blocks, and 0 * NaN is NaN.
 constexpr std::int64_t kRowsBehind = 256;
 
-at::Tensor gathered_rows(const at::Tensor& rows, const std::vector<TileRows>& ranges) {
-  const std::int64_t count = ranges.back().buffer + ranges.back().count;
+at::Tensor gathered_rows(const at::Tensor& rows, const std::vector<RowCopy>& ranges) {
+  const std::int64_t count = ranges.back().target + ranges.back().count;
   at::Tensor gathered = at::empty({count + kRowsBehind, rows.size(1), rows.size(2)}, rows.options());
   gathered.narrow(0, count, kRowsBehind).zero_();
-  std::vector<RowCopy> copies;
-  copies.reserve(ranges.size());
-  for (const TileRows& range : ranges) {
-    copies.push_back({.source = range.packed, .target = range.buffer, .count = range.count});
-  }
-  cuda::copy_rows(rows, gathered, copies);
+  cuda::copy_rows(rows, gathered, ranges);
   return gathered;
 }
 
@@ -70,8 +63,8 @@ CudnnCall::CudnnCall(const PlannedBatch& planned) : batch_(planned.batch), plan_
   const CumulativeLengths& lengths = batch_.lengths();
   for (std::size_t i = 0; i < tiles().size(); ++i) {
     const Tile& tile = tiles()[i];
-    q_rows_.push_back({.packed = tile.q_row, .buffer = lengths.q[i], .count = tile.m});
-    k_rows_.push_back({.packed = tile.k_row, .buffer = lengths.k[i], .count = tile.n});
+    q_rows_.push_back({.source = tile.q_row, .target = lengths.q[i], .count = tile.m});
+    k_rows_.push_back({.source = tile.k_row, .target = lengths.k[i], .count = tile.n});
   }
 }
 
@@ -106,9 +99,9 @@ void CudnnCall::execute(const AttentionOperands& operands) {
 
 // Equal tiles are read where they lie. Ragged ones are read there if nothing lies between or behind them, else from a
 // copy without gaps: rows in gaps may be NaN, and a kernel may read them with weight 0.
-void CudnnCall::bind_rows(CudnnTensor name, const at::Tensor& rows, const std::vector<TileRows>& ranges,
+void CudnnCall::bind_rows(CudnnTensor name, const at::Tensor& rows, const std::vector<RowCopy>& ranges,
                           const RowRange& span) {
-  const bool gaps = ranges.back().buffer + ranges.back().count != span.count;
+  const bool gaps = ranges.back().target + ranges.back().count != span.count;
   const bool others_behind = span.row + span.count != rows.size(0);
   if (batch_.ragged() && (gaps || others_behind)) {
     bind(name, gathered_rows(rows, ranges));

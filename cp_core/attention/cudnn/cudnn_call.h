@@ -48,20 +48,19 @@ class CudnnCall {
   void execute(const AttentionOperands& operands);
 
   // The tiles' rows in packed tensors and in buffers.
-  [[nodiscard]] const std::vector<cuda::TileRows>& q_rows() const { return q_rows_; }
-  [[nodiscard]] const std::vector<cuda::TileRows>& k_rows() const { return k_rows_; }
+  [[nodiscard]] const std::vector<RowCopy>& q_rows() const { return q_rows_; }
+  [[nodiscard]] const std::vector<RowCopy>& k_rows() const { return k_rows_; }
 
  private:
   [[nodiscard]] const TileBatch& tiles() const { return batch_.tiles(); }
   at::Tensor buffer(CudnnTensor name, const at::Tensor& like, std::int64_t rows);
-  void bind_rows(CudnnTensor name, const at::Tensor& rows, const std::vector<cuda::TileRows>& ranges,
-                 const RowRange& span);
+  void bind_rows(CudnnTensor name, const at::Tensor& rows, const std::vector<RowCopy>& ranges, const RowRange& span);
   void bind_lengths(const AttentionOperands& operands);
 
   const CudnnBatch& batch_;
   const GraphPlan& plan_;
-  std::vector<cuda::TileRows> q_rows_;
-  std::vector<cuda::TileRows> k_rows_;
+  std::vector<RowCopy> q_rows_;
+  std::vector<RowCopy> k_rows_;
   CudnnPlan::Pointers pointers_;
   std::vector<at::Tensor> held_;
 };

@@ -2,8 +2,6 @@
 
 #include <cstddef>
 #include <future>
-#include <list>
-#include <map>
 #include <mutex>
 #include <utility>
 
@@ -12,6 +10,7 @@
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/attention/cudnn/plan_store.h"
 #include "cp_core/attention/cudnn/stored_plans.h"
+#include "cp_core/lru_cache.h"
 
 namespace cp_pool {
 namespace {
@@ -36,16 +35,13 @@ class Cache {
     bool found = false;
     {
       const std::lock_guard lock(mutex_);
-      const auto entry = entries_.find(key);
-      found = entry != entries_.end();
+      const auto* entry = entries_.find(key);
+      found = entry != nullptr;
       if (found) {
-        order_.splice(order_.end(), order_, entry->second.place);
-        plan = entry->second.plan;
+        plan = *entry;
       } else {
         plan = promise.get_future().share();
-        order_.push_back(key);
-        entries_.emplace(key, Entry{.plan = plan, .place = std::prev(order_.end())});
-        forget_oldest();
+        entries_.keep(key, plan, /*weight=*/1);
       }
     }
     if (!found) build(key, promise);
@@ -58,11 +54,6 @@ class Cache {
   }
 
  private:
-  struct Entry {
-    std::shared_future<PlanPtr> plan;
-    std::list<Key>::iterator place;
-  };
-
   void build(const Key& key, std::promise<PlanPtr>& promise) {
     try {
       promise.set_value(plans_.get(key.graph));
@@ -72,25 +63,15 @@ class Cache {
       // Whatever this is, the next try may do better.
       promise.set_exception(std::current_exception());
       const std::lock_guard lock(mutex_);
-      if (const auto entry = entries_.find(key); entry != entries_.end()) forget(entry);
+      entries_.forget(key);
     }
-  }
-
-  void forget(std::map<Key, Entry>::iterator entry) {
-    order_.erase(entry->second.place);
-    entries_.erase(entry);
-  }
-
-  // Callers that use a plan, or wait for it, hold a reference of their own.
-  void forget_oldest() {
-    if (entries_.size() > kMostPlans) forget(entries_.find(order_.front()));
   }
 
   StoredPlans plans_{{.build = build_cudnn_plan, .load = load_cudnn_plan, .environment = cudnn_plan_environment},
                      plan_store_folder()};
   std::mutex mutex_;
-  std::map<Key, Entry> entries_;
-  std::list<Key> order_;  // the least lately used first
+  // Callers that use a plan, or wait for it, hold a reference of their own.
+  LruCache<Key, std::shared_future<PlanPtr>> entries_{kMostPlans};
 };
 
 Cache& cache() {

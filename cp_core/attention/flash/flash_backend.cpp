@@ -22,7 +22,6 @@ namespace cp_pool {
 namespace {
 
 using cuda::StatisticLayout;
-using cuda::TileRows;
 
 constexpr std::int64_t kLargestFlashHeadDim = 256;
 
@@ -60,9 +59,9 @@ class Call {
   at::Tensor cu_seqlens_k;
   std::int64_t max_q = 0;
   std::int64_t max_k = 0;
-  // Rows of the tiles: where they are in packed tensors, and where in the kernel's outputs.
-  std::vector<TileRows> q_rows;
-  std::vector<TileRows> k_rows;
+  // Rows of the tiles: where they are in packed tensors (source), and where in the kernel's outputs (target).
+  std::vector<RowCopy> q_rows;
+  std::vector<RowCopy> k_rows;
 };
 
 class FixedLengthCall final : public Call {
@@ -72,8 +71,8 @@ class FixedLengthCall final : public Call {
     max_q = tiles.m;
     max_k = tiles.n;
     for (std::int64_t b = 0; b < tiles.batch; ++b) {
-      q_rows.push_back({.packed = tiles.q_row + b * tiles.q_stride, .buffer = b * tiles.m, .count = tiles.m});
-      k_rows.push_back({.packed = tiles.k_row + b * tiles.k_stride, .buffer = b * tiles.n, .count = tiles.n});
+      q_rows.push_back({.source = tiles.q_row + b * tiles.q_stride, .target = b * tiles.m, .count = tiles.m});
+      k_rows.push_back({.source = tiles.k_row + b * tiles.k_stride, .target = b * tiles.n, .count = tiles.n});
     }
   }
 
@@ -119,8 +118,8 @@ class VariableLengthCall final : public Call {
     max_q = std::max<std::int64_t>(largest.m, 2);
     max_k = window.max_seqlen_k(largest.m, largest.n);
     for (const Tile& tile : batch) {
-      q_rows.push_back({.packed = tile.q_row, .buffer = tile.q_row - q_span_.row, .count = tile.m});
-      k_rows.push_back({.packed = tile.k_row, .buffer = tile.k_row - k_span_.row, .count = tile.n});
+      q_rows.push_back({.source = tile.q_row, .target = tile.q_row - q_span_.row, .count = tile.m});
+      k_rows.push_back({.source = tile.k_row, .target = tile.k_row - k_span_.row, .count = tile.n});
     }
   }
 

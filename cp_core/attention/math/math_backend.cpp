@@ -154,7 +154,7 @@ AttentionGradientSums MathBackend::gradients_of(const TilePlan& plan, const Atte
   return sums;
 }
 
-CalledGradients MathBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+PackedGradients MathBackend::called_gradients(const TilePlan& plan, const AttentionOperands& operands,
                                               const AttentionBackwardOperands& backward_operands) {
   const AttentionGradientSums sums = gradients_of(plan, operands, backward_operands);
   const std::span<const Tile> tiles = tiles_of(plan);
@@ -175,7 +175,7 @@ std::int64_t MathBackend::pipeline_groups(const Pipeline& of) const {
 
 void MathBackend::gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
                                      const AttentionBackwardOperands& backward_operands,
-                                     const WholeGradients& results) {
+                                     const PackedGradients& results) {
   const AttentionGradientSums sums = gradients_of(plan, operands, backward_operands);
   results.dq.copy_(sums.dq);
   results.dk.copy_(sums.dk);

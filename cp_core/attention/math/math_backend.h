@@ -20,11 +20,11 @@ class MathBackend final : public AttentionBackend, public FastBackend {
 
   std::vector<CalledForward> forward_calls(const TileGroup& part, const AttentionOperands& operands) override;
   [[nodiscard]] bool contributes_once(const TilePlan& plan, const AttentionOperands& like) const override;
-  CalledGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
+  PackedGradients called_gradients(const TilePlan& plan, const AttentionOperands& operands,
                                    const AttentionBackwardOperands& backward_operands) override;
   [[nodiscard]] std::int64_t head_groups(const TilePlan& plan, const AttentionOperands& like) const override;
   void gradients_of_heads(const TilePlan& plan, const AttentionOperands& operands,
-                          const AttentionBackwardOperands& backward_operands, const WholeGradients& results) override;
+                          const AttentionBackwardOperands& backward_operands, const PackedGradients& results) override;
   [[nodiscard]] std::int64_t pipeline_groups(const Pipeline& of) const override;
 
  private:

@@ -154,7 +154,7 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
     if (info.where == MutantWhere::gpu) continue;
     // Far below the tolerance.
     if (info.mutant == Mutant::repeat_drifts || info.mutant == Mutant::repeat_drifts_backward) continue;
-    // Of 16-bit dtypes, where backends give results rounded call by call: verify/mutants_test.cpp.
+    // Of 16-bit dtypes, where backends give results rounded call by call: trial/mutants_test.cpp.
     if (info.mutant == Mutant::some_rows_in_place || info.mutant == Mutant::head_groups_repeated ||
         info.mutant == Mutant::later_calls_dropped || info.mutant == Mutant::saved_of_first_group) {
       continue;

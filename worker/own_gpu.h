@@ -1,6 +1,6 @@
 // Which GPU a rank computes on. Of a rank's GPUs all but its own are hidden from its process: CUDA takes a tenth of a
 // second and more for each that it finds when it starts, and ranks reach each other's memory without seeing its GPU
-// (comm/peer_link.h, NCCL). Where a machine has fewer GPUs than ranks, neighbouring ranks share one.
+// (comm/peer/peer_link.h, NCCL). Where a machine has fewer GPUs than ranks, neighbouring ranks share one.
 #pragma once
 
 #include <optional>

@@ -4,7 +4,6 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
-#include <filesystem>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <vector>
@@ -13,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 
+#include "cases/testing/temporary_folder.h"
 #include "cp_core/comm/gpu_groups.h"
 #include "cp_core/testing/gpu_fixture.h"
 
@@ -58,18 +58,6 @@ int run_rank(const GpuRank& rank, int gpu, const std::function<void(const GpuRan
   return testing::Test::HasFailure() ? 1 : 0;
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() { std::filesystem::create_directory(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  [[nodiscard]] std::string file(const char* name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_ = std::filesystem::temp_directory_path() / fmt::format("cp_pool_gpu_ranks.{}", getpid());
-};
-
 }  // namespace
 
 int count_gpus() {
@@ -100,7 +88,7 @@ void share_one_gpu(bool always) {
 }
 
 void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body) {
-  const TemporaryFolder folder;
+  const test::TemporaryFolder folder;
   const int gpus = always_one ? 1 : std::max(count_gpus(), 1);
   const bool shares = always_one || gpus < size;
   std::vector<pid_t> children;
@@ -108,7 +96,7 @@ void on_gpu_ranks(int size, const std::function<void(const GpuRank&)>& body) {
   for (int rank = 0; rank < size; ++rank) {
     const int gpu = shares ? rank * gpus / size : rank;
     children.push_back(in_child([&] {
-      const auto store = c10::make_intrusive<c10d::FileStore>(folder.file("store"), size);
+      const auto store = c10::make_intrusive<c10d::FileStore>((folder / "store").string(), size);
       return run_rank({.rank = rank, .size = size, .shares = shares, .store = store}, gpu, body);
     }));
   }

@@ -55,17 +55,6 @@ void NcclCommunicator::gather_parts(const Place& place, const at::Tensor& out, c
   });
 }
 
-void NcclCommunicator::swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) {
-  if (has_peers()) return PeerCommunicator::swap_parts(place, out, in);
-  std::vector<Message> sends;
-  std::vector<Message> receives;
-  for_each_peer([&](int to, int from) {
-    sends.push_back({.tensor = flat_part(in, to), .peer = to});
-    receives.push_back({.tensor = flat_part(out, from), .peer = from});
-  });
-  send_and_receive(place, sends, receives);
-}
-
 void NcclCommunicator::sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in) {
   const bool wide = widens(in, ReduceOp::sum);
   const at::Tensor all = wide ? in.to(at::kFloat) : in;

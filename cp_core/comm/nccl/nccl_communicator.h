@@ -25,7 +25,6 @@ class NcclCommunicator final : public PeerCommunicator {
 
   void send_and_receive(const Place& place, std::span<const Message> sends, std::span<const Message> receives) override;
   void gather_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) override;
-  void swap_parts(const Place& place, const at::Tensor& out, const at::Tensor& in) override;
   void sum_parts(const Place& place, at::Tensor& out, const at::Tensor& in) override;
   void reduce(const Place& place, at::Tensor& inout, ReduceOp op) override;
   void gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier, const GpuLink::Wait& wait) override;

@@ -199,13 +199,13 @@ void PeerCommunicator::swap_parts(const PeerExchange::Place& place, const at::Te
     sends.push_back({.tensor = flat_part(in, to), .peer = to});
     receives.push_back({.tensor = flat_part(out, from), .peer = from});
   });
-  peers_->exchange_all(place, sends, receives);
+  send_and_receive(place, sends, receives);
 }
 
 void PeerCommunicator::sum_parts(const PeerExchange::Place& place, at::Tensor& out, const at::Tensor& in) {
   const at::Tensor all = at::empty_like(in).view({size(), out.numel()});
   copy(all.select(0, rank_), flat_part(in, rank_));
-  PeerCommunicator::swap_parts(place, all, in);
+  swap_parts(place, all, in);
   out.view(-1).copy_(reduced(all, ReduceOp::sum));
 }
 
@@ -225,13 +225,8 @@ void PeerCommunicator::gather_places(at::Tensor& all, const at::Tensor& mine, st
                                      const GpuLink::Wait& wait) {
   copy(all.select(0, rank_), mine);
   if (size() == 1) return;
-  std::vector<Message> sends;
-  std::vector<Message> receives;
-  for_each_peer([&](int to, int from) {
-    sends.push_back({.tensor = mine, .peer = to});
-    receives.push_back({.tensor = all.select(0, from), .peer = from});
-  });
-  peers_->exchange_all({.number = -1 - barrier, .name = "barrier", .step = wait.step, .wait = &wait}, sends, receives);
+  PeerCommunicator::gather_parts({.number = -1 - barrier, .name = "barrier", .step = wait.step, .wait = &wait}, all,
+                                 mine);
 }
 
 at::Tensor PeerCommunicator::flat_part(const at::Tensor& tensor, int index) const {

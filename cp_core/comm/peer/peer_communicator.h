@@ -69,7 +69,6 @@ class PeerCommunicator : public Communicator, public PeerWindows {
                                 std::span<const Message> receives);
   // Part r of out comes from rank r. This rank's own part has been written already.
   virtual void gather_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
-  virtual void swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
   virtual void sum_parts(const PeerExchange::Place& place, at::Tensor& out, const at::Tensor& in);
   virtual void reduce(const PeerExchange::Place& place, at::Tensor& inout, ReduceOp op);
   virtual void gather_places(at::Tensor& all, const at::Tensor& mine, std::int64_t barrier, const GpuLink::Wait& wait);
@@ -77,9 +76,13 @@ class PeerCommunicator : public Communicator, public PeerWindows {
   [[nodiscard]] bool has_peers() const { return peers_.has_value(); }
   [[nodiscard]] Group group() const { return group_; }
   [[nodiscard]] c10::cuda::CUDAStream stream() const { return stream_; }
-  // Part `index` of the tensor's elements, which are cut in size() equal parts.
-  [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
 
+ private:
+  [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
+  [[nodiscard]] std::string describe(const char* operation, std::string_view what) const;
+  [[nodiscard]] PeerExchange::Place place_of(std::string_view what, std::string_view step) const {
+    return {.number = operations_, .name = what, .step = step};
+  }
   // Calls body(to, from) for each peer, beginning with the next rank, so that ranks do not all write to the same one
   // first.
   template <typename Body>
@@ -88,13 +91,10 @@ class PeerCommunicator : public Communicator, public PeerWindows {
       body((rank_ + distance) % size(), (rank_ + size() - distance) % size());
     }
   }
-
- private:
-  [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
-  [[nodiscard]] std::string describe(const char* operation, std::string_view what) const;
-  [[nodiscard]] PeerExchange::Place place_of(std::string_view what, std::string_view step) const {
-    return {.number = operations_, .name = what, .step = step};
-  }
+  // Part `index` of the tensor's elements, which are cut in size() equal parts.
+  [[nodiscard]] at::Tensor flat_part(const at::Tensor& tensor, int index) const;
+  // Part r of `in` goes to rank r, part r of `out` comes from there. This rank's own part has been written already.
+  void swap_parts(const PeerExchange::Place& place, const at::Tensor& out, const at::Tensor& in);
   WorkPtr trade_parts(at::Tensor& out, const at::Tensor& in, std::string_view what, bool own);
   // Gathers `mine` of every rank: [size(), elements].
   [[nodiscard]] at::Tensor gathered(const PeerExchange::Place& place, const at::Tensor& mine);

@@ -178,6 +178,7 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
       slowest = std::max(slowest, ms);
     }
     if (result.backend.empty()) result.backend = outcome->backend;
+    if (!result.bound_factor) result.bound_factor = outcome->bound_factor;
   }
   result.backend_note = join_remarks(by_rank);
   if (result.outcome == CaseOutcome::pass) result.perf = perf_of(by_rank, summary.perf);

@@ -38,6 +38,7 @@ nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_
           {"figures", true},
           {"shared_gpus", shared_gpus},
           {"requests", std::move(requests)},
+          {"options", {"bound_factor"}},
           {"case_fields", std::move(newer_fields)}};
 }
 

@@ -1,13 +1,32 @@
-// The interface by which a rank runs cases: cp_core in the worker, a small double in tests of the worker itself.
+// The interface by which a rank runs cases: an implementation of attention under verification in the worker, a small
+// double in tests of the worker itself.
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "cases/case.h"
+#include "cp_core/attention/fast_backend.h"
 #include "cp_core/trial/run_case.h"
 
 namespace cp_pool {
+
+// What a runner needs that makes communication of its own beside cp-pool's.
+struct Connection {
+  int generation = 0;  // counts the connections of the pool
+  int rank = 0;
+  int world_size = 1;
+  int ranks_on_gpu = 1;  // how many ranks use this rank's GPU
+  at::Device device = at::kCPU;
+  std::string master_addr;        // of the pool's TCPStore
+  std::uint16_t master_port = 0;
+  std::string store_prefix;       // for the runner's keys of this generation
+  std::chrono::milliseconds limit{0};
+};
 
 class CaseRunner {
  public:
@@ -20,8 +39,8 @@ class CaseRunner {
   virtual void reset(const at::Device& device) = 0;
   // Why it cannot run the case on this device; empty if it can. The same on every rank.
   virtual std::string skip_reason(const Case& c, const at::Device& device) = 0;
-  // Which attention backend runs it.
-  virtual Backend backend(const Case& c, const at::Device& device) = 0;
+  // What computes it: `backend` of a result.
+  virtual std::string backend(const Case& c, const at::Device& device) = 0;
   // Whether prepare() ever has work for a case on this device.
   virtual bool prepares(const at::Device& /*device*/) { return false; }
   // Work that can be done for a case before it runs, in pieces for any thread. Called on another thread than run(), and
@@ -30,6 +49,21 @@ class CaseRunner {
   // Work that every first case would have to wait for, in such pieces; done while the ranks are being connected.
   virtual std::vector<Preparation> rehearsals(const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
+
+  // For a runner that communicates beside `groups`.
+
+  // On the thread that runs cases, once the ranks are connected and before the first case, and again after each abort.
+  // Throws what the worker then reports.
+  virtual void connect(const Connection& /*connection*/) {}
+  // From another thread, possibly while run() waits for a peer in communication of the runner's own: ends such waits.
+  virtual void free_waits() {}
+  // Asked after an abort: why connect() cannot make the communication anew, as a sentence. Empty: it can.
+  virtual std::string why_not_reconnect() { return {}; }
+
+  // Replaces and adds to what `ready` says the worker can do (docs/protocol.md).
+  virtual nlohmann::json capabilities() { return nlohmann::json::object(); }
+  // Adds to the versions that `ready` tells.
+  virtual nlohmann::json versions() { return nlohmann::json::object(); }
 };
 
 }  // namespace cp_pool

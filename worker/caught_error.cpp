@@ -14,6 +14,7 @@
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/communicator.h"
 #include "worker/protocol/text_clean.h"
+#include "worker/runner_error.h"
 #include "worker/throw_trace.h"
 
 namespace cp_pool {
@@ -58,6 +59,12 @@ CaughtError describe_current_exception(FailurePhase phase) {
   } catch (const BackendUnsupported& e) {
     out.failure.kind = FailureKind::unsupported;
     out.failure.text = e.what();
+  } catch (const RunnerError& e) {
+    out.failure.kind = e.kind();
+    out.failure.text = e.text();
+    out.failure.summary = first_line(e.what());
+    out.frames.clear();  // the text says where
+    return out;
   } catch (const c10::Error& e) {
     // Its own backtrace serves where ours is missing: it was thrown on another thread.
     out.failure.text = fmt::format("{}: {}", type, out.frames.empty() ? e.what() : e.what_without_backtrace());

@@ -1,19 +1,23 @@
-// The worker's case runner: context-parallel attention, verified.
+// The worker's case runner: our own context-parallel attention, verified.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "cp_core/cuda/device.h"
+#include "cp_core/own/own_implementation.h"
 #include "worker/case_runner.h"
 
 namespace cp_pool {
 
 class CpCoreRunner final : public CaseRunner {
  public:
+  // cut: as OwnImplementation has it.
+  explicit CpCoreRunner(verify::Convention cut = {}) : own_(cut) {}
+
   void reset(const at::Device& device) override { reset_numeric_state(device); }
-  std::string skip_reason(const Case& c, const at::Device& device) override { return cp_pool::skip_reason(c, device); }
-  // On CPU the math backend runs what any backend would.
-  Backend backend(const Case& c, const at::Device& device) override {
-    return device.is_cuda() ? c.backend : Backend::math;
-  }
+  std::string skip_reason(const Case& c, const at::Device& device) override { return own_.skip_reason(c, device); }
+  std::string backend(const Case& c, const at::Device& device) override { return own_.backend(c, device); }
   // Plans of cuDNN; there is nothing of the kind on a CPU.
   bool prepares(const at::Device& device) override { return device.is_cuda(); }
   std::vector<Preparation> prepare(const Case& c, int rank, const at::Device& device) override {
@@ -22,8 +26,11 @@ class CpCoreRunner final : public CaseRunner {
   }
   std::vector<Preparation> rehearsals(const at::Device& device) override { return cp_pool::rehearsals(device); }
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) override {
-    return run_case(c, groups, options);
+    return run_case(own_, c, groups, options);
   }
+
+ private:
+  OwnImplementation own_;
 };
 
 }  // namespace cp_pool

@@ -1,87 +1,14 @@
-#include <csignal>
 #include <cstdio>
-#include <cstdlib>
-#include <exception>
-#include <fcntl.h>
-#include <string>
 #include <unistd.h>
 
-#include <c10/util/Logging.h>
-#include <fmt/format.h>
-
-#include "cases/case_error.h"
-#include "cases/case_json.h"
-#include "cases/json_text.h"
-#include "cp_core/cuda/cuda_part.h"
 #include "worker/cp_core_runner.h"
 #include "worker/options.h"
-#include "worker/protocol/environment.h"
-#include "worker/protocol/messages.h"
-#include "worker/rank_device.h"
-#include "worker/rank_process.h"
-#include "worker/response_writer.h"
-#include "worker/single_case.h"
 #include "worker/startup_clock.h"
 #include "worker/stdout_guard.h"
+#include "worker/worker_main.h"
 
 namespace cp_pool {
-
 namespace {
-
-constexpr int kExitFailure = 1;
-
-// fd 0 becomes /dev/null: nothing but the protocol reads what the driver writes.
-int take_stdin() {
-  constexpr int kFirstPrivate = 3;
-  const int taken = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate);
-  const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
-  if (null >= 0) {
-    dup2(null, STDIN_FILENO);
-    close(null);
-  }
-  return taken;
-}
-
-bool speaks_our_protocol(const protocol::RankEnvironment& environment) {
-  const protocol::VersionRange ours;
-  if (protocol::common_version(ours, environment.protocol)) return true;
-  if (environment.rank == 0) {
-    ResponseWriter(original_stdout())
-        .write(protocol::ProtocolErrorEvent{
-            std::nullopt, fmt::format("no common protocol version: the driver speaks {}..{}, this worker {}..{}",
-                                      environment.protocol.min, environment.protocol.max, ours.min, ours.max)});
-  }
-  return false;
-}
-
-int run_case_file(const std::string& path, CaseRunner& runner) {
-  const Case c = parse_case(read_json_file(path), path);
-  const protocol::ResultEvent result = run_single_case(c, runner);
-  dprintf(original_stdout(), "%s", describe_result(result).c_str());
-  const bool good = result.outcome == CaseOutcome::pass || result.outcome == CaseOutcome::skip;
-  return good ? 0 : kExitFailure;
-}
-
-// Turns off LibTorch's warnings about closed connections: the worker itself reports what ends a pool.
-void quieten_libtorch() {
-  constexpr int kErrorsOnly = 2;
-  if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kErrorsOnly;
-}
-
-// cuBLAS gives the same bits again only with workspaces of a fixed size; LibTorch refuses deterministic cases without.
-void ask_for_deterministic_cublas() {
-  constexpr int kKeepTheUsers = 0;
-  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", kKeepTheUsers);
-}
-
-// Reports why the ranks cannot start, to the driver if this is rank 0, and on stderr; returns the exit code.
-int refuse(const RankProcessConfig& config, const std::string& why, int exit_code) {
-  fmt::print(stderr, "cp-pool-worker: rank {}: {}\n", config.environment.rank, why);
-  if (config.environment.rank == 0) {
-    ResponseWriter(config.stdout_fd).write(protocol::ProtocolErrorEvent{std::nullopt, why});
-  }
-  return exit_code;
-}
 
 int run(int argc, char** argv, StartupClock& clock) {
   const Options options = parse_options(argc, argv);
@@ -90,51 +17,16 @@ int run(int argc, char** argv, StartupClock& clock) {
     dprintf(*options.exit_code == 0 ? original_stdout() : STDERR_FILENO, "%s", options.message.c_str());
     return *options.exit_code;
   }
-  static CpCoreRunner runner;  // threads that prepare cases may still use it at the end
-  if (options.case_file) return run_case_file(*options.case_file, runner);
-  quieten_libtorch();
-  ask_for_deterministic_cublas();
-  RankProcessConfig config;
-  config.environment = protocol::read_environment();
-  config.faults = options.faults;
-  config.rehearses = options.rehearses;
-  if (!speaks_our_protocol(config.environment)) return protocol::kExitNoCommonVersion;
-  config.stdin_fd = take_stdin();
-  config.stdout_fd = original_stdout();
-  try {
-    return serve_as_rank(config, runner, clock);
-  } catch (const TooFewDevices& e) {
-    return refuse(config, e.what(), protocol::kExitTooFewDevices);
-  } catch (const CudaUnavailable& e) {
-    return refuse(config, e.what(), protocol::kExitNoDevice);
-  }
-}
-
-int run_or_explain(int argc, char** argv, StartupClock& clock) {
-  try {
-    return run(argc, argv, clock);
-  } catch (const CaseError& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return kExitUsage;
-  } catch (const protocol::EnvironmentError& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return kExitUsage;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
-    return kExitFailure;
-  }
+  static CpCoreRunner runner(options.cut);  // threads that prepare cases may still use it at the end
+  return worker_main(options, runner, clock, original_stdout());
 }
 
 }  // namespace
-
 }  // namespace cp_pool
 
 int main(int argc, char** argv) {
   cp_pool::StartupClock clock;
-  // A driver or a peer that is gone shows as an error of the call, not as a signal.
-  std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // and so does a file that may not grow
-  const int exit_code = cp_pool::run_or_explain(argc, argv, clock);
+  const int exit_code = cp_pool::run(argc, argv, clock);
   // Threads may still be building plans, so static destructors must not run. LibTorch's would take a tenth of a second,
   // too.
   std::fflush(nullptr);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "cp_core/verify/conventions.h"
 #include "worker/fault.h"
 
 namespace cp_pool {
@@ -14,6 +15,7 @@ inline constexpr int kExitUsage = 2;
 struct Options {
   std::vector<Fault> faults;  // of --inject, then of CP_POOL_INJECT
   bool rehearses = true;
+  verify::Convention cut;  // OwnImplementation::cut
   std::optional<std::string> case_file;
   // Set if there is nothing to run: --help, --version or a usage error.
   std::optional<int> exit_code;

@@ -71,6 +71,15 @@ void RankCompute::make_groups(int generation, milliseconds limit, ConnectOptions
     const PendingOperationGuard guard("barrier on group cp: joined by no other rank");
     cp->checked_barrier(kLonelyTag, time_left());
   });
+  parts_.runner.connect({.generation = generation,
+                         .rank = parts_.environment.rank,
+                         .world_size = parts_.environment.world_size,
+                         .ranks_on_gpu = parts_.gpu.ranks_on_it,
+                         .device = parts_.device,
+                         .master_addr = parts_.environment.master_addr,
+                         .master_port = parts_.environment.master_port,
+                         .store_prefix = generation_prefix(generation) + "runner/",
+                         .limit = limit});
   parts_.groups.put(observe(groups, [this] { parts_.faults.reach(Fault::Phase::inside); }), generation);
 }
 
@@ -155,7 +164,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   // Parsed on every rank: no case shares anything with another, or with another rank.
   const Case c = parse_case(request.case_json, "case");
   use_threads_for(c, parts_.environment.local_world_size);
-  outcome.backend = to_string(parts_.runner.backend(c, parts_.device));
+  outcome.backend = parts_.runner.backend(c, parts_.device);
   if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) {
     outcome.verdict = CaseOutcome::skip;
     outcome.reason = std::move(reason);
@@ -168,6 +177,8 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   RunOptions options;
   options.id = request.id;
   options.device = parts_.device;
+  options.deadline = deadline_;
+  options.bound_factor = request.options.bound_factor.value_or(1);
   if (request.options.dump_dir) options.dump_dir = *request.options.dump_dir;
   options.reference_cache = request.options.reference_cache;
   options.shares_gpus = parts_.gpu.shared_gpus > 0;
@@ -222,6 +233,7 @@ void RankCompute::handle(const RebuildCommand& command) {
     // The old communicators must have ended all work, on the device and in the memory of others, before new ones are
     // made.
     if (!parts_.groups.take(command.generation, deadline)) throw std::runtime_error("the abort has not ended");
+    if (const std::string why = parts_.runner.why_not_reconnect(); !why.empty()) throw std::runtime_error(why);
     make_groups(command.generation, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
   } catch (const std::exception& e) {
     rebuilt.error = e.what();

@@ -124,6 +124,7 @@ struct RankOutcome {
   std::vector<std::string> remarks;  // RankReport::remarks
   std::optional<StepTimes> perf;
   std::vector<LostOutput> lost_outputs;
+  std::optional<double> bound_factor;  // RankReport::bound_factor, if it is not 1
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankOutcome::rank),
@@ -137,7 +138,8 @@ struct RankOutcome {
                       field("backend", &RankOutcome::backend),
                       field("remarks", &RankOutcome::remarks),
                       field("perf", &RankOutcome::perf),
-                      field("lost_outputs", &RankOutcome::lost_outputs)};
+                      field("lost_outputs", &RankOutcome::lost_outputs),
+                      field("bound_factor", &RankOutcome::bound_factor, Presence::sparse)};
   }
 };
 struct CaseDone {  // the rank is free again

@@ -10,6 +10,7 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
   outcome.remarks.assign(report.remarks.begin(), report.remarks.end());
   outcome.perf = report.perf;
   outcome.lost_outputs = report.lost_outputs;
+  if (report.bound_factor != 1) outcome.bound_factor = report.bound_factor;
   outcome.checks = report.checks;
   for (Check& check : outcome.checks) check.rank = outcome.rank;
 }

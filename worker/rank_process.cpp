@@ -44,13 +44,15 @@ std::string host_name() {
 }
 
 protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device,
-                                 const OwnGpu& gpu, bool prepares) {
+                                 const OwnGpu& gpu, CaseRunner& runner) {
   protocol::ReadyEvent ready;
   ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
   ready.world_size = environment.world_size;
   ready.device = environment.device;
-  ready.capabilities = capabilities(device, prepares, gpu.shared_gpus);
+  ready.capabilities = capabilities(device, runner.prepares(device), gpu.shared_gpus);
+  ready.capabilities.update(runner.capabilities());
   ready.versions = versions(device);
+  ready.versions.update(runner.versions());
   return ready;
 }
 
@@ -117,7 +119,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const bool prepares = runner.prepares(device.device());
   std::unique_ptr<RankZero> rank_zero;
   if (environment.rank == 0) {
-    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device(), gpu, prepares),
+    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device(), gpu, runner),
                                            FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   const int rank = environment.rank;
@@ -133,7 +135,10 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const auto prepare = [&preparer, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
     preparer.prepare([&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
   };
-  const Watcher watcher = or_die(rank, [&] { return Watcher(environment, groups, stopped.future(), prepare); });
+  const Watcher watcher = or_die(rank, [&] {
+    return Watcher(environment, groups, stopped.future(),
+                   {.prepare = prepare, .free_waits = [&runner] { runner.free_waits(); }});
+  });
   clock.mark("control_plane");
 
   EnvironmentBaseline baseline;

@@ -26,7 +26,7 @@ constexpr std::chrono::minutes kBarrierLimit{10};  // the other ranks may be slo
 RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   RankOutcome outcome;
   outcome.rank = rank;
-  outcome.backend = to_string(runner.backend(c, at::kCPU));
+  outcome.backend = runner.backend(c, at::kCPU);
   CpGroups groups;
   try {
     use_threads_for(c, c.cp_size);

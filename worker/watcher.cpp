@@ -11,11 +11,11 @@
 namespace cp_pool {
 
 Watcher::Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups,
-                 std::shared_future<void> compute_stopped, std::function<void(const nlohmann::json&)> prepare)
+                 std::shared_future<void> compute_stopped, Functions functions)
     : rank_(environment.rank),
       groups_(groups),
       compute_stopped_(std::move(compute_stopped)),
-      prepare_(std::move(prepare)),
+      functions_(std::move(functions)),
       mail_(environment),
       thread_([this] { serve(); }) {}
 
@@ -24,8 +24,11 @@ void Watcher::serve() {
     for (;;) {
       const WatchCommand command = mail_.receive_watch(rank_);
       if (std::holds_alternative<ExitCommand>(command)) return stop(0);
-      if (const auto* abort = std::get_if<AbortCommand>(&command)) groups_.abort(abort->generation);
-      if (const auto* hint = std::get_if<PrepareCommand>(&command)) prepare_(hint->case_json);
+      if (const auto* abort = std::get_if<AbortCommand>(&command)) {
+        functions_.free_waits();
+        groups_.abort(abort->generation);
+      }
+      if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
       if (const auto* probe = std::get_if<ProbeCommand>(&command)) mail_.to_rank0(Probed{rank_, probe->token});
     }
   } catch (const std::exception& e) {
@@ -41,6 +44,7 @@ void Watcher::stop(int exit_code) {
     std::this_thread::sleep_for(kStopLimit / 2);
     _exit(exit_code);
   }).detach();
+  functions_.free_waits();
   groups_.abort_any();
   if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
   _exit(exit_code);

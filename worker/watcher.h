@@ -18,10 +18,13 @@ inline constexpr std::chrono::milliseconds kStopLimit{500};
 
 class Watcher {
  public:
-  // `compute_stopped` becomes ready when the computing thread has stopped. prepare: called with each case that shall be
-  // prepared for; must neither wait nor throw.
+  struct Functions {
+    std::function<void(const nlohmann::json&)> prepare;  // for each case that shall be prepared for
+    std::function<void()> free_waits;                    // CaseRunner::free_waits: with each abort of the groups
+  };
+  // `compute_stopped` becomes ready when the computing thread has stopped. The functions must neither wait nor throw.
   Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups, std::shared_future<void> compute_stopped,
-          std::function<void(const nlohmann::json&)> prepare);
+          Functions functions);
   Watcher(const Watcher&) = delete;
   Watcher& operator=(const Watcher&) = delete;
   ~Watcher() = default;  // waits for ExitCommand or the end of the control plane
@@ -33,7 +36,7 @@ class Watcher {
   int rank_;
   GroupSlot& groups_;
   std::shared_future<void> compute_stopped_;
-  std::function<void(const nlohmann::json&)> prepare_;
+  Functions functions_;
   Mail mail_;
   std::jthread thread_;
 };

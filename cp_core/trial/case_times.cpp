@@ -4,6 +4,7 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <utility>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
@@ -15,7 +16,6 @@
 #include "cp_core/file_error.h"
 #include "cp_core/perf/cuda_steps.h"
 #include "cp_core/perf/step_trace.h"
-#include "cp_core/trial/rank_step.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/inputs.h"
 
@@ -36,28 +36,33 @@ steady_clock::time_point limit_of_one_rank(steady_clock::time_point deadline) {
 // The shards of one rank, and the step on them.
 class Problem {
  public:
-  Problem(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
-          const at::Device& device)
-      : problem_(make_problem(c, lengths)),
-        groups_(groups),
-        shards_(verify::make_shards(c, verify::make_inputs(verify::canonical_problem(c, lengths), device),
-                                    verify::RankView(c, lengths, groups.cp->rank(), groups.cp->size(), device))) {
-    problem_.replayed = options.graph;
-  }
+  Problem(Implementation& implementation, const StepSetting& setting)
+      : implementation_(implementation),
+        setting_(setting),
+        shards_(verify::make_shards(
+            setting.c,
+            verify::make_inputs(verify::canonical_problem(setting.c, setting.lengths), setting.device),
+            setting.view)) {}
 
-  void step() const { step_with(groups_); }
-  // Returns the bytes that this rank sends in it.
+  void step() const { (void)take_step(implementation_, setting_, shards_); }
+  // Returns the bytes that this rank sends in it by the communicators of its groups.
   [[nodiscard]] std::int64_t counted_step() const {
     std::int64_t sent = 0;
-    step_with(count_sent(groups_, sent));
+    const CpGroups counted = count_sent(setting_.groups, sent);
+    (void)take_step(implementation_,
+                    {.c = setting_.c,
+                     .lengths = setting_.lengths,
+                     .groups = counted,
+                     .view = setting_.view,
+                     .device = setting_.device,
+                     .replayed = setting_.replayed},
+                    shards_);
     return sent;
   }
 
  private:
-  void step_with(const CpGroups& groups) const { (void)take_step(problem_, groups, shards_); }
-
-  AttentionProblem problem_;
-  const CpGroups& groups_;
+  Implementation& implementation_;
+  StepSetting setting_;
   verify::Shards shards_;
 };
 
@@ -123,9 +128,12 @@ void trace(const TimedStep& step, Communicator& cp, const PerfOptions& options, 
 
 }  // namespace
 
-void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
-               const at::Device& device, StepTimes& into) {
-  const Problem problem(c, lengths, groups, options, device);
+void time_case(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
+               const verify::RankView& view, const CpGroups& groups, const PerfOptions& options, StepTimes& into) {
+  const at::Device device = view.q.valid_rows().device();
+  const Problem problem(
+      implementation,
+      {.c = c, .lengths = lengths, .groups = groups, .view = view, .device = device, .replayed = options.graph});
   into.bytes_sent = take_first_step(problem, *groups.cp);
   meet_if_graph(*groups.cp, options, device);
   const TimedStep step(problem, options, device);
@@ -133,8 +141,12 @@ void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& gr
   trace(step, *groups.cp, options, device, fmt::format("rank{}", groups.cp->rank()), into);
 }
 
-void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
-                   const at::Device& device, StepTimes& into) {
+void time_one_rank(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
+                   const CpGroups& groups, const PerfOptions& options, const at::Device& device, StepTimes& into) {
+  if (std::string reason = implementation.why_not_alone(); !reason.empty()) {
+    if (groups.cp->rank() == 0) into.one_rank_reason = std::move(reason);
+    return;
+  }
   meet_if_graph(*groups.cp, options, device);
   if (groups.cp->rank() == 0) {
     Case whole = c;
@@ -142,7 +154,13 @@ void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups
     const CpGroups alone = make_local_groups(1, {.device = device}).front();
     const auto limit = limit_of_one_rank(options.deadline);
     try {
-      const Problem problem(whole, lengths, alone, options, device);
+      const verify::RankView view(whole, lengths, implementation.sharding(whole, lengths), 0, 1, device);
+      const Problem problem(implementation, {.c = whole,
+                                             .lengths = lengths,
+                                             .groups = alone,
+                                             .view = view,
+                                             .device = device,
+                                             .replayed = options.graph});
       take_first_step(problem, *alone.cp);
       const TimedStep step(problem, options, device);
       into.one_rank_ms = time_steps(*alone.cp, device, options, [&] {

@@ -8,6 +8,7 @@
 #include "cases/lengths.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/perf/step_times.h"
+#include "cp_core/trial/implementation.h"
 
 namespace cp_pool {
 
@@ -15,12 +16,12 @@ namespace cp_pool {
 
 // Collective over groups.cp: runs the steps of all ranks and fills step_ms and bytes_sent. Throws CommError, or
 // whatever a library throws.
-void time_case(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
-               const at::Device& device, StepTimes& into);
+void time_case(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
+               const verify::RankView& view, const CpGroups& groups, const PerfOptions& options, StepTimes& into);
 
 // Collective over groups.cp: rank 0 runs the same sequences with cp_size 1, and the others wait for it. Fills
 // one_rank_ms and one_rank_reason.
-void time_one_rank(const Case& c, const SequenceLengths& lengths, const CpGroups& groups, const PerfOptions& options,
-                   const at::Device& device, StepTimes& into);
+void time_one_rank(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
+                   const CpGroups& groups, const PerfOptions& options, const at::Device& device, StepTimes& into);
 
 }  // namespace cp_pool

@@ -32,8 +32,9 @@ std::vector<StepTimes> times_of(const Case& c, const PerfOptions& options) {
   const SequenceLengths lengths = resolve_lengths(c);
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
     StepTimes& own = times[static_cast<std::size_t>(rank)];
-    time_case(c, lengths, groups, options, at::kCPU, own);
-    time_one_rank(c, lengths, groups, options, at::kCPU, own);
+    OwnImplementation implementation;
+    time_case(implementation, c, lengths, verify::RankView(c, lengths, rank, c.cp_size), groups, options, own);
+    time_one_rank(implementation, c, lengths, groups, options, at::kCPU, own);
   });
   return times;
 }

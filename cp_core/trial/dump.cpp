@@ -1,5 +1,7 @@
 #include "cp_core/trial/dump.h"
 
+#include <algorithm>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <system_error>
@@ -8,6 +10,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include "cases/case_file_name.h"
@@ -25,25 +28,45 @@ at::Tensor offsets_of(const std::vector<std::int64_t>& lengths) {
   return at::tensor(offsets, at::kLong).to(at::kInt);
 }
 
+// One side of a case: who holds which row of its padded sequences.
+struct Side {
+  std::vector<RankRows> ranks;
+  std::vector<std::int64_t> starts;  // of each padded sequence in the whole
+  std::int64_t total = 0;
+  std::int64_t most_rows = 0;  // of a rank
+
+  Side(Layout layout, std::int64_t batch, const RowsByRank& by_rank, const std::vector<std::int64_t>& padded,
+       const at::Device& device)
+      : starts(padded.size(), 0), total(std::accumulate(padded.begin(), padded.end(), std::int64_t{0})) {
+    std::exclusive_scan(padded.begin(), padded.end(), starts.begin(), std::int64_t{0});
+    for (const std::vector<LocalRow>& rows : by_rank) {
+      ranks.emplace_back(layout, batch, rows, PaddingFill::zeros, device);
+      most_rows = std::max(most_rows, ranks.back().count());
+    }
+  }
+};
+
+// Puts the ranks' results together. A result that is missing or misshapen is NaN.
 class Gatherer {
  public:
-  Gatherer(const Case& c, const SequenceLengths& lengths, const at::Device& device, Communicator& group)
-      : case_(c), lengths_(lengths), options_(device), group_(group) {}
+  Gatherer(const Case& c, const SequenceLengths& lengths, const Sharding& sharding, const at::Device& device,
+           Communicator& group)
+      : Gatherer(c, lengths, sharding, ownership_of(sharding, c.layout, lengths, group.size()), device, group) {}
 
   // A shard in the case's layout to the whole tensor in that layout.
   at::Tensor whole(const at::Tensor& shard, bool query_side, std::int64_t heads, std::int64_t dim) {
-    const auto& padded = query_side ? lengths_.padded_q : lengths_.padded_kv;
-    return in_layout(gather(packed_or_nan(shard, padded, heads, dim), padded));
+    const Side& side = query_side ? q_ : kv_;
+    return in_layout(gather(packed_or_nan(shard, own(side), heads, dim), side, kZero));
   }
 
   // lse [heads, local tokens] to [heads, tokens], or [batch, heads, s].
   at::Tensor whole_lse(const at::Tensor& lse) {
-    const std::int64_t rows = rows_of(lengths_.padded_q, group_.rank()).count();
+    const std::int64_t rows = own(q_).count();
     const bool fits =
         lse.defined() && lse.scalar_type() == at::kFloat && lse.sizes() == at::IntArrayRef{case_.heads, rows};
     const at::Tensor by_row =
         fits ? lse.t().unsqueeze(-1) : at::full({rows, case_.heads, 1}, kNaN, options_.dtype(at::kFloat));
-    const at::Tensor tokens = gather(by_row, lengths_.padded_q).squeeze(-1);
+    const at::Tensor tokens = gather(by_row, q_, -std::numeric_limits<double>::infinity()).squeeze(-1);
     if (case_.layout == Layout::thd) return tokens.t();
     return tokens.view({case_.batch, -1, case_.heads}).transpose(1, 2);
   }
@@ -51,24 +74,40 @@ class Gatherer {
   // The gradient of a bias: rows of the ranks' queries in bshd and sbhd, the whole on every rank in thd.
   at::Tensor whole_dbias(const at::Tensor& dbias, const at::Tensor& bias) {
     if (case_.layout == Layout::thd) return dbias;
-    const auto rows = bias.size(2) / group_.size();
+    RowsByRank first;
+    for (const RankRows& rows : q_.ranks) {
+      const auto count = static_cast<std::ptrdiff_t>(rows.count() / case_.batch);
+      first.emplace_back(rows.rows().begin(), rows.rows().begin() + count);
+    }
+    const Side side(Layout::thd, 1, first, {bias.size(2)}, options_.device());
+    const std::int64_t rows = own(side).count();
     const std::vector<std::int64_t> shape{bias.size(0), bias.size(1), rows, bias.size(3)};
     const bool fits = dbias.defined() && dbias.scalar_type() == bias.scalar_type() && dbias.sizes() == shape;
     const at::Tensor by_row = bias_by_row(fits ? dbias : at::full(shape, kNaN, bias.options()));
-    return gather(by_row, {bias.size(2)})
+    return gather(by_row, side, kZero)
         .view({bias.size(2), bias.size(0), bias.size(1), bias.size(3)})
         .permute({1, 2, 0, 3});
   }
 
  private:
-  [[nodiscard]] RankRows rows_of(const std::vector<std::int64_t>& padded, int rank) const {
-    return {Layout::thd, rank, group_.size(), padded, padded, options_.device()};
+  static constexpr double kZero = 0;
+
+  Gatherer(const Case& c, const SequenceLengths& lengths, const Sharding& sharding, const Ownership& owners,
+           const at::Device& device, Communicator& group)
+      : case_(c),
+        judges_padding_(sharding.judges_padding),
+        options_(device),
+        group_(group),
+        q_(c.layout, c.batch, owners.q, lengths.padded_q, device),
+        kv_(c.layout, c.batch, owners.kv, lengths.padded_kv, device) {}
+
+  [[nodiscard]] const RankRows& own(const Side& side) const {
+    return side.ranks[static_cast<std::size_t>(group_.rank())];
   }
 
-  [[nodiscard]] at::Tensor packed_or_nan(const at::Tensor& shard, const std::vector<std::int64_t>& padded,
-                                         std::int64_t heads, std::int64_t dim) const {
+  [[nodiscard]] at::Tensor packed_or_nan(const at::Tensor& shard, const RankRows& rows, std::int64_t heads,
+                                         std::int64_t dim) const {
     const auto dtype = scalar_type_of(case_.dtype);
-    const RankRows rows(case_.layout, group_.rank(), group_.size(), padded, padded, options_.device());
     const std::vector<std::int64_t> wanted_row{heads, dim};
     if (!rows.fits(shard) || shard.scalar_type() != dtype || shard.sizes().slice(shard.dim() - 2) != wanted_row) {
       return at::full({rows.count(), heads, dim}, kNaN, options_.dtype(dtype));
@@ -76,15 +115,27 @@ class Gatherer {
     return rows.packed(shard);
   }
 
-  // Rows in packed order of every rank to rows of the whole, padding included.
-  at::Tensor gather(const at::Tensor& packed, const std::vector<std::int64_t>& padded) {
-    const std::int64_t rows = packed.size(0);
+  // Rows in packed order of every rank to rows of the whole, padding included: of a promise about padding what the rank
+  // gave, else what docs/definitions.md says.
+  at::Tensor gather(const at::Tensor& packed, const Side& side, double padding) {
+    const std::int64_t rows = side.most_rows;
+    at::Tensor sent = at::zeros({rows, packed.size(1), packed.size(2)}, packed.options());
+    sent.narrow(0, 0, packed.size(0)).copy_(packed);
     at::Tensor all = at::empty({rows * group_.size(), packed.size(1), packed.size(2)}, packed.options());
-    group_.all_gather(all, packed.contiguous(), "dump")->wait();
-    at::Tensor whole = at::empty(all.sizes(), all.options());
+    group_.all_gather(all, sent, "dump")->wait();
+    at::Tensor whole = at::full({side.total, packed.size(1), packed.size(2)}, padding, packed.options());
     for (int rank = 0; rank < group_.size(); ++rank) {
-      // With nothing but valid rows, canonical rows are rows of the whole.
-      whole.index_copy_(0, rows_of(padded, rank).canonical_rows(), all.narrow(0, rank * rows, rows));
+      std::vector<std::int64_t> from;
+      std::vector<std::int64_t> to;
+      const std::vector<LocalRow>& of_rank = side.ranks[static_cast<std::size_t>(rank)].rows();
+      for (std::size_t i = 0; i < of_rank.size(); ++i) {
+        const bool told = of_rank[i].canonical >= 0 || (judges_padding_ && of_rank[i].position >= 0);
+        if (!told) continue;
+        from.push_back(rank * rows + static_cast<std::int64_t>(i));
+        to.push_back(side.starts[static_cast<std::size_t>(of_rank[i].sequence)] + of_rank[i].position);
+      }
+      whole.index_copy_(0, at::tensor(to, at::kLong).to(options_.device()),
+                        all.index_select(0, at::tensor(from, at::kLong).to(options_.device())));
     }
     return whole;
   }
@@ -96,18 +147,20 @@ class Gatherer {
   }
 
   const Case& case_;
-  const SequenceLengths& lengths_;
+  bool judges_padding_;
   at::TensorOptions options_;
   Communicator& group_;
+  Side q_;
+  Side kv_;
 };
 
 }  // namespace
 
 void dump_case(const std::filesystem::path& folder, const std::string& id, const Case& c,
-               const SequenceLengths& lengths, const CanonicalInputs& inputs, const Results& results,
-               Communicator& group) {
+               const SequenceLengths& lengths, const Sharding& sharding, const CanonicalInputs& inputs,
+               const Results& results, Communicator& group) {
   const Shards whole = make_shards(c, inputs, RankView(c, lengths, 0, 1, inputs.q.device()));
-  Gatherer gatherer(c, lengths, inputs.q.device(), group);
+  Gatherer gatherer(c, lengths, sharding, inputs.q.device(), group);
   std::map<std::string, at::Tensor> tensors{{"q", whole.q},
                                             {"k", whole.k},
                                             {"v", whole.v},

@@ -10,13 +10,14 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/verify/inputs.h"
 #include "cp_core/verify/reference.h"
+#include "cp_core/verify/sharding.h"
 
 namespace cp_pool::verify {
 
 // Collective; rank 0 writes DIR/NAME.safetensors (case_file_name). A result of the wrong shape or dtype is gathered
 // as NaN. Throws CommError, and on rank 0, when every rank has given its part, FileError.
 void dump_case(const std::filesystem::path& folder, const std::string& id, const Case& c,
-               const SequenceLengths& lengths, const CanonicalInputs& inputs, const Results& results,
-               Communicator& group);
+               const SequenceLengths& lengths, const Sharding& sharding, const CanonicalInputs& inputs,
+               const Results& results, Communicator& group);
 
 }  // namespace cp_pool::verify

@@ -17,10 +17,10 @@
 #include <gtest/gtest.h>
 
 #include "cp_core/mutation.h"
+#include "cp_core/own/rank_step.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/gpu_fixture.h"
 #include "cp_core/testing/gpu_step.h"
-#include "cp_core/trial/rank_step.h"
 #include "cp_core/verify/output_hash.h"
 
 namespace cp_pool::verify {

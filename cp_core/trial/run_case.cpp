@@ -5,26 +5,22 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <ranges>
 #include <stdexcept>
 #include <utility>
+#include <variant>
 
 #include <ATen/Context.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
-#include "cases/backend_facts.h"
 #include "cases/case_id.h"
-#include "cases/case_names.h"
 #include "cases/case_phases.h"
 #include "cases/lengths.h"
-#include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/cuda/device.h"
 #include "cp_core/file_error.h"
 #include "cp_core/trial/dump.h"
 #include "cp_core/trial/memory_need.h"
-#include "cp_core/trial/rank_step.h"
 #include "cp_core/verify/check.h"
 #include "cp_core/verify/check_outputs.h"
 #include "cp_core/verify/expected_cache.h"
@@ -124,12 +120,16 @@ class SharedMemory {
 
 class CaseRun {
  public:
-  CaseRun(const Case& c, const CpGroups& groups, const RunOptions& options)
-      : case_(c),
+  CaseRun(Implementation& implementation, const Case& c, const SequenceLengths& lengths,
+          const verify::Sharding& sharding, const CpGroups& groups, const RunOptions& options)
+      : implementation_(implementation),
+        case_(c),
         groups_(groups),
         options_(options),
-        lengths_(resolve_lengths(c)),
-        view_(c, lengths_, groups.cp->rank(), groups.cp->size(), options.device) {}
+        lengths_(lengths),
+        view_(c, lengths_, sharding, groups.cp->rank(), groups.cp->size(), options.device) {
+    report_.bound_factor = sharding.bound_factor;
+  }
 
   // Each part communicates first and judges afterwards, and no rank skips a part because of its own result. So a failed
   // check leaves no other rank waiting.
@@ -154,16 +154,20 @@ class CaseRun {
       inputs = verify::make_inputs(canonical, options_.device);
       shards = verify::make_shards(case_, inputs, view_);
     });
-    const AttentionProblem problem = problem_of(case_);
-    AttentionForward forward_result;
-    AttentionGradients gradients;
-    timed(case_phase::kForward, [&] { forward_result = forward(problem, shards); });
-    if (case_.training) {
-      timed(case_phase::kBackward, [&] { gradients = backward(problem, shards, forward_result); });
+    Results results;
+    {
+      const StepSetting setting = setting_of(case_);
+      const std::unique_ptr<Step> first = implementation_.make_step(setting, shards);
+      timed(case_phase::kForward, [&] { first->forward(results); });
+      if (case_.training) {
+        timed(case_phase::kBackward, [&] { first->backward(results); });
+      }
+      report_.remarks.merge(first->remarks());
     }
-    Results results = results_of(forward_result, gradients);
     Results again;
     timed(case_phase::kRepeat, [&] { again = step(case_, shards); });
+    results = verify::in_defined_heads(case_, results, view_);
+    again = verify::in_defined_heads(case_, again, view_);
     show_results(results, /*repeated=*/false);
     show_results(again, /*repeated=*/true);
 
@@ -178,7 +182,7 @@ class CaseRun {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
       timed(case_phase::kDump, [&] {
         try {
-          dump_case(*options_.dump_dir, id, case_, lengths_, inputs, results, *groups_.cp);
+          dump_case(*options_.dump_dir, id, case_, lengths_, view_.sharding, inputs, results, *groups_.cp);
         } catch (const FileError& e) {
           report_.lost_outputs.push_back({"dump", e.what()});
         }
@@ -193,10 +197,10 @@ class CaseRun {
     }
   }
 
-  // The same step gives the same bits. Where the backward does not promise that (promises_bits), the repeated gradients
-  // are held against their bounds.
+  // The same step gives the same bits. Where the backward does not promise that, the repeated gradients are held against
+  // their bounds.
   void check_repeat(const Expected& expected, const Results& results, const Results& again) {
-    const bool bitwise = promises_bits(case_, options_.device.is_cuda());
+    const bool bitwise = implementation_.repeats_bits(case_, options_.device);
     const auto forward_bits = [](const Results& of) {
       Results forward;
       forward.out = of.out;
@@ -223,44 +227,34 @@ class CaseRun {
 
   void take_times(const PerfOptions& perf) {
     StepTimes& times = report_.perf.emplace();
-    timed(case_phase::kTimed, [&] { time_case(case_, lengths_, groups_, perf, options_.device, times); });
-    timed(case_phase::kTimedAlone, [&] { time_one_rank(case_, lengths_, groups_, perf, options_.device, times); });
+    timed(case_phase::kTimed, [&] { time_case(implementation_, case_, lengths_, view_, groups_, perf, times); });
+    timed(case_phase::kTimedAlone, [&] { time_one_rank(implementation_, case_, lengths_, groups_, perf, options_.device, times); });
     if (!times.trace_error.empty()) report_.lost_outputs.push_back({"trace", times.trace_error});
   }
 
   void probe_mask() {
-    const Case c = verify::mask_probe_case(case_);
+    const Case c = verify::mask_probe_case(case_, implementation_.probe_heads(case_));
     const auto probe = verify::make_mask_probe(verify::canonical_problem(c, lengths_), options_.device);
     const Results results = step(c, verify::make_shards(c, probe.inputs, view_));
     add(verify::check_mask_probe(c, probe.expected, view_, results));
   }
 
-  // The problem of the steps, verified and timed: a step that will be replayed as a graph is verified in that form.
-  AttentionProblem problem_of(const Case& c) const {
-    AttentionProblem problem = make_problem(c, lengths_);
-    problem.replayed = options_.perf && options_.perf->graph;
-    return problem;
+  // The steps that are verified, and those that are timed. A step that will be replayed as a graph is verified in that
+  // form.
+  StepSetting setting_of(const Case& c) const {
+    return {.c = c,
+            .lengths = lengths_,
+            .groups = groups_,
+            .view = view_,
+            .device = options_.device,
+            .replayed = options_.perf && options_.perf->graph};
   }
 
   Results step(const Case& c, const Shards& shards) {
-    const AttentionProblem problem = problem_of(c);
-    const AttentionForward forward_result = forward(problem, shards);
-    AttentionGradients gradients;
-    if (c.training) gradients = backward(problem, shards, forward_result);
-    return results_of(forward_result, gradients);
-  }
-
-  AttentionForward forward(const AttentionProblem& problem, const Shards& shards) {
-    AttentionForward result = context_parallel_forward(problem, groups_, attention_inputs(shards));
-    report_.remarks.insert(result.remarks.begin(), result.remarks.end());
-    return result;
-  }
-
-  AttentionGradients backward(const AttentionProblem& problem, const Shards& shards, const AttentionForward& forward) {
-    AttentionGradients result =
-        context_parallel_backward(problem, groups_, attention_inputs(shards), forward, shards.dout);
-    report_.remarks.insert(result.remarks.begin(), result.remarks.end());
-    return result;
+    std::set<std::string> remarks;
+    Results results = take_step(implementation_, setting_of(c), shards, &remarks);
+    report_.remarks.merge(remarks);
+    return results;
   }
 
   void add(std::vector<Check> checks) { std::ranges::move(checks, std::back_inserter(report_.checks)); }
@@ -276,65 +270,56 @@ class CaseRun {
     report_.timings_ms[name] = std::chrono::duration<double, std::milli>(steady_clock::now() - start).count();
   }
 
+  Implementation& implementation_;
   const Case& case_;
   const CpGroups& groups_;
   const RunOptions& options_;
-  SequenceLengths lengths_;
+  const SequenceLengths& lengths_;
   RankView view_;
   RankReport report_;
 };
 
 }  // namespace
 
-RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options) {
+RankReport run_case(Implementation& implementation, const Case& c, const CpGroups& groups, const RunOptions& options) {
   const auto skip = [](std::string reason) {
     RankReport report;
     report.outcome = CaseOutcome::skip;
     report.reason = std::move(reason);
     return report;
   };
-  if (std::string reason = skip_reason(c, options.device); !reason.empty()) return skip(std::move(reason));
+  if (std::string reason = implementation.skip_reason(c, options.device); !reason.empty()) {
+    return skip(std::move(reason));
+  }
   const at::NoGradGuard no_grad;
+  const SequenceLengths lengths = resolve_lengths(c);
+  verify::Sharding sharding = implementation.sharding(c, lengths);
+  sharding.bound_factor *= options.bound_factor;
+  // Proved before anything runs. A convention that the lengths do not divide by is no fault of anybody's; rows that an
+  // implementation lists itself are its own.
+  if (std::string fault = verify::sharding_fault(sharding, c, lengths, groups.cp->size()); !fault.empty()) {
+    if (std::holds_alternative<verify::Convention>(sharding.rows)) return skip(std::move(fault));
+    throw std::invalid_argument(fmt::format("the rows that the implementation declares cannot be judged: {}", fault));
+  }
   if (options.shares_gpus) {
-    const auto problem = verify::canonical_problem(c, resolve_lengths(c));
+    const auto problem = verify::canonical_problem(c, lengths);
     std::string reason = SharedMemory(problem, *groups.cp, options).what_does_not_fit();
     if (!reason.empty()) return skip(std::move(reason));
   }
-  at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
-  return CaseRun(c, groups, options).run();
+  if (options.sets_global_flags) {
+    at::globalContext().setDeterministicAlgorithms(c.deterministic, /*warn_only=*/false);
+  }
+  return CaseRun(implementation, c, lengths, sharding, groups, options).run();
 }
 
-void rehearse_case(const Case& c, const at::Device& device) {
-  const at::NoGradGuard no_grad;
-  if (device.is_cuda()) cuda_device().use_device(device.index());
-  const CpGroups alone = make_local_groups(1, {.device = device}).front();
-  RunOptions options;
-  options.device = device;
-  options.reference_cache = false;
-  const RankReport report = CaseRun(c, alone, options).run();
-  if (report.outcome != CaseOutcome::pass) {
-    throw std::runtime_error(fmt::format("{}: {}", case_id(c), report.reason));
-  }
-}
-
-std::vector<Preparation> rehearsals(const at::Device& device) {
-  std::vector<Preparation> pieces;
-  if (!device.is_cuda()) return pieces;
-  // Libraries take longest, and stand behind math.
-  for (const Backend backend : kValues<Backend> | std::views::reverse) {
-    if (!facts_of(backend).rehearsed) continue;
-    Case c;
-    c.backend = backend;
-    c.cp_size = 1;
-    c.batch = 1;
-    c.seqlen_q = c.seqlen_kv = 128;
-    c.heads = c.kv_heads = 1;
-    c.head_dim_qk = c.head_dim_v = 128;
-    c.dtype = DType::bf16;
-    c.causal = true;
-    pieces.emplace_back([c, device] { rehearse_case(c, device); });
-  }
-  return pieces;
+Results take_step(Implementation& implementation, const StepSetting& setting, const Shards& shards,
+                  std::set<std::string>* remarks) {
+  const std::unique_ptr<Step> step = implementation.make_step(setting, shards);
+  Results results;
+  step->forward(results);
+  if (shards.dout.defined()) step->backward(results);
+  if (remarks != nullptr) remarks->merge(step->remarks());
+  return results;
 }
 
 }  // namespace cp_pool

@@ -25,13 +25,13 @@ std::int64_t count_rows(const at::Tensor& rows_at_fault) {
 
 class TensorCheck {
  public:
-  TensorCheck(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual)
-      : expected_(expected), rows_(rows), wide_(actual.to(at::kDouble)) {
+  TensorCheck(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual, const CheckRules& rules)
+      : expected_(expected), rows_(rows), rules_(rules), wide_(actual.to(at::kDouble)) {
     check_.tensor = expected.name;
   }
 
   Check run() {
-    check_padding();
+    if (rules_.judges_padding) check_padding();
     actual_ = wide_.index_select(0, rows_.valid_rows());
     value_ = expected_.value.index_select(0, rows_.canonical_rows());
     same_ = actual_.eq(value_);
@@ -77,7 +77,8 @@ class TensorCheck {
   void measure() {
     const at::Tensor difference = at::where(same_, 0.0, actual_.sub(value_)).abs_();
     const at::Tensor error = difference.square().mean(-1).sqrt_().reshape({-1});
-    const at::Tensor bound = expected_.bound.index_select(0, rows_.canonical_rows()).reshape({-1});
+    at::Tensor bound = expected_.bound.index_select(0, rows_.canonical_rows()).reshape({-1});
+    if (rules_.bound_factor != 1) bound = bound.mul(rules_.bound_factor);
     const at::Tensor baseline = expected_.baseline_error.index_select(0, rows_.canonical_rows()).reshape({-1});
     // A bound of 0 asks for exactness: any error is infinitely far beyond it.
     const at::Tensor excess = at::where(error.eq(0.0), 0.0, error.div(bound));
@@ -96,14 +97,24 @@ class TensorCheck {
     if (check_.worst_index.empty()) locate_valid(static_cast<std::int64_t>(figure[0]));
     if (!check_.ok) return;
     if (const double over = figure[6]; over > 0) {
-      fail(check_, fmt::format("error beyond the bound in {:.0f} of {} rows", over, error.numel()));
+      fail(check_, fmt::format("error beyond the bound in {:.0f} of {} rows{}", over, error.numel(), needs()));
     }
     check_ceiling(difference);
     check_untouched();
   }
 
+  // bound = factor * (kAllowedBaselines * baseline + floor): how many baselines the worst row needs. Nothing of a row
+  // whose baseline is exact.
+  [[nodiscard]] std::string needs() const {
+    const double allowed = kAllowedBaselines * rules_.bound_factor;
+    const double floor = check_.bound - allowed * check_.baseline;
+    const double needed = (check_.error - floor) / check_.baseline;
+    if (!std::isfinite(needed)) return {};
+    return fmt::format("; the worst needs {:.3g} x baseline, allowed {:g}", needed, allowed);
+  }
+
   void check_ceiling(const at::Tensor& difference) {
-    const double ceiling = expected_.ceiling();
+    const double ceiling = expected_.ceiling() * rules_.bound_factor;
     if (ceiling == 0) return;
     report_rows(difference.gt(value_.abs().add_(1.0).mul_(ceiling)).any(-1),
                 fmt::format("beyond the fixed tolerance {:g} in {{}} rows", ceiling).c_str());
@@ -127,6 +138,7 @@ class TensorCheck {
 
   const ExpectedTensor& expected_;
   const RankRows& rows_;
+  const CheckRules& rules_;
   at::Tensor wide_;
   at::Tensor actual_;
   at::Tensor value_;
@@ -136,9 +148,10 @@ class TensorCheck {
 
 }  // namespace
 
-Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual) {
+Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual,
+                   const CheckRules& rules) {
   const std::vector<std::int64_t> wanted{rows.count(), expected.value.size(1), expected.value.size(2)};
-  if (actual.sizes() == wanted) return TensorCheck(expected, rows, actual).run();
+  if (actual.sizes() == wanted) return TensorCheck(expected, rows, actual, rules).run();
   return failed_check(expected.name, fmt::format("shape [{}] instead of [{}]", fmt::join(actual.sizes(), ", "),
                                                  fmt::join(wanted, ", ")));
 }

@@ -26,33 +26,44 @@ Check check_result(const Expected& expected, const char* name, const at::Tensor&
   }
 }
 
+CheckRules rules_of(const RankView& view) {
+  return {.judges_padding = view.sharding.judges_padding, .bound_factor = view.sharding.bound_factor};
+}
+
 Check check_shard(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& shard,
-                  at::ScalarType dtype) {
-  return check_result(expected, name, shard, dtype,
-                      [&](const ExpectedTensor& tensor) { return check_tensor(tensor, rows, rows.packed(shard)); });
+                  at::ScalarType dtype, const CheckRules& rules) {
+  return check_result(expected, name, shard, dtype, [&](const ExpectedTensor& tensor) {
+    return check_tensor(tensor, rows, rows.packed(shard), rules);
+  });
 }
 
 // fp32 [heads, rows], or [heads]: one row.
-Check check_by_head(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& actual) {
+Check check_by_head(const Expected& expected, const char* name, const RankRows& rows, const at::Tensor& actual,
+                    const CheckRules& rules) {
   return check_result(expected, name, actual, at::kFloat, [&](const ExpectedTensor& tensor) {
     const at::Tensor matrix = actual.dim() == 1 ? actual.unsqueeze(1) : actual;
     if (matrix.dim() != 2) throw ShapeError(fmt::format("{} dimensions instead of 2", matrix.dim()));
-    return check_tensor(tensor, rows, matrix.t().unsqueeze(-1));
+    return check_tensor(tensor, rows, matrix.t().unsqueeze(-1), rules);
   });
 }
 
 // The rows of a result with one value for each head.
 RankRows one_row(const at::Tensor& like) {
-  return RankRows::replicated(1, 1, like.defined() ? like.device() : at::Device(at::kCPU));
+  return RankRows::replicated(1, 1, PaddingFill::nan, like.defined() ? like.device() : at::Device(at::kCPU));
 }
 
 }  // namespace
 
 std::vector<Check> check_outputs(const Case& c, const Expected& expected, const RankView& view,
                                  const Results& results) {
-  std::vector<Check> checks{check_shard(expected, "out", view.q, results.out, scalar_type_of(c.dtype)),
-                            check_by_head(expected, "lse", view.q, results.lse)};
-  if (c.max_logit) checks.push_back(check_by_head(expected, "max_logit", one_row(results.out), results.max_logit));
+  const CheckRules rules = rules_of(view);
+  std::vector<Check> checks{check_shard(expected, "out", view.q, results.out, scalar_type_of(c.dtype), rules)};
+  if (view.sharding.needs_lse || results.lse.defined()) {
+    checks.push_back(check_by_head(expected, "lse", view.q, results.lse, rules));
+  }
+  if (c.max_logit) {
+    checks.push_back(check_by_head(expected, "max_logit", one_row(results.out), results.max_logit, rules));
+  }
   if (c.training) std::ranges::move(check_gradients(c, expected, view, results), std::back_inserter(checks));
   return checks;
 }
@@ -60,26 +71,31 @@ std::vector<Check> check_outputs(const Case& c, const Expected& expected, const 
 std::vector<Check> check_gradients(const Case& c, const Expected& expected, const RankView& view,
                                    const Results& results) {
   const auto dtype = scalar_type_of(c.dtype);
-  std::vector<Check> checks{check_shard(expected, "dq", view.q, results.dq, dtype),
-                            check_shard(expected, "dk", view.kv, results.dk, dtype),
-                            check_shard(expected, "dv", view.kv, results.dv, dtype)};
+  const CheckRules rules = rules_of(view);
+  std::vector<Check> checks{check_shard(expected, "dq", view.q, results.dq, dtype, rules),
+                            check_shard(expected, "dk", view.kv, results.dk, dtype, rules),
+                            check_shard(expected, "dv", view.kv, results.dv, dtype, rules)};
   if (c.bias && *c.bias != BiasShape::shape_111s) {
     checks.push_back(check_result(expected, "dbias", results.dbias, dtype, [&](const ExpectedTensor& tensor) {
-      return view.bias.check(tensor, results.dbias);
+      return view.bias.check(tensor, results.dbias, rules);
     }));
   }
   if (c.softmax == SoftmaxType::learnable) {
-    checks.push_back(check_by_head(expected, "dsink", one_row(results.dq), results.dsink));
+    checks.push_back(check_by_head(expected, "dsink", one_row(results.dq), results.dsink, rules));
   }
   return checks;
 }
 
 std::vector<Check> check_mask_probe(const Case& c, const Expected& expected, const RankView& view,
                                     const Results& results) {
+  // Its bounds are below half a key: they are not widened.
+  const CheckRules rules{.judges_padding = view.sharding.judges_padding, .bound_factor = 1};
   const auto dtype = scalar_type_of(c.dtype);
-  std::vector<Check> checks{check_shard(expected, "mask out", view.q, results.out, dtype),
-                            check_by_head(expected, "mask lse", view.q, results.lse)};
-  if (c.training) checks.push_back(check_shard(expected, "mask dv", view.kv, results.dv, dtype));
+  std::vector<Check> checks{check_shard(expected, "mask out", view.q, results.out, dtype, rules)};
+  if (view.sharding.needs_lse || results.lse.defined()) {
+    checks.push_back(check_by_head(expected, "mask lse", view.q, results.lse, rules));
+  }
+  if (c.training) checks.push_back(check_shard(expected, "mask dv", view.kv, results.dv, dtype, rules));
   return checks;
 }
 

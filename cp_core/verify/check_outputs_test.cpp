@@ -7,8 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cp_core/own/rank_step.h"
 #include "cp_core/testing/ranks_on_threads.h"
-#include "cp_core/trial/rank_step.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -60,7 +60,7 @@ ExpectedTensor make_tensor(std::string_view name, const at::Tensor& value, const
   ExpectedTensor tensor{.name = name, .value = value, .baseline_error = row_rms(error), .bound = {}, .untouched = {}};
   at::Tensor allowance = row_rms(magnitude.to(at::kDouble).masked_fill(exact, 0.0)).mul_(floor);
   if (underflow > 0) allowance = allowance.add(allowance.gt(0.0), underflow);
-  tensor.bound = tensor.baseline_error.mul(2.0).add_(allowance);
+  tensor.bound = tensor.baseline_error.mul(kAllowedBaselines).add_(allowance);
   tensor.ceiling_asked = ceiling;
   if (ceiling > 0 && value.numel() > 0) {
     tensor.rounding = error.abs().div_(value.abs().add_(1.0)).max().item<double>();

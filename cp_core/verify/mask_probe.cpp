@@ -9,7 +9,6 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-#include "cases/comm_facts.h"
 #include "cp_core/verify/query_blocks.h"
 
 namespace cp_pool::verify {
@@ -65,9 +64,9 @@ ExpectedTensor tensor_of(std::string_view name, const at::Tensor& value, const a
 
 }  // namespace
 
-Case mask_probe_case(const Case& c) {
+Case mask_probe_case(const Case& c, std::int64_t heads) {
   Case probe = c;
-  probe.heads = probe.kv_heads = head_ranks(c);
+  probe.heads = probe.kv_heads = heads;
   probe.bias.reset();
   probe.softmax = SoftmaxType::vanilla;
   probe.max_logit = false;

@@ -12,8 +12,8 @@
 
 namespace cp_pool::verify {
 
-// The case reduced to its mask: as few heads as its communication type allows, a vanilla softmax, no bias.
-Case mask_probe_case(const Case& c);
+// The case reduced to its mask: with so many heads and key-value heads, a vanilla softmax, no bias.
+Case mask_probe_case(const Case& c, std::int64_t heads);
 
 struct MaskProbe {
   CanonicalInputs inputs;

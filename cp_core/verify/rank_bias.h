@@ -8,6 +8,7 @@
 #include "cases/case.h"
 #include "cases/case_report.h"
 #include "cases/lengths.h"
+#include "cp_core/verify/check.h"
 #include "cp_core/verify/expected.h"
 #include "cp_core/verify/rows.h"
 
@@ -15,12 +16,16 @@ namespace cp_pool::verify {
 
 class RankBias {
  public:
-  RankBias(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device = at::kCPU);
+  // queries: the rank's.
+  RankBias(const Case& c, const SequenceLengths& lengths, const RankRows& queries,
+           const at::Device& device = at::kCPU);
 
-  // bias: as in CanonicalInputs. NaN where no sequence that uses the element has a valid query and key.
+  // bias: as in CanonicalInputs. Padding, what the queries' padding is, where no sequence that uses the element has a
+  // valid query and key.
   [[nodiscard]] at::Tensor shard(const at::Tensor& bias) const;
   // dbias: shaped like the shard.
-  [[nodiscard]] Check check(const ExpectedTensor& expected, const at::Tensor& dbias) const;
+  [[nodiscard]] Check check(const ExpectedTensor& expected, const at::Tensor& dbias,
+                            const CheckRules& rules = {}) const;
 
  private:
   SequenceLengths lengths_;

@@ -15,7 +15,8 @@ at::Tensor padded_bias(BiasShape shape, const at::Tensor& canonical) {
   c.layout = Layout::thd;
   c.bias = shape;
   const SequenceLengths lengths{.valid_q = {3, 5}, .padded_q = {4, 6}, .valid_kv = {3, 5}, .padded_kv = {4, 6}};
-  return RankBias(c, lengths, 0, 1, at::kCPU).shard(canonical);
+  const RankRows queries(c.layout, 0, 1, lengths.valid_q, lengths.padded_q);
+  return RankBias(c, lengths, queries).shard(canonical);
 }
 
 at::Tensor canonical_bias(BiasShape shape) {

@@ -7,20 +7,32 @@
 #include "cases/lengths.h"
 #include "cp_core/verify/inputs.h"
 #include "cp_core/verify/rank_bias.h"
+#include "cp_core/verify/reference.h"
 #include "cp_core/verify/rows.h"
+#include "cp_core/verify/sharding.h"
 
 namespace cp_pool::verify {
 
-// Which rows of each tensor a rank holds.
+// Which rows of each tensor a rank holds, and in which form an implementation is given them.
 struct RankView {
-  RankView(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device = at::kCPU);
+  // Throws std::invalid_argument where there is a sharding_fault.
+  RankView(const Case& c, const SequenceLengths& lengths, const Sharding& sharding, int rank, int size,
+           const at::Device& device = at::kCPU);
+  // As our own implementation declares it.
+  RankView(const Case& c, const SequenceLengths& lengths, int rank, int size, const at::Device& device = at::kCPU)
+      : RankView(c, lengths, Sharding{}, rank, size, device) {}
 
+  Sharding sharding;
   RankRows q;
   RankRows kv;
   RankBias bias;
+
+ private:
+  RankView(const Case& c, const SequenceLengths& lengths, const Sharding& declared, const Ownership& owners, int rank,
+           const at::Device& device);
 };
 
-// In the case's layout; undefined where the case has none.
+// In the case's layout and the implementation's order of heads; undefined where the case has none.
 struct Shards {
   at::Tensor q;
   at::Tensor k;
@@ -31,5 +43,9 @@ struct Shards {
 };
 
 Shards make_shards(const Case& c, const CanonicalInputs& inputs, const RankView& view);
+
+// Results of a step whose heads are in the implementation's order, in that of docs/definitions.md. Results that are
+// missing, or that have another number of heads or dimensions, stay as they are.
+Results in_defined_heads(const Case& c, const Results& results, const RankView& view);
 
 }  // namespace cp_pool::verify

@@ -1,8 +1,7 @@
 #include "cp_core/verify/rows.h"
 
-#include <limits>
+#include <utility>
 
-#include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,36 +15,9 @@ at::Tensor index_tensor(const std::vector<std::int64_t>& values, const at::Devic
 
 }  // namespace
 
-RankRows::RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
-                   const std::vector<std::int64_t>& padded, const at::Device& device)
-    : RankRows(layout, static_cast<std::int64_t>(valid.size())) {
-  std::int64_t sequence_start = 0;  // canonical row of the sequence's first token
-  for (std::int64_t b = 0; b < batch_; ++b) {
-    const auto sequence = static_cast<std::size_t>(b);
-    const std::int64_t chunk = padded[sequence] / (std::int64_t{2} * size);
-    for (const int held : {rank, 2 * size - 1 - rank}) {
-      for (std::int64_t position = held * chunk; position < (held + 1) * chunk; ++position) {
-        add(b, position, valid[sequence], sequence_start);
-      }
-    }
-    sequence_start += valid[sequence];
-  }
-  make_indices(device);
-}
-
-RankRows RankRows::replicated(std::int64_t valid, std::int64_t padded, const at::Device& device) {
-  RankRows rows(Layout::thd, 1);
-  for (std::int64_t position = 0; position < padded; ++position) rows.add(0, position, valid, 0);
-  rows.make_indices(device);
-  return rows;
-}
-
-void RankRows::add(std::int64_t sequence, std::int64_t position, std::int64_t valid, std::int64_t sequence_start) {
-  const std::int64_t canonical = position < valid ? sequence_start + position : -1;
-  rows_.push_back({.sequence = sequence, .position = position, .canonical = canonical});
-}
-
-void RankRows::make_indices(const at::Device& device) {
+RankRows::RankRows(Layout layout, std::int64_t batch, std::vector<LocalRow> rows, PaddingFill fill,
+                   const at::Device& device)
+    : layout_(layout), batch_(batch), rows_(std::move(rows)), fill_(fill) {
   std::vector<std::int64_t> valid_rows;
   std::vector<std::int64_t> padding_rows;
   std::vector<std::int64_t> canonical_rows;
@@ -59,10 +31,24 @@ void RankRows::make_indices(const at::Device& device) {
   canonical_rows_ = index_tensor(canonical_rows, device);
 }
 
-at::Tensor RankRows::shard(const at::Tensor& canonical) const {
+RankRows::RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
+                   const std::vector<std::int64_t>& padded, const at::Device& device)
+    : RankRows(layout, static_cast<std::int64_t>(valid.size()),
+               rows_by_convention({}, layout, valid, padded, size)[static_cast<std::size_t>(rank)], PaddingFill::nan,
+               device) {}
+
+RankRows RankRows::replicated(std::int64_t valid, std::int64_t padded, PaddingFill fill, const at::Device& device) {
+  std::vector<LocalRow> rows;
+  for (std::int64_t position = 0; position < padded; ++position) {
+    rows.push_back({.sequence = 0, .position = position, .canonical = position < valid ? position : -1});
+  }
+  return {Layout::thd, 1, std::move(rows), fill, device};
+}
+
+at::Tensor RankRows::shard(const at::Tensor& canonical, PaddingFill fill) const {
   const auto heads = canonical.size(1);
   const auto dim = canonical.size(2);
-  at::Tensor packed = at::full({count(), heads, dim}, std::numeric_limits<double>::quiet_NaN(), canonical.options());
+  at::Tensor packed = padding_values({count(), heads, dim}, fill, canonical.options());
   packed.index_copy_(0, valid_rows_, canonical.index_select(0, canonical_rows_));
   if (layout_ == Layout::thd) return packed;
   const at::Tensor by_sequence = packed.view({batch_, count() / batch_, heads, dim});

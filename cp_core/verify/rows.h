@@ -1,9 +1,8 @@
-// Which rows of the whole problem a rank holds, and in which order: the definition that results are judged by. Written
-// from docs/definitions.md alone; it must not use partition.h or layout.h, whose faults would otherwise cancel out.
+// The rows of the whole problem that a rank holds, as shards are made and results judged by them. Nothing here or in
+// conventions.h may use partition.h or layout.h, whose faults would otherwise cancel out.
 //
-// A sequence of padded length P is cut in 2n chunks of P / 2n positions; rank r holds chunk r, then chunk 2n-1-r.
-// Packed order of a rank: sequence by sequence, its positions in that order. The shard of layout thd is in packed
-// order; bshd is the same as [batch, S/n]; sbhd is that transposed.
+// Packed order of a rank: the order of its rows. The shard of layout thd is in packed order; bshd is the same as
+// [batch, S/n]; sbhd is that transposed.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +13,10 @@
 #include <ATen/core/Tensor.h>
 
 #include "cases/case.h"
+#include "cp_core/verify/sharding.h"
 
 namespace cp_pool::verify {
 
-// Fills padding rows.
 inline constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 class ShapeError : public std::runtime_error {
@@ -25,20 +24,18 @@ class ShapeError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-struct LocalRow {
-  std::int64_t sequence;
-  std::int64_t position;   // in the sequence
-  std::int64_t canonical;  // row of the canonical tensors; -1 = padding
-};
-
 class RankRows {
  public:
-  // valid, padded: one length for each sequence. device: that of the tensors given to the methods.
+  // rows: in packed order. batch: the number of sequences. device: that of the tensors given to the methods.
+  RankRows(Layout layout, std::int64_t batch, std::vector<LocalRow> rows, PaddingFill fill,
+           const at::Device& device = at::kCPU);
+  // Those of the dual-chunk convention, with padding of NaN. valid, padded: one length for each sequence.
   RankRows(Layout layout, int rank, int size, const std::vector<std::int64_t>& valid,
            const std::vector<std::int64_t>& padded, const at::Device& device = at::kCPU);
 
   // Rows that every rank holds alike: positions 0 .. padded - 1 of one sequence.
-  static RankRows replicated(std::int64_t valid, std::int64_t padded, const at::Device& device = at::kCPU);
+  static RankRows replicated(std::int64_t valid, std::int64_t padded, PaddingFill fill = PaddingFill::nan,
+                             const at::Device& device = at::kCPU);
 
   [[nodiscard]] const std::vector<LocalRow>& rows() const { return rows_; }  // packed order, padding included
   [[nodiscard]] std::int64_t count() const { return static_cast<std::int64_t>(rows_.size()); }
@@ -49,21 +46,21 @@ class RankRows {
   [[nodiscard]] const at::Tensor& padding_rows() const { return padding_rows_; }
   [[nodiscard]] const at::Tensor& canonical_rows() const { return canonical_rows_; }
 
-  // The rank's shard of a canonical tensor [tokens, heads, dim], in the case's layout; padding is NaN.
-  [[nodiscard]] at::Tensor shard(const at::Tensor& canonical) const;
+  [[nodiscard]] PaddingFill fill() const { return fill_; }
+
+  // The rank's shard of a canonical tensor [tokens, heads, dim], in the case's layout; padding rows hold fill().
+  [[nodiscard]] at::Tensor shard(const at::Tensor& canonical) const { return shard(canonical, fill_); }
+  [[nodiscard]] at::Tensor shard(const at::Tensor& canonical, PaddingFill fill) const;
   // Is this a defined tensor of the shape of a shard, whatever its heads and dim?
   [[nodiscard]] bool fits(const at::Tensor& shard) const;
   // Returns the shard in packed order, [count(), heads, dim]. Throws ShapeError unless fits(shard).
   [[nodiscard]] at::Tensor packed(const at::Tensor& shard) const;
 
  private:
-  RankRows(Layout layout, std::int64_t batch) : layout_(layout), batch_(batch) {}
-  void add(std::int64_t sequence, std::int64_t position, std::int64_t valid, std::int64_t sequence_start);
-  void make_indices(const at::Device& device);
-
   Layout layout_;
   std::int64_t batch_;
   std::vector<LocalRow> rows_;
+  PaddingFill fill_;
   at::Tensor valid_rows_;
   at::Tensor padding_rows_;
   at::Tensor canonical_rows_;

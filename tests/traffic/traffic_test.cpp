@@ -15,7 +15,8 @@
 #include "cp_core/context_parallel/context_parallel.h"
 #include "cp_core/testing/ranks_on_threads.h"
 #include "cp_core/trial/case_times.h"
-#include "cp_core/trial/rank_step.h"
+#include "cp_core/own/own_implementation.h"
+#include "cp_core/own/rank_step.h"
 #include "driver/case_shape.h"
 
 namespace cp_pool {
@@ -122,7 +123,9 @@ TEST_P(ExpectedTraffic, IsWhatTimedStepsReport) {
   const Traffic expected = traffic_of(c, lengths);
   run_ranks(c.cp_size, [&](const CpGroups& groups, int) {
     StepTimes times;
-    time_case(c, lengths, groups, {.warmup = 0, .iterations = 1}, at::kCPU, times);
+    OwnImplementation own;
+    time_case(own, c, lengths, verify::RankView(c, lengths, groups.cp->rank(), c.cp_size), groups,
+              {.warmup = 0, .iterations = 1}, times);
     EXPECT_EQ(times.bytes_sent, expected.forward + expected.backward);
   });
 }

@@ -88,10 +88,12 @@ struct RunOfCase {  // how a case is run
   std::optional<std::string> dump_dir;
   bool reference_cache = true;  // the worker may keep expected results for later cases
   std::optional<PerfRequest> perf = std::nullopt;
+  std::optional<double> bound_factor = std::nullopt;  // every bound is so many times as wide
 
   static constexpr auto fields() {
     return std::tuple{field("dump_dir", &RunOfCase::dump_dir), field("reference_cache", &RunOfCase::reference_cache),
-                      field("perf", &RunOfCase::perf, Presence::sparse)};
+                      field("perf", &RunOfCase::perf, Presence::sparse),
+                      field("bound_factor", &RunOfCase::bound_factor, Presence::sparse)};
   }
 };
 struct RunRequest {
@@ -237,6 +239,7 @@ struct ResultEvent {
   std::string backend_note;                       // what of the case another backend computed, and why; else empty
   std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
   std::vector<LostOutput> lost_outputs;
+  std::optional<double> bound_factor = std::nullopt;  // every bound was so many times as wide; none: once
 
   static constexpr const char* kName = "result";
   static constexpr auto fields() {
@@ -251,7 +254,8 @@ struct ResultEvent {
                       field("backend", &ResultEvent::backend),
                       field("backend_note", &ResultEvent::backend_note, Presence::sparse),
                       field("perf", &ResultEvent::perf, Presence::sparse),
-                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse)};
+                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse),
+                      field("bound_factor", &ResultEvent::bound_factor, Presence::sparse)};
   }
 };
 struct PongEvent {

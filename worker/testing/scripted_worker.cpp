@@ -31,7 +31,7 @@ class ScriptedRunner final : public CaseRunner {
  public:
   void reset(const at::Device& /*device*/) override {}
   std::string skip_reason(const Case& /*c*/, const at::Device& /*device*/) override { return {}; }
-  Backend backend(const Case& /*c*/, const at::Device& /*device*/) override { return Backend::math; }
+  std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "scripted"; }
   bool prepares(const at::Device& /*device*/) override { return true; }
 
   std::vector<Preparation> prepare(const Case& c, int /*rank*/, const at::Device& /*device*/) override {

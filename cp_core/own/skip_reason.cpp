@@ -1,6 +1,6 @@
 #include "cases/comm_facts.h"
 #include "cp_core/attention/backend.h"
-#include "cp_core/trial/run_case.h"
+#include "cp_core/own/own_implementation.h"
 
 namespace cp_pool {
 

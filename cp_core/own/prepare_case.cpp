@@ -1,8 +1,9 @@
 #include <utility>
 
+#include "cases/comm_facts.h"
 #include "cases/lengths.h"
 #include "cp_core/context_parallel/prepare.h"
-#include "cp_core/trial/run_case.h"
+#include "cp_core/own/own_implementation.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/mask_probe.h"
 
@@ -12,7 +13,7 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend
   const SequenceLengths lengths = resolve_lengths(c);
   std::vector<Preparation> pieces;
   // run_case takes steps of these two cases. Nobody prepares for steps that are replayed as a graph.
-  for (const Case& step : {c, verify::mask_probe_case(c)}) {
+  for (const Case& step : {c, verify::mask_probe_case(c, head_ranks(c))}) {
     auto of_step = preparations(make_problem(step, lengths), verify::scalar_type_of(step.dtype), c.cp_size, rank,
                                 step.training, backend);
     for (auto& piece : of_step) pieces.push_back(std::move(piece));

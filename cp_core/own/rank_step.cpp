@@ -1,4 +1,4 @@
-#include "cp_core/trial/rank_step.h"
+#include "cp_core/own/rank_step.h"
 
 namespace cp_pool {
 

@@ -1,4 +1,4 @@
-// One step of attention of one rank, from shards to results.
+// One step of our own attention on one rank, from shards to results.
 #pragma once
 
 #include "cp_core/comm/communicator.h"

@@ -1,0 +1,77 @@
+#include "cp_core/own/own_implementation.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include "cases/backend_facts.h"
+#include "cases/comm_facts.h"
+#include "cp_core/own/rank_step.h"
+
+namespace cp_pool {
+namespace {
+
+class OwnStep final : public Step {
+ public:
+  OwnStep(const StepSetting& setting, const verify::Shards& shards)
+      : problem_(make_problem(setting.c, setting.lengths)), groups_(setting.groups), shards_(shards) {
+    problem_.replayed = setting.replayed;
+  }
+
+  void forward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    forward_ = context_parallel_forward(problem_, groups_, attention_inputs(shards_));
+    remarks_.insert(forward_.remarks.begin(), forward_.remarks.end());
+    results = results_of(forward_, {});
+  }
+
+  void backward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    const AttentionGradients gradients =
+        context_parallel_backward(problem_, groups_, attention_inputs(shards_), forward_, shards_.dout);
+    remarks_.insert(gradients.remarks.begin(), gradients.remarks.end());
+    results = results_of(forward_, gradients);
+  }
+
+  [[nodiscard]] std::set<std::string> remarks() const override { return remarks_; }
+
+ private:
+  AttentionProblem problem_;
+  const CpGroups& groups_;
+  const verify::Shards& shards_;
+  AttentionForward forward_;
+  std::set<std::string> remarks_;
+};
+
+}  // namespace
+
+std::string OwnImplementation::skip_reason(const Case& c, const at::Device& device) {
+  return cp_pool::skip_reason(c, device);
+}
+
+std::string OwnImplementation::backend(const Case& c, const at::Device& device) {
+  return std::string(to_string(device.is_cuda() ? c.backend : Backend::math));
+}
+
+verify::Sharding OwnImplementation::sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) {
+  verify::Sharding sharding;
+  sharding.rows = cut_;
+  return sharding;
+}
+
+bool OwnImplementation::repeats_bits(const Case& c, const at::Device& device) {
+  return promises_bits(c, device.is_cuda());
+}
+
+std::int64_t OwnImplementation::probe_heads(const Case& c) {
+  return head_ranks(c);
+}
+
+std::unique_ptr<Step> OwnImplementation::make_step(const StepSetting& setting, const verify::Shards& shards) {
+  return std::make_unique<OwnStep>(setting, shards);
+}
+
+RankReport run_case(const Case& c, const CpGroups& groups, const RunOptions& options) {
+  OwnImplementation own;
+  return run_case(own, c, groups, options);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,59 @@
+#include "cp_core/own/own_implementation.h"
+
+#include <algorithm>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/ranks_on_threads.h"
+
+namespace cp_pool::verify {
+namespace {
+
+Case causal_case(CommType comm, Layout layout) {
+  Case c = test::small_case();
+  c.comm = comm;
+  c.layout = layout;
+  c.cp_size = 4;
+  c.heads = c.kv_heads = 4;
+  c.seqlen_q = c.seqlen_kv = 32;
+  if (layout == Layout::thd) c.seqlens = {32, 16};
+  c.causal = true;
+  return c;
+}
+
+std::vector<RankReport> reports_of(const Case& c, const char* cut) {
+  std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    OwnImplementation own(parse_convention(cut).value());
+    reports[static_cast<std::size_t>(rank)] = run_case(own, c, groups, {});
+  });
+  return reports;
+}
+
+// What slime#1871, LCA#53 and torchtitan#3681 were: data cut by one convention, attention by another.
+TEST(OwnImplementation, InputsCutTheWrongWayAreSeen) {
+  for (const CommType comm : {CommType::p2p, CommType::all_gather, CommType::a2a}) {
+    for (const Layout layout : {Layout::bshd, Layout::thd}) {
+      const Case c = causal_case(comm, layout);
+      for (const char* cut : {"contiguous", "contiguous_pack", "striped", "striped:2", "dual_chunk_ulysses:2"}) {
+        const auto reports = reports_of(c, cut);
+        EXPECT_TRUE(std::ranges::any_of(
+            reports, [](const RankReport& report) { return report.outcome == CaseOutcome::fail; }))
+            << cut << " " << test::text_of(c);
+      }
+      EXPECT_EQ(test::fault_of(reports_of(c, "dual_chunk")), "") << test::text_of(c);
+    }
+  }
+}
+
+TEST(OwnImplementation, PackCutWhereSequencesShouldBeIsSeen) {
+  const Case c = causal_case(CommType::p2p, Layout::thd);
+  const auto reports = reports_of(c, "dual_chunk_pack");
+  EXPECT_TRUE(
+      std::ranges::any_of(reports, [](const RankReport& report) { return report.outcome == CaseOutcome::fail; }));
+}
+
+}  // namespace
+}  // namespace cp_pool::verify

@@ -1,0 +1,175 @@
+#include "cp_core/testing/plain_attention.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+namespace cp_pool::test {
+namespace {
+
+using verify::LocalRow;
+
+constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
+
+at::Tensor column(const std::vector<LocalRow>& rows, std::int64_t LocalRow::* member) {
+  std::vector<std::int64_t> values;
+  values.reserve(rows.size());
+  for (const LocalRow& row : rows) values.push_back(row.*member);
+  return at::tensor(values, at::kLong);
+}
+
+// For the sequence of each row its length.
+at::Tensor lengths_of(const at::Tensor& sequences, const std::vector<std::int64_t>& lengths) {
+  return at::tensor(lengths, at::kLong).index_select(0, sequences);
+}
+
+class PlainStep final : public Step {
+ public:
+  PlainStep(const StepSetting& setting, const verify::Shards& shards, const verify::Ownership& owners, PlainFault fault,
+            bool second)
+      : setting_(setting), shards_(shards), owners_(owners), fault_(fault), second_(second) {}
+
+  void forward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    const Case& c = setting_.c;
+    q_ = by_head(setting_.view.q, shards_.q);
+    k_ = gathered(by_head(setting_.view.kv, shards_.k), "k");
+    v_ = gathered(by_head(setting_.view.kv, shards_.v), "v");
+    const std::int64_t group = c.heads / c.kv_heads;
+    const at::Tensor heads = at::arange(c.heads, at::kLong);
+    kv_head_ = fault_ == PlainFault::heads_interleaved ? heads.remainder(c.kv_heads)
+                                                       : heads.div(group, /*rounding_mode=*/"floor");
+    const double scale = fault_ == PlainFault::unscaled ? 1 : 1 / std::sqrt(static_cast<double>(c.head_dim_qk));
+    at::Tensor scores = at::matmul(q_.mul(scale), k_.index_select(0, kv_head_).transpose(1, 2));
+    scores = at::where(visible(), scores, kMinusInfinity);
+    at::Tensor lse = scores.logsumexp({-1});
+    p_ = scores.sub(lse.unsqueeze(-1)).exp().nan_to_num(0.0);
+    at::Tensor out = at::matmul(p_, v_.index_select(0, kv_head_));
+    if (fault_ == PlainFault::repeats_other_bits && second_) out = out.mul(1 + 0x1p-20);
+    out_ = out;
+    if (fault_ == PlainFault::lse_in_base_2) lse = lse.div(std::log(2.0));
+    results.out = in_layout(out);
+    results.lse = lse.contiguous();
+  }
+
+  void backward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    const Case& c = setting_.c;
+    const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim_qk));
+    const at::Tensor dout = by_head(setting_.view.q, shards_.dout);
+    const at::Tensor delta = dout.mul(out_).sum(-1, /*keepdim=*/true);
+    const at::Tensor ds = at::matmul(dout, v_.index_select(0, kv_head_).transpose(1, 2)).sub(delta).mul(p_);
+    results.dq = in_layout(at::matmul(ds, k_.index_select(0, kv_head_)).mul(scale));
+    results.dk = in_layout(summed(at::matmul(ds.transpose(1, 2), q_).mul(scale), "dk"));
+    results.dv = in_layout(summed(at::matmul(p_.transpose(1, 2), dout), "dv"));
+  }
+
+ private:
+  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(setting_.groups.cp->rank()); }
+
+  // A shard as fp32 [heads, rows, dim].
+  static at::Tensor by_head(const verify::RankRows& rows, const at::Tensor& shard) {
+    return rows.packed(shard).to(at::kFloat).transpose(0, 1).contiguous();
+  }
+
+  [[nodiscard]] at::Tensor in_layout(const at::Tensor& by_head) const {
+    const Case& c = setting_.c;
+    const at::Tensor packed = by_head.transpose(0, 1).to(verify::scalar_type_of(c.dtype)).contiguous();
+    if (c.layout == Layout::thd) return packed;
+    const at::Tensor bshd = packed.view({c.batch, -1, packed.size(1), packed.size(2)});
+    return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();
+  }
+
+  // The rows of all ranks, rank by rank.
+  [[nodiscard]] std::vector<LocalRow> all_key_rows() const {
+    std::vector<LocalRow> all;
+    for (const auto& rows : owners_.kv) all.insert(all.end(), rows.begin(), rows.end());
+    return all;
+  }
+
+  // Which of all key rows each query row sees: bool [rows, all key rows].
+  [[nodiscard]] at::Tensor visible() const {
+    const Case& c = setting_.c;
+    const std::vector<LocalRow> keys = all_key_rows();
+    const std::vector<LocalRow>& queries = setting_.view.q.rows();
+    const at::Tensor q_sequence = column(queries, &LocalRow::sequence).unsqueeze(1);
+    const at::Tensor k_sequence = column(keys, &LocalRow::sequence).unsqueeze(0);
+    at::Tensor i = column(queries, &LocalRow::position).unsqueeze(1);
+    const at::Tensor j = column(keys, &LocalRow::position).unsqueeze(0);
+    if (fault_ != PlainFault::diagonal_top_left) {
+      i = i.add(lengths_of(q_sequence.flatten(), setting_.lengths.valid_kv).unsqueeze(1))
+              .sub(lengths_of(q_sequence.flatten(), setting_.lengths.valid_q).unsqueeze(1));
+    }
+    at::Tensor seen = i.eq(i).logical_and(j.eq(j));
+    if (fault_ != PlainFault::sequences_see_others) seen = seen.logical_and(q_sequence.eq(k_sequence));
+    if (fault_ != PlainFault::reads_padding) {
+      seen = seen.logical_and(column(keys, &LocalRow::canonical).ge(0).unsqueeze(0));
+    }
+    seen = seen.logical_and(column(queries, &LocalRow::canonical).ge(0).unsqueeze(1));
+    if (c.causal) seen = seen.logical_and(j.le(i));
+    const std::int64_t more = fault_ == PlainFault::window_one_too_wide ? 1 : 0;
+    if (c.window[0] >= 0) seen = seen.logical_and(i.sub(j).le(c.window[0] + more));
+    if (c.window[1] >= 0) seen = seen.logical_and(j.sub(i).le(c.window[1]));
+    return seen;
+  }
+
+  // [heads, rows, dim] of every rank as [heads, all rows, dim].
+  [[nodiscard]] at::Tensor gathered(const at::Tensor& own, const char* what) const {
+    Communicator& cp = *setting_.groups.cp;
+    std::int64_t most = 0;
+    for (const auto& rows : owners_.kv) most = std::max(most, static_cast<std::int64_t>(rows.size()));
+    at::Tensor sent = at::zeros({most, own.size(0), own.size(2)});
+    sent.narrow(0, 0, own.size(1)).copy_(own.transpose(0, 1));
+    at::Tensor all = at::zeros({most * cp.size(), own.size(0), own.size(2)});
+    cp.all_gather(all, sent, what)->wait();
+    std::vector<std::int64_t> kept;
+    for (std::size_t r = 0; r < owners_.kv.size(); ++r) {
+      for (std::size_t i = 0; i < owners_.kv[r].size(); ++i) {
+        kept.push_back(static_cast<std::int64_t>(r) * most + static_cast<std::int64_t>(i));
+      }
+    }
+    return all.index_select(0, at::tensor(kept, at::kLong)).transpose(0, 1);
+  }
+
+  // Of [heads, all key rows, dim] of each rank the sum, over the query heads of a key-value head too, of the own rows.
+  [[nodiscard]] at::Tensor summed(const at::Tensor& all, const char* what) const {
+    at::Tensor by_kv_head = at::zeros({setting_.c.kv_heads, all.size(1), all.size(2)}).index_add(0, kv_head_, all);
+    if (fault_ != PlainFault::keys_not_summed) {
+      setting_.groups.cp->all_reduce(by_kv_head, ReduceOp::sum, what)->wait();
+    }
+    std::int64_t first = 0;
+    for (std::size_t r = 0; r < rank(); ++r) first += static_cast<std::int64_t>(owners_.kv[r].size());
+    return by_kv_head.narrow(1, first, static_cast<std::int64_t>(owners_.kv[rank()].size()));
+  }
+
+  StepSetting setting_;
+  const verify::Shards& shards_;
+  verify::Ownership owners_;
+  PlainFault fault_;
+  bool second_;
+  at::Tensor q_, k_, v_, p_, out_, kv_head_;
+};
+
+}  // namespace
+
+std::string PlainAttention::skip_reason(const Case& c, const at::Device& /*device*/) {
+  if (c.bias || c.softmax != SoftmaxType::vanilla || c.chunk > 0 || c.max_logit) return "it has plain masks only";
+  return {};
+}
+
+std::unique_ptr<Step> PlainAttention::make_step(const StepSetting& setting, const verify::Shards& shards) {
+  const verify::Ownership owners =
+      verify::ownership_of(sharding_, setting.c.layout, setting.lengths, setting.groups.cp->size());
+  return std::make_unique<PlainStep>(setting, shards, owners, fault_, steps_++ % 2 == 1);
+}
+
+}  // namespace cp_pool::test

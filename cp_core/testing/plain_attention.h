@@ -1,0 +1,44 @@
+// A second implementation of context-parallel attention, as small as one can be: it gathers K and V and computes densely
+// in fp32. It holds the seam of trial/implementation.h open, and can be made wrong in ways that are common.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "cp_core/trial/implementation.h"
+
+namespace cp_pool::test {
+
+enum class PlainFault {
+  none,
+  diagonal_top_left,     // query i stands at key i, not at i + skv - sq
+  window_one_too_wide,   // to the left
+  sequences_see_others,  // of a pack
+  reads_padding,         // padding keys of the own sequence are seen
+  unscaled,
+  lse_in_base_2,
+  keys_not_summed,       // dk and dv are those of the own queries
+  heads_interleaved,     // query head h reads key-value head h % kv_heads though the declaration says blocked
+  repeats_other_bits,    // every second step
+};
+
+class PlainAttention final : public Implementation {
+ public:
+  explicit PlainAttention(verify::Sharding sharding, PlainFault fault = PlainFault::none)
+      : sharding_(std::move(sharding)), fault_(fault) {}
+
+  std::string skip_reason(const Case& c, const at::Device& device) override;
+  std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "plain"; }
+  verify::Sharding sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) override { return sharding_; }
+  bool repeats_bits(const Case& /*c*/, const at::Device& /*device*/) override { return true; }
+  std::int64_t probe_heads(const Case& c) override { return c.kv_heads; }
+  std::string why_not_alone() override { return "it is not run on one rank"; }
+  std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
+
+ private:
+  verify::Sharding sharding_;
+  PlainFault fault_;
+  int steps_ = 0;
+};
+
+}  // namespace cp_pool::test

@@ -1,0 +1,179 @@
+// The seam: a small implementation that is not ours is judged by run_case, right under every convention, and wrong where
+// it is made so.
+#include "cp_core/trial/implementation.h"
+
+#include <algorithm>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/plain_attention.h"
+#include "cp_core/testing/ranks_on_threads.h"
+#include "cp_core/trial/run_case.h"
+
+namespace cp_pool::verify {
+namespace {
+
+using cp_pool::test::PlainAttention;
+using cp_pool::test::PlainFault;
+using testing::HasSubstr;
+
+Sharding declared(const char* convention) {
+  Sharding sharding;
+  sharding.rows = parse_convention(convention).value();
+  sharding.padding = PaddingFill::garbage;
+  sharding.judges_padding = false;
+  return sharding;
+}
+
+// Sequences of unequal query and key lengths, with padding between them, causal and with a window.
+Case masked_pack() {
+  Case c = test::small_case();
+  c.layout = Layout::thd;
+  c.cp_size = 4;
+  c.batch = 3;
+  c.seqlen_q = 32;
+  c.seqlen_kv = 48;
+  c.heads = 4;
+  c.kv_heads = 2;
+  c.seqlens = {29, 17, 32};
+  c.seqlens_kv = {40, 48, 33};
+  c.pad_between_seqs = true;
+  c.causal = true;
+  c.window = {9, 0};
+  return c;
+}
+
+// Row by row: every rank has every fourth valid row, from the last to the first, and rank 1 two rows of padding.
+Sharding listed(const Case& c) {
+  const SequenceLengths lengths = resolve_lengths(c);
+  const auto deal = [&](const std::vector<std::int64_t>& valid) {
+    std::int64_t total = 0;
+    for (const std::int64_t length : valid) total += length;
+    RowsByRank by_rank;
+    for (int rank = 0; rank < c.cp_size; ++rank) {
+      std::vector<std::int64_t> rows;
+      for (std::int64_t row = total - 1; row >= 0; --row) {
+        if (row % c.cp_size == rank) rows.push_back(row);
+      }
+      if (rank == 1) rows.insert(rows.end(), {-1, -1});
+      by_rank.push_back(local_rows(rows, valid));
+    }
+    return by_rank;
+  };
+  Sharding sharding = declared("dual_chunk");
+  sharding.rows = Ownership{.q = deal(lengths.valid_q), .kv = deal(lengths.valid_kv)};
+  return sharding;
+}
+
+std::vector<RankReport> reports_of(const Case& c, const Sharding& sharding, PlainFault fault = PlainFault::none) {
+  std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    PlainAttention plain(sharding, fault);
+    reports[static_cast<std::size_t>(rank)] = run_case(plain, c, groups, {});
+  });
+  return reports;
+}
+
+bool fails(const Case& c, const Sharding& sharding, PlainFault fault) {
+  return std::ranges::any_of(reports_of(c, sharding, fault),
+                             [](const RankReport& report) { return report.outcome == CaseOutcome::fail; });
+}
+
+TEST(Seam, AnotherImplementationPassesUnderEveryConvention) {
+  for (const char* convention : {"dual_chunk", "dual_chunk_pack", "contiguous", "contiguous_pack", "striped",
+                                 "striped:2", "dual_chunk_ulysses:2", "dual_chunk_ulysses:2:outer"}) {
+    EXPECT_EQ(test::fault_of(reports_of(masked_pack(), declared(convention))), "") << convention;
+  }
+}
+
+TEST(Seam, AnotherImplementationPassesInEveryLayout) {
+  for (const Layout layout : {Layout::bshd, Layout::sbhd}) {
+    Case c = test::small_case();
+    c.layout = layout;
+    c.causal = true;
+    for (const char* convention : {"dual_chunk", "contiguous", "striped:2"}) {
+      EXPECT_EQ(test::fault_of(reports_of(c, declared(convention))), "") << convention;
+    }
+  }
+}
+
+TEST(Seam, RowsMayBeListedOneByOne) {
+  const Case c = masked_pack();
+  const auto reports = reports_of(c, listed(c));
+  EXPECT_EQ(test::fault_of(reports), "");
+  for (const RankReport& report : reports) EXPECT_EQ(report.outcome, CaseOutcome::pass);
+}
+
+TEST(Seam, RowsThatHaveNoOwnerAreRefusedBeforeAnythingRuns) {
+  const Case c = masked_pack();
+  Sharding sharding = listed(c);
+  std::get<Ownership>(sharding.rows).kv[2].pop_back();
+  try {
+    (void)reports_of(c, sharding);
+    FAIL() << "nothing was thrown";
+  } catch (const std::invalid_argument& error) {
+    EXPECT_THAT(error.what(), HasSubstr("no rank owns row 2 of kv (sequence 0, position 2)"));
+  }
+}
+
+TEST(Seam, AConventionThatDoesNotDivideTheLengthsIsASkip) {
+  for (const RankReport& report : reports_of(masked_pack(), declared("striped:64"))) {
+    EXPECT_EQ(report.outcome, CaseOutcome::skip);
+    EXPECT_THAT(report.reason, HasSubstr("striped:64"));
+  }
+}
+
+TEST(Seam, SeesCommonFaultsOfAnotherImplementation) {
+  for (const PlainFault fault :
+       {PlainFault::diagonal_top_left, PlainFault::window_one_too_wide, PlainFault::sequences_see_others,
+        PlainFault::reads_padding, PlainFault::unscaled, PlainFault::lse_in_base_2, PlainFault::keys_not_summed,
+        PlainFault::heads_interleaved, PlainFault::repeats_other_bits}) {
+    Case c = masked_pack();
+    // The causal diagonal of these lengths hides nearly all that stands before a key's own sequence.
+    if (fault == PlainFault::reads_padding || fault == PlainFault::sequences_see_others) c.causal = false;
+    if (fault == PlainFault::reads_padding || fault == PlainFault::sequences_see_others) c.window = {-1, -1};
+    EXPECT_TRUE(fails(c, declared("dual_chunk"), fault)) << static_cast<int>(fault);
+  }
+}
+
+TEST(Seam, InterleavedHeadsAreRightWhereTheyAreDeclared) {
+  Sharding sharding = declared("dual_chunk");
+  sharding.heads = HeadOrder::interleaved;
+  EXPECT_EQ(test::fault_of(reports_of(masked_pack(), sharding, PlainFault::heads_interleaved)), "");
+  EXPECT_TRUE(fails(masked_pack(), sharding, PlainFault::none));
+}
+
+// An error beyond the bound says how far, in the terms of the rule, and a wider bound lets it pass, visibly.
+TEST(Seam, AFailingRowSaysHowMuchItNeedsAndAWiderBoundIsReported) {
+  Case c = test::small_case();
+  c.seqlen_q = c.seqlen_kv = 64;
+  c.dtype = DType::bf16;
+  Sharding sharding = declared("dual_chunk");
+  sharding.bound_factor = 0.05;
+  const auto strict = reports_of(c, sharding);
+  EXPECT_EQ(strict.front().bound_factor, 0.05);
+  EXPECT_THAT(test::fault_of(strict), testing::ContainsRegex("the worst needs [0-9.e+-]+ x baseline, allowed 0.1"));
+  sharding.bound_factor = 3;
+  const auto wide = reports_of(c, sharding);
+  EXPECT_EQ(test::fault_of(wide), "");
+  EXPECT_EQ(wide.front().bound_factor, 3);
+}
+
+// Without a promise the padding of results may hold anything, with one it may not.
+TEST(Seam, PaddingOfResultsIsJudgedIfItIsPromised) {
+  Case c = masked_pack();
+  c.causal = false;
+  c.window = {-1, -1};
+  Sharding sharding = declared("dual_chunk");
+  sharding.judges_padding = true;
+  EXPECT_EQ(test::fault_of(reports_of(c, sharding)), "") << "the plain implementation gives zeros there";
+}
+
+}  // namespace
+}  // namespace cp_pool::verify

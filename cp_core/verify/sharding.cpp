@@ -1,0 +1,46 @@
+#include "cp_core/verify/sharding.h"
+
+#include <limits>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+namespace cp_pool::verify {
+
+std::string sharding_fault(const Sharding& sharding, const Case& c, const SequenceLengths& lengths, int ranks) {
+  if (const auto* const convention = std::get_if<Convention>(&sharding.rows)) {
+    for (const auto* const padded : {&lengths.padded_q, &lengths.padded_kv}) {
+      std::string obstacle = convention_obstacle(*convention, c.layout, *padded, ranks);
+      if (!obstacle.empty()) return obstacle;
+    }
+  }
+  const Ownership owners = ownership_of(sharding, c.layout, lengths, ranks);
+  std::string fault = ownership_fault(owners.q, lengths.valid_q, c.layout, "q");
+  return fault.empty() ? ownership_fault(owners.kv, lengths.valid_kv, c.layout, "kv") : fault;
+}
+
+Ownership ownership_of(const Sharding& sharding, Layout layout, const SequenceLengths& lengths, int ranks) {
+  if (const auto* const ownership = std::get_if<Ownership>(&sharding.rows)) return *ownership;
+  const auto& convention = std::get<Convention>(sharding.rows);
+  return {.q = rows_by_convention(convention, layout, lengths.valid_q, lengths.padded_q, ranks),
+          .kv = rows_by_convention(convention, layout, lengths.valid_kv, lengths.padded_kv, ranks)};
+}
+
+at::Tensor padding_values(at::IntArrayRef shape, PaddingFill fill, const at::TensorOptions& options) {
+  switch (fill) {
+    case PaddingFill::nan:
+      return at::full(shape, std::numeric_limits<double>::quiet_NaN(), options);
+    case PaddingFill::zeros:
+      return at::zeros(shape, options);
+    case PaddingFill::garbage:
+      break;
+  }
+  // Whole numbers from -8 to 8, which every dtype holds; neighbours differ.
+  constexpr std::int64_t kStep = 7;
+  constexpr std::int64_t kValues = 17;
+  const at::Tensor values = at::arange(c10::multiply_integers(shape), options.dtype(at::kLong));
+  return values.mul(kStep).remainder(kValues).sub(kValues / 2).to(options.dtype()).view(shape);
+}
+
+}  // namespace cp_pool::verify

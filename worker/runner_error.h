@@ -1,0 +1,26 @@
+// An error of what a case runner runs that has words of its own, such as the traceback of another language.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "worker/rank_messages.h"
+
+namespace cp_pool {
+
+class RunnerError : public std::runtime_error {
+ public:
+  // summary: one line. text: the whole, to which no stack of this process is added. kind: exception is the fault of the
+  // code that ran, unsupported makes the case a skip, and the others say that the rank was held up by its peers.
+  RunnerError(FailureKind kind, const std::string& summary, std::string text)
+      : std::runtime_error(summary), kind_(kind), text_(std::move(text)) {}
+  [[nodiscard]] FailureKind kind() const { return kind_; }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  FailureKind kind_;
+  std::string text_;
+};
+
+}  // namespace cp_pool

@@ -155,10 +155,10 @@ TEST(Seam, AFailingRowSaysHowMuchItNeedsAndAWiderBoundIsReported) {
   c.seqlen_q = c.seqlen_kv = 64;
   c.dtype = DType::bf16;
   Sharding sharding = declared("dual_chunk");
-  sharding.bound_factor = 0.05;
+  sharding.bound_factor = 0.001;
   const auto strict = reports_of(c, sharding);
-  EXPECT_EQ(strict.front().bound_factor, 0.05);
-  EXPECT_THAT(test::fault_of(strict), testing::ContainsRegex("the worst needs [0-9.e+-]+ x baseline, allowed 0.1"));
+  EXPECT_EQ(strict.front().bound_factor, 0.001);
+  EXPECT_THAT(test::fault_of(strict), testing::ContainsRegex("the worst needs [0-9.e+-]+ x baseline, allowed 0.002"));
   sharding.bound_factor = 3;
   const auto wide = reports_of(c, sharding);
   EXPECT_EQ(test::fault_of(wide), "");

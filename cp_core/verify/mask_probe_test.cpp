@@ -63,7 +63,7 @@ TEST(MaskProbe, KeepsWhatTheMaskDependsOn) {
   c.bias = BiasShape::shape_1hss;
   c.softmax = SoftmaxType::learnable;
   c.window = {3, 0};
-  const Case probe = mask_probe_case(c);
+  const Case probe = mask_probe_case(c, 4);
   EXPECT_EQ(probe.heads, 4);
   EXPECT_EQ(probe.kv_heads, 4);
   EXPECT_FALSE(probe.bias);

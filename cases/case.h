@@ -74,6 +74,8 @@ struct Case {
   // The standard deviation of q and k. That of the scores, about, is its square: 10 gives scores around +-100, where a
   // softmax that does not subtract the maximum overflows.
   double input_scale = 1;
+  // q, k, v and dout of a rank are slices of larger tensors, so that they are not contiguous.
+  bool strided = false;
   std::uint64_t seed = 1234;
 
   bool operator==(const Case&) const = default;

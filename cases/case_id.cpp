@@ -15,6 +15,7 @@ constexpr std::array<std::string_view, 7> kAlwaysShown{"suite", "model",        
 std::string part(const CaseField& field, const Case& c) {
   if (field.name == "training") return c.training ? "" : "fwd";
   if (field.name == "deterministic") return c.deterministic ? "deterministic" : "";
+  if (field.name == "strided") return c.strided ? "strided" : "";
   if (field.name == "max_logit") return c.max_logit ? "max_logit" : "";
   return fmt::format("{}={}", field.name, field_text(field, c));
 }

@@ -2,9 +2,21 @@
 
 #include <algorithm>
 
+#include "cp_core/mutation.h"
+
 namespace cp_pool {
 
-at::Tensor to_packed(const at::Tensor& tensor, Layout layout) {
+#ifdef CP_POOL_MUTANTS
+static at::Tensor as_if_contiguous(const at::Tensor& tensor) {
+  std::vector<std::int64_t> strides(static_cast<std::size_t>(tensor.dim()), 1);
+  for (auto d = strides.size() - 1; d > 0; --d) strides[d - 1] = strides[d] * tensor.size(static_cast<std::int64_t>(d));
+  return tensor.as_strided(tensor.sizes(), strides);
+}
+#endif
+
+at::Tensor to_packed(const at::Tensor& given, Layout layout) {
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the mutant is another tensor
+  const at::Tensor tensor = CP_MUTATE(strides_ignored, given, as_if_contiguous(given));
   switch (layout) {
     case Layout::bshd:
       return tensor.contiguous().flatten(0, 1);

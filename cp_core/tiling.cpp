@@ -39,6 +39,7 @@ Band make_band(const Mask& mask, std::int64_t sq, std::int64_t skv) {
     band.left = CP_MUTATE(window_left_narrow, band.left, std::max<std::int64_t>(band.left - 1, 0));
     band.left = CP_MUTATE(window_left_ignored, band.left, kFar);
   }
+  if (CP_MUTATE(no_window_read_literally, false, mask.left == kInfiniteWindow)) band.left = kInfiniteWindow;
   if (mask.right != kInfiniteWindow) {
     band.right = CP_MUTATE(window_right_wide, mask.right, mask.right + 1);
     band.right = CP_MUTATE(window_right_narrow, band.right, std::max<std::int64_t>(band.right - 1, 0));
@@ -145,10 +146,11 @@ std::vector<Tile> make_tiles(const std::vector<Run>& q_runs, const std::vector<R
   std::vector<Tile> tiles;
   for (const Run& q : q_runs) {
     for (const Run& k : k_runs) {
-      if (q.sequence != k.sequence) continue;
+      if (CP_MUTATE(packed_sequences_seen, q.sequence != k.sequence, false)) continue;
       const auto b = static_cast<std::size_t>(q.sequence);
+      const auto of_keys = static_cast<std::size_t>(k.sequence);
       const Range queries{q.begin, std::min(q.end, CP_MUTATE(padding_queries_computed, lengths.q[b], q.end))};
-      const Range keys{k.begin, std::min(k.end, CP_MUTATE(padding_keys_seen, lengths.kv[b], k.end))};
+      const Range keys{k.begin, std::min(k.end, CP_MUTATE(padding_keys_seen, lengths.kv[of_keys], k.end))};
       if (queries.empty() || keys.empty()) continue;
       const Band band = make_band(mask, lengths.q[b], lengths.kv[b]);
       if (CP_MUTATE(chunk_ignored, mask.chunk, 0) == 0) {

@@ -147,6 +147,19 @@ TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
   EXPECT_TRUE(holds_for_one([](const Case& c) { return c.comm == CommType::p2p && c.input_scale == 3; }));
 }
 
+// Slices that are not contiguous, where only a layout or a dtype would show.
+TEST(Quick, MeetsEveryCommLayoutAndDtypeWithStridedInputs) {
+  for (const CommType comm : kValues<CommType>) {
+    EXPECT_TRUE(holds_for_one([comm](const Case& c) { return c.strided && c.comm == comm; })) << to_string(comm);
+  }
+  for (const Layout layout : kValues<Layout>) {
+    EXPECT_TRUE(holds_for_one([layout](const Case& c) { return c.strided && c.layout == layout; }));
+  }
+  for (const DType dtype : kValues<DType>) {
+    EXPECT_TRUE(holds_for_one([dtype](const Case& c) { return c.strided && c.dtype == dtype; }));
+  }
+}
+
 // A case that no worker can run would only ever be skipped.
 TEST(Quick, HasHeadsForEveryRank) {
   for (const MatrixCase& entry : quick()) {

@@ -31,6 +31,15 @@ PackedInputs pack_inputs(const AttentionProblem& problem, const AttentionInputs&
   return packed;
 }
 
+#ifdef CP_POOL_MUTANTS
+SequenceLengths rounded_down(SequenceLengths lengths, int ranks) {
+  for (auto* const valid : {&lengths.valid_q, &lengths.valid_kv}) {
+    for (std::int64_t& length : *valid) length = length / ranks * ranks;
+  }
+  return lengths;
+}
+#endif
+
 // The rows of a thd bias are shared by sequences, whose positions are spread over the ranks. So every rank has the
 // whole bias and gets the whole gradient.
 at::Tensor finish_dbias(const Context& context, const at::Tensor& bias, at::Tensor dbias) {
@@ -49,6 +58,7 @@ at::Tensor reduce_dsink(const Context& context, const at::Tensor& sink, const At
   const SequenceLengths& lengths = context.problem.lengths;
   const std::vector<RowRange> rows = valid_rows(local_runs(lengths.padded_q, cp.size(), cp.rank()), lengths.valid_q);
   at::Tensor dsink = sink_gradient(sink, backward.lse, backward.delta, rows);
+  if (CP_MUTATE(dsink_zero, false, true)) dsink.zero_();
   if (CP_MUTATE(dsink_misses_last_rank, false, cp.rank() == cp.size() - 1)) dsink.zero_();
   if (CP_MUTATE(dsink_not_reduced, true, false)) cp.all_reduce(dsink, ReduceOp::sum, "dsink")->wait();
   return dsink;
@@ -67,7 +77,7 @@ AttentionProblem make_problem(const Case& c, const SequenceLengths& lengths) {
   return {.comm = c.comm,
           .backend = c.backend,
           .layout = c.layout,
-          .lengths = lengths,
+          .lengths = CP_MUTATE(lengths_rounded_down, lengths, rounded_down(lengths, c.cp_size)),
           .heads = c.heads,
           .kv_heads = c.kv_heads,
           .head_dim_qk = c.head_dim_qk,

@@ -1,6 +1,7 @@
 #include "cp_core/context_parallel/core.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include <ATen/ops/empty.h>
@@ -16,6 +17,12 @@ namespace cp_pool {
 static bool have_padding(const std::vector<Run>& runs, const std::vector<std::int64_t>& valid) {
   return std::ranges::any_of(
       runs, [&valid](const Run& run) { return run.end > valid[static_cast<std::size_t>(run.sequence)]; });
+}
+
+// Makes the last rows NaN if the last run is all padding.
+static void poison_padding_chunk(at::Tensor& out, const std::vector<Run>& runs, const std::vector<std::int64_t>& valid) {
+  if (runs.empty() || runs.back().begin < valid[static_cast<std::size_t>(runs.back().sequence)]) return;
+  out.narrow(0, runs.back().row, runs.back().size()).fill_(std::numeric_limits<double>::quiet_NaN());
 }
 
 static bool every_second_time() {
@@ -60,7 +67,7 @@ bool has_dbias(const AttentionProblem& problem) {
 PackedForward finish_forward(const AttentionProblem& problem, const std::vector<Run>& q_runs, const at::Tensor& sink,
                              at::ScalarType dtype, AttentionSums sums) {
   const SequenceLengths& lengths = problem.lengths;
-  if (sink.defined()) {
+  if (CP_MUTATE(sink_dropped, sink.defined(), false)) {
     sums.out = sums.out.to(at::kFloat);
     const std::vector<RowRange> rows =
         valid_rows(q_runs, CP_MUTATE(sink_joins_padding, lengths.valid_q, lengths.padded_q));
@@ -72,6 +79,12 @@ PackedForward finish_forward(const AttentionProblem& problem, const std::vector<
   }
   if (sums.max_logit.defined() && CP_MUTATE(max_logit_over_padding, false, have_padding(q_runs, lengths.valid_q))) {
     sums.max_logit.clamp_min_(0.0);
+  }
+#ifdef CP_POOL_MUTANTS
+  if (mutant_is_on(Mutant::padding_chunk_nan)) poison_padding_chunk(sums.out, q_runs, lengths.valid_q);
+#endif
+  if (CP_MUTATE(empty_lse_plus_infinity, false, true)) {
+    sums.lse.masked_fill_(sums.lse.isinf(), std::numeric_limits<double>::infinity());
   }
   if (CP_MUTATE(repeat_drifts, false, every_second_time())) sums.lse.mul_(1.0 + 0x1p-22);
   return {.out = sums.out.to(dtype), .lse = std::move(sums.lse), .max_logit = std::move(sums.max_logit)};

@@ -201,7 +201,10 @@ AttentionGradientSums ring_backward(const Context& context, Communicator* group,
   TravellingGradients travelling(context, ring, group, operands);
   for (int step = ring.size - 1; step > 0; --step) {
     if (step > 1) key_values.send_on(step);
-    const auto& [k, v] = key_values.held();
+#ifdef CP_POOL_MUTANTS
+    const KeyValues own{.k = operands.k, .v = operands.v};
+#endif
+    const auto& [k, v] = CP_MUTATE(backward_kv_is_own, key_values.held(), own);
     travelling.pass_on(step, gradients.other_step(plans[static_cast<std::size_t>(step)], k, v));
     key_values.finish_step();
   }

@@ -5,7 +5,8 @@
 namespace cp_pool {
 
 int Ring::owner(int step) const {
-  const int distance = CP_MUTATE(ring_order, step, step + 1) % size;
+  const int later = CP_MUTATE(ring_order, step, step + 1);
+  const int distance = CP_MUTATE(odd_ring_order, later, size % 2 == 1 ? step + 1 : step) % size;
   return (rank + CP_MUTATE(ring_direction, size - distance, distance)) % size;
 }
 

@@ -88,6 +88,7 @@ Case random_case(std::mt19937_64& generator) {
   c.pad_between_seqs = c.layout == Layout::thd && pick(generator, {false, true});
   c.training = pick(generator, {true, true, true, false});
   c.seed = generator();
+  c.strided = c.seed % 3 == 0;
   c.backend = c.seed % 2 == 0 ? Backend::math : Backend::cudnn;
   c.input_scale = pick<double>(generator, {1, 1, 1, 1, 1, 0.125, 3, 10});
   return c;

@@ -34,11 +34,18 @@ Shape shape_of(const at::Tensor& out) {
 template <typename Out, typename Part>
 void merge_row_cpu(Out* out, float& lse, const Part* part_out, float part_lse, std::int64_t dim) {
   lse = CP_MUTATE(merge_empty_lse_zero, lse, lse == kMinusInfinity ? 0.0F : lse);
+  part_lse = CP_MUTATE(merge_part_lse_base_2, part_lse, lse == kMinusInfinity ? part_lse : part_lse * 1.4427F);
   part_lse = CP_MUTATE(merge_small_part_dropped, part_lse, part_lse < lse - 10.0F ? kMinusInfinity : part_lse);
   const double merged =
       CP_MUTATE(merge_max_not_subtracted, log_add_exp(lse, part_lse), std::log(std::exp(lse) + std::exp(part_lse)));
-  const double total = CP_MUTATE(merge_lse_is_max, merged, std::max(lse, part_lse));
-  const float keep = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
+  double total = CP_MUTATE(merge_lse_is_max, merged, std::max(lse, part_lse));
+  const bool overwrites = CP_MUTATE(merge_later_part_overwrites, false, part_lse != kMinusInfinity);
+  if (overwrites) total = part_lse;
+  if (CP_MUTATE(merge_lse_rounded, false, true)) total = static_cast<float>(c10::BFloat16(static_cast<float>(total)));
+  const float kept = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
+  const bool both_empty = lse == kMinusInfinity && part_lse == kMinusInfinity;
+  const float scaled = CP_MUTATE(merge_of_empty_parts_nan, kept, both_empty ? std::nanf("") : kept);
+  const float keep = overwrites ? 0.0F : scaled;
   const float add = CP_MUTATE(merge_weights_equal, weight(part_lse, total), lse == kMinusInfinity ? 1.0F : 0.5F);
   for (std::int64_t i = 0; i < dim; ++i) {
     out[i] = static_cast<Out>(static_cast<float>(out[i]) * keep + static_cast<float>(part_out[i]) * add);

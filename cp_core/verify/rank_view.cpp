@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include <ATen/ops/arange.h>
 
@@ -29,6 +30,16 @@ at::Tensor interleaved_heads(const Case& c) {
 at::Tensor with_heads(const at::Tensor& tensor, std::int64_t dim, const at::Tensor& heads) {
   if (!tensor.defined() || tensor.dim() <= dim || tensor.size(dim) != heads.numel()) return tensor;
   return tensor.index_select(dim, heads.to(tensor.device()));
+}
+
+// The tensor as the first half of the heads of a larger one, whose other half is what padding is.
+at::Tensor as_slice(const at::Tensor& tensor, PaddingFill fill) {
+  if (!tensor.defined()) return tensor;
+  std::vector<std::int64_t> sizes = tensor.sizes().vec();
+  const std::int64_t heads = sizes[sizes.size() - 2];
+  sizes[sizes.size() - 2] = 2 * heads;
+  const at::Tensor slice = padding_values(sizes, fill, tensor.options()).narrow(-2, 0, heads);
+  return slice.copy_(tensor);
 }
 
 }  // namespace
@@ -62,6 +73,11 @@ Shards make_shards(const Case& c, const CanonicalInputs& inputs, const RankView&
     shards.dout = with_heads(shards.dout, of_shard, heads);
     shards.bias = with_heads(shards.bias, 1, heads);
     shards.sink = with_heads(shards.sink, 0, heads);
+  }
+  if (c.strided) {
+    for (const auto member : {&Shards::q, &Shards::k, &Shards::v, &Shards::dout}) {
+      shards.*member = as_slice(shards.*member, view.sharding.padding);
+    }
   }
   return shards;
 }

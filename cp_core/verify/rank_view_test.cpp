@@ -63,6 +63,16 @@ TEST_F(OneRank, ValidRowsAreTheSameWhateverPaddingHolds) {
   EXPECT_TRUE(at::equal(poisoned.dout.narrow(0, 0, 3), garbage.dout.narrow(0, 0, 3)));
 }
 
+TEST_F(OneRank, StridedShardsHoldTheSameInLargerTensors) {
+  const Shards contiguous = shards({.padding = PaddingFill::zeros});
+  case_.strided = true;
+  const Shards strided = shards({.padding = PaddingFill::zeros});
+  for (const auto member : {&Shards::q, &Shards::k, &Shards::v, &Shards::dout}) {
+    EXPECT_FALSE((strided.*member).is_contiguous());
+    EXPECT_TRUE(at::equal(strided.*member, contiguous.*member));
+  }
+}
+
 // Query head 1 of an interleaved implementation reads key-value head 1, whose first query head is head 2 of the
 // definition.
 TEST_F(OneRank, InterleavedHeadsAreTheSameHeadsInAnotherOrder) {

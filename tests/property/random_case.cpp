@@ -118,6 +118,7 @@ Case random_case(std::mt19937_64& generator) {
   c.deterministic = draw.one_in(4);
   c.seed = draw.bits();
   c.input_scale = draw.one_of<double>({1, 1, 1, 1, 1, 0.125, 3, 10, 10, 30});
+  c.strided = draw.one_in(4);
   return c;
 }
 

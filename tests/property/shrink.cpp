@@ -57,6 +57,7 @@ void drop_features(Steps& steps) {
   steps.add([](Case& s) { s.backend = Backend::math; });
   steps.add([](Case& s) { s.comm = CommType::p2p; });
   steps.add([](Case& s) { s.input_scale = 1; });
+  steps.add([](Case& s) { s.strided = false; });
   steps.add([](Case& s) { s.seed = Case{}.seed; });
 }
 

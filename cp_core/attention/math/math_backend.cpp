@@ -70,19 +70,23 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
                     const AttentionBackwardOperands& backward, AttentionGradientSums& sums) {
   BlockScores scores(tile, block, operands);
   const at::Tensor dout = scores.queries(backward.dout);
-  const at::Tensor lse = scores.statistic(backward.lse);
+  const at::Tensor lse =
+      CP_MUTATE(backward_lse_of_part, scores.statistic(backward.lse), scores.scores().logsumexp({-1}, true));
   const at::Tensor p =
       CP_MUTATE(backward_lse_divided, scores.scores().sub_(lse).exp_(), scores.scores().exp_().div_(lse.exp()));
   at::Tensor dv = scores.key_view(sums.dv);
   dv.add_(scores.as_keys(at::bmm(p.transpose(1, 2), dout)));
 
   at::Tensor dscores = at::bmm(dout, scores.keys(operands.v).transpose(1, 2));
-  CP_MUTATE(delta_missing, dscores.sub_(scores.statistic(backward.delta)), dscores).mul_(p);
+  const at::Tensor delta =
+      CP_MUTATE(backward_out_of_part, scores.statistic(backward.delta), dscores.mul(p).sum(-1, true).div(p.sum(-1, true)));
+  CP_MUTATE(delta_missing, dscores.sub_(delta), dscores).mul_(p);
   if (sums.dbias.defined()) add_dbias(scores.bias_view(sums.dbias), scores.by_head(dscores));
   at::Tensor dq = scores.query_view(sums.dq);
   const at::Tensor tile_dq =
       scores.as_queries(at::bmm(dscores, scores.k())).mul(CP_MUTATE(dq_scale_missing, operands.scale, 1.0));
   CP_MUTATE(dq_overwrites, dq.add_(tile_dq), dq.copy_(tile_dq));
+  if (CP_MUTATE(dq_rounded_each_part, false, true)) dq.copy_(dq.to(at::kBFloat16));
   at::Tensor dk = scores.key_view(sums.dk);
   const at::Tensor tile_dk = scores.as_keys(at::bmm(dscores.transpose(1, 2), scores.q()))
                                  .mul(CP_MUTATE(dk_scale_missing, operands.scale, 1.0));

@@ -55,8 +55,9 @@ class CaseRunner {
   // On the thread that runs cases, once the ranks are connected and before the first case, and again after each abort.
   // Throws what the worker then reports.
   virtual void connect(const Connection& /*connection*/) {}
-  // From another thread, possibly while run() waits for a peer in communication of the runner's own: ends such waits.
-  virtual void free_waits() {}
+  // From another thread, possibly while run() waits for a peer in communication of the runner's own: ends such waits in
+  // connections of this generation or an older one.
+  virtual void free_waits(int /*generation*/) {}
   // Asked after an abort: why connect() cannot make the communication anew, as a sentence. Empty: it can.
   virtual std::string why_not_reconnect() { return {}; }
 

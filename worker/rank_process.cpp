@@ -137,7 +137,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   };
   const Watcher watcher = or_die(rank, [&] {
     return Watcher(environment, groups, stopped.future(),
-                   {.prepare = prepare, .free_waits = [&runner] { runner.free_waits(); }});
+                   {.prepare = prepare, .free_waits = [&runner](int generation) { runner.free_waits(generation); }});
   });
   clock.mark("control_plane");
 

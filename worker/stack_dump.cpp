@@ -36,6 +36,7 @@ constexpr std::array<FatalSignal, 5> kFatalSignals{
 std::array<char, kMaxHeadline> headline;
 std::size_t headline_size = 0;
 std::atomic<pid_t> shown_thread{0};
+std::atomic<int> signal_before{0};  // show_also; 0: none
 std::atomic_flag writing = ATOMIC_FLAG_INIT;
 alignas(16) std::array<char, kHandlerStack> handler_stack;
 
@@ -84,6 +85,7 @@ void put_place(bool of_computing_thread) {
 
 void show_stack(const void* context) {
   put("\n");
+  if (const int before = signal_before.load(); before != 0) syscall(SYS_tgkill, getpid(), this_thread(), before);
   write_raw_frames(STDERR_FILENO, program_counter(context));
   put({headline.data(), headline_size});
 }
@@ -146,6 +148,10 @@ void use_handler_stack() {
 }
 
 }  // namespace
+
+void show_also(int signal) {
+  signal_before = signal;
+}
 
 void install_stack_dump(int rank) {
   const auto end = fmt::format_to_n(headline.data(), headline.size(), "cp-pool-worker: rank {}: ", rank);

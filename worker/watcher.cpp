@@ -1,6 +1,7 @@
 #include "worker/watcher.h"
 
 #include <exception>
+#include <limits>
 #include <thread>
 #include <unistd.h>
 #include <utility>
@@ -9,6 +10,12 @@
 #include <fmt/format.h>
 
 namespace cp_pool {
+
+namespace {
+
+constexpr int kAnyGeneration = std::numeric_limits<int>::max();
+
+}  // namespace
 
 Watcher::Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups,
                  std::shared_future<void> compute_stopped, Functions functions)
@@ -25,7 +32,7 @@ void Watcher::serve() {
       const WatchCommand command = mail_.receive_watch(rank_);
       if (std::holds_alternative<ExitCommand>(command)) return stop(0);
       if (const auto* abort = std::get_if<AbortCommand>(&command)) {
-        functions_.free_waits();
+        functions_.free_waits(abort->generation);
         groups_.abort(abort->generation);
       }
       if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
@@ -44,7 +51,7 @@ void Watcher::stop(int exit_code) {
     std::this_thread::sleep_for(kStopLimit / 2);
     _exit(exit_code);
   }).detach();
-  functions_.free_waits();
+  functions_.free_waits(kAnyGeneration);
   groups_.abort_any();
   if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
   _exit(exit_code);

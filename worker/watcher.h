@@ -20,7 +20,7 @@ class Watcher {
  public:
   struct Functions {
     std::function<void(const nlohmann::json&)> prepare;  // for each case that shall be prepared for
-    std::function<void()> free_waits;                    // CaseRunner::free_waits: with each abort of the groups
+    std::function<void(int)> free_waits;                 // CaseRunner::free_waits: with each abort of the groups
   };
   // `compute_stopped` becomes ready when the computing thread has stopped. The functions must neither wait nor throw.
   Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups, std::shared_future<void> compute_stopped,

@@ -1,0 +1,47 @@
+"""Context-parallel attention under test: your own attention, judged by cp-pool.
+
+``import cp_pool`` imports neither torch nor the extension module; what needs them is loaded when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+# At once, so that the decorator and not its module is what the package calls ``adapter``.
+from cp_pool import shard
+from cp_pool.adapter import Adapter, Skip, adapter
+
+if TYPE_CHECKING:
+    from cp_pool.pool import Pool
+    from cp_pool.result import CaseFailed, CaseRefused, CaseSkipped, PoolError, Result
+
+__all__ = [
+    "Adapter",
+    "CaseFailed",
+    "CaseRefused",
+    "CaseSkipped",
+    "Pool",
+    "PoolError",
+    "Result",
+    "Skip",
+    "adapter",
+    "shard",
+]
+
+_LAZY = {
+    "CaseFailed": "cp_pool.result",
+    "CaseRefused": "cp_pool.result",
+    "CaseSkipped": "cp_pool.result",
+    "Pool": "cp_pool.pool",
+    "PoolError": "cp_pool.result",
+    "Result": "cp_pool.result",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module 'cp_pool' has no attribute {name!r}")
+    value = getattr(import_module(_LAZY[name]), name)
+    globals()[name] = value
+    return value

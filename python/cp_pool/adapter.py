@@ -1,0 +1,301 @@
+"""What an adapter declares, and the decorator that makes one of a function, a class or an object."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+from cp_pool import shard as conventions
+
+if TYPE_CHECKING:
+    from cp_pool.context import CaseView
+
+__all__ = ["FEATURES", "Adapter", "DeclarationError", "Skip", "adapter"]
+
+Target = TypeVar("Target")
+
+COMM = ("p2p", "all_gather", "a2a", "a2a+p2p")
+LAYOUTS = ("bshd", "sbhd", "thd")
+DTYPES = ("fp32", "bf16", "fp16")
+DEVICES = ("cpu", "cuda")
+PADDING = ("garbage", "nan", "zeros", "absent")
+HEAD_ORDERS = ("blocked", "interleaved")
+
+
+class Skip(Exception):
+    """Raised by an adapter that cannot run a case: the case becomes a skip, and the text is its reason.
+
+    Raise it on every rank, before the ranks communicate.
+    """
+
+
+class DeclarationError(ValueError):
+    """An adapter declares what does not exist."""
+
+
+#: Each feature that a case may need, and when it needs it.
+FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
+    "causal": ("a causal mask", lambda c: c.causal),
+    "window": ("a sliding window", lambda c: c.window != (-1, -1)),
+    "chunk": ("chunked attention", lambda c: c.chunk > 0),
+    "gqa": ("fewer key-value heads than query heads", lambda c: c.kv_heads != c.heads),
+    "mla": ("heads of v with another dimension than those of q and k", lambda c: c.head_dim_v != c.head_dim_qk),
+    "bias": ("a bias", lambda c: c.bias is not None),
+    "off_by_one": ("an off-by-one softmax", lambda c: c.softmax == "off_by_one"),
+    "learnable": ("a softmax with a learnable sink", lambda c: c.softmax == "learnable"),
+    "max_logit": ("max_logit", lambda c: c.max_logit),
+    "unequal": ("queries and keys of different lengths", lambda c: c.unequal),
+    "deterministic": ("the same bits from the same step", lambda c: c.deterministic),
+}
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """An implementation of context-parallel attention and what it declares of itself."""
+
+    target: Any  # the function, or the object with forward and perhaps backward
+    name: str
+    comm: tuple[str, ...] | None
+    layouts: tuple[str, ...] | None
+    dtypes: tuple[str, ...] | None
+    shard: conventions.Convention | conventions.RowsFunction
+    head_order: str
+    features: frozenset[str]
+    backward: bool
+    padding: str
+    padding_results: bool
+    devices: tuple[str, ...]
+    bound_factor: float
+    survives_abort: bool
+    repeats_bits: bool
+    max_ranks: int | None
+    probe_heads: int | None
+    sums_replicated: bool
+    reset_dynamo: bool
+    preload: tuple[str, ...]
+    fork: bool
+    setup: Callable[..., Any] | None
+
+    @property
+    def is_function(self) -> bool:
+        """Whether gradients come from autograd of the result rather than from a backward of its own."""
+        return not hasattr(self.target, "forward")
+
+    def skip_reason(self, case: CaseView, device: str) -> str:
+        """Why it cannot run the case on this kind of device, as a sentence; empty if it can."""
+        declared: tuple[tuple[str, Any, tuple[str, ...] | None], ...] = (
+            ("comm", case.comm, self.comm),
+            ("layouts", case.layout, self.layouts),
+            ("dtypes", case.dtype, self.dtypes),
+            ("devices", device, self.devices),
+        )
+        for what, value, allowed in declared:
+            if allowed is not None and value not in allowed:
+                return f"the adapter {self.name} does not declare {value} in {what}={list(allowed)}"
+        if self.max_ranks is not None and case.cp_size > self.max_ranks:
+            return f"the adapter {self.name} declares max_ranks={self.max_ranks}, and the case has {case.cp_size} ranks"
+        for feature, (what, needed) in FEATURES.items():
+            if feature not in self.features and needed(case):
+                return f"the case needs {what}, and the adapter {self.name} does not declare the feature {feature!r}"
+        if case.training and not self.backward:
+            return f"the case trains, and the adapter {self.name} has no backward"
+        return heads_do_not_divide(case)
+
+    def declaration(self) -> dict[str, Any]:
+        """What it declares, as it can be written in JSON."""
+        return {
+            "name": self.name,
+            "comm": None if self.comm is None else list(self.comm),
+            "layouts": None if self.layouts is None else list(self.layouts),
+            "dtypes": None if self.dtypes is None else list(self.dtypes),
+            "shard": str(self.shard)
+            if isinstance(self.shard, conventions.Convention)
+            else f"function {name_of(self.shard)}",
+            "head_order": self.head_order,
+            "features": sorted(self.features),
+            "backward": self.backward,
+            "padding": self.padding,
+            "padding_results": self.padding_results,
+            "devices": list(self.devices),
+            "bound_factor": self.bound_factor,
+            "survives_abort": self.survives_abort,
+            "repeats_bits": self.repeats_bits,
+            "max_ranks": self.max_ranks,
+            "preload": list(self.preload),
+            "fork": self.fork,
+        }
+
+
+def heads_do_not_divide(case: CaseView) -> str:
+    """Why the ranks cannot split the heads of the case, as the definition of its communication type has it."""
+    among = {"a2a": case.cp_size, "a2a+p2p": 2}.get(case.comm, 1)
+    if case.heads % among == 0 and case.kv_heads % among == 0:
+        return ""
+    heads = f"{case.heads}/{case.kv_heads}"
+    return f"{case.comm} over {among} ranks needs heads and kv_heads that divide by {among}, not {heads}"
+
+
+def name_of(target: Any) -> str:
+    """The name by which people know a function, class or object."""
+    return str(getattr(target, "__name__", None) or type(target).__name__)
+
+
+def _names(what: str, values: Iterable[str] | None, known: Iterable[str]) -> tuple[str, ...] | None:
+    if values is None:
+        return None
+    if isinstance(values, str):
+        raise DeclarationError(f"{what} is a list, as {what}=[{values!r}]")
+    names = tuple(values)
+    for name in names:
+        if name not in known:
+            raise DeclarationError(f"{what} has {name!r}, which is none of {', '.join(known)}")
+    return names
+
+
+def _one_of(what: str, value: str, known: Iterable[str]) -> str:
+    if value not in known:
+        raise DeclarationError(f"{what}={value!r} is none of {', '.join(known)}")
+    return value
+
+
+def _target_of(thing: Any) -> Any:
+    """The function or object that runs cases: a class is called without arguments."""
+    if inspect.isclass(thing):
+        if not hasattr(thing, "forward"):
+            raise DeclarationError(f"the class {thing.__name__} has no method forward(q, k, v, case, ctx)")
+        return thing()
+    if not hasattr(thing, "forward") and not callable(thing):
+        raise DeclarationError(f"{thing!r} is no function, and has no method forward(q, k, v, case, ctx)")
+    return thing
+
+
+def _check_parameters(target: Any) -> None:
+    """A wrong signature is told when the adapter is loaded, not by each case."""
+    methods = [("forward", 5), ("backward", 4)] if hasattr(target, "forward") else [("", 5)]
+    for method, count in methods:
+        function = getattr(target, method, None) if method else target
+        if function is None:
+            continue
+        try:
+            signature = inspect.signature(function)
+            signature.bind(*range(count))
+        except TypeError:
+            wanted = "(q, k, v, case, ctx)" if count == 5 else "(dout, saved, case, ctx)"
+            what = name_of(target) + (f".{method}" if method else "")
+            raise DeclarationError(f"{what}{signature} cannot be called as {what}{wanted}") from None
+        except ValueError:  # a built-in without a signature
+            continue
+
+
+@overload
+def adapter(target: Target, /) -> Target: ...
+@overload
+def adapter(
+    *,
+    comm: Iterable[str] | None = None,
+    layouts: Iterable[str] | None = None,
+    dtypes: Iterable[str] | None = None,
+    shard: conventions.Convention | conventions.RowsFunction = conventions.dual_chunk,
+    head_order: str = "blocked",
+    features: Iterable[str] = (),
+    backward: bool | None = None,
+    padding: str = "garbage",
+    padding_results: bool = False,
+    devices: Iterable[str] = DEVICES,
+    bound_factor: float = 1.0,
+    survives_abort: bool = False,
+    repeats_bits: bool = True,
+    max_ranks: int | None = None,
+    probe_heads: int | None = None,
+    sums_replicated: bool | None = None,
+    reset_dynamo: bool = False,
+    preload: Iterable[str] = (),
+    fork: bool = True,
+    setup: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Callable[[Target], Target]: ...
+def adapter(
+    target: Any = None,
+    /,
+    *,
+    comm: Iterable[str] | None = None,
+    layouts: Iterable[str] | None = None,
+    dtypes: Iterable[str] | None = None,
+    shard: conventions.Convention | conventions.RowsFunction = conventions.dual_chunk,
+    head_order: str = "blocked",
+    features: Iterable[str] = (),
+    backward: bool | None = None,
+    padding: str = "garbage",
+    padding_results: bool = False,
+    devices: Iterable[str] = DEVICES,
+    bound_factor: float = 1.0,
+    survives_abort: bool = False,
+    repeats_bits: bool = True,
+    max_ranks: int | None = None,
+    probe_heads: int | None = None,
+    sums_replicated: bool | None = None,
+    reset_dynamo: bool = False,
+    preload: Iterable[str] = (),
+    fork: bool = True,
+    setup: Callable[..., Any] | None = None,
+    name: str | None = None,
+) -> Any:
+    """Marks a function ``(q, k, v, case, ctx)``, or a class or object with forward and backward, as an adapter.
+
+    The function or object stays what it was; what is declared is kept beside it. docs/adapters.md tells what each
+    argument means.
+    """
+    if target is not None:
+        return adapter()(target)
+
+    def declare(thing: Any) -> Any:
+        runs = _target_of(thing)
+        label = name or name_of(thing)
+        known = [*FEATURES, "backward"]
+        declared = _names("features", features, known) or ()
+        is_function = not hasattr(runs, "forward")
+        trains = backward if backward is not None else (is_function or hasattr(runs, "backward"))
+        if trains and not is_function and not hasattr(runs, "backward"):
+            raise DeclarationError(
+                f"{label} declares backward=True, and has no method backward(dout, saved, case, ctx)"
+            )
+        if not isinstance(shard, conventions.Convention) and not callable(shard):
+            raise DeclarationError(
+                f"shard={shard!r} is neither a convention of cp_pool.shard nor a function (lengths, ranks)"
+            )
+        if bound_factor < 1:
+            raise DeclarationError(f"bound_factor={bound_factor} would narrow the bounds: it is 1 or more")
+        _check_parameters(runs)
+        made = Adapter(
+            target=runs,
+            name=label,
+            comm=_names("comm", comm, COMM),
+            layouts=_names("layouts", layouts, LAYOUTS),
+            dtypes=_names("dtypes", dtypes, DTYPES),
+            shard=shard,
+            head_order=_one_of("head_order", head_order, HEAD_ORDERS),
+            features=frozenset(declared) - {"backward"},
+            backward=trains,
+            padding=_one_of("padding", padding, PADDING),
+            padding_results=padding_results,
+            devices=_names("devices", devices, DEVICES) or (),
+            bound_factor=float(bound_factor),
+            survives_abort=survives_abort,
+            repeats_bits=repeats_bits,
+            max_ranks=max_ranks,
+            probe_heads=probe_heads,
+            sums_replicated=not is_function if sums_replicated is None else sums_replicated,
+            reset_dynamo=reset_dynamo,
+            preload=tuple(preload),
+            fork=fork,
+            setup=setup,
+        )
+        try:
+            thing.__cp_pool_adapter__ = made
+        except AttributeError:  # an object without a __dict__
+            return made
+        return thing
+
+    return declare

@@ -1,0 +1,315 @@
+"""What an adapter is given beside tensors: the case and the context of the rank."""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+if TYPE_CHECKING:
+    import torch
+    from torch.distributed import ProcessGroup
+
+    Tensor = torch.Tensor
+
+__all__ = ["CaseView", "Connection", "Ctx", "Lengths"]
+
+
+class CaseView:
+    """A case, its keys as attributes (docs/matrix_format.md)."""
+
+    suite: str
+    model: str
+    backend: str
+    comm: str
+    cp_size: int
+    layout: str
+    dtype: str
+    batch: int
+    seqlen_q: int
+    seqlen_kv: int
+    heads: int
+    kv_heads: int
+    head_dim_qk: int
+    head_dim_v: int
+    causal: bool
+    window: tuple[int, int]
+    chunk: int
+    softmax: str
+    bias: str | None
+    max_logit: bool
+    seqlens: tuple[int, ...] | None
+    seqlens_kv: tuple[int, ...] | None
+    pad_between_seqs: bool
+    training: bool
+    deterministic: bool
+    input_scale: float
+    seed: int
+    #: The ID of the case; empty where cp-pool runs a case that has none, such as the mask probe.
+    id: str
+
+    _DEFAULTS: ClassVar[dict[str, Any]] = {
+        "suite": "adhoc",
+        "model": "case",
+        "backend": "math",
+        "comm": "p2p",
+        "cp_size": 2,
+        "layout": "bshd",
+        "dtype": "bf16",
+        "batch": 2,
+        "causal": False,
+        "window": (-1, -1),
+        "chunk": 0,
+        "softmax": "vanilla",
+        "bias": None,
+        "max_logit": False,
+        "seqlens": None,
+        "seqlens_kv": None,
+        "pad_between_seqs": False,
+        "training": True,
+        "deterministic": False,
+        "input_scale": 1.0,
+        "seed": 1234,
+    }
+
+    def __init__(self, fields: dict[str, Any], case_id: str = "") -> None:
+        values = self.__dict__
+        values.update(self._DEFAULTS)
+        for key, value in fields.items():
+            values[key] = tuple(value) if isinstance(value, list) else value
+        values["id"] = case_id
+
+    @classmethod
+    def from_json(cls, text: str, case_id: str = "") -> CaseView:
+        return cls(json.loads(text), case_id)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a case cannot be changed: {name}")
+
+    def __repr__(self) -> str:
+        return f"CaseView({self.id or self.fields})"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Every key of the case."""
+        return {key: value for key, value in self.__dict__.items() if key != "id"}
+
+    @property
+    def scale(self) -> float:
+        """What scores are multiplied by."""
+        return 1.0 / math.sqrt(self.head_dim_qk)
+
+    @property
+    def unequal(self) -> bool:
+        """Whether queries and keys have different lengths."""
+        return self.seqlen_q != self.seqlen_kv or (self.seqlens_kv is not None and self.seqlens_kv != self.seqlens)
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        """The dtype of q, k, v and out."""
+        import torch
+
+        return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[self.dtype]
+
+
+class Lengths:
+    """The tokens of each sequence. With padding="absent" the padded lengths are the valid ones."""
+
+    __slots__ = ("padded_kv", "padded_q", "valid_kv", "valid_q")
+
+    def __init__(self, valid_q: list[int], padded_q: list[int], valid_kv: list[int], padded_kv: list[int]) -> None:
+        self.valid_q, self.padded_q = valid_q, padded_q
+        self.valid_kv, self.padded_kv = valid_kv, padded_kv
+
+
+class Connection:
+    """What all steps of a rank have in common until its groups are made anew."""
+
+    def __init__(
+        self,
+        rank: int,
+        world_size: int,
+        device: torch.device,
+        group: ProcessGroup,
+        inner_group: ProcessGroup | None,
+        outer_group: ProcessGroup | None,
+        generation: int,
+    ) -> None:
+        self.rank, self.world_size, self.device = rank, world_size, device
+        self.group, self.inner_group, self.outer_group = group, inner_group, outer_group
+        self.generation = generation
+
+
+class Ctx:
+    """What one rank knows of a step. Of setup(ctx), what belongs to a case is None."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        case: CaseView | None = None,
+        lengths: Lengths | None = None,
+        rows: tuple[Tensor, Tensor, Tensor, Tensor] | None = None,
+        bias: Tensor | None = None,
+        sink: Tensor | None = None,
+    ) -> None:
+        self._connection, self._lengths, self._rows = connection, lengths, rows
+        self.case = case
+        #: This rank's part of the bias, and the sink (docs/definitions.md); None if the case has none.
+        self.bias, self.sink = bias, sink
+
+    @property
+    def rank(self) -> int:
+        return self._connection.rank
+
+    @property
+    def world_size(self) -> int:
+        return self._connection.world_size
+
+    @property
+    def ranks(self) -> list[int]:
+        """The ranks of the group."""
+        return list(range(self._connection.world_size))
+
+    @property
+    def device(self) -> torch.device:
+        return self._connection.device
+
+    @property
+    def group(self) -> ProcessGroup:
+        """All ranks. It is WORLD of torch.distributed."""
+        return self._connection.group
+
+    @property
+    def inner_group(self) -> ProcessGroup | None:
+        """a2a+p2p: this rank and its neighbour, who trade tokens for heads; else None."""
+        return self._connection.inner_group
+
+    @property
+    def outer_group(self) -> ProcessGroup | None:
+        """a2a+p2p: the ranks that have this rank's place in their inner groups; else None."""
+        return self._connection.outer_group
+
+    @property
+    def generation(self) -> int:
+        """How often the groups have been made anew after an abort."""
+        return self._connection.generation
+
+    @property
+    def stream(self) -> torch.cuda.Stream | None:
+        """The current CUDA stream, in which inputs are ready and results are read; None on a CPU."""
+        import torch
+
+        return torch.cuda.current_stream(self.device) if self.device.type == "cuda" else None
+
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """A generator of the rank's device that is seeded anew for each step, alike on all ranks."""
+        import torch
+
+        generator = torch.Generator(self.device)
+        generator.manual_seed(1234 if self.case is None else self.case.seed % 2**63)
+        return generator
+
+    # Offsets of the sequences: int32 on the device, one more than there are sequences.
+
+    @cached_property
+    def cu_seqlens_q(self) -> Tensor:
+        """Where each sequence begins among the valid query tokens of all ranks."""
+        return self._offsets(self._known_lengths.valid_q)
+
+    @cached_property
+    def cu_seqlens_kv(self) -> Tensor:
+        return self._offsets(self._known_lengths.valid_kv)
+
+    @cached_property
+    def cu_seqlens_q_padded(self) -> Tensor:
+        """Where each sequence begins among the query tokens of all ranks, padding included."""
+        return self._offsets(self._known_lengths.padded_q)
+
+    @cached_property
+    def cu_seqlens_kv_padded(self) -> Tensor:
+        return self._offsets(self._known_lengths.padded_kv)
+
+    @cached_property
+    def local_cu_seqlens_q(self) -> Tensor:
+        """Where each sequence begins among the valid query rows of this rank."""
+        return self._local_offsets(self.sequences_q, self.positions_q)
+
+    @cached_property
+    def local_cu_seqlens_kv(self) -> Tensor:
+        return self._local_offsets(self.sequences_kv, self.positions_kv)
+
+    @cached_property
+    def local_cu_seqlens_q_padded(self) -> Tensor:
+        """Where each sequence begins among the query rows of this rank, padding included."""
+        return self._local_offsets(self.sequences_q, None)
+
+    @cached_property
+    def local_cu_seqlens_kv_padded(self) -> Tensor:
+        return self._local_offsets(self.sequences_kv, None)
+
+    @property
+    def max_seqlen_q(self) -> int:
+        """The most valid query tokens of a sequence, over all ranks."""
+        return max(self._known_lengths.valid_q, default=0)
+
+    @property
+    def max_seqlen_kv(self) -> int:
+        return max(self._known_lengths.valid_kv, default=0)
+
+    @property
+    def seqlens_q(self) -> list[int]:
+        """The valid query tokens of each sequence, over all ranks."""
+        return list(self._known_lengths.valid_q)
+
+    @property
+    def seqlens_kv(self) -> list[int]:
+        return list(self._known_lengths.valid_kv)
+
+    # This rank's rows in packed order: sequence by sequence in bshd and sbhd, as the shard holds them in thd.
+
+    @property
+    def positions_q(self) -> Tensor:
+        """int64, of each query row of this rank: its position in its sequence; -1 is padding."""
+        return self._known_rows[0]
+
+    @property
+    def sequences_q(self) -> Tensor:
+        """int64, of each query row of this rank: its sequence."""
+        return self._known_rows[1]
+
+    @property
+    def positions_kv(self) -> Tensor:
+        return self._known_rows[2]
+
+    @property
+    def sequences_kv(self) -> Tensor:
+        return self._known_rows[3]
+
+    @property
+    def _known_lengths(self) -> Lengths:
+        if self._lengths is None:
+            raise AttributeError("setup(ctx) has no case, and so no lengths")
+        return self._lengths
+
+    @property
+    def _known_rows(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        if self._rows is None:
+            raise AttributeError("setup(ctx) has no case, and so no rows")
+        return self._rows
+
+    def _offsets(self, lengths: list[int]) -> Tensor:
+        import torch
+
+        offsets = [0]
+        for length in lengths:
+            offsets.append(offsets[-1] + length)
+        return torch.tensor(offsets, dtype=torch.int32, device=self.device)
+
+    def _local_offsets(self, sequences: Tensor, positions: Tensor | None) -> Tensor:
+        import torch
+
+        counted = sequences if positions is None else sequences[positions >= 0]
+        counts = torch.bincount(counted, minlength=len(self._known_lengths.valid_q))
+        return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).to(torch.int32)

@@ -1,0 +1,72 @@
+"""Conventions by which an implementation cuts sequences over ranks: small frozen values to be given to ``@adapter``.
+
+A convention cuts packs. Of a convention over the pack, thd has one pack: all sequences, one after the other. In bshd
+and sbhd, and of a convention per sequence, each sequence is a pack of its own. cp-pool computes the rows of each rank
+from the convention, proves that every valid row has one owner, cuts the inputs and judges the results by them.
+
+A function ``(lengths, ranks) -> rows of each rank`` may stand in place of a convention. ``lengths`` are the valid
+lengths of the sequences, and a row counts the valid tokens over all sequences; -1 is a row of padding. It is called
+once for the queries and once for the keys of a case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
+__all__ = [
+    "Convention",
+    "RowsFunction",
+    "contiguous",
+    "contiguous_pack",
+    "dual_chunk",
+    "dual_chunk_pack",
+    "dual_chunk_ulysses",
+    "striped",
+    "striped_by",
+]
+
+
+@dataclass(frozen=True)
+class Convention:
+    """A convention, by the name that the extension module reads."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+RowsFunction: TypeAlias = Callable[[list[int], int], Sequence[Sequence[int]]]
+
+#: Each sequence is cut into 2 n chunks, and rank r has r and 2 n - 1 - r. Transformer Engine, ring-flash-attention.
+dual_chunk = Convention("dual_chunk")
+#: The same over the whole pack. Zigzag of axolotl-ringmaster.
+dual_chunk_pack = Convention("dual_chunk_pack")
+#: Each sequence is cut into n parts, and rank r has part r. Ulysses, plain rings, torch without a load balancer.
+contiguous = Convention("contiguous")
+#: The same over the whole pack. llama3 of ring-flash-attention.
+contiguous_pack = Convention("contiguous_pack")
+
+
+def striped_by(rows: int) -> Convention:
+    """The pack is cut into stripes of so many rows; stripe i belongs to rank i mod n. Transformer Engine for JAX."""
+    if rows < 1:
+        raise ValueError(f"a stripe has at least one row, not {rows}")
+    return Convention(f"striped:{rows}" if rows > 1 else "striped")
+
+
+#: Row i of the pack belongs to rank i mod n. Striped attention.
+striped = striped_by(1)
+
+
+def dual_chunk_ulysses(ring: int, ulysses_inner: bool = True) -> Convention:
+    """Each sequence is cut by dual chunks over a ring of ``ring`` ranks; what a place in the ring holds is cut, in
+    order, over the ranks of a Ulysses group. Zigzag of long-context-attention (yunchang).
+
+    ulysses_inner: neighbouring ranks are in one Ulysses group; otherwise they are in one ring.
+    """
+    if ring < 1:
+        raise ValueError(f"a ring has at least one rank, not {ring}")
+    return Convention(f"dual_chunk_ulysses:{ring}" + ("" if ulysses_inner else ":outer"))

@@ -1,0 +1,179 @@
+"""``python -m cp_pool.worker ADAPTER``: one rank of a worker group that runs an adapter (docs/adapters.md)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sys
+
+
+def _take_stdout() -> int:
+    """Moves the process's stdout to a private descriptor and points fd 1 at stderr, before anything can print."""
+    try:
+        private = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, 3)
+    except OSError:  # there is no stdout
+        private = -1
+    os.dup2(2, 1)
+    return private
+
+
+# torch and the adapter's modules may print while they are imported.
+_STDOUT = _take_stdout() if __name__ == "__main__" else -1
+
+import argparse  # noqa: E402
+import contextlib  # noqa: E402
+import faulthandler  # noqa: E402
+import json  # noqa: E402
+import signal  # noqa: E402
+import traceback  # noqa: E402
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO  # noqa: E402
+
+from cp_pool.built_for import torch_problem  # noqa: E402
+from cp_pool.loading import LoadError, load  # noqa: E402
+
+if TYPE_CHECKING:
+    from cp_pool.adapter import Adapter
+
+__all__ = ["main", "prepare"]
+
+EXIT_USAGE = 2
+EXIT_UNUSABLE = 69  # another start cannot help (docs/protocol.md)
+
+# Real-time signals that nothing else uses: one makes faulthandler write the Python stack, the other ends Python code
+# that waits or computes when it should not go on.
+STACK_SIGNAL = signal.SIGRTMIN + 6
+INTERRUPT_SIGNAL = signal.SIGRTMIN + 7
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cp_pool.worker",
+        description="Runs the cases of cp-pool with an adapter, as one rank of a group that cp-pool starts.",
+    )
+    parser.add_argument("adapter", metavar="ADAPTER", help="FILE.py, FILE.py:NAME or package.module:NAME")
+    parser.add_argument(
+        "--inject", metavar="FAULT", action="append", default=[], help="break a rank on purpose (docs/protocol.md)"
+    )
+    parser.add_argument(
+        "--no-rehearsal", action="store_true", help="let the first case wait for what it is the first to import"
+    )
+    parser.add_argument("--declare", action="store_true", help="print what the adapter declares, as JSON, and end")
+    parser.add_argument(
+        "--explain-skips",
+        action="store_true",
+        help='read cases, one JSON object a line, and answer {"skip": "why"} to each, empty if it would run; then end',
+    )
+    return parser
+
+
+def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) -> int:
+    """Runs one rank, or what the options ask for, and returns the exit code; the caller then ends the process by _exit.
+
+    stdout_fd: where the protocol goes, if not to the stdout that this module has moved. fd 1 must be stderr by then.
+    forked: this process comes from the fork server, which has imported and rehearsed what it needs.
+    """
+    # Chatter comes out before a fence of its case does.
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(line_buffering=True)
+    options = _parser().parse_args(argv)
+    out = _STDOUT if stdout_fd is None else stdout_fd
+    if options.declare or options.explain_skips:
+        return _tell(options, out)
+    # An adapter may print and read as it likes: the protocol's own streams are out of its reach.
+    stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
+    _point_at_null(0)
+    try:
+        adapter = load(options.adapter)
+        native = prepare(rehearse=not options.no_rehearsal and not forked)
+    except LoadError as error:
+        return _refuse(out, str(error), error.details)
+    from cp_pool.runner import Runner
+
+    faulthandler.register(STACK_SIGNAL, file=sys.stderr, all_threads=False, chain=False)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # as of cp-pool-worker: no traceback of an idle rank
+    runner = Runner(adapter, native, INTERRUPT_SIGNAL)
+    os.dup2(stdin, 0, inheritable=False)
+    os.close(stdin)
+    return int(native.serve(runner, options.inject, not options.no_rehearsal, out, STACK_SIGNAL, INTERRUPT_SIGNAL))
+
+
+def prepare(rehearse: bool) -> Any:
+    """Imports torch and the extension module, which it returns. Raises LoadError if they do not go together."""
+    # Before torch is loaded, too: the adapter may have done so, and the extension of another version would crash.
+    problem = torch_problem()
+    if problem is not None:
+        raise LoadError(problem)
+    try:
+        import torch  # noqa: F401
+    except ImportError as error:
+        raise LoadError(f"torch cannot be loaded by {sys.executable}: {error}") from None
+    try:
+        from cp_pool import _worker  # type: ignore[attr-defined,unused-ignore]
+    except ImportError as error:
+        raise LoadError(f"cp_pool's extension module cannot be loaded by {sys.executable}: {error}") from None
+    if rehearse:
+        from cp_pool.runner import rehearse as run_once
+
+        run_once()
+    return _worker
+
+
+def _point_at_null(fd: int) -> None:
+    null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+    os.dup2(null, fd)
+    os.close(null)
+
+
+def _refuse(stdout_fd: int, why: str, details: str) -> int:
+    """Says why no case can run, to the driver if this is rank 0, and on stderr."""
+    rank = os.environ.get("RANK", "0")
+    if details:
+        print(details, file=sys.stderr)
+    print(f"cp-pool: rank {rank}: {why}", file=sys.stderr, flush=True)
+    if rank == "0" and stdout_fd >= 0 and "CP_POOL_PROTOCOL" in os.environ:
+        event = {"event": "protocol_error", "seq": None, "message": why}
+        os.write(stdout_fd, f"\n[CP_POOL_RESP] {json.dumps(event)}\n".encode())
+    return EXIT_UNUSABLE
+
+
+def _tell(options: argparse.Namespace, stdout_fd: int) -> int:
+    try:
+        adapter = load(options.adapter)
+    except LoadError as error:
+        return _refuse(-1, str(error), error.details)
+    with os.fdopen(os.dup(stdout_fd), "w", encoding="utf-8") as out:
+        if options.declare:
+            print(json.dumps(adapter.declaration()), file=out)
+        else:
+            _explain_skips(adapter, sys.stdin, out)
+    return 0
+
+
+def _explain_skips(adapter: Adapter, lines: TextIO, out: TextIO) -> None:
+    from cp_pool.context import CaseView
+
+    device = os.environ.get("CP_POOL_DEVICE", "cpu")
+    for line in lines:
+        if line.strip():
+            fields = json.loads(line)
+            case = CaseView(fields.get("case", fields))
+            print(json.dumps({"skip": adapter.skip_reason(case, device)}), file=out, flush=True)
+
+
+def _end(code: int) -> NoReturn:
+    """Without the destructors of C++ and the exit handlers of Python: threads of the worker may still be at work."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    try:
+        exit_code = main(sys.argv[1:])
+    except SystemExit as end:
+        exit_code = end.code if isinstance(end.code, int) else EXIT_USAGE
+    except BaseException:  # a mistake of cp-pool
+        traceback.print_exc()
+        exit_code = 1
+    _end(exit_code)

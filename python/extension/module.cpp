@@ -1,0 +1,62 @@
+// cp_pool._worker: the worker's C++ in a user's interpreter.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include "python/extension/python_runner.h"
+#include "worker/fault.h"
+#include "worker/stack_dump.h"
+#include "worker/startup_clock.h"
+#include "worker/worker_main.h"
+
+namespace cp_pool {
+namespace {
+
+// One a process. Threads of the worker may use it to the end of the process: it is never destroyed.
+PythonRunner* the_runner = nullptr;
+
+// Those given, and those of the environment, as cp-pool-worker reads them.
+std::vector<Fault> read_faults(const std::vector<std::string>& given) {
+  std::vector<Fault> faults;
+  for (const std::string& fault : given) faults.push_back(parse_fault(fault));
+  if (const char* const more = std::getenv("CP_POOL_INJECT")) std::ranges::move(parse_faults(more), std::back_inserter(faults));
+  return faults;
+}
+
+int serve(const py::object& runner, const std::vector<std::string>& faults, bool rehearses, int stdout_fd,
+          int stack_signal, int interrupt_signal) {
+  StartupClock clock;
+  Options options;
+  options.rehearses = rehearses;
+  try {
+    options.faults = read_faults(faults);
+  } catch (const FaultSyntaxError& error) {
+    fmt::print(stderr, "cp-pool: {}\n", error.what());
+    return kExitUsage;
+  }
+  show_also(stack_signal);
+  the_runner = new PythonRunner(runner, interrupt_signal);  // NOLINT(cppcoreguidelines-owning-memory)
+  const py::gil_scoped_release released;
+  return worker_main(options, *the_runner, clock, stdout_fd);
+}
+
+int freed() {
+  return the_runner == nullptr ? 0 : static_cast<int>(the_runner->freed());
+}
+
+}  // namespace
+}  // namespace cp_pool
+
+PYBIND11_MODULE(_worker, module) {
+  module.doc() = "The worker of cp-pool in this interpreter";
+  module.def("serve", &cp_pool::serve, py::arg("runner"), py::arg("faults"), py::arg("rehearses"), py::arg("stdout_fd"),
+             py::arg("stack_signal"), py::arg("interrupt_signal"),
+             "Serves as one rank of a group, as the environment says, until the driver ends it; returns the exit code.");
+  module.def("freed", &cp_pool::freed, "Why waits of the running case are being ended: WaitBreaker::Reason.");
+}

@@ -1,0 +1,193 @@
+#include "python/extension/python_implementation.h"
+
+#include <stdexcept>
+#include <vector>
+
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include "cases/case_json.h"
+#include "cases/comm_facts.h"
+#include "cp_core/attention/backend_unsupported.h"
+#include "worker/runner_error.h"
+
+namespace cp_pool {
+namespace {
+
+verify::PaddingFill fill_of(const std::string& padding) {
+  if (padding == "nan") return verify::PaddingFill::nan;
+  if (padding == "zeros") return verify::PaddingFill::zeros;
+  return verify::PaddingFill::garbage;
+}
+
+// int64, on the device: a member of each row.
+at::Tensor column(const std::vector<verify::LocalRow>& rows, std::int64_t verify::LocalRow::*member,
+                  const at::Device& device) {
+  at::Tensor out = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
+  auto* const values = out.mutable_data_ptr<std::int64_t>();
+  for (std::size_t i = 0; i < rows.size(); ++i) values[i] = rows[i].*member;
+  return out.to(device);
+}
+
+// The position of each row in its sequence; -1 of padding.
+at::Tensor positions(const std::vector<verify::LocalRow>& rows, const at::Device& device) {
+  at::Tensor out = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
+  auto* const values = out.mutable_data_ptr<std::int64_t>();
+  for (std::size_t i = 0; i < rows.size(); ++i) values[i] = rows[i].canonical < 0 ? -1 : rows[i].position;
+  return out.to(device);
+}
+
+class PythonStep final : public Step {
+ public:
+  // step: a Step of runner.py. Needs the GIL.
+  PythonStep(py::object step, WaitBreaker& breaker) : step_(std::move(step)), breaker_(breaker) {}
+  PythonStep(const PythonStep&) = delete;
+  PythonStep& operator=(const PythonStep&) = delete;
+  ~PythonStep() override {
+    const py::gil_scoped_acquire gil;
+    step_ = py::object();
+  }
+
+  void forward(verify::Results& results) override {
+    with_python(breaker_, [&] {
+      const auto given = py::reinterpret_borrow<py::tuple>(step_.attr("forward")());
+      results.out = to_tensor(given[0]);
+      results.lse = to_tensor(given[1]);
+      results.max_logit = to_tensor(given[2]);
+    });
+  }
+
+  void backward(verify::Results& results) override {
+    with_python(breaker_, [&] {
+      const auto given = py::reinterpret_borrow<py::tuple>(step_.attr("backward")());
+      results.dq = to_tensor(given[0]);
+      results.dk = to_tensor(given[1]);
+      results.dv = to_tensor(given[2]);
+      results.dbias = to_tensor(given[3]);
+      results.dsink = to_tensor(given[4]);
+    });
+  }
+
+ private:
+  py::object step_;
+  WaitBreaker& breaker_;
+};
+
+}  // namespace
+
+PythonImplementation::PythonImplementation(py::object runner, WaitBreaker& breaker)
+    : runner_(std::move(runner)), breaker_(breaker) {
+  const auto text = [this](const char* name) { return runner_.attr(name)().cast<std::string>(); };
+  name_ = text("backend");
+  if (const std::string convention = text("convention"); !convention.empty()) {
+    convention_ = verify::parse_convention(convention);
+    if (!convention_) throw std::invalid_argument(fmt::format("there is no convention '{}'", convention));
+  }
+  const std::string padding = text("padding");
+  without_padding_ = padding == "absent";
+  declared_.padding = fill_of(padding);
+  declared_.judges_padding = runner_.attr("judges_padding")().cast<bool>();
+  declared_.heads = text("head_order") == "interleaved" ? verify::HeadOrder::interleaved : verify::HeadOrder::blocked;
+  declared_.needs_lse = false;
+  declared_.bound_factor = runner_.attr("bound_factor")().cast<double>();
+  repeats_bits_ = runner_.attr("repeats_bits")().cast<bool>();
+  probe_heads_ = runner_.attr("probe_heads")().cast<std::int64_t>();
+}
+
+PythonImplementation::~PythonImplementation() {
+  const py::gil_scoped_acquire gil;
+  runner_ = py::object();
+}
+
+std::string PythonImplementation::skip_reason(const Case& c, const at::Device& device) {
+  if (last_skip_ && last_skip_->first == c) return last_skip_->second;
+  std::string reason = with_python(breaker_, [&] {
+    return runner_.attr("skip_reason")(to_json(c).dump(), device.is_cuda() ? "cuda" : "cpu").cast<std::string>();
+  });
+  if (reason.empty()) reason = heads_do_not_divide(c);
+  if (reason.empty()) reason = obstacle(c);
+  last_skip_.emplace(c, reason);
+  return reason;
+}
+
+std::string PythonImplementation::obstacle(const Case& c) const {
+  if (!without_padding_ || !convention_) return {};
+  const SequenceLengths lengths = resolve_lengths(c);
+  for (const auto* const valid : {&lengths.valid_q, &lengths.valid_kv}) {
+    std::string found = verify::convention_obstacle(*convention_, c.layout, *valid, c.cp_size);
+    if (!found.empty()) return fmt::format("without padding, as the adapter {} declares it: {}", name_, found);
+  }
+  return {};
+}
+
+std::string PythonImplementation::backend(const Case& /*c*/, const at::Device& /*device*/) {
+  return name_;
+}
+
+verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLengths& lengths) {
+  verify::Sharding sharding = declared_;
+  if (convention_ && !without_padding_) {
+    sharding.rows = *convention_;
+    return sharding;
+  }
+  const auto& padded_q = without_padding_ ? lengths.valid_q : lengths.padded_q;
+  const auto& padded_kv = without_padding_ ? lengths.valid_kv : lengths.padded_kv;
+  sharding.rows = verify::Ownership{.q = rows(c, lengths.valid_q, padded_q), .kv = rows(c, lengths.valid_kv, padded_kv)};
+  return sharding;
+}
+
+verify::RowsByRank PythonImplementation::rows(const Case& c, const std::vector<std::int64_t>& valid,
+                                              const std::vector<std::int64_t>& padded) {
+  if (convention_) return verify::rows_by_convention(*convention_, c.layout, valid, padded, c.cp_size);
+  const auto listed = with_python(breaker_, [&] {
+    return runner_.attr("rows")(valid, c.cp_size).cast<std::vector<std::vector<std::int64_t>>>();
+  });
+  verify::RowsByRank out;
+  for (std::size_t rank = 0; rank < listed.size(); ++rank) {
+    try {
+      out.push_back(verify::local_rows(listed[rank], valid));
+    } catch (const std::out_of_range& error) {
+      const std::string text =
+          fmt::format("the shard function of {} gives rank {} a row that there is not: {}", name_, rank, error.what());
+      throw RunnerError(FailureKind::exception, text, text);
+    }
+  }
+  return out;
+}
+
+bool PythonImplementation::repeats_bits(const Case& c, const at::Device& /*device*/) {
+  return repeats_bits_ || c.deterministic;
+}
+
+std::int64_t PythonImplementation::probe_heads(const Case& c) {
+  return probe_heads_ > 0 ? probe_heads_ : head_ranks(c);
+}
+
+std::string PythonImplementation::why_not_alone() {
+  return "the groups of an adapter have all ranks of the pool";
+}
+
+std::unique_ptr<Step> PythonImplementation::make_step(const StepSetting& setting, const verify::Shards& shards) {
+  if (setting.replayed && setting.device.is_cuda()) {
+    throw BackendUnsupported("the step of an adapter is not captured as a CUDA graph (--perf without graph times it)");
+  }
+  const verify::RankView& view = setting.view;
+  const SequenceLengths& lengths = setting.lengths;
+  const at::Tensor positions_q = positions(view.q.rows(), setting.device);
+  const at::Tensor sequences_q = column(view.q.rows(), &verify::LocalRow::sequence, setting.device);
+  const at::Tensor positions_kv = positions(view.kv.rows(), setting.device);
+  const at::Tensor sequences_kv = column(view.kv.rows(), &verify::LocalRow::sequence, setting.device);
+  return with_python(breaker_, [&]() -> std::unique_ptr<Step> {
+    return std::make_unique<PythonStep>(
+        runner_.attr("make_step")(
+            to_json(setting.c).dump(),
+            std::vector{lengths.valid_q, lengths.padded_q, lengths.valid_kv, lengths.padded_kv}, to_python(shards.q),
+            to_python(shards.k), to_python(shards.v), to_python(shards.dout), to_python(shards.bias),
+            to_python(shards.sink), to_python(positions_q), to_python(sequences_q), to_python(positions_kv),
+            to_python(sequences_kv)),
+        breaker_);
+  });
+}
+
+}  // namespace cp_pool

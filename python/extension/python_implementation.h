@@ -1,0 +1,49 @@
+// An adapter as what is under test.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "cp_core/trial/implementation.h"
+#include "python/extension/python_call.h"
+#include "python/extension/wait_breaker.h"
+
+namespace cp_pool {
+
+class PythonImplementation final : public Implementation {
+ public:
+  // runner: a Runner of runner.py. Needs the GIL, as nothing else here does.
+  PythonImplementation(py::object runner, WaitBreaker& breaker);
+  ~PythonImplementation() override;
+
+  std::string skip_reason(const Case& c, const at::Device& device) override;
+  std::string backend(const Case& c, const at::Device& device) override;
+  verify::Sharding sharding(const Case& c, const SequenceLengths& lengths) override;
+  bool repeats_bits(const Case& c, const at::Device& device) override;
+  std::int64_t probe_heads(const Case& c) override;
+  std::string why_not_alone() override;
+  std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
+
+ private:
+  // Why the convention cannot cut the valid rows, if there is to be no padding.
+  [[nodiscard]] std::string obstacle(const Case& c) const;
+  verify::RowsByRank rows(const Case& c, const std::vector<std::int64_t>& valid,
+                          const std::vector<std::int64_t>& padded);
+
+  py::object runner_;
+  WaitBreaker& breaker_;
+  // What the adapter declares.
+  std::string name_;
+  std::optional<verify::Convention> convention_;  // none: a function gives the rows
+  bool without_padding_ = false;
+  verify::Sharding declared_;
+  bool repeats_bits_ = true;
+  std::int64_t probe_heads_ = 0;
+
+  std::optional<std::pair<Case, std::string>> last_skip_;
+};
+
+}  // namespace cp_pool

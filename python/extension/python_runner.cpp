@@ -1,0 +1,119 @@
+#include "python/extension/python_runner.h"
+
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <pybind11/stl.h>
+
+#include "cp_core/comm/communicator.h"
+
+namespace cp_pool {
+namespace {
+
+// Calls a function when it goes, however that is.
+template <typename Function>
+class AtEnd {
+ public:
+  explicit AtEnd(Function function) : function_(std::move(function)) {}
+  AtEnd(const AtEnd&) = delete;
+  AtEnd& operator=(const AtEnd&) = delete;
+  ~AtEnd() { function_(); }
+
+ private:
+  Function function_;
+};
+
+// The ranks of all inner or outer groups, which every rank has to make in the same order.
+std::vector<std::vector<int>> all_groups(int world_size, std::vector<int> GroupRanks::*member) {
+  std::vector<std::vector<int>> groups;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const std::vector<int> ranks = group_ranks(rank, world_size).*member;
+    if (!ranks.empty() && ranks.front() == rank) groups.push_back(ranks);
+  }
+  return groups;
+}
+
+}  // namespace
+
+PythonRunner::PythonRunner(const py::object& runner, int interrupt_signal)
+    : runner_(runner), breaker_(interrupt_signal), implementation_(runner, breaker_) {}
+
+PythonRunner::~PythonRunner() {
+  const py::gil_scoped_acquire gil;
+  runner_ = py::object();
+}
+
+void PythonRunner::reset(const at::Device& device) {
+  reset_numeric_state(device);
+  with_python(breaker_, [&] { runner_.attr("reset")(); });
+}
+
+std::string PythonRunner::skip_reason(const Case& c, const at::Device& device) {
+  return implementation_.skip_reason(c, device);
+}
+
+std::string PythonRunner::backend(const Case& c, const at::Device& device) {
+  return implementation_.backend(c, device);
+}
+
+RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOptions& options) {
+  breaker_.begin_case(options.deadline);
+  const AtEnd end([this] { breaker_.end_case(); });
+  with_python(breaker_, [&] { runner_.attr("begin")(options.id); });
+  try {
+    return run_case(implementation_, c, groups, options);
+  } catch (const SkippedByAll& skip) {
+    RankReport report;
+    report.outcome = CaseOutcome::skip;
+    report.reason = skip.what();
+    return report;
+  }
+}
+
+void PythonRunner::connect(const Connection& connection) {
+  {
+    const std::lock_guard lock(mutex_);
+    generation_ = connection.generation;
+  }
+  breaker_.sockets().remember_own();
+  with_python(breaker_, [&] {
+    runner_.attr("connect")(connection.rank, connection.world_size, connection.device.str(), connection.ranks_on_gpu,
+                            connection.master_addr, connection.master_port, connection.store_prefix,
+                            connection.generation, connection.limit.count(),
+                            all_groups(connection.world_size, &GroupRanks::inner),
+                            all_groups(connection.world_size, &GroupRanks::outer));
+  });
+}
+
+void PythonRunner::free_waits(int generation) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (generation < generation_) return;  // of an abort that is over: the connections are new
+  }
+  breaker_.abort();
+}
+
+std::string PythonRunner::why_not_reconnect() {
+  breaker_.sockets().remember_others();
+  const bool survives = with_python(breaker_, [&] { return runner_.attr("survives_abort")().cast<bool>(); });
+  if (survives) return {};
+  return "the adapter does not declare survives_abort";
+}
+
+nlohmann::json PythonRunner::ask(const char* method) {
+  const auto text = with_python(breaker_, [&] { return runner_.attr(method)().cast<std::string>(); });
+  return nlohmann::json::parse(text);
+}
+
+nlohmann::json PythonRunner::capabilities() {
+  nlohmann::json out = ask("capabilities");
+  out["backends"] = {{"python", {implementation_.backend({}, at::kCPU)}}};
+  return out;
+}
+
+nlohmann::json PythonRunner::versions() {
+  return ask("versions");
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,204 @@
+"""An adapter that goes wrong as the model of a case says: FAULT.RANK, or FAULT for all ranks. It computes as plain.py
+does where nothing goes wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import random
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from plain import attention
+
+from cp_pool import Skip, adapter, shard
+from cp_pool.adapter import FEATURES
+from cp_pool.context import CaseView, Ctx
+
+Results = Any
+
+
+class _RaisesInBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> torch.Tensor:
+        raise ValueError("no gradient today")
+
+
+def helper_that_throws() -> None:
+    raise ValueError("the ring is broken")
+
+
+def sleeps() -> None:
+    time.sleep(1000)
+
+
+def spins() -> None:
+    while True:
+        pass
+
+
+def waits_for_a_peer(ctx: Ctx) -> None:
+    dist.all_reduce(torch.ones(4), group=ctx.group)
+
+
+def leaves_a_child() -> None:
+    if os.fork() == 0:
+        time.sleep(1000)
+        os._exit(0)
+
+
+def child_returns() -> None:
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+
+
+def stubborn() -> None:
+    """Catches everything, once."""
+    try:
+        sleeps()
+    except BaseException:
+        sleeps()
+
+
+def prints() -> None:
+    print("from Python")
+    ctypes.CDLL(None).puts(b"from C")
+    ctypes.CDLL(None).fflush(None)
+
+
+def holds_the_gil() -> None:
+    ctypes.PyDLL(None).sleep(1000)
+
+
+def catches_and_wraps(ctx: Ctx) -> None:
+    try:
+        waits_for_a_peer(ctx)
+    except RuntimeError as error:
+        raise ValueError("the ring of this rank failed") from error
+
+
+def changes_all_state() -> None:
+    torch.set_default_dtype(torch.float64)
+    torch.set_default_device("meta")
+    torch.set_grad_enabled(False)
+    torch.use_deterministic_algorithms(True)
+    torch.set_num_threads(torch.get_num_threads() + 1)
+    torch.backends.cuda.enable_math_sdp(False)
+    random.seed(9)
+    np.random.seed(9)
+    torch.manual_seed(9)
+    os.environ["CP_POOL_TEST_LEFT_BEHIND"] = "1"
+    os.environ["LANG"] = "changed"
+    os.environ.pop("PATH", None)
+    os.chdir("/")
+    warnings.simplefilter("error")
+    sys.setrecursionlimit(12345)
+
+
+def state() -> str:
+    """What a case can see of the state that others may have changed."""
+    return repr([
+        torch.get_default_dtype(), torch.get_default_device(), torch.is_grad_enabled(),
+        torch.are_deterministic_algorithms_enabled(), torch.get_num_threads(), torch.backends.cuda.math_sdp_enabled(),
+        random.random(), np.random.rand(), torch.rand(1).item(), sorted(os.environ.items()), os.getcwd(), warnings.filters,
+        sys.getrecursionlimit(),
+    ])  # fmt: skip
+
+
+BEFORE: dict[str, Callable[[Ctx], Any]] = {
+    "throw": lambda ctx: helper_that_throws(),
+    "sleep": lambda ctx: sleeps(),
+    "spin": lambda ctx: spins(),
+    "stubborn": lambda ctx: stubborn(),
+    "hold_gil": lambda ctx: holds_the_gil(),
+    "wait": waits_for_a_peer,
+    "wraps": catches_and_wraps,
+    "segv": lambda ctx: ctypes.string_at(0),
+    "os_exit": lambda ctx: os._exit(3),
+    "fork": lambda ctx: leaves_a_child(),
+    "fork_returns": lambda ctx: child_returns(),
+    "print": lambda ctx: prints(),
+    "sys_exit": lambda ctx: sys.exit(3),
+    "interrupt": lambda ctx: (_ for _ in ()).throw(KeyboardInterrupt()),
+    "memory": lambda ctx: bytearray(1 << 62),
+    "skip": lambda ctx: (_ for _ in ()).throw(Skip("this case is not for me")),
+    "mismatch": lambda ctx: helper_that_throws() if ctx.rank == 0 else catches_and_wraps(ctx),
+    "cpp": lambda ctx: torch.ones(2) @ torch.ones(3),
+    "change_state": lambda ctx: changes_all_state(),
+}
+
+_kept: dict[torch.Size, torch.Tensor] = {}
+
+
+def in_the_same_buffer(out: torch.Tensor) -> torch.Tensor:
+    """A result whose memory is that of every earlier one."""
+    buffer = _kept.setdefault(out.shape, torch.empty_like(out))
+    return buffer.detach_().copy_(out)
+
+
+AFTER: dict[str, Callable[[Results], Any]] = {
+    "none": lambda results: None,
+    "list": lambda results: [results["out"]],
+    "empty_dict": lambda results: {},
+    "shape": lambda results: results["out"][:, :-1],
+    "dtype": lambda results: results["out"].double(),
+    "meta": lambda results: results["out"].to("meta"),
+    "no_grad": lambda results: results["out"].detach(),
+    "strided": lambda results: results["out"].transpose(0, 2).contiguous().transpose(0, 2),
+    "out_only": lambda results: results["out"],
+    "lse_bhs": lambda results: {"out": results["out"], "lse": results["lse"].unsqueeze(0)},
+    "backward": lambda results: _RaisesInBackward.apply(results["out"]),  # type: ignore[no-untyped-call]
+    "buffer": lambda results: {"out": in_the_same_buffer(results["out"]), "lse": in_the_same_buffer(results["lse"])},
+    "wrong": lambda results: results["out"] * 1.5,
+}
+
+
+def run(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    fault, _, rank = case.model.partition(".")
+    here = not rank or int(rank) == ctx.rank
+    if fault == "state":
+        raise Skip(state())
+    if here and fault in BEFORE:
+        BEFORE[fault](ctx)
+    with torch.enable_grad() if case.training else torch.no_grad():
+        if fault == "change_state":
+            torch.set_default_dtype(torch.float32)
+            torch.set_default_device(None)
+        results = attention(q, k, v, case, ctx)
+    if fault == "writes":
+        with torch.no_grad():
+            k.zero_()
+            v.zero_()
+    return AFTER[fault](results) if here and fault in AFTER else results
+
+
+@adapter(shard=shard.dual_chunk, features=list(FEATURES))
+def faulty(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return run(q, k, v, case, ctx)
+
+
+@adapter(shard=shard.dual_chunk, features=list(FEATURES), survives_abort=True)
+def surviving(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return run(q, k, v, case, ctx)
+
+
+@adapter(shard=shard.dual_chunk, features=["causal"], layouts=["bshd"])
+class Null:
+    """Computes nothing: what remains of a case is cp-pool's own."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+        return {"out": q}
+
+    def backward(self, dout: torch.Tensor, saved: Results, case: CaseView, ctx: Ctx) -> Results:
+        return {"dq": dout, "dk": dout, "dv": dout}

@@ -180,6 +180,7 @@ void Coordinator::start_rebuild() {
 
 void Coordinator::handle(const Rebuilt& rebuilt) {
   if (state_ != State::rebuilding || rebuilt.generation != generation_ + 1) return;
+  if (rebuilt.declined) return finish_case(false, "");
   if (!rebuilt.error.empty()) {
     return finish_case(false, fmt::format("rank {}: rebuilding failed: {}", rebuilt.rank, rebuilt.error));
   }

@@ -326,6 +326,17 @@ TEST_F(CoordinatorTest, ARebuildThatFailsOrTakesTooLongMakesThePoolUnhealthy) {
   }
 }
 
+TEST_F(CoordinatorTest, ARunnerThatCannotReconnectGivesUpThePoolAndAddsNothingToTheReason) {
+  become_ready();
+  start(1);
+  for (int rank = 0; rank < kRanks; ++rank) done(rank, 1, FailureKind::exception);
+  coordinator.on_rank_message(Rebuilt{.rank = 1, .generation = 1, .error = "not by this runner", .declined = true});
+  const auto* result = last_event<ResultEvent>();
+  ASSERT_NE(result, nullptr);
+  EXPECT_FALSE(result->healthy);
+  EXPECT_THAT(result->reason, testing::Not(HasSubstr("not by this runner")));
+}
+
 TEST_F(CoordinatorTest, ABarrierThatFailsByItselfKeepsTheAnswerAndGivesUpThePool) {
   become_ready();
   start(1);

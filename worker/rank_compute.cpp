@@ -233,7 +233,9 @@ void RankCompute::handle(const RebuildCommand& command) {
     // The old communicators must have ended all work, on the device and in the memory of others, before new ones are
     // made.
     if (!parts_.groups.take(command.generation, deadline)) throw std::runtime_error("the abort has not ended");
-    if (const std::string why = parts_.runner.why_not_reconnect(); !why.empty()) throw std::runtime_error(why);
+    const std::string why_not = parts_.runner.why_not_reconnect();
+    rebuilt.declined = !why_not.empty();
+    if (rebuilt.declined) throw std::runtime_error(why_not);
     make_groups(command.generation, std::chrono::duration_cast<milliseconds>(deadline - Clock::now()));
   } catch (const std::exception& e) {
     rebuilt.error = e.what();

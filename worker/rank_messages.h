@@ -154,10 +154,11 @@ struct Rebuilt {
   int rank = 0;
   int generation = 0;
   std::string error;  // empty: connected, and an all-reduce over all ranks gave the right sum
+  bool declined = false;  // CaseRunner::why_not_reconnect: nothing went wrong beyond what the case says
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &Rebuilt::rank), field("generation", &Rebuilt::generation),
-                      field("error", &Rebuilt::error)};
+                      field("error", &Rebuilt::error), field("declined", &Rebuilt::declined)};
   }
 };
 struct Probed {

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import os
 import traceback
-from types import FrameType, TracebackType
+from types import FrameType
 
-__all__ = ["innermost_place", "one_line", "place_of_frame", "says_peer_is_gone", "user_traceback"]
+__all__ = ["chain_of", "is_gone", "one_line", "place_of_frame", "place_of_wait", "says_peer_is_gone", "user_traceback"]
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _HIDDEN = (_OWN_FOLDER, "<frozen importlib")
 _TORCH_PARTS = (f"{os.sep}torch{os.sep}", f"{os.sep}site-packages{os.sep}")
+
+# Of torch.distributed: what stands between a collective and its caller.
+_WRAPPERS = ("wrapper", "_get_msg_dict")
 
 # What Gloo, NCCL, TCPStore and sockets say when the other end is closed.
 _PEER_IS_GONE = (
@@ -64,7 +67,8 @@ def one_line(error: BaseException) -> str:
     return f"{name}: {first}" if first else name
 
 
-def _chain(error: BaseException) -> list[BaseException]:
+def chain_of(error: BaseException) -> list[BaseException]:
+    """An exception and those that it was raised from, or while they were handled."""
     chain: list[BaseException] = []
     pending: list[BaseException | None] = [error]
     while pending:
@@ -75,40 +79,50 @@ def _chain(error: BaseException) -> list[BaseException]:
     return chain
 
 
+def is_gone(error: BaseException) -> bool:
+    """Whether an exception only says that a peer has closed its connection."""
+    if isinstance(error, ConnectionError):
+        return True
+    text = str(error).lower()
+    return isinstance(error, RuntimeError) and any(phrase in text for phrase in _PEER_IS_GONE)
+
+
 def says_peer_is_gone(error: BaseException) -> bool:
-    """Whether an exception, or one that it was raised from, only says that a peer has closed its connection."""
-    for one in _chain(error):
-        if isinstance(one, (ConnectionError, BrokenPipeError)):
-            return True
-        text = str(one).lower()
-        if isinstance(one, RuntimeError) and any(phrase in text for phrase in _PEER_IS_GONE):
-            return True
-    return False
+    """The same of an exception, or of one that it was raised from."""
+    return any(is_gone(one) for one in chain_of(error))
 
 
 def _is_users(file: str) -> bool:
     return not _is_hidden(file) and not file.startswith("<") and not any(part in file for part in _TORCH_PARTS)
 
 
-def _place(frames: list[tuple[str, int, str]]) -> str:
-    """Names the innermost frame that is the user's, and the call that it made into a library."""
-    users = [i for i, (file, _, _) in enumerate(frames) if _is_users(file)]
-    if not users:
-        users = [i for i, (file, _, _) in enumerate(frames) if not _is_hidden(file)]
-    if not users:
+def _named(frames: traceback.StackSummary) -> str:
+    """The innermost frame that is the user's, and the call that it made into a library: all_reduce of f (mine.py:3)."""
+    seen = [frame for frame in frames if not _is_hidden(frame.filename)]
+    users = [i for i, frame in enumerate(seen) if _is_users(frame.filename)]
+    if not seen:
         return ""
-    file, line, function = frames[users[-1]]
-    place = f"{function} ({os.path.basename(file)}:{line})"
-    called = [name for name_file, _, name in frames[users[-1] + 1 :] if not _is_hidden(name_file) and name != "wrapper"]
+    innermost = users[-1] if users else len(seen) - 1
+    frame = seen[innermost]
+    place = f"{frame.name} ({os.path.basename(frame.filename)}:{frame.lineno})"
+    called = [after.name for after in seen[innermost + 1 :] if after.name not in _WRAPPERS]
     return f"{called[0]} of {place}" if called else place
 
 
-def innermost_place(trace: TracebackType | None) -> str:
-    """Where a traceback ends, as ``ring (mine.py:31)``; empty if it has no frame but cp-pool's."""
-    return _place([(f.f_code.co_filename, line, f.f_code.co_name) for f, line in traceback.walk_tb(trace)])
+def place_of_wait(errors: list[BaseException]) -> tuple[str, str]:
+    """Where code waited that was freed, and the stack there. errors: what freeing it raised, each while the next was
+    handled: a library's error may have the frames of the library alone."""
+    frames = traceback.StackSummary()
+    for error in errors:
+        found = traceback.extract_tb(error.__traceback__)
+        if any(_is_users(frame.filename) for frame in found):
+            frames = found
+        else:
+            frames.extend(found)
+    shown = [frame for frame in frames if not _is_hidden(frame.filename) and frame.name not in _WRAPPERS]
+    return _named(frames), "".join(traceback.format_list(shown))
 
 
 def place_of_frame(frame: FrameType | None) -> str:
-    """The same of a frame that runs."""
-    frames = [(f.f_code.co_filename, line, f.f_code.co_name) for f, line in traceback.walk_stack(frame)]
-    return _place(frames[::-1])
+    """Where a frame runs, as place_of_wait names it."""
+    return _named(traceback.StackSummary.from_list(traceback.extract_stack(frame)))

@@ -22,7 +22,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 
 from cp_pool.adapter import Adapter, Skip
 from cp_pool.context import CaseView, Connection, Ctx, Lengths
-from cp_pool.errors import innermost_place, one_line, place_of_frame, says_peer_is_gone, user_traceback
+from cp_pool.errors import chain_of, is_gone, one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
 from cp_pool.shard import Convention
 from cp_pool.state import State
 
@@ -96,7 +96,8 @@ class Step:
         if not isinstance(given, dict):
             given = {"out": given}
         if "out" not in given:
-            raise Failure("exception", f"{name} returned a dict without 'out': it has {', '.join(map(str, given))}")
+            keys = ", ".join(map(str, given)) or "nothing"
+            raise Failure("exception", f"{name} returned a dict without 'out': it has {keys}")
         self._saved = given
         self._out = given["out"]
         out = self._result("out", given["out"])
@@ -399,11 +400,11 @@ class Runner:
         freed = self._native.freed()
         held_up = isinstance(error, _Freed) or says_peer_is_gone(error)
         if held_up and freed != _NOT_FREED:
-            place = innermost_place(error.__traceback__) or self._place_when_freed
-            where = f"in {place}" if place else "in the adapter"
+            place, stack = place_of_wait([one for one in chain_of(error) if isinstance(one, _Freed) or is_gone(one)])
+            where = f"in {place or self._place_when_freed or 'the adapter'}"
             if freed == _TIMED_OUT:
                 summary = f"at 90 % of the case's time still {where}"
-                raise Failure("timeout", summary, f"{summary}\n{user_traceback(error)}") from None
+                raise Failure("timeout", summary, f"{summary}\n{stack}".rstrip()) from None
             raise Failure("aborted", f"freed {where}, because another rank failed") from None
         text = user_traceback(error)
         if held_up:

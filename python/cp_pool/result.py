@@ -1,0 +1,337 @@
+"""What came of one case, and the errors that a caller can meet."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cp_pool.dump import Dump
+
+if TYPE_CHECKING:
+    import torch
+
+
+class PoolError(RuntimeError):
+    """cp-pool itself cannot answer: it is not found, was closed, or has died. `exit_code` is that of cp-pool if it
+    has ended (negative: the signal), `stderr` the end of what it wrote there."""
+
+    __module__ = "cp_pool"
+
+    def __init__(self, message: str, exit_code: int | None = None, stderr: str = "") -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+        self.stderr = stderr
+
+
+class CaseRefused(ValueError):
+    """This is no case: an unknown ID, a wrong field name or value, or sizes that cannot be. The message is
+    cp-pool's."""
+
+    __module__ = "cp_pool"
+
+
+class CaseFailed(AssertionError):
+    """A case did not pass. The message says why, with failed checks, stderr of the ranks and the command that
+    reruns it."""
+
+    __module__ = "cp_pool"
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.failure_text())
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[CaseFailed], tuple[Result]]:
+        return CaseFailed, (self.result,)
+
+
+class CaseSkipped(Exception):
+    """A case was skipped, and the caller asked to be told so by an exception. The message is the reason."""
+
+    __module__ = "cp_pool"
+
+    def __init__(self, result: Result) -> None:
+        super().__init__(result.reason)
+        self.result = result
+
+    def __reduce__(self) -> tuple[type[CaseSkipped], tuple[Result]]:
+        return CaseSkipped, (self.result,)
+
+
+def _number(value: Any) -> float | None:
+    """JSON cannot hold NaN and infinities: cp-pool writes them as the strings "nan", "inf" and "-inf"."""
+    return None if value is None else float(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One tensor on one rank, held against the reference. The figures are those of the row with the largest error /
+    bound, at `worst_index` = (sequence, position, head). `error` and `bound` are None where the worker told none."""
+
+    tensor: str
+    rank: int
+    ok: bool
+    error: float | None = None
+    bound: float | None = None
+    baseline: float | None = None
+    max_abs: float | None = None
+    rms: float | None = None
+    worst_index: tuple[int, ...] = ()
+    message: str = ""
+
+    @property
+    def ratio(self) -> float | None:
+        """error / bound: above 1 the tensor is wrong. None where there is no such ratio."""
+        if self.error is None or self.bound is None or math.isnan(self.error):
+            return None
+        if not 0 <= self.bound < math.inf:
+            return None
+        if self.bound == 0:
+            return math.inf if self.error > 0 else 0.0
+        return self.error / self.bound
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any]) -> Check:
+        return cls(
+            tensor=json["tensor"],
+            rank=json["rank"],
+            ok=json["ok"],
+            error=_number(json.get("error")),
+            bound=_number(json.get("bound")),
+            baseline=_number(json.get("baseline")),
+            max_abs=_number(json.get("max_abs")),
+            rms=_number(json.get("rms")),
+            worst_index=tuple(json.get("worst_index") or ()),
+            message=json.get("message", ""),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RankResult:
+    """How the case ended on one rank. `error` has the stack trace of the place that threw."""
+
+    rank: int
+    ok: bool
+    error: str = ""
+    output_hash: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StderrTail:
+    """The last 4 KiB that a rank wrote to stderr during the case. Not `fenced`: lines of it may be missing or
+    foreign."""
+
+    rank: int
+    text: str
+    fenced: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Perf:
+    """Times of the step, in milliseconds, as on the slowest rank. `raw` has all that the event says
+    (docs/events.md)."""
+
+    ms: float
+    min_ms: float
+    max_ms: float
+    tflops: float
+    gbytes_per_s: float
+    efficiency: float | None
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any]) -> Perf:
+        return cls(
+            ms=float(json["ms"]),
+            min_ms=float(json["min_ms"]),
+            max_ms=float(json["max_ms"]),
+            tflops=float(json["tflops"]),
+            gbytes_per_s=float(json["gbytes_per_s"]),
+            efficiency=_number(json.get("efficiency")),
+            raw=json,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class DumpFile:
+    """A file of tensors as it was when its case had ended: another case of the same ID may replace it."""
+
+    path: Path
+    identity: tuple[int, int, int] | None  # inode, size, time of change; None: there was no file
+
+    @classmethod
+    def at(cls, path: Path) -> DumpFile:
+        return cls(path, _identity(path))
+
+    def open(self, case_id: str) -> Dump:
+        now = _identity(self.path)
+        if self.identity is None:
+            raise PoolError(f"the worker wrote no tensors for {case_id}: there is no {self.path}")
+        if now is None:
+            raise PoolError(f"the tensors of {case_id} are gone with {self.path}: read them before the Pool is closed")
+        if now != self.identity:
+            raise PoolError(
+                f"{self.path} has been replaced since {case_id} ended: its tensors are those of a later case"
+            )
+        return Dump(self.path)
+
+
+def _identity(path: Path) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_ino, status.st_size, status.st_mtime_ns
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Result:
+    """The outcome of one case. `raw` is the whole answer of cp-pool, with the fields of `case_finished` in
+    docs/events.md."""
+
+    id: str
+    outcome: str  # pass, fail, skip, error, timeout, crash, infra, cancelled or not-run
+    reason: str  # a sentence; empty for a pass
+    duration_ms: float  # from the case being sent to its outcome being known
+    checks: tuple[Check, ...]
+    ranks: tuple[RankResult, ...]
+    timings_ms: Mapping[str, float]  # by phase, of the slowest rank
+    perf: Perf | None
+    stderr: tuple[StderrTail, ...]  # of outcomes other than pass and skip
+    case: Mapping[str, Any]
+    rerun: str  # the command that reruns the case alone
+    raw: Mapping[str, Any]
+    dump: DumpFile | None = None
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any], rerun: str | None = None, dump: DumpFile | None = None) -> Result:
+        """json: an answer of `cp-pool submit --json`. rerun: a shorter command than that of the answer."""
+        ranks = json.get("ranks") or ()
+        tails = json.get("stderr") or ()
+        perf = json.get("perf")
+        return cls(
+            id=json["id"],
+            outcome=json["outcome"],
+            reason=json.get("reason", ""),
+            duration_ms=float(json.get("duration_ms", 0)),
+            checks=tuple(Check.from_json(check) for check in json.get("checks") or ()),
+            ranks=tuple(
+                RankResult(one["rank"], one["ok"], one.get("error", ""), one.get("output_hash", "")) for one in ranks
+            ),
+            timings_ms={phase: float(ms) for phase, ms in (json.get("timings_ms") or {}).items()},
+            perf=Perf.from_json(perf) if perf else None,
+            stderr=tuple(StderrTail(tail["rank"], tail["text"], tail.get("fenced", True)) for tail in tails),
+            case=json.get("case", {}),
+            rerun=rerun if rerun is not None else json.get("rerun", ""),
+            raw=json,
+            dump=dump,
+        )
+
+    @property
+    def ok(self) -> bool:
+        """Verified on every rank. A skip is not ok, and no failure either: see `skipped`."""
+        return self.outcome == "pass"
+
+    @property
+    def skipped(self) -> bool:
+        return self.outcome == "skip"
+
+    @property
+    def failed_checks(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if not check.ok)
+
+    def tensors(self) -> Mapping[str, torch.Tensor]:
+        """The tensors of the case by name (docs/numerics.md, "Dumps"), gathered from all ranks. Each is read when
+        it is asked for. The Pool needs `dump=True` or a folder. Raises PoolError where there are none."""
+        if self.dump is None:
+            raise PoolError(f"no tensors were kept of {self.id}: ask for them with Pool(.., dump=True)")
+        return self.dump.open(self.id)
+
+    def raise_for_outcome(self, skipped: bool = False) -> Result:
+        """Returns itself for a pass. Raises CaseFailed for any other outcome but a skip. A skip raises CaseSkipped
+        if `skipped` is true, and else returns as a pass does."""
+        __tracebackhide__ = True  # pytest shows the line of the caller
+        if self.skipped:
+            if skipped:
+                raise CaseSkipped(self)
+        elif not self.ok:
+            raise CaseFailed(self)
+        return self
+
+    def summary(self) -> str:
+        """One line: the outcome and its reason."""
+        first = self.reason.strip().split("\n", 1)[0]
+        return f"{self.outcome}: {first}" if first else self.outcome
+
+    def failure_text(self) -> str:
+        """What a person needs: outcome and reason, failed checks, errors and stderr of the ranks, the command for a
+        rerun."""
+        parts = [f"{self.id}: {self.outcome}: {self.reason}".rstrip(": ")]
+        if self.failed_checks:
+            parts.append(checks_table(self.failed_checks))
+        parts += [_rank_error(rank, self.reason) for rank in self.ranks if not rank.ok]
+        parts += [_stderr_text(tail) for tail in self.stderr if tail.text.strip()]
+        if self.rerun:
+            parts.append(f"rerun: {self.rerun}")
+        return "\n".join(part for part in parts if part)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.id}: {self.summary()}>"
+
+
+def checks_table(checks: tuple[Check, ...]) -> str:
+    """A line for each check under a line of headings."""
+    rows = [("tensor", "rank", "error", "bound", "ratio", "worst index", "")]
+    for check in checks:
+        ratio = check.ratio
+        rows.append(
+            (
+                check.tensor,
+                str(check.rank),
+                _figure(check.error),
+                _figure(check.bound),
+                "-" if ratio is None else f"{ratio:.3g}",
+                "[" + ", ".join(map(str, check.worst_index)) + "]",
+                check.message,
+            )
+        )
+    widths = [max(len(row[column]) for row in rows) for column in range(6)]
+    lines = []
+    for tensor, rank, error, bound, ratio_text, index, message in rows:
+        figures = zip((rank, error, bound, ratio_text), widths[1:5], strict=True)
+        words = [
+            tensor.ljust(widths[0]),
+            *(text.rjust(width) for text, width in figures),
+            index.ljust(widths[5]),
+            message,
+        ]
+        lines.append(("  " + "  ".join(words)).rstrip())
+    return "\n".join(lines)
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _rank_error(rank: RankResult, reason: str) -> str:
+    """The error of a rank, without the first line if the reason has it already."""
+    text = rank.error.strip("\n")
+    first, _, rest = text.partition("\n")
+    name = f"rank {rank.rank}: "
+    if first.removeprefix(name) == reason.strip().removeprefix(name):
+        text = rest
+    if not text.strip():
+        return ""
+    return f"rank {rank.rank} error:\n{_indented(text, '  ')}"
+
+
+def _stderr_text(tail: StderrTail) -> str:
+    unfenced = "" if tail.fenced else " (unfenced)"
+    return f"rank {tail.rank} stderr{unfenced}:\n{_indented(tail.text, '  | ')}"
+
+
+def _indented(text: str, prefix: str) -> str:
+    return "\n".join((prefix + line).rstrip() for line in text.strip("\n").split("\n"))

@@ -1,0 +1,28 @@
+"""What the tests share. The scripted worker computes nothing and does what the model of a case says: it starts in
+milliseconds, and fails in every way. CP_POOL_BINARY names the cp-pool program; ctest sets it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SCRIPTED_WORKER = ROOT / "driver/cli/testing/scripted_worker.py"
+
+
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    path = os.environ.get("CP_POOL_BINARY")
+    if not path:
+        pytest.exit("CP_POOL_BINARY has to name the cp-pool program: run these tests by ctest", returncode=4)
+    return Path(path)
+
+
+@pytest.fixture(scope="session")
+def scripted() -> str:
+    """The command line of the scripted worker."""
+    return shlex.join([sys.executable, str(SCRIPTED_WORKER)])

@@ -46,7 +46,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--cp-pool-device", choices=("auto", "cpu", "cuda"), default="auto", help="Device of the ranks (default: auto)"
     )
-    group.addoption("--cp-pool-timeout", metavar="TIME", default="90", help="Deadline of a case: 90, 1500ms, 2m")
+    group.addoption("--cp-pool-timeout", metavar="TIME", help="Deadline of a case: 90 (default), 1500ms, 2m")
     group.addoption(
         "--cp-pool-bound-factor",
         metavar="X",
@@ -127,7 +127,7 @@ class SharedPool:
             adapter=option.cp_pool_adapter,
             worker=option.cp_pool_worker,
             device=option.cp_pool_device,
-            timeout=option.cp_pool_timeout,
+            timeout=option.cp_pool_timeout or 90,
             python=option.cp_pool_python,
             bound_factor=option.cp_pool_bound_factor,
             matrices=option.cp_pool_matrix,
@@ -316,7 +316,7 @@ class CaseItem(pytest.Item):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> str | TerminalRepr:
         error = excinfo.value
         if isinstance(error, CaseFailed):
-            return _told(self, error.result.failure_text(), error.result.summary())
+            return _told(self, error.result.failure_text(named=False), error.result.summary())
         if isinstance(error, PoolError | CaseRefused):
             return _told(self, str(error), str(error).split("\n", 1)[0])
         return super().repr_failure(excinfo, style)
@@ -327,7 +327,9 @@ class CaseItem(pytest.Item):
 
 def _told(item: CaseItem, text: str, summary: str) -> TerminalRepr:
     """Text alone, with a sentence for the short summary; of the kind that xdist carries whole."""
-    where = ReprFileLocation(item.case.id, 0, summary)
+    # The sentence is what --tb=line shows.
+    lines = [] if item.config.getoption("tbstyle", "auto") == "line" else [ReprEntryNative([text + "\n"])]
     return ReprExceptionInfo(
-        reprtraceback=ReprTraceback([ReprEntryNative([text + "\n"])], None, style="native"), reprcrash=where
+        reprtraceback=ReprTraceback(lines, None, style="native"),
+        reprcrash=ReprFileLocation(item.case.id, 0, summary),
     )

@@ -266,10 +266,10 @@ class Result:
         first = self.reason.strip().split("\n", 1)[0]
         return f"{self.outcome}: {first}" if first else self.outcome
 
-    def failure_text(self) -> str:
+    def failure_text(self, named: bool = True) -> str:
         """What a person needs: outcome and reason, failed checks, errors and stderr of the ranks, the command for a
-        rerun."""
-        parts = [f"{self.id}: {self.outcome}: {self.reason}".rstrip(": ")]
+        rerun. Not `named`: without the ID, which the caller has shown."""
+        parts = [f"{self.id + ': ' if named else ''}{self.outcome}: {self.reason}".rstrip(": ")]
         if self.failed_checks:
             parts.append(checks_table(self.failed_checks))
         parts += [_rank_error(rank, self.reason) for rank in self.ranks if not rank.ok]

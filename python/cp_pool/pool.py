@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import tempfile
 import threading
 import warnings
@@ -17,7 +18,7 @@ from typing import Any, Self
 from cp_pool.catalog import Catalog
 from cp_pool.driver_process import DriverProcess
 from cp_pool.dump import dump_file_name
-from cp_pool.programs import find_binary
+from cp_pool.programs import check_shipped_worker, environment_for, find_binary
 from cp_pool.result import CaseRefused, DumpFile, PoolError, Result
 
 _WRAPPED_KEYS = frozenset({"id", "world_size", "size", "tags", "case", "lengths"})  # of what cp-pool list --json prints
@@ -36,7 +37,8 @@ class Pool:
     worker: a command line, or its words, instead of an adapter. Neither: cp-pool's own worker.
     timeout, start_timeout: deadline of a case and of the ranks' start, in seconds or as cp-pool spells durations
         ("2m").
-    python: the interpreter of the adapter. bound_factor: widens the bounds, visibly. fork: auto, on or off.
+    python: the interpreter of the adapter; this one, if none is given. bound_factor: widens the bounds, visibly.
+        fork: auto, on or off.
     matrices, size: where IDs are looked up; the matrix that an ID begins with, if none is given.
     dump: True keeps the tensors of each case until the Pool is closed; a folder keeps them there.
     perf: True also times the step of each case that passes; a mapping has "warmup" and "iterations".
@@ -71,7 +73,9 @@ class Pool:
             matrices = [matrices]
         self.world_size = world_size
         self.binary = find_binary(binary)
-        environment = None if env is None else {**os.environ, **env}
+        if adapter is None and worker is None:
+            check_shipped_worker(self.binary)
+        environment = environment_for(self.binary, {**os.environ, **(env or {})})
         self._catalog = Catalog(self.binary, matrices, size, environment)
         self._judging = _judging_arguments(
             adapter, worker, device, timeout, start_timeout, python, bound_factor, fork, perf, arguments
@@ -256,8 +260,9 @@ def _judging_arguments(
         words += ["--timeout", _duration(timeout)]
     if start_timeout is not None:
         words += ["--start-timeout", _duration(start_timeout)]
-    if python is not None:
-        words += ["--python", os.fspath(python)]
+    if adapter is not None:
+        # The environment in which cp_pool is installed is that of this very interpreter.
+        words += ["--python", os.fspath(python) if python is not None else sys.executable]
     if bound_factor is not None:
         words += ["--bound-factor", f"{bound_factor:g}"]
     if fork != "auto":

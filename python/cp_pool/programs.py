@@ -1,12 +1,26 @@
-"""Where the programs of cp-pool are."""
+"""The programs of cp-pool: where they are, and the commands `cp-pool` and `cp-pool-worker` of a wheel."""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
+from cp_pool.built_for import PACKAGE, torch_folder, torch_problem
 from cp_pool.result import PoolError
+
+_NOT_JUDGED = 96  # the exit code of cp-pool where no pool could be started
+# Of these the shipped worker starts, unless they are given another.
+_COMMANDS_WITH_RANKS = ("run", "submit", "conformance")
+_OTHER_WORKERS = ("--worker", "--adapter", "--help", "-h")
+
+
+def packaged(program: str) -> Path:
+    """Where a wheel has the program."""
+    return PACKAGE / "bin" / program
 
 
 def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
@@ -19,12 +33,61 @@ def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
         if found is None:
             raise PoolError(f"{source}: there is no program '{os.fspath(name)}'")
         return found
-    packaged = Path(__file__).resolve().parent / "bin" / "cp-pool"
-    if packaged.is_file():
-        return str(packaged)
+    if packaged("cp-pool").is_file():
+        return str(packaged("cp-pool"))
     found = shutil.which("cp-pool")
     if found is None:
         raise PoolError(
-            "cp-pool is not found: neither CP_POOL_BINARY names it, nor is it beside this package or in PATH"
+            "cp-pool is not found: CP_POOL_BINARY does not name it, and it is neither in this package nor in PATH"
         )
     return found
+
+
+def environment_for(binary: str | os.PathLike[str], env: Mapping[str, str]) -> dict[str, str]:
+    """The environment in which a packaged program finds the libraries of torch. Beside the package it finds them by
+    itself; of an environment on top of another (--system-site-packages, a .pth file) it has to be told."""
+    told = dict(env)
+    torch = torch_folder()
+    if Path(binary).parent != PACKAGE / "bin" or torch is None or torch.parent == PACKAGE.parent:
+        return told
+    nvidia = torch.parent / "nvidia"
+    folders = [torch / "lib", *(nvidia / part / "lib" for part in ("cu13", "nccl", "cudnn"))]
+    known = told.get("LD_LIBRARY_PATH", "").split(":")
+    paths = [str(folder) for folder in folders if folder.is_dir() and str(folder) not in known]
+    told["LD_LIBRARY_PATH"] = ":".join([*paths, *(path for path in known if path)])
+    return told
+
+
+def check_shipped_worker(binary: str | os.PathLike[str]) -> None:
+    """Raises PoolError, with a sentence, if the ranks of this cp-pool could not use the installed torch."""
+    if Path(binary).parent == PACKAGE / "bin" and (problem := torch_problem()):
+        raise PoolError(problem)
+
+
+def starts_shipped_worker(arguments: Sequence[str]) -> bool:
+    if not arguments or arguments[0] not in _COMMANDS_WITH_RANKS:
+        return False
+    return not any(word.split("=", 1)[0] in _OTHER_WORKERS for word in arguments)
+
+
+def _execute(program: str) -> NoReturn:
+    path = packaged(program)
+    try:
+        if program == "cp-pool-worker" or starts_shipped_worker(sys.argv[1:]):
+            check_shipped_worker(path)
+        os.execve(path, sys.argv, environment_for(path, os.environ))
+    except PoolError as error:
+        print(f"cp-pool: error: {error}", file=sys.stderr)
+    except OSError as error:
+        print(f"cp-pool: error: cannot start {path}: {error.strerror}", file=sys.stderr)
+    sys.exit(_NOT_JUDGED)
+
+
+def run_cp_pool() -> NoReturn:
+    """The command cp-pool of a wheel."""
+    _execute("cp-pool")
+
+
+def run_worker() -> NoReturn:
+    """The command cp-pool-worker of a wheel."""
+    _execute("cp-pool-worker")

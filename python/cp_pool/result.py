@@ -203,6 +203,7 @@ class Result:
     stderr: tuple[StderrTail, ...]  # of outcomes other than pass and skip
     case: Mapping[str, Any]
     rerun: str  # the command that reruns the case alone
+    bound_factor: float  # by which every bound was multiplied
     raw: Mapping[str, Any]
     dump: DumpFile | None = None
 
@@ -226,6 +227,7 @@ class Result:
             stderr=tuple(StderrTail(tail["rank"], tail["text"], tail.get("fenced", True)) for tail in tails),
             case=json.get("case", {}),
             rerun=rerun if rerun is not None else json.get("rerun", ""),
+            bound_factor=float(json.get("bound_factor") or 1),
             raw=json,
             dump=dump,
         )
@@ -272,6 +274,8 @@ class Result:
         parts = [f"{self.id + ': ' if named else ''}{self.outcome}: {self.reason}".rstrip(": ")]
         if self.failed_checks:
             parts.append(checks_table(self.failed_checks))
+        if self.bound_factor != 1:
+            parts.append(f"bounds are {self.bound_factor:g} times as wide as cp-pool's own")
         parts += [_rank_error(rank, self.reason) for rank in self.ranks if not rank.ok]
         parts += [_stderr_text(tail) for tail in self.stderr if tail.text.strip()]
         if self.rerun:

@@ -1,0 +1,56 @@
+# What a wheel holds (pip wheel ., by scikit-build-core, which sets SKBUILD): all in the folder of the package, as
+#   cp_pool/bin                  cp-pool and cp-pool-worker
+#   cp_pool/lib                  libraries of the system that a fresh machine may lack
+#   cp_pool/lib/cp-pool          the CUDA part
+#   cp_pool/share/cp-pool        matrices
+# and the man page where the environment has man pages. LibTorch is that of the torch that is installed beside the package.
+set(_package cp_pool)  # below the platlib of the wheel, which is the prefix
+
+# RPATH, not RUNPATH: it holds for the bundled libraries' own dependencies, too.
+foreach(_program cp-pool cp-pool-worker)
+  target_link_options(${_program} PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(${_program} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../../torch/lib")
+endforeach()
+install(TARGETS cp-pool cp-pool-worker RUNTIME DESTINATION "${_package}/bin" COMPONENT wheel)
+if(CP_POOL_HAVE_CUDA)
+  set(_torch "$ORIGIN/../../../torch/lib")
+  set(_nvidia "$ORIGIN/../../../nvidia")
+  set_target_properties(cp_core_cuda cp_core_early PROPERTIES INSTALL_RPATH
+                        "$ORIGIN/..;${_torch};${_nvidia}/cu13/lib;${_nvidia}/nccl/lib;${_nvidia}/cudnn/lib")
+  install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION "${_package}/lib/cp-pool" COMPONENT wheel)
+endif()
+
+# Bundled under the names by which the programs ask for them, without links, which a wheel cannot hold.
+set(_bundled "$<TARGET_FILE:cp-pool>;$<TARGET_FILE:cp-pool-worker>")
+install(CODE "set(programs \"${_bundled}\")" COMPONENT wheel)
+install(CODE [[
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs}
+       RESOLVED_DEPENDENCIES_VAR libraries UNRESOLVED_DEPENDENCIES_VAR unresolved
+       PRE_INCLUDE_REGEXES "^lib(fmt|pugixml|dw|elf|z|lzma|bz2|zstd)\\.so" PRE_EXCLUDE_REGEXES ".*")
+  if(unresolved)
+    message(FATAL_ERROR "cannot bundle what is not found: ${unresolved}")
+  endif()
+  set(folder "${CMAKE_INSTALL_PREFIX}/cp_pool/lib")
+  file(MAKE_DIRECTORY "${folder}")
+  foreach(library ${libraries})
+    file(REAL_PATH "${library}" real)
+    cmake_path(GET library FILENAME name)
+    message(STATUS "Bundling: ${name}")
+    file(COPY_FILE "${real}" "${folder}/${name}" ONLY_IF_DIFFERENT)
+  endforeach()
+]] COMPONENT wheel)
+
+install(DIRECTORY cases/matrices/ DESTINATION "${_package}/share/cp-pool/matrices" COMPONENT wheel FILES_MATCHING PATTERN "*.json")
+install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" DESTINATION "${SKBUILD_DATA_DIR}/share" COMPONENT wheel)
+
+file(STRINGS "${CP_POOL_SITE_PACKAGES}/torch/version.py" _line REGEX "^__version__ = ")
+string(REGEX REPLACE "^__version__ = ['\"]([^'\"]+)['\"].*" "\\1" CP_POOL_TORCH_VERSION "${_line}")
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/_built_for.py" @ONLY CONTENT [[
+# Made by the build: what it was made for.
+TORCH = "@CP_POOL_TORCH_VERSION@"
+PYTHON = "@Python_VERSION@"
+]])
+install(FILES "${CMAKE_BINARY_DIR}/_built_for.py" DESTINATION "${_package}" COMPONENT wheel)
+
+# The names of the targets that a wheel needs.
+add_custom_target(cp-pool-wheel DEPENDS cp-pool cp-pool-worker cp-pool-man cuda_part)

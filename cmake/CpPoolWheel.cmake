@@ -20,11 +20,19 @@ if(CP_POOL_HAVE_CUDA)
   install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION "${_package}/lib/cp-pool" COMPONENT wheel)
 endif()
 
+set(_modules "")
+if(TARGET cp_pool_extension)
+  target_link_options(cp_pool_extension PRIVATE -Wl,--disable-new-dtags)
+  set_target_properties(cp_pool_extension PROPERTIES INSTALL_RPATH "$ORIGIN/lib;$ORIGIN/../torch/lib")
+  install(TARGETS cp_pool_extension LIBRARY DESTINATION "${_package}" COMPONENT wheel)
+  set(_modules "$<TARGET_FILE:cp_pool_extension>")
+endif()
+
 # Bundled under the names by which the programs ask for them, without links, which a wheel cannot hold.
 set(_bundled "$<TARGET_FILE:cp-pool>;$<TARGET_FILE:cp-pool-worker>")
-install(CODE "set(programs \"${_bundled}\")" COMPONENT wheel)
+install(CODE "set(programs \"${_bundled}\")\nset(modules \"${_modules}\")" COMPONENT wheel)
 install(CODE [[
-  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs}
+  file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} MODULES ${modules}
        RESOLVED_DEPENDENCIES_VAR libraries UNRESOLVED_DEPENDENCIES_VAR unresolved
        PRE_INCLUDE_REGEXES "^lib(fmt|pugixml|dw|elf|z|lzma|bz2|zstd)\\.so" PRE_EXCLUDE_REGEXES ".*")
   if(unresolved)
@@ -43,14 +51,17 @@ install(CODE [[
 install(DIRECTORY cases/matrices/ DESTINATION "${_package}/share/cp-pool/matrices" COMPONENT wheel FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" DESTINATION "${SKBUILD_DATA_DIR}/share" COMPONENT wheel)
 
+# cp_pool/built_for.py holds the installed torch against it.
 file(STRINGS "${CP_POOL_SITE_PACKAGES}/torch/version.py" _line REGEX "^__version__ = ")
-string(REGEX REPLACE "^__version__ = ['\"]([^'\"]+)['\"].*" "\\1" CP_POOL_TORCH_VERSION "${_line}")
-file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/_built_for.py" @ONLY CONTENT [[
-# Made by the build: what it was made for.
-TORCH = "@CP_POOL_TORCH_VERSION@"
-PYTHON = "@Python_VERSION@"
+string(REGEX REPLACE "^__version__ = ['\"]([^'\"]+)['\"].*" "\\1" _torch_version "${_line}")
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _torch_minor "${_torch_version}")
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/_build.json" @ONLY CONTENT
+     [[{"torch": "@_torch_minor@", "torch_version": "@_torch_version@", "python": "@Python_VERSION_MAJOR@.@Python_VERSION_MINOR@", "version": "@PROJECT_VERSION@"}
 ]])
-install(FILES "${CMAKE_BINARY_DIR}/_built_for.py" DESTINATION "${_package}" COMPONENT wheel)
+install(FILES "${CMAKE_BINARY_DIR}/_build.json" DESTINATION "${_package}" COMPONENT wheel)
 
 # The names of the targets that a wheel needs.
 add_custom_target(cp-pool-wheel DEPENDS cp-pool cp-pool-worker cp-pool-man cuda_part)
+if(TARGET cp_pool_extension)
+  add_dependencies(cp-pool-wheel cp_pool_extension)
+endif()

@@ -4,12 +4,14 @@ installed. LibTorch has no stable interface: with another minor version they wou
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 import sys
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
-PACKAGE = Path(__file__).resolve().parent
+# Not resolved: a build folder has links to the sources, and beside them what was built.
+PACKAGE = Path(__file__).absolute().parent
 
 
 def torch_folder() -> Path | None:
@@ -36,10 +38,11 @@ def installed_torch() -> str | None:
 def expected_torch() -> str | None:
     """The version that this package was built for; None in a source tree, which was built for nothing."""
     try:
-        from cp_pool import _built_for
-    except ImportError:
+        built = json.loads((PACKAGE / "_build.json").read_text(encoding="utf-8"))
+    except FileNotFoundError:
         return None
-    return _built_for.TORCH
+    version: str = built.get("torch_version", built["torch"])
+    return version
 
 
 def torch_problem() -> str | None:

@@ -1,3 +1,0 @@
-# Made by the build (cmake/CpPoolWheel.cmake).
-TORCH: str
-PYTHON: str

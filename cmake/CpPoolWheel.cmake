@@ -54,11 +54,9 @@ install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" DESTINATION "${SKBUILD_DATA_DI
 # cp_pool/built_for.py holds the installed torch against it.
 file(STRINGS "${CP_POOL_SITE_PACKAGES}/torch/version.py" _line REGEX "^__version__ = ")
 string(REGEX REPLACE "^__version__ = ['\"]([^'\"]+)['\"].*" "\\1" _torch_version "${_line}")
-string(REGEX MATCH "^[0-9]+\\.[0-9]+" _torch_minor "${_torch_version}")
-file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/_build.json" @ONLY CONTENT
-     [[{"torch": "@_torch_minor@", "torch_version": "@_torch_version@", "python": "@Python_VERSION_MAJOR@.@Python_VERSION_MINOR@", "version": "@PROJECT_VERSION@"}
-]])
-install(FILES "${CMAKE_BINARY_DIR}/_build.json" DESTINATION "${_package}" COMPONENT wheel)
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/wheel/_built_for.py" @ONLY CONTENT
+     "TORCH = \"@_torch_version@\"\nPYTHON = \"@Python_VERSION@\"\n")
+install(FILES "${CMAKE_BINARY_DIR}/wheel/_built_for.py" DESTINATION "${_package}" COMPONENT wheel)
 
 # The names of the targets that a wheel needs.
 add_custom_target(cp-pool-wheel DEPENDS cp-pool cp-pool-worker cp-pool-man cuda_part)

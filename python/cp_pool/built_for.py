@@ -4,7 +4,6 @@ installed. LibTorch has no stable interface: with another minor version they wou
 from __future__ import annotations
 
 import importlib.util
-import json
 import re
 import sys
 from importlib.machinery import ModuleSpec
@@ -38,11 +37,10 @@ def installed_torch() -> str | None:
 def expected_torch() -> str | None:
     """The version that this package was built for; None in a source tree, which was built for nothing."""
     try:
-        built = json.loads((PACKAGE / "_build.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
+        from cp_pool import _built_for
+    except ImportError:
         return None
-    version: str = built.get("torch_version", built["torch"])
-    return version
+    return _built_for.TORCH
 
 
 def torch_problem() -> str | None:

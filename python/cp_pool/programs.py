@@ -33,8 +33,10 @@ def find_binary(binary: str | os.PathLike[str] | None = None) -> str:
         if found is None:
             raise PoolError(f"{source}: there is no program '{os.fspath(name)}'")
         return found
-    if packaged("cp-pool").is_file():
-        return str(packaged("cp-pool"))
+    # In a wheel; in a build folder, where python/cp_pool is beside bin.
+    for path in (packaged("cp-pool"), PACKAGE.parents[1] / "bin" / "cp-pool"):
+        if path.is_file():
+            return str(path)
     found = shutil.which("cp-pool")
     if found is None:
         raise PoolError(

@@ -75,7 +75,7 @@ def test_it_holds_what_it_should(wheel: Path) -> None:
         "share/cp-pool/matrices/quick.json",
         "py.typed",
         "pool.py",
-        "_build.json",
+        "_built_for.py",
     ):
         assert f"cp_pool/{name}" in names
     assert any(name.endswith("share/man/man1/cp-pool.1") for name in names)

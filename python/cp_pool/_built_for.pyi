@@ -1,0 +1,3 @@
+# Made by the build (cmake/CpPoolWheel.cmake).
+TORCH: str
+PYTHON: str

@@ -80,7 +80,7 @@ def test_it_holds_what_it_should(wheel: Path) -> None:
         assert f"cp_pool/{name}" in names
     assert any(name.endswith("share/man/man1/cp-pool.1") for name in names)
     assert any(re.fullmatch(r"cp_pool/lib/libdw\.so\.\d+", name) for name in names)
-    assert not [name for name in names if "torch" in name or "test" in name or "__pycache__" in name]
+    assert not [name for name in names if "libtorch" in name or "/test" in name or "__pycache__" in name]
     python = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert f"-{python}-{python}-linux_" in wheel.name
 
@@ -104,6 +104,22 @@ def test_its_programs_find_all_libraries(fresh: Path, packages: Path) -> None:
         for line in found.splitlines():
             if re.match(r"\s*lib(fmt|pugixml|dw|elf|z|lzma|bz2)\.", line):
                 assert "/cp_pool/" in line, line
+
+
+def test_its_programs_find_torch_beside_the_package(fresh: Path, packages: Path) -> None:
+    """As pip would have installed it, by links."""
+    links = [packages / name for name in ("torch", "nvidia")]
+    try:
+        for link in links:
+            link.symlink_to(TORCH / link.name)
+        worker = packages / "cp_pool/bin/cp-pool-worker"
+        found = call("ldd", worker, cwd=fresh).stdout
+        assert f"{packages}/cp_pool/bin/../../torch/lib/libtorch_cpu.so" in found
+        assert "not found" not in found
+        assert call(worker, "--help", cwd=fresh).returncode == 0
+    finally:
+        for link in links:
+            link.unlink(missing_ok=True)
 
 
 def test_the_command_runs_cases(fresh: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from cp_pool.catalog import ended, said
 from cp_pool.result import PoolError
 
 _MOST_STDERR_BYTES = 8192
+_WAITING = "cp-pool: waiting for cases"  # of each Pool that has nothing to do for a second
 # cp-pool ends its ranks within seconds of the end of its input. Who waits for longer waits for something that is stuck.
 _PATIENCE_S = (30.0, 15.0, 5.0)
 
@@ -85,7 +86,7 @@ class DriverProcess:
                 f"cp-pool (process {self.pid}) has closed its output and does not end", None, self.stderr()
             )
         stderr = self.stderr()
-        told = said(stderr)
+        told = said("\n".join(line for line in stderr.splitlines() if not line.startswith(_WAITING)))
         return PoolError(f"cp-pool has died: {ended(code)}" + (f": {told}" if told else ""), code, stderr)
 
     def interrupt(self) -> None:

@@ -4,7 +4,7 @@ Pool, whose ranks stay warm."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -166,7 +166,7 @@ class CpPoolPlugin:
             config.args = []
             return
         where = config.invocation_params.dir
-        ids = [arg for arg in config.args if "::" not in arg and not arg.endswith(".py") and not (where / arg).exists()]
+        ids = [arg for arg in config.args if "/" in arg and "::" not in arg and not (where / arg).exists()]
         if ids:
             self._ids = ids
             config.args = [arg for arg in config.args if arg not in ids]
@@ -222,28 +222,26 @@ class CpPoolPlugin:
                 raise CaseRefused(f"file or directory not found, and no case of {', '.join(self._matrices)}: {name}")
         return Listing(tuple(listed for listed in listing.cases if listed.id in self._ids), listing.warnings)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_make_collect_report(self, collector: pytest.Collector) -> Iterator[None]:
+    # Wrappers of the old kind, which every version of pytest knows: this module is loaded wherever it is installed.
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_make_collect_report(self, collector: pytest.Collector) -> Generator[None, Any, None]:
         """The cases stand beside the files that the session has collected."""
-        report: pytest.CollectReport = yield  # type: ignore[assignment]
+        report: pytest.CollectReport = (yield).get_result()
         if self._listing is not None and isinstance(collector, pytest.Session) and report.passed:
-            report.result.append(
-                Cases.from_parent(
-                    collector, name=", ".join(self._matrices), nodeid="cp-pool", listing=self._listing, pool=self.pool
-                )
-            )
-        return report  # type: ignore[return-value]
+            name = ", ".join(self._matrices)
+            cases = Cases.from_parent(collector, name=name, nodeid="cp-pool", listing=self._listing, pool=self.pool)
+            report.result.append(cases)
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
-        report: pytest.TestReport = yield  # type: ignore[assignment]
-        if isinstance(item, CaseItem):
-            if report.skipped and isinstance(report.longrepr, tuple):
-                # There is no line to point to.
-                report.longrepr = (item.case.id.split("/", 1)[0], None, report.longrepr[2])  # type: ignore[assignment]
-            if report.failed and report.when == "call" and call.excinfo is not None and _is_infra(call.excinfo.value):
-                report.when = "setup"  # an error in every report, not a failure
-        return report  # type: ignore[return-value]
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, None]:
+        report: pytest.TestReport = (yield).get_result()
+        if not isinstance(item, CaseItem):
+            return
+        if report.skipped and isinstance(report.longrepr, tuple):
+            # There is no line to point to.
+            report.longrepr = (item.case.id.split("/", 1)[0], None, report.longrepr[2])  # type: ignore[assignment]
+        if report.failed and report.when == "call" and call.excinfo is not None and _is_infra(call.excinfo.value):
+            report.when = "setup"  # an error in every report, not a failure
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

@@ -397,6 +397,17 @@ def test_times_of_the_step(open_pool: OpenPool) -> None:
     assert (result.perf.ms, result.perf.raw["iterations"]) == (2.5, 2)
 
 
+def test_an_adapter_runs_in_this_interpreter_unless_another_is_named(open_pool: OpenPool) -> None:
+    own = open_pool(adapter="mine.py", bound_factor=1.5, fork="off").command
+    assert own[own.index("--adapter") :][:8] == [
+        *("--adapter", "mine.py", "--device", "cpu"),
+        *("--python", sys.executable, "--bound-factor", "1.5"),
+    ]
+    assert own[own.index("--fork") + 1] == "off"
+    other = open_pool(adapter="mine.py", python="/opt/python").command
+    assert other[other.index("--python") + 1] == "/opt/python"
+
+
 def test_adapter_and_worker_exclude_each_other() -> None:
     with pytest.raises(ValueError, match="exclude each other"):
         Pool(1, adapter="mine.py", worker="mine")

@@ -235,6 +235,20 @@ def test_a_command_line_that_cp_pool_refuses_is_told_once(run: Run) -> None:
     assert done.out.count("cp-pool did not start, as said with the first case") == 2
 
 
+def test_a_cp_pool_that_dies_costs_one_case(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import os, signal\n"
+        "killed = []\n"
+        "def pytest_runtest_teardown(item):\n"
+        "    if not killed:\n"
+        "        killed.extend(open(f'/proc/self/task/{os.getpid()}/children').read().split())\n"
+        "        os.kill(int(killed[0]), signal.SIGKILL)\n"
+    )
+    done = run("-k", "fp32 and thd", "-v")
+    assert done.last_line == "3 passed, 36 deselected, 1 error"
+    assert "\ncp-pool has died: signal 9 (SIGKILL)\n" in done.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

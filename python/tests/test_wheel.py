@@ -78,6 +78,7 @@ def test_it_holds_what_it_should(wheel: Path) -> None:
         "_built_for.py",
     ):
         assert f"cp_pool/{name}" in names
+    assert any(re.fullmatch(r"cp_pool/_worker\.cpython-\w+-.*\.so", name) for name in names)
     assert any(name.endswith("share/man/man1/cp-pool.1") for name in names)
     assert any(re.fullmatch(r"cp_pool/lib/libdw\.so\.\d+", name) for name in names)
     assert not [name for name in names if "libtorch" in name or "/test" in name or "__pycache__" in name]
@@ -97,9 +98,10 @@ def test_nothing_in_it_names_the_machine_that_built_it(wheel: Path, tmp_path: Pa
 
 
 def test_its_programs_find_all_libraries(fresh: Path, packages: Path) -> None:
-    for program in ("cp-pool", "cp-pool-worker"):
+    package = packages / "cp_pool"
+    for program in (package / "bin/cp-pool", package / "bin/cp-pool-worker", *package.glob("_worker*.so")):
         libraries = TORCH / "torch/lib"
-        found = call("ldd", packages / "cp_pool/bin" / program, cwd=fresh, LD_LIBRARY_PATH=str(libraries)).stdout
+        found = call("ldd", program, cwd=fresh, LD_LIBRARY_PATH=str(libraries)).stdout
         assert "not found" not in found
         for line in found.splitlines():
             if re.match(r"\s*lib(fmt|pugixml|dw|elf|z|lzma|bz2)\.", line):
@@ -128,6 +130,14 @@ def test_the_command_runs_cases(fresh: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^\d+ expanded = [1-9]\d* pass \+ 0 fail", done.stdout, re.MULTILINE)
+
+
+def test_the_extension_runs_an_adapter(fresh: Path, tmp_path: Path) -> None:
+    worker = f"{fresh}/python -m cp_pool.worker {ROOT}/python/tests/adapters/plain.py:plain"
+    words: list[str | Path] = [fresh / "cp-pool", "run", "--filter", ID, "--device", "cpu", "--worker", worker]
+    done = call(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.splitlines()[-1].startswith("1 expanded = 1 pass")
 
 
 def test_rerun_commands_name_the_command_of_the_environment(fresh: Path, tmp_path: Path) -> None:

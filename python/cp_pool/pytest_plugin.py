@@ -307,6 +307,8 @@ class CaseItem(pytest.Item):
             "backend": answer.get("backend"),
             "attempts": answer.get("attempts"),
         }
+        if result.bound_factor != 1:
+            told["bound_factor"] = f"{result.bound_factor:g}"
         self.user_properties[:] = [(_OUTCOME, result.outcome)]
         self.user_properties += [(name, value) for name, value in told.items() if value]
         self.user_properties.append(("rerun", result.rerun))

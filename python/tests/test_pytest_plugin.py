@@ -12,6 +12,7 @@ import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -369,3 +370,47 @@ class TestOnTheRealWorker:
         assert "SIGSEGV" in done.out
         properties = ElementTree.parse(tmp_path / "junit.xml").iter("property")
         assert sum(one.get("name") == "cp_pool_outcome" for one in properties) == 40
+
+
+@pytest.mark.long
+class TestOnAnAdapter:
+    """40 cases on an adapter in Python, which does what the model of a case says."""
+
+    SIZES: ClassVar[dict[str, int]] = {
+        **SIZES,
+        "heads": 2,
+        "kv_heads": 2,
+        "seqlen_q": 16,
+        "seqlen_kv": 16,
+        "cp_size": 2,
+    }
+    PASSES: ClassVar[dict[str, list[object]]] = {
+        "dtype": ["fp32", "bf16", "fp16"],
+        "layout": ["bshd", "sbhd", "thd"],
+        "causal": [False, True],
+        "training": [True, False],
+    }
+    MATRIX: ClassVar[dict[str, object]] = {
+        "suite": "mine",
+        "seed": 1,
+        "defaults": SIZES,
+        "models": {"throw.1": {}, "wrong.1": {}, "segv.1": {}, "sleep.0": {}, "ok": {"axes": PASSES}},
+        "sizes": {"small": {}},
+    }
+
+    def test_its_faults_cost_their_cases(self, run: Run, binary: Path, tmp_path: Path) -> None:
+        known = subprocess.run([binary, "run", "--help"], capture_output=True, text=True, check=True).stdout
+        if "--adapter" not in known:
+            pytest.skip("this cp-pool has no --adapter")
+        (tmp_path / "mine.json").write_text(json.dumps(self.MATRIX))
+        words = [sys.executable, "-m", "pytest", "-p", "cp_pool.pytest_plugin", "--cp-pool-matrix", "./mine.json"]
+        words += ["--cp-pool-adapter", f"{Path(__file__).parent / 'adapters/faults.py'}:faulty"]
+        words += ["--cp-pool-device", "cpu", "--cp-pool-timeout", "20s", "-v"]
+        done = run(words=words)
+        assert done.last_line == "4 failed, 36 passed", done.out
+        place = "p2p/cp2/bshd/bf16"
+        for model, outcome in (("throw.1", "error"), ("wrong.1", "fail"), ("segv.1", "crash"), ("sleep.0", "timeout")):
+            assert f"FAILED mine/{model}/{place} - {outcome}: " in done.out
+        thrown = done.out.split(f"_ mine/throw.1/{place} _")[1].split("\n____")[0]
+        assert re.search(r'File ".*/faults.py", line \d+, in helper_that_throws', thrown), thrown
+        assert "cp_pool/runner.py" not in thrown

@@ -287,6 +287,8 @@ struct CaseFinished {
   std::string backend;
   int shared_gpus = 0;       // how many GPUs the ranks of its pool shared; 0: each rank had a device of its own
   std::string backend_note;  // what of the case another backend computed, and why; mostly empty
+  // By which every bound of the checks was multiplied (--bound-factor, or the worker's own); none = 1.
+  std::optional<double> bound_factor = std::nullopt;
   // In a run that runs cases several times: of another run of a case, the ranks whose outputs have other bits than in
   // the first. None: it is the first, did not pass, or nothing is known.
   std::optional<std::vector<int>> other_bits;
@@ -311,6 +313,7 @@ struct CaseFinished {
                       field("backend", &CaseFinished::backend),
                       field("shared_gpus", &CaseFinished::shared_gpus),
                       field("backend_note", &CaseFinished::backend_note),
+                      field("bound_factor", &CaseFinished::bound_factor),
                       field("ranks", &CaseFinished::ranks),
                       field("checks", &CaseFinished::checks),
                       field("timings_ms", &CaseFinished::timings_ms),
@@ -345,6 +348,20 @@ struct OutputLost {
   }
 };
 
+// The process that an adapter's ranks are forked from is ready; or it is of no use, and ranks are started one by one.
+struct ForkServerTold {
+  bool ready = false;
+  int pid = 0;
+  double start_ms = 0;  // until it said so
+  std::string reason;   // why it is of no use, as a sentence; empty if it is ready
+
+  static constexpr const char* kName = "fork_server";
+  static constexpr auto fields() {
+    return std::tuple{field("ready", &ForkServerTold::ready, Presence::required), field("pid", &ForkServerTold::pid),
+                      field("start_ms", &ForkServerTold::start_ms), field("reason", &ForkServerTold::reason)};
+  }
+};
+
 struct RunFinished {
   OutcomeCounts counts{};  // the ledger
   std::size_t expanded = 0;
@@ -367,7 +384,7 @@ struct RunFinished {
 };
 
 using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished,
-                           RunPaused, RunStopping, OutputLost, RunFinished>;
+                           RunPaused, RunStopping, OutputLost, ForkServerTold, RunFinished>;
 
 // A view of the stream. Called on one thread, in order.
 class EventSink {

@@ -16,7 +16,8 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
      "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over; "
      "conformance: a rule is broken"},
     {ExitCode::infra,
-     "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped; doctor: something is "
+     "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped, or --adapter "
+     "and every case was skipped; doctor: something is "
      "missing; conformance: the worker never got ready"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file"},
     {ExitCode::cannot_write,

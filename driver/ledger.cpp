@@ -22,17 +22,21 @@ std::size_t Ledger::count(CaseOutcome outcome) const {
   return counts_.at(static_cast<std::size_t>(outcome));
 }
 
-RunFinished Ledger::close(bool interrupted, bool no_skip) const {
+RunFinished Ledger::close(bool interrupted, const Demands& demands) const {
   RunFinished out;
   out.counts = counts_;
   out.expanded = outcomes_.size();
   out.interrupted = interrupted;
   out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; });
-  out.exit_code = exit_code(out, no_skip);
+  out.exit_code = exit_code(out, demands);
   return out;
 }
 
-int exit_code(const RunFinished& finished, bool no_skip) {
+bool all_skipped(const RunFinished& finished) {
+  return finished.expanded > 0 && finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip)) == finished.expanded;
+}
+
+int exit_code(const RunFinished& finished, const Demands& demands) {
   const auto any = [&](auto pred) {
     for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
       if (finished.counts.at(i) > 0 && pred(static_cast<CaseOutcome>(i))) return true;
@@ -42,7 +46,8 @@ int exit_code(const RunFinished& finished, bool no_skip) {
   if (finished.interrupted) return to_int(ExitCode::interrupted);
   if (!finished.ledger_exact) return to_int(ExitCode::internal_error);
   if (any([](CaseOutcome o) { return is_failure(o) || o == CaseOutcome::not_run; })) return to_int(ExitCode::failed);
-  if (any([&](CaseOutcome o) { return o == CaseOutcome::infra || (no_skip && o == CaseOutcome::skip); })) {
+  const bool skips_count = demands.no_skip || (demands.some_judged && all_skipped(finished));
+  if (any([&](CaseOutcome o) { return o == CaseOutcome::infra || (skips_count && o == CaseOutcome::skip); })) {
     return to_int(ExitCode::infra);
   }
   return to_int(ExitCode::ok);

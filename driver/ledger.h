@@ -9,6 +9,12 @@
 
 namespace cp_pool {
 
+// What of a run beside its failures is no success.
+struct Demands {
+  bool no_skip = false;      // a case that was skipped: nobody judged it
+  bool some_judged = false;  // that every case was skipped
+};
+
 class Ledger {
  public:
   // A case that has to end in an outcome; returns its index.
@@ -17,8 +23,8 @@ class Ledger {
 
   [[nodiscard]] std::size_t expected() const { return outcomes_.size(); }
   [[nodiscard]] std::size_t count(CaseOutcome outcome) const;
-  // Counts and exit code; interrupted as given. no_skip: a skipped case was not judged, either.
-  [[nodiscard]] RunFinished close(bool interrupted, bool no_skip = false) const;
+  // Counts and exit code; interrupted as given.
+  [[nodiscard]] RunFinished close(bool interrupted, const Demands& demands = {}) const;
 
  private:
   std::vector<int> outcomes_;  // how many each case has got
@@ -27,7 +33,10 @@ class Ledger {
 };
 
 // The first that applies: interrupted, internal_error for wrong books, failed for a failure or a case that was not run,
-// infra (with no_skip for a skip, too), ok.
-int exit_code(const RunFinished& finished, bool no_skip);
+// infra (for what the demands say, too), ok.
+int exit_code(const RunFinished& finished, const Demands& demands);
+
+// Whether there were cases, and every one was skipped.
+bool all_skipped(const RunFinished& finished);
 
 }  // namespace cp_pool

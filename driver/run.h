@@ -34,10 +34,14 @@ struct HygieneLimits {
 
 struct RunConfig {
   std::vector<std::string> worker_command;  // argv; the binary is looked up like execvp does
+  // argv of the process that ranks are forked from (pool/fork_server.h); empty: each rank is started by itself.
+  std::vector<std::string> fork_server = {};
+  std::chrono::milliseconds fork_patience{10000};  // for its answer when a rank is wanted
   std::string device = "cpu";
   bool share_gpus = true;                          // ranks may share a GPU where there are fewer than ranks
   std::chrono::milliseconds timeout{90000};        // per case, from the line sent
   std::chrono::milliseconds start_timeout{60000};  // spawn to ready
+  bool start_timeout_grows = false;                // with ranks a core (start_timeout_of)
   std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
   std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
@@ -48,6 +52,8 @@ struct RunConfig {
   int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit
   bool compare_runs = false;                      // a pass with other output bits than the first of its ID is a failure
   bool no_skip = false;                           // a skip makes the exit code that of a case that nobody judged
+  bool expect_judged = false;                     // the same if every case was skipped
+  std::optional<double> bound_factor;             // by which the worker multiplies every bound; none = 1
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   bool reference_cache = true;                    // likewise
@@ -60,6 +66,11 @@ struct RunConfig {
   // one pool at a time for any other.
   int max_busy_ranks = 0;
 };
+
+// How long a pool of `ranks` may take to get ready. Ranks that share a core get ready one after another where they
+// import a large library each, so a deadline that grows is multiplied by ranks / cores.
+std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks);
+std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores);
 
 struct RunResult {
   RunFinished finished;        // also the last event

@@ -73,6 +73,7 @@ add_library(cp_cli STATIC
   cli/output_check.cpp
   cli/program_paths.cpp
   cli/shell_words.cpp
+  cli/adapter_skips.cpp
   cli/worker_command.cpp
   cli/commands/command_line.cpp
   cli/commands/conformance_command.cpp

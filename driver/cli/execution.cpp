@@ -12,6 +12,7 @@
 #include "cases/error_reason.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/worker_command.h"
+#include "driver/ledger.h"
 #include "driver/pool/log_folder.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
@@ -81,7 +82,9 @@ void report_warning(std::string_view message) {
 Execution::Execution(const ExecutionOptions& options, Show show)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
-  config_.worker_command = worker_command(options.worker).words;
+  const WorkerCommand worker = worker_command(options.worker);
+  config_.worker_command = worker.words;
+  if (options.fork != "off") config_.fork_server = worker.fork_server;
   try {
     const auto lock_folder = [this](const std::filesystem::path& folder, const char* option) {
       locks_.push_back(prepare_folder(folder, option));
@@ -138,6 +141,8 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   if (const std::size_t skipped = result.finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip));
       config_.no_skip && skipped > 0) {
     report_error(fmt::format("{} skipped, with --no-skip", count_of(skipped, "case")));
+  } else if (config_.expect_judged && all_skipped(result.finished)) {
+    report_error(fmt::format("nothing was judged: {} skipped, all that there were", count_of(skipped, "case")));
   }
   const bool lost = views_.failed() || answer_lost_ || notices_->output_lost();
   return lost ? first_that_applies(code, ExitCode::cannot_write) : code;

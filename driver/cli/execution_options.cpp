@@ -40,6 +40,15 @@ void apply_shorthand(const CLI::App& command, const std::string& name, const std
   target = 1;
 }
 
+// After check_worker.
+void apply_adapter(const CLI::App& command, ExecutionOptions& options) {
+  const bool adapter = !options.worker.adapter.empty();
+  if (options.fork == "on" && !adapter) refuse(command, "--fork on needs --adapter");
+  options.config.expect_judged = adapter;
+  options.config.start_timeout_grows = adapter && !was_given(command, "--start-timeout");
+  if (options.bound_factor != 1) options.config.bound_factor = options.bound_factor;
+}
+
 void apply_device(ExecutionOptions& options) {
   DeviceChoice choice = choose_device(options.config.device, worker_command(options.worker).shipped);
   options.config.device = std::move(choice.device);
@@ -85,7 +94,11 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
   };
   add("--device", options.config.device);
   add("--share-gpus", options.share_gpus);
-  add("--worker", options.worker);
+  add("--worker", options.worker.command);
+  add("--adapter", options.worker.adapter);
+  add("--python", options.worker.python);
+  add("--fork", options.fork);
+  if (options.bound_factor) add("--bound-factor", fmt::format("{}", *options.bound_factor));
   add("--timeout", duration_text(options.config.timeout));
   add("--start-timeout", duration_text(options.config.start_timeout));
   if (options.config.perf) {
@@ -103,7 +116,31 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
 
 }  // namespace
 
-void add_worker(CLI::App& command, std::string& worker) {
+void add_adapter(CLI::App& command, WorkerChoice& worker) {
+  add_text(command,
+           {.name = "--adapter",
+            .type = "ADAPTER",
+            .help = "Judge a Python function instead: FILE.py[:NAME] or package.module:NAME",
+            .check = wrong_with_adapter},
+           [&worker](const std::string& text) { worker.adapter = text; });
+  const auto wrong_with_python = [](const std::string& text) { return text.empty() ? "the path is empty" : ""; };
+  add_text(command,
+           {.name = "--python",
+            .type = "PATH",
+            .help = "Interpreter of the --adapter, which has cp_pool and torch",
+            .check = wrong_with_python,
+            .default_text = "that of this installation"},
+           [&worker](const std::string& text) { worker.python = text; });
+}
+
+void check_worker(const CLI::App& command, const WorkerChoice& worker) {
+  if (!worker.command.empty() && !worker.adapter.empty()) {
+    refuse(command, "--adapter and --worker contradict each other");
+  }
+  if (!worker.python.empty() && worker.adapter.empty()) refuse(command, "--python needs --adapter");
+}
+
+void add_worker(CLI::App& command, WorkerChoice& worker) {
   const auto wrong_with_words = [](const std::string& text) -> std::string {
     const auto words = split_words(text);
     return words && !words->empty() ? "" : fmt::format("'{}' is not a command line", text);
@@ -114,7 +151,8 @@ void add_worker(CLI::App& command, std::string& worker) {
             .help = "Worker command line, split into words as a shell does",
             .check = wrong_with_words,
             .default_text = "cp-pool-worker beside this program"},
-           [&worker](const std::string& text) { worker = text; });
+           [&worker](const std::string& text) { worker.command = text; });
+  add_adapter(command, worker);
 }
 
 void add_device(CLI::App& command, std::string& device) {
@@ -145,8 +183,13 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_choice(command, "--share-gpus", "WHEN", {"auto", "on", "off"}, options.share_gpus,
              "Whether ranks share a GPU where there are fewer than ranks: auto does but for --mode perf");
   add_worker(command, options.worker);
+  add_choice(command, "--fork", "WHEN", {"auto", "on", "off"}, options.fork,
+             "Whether ranks are forked from one process that has imported torch: auto does for an --adapter");
+  add_ratio(command, "--bound-factor", options.bound_factor,
+            "Multiply every bound, which each report says; the worker has to know it");
   add_duration(command, "--timeout", config.timeout, kShortest, "Deadline of a case");
-  add_duration(command, "--start-timeout", config.start_timeout, kShortest, "Deadline of a pool to get ready");
+  add_duration(command, "--start-timeout", config.start_timeout, kShortest,
+               "Deadline of a pool to get ready; for an --adapter the default grows with ranks a core");
   add_duration(command, "--grace", config.grace, milliseconds{0}, "SIGTERM to SIGKILL");
   add_duration(command, "--global-timeout", config.global_timeout, milliseconds{0},
                "Deadline of the whole run; 0 = none");
@@ -174,6 +217,8 @@ void fill_execution(const CLI::App& command, ExecutionOptions& options) {
   apply_shorthand(command, "--fail-fast", "--max-fail", options.config.max_failures);
   apply_shorthand(command, "--isolate", "--pool-max-cases", options.config.pool_max_cases);
   check_views(command);
+  check_worker(command, options.worker);
+  apply_adapter(command, options);
   apply_device(options);
   apply_perf(command, options);
   apply_sharing(options);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/cli/worker_command.h"
 #include "driver/run.h"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
@@ -21,7 +22,9 @@ struct ExecutionOptions {
   std::string mode = "verify";      // verify | perf; config.perf comes of it and of the next two
   protocol::PerfRequest perf;
   std::optional<std::filesystem::path> trace_dir;
-  std::string worker;  // a command line; empty = the cp-pool-worker beside this program
+  WorkerChoice worker;
+  std::string fork = "auto";  // auto | on | off; whether an adapter's ranks are forked from one process
+  std::optional<double> bound_factor;  // as protocol::RunOfCase
   std::optional<std::filesystem::path> junit;
   std::optional<std::filesystem::path> events;
   std::optional<std::filesystem::path> html;
@@ -45,8 +48,12 @@ void add_views(CLI::App& command, ExecutionOptions& options);
 // Once they are read. Throws CommandError (usage).
 void check_views(const CLI::App& command);
 
-// --worker and --device alone.
-void add_worker(CLI::App& command, std::string& worker);
+// --worker, --adapter and --python; or the last two alone, for a command to which only adapters matter.
+void add_worker(CLI::App& command, WorkerChoice& worker);
+void add_adapter(CLI::App& command, WorkerChoice& worker);
+// Once they are read. Throws CommandError (usage).
+void check_worker(const CLI::App& command, const WorkerChoice& worker);
+// --device alone.
 void add_device(CLI::App& command, std::string& device);
 
 }  // namespace cp_pool

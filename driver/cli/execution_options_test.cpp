@@ -96,5 +96,46 @@ TEST(Contradictions, AreNotWhatSaysTheSameTwice) {
   EXPECT_FALSE(parse_as<SubmitOptions>({"submit", "-", "--json", "-q"}).execution.progress);
 }
 
+TEST(Adapters, HaveTheirOwnDefaultsAndAreKeptByARerun) {
+  const auto run = parse_as<RunOptions>({"run", "--adapter", "package.module:ring", "--python", "/venv/bin/python",
+                                         "--bound-factor", "2.5"})
+                       .execution;
+  EXPECT_EQ(run.worker.adapter, "package.module:ring");
+  EXPECT_EQ(run.worker.python, "/venv/bin/python");
+  EXPECT_TRUE(run.config.expect_judged);
+  EXPECT_TRUE(run.config.start_timeout_grows);
+  EXPECT_EQ(run.config.bound_factor, 2.5);
+  EXPECT_THAT(run.rerun_arguments, ElementsAre("--adapter", "package.module:ring", "--python", "/venv/bin/python",
+                                               "--bound-factor", "2.5"));
+  const auto told = parse_as<SubmitOptions>({"submit", "x", "--adapter", "a:b", "--start-timeout", "7s"}).execution;
+  EXPECT_FALSE(told.config.start_timeout_grows);
+  EXPECT_EQ(parse_as<ListOptions>({"list", "--adapter", "a:b"}).worker.adapter, "a:b");
+  const auto plain = parse_as<RunOptions>({"run", "--bound-factor", "1"}).execution;
+  EXPECT_FALSE(plain.config.expect_judged || plain.config.start_timeout_grows || plain.config.bound_factor);
+}
+
+TEST(Adapters, ThatContradictOtherOptionsAreRefused) {
+  EXPECT_THAT(usage_error({"run", "--adapter", "a:b", "--worker", "w"}),
+              HasSubstr("--adapter and --worker contradict each other (see cp-pool run --help)"));
+  EXPECT_THAT(usage_error({"doctor", "--adapter", "a:b", "--worker", "w"}), HasSubstr("contradict each other"));
+  EXPECT_THAT(usage_error({"conformance", "--adapter", "a:b", "--worker", "w"}), HasSubstr("contradict each other"));
+  EXPECT_THAT(usage_error({"list", "--python", "p"}), HasSubstr("--python needs --adapter"));
+  EXPECT_THAT(usage_error({"run", "--fork", "on"}), HasSubstr("--fork on needs --adapter"));
+  EXPECT_THAT(usage_error({"run", "--adapter", "no_such_file.py"}), HasSubstr("there is no file no_such_file.py"));
+  for (const char* const bad : {"0", "-1", "nan", "inf"}) {
+    EXPECT_THAT(usage_error({"run", "--bound-factor", bad}), HasSubstr("is not a number above 0"));
+  }
+}
+
+TEST(StartTimeouts, GrowWithRanksACore) {
+  using std::chrono::seconds;
+  EXPECT_EQ(grown_start_timeout(seconds{60}, 8, 2), seconds{240});
+  EXPECT_EQ(grown_start_timeout(seconds{60}, 2, 2), seconds{60});
+  EXPECT_EQ(grown_start_timeout(seconds{60}, 1, 16), seconds{60});
+  RunConfig config;
+  config.start_timeout = seconds{60};
+  EXPECT_EQ(start_timeout_of(config, 100000), seconds{60});
+}
+
 }  // namespace
 }  // namespace cp_pool

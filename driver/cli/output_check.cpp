@@ -107,8 +107,14 @@ void expect_own(const Output& output) {
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
   std::vector<InputFile> inputs;
   if (options.baseline) inputs.push_back({option_name("--baseline", *options.baseline), *options.baseline});
+  if (const std::string& adapter = options.worker.adapter; !adapter.empty()) {
+    if (const std::string file = adapter_place(adapter).file; !file.empty()) {
+      inputs.push_back({fmt::format("--adapter {}", file), file});
+    }
+    return inputs;
+  }
   for (const std::string& word : worker_command(options.worker).words) {
-    inputs.push_back({fmt::format("{} {}", options.worker.empty() ? "the worker" : "--worker", word), word});
+    inputs.push_back({fmt::format("{} {}", options.worker.command.empty() ? "the worker" : "--worker", word), word});
   }
   return inputs;
 }

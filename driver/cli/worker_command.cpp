@@ -1,20 +1,113 @@
 #include "driver/cli/worker_command.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <system_error>
+#include <unistd.h>
 
+#include <fmt/format.h>
+
+#include "cases/error_reason.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/shell_words.h"
 
 namespace cp_pool {
 
-WorkerCommand worker_command(const std::string& worker) {
-  const std::filesystem::path shipped = default_worker();
-  if (worker.empty()) return {.words = {shipped.string()}, .shipped = true};
-  WorkerCommand command{.words = split_words(worker).value(), .shipped = false};
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPythonFile = ".py";
+
+// The adapter as the interpreter is told: ranks may run in another folder.
+std::string absolute_adapter(const std::string& text) {
+  const AdapterPlace place = adapter_place(text);
+  if (place.file.empty()) return text;
+  return fs::absolute(place.file).lexically_normal().string() + (place.name.empty() ? "" : ":" + place.name);
+}
+
+bool is_identifier(std::string_view text) {
+  const auto letter = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80) != 0;
+  };
+  return !text.empty() && letter(text.front()) &&
+         std::ranges::all_of(text, [&](char c) { return letter(c) || (c >= '0' && c <= '9'); });
+}
+
+bool is_dotted_name(std::string_view text) {
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = std::min(text.find('.', begin), text.size());
+    if (!is_identifier(text.substr(begin, end - begin))) return false;
+    if (end == text.size()) return true;
+    begin = end + 1;
+  }
+}
+
+std::string wrong_with_file(const std::string& file) {
+  std::error_code error;
+  const fs::file_status status = fs::status(file, error);
+  if (!fs::exists(status)) return fmt::format("there is no file {}", file);
+  if (fs::is_directory(status)) return fmt::format("{} is a folder", file);
+  if (::access(file.c_str(), R_OK) == 0) return "";
+  return fmt::format("cannot read {}: {}", file, error_reason(std::error_code(errno, std::generic_category())));
+}
+
+WorkerCommand adapter_command(const WorkerChoice& choice) {
+  const std::string python = choice.python.empty() ? default_python() : choice.python;
+  const std::string adapter = absolute_adapter(choice.adapter);
+  const auto module_call = [&](const char* module) {
+    return std::vector<std::string>{python, "-m", module, adapter};
+  };
+  WorkerCommand command{.words = module_call("cp_pool.worker"),
+                        .fork_server = module_call("cp_pool.server"),
+                        .explain_skips = module_call("cp_pool.worker")};
+  command.explain_skips.emplace_back("--explain-skips");
+  return command;
+}
+
+}  // namespace
+
+WorkerCommand worker_command(const WorkerChoice& choice) {
+  if (!choice.adapter.empty()) return adapter_command(choice);
+  const fs::path shipped = default_worker();
+  if (choice.command.empty()) return {.words = {shipped.string()}, .shipped = true};
+  WorkerCommand command{.words = split_words(choice.command).value()};
   std::string& program = command.words.front();
-  if (program == shipped.filename() && std::filesystem::exists(shipped)) program = shipped.string();
+  if (program == shipped.filename() && fs::exists(shipped)) program = shipped.string();
   command.shipped = program == shipped.string();
   return command;
+}
+
+AdapterPlace adapter_place(std::string_view text) {
+  if (text.ends_with(kPythonFile)) return {.file = std::string(text), .name = ""};
+  const std::size_t colon = text.rfind(':');
+  if (colon == std::string_view::npos) return {.file = "", .name = ""};
+  const std::string_view before = text.substr(0, colon);
+  const bool file = before.ends_with(kPythonFile) || before.find('/') != std::string_view::npos;
+  return {.file = file ? std::string(before) : "", .name = std::string(text.substr(colon + 1))};
+}
+
+std::string wrong_with_adapter(const std::string& text) {
+  const AdapterPlace place = adapter_place(text);
+  const bool named = text.ends_with(":" + place.name);
+  if (named && !is_identifier(place.name)) return fmt::format("'{}' is not the name of an adapter", place.name);
+  if (!place.file.empty()) return wrong_with_file(place.file);
+  const std::string_view module = std::string_view{text}.substr(0, text.size() - place.name.size() - (named ? 1 : 0));
+  if (named && is_dotted_name(module)) return "";
+  return fmt::format("'{}' is neither FILE.py[:NAME] nor package.module:NAME", text);
+}
+
+std::string default_python() {
+  const auto is_program = [](const fs::path& path) { return ::access(path.c_str(), X_OK) == 0; };
+  const fs::path program = program_path();
+  if (const fs::path beside = program.parent_path() / "python3"; is_program(beside)) return beside.string();
+  // PREFIX/lib/python3.11/site-packages/.. belongs to PREFIX/bin/python3.
+  for (fs::path folder = program.parent_path(); folder.has_relative_path(); folder = folder.parent_path()) {
+    if (folder.filename() != "site-packages") continue;
+    const fs::path python = folder.parent_path().parent_path().parent_path() / "bin/python3";
+    if (is_program(python)) return python.string();
+  }
+  return "python3";
 }
 
 }  // namespace cp_pool

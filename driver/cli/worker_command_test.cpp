@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/testing/temporary_folder.h"
 #include "driver/cli/program_paths.h"
 
 namespace cp_pool {
@@ -28,24 +29,65 @@ class WorkerCommands : public testing::Test {
 };
 
 TEST_F(WorkerCommands, AreTheShippedOneIfNoneIsGiven) {
-  const WorkerCommand command = worker_command("");
+  const WorkerCommand command = worker_command({});
   EXPECT_THAT(command.words, ElementsAre(default_worker().string()));
   EXPECT_TRUE(command.shipped);
 }
 
 TEST_F(WorkerCommands, OfTheShippedNameOrPathAreTheShippedOneWithItsOptions) {
   for (const std::string& name : {std::string{"cp-pool-worker"}, default_worker().string()}) {
-    const WorkerCommand command = worker_command("'" + name + "' --no-rehearsal");
+    const WorkerCommand command = worker_command({.command = "'" + name + "' --no-rehearsal"});
     EXPECT_THAT(command.words, ElementsAre(default_worker().string(), "--no-rehearsal"));
     EXPECT_TRUE(command.shipped);
   }
 }
 
 TEST_F(WorkerCommands, OfAnotherProgramAreTheUsers) {
-  const WorkerCommand command = worker_command("python3 'my worker.py'");
+  const WorkerCommand command = worker_command({.command = "python3 'my worker.py'"});
   EXPECT_THAT(command.words, ElementsAre("python3", "my worker.py"));
   EXPECT_FALSE(command.shipped);
-  EXPECT_FALSE(worker_command("/elsewhere/cp-pool-worker").shipped);
+  EXPECT_FALSE(worker_command({.command = "/elsewhere/cp-pool-worker"}).shipped);
+}
+
+TEST(AdapterCommands, RunTheWorkerOfThePackageInItsInterpreter) {
+  const WorkerCommand command = worker_command({.adapter = "package.module:ring", .python = "/venv/bin/python"});
+  EXPECT_THAT(command.words, ElementsAre("/venv/bin/python", "-m", "cp_pool.worker", "package.module:ring"));
+  EXPECT_THAT(command.fork_server, ElementsAre("/venv/bin/python", "-m", "cp_pool.server", "package.module:ring"));
+  EXPECT_TRUE(command.adapter());
+  EXPECT_FALSE(command.shipped);
+  EXPECT_EQ(worker_command({.adapter = "a:b"}).words.front(), default_python());
+  EXPECT_FALSE(worker_command({}).adapter());
+}
+
+TEST(AdapterCommands, HaveFilesByTheirAbsolutePath) {
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(worker_command({.adapter = "mine.py"}).words.back(), here + "/mine.py");
+  EXPECT_EQ(worker_command({.adapter = "sub/../mine.py:ring"}).words.back(), here + "/mine.py:ring");
+}
+
+TEST(AdapterPlaces, AreFilesOrModules) {
+  EXPECT_EQ(adapter_place("mine.py").file, "mine.py");
+  EXPECT_EQ(adapter_place("mine.py").name, "");
+  EXPECT_EQ(adapter_place("a/mine.py:ring").file, "a/mine.py");
+  EXPECT_EQ(adapter_place("a/mine.py:ring").name, "ring");
+  EXPECT_EQ(adapter_place("package.module:ring").file, "");
+  EXPECT_EQ(adapter_place("package.module:ring").name, "ring");
+}
+
+TEST(AdapterPlaces, ThatCannotBeAreNamed) {
+  const test::TemporaryFolder folder;
+  const std::string file = (folder / "mine.py").string();
+  EXPECT_EQ(wrong_with_adapter(file), "there is no file " + file);
+  test::write_file(file, "");
+  EXPECT_EQ(wrong_with_adapter(file), "");
+  EXPECT_EQ(wrong_with_adapter(file + ":ring"), "");
+  EXPECT_EQ(wrong_with_adapter(file + ":"), "'' is not the name of an adapter");
+  EXPECT_EQ(wrong_with_adapter(file + ":1st"), "'1st' is not the name of an adapter");
+  EXPECT_EQ(wrong_with_adapter("package.module:ring"), "");
+  for (const char* const none : {"mine", "package.module", "a b:ring", ".module:ring", ""}) {
+    EXPECT_THAT(wrong_with_adapter(none), ::testing::HasSubstr("is neither FILE.py[:NAME] nor package.module:NAME"))
+        << none;
+  }
 }
 
 }  // namespace

@@ -11,13 +11,16 @@ namespace cp_pool {
 namespace {
 
 bool knows(const nlohmann::json& capabilities, const CaseField& field) {
-  if (field.in_version_1) return true;
-  const auto fields = capabilities.find("case_fields");
-  return fields != capabilities.end() && fields->is_array() &&
-         std::ranges::find(*fields, nlohmann::json(field.name)) != fields->end();
+  return field.in_version_1 || lists(capabilities, "case_fields", field.name);
 }
 
 }  // namespace
+
+bool lists(const nlohmann::json& capabilities, const char* name, std::string_view entry) {
+  const auto list = capabilities.find(name);
+  return list != capabilities.end() && list->is_array() &&
+         std::ranges::find(*list, nlohmann::json(entry)) != list->end();
+}
 
 nlohmann::ordered_json case_for_worker(const Case& c, const nlohmann::json& capabilities) {
   nlohmann::ordered_json json = to_json(c);

@@ -3,12 +3,16 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
 #include "cases/case.h"
 
 namespace cp_pool {
+
+// Whether a worker's capabilities have the list `name` with this entry: {"options":["bound_factor"]}.
+bool lists(const nlohmann::json& capabilities, const char* name, std::string_view entry);
 
 // capabilities: of the worker's ready event. Fields beyond version 1 are left out unless capabilities.case_fields lists
 // them.

@@ -6,8 +6,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/process/process_tree.h"
-
 namespace cp_pool {
 
 namespace {
@@ -103,7 +101,7 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       CaseFinished finished = report(job, std::move(result), seq, attempt);
       judge_bits(finished);
       finish(job, std::move(finished));
-      reap_adopted([this](pid_t pid) { return run_.ranks.contains(pid); });
+      run_.reap_strangers();
       if (retirement) co_await retire(*std::move(retirement));
       co_return;
     }
@@ -217,6 +215,7 @@ CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int
   out.hygiene = std::move(attempt.result.hygiene);
   out.backend = std::move(attempt.result.backend);
   out.backend_note = std::move(attempt.result.backend_note);
+  if (attempt.result.bound_factor != 1) out.bound_factor = attempt.result.bound_factor;
   if (const auto& perf = attempt.result.perf) {
     out.perf = perf_figures(out.c, *perf);
     out.perf->baseline_ms = job.named->baseline_ms;

@@ -1,5 +1,8 @@
 #include "driver/pool/pipes.h"
 
+#include <algorithm>
+#include <sys/types.h>
+#include <unistd.h>
 #include <utility>
 
 #include <asio/buffer.hpp>
@@ -23,6 +26,13 @@ void PipeReader::close() {
 void PipeReader::resume() {
   paused_ = false;
   if (!reading_ && pipe_.is_open()) read_next();
+}
+
+std::string PipeReader::take_available() {
+  std::string out(buffer_.size(), '\0');
+  const ssize_t size = pipe_.is_open() ? ::read(pipe_.native_handle(), out.data(), out.size()) : 0;
+  out.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+  return out;
 }
 
 void PipeReader::read_next() {

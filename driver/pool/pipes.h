@@ -28,6 +28,8 @@ class PipeReader : public std::enable_shared_from_this<PipeReader> {
   // Between the two nothing more is read than what is being read already.
   void pause() { paused_ = true; }
   void resume();
+  // What is in the pipe now and nobody was told of, at most some KiB: for the last words of a process that has ended.
+  std::string take_available();
   void close();
 
  private:

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <random>
 #include <ranges>
 #include <system_error>
 #include <utility>
@@ -12,8 +11,11 @@
 #include <fmt/ranges.h>
 
 #include "cases/error_reason.h"
+#include "driver/pool/case_request.h"
+#include "driver/pool/fork_server.h"
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/log_folder.h"
+#include "driver/pool/rank_variables.h"
 #include "driver/process/loopback.h"
 #include "driver/process/oom_kills.h"
 #include "worker/protocol/text_clean.h"
@@ -39,14 +41,6 @@ constexpr int kExitCommandNotFound = 127;  // of a shell, env or a launcher
 constexpr std::array kPermanentExits{protocol::kExitNoCommonVersion, protocol::kExitNoDevice,
                                      protocol::kExitTooFewDevices, kExitCommandNotFound};
 
-std::string random_uuid() {
-  std::random_device random;
-  std::array<unsigned, 4> w{};
-  for (unsigned& word : w) word = random();
-  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:04x}{:08x}", w[0], w[1] >> 16U, w[1] & 0xFFFU,
-                     ((w[2] >> 16U) & 0x3FFFU) | 0x8000U, w[2] & 0xFFFFU, w[3]);
-}
-
 // A function, because g++ 12 warns of uninitialised members of a braced object in a coroutine.
 StartFailure start_failure(RetireReason reason, std::string detail) {
   StartFailure out;
@@ -62,14 +56,14 @@ Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
       id_(std::move(id)),
       world_size_(world_size),
       wakeup_(wakeup),
-      tag_(random_uuid()),
+      tag_(random_tag()),
       processes_(tag_),
       spawned_(Clock::now()),
       oom_kills_before_(oom_kills()) {
   run_.pools.insert(this);
 }
 
-void Pool::spawn() {
+void Pool::spawn(bool forks) {
   WorkerGroup::Config config;
   config.command = run_.config.worker_command;
   config.device = run_.config.device;
@@ -80,14 +74,19 @@ void Pool::spawn() {
     config.log_dir = log_folder(*run_.config.run_dir, id_);
     config.on_log_error = [this](std::string message) { run_.lose_output("--run-dir", std::move(message)); };
   }
+  if (forks) config.fork_server = run_.fork_server;
+  config.on_forked = [this](pid_t pid) {
+    run_.ranks.insert(pid);
+    processes_.add(pid);
+  };
   group_ = std::make_unique<WorkerGroup>(run_.io, std::move(config), [this] { wakeup_.notify(); });
   group_->spawn();
 }
 
-std::optional<StartFailure> Pool::try_spawn() {
+std::optional<StartFailure> Pool::try_spawn(bool forks) {
   std::optional<StartFailure> failure;
   try {
-    spawn();
+    spawn(forks);
   } catch (const SpawnError& error) {
     failure = start_failure(RetireReason::start_failed, why_not_started(error.error, error.what()));
     failure->permanent = error.permanent();
@@ -97,15 +96,54 @@ std::optional<StartFailure> Pool::try_spawn() {
   return failure;
 }
 
+// Whether ranks can be forked, once that is known.
+asio::awaitable<bool> Pool::await_fork_server() {
+  ForkServer* const server = run_.fork_server;
+  if (server == nullptr) co_return false;
+  server->start();
+  const milliseconds patience = start_timeout_of(run_.config, world_size_);
+  const auto limit = Clock::now() + patience;
+  while (server->starting() && !run_.stop.abandon_running() && Clock::now() < limit) {
+    co_await wakeup_.wait_until(limit);
+  }
+  if (server->starting() && !run_.stop.abandon_running()) {
+    server->give_up(fmt::format("the fork server was not ready within {} ms (--start-timeout)", patience.count()));
+  }
+  co_return server->ready();
+}
+
+// After try_spawn with the fork server: waits until it has forked every rank. If it is lost meanwhile, all ranks are
+// started anew, one by one.
+asio::awaitable<std::optional<StartFailure>> Pool::await_forks() {
+  while (group_->forking()) {
+    if (held_ || run_.stop.abandon_running()) group_->stop_forking();
+    co_await wakeup_.wait();  // the server answers, or is given up after a while
+  }
+  if (!group_->fork_failed()) co_return std::nullopt;
+  co_await kill();
+  forget_group();
+  if (held_ || run_.stop.abandon_running()) {
+    co_return start_failure(held_ ? RetireReason::paused : RetireReason::interrupted, "its ranks were not all started");
+  }
+  co_return try_spawn(false);
+}
+
 asio::awaitable<std::optional<StartFailure>> Pool::start() {
-  std::optional<StartFailure> failure = try_spawn();
+  const bool forks = co_await await_fork_server();
+  if (run_.stop.abandon_running()) {
+    run_.emit(PoolSpawned{id_, world_size_, {}});
+    co_return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
+  }
+  const OwnDeadlines own_deadlines(has_own_deadlines_);
+  std::optional<StartFailure> failure = try_spawn(forks);
+  if (forks && !failure) failure = co_await await_forks();
   const std::vector<int> pids = group_ ? group_->pids() : std::vector<int>{};
   run_.ranks.insert(pids.begin(), pids.end());
   run_.emit(PoolSpawned{id_, world_size_, pids});
   if (failure) co_return failure;
 
-  const auto deadline = spawned_ + run_.config.start_timeout;
-  const OwnDeadlines own_deadlines(has_own_deadlines_);
+  const milliseconds patience = start_timeout_of(run_.config, world_size_);
+  const auto deadline = Clock::now() + patience;
   std::string said;  // by a worker that cannot go on
   for (;;) {
     if (held_) co_return start_failure(RetireReason::paused, "the run was paused while it started");
@@ -120,7 +158,9 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       if (ready == nullptr) continue;
       if (const auto problem = refuse(*ready)) {
         StartFailure refused = co_await failed_start(*problem);
-        refused.permanent = refused.permanent || ready->protocol != protocol::kVersion;
+        // What it speaks and knows will be the same next time.
+        refused.permanent =
+            refused.permanent || ready->protocol != protocol::kVersion || ready->world_size == world_size_;
         co_return refused;
       }
       capabilities_ = ready->capabilities;
@@ -134,8 +174,7 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       co_return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
     }
     if (Clock::now() >= deadline) {
-      said = fmt::format("not ready within {} ms (--start-timeout){}", run_.config.start_timeout.count(),
-                         describe_silence());
+      said = fmt::format("not ready within {} ms (--start-timeout){}", patience.count(), describe_silence());
       StartFailure late = co_await failed_start(std::move(said));
       if (const std::string trouble = loopback_trouble(); !trouble.empty()) {
         late.retirement.detail += "; " + trouble;
@@ -190,6 +229,9 @@ std::optional<std::string> Pool::refuse(const protocol::ReadyEvent& ready) const
   if (ready.world_size != world_size_) {
     return fmt::format("the worker has {} ranks, not the {} that were started", ready.world_size, world_size_);
   }
+  if (run_.config.bound_factor && !lists(ready.capabilities, "options", "bound_factor")) {
+    return "the worker does not know --bound-factor: its capabilities.options does not list bound_factor";
+  }
   return std::nullopt;
 }
 
@@ -234,6 +276,7 @@ void Pool::let_ranks_go_on() {
 }
 
 void Pool::go_on_after_pause() {
+  if (!group_) return;  // it waits for the fork server
   held_ = held_ || has_own_deadlines_;
   unproven_ = !held_;
   let_ranks_go_on();

@@ -112,8 +112,10 @@ class Pool {
   };
 
   // pool.cpp: start and idle
-  void spawn();
-  std::optional<StartFailure> try_spawn();
+  void spawn(bool forks);
+  std::optional<StartFailure> try_spawn(bool forks);
+  asio::awaitable<bool> await_fork_server();
+  asio::awaitable<std::optional<StartFailure>> await_forks();
   asio::awaitable<StartFailure> failed_start(std::string why);
   std::optional<std::string> refuse(const protocol::ReadyEvent& ready) const;
   [[nodiscard]] bool permanently_failed() const;
@@ -153,6 +155,7 @@ class Pool {
   asio::awaitable<void> terminate();
   asio::awaitable<void> kill();
   asio::awaitable<void> wait_for_exits(Clock::time_point limit);
+  void forget_group();
   [[nodiscard]] std::vector<RankExit> exits() const;
 
   RunContext& run_;

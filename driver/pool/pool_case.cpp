@@ -47,9 +47,7 @@ double ms_since(Clock::time_point start) {
 
 // capabilities.requests lists the requests that a worker may ignore but does not.
 bool Pool::offers(const char* request) const {
-  const auto requests = capabilities_.find("requests");
-  return requests != capabilities_.end() && requests->is_array() &&
-         std::ranges::find(*requests, nlohmann::json(request)) != requests->end();
+  return lists(capabilities_, "requests", request);
 }
 
 // Turns a pass that its own figures deny into an error. The pool is retired, since its next results cannot be trusted
@@ -73,7 +71,10 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
       .case_json = case_for_worker(named.c, capabilities_),
       .lengths = told_lengths(named.c),
       .timeout_ms = run_.config.timeout.count(),
-      .options = {.dump_dir = std::nullopt, .reference_cache = run_.config.reference_cache, .perf = run_.config.perf}};
+      .options = {.dump_dir = std::nullopt,
+                  .reference_cache = run_.config.reference_cache,
+                  .perf = run_.config.perf,
+                  .bound_factor = run_.config.bound_factor}};
   if (run_.config.dump_dir) request.options.dump_dir = run_.config.dump_dir->string();
   group_->begin_case(seq);
   group_->send(request);

@@ -51,13 +51,18 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
     co_await kill();
     leftovers = processes_.describe();
     exits_by_rank = exits();
-    for (const int pid : group_->pids()) run_.ranks.erase(pid);
-    group_->reap();
-    group_.reset();
-    reap_adopted([this](pid_t pid) { return run_.ranks.contains(pid); });
+    forget_group();
   }
   run_.emit(PoolRetired{id_, retirement.reason, std::move(retirement.detail), cases_, std::move(exits_by_rank),
                         std::move(leftovers)});
+}
+
+// Once its ranks have exited.
+void Pool::forget_group() {
+  for (const int pid : group_->pids()) run_.ranks.erase(pid);
+  group_->reap();
+  group_.reset();
+  run_.reap_strangers();
 }
 
 asio::awaitable<void> Pool::wait_for_exits(Clock::time_point limit) {

@@ -1,5 +1,7 @@
 #include "driver/run.h"
 
+#include <algorithm>
+
 #include "driver/pool/runner.h"
 #include "worker/protocol/usable_cores.h"
 
@@ -14,6 +16,15 @@ int busy_ranks(const RunConfig& config) {
 }
 
 }  // namespace
+
+std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores) {
+  return std::max(timeout, timeout * ranks / std::max(cores, 1));
+}
+
+std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks) {
+  if (!config.start_timeout_grows) return config.start_timeout;
+  return grown_start_timeout(config.start_timeout, ranks, protocol::usable_cores());
+}
 
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink) {

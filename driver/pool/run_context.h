@@ -29,6 +29,7 @@ struct StopState {
   [[nodiscard]] bool abandon_running() const { return interrupted || global_timeout || internal_error; }
 };
 
+class ForkServer;
 class Pool;
 
 struct RunContext {
@@ -46,12 +47,15 @@ struct RunContext {
   std::set<std::string> lost_outputs;  // options whose loss has been told
   std::set<pid_t> ranks;               // of living pools: children that only their pool may reap
   std::set<Pool*> pools;               // those that live
+  ForkServer* fork_server = nullptr;   // that ranks are forked from, if there is one
 
   void emit(const Event& event) { sink.on_event(event); }
   // option: whose file cannot be written; message: one line that names it and the cause.
   void lose_output(const std::string& option, std::string message) {
     if (lost_outputs.insert(option).second) emit(OutputLost{option, std::move(message)});
   }
+  // Takes away the zombies that no pool waits for.
+  void reap_strangers() const;
   void notify_all() {
     for (Wakeup* wakeup : wakeups) wakeup->notify();
   }

@@ -47,6 +47,14 @@ Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
       global_timeout_(io_),
       clock_(io_) {
   watch_for_hangup(signals_);
+  if (config.fork_server.empty()) return;
+  ForkServer::Config server;
+  server.command = config.fork_server;
+  server.patience = config.fork_patience;
+  server.tell = [this](const ForkServerTold& told) { context_.emit(told); };
+  server.on_change = [this] { context_.notify_all(); };
+  fork_server_.emplace(io_, context_.ranks, std::move(server));
+  context_.fork_server = &*fork_server_;
 }
 
 void Runner::add(const NamedCase& named) {
@@ -98,7 +106,7 @@ RunResult Runner::run(const RunStarted& header) {
   if (error_) std::rethrow_exception(error_);
 
   RunResult out;
-  out.finished = ledger_.close(context_.stop.interrupted, context_.config.no_skip);
+  out.finished = ledger_.close(context_.stop.interrupted, {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);
@@ -133,6 +141,7 @@ void Runner::abandon() {
 // Nothing else may keep the loop running.
 void Runner::stop_watching_if_done() {
   if (!closed_ || lanes_left_ > 0) return;
+  if (fork_server_) fork_server_->close();
   signals_.cancel();
   job_control_.close();
   global_timeout_.cancel();

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
@@ -14,6 +15,7 @@
 
 #include "driver/clock.h"
 #include "driver/ledger.h"
+#include "driver/pool/fork_server.h"
 #include "driver/pool/job_control.h"
 #include "driver/pool/lane.h"
 #include "driver/pool/run_context.h"
@@ -58,6 +60,7 @@ class Runner {
   ProcessSettings settings_;
   asio::io_context io_{1};
   RunContext context_;
+  std::optional<ForkServer> fork_server_;
   Ledger ledger_;
   Slots slots_;
   asio::signal_set signals_;

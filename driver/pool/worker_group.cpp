@@ -3,21 +3,22 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <cstdlib>
+#include <sys/syscall.h>
 #include <system_error>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "driver/pool/fork_server.h"
+#include "driver/pool/rank_variables.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
 namespace {
-
-constexpr const char* kEnvWaitPolicy = "OMP_WAIT_POLICY";
 
 std::string excerpt(std::string_view text) {
   return protocol::cut_text(protocol::clean_text(text.substr(0, 256)), 200);
@@ -47,15 +48,14 @@ WorkerGroup::~WorkerGroup() {
 
 void WorkerGroup::spawn() {
   open_logs();
-  const ListeningSocket master = listen_on_loopback();
-  for (int rank = 0; rank < config_.world_size; ++rank) {
-    try {
-      spawn_rank(ranks_.emplace_back(rank), master);
-    } catch (...) {
-      if (ranks_.back().pid < 0) ranks_.pop_back();
-      throw;
-    }
+  ListeningSocket master = listen_on_loopback();
+  if (config_.fork_server == nullptr) {
+    for (int rank = 0; rank < config_.world_size; ++rank) spawn_rank(prepare(rank, master));
+    return;
   }
+  for (int rank = 0; rank < config_.world_size; ++rank) to_fork_.push_back(prepare(rank, master));
+  forking_ = true;
+  fork_next();
 }
 
 void WorkerGroup::open_logs() {
@@ -70,13 +70,8 @@ void WorkerGroup::open_logs() {
   stdout_log_ = {*config_.log_dir / "rank0.stdout.log", config_.on_log_error};
 }
 
-void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
-  const int index = static_cast<int>(&rank - ranks_.data());
+WorkerGroup::Start WorkerGroup::prepare(int index, ListeningSocket& master) const {
   const bool first = index == 0;
-  if (config_.log_dir) {
-    rank.log = {*config_.log_dir / fmt::format("rank{}.stderr.log", index), config_.on_log_error};
-  }
-
   protocol::RankEnvironment environment;
   environment.rank = index;
   environment.world_size = config_.world_size;
@@ -87,20 +82,81 @@ void WorkerGroup::spawn_rank(Rank& rank, const ListeningSocket& master) {
   environment.share_gpus = config_.share_gpus;
   if (first) environment.master_fd = master.fd.get();
 
-  auto variables = protocol::to_variables(environment);
-  // Threads of OpenMP that wait for work spin: ranks, and pools, side by side would take the cores from each other.
-  if (std::getenv(kEnvWaitPolicy) == nullptr) variables.emplace_back(kEnvWaitPolicy, "passive");
+  Start out;
+  out.variables = protocol::to_variables(environment);
+  add_wait_policy(out.variables);
+  out.variables.insert(out.variables.end(), config_.variables.begin(), config_.variables.end());
+  if (first) {
+    out.in = make_pipe();
+    out.out = make_pipe();
+    out.master = std::move(master.fd);
+  }
+  out.err = make_pipe();
+  return out;
+}
 
-  variables.insert(variables.end(), config_.variables.begin(), config_.variables.end());
+WorkerGroup::Rank& WorkerGroup::add_rank() {
+  const int index = static_cast<int>(ranks_.size());
+  Rank& rank = ranks_.emplace_back(index);
+  if (config_.log_dir) {
+    rank.log = {*config_.log_dir / fmt::format("rank{}.stderr.log", index), config_.on_log_error};
+  }
+  return rank;
+}
 
-  Pipe in = first ? make_pipe() : Pipe{};
-  Pipe out = first ? make_pipe() : Pipe{};
-  Pipe err = make_pipe();
-  SpawnedProcess process = cp_pool::spawn({config_.command, std::move(variables), in.read.get(), out.write.get(),
-                                           err.write.get(), first ? master.fd.get() : -1});
+void WorkerGroup::spawn_rank(Start start) {
+  SpawnedProcess process = cp_pool::spawn({config_.command, start.variables, start.in.read.get(), start.out.write.get(),
+                                           start.err.write.get(), start.master.get()});
+  Rank& rank = add_rank();
   rank.pid = process.pid;
-  watch(rank, std::move(err.read), std::move(process.pidfd));
-  if (first) watch_stdio(std::move(in.write), std::move(out.read));
+  connect(rank, start, std::move(process.pidfd));
+}
+
+void WorkerGroup::fork_next() {
+  if (to_fork_.empty()) {
+    forking_ = false;
+    on_change_();
+    return;
+  }
+  const auto start = std::make_shared<Start>(std::move(to_fork_.front()));
+  to_fork_.pop_front();
+  ForkServer::Order order{.argv = config_.command,
+                          .env = start->variables,
+                          .in = std::move(start->in.read),
+                          .out = std::move(start->out.write),
+                          .err = std::move(start->err.write),
+                          .master = std::move(start->master)};
+  const auto done = [this, alive = std::weak_ptr<bool>(alive_), start](std::optional<pid_t> pid) {
+    if (alive.expired()) {
+      if (pid) ::kill(-*pid, SIGKILL);
+      return;
+    }
+    if (pid) return take_forked(*start, *pid);
+    fork_failed_ = true;
+    stop_forking();
+    fork_next();
+  };
+  config_.fork_server->fork(std::move(order), done);
+}
+
+void WorkerGroup::take_forked(Start& start, pid_t pid) {
+  UniqueFd pidfd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
+  if (pidfd) {
+    config_.on_forked(pid);
+    Rank& rank = add_rank();
+    rank.pid = pid;
+    connect(rank, start, std::move(pidfd));
+  } else {  // no descriptor is left, and then none for a rank that is started by itself
+    ::kill(-pid, SIGKILL);
+    fork_failed_ = true;
+    stop_forking();
+  }
+  fork_next();
+}
+
+void WorkerGroup::connect(Rank& rank, Start& start, UniqueFd pidfd) {
+  watch(rank, std::move(start.err.read), std::move(pidfd));
+  if (start.in.write) watch_stdio(std::move(start.in.write), std::move(start.out.read));
 }
 
 void WorkerGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {

@@ -27,6 +27,8 @@
 
 namespace cp_pool {
 
+class ForkServer;
+
 // A sentinel line of rank 0 that is not a message.
 struct ProtocolBreak {
   std::string detail;
@@ -44,6 +46,8 @@ class WorkerGroup {
     std::optional<std::filesystem::path> log_dir;                // full stdout and stderr, a file a rank
     LogFile::OnError on_log_error;                               // for each that cannot be written
     std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
+    ForkServer* fork_server = nullptr;                           // that forks the ranks, instead of starting each by itself
+    std::function<void(pid_t)> on_forked = {};                   // for each of these, before anybody may reap it
   };
 
   struct Rank {
@@ -63,8 +67,14 @@ class WorkerGroup {
   WorkerGroup& operator=(const WorkerGroup&) = delete;
   ~WorkerGroup();  // kills and reaps what is left, waiting a second at most
 
-  // Starts the ranks, on the main thread. Throws SpawnError or std::system_error; ranks started until then stay.
+  // Starts the ranks, on the main thread. Throws SpawnError or std::system_error; ranks started until then stay. With a
+  // fork server it returns at once, and forking() tells while ranks are still being forked.
   void spawn();
+  [[nodiscard]] bool forking() const { return forking_; }
+  // No further rank is forked. One may be on its way.
+  void stop_forking() { to_fork_.clear(); }
+  // The fork server was lost before every rank was forked: those that were are there.
+  [[nodiscard]] bool fork_failed() const { return fork_failed_; }
 
   void send(const protocol::Request& request);
   void send_line(std::string json);  // one that need be no request, without its newline
@@ -104,7 +114,20 @@ class WorkerGroup {
   void reap();
 
  private:
-  void spawn_rank(Rank& rank, const ListeningSocket& master);
+  // A rank that is about to be started: its environment and the pipes to it.
+  struct Start {
+    std::vector<std::pair<std::string, std::string>> variables;
+    Pipe in;
+    Pipe out;
+    Pipe err;
+    UniqueFd master;  // of rank 0: the socket that it is to listen on
+  };
+  [[nodiscard]] Start prepare(int index, ListeningSocket& master) const;
+  Rank& add_rank();
+  void spawn_rank(Start start);
+  void fork_next();
+  void take_forked(Start& start, pid_t pid);
+  void connect(Rank& rank, Start& start, UniqueFd pidfd);
   void watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd);
   void watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end);
   void on_stdout(std::string_view bytes);
@@ -126,6 +149,10 @@ class WorkerGroup {
   std::string last_chatter_;
   std::string misplaced_sentinel_;
   LogFile stdout_log_;
+  std::deque<Start> to_fork_;  // by rank
+  bool forking_ = false;
+  bool fork_failed_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers of the fork server look whether it is gone
 };
 
 }  // namespace cp_pool

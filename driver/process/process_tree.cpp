@@ -110,6 +110,10 @@ std::vector<ProcessInfo> list_descendants(pid_t root) {
   return out;
 }
 
+void PoolProcesses::add(pid_t pid) {
+  if (const auto info = read_stat(pid)) known_[pid] = info->start_time;
+}
+
 std::vector<ProcessInfo> PoolProcesses::find() {
   std::vector<ProcessInfo> living;
   std::set<pid_t> ours;

@@ -35,6 +35,10 @@ class PoolProcesses {
   // tag: the value of CP_POOL_TAG in the environment of the pool's ranks.
   explicit PoolProcesses(std::string tag) : tag_(std::move(tag)) {}
 
+  // A process that is one of them although its environment does not say so, as of a rank that was forked and not
+  // executed. It must not have been reaped.
+  void add(pid_t pid);
+
   // The living ones. Remembers them, so that their children are known later as well.
   std::vector<ProcessInfo> find();
 

@@ -44,6 +44,7 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2});
   expect_round_trip(RunPaused{1234.5, true});
   expect_round_trip(OutputLost{"--run-dir", "cannot write x"});
+  expect_round_trip(ForkServerTold{.ready = false, .pid = 7, .start_ms = 1.5, .reason = "threads exist"});
   expect_round_trip(CaseProgress{.index = 1,
                                  .id = "b",
                                  .seq = 9,
@@ -72,6 +73,7 @@ TEST(ReadEvent, GivesBackEveryKindOfCase) {
   failed.hygiene = {{.rank = 0, .rss_kib = 1, .fds = 2, .threads = 3, .gpu_kib = 4}};
   failed.timings_ms = {{"forward", 1.5}};
   failed.backend_note = "tiles ran as math";
+  failed.bound_factor = 2.5;
   failed.other_bits = {0, 1};
   failed.c.window = {3, 4};
   failed.c.bias = BiasShape::shape_b1ss;

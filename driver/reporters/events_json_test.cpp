@@ -39,10 +39,10 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
                                                                 "outcome",      "reason",  "unverified_by_figures",
                                                                 "duration_ms",  "seq",     "pool",
                                                                 "attempts",     "backend", "shared_gpus",
-                                                                "backend_note", "ranks",   "checks",
-                                                                "timings_ms",   "hygiene", "other_bits",
-                                                                "perf",         "stderr",  "case",
-                                                                "rerun"}));
+                                                                "backend_note", "bound_factor", "ranks",
+                                                                "checks",       "timings_ms",   "hygiene",
+                                                                "other_bits",   "perf",         "stderr",
+                                                                "case",         "rerun"}));
   EXPECT_EQ(keys(event_json(RunPaused{})), (Keys{"type", "paused_ms", "ranks_stopped"}));
   CaseStarted of_stream;
   of_stream.number = 3;
@@ -240,6 +240,7 @@ TEST(EventsPage, DescribesEveryFieldOfEveryType) {
     EXPECT_THAT(described<RunStopping>(), HasSubstr("`" + std::string{name} + "`"));
   }
   described<OutputLost>();
+  described<ForkServerTold>();
   described<RunFinished>();
   EXPECT_EQ(std::variant_size_v<Event>, 11U) << "a type that this test does not name";
 }

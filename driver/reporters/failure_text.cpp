@@ -97,6 +97,10 @@ std::string check_text(const Check& check) {
                             format_figure(check.max_abs), format_figure(check.rms));
 }
 
+std::string bound_factor_text(const CaseFinished& event) {
+  return event.bound_factor ? fmt::format("bounds x {}", *event.bound_factor) : "";
+}
+
 std::string failure_details(const CaseFinished& event) {
   const std::string& reason = event.reason;
   std::string checks;
@@ -110,6 +114,7 @@ std::string failure_details(const CaseFinished& event) {
   std::string out = check_has_reason ? "" : prefix_lines(reason, "");
   if (event.first_run) out += prefix_lines(first_run_text(event), "");
   out += checks;
+  if (event.bound_factor && !event.checks.empty()) out += fmt::format("({})\n", bound_factor_text(event));
   for (const protocol::RankResult& rank : event.ranks) {
     if (!rank.ok) out += rank_details(rank, reason);
   }

@@ -15,6 +15,9 @@ std::string shortened(std::string_view foreign);
 // message if it has one.
 std::string check_text(const Check& check);
 
+// "bounds x 3" for a case whose bounds were multiplied; empty for others.
+std::string bound_factor_text(const CaseFinished& event);
+
 // The reason, then the failed checks by rank and tensor, then every rank's error text, its stack readable
 // (reporters/stack_lines.h). A text that two of them share is shown once. Lines, each ended by a newline.
 std::string failure_details(const CaseFinished& event);

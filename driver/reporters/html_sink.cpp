@@ -100,6 +100,7 @@ void HtmlSink::on(const CaseFinished& event) {
   c.backend = event.backend;
   c.nearest = nearest_to_its_bound(event.checks);
   c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line(event.reason);
+  if (event.bound_factor && !c.nearest.empty()) c.nearest += fmt::format(" ({})", bound_factor_text(event));
   if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line(first_run_text(event));
   const bool told_of =
       is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);

@@ -35,6 +35,7 @@ class HtmlSink : public EventSink {
   void on(const CaseStarted&) {}
   void on(const CaseProgress&) {}
   static void on(const OutputLost&) {}  // of the machine, not of the cases
+  static void on(const ForkServerTold&) {}
   void on(const CaseFinished& event);
   void on(const RunPaused&) {}
   void on(const RunStopping&) {}

@@ -166,6 +166,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
   if (event.number) out.properties.emplace_back("number", std::to_string(*event.number));
   if (event.shared_gpus > 0) out.properties.emplace_back("shared_gpus", std::to_string(event.shared_gpus));
   if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", event.backend_note);
+  if (event.bound_factor) out.properties.emplace_back("bound_factor", fmt::format("{}", *event.bound_factor));
   if (is_unverified_by_figures(event)) out.properties.emplace_back("verdict", kUnverifiedByFigures);
   append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;

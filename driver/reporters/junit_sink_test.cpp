@@ -93,9 +93,11 @@ TEST(Junit, ACaseThatNeverRanNamesNoBackend) {
 
 TEST(Junit, ACaseThatAnotherBackendComputedInPartSaysSo) {
   CaseFinished event = finished(0, "id", CaseOutcome::pass);
+  event.bound_factor = 2.5;
   event.backend_note = "tiles ran as math";
   const nlohmann::json report = report_of({run_started(1), event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
   EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["backend_note"], "tiles ran as math");
+  EXPECT_EQ(report["suites"][0]["cases"][0]["properties"]["bound_factor"], "2.5");
 }
 
 TEST(Junit, APassWithoutFiguresSaysSo) {

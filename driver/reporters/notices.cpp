@@ -27,6 +27,7 @@ void Notices::on_event(const Event& event) {
   if (const auto* finished = std::get_if<CaseFinished>(&event)) on(*finished);
   if (const auto* stopping = std::get_if<RunStopping>(&event)) on(*stopping);
   if (const auto* lost = std::get_if<OutputLost>(&event)) on(*lost);
+  if (const auto* told = std::get_if<ForkServerTold>(&event)) on(*told);
 }
 
 void Notices::on(const CaseStarted& event) {
@@ -58,6 +59,13 @@ void Notices::on(const OutputLost& event) {
   std::string text = fmt::format("{}: {}", event.output, event.message);
   std::ranges::replace(text, '\n', ' ');
   show_("error", text);
+}
+
+void Notices::on(const ForkServerTold& event) {
+  if (event.ready) return;
+  std::string reason = event.reason;
+  std::ranges::replace(reason, '\n', ' ');
+  show_("warning", fmt::format("ranks are started one by one: {}", reason));
 }
 
 void Notices::on(const RunStopping& event) {

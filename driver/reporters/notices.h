@@ -1,5 +1,5 @@
 // Notices on stderr, with and without a terminal, while there is time to act on them: cases that no pool could judge,
-// slow cases, cases and pools that a stopped run waits for, lost outputs.
+// slow cases, cases and pools that a stopped run waits for, lost outputs, ranks that are not forked after all.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,7 @@ namespace cp_pool {
 
 class Notices : public EventSink {
  public:
-  // Called for each notice: what it is ("error", "slow", "interrupted", "stopped") and one line of text about it.
+  // Called for each notice: what it is ("error", "warning", "slow", "interrupted", "stopped") and one line of text about it.
   using Show = std::function<void(std::string_view kind, const std::string& text)>;
 
   // errors: false where the terminal view, on the same terminal or file, says why cases were not judged.
@@ -38,6 +38,7 @@ class Notices : public EventSink {
   void on(const CaseFinished& event);
   void on(const RunStopping& event);
   void on(const OutputLost& event);
+  void on(const ForkServerTold& event);
   [[nodiscard]] std::string what_is_left() const;
 
   Show show_;

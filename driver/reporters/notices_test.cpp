@@ -79,6 +79,12 @@ TEST(Notices, SayOnceWhyCasesWereNotJudgedUnlessTheTerminalDoes) {
   EXPECT_THAT(notices_of(events, false), IsEmpty());
 }
 
+TEST(Notices, SayWhyRanksAreNotForked) {
+  EXPECT_THAT(notices_of({ForkServerTold{.ready = true, .reason = ""}}, true), IsEmpty());
+  EXPECT_THAT(notices_of({ForkServerTold{.ready = false, .pid = 1, .start_ms = 0, .reason = "why"}}, true),
+              ElementsAre("warning: ranks are started one by one: why"));
+}
+
 TEST(Notices, NameAnOutputThatIsLost) {
   EXPECT_THAT(notices_of({OutputLost{"--run-dir", "cannot write a: why\nb"}}, false),
               ElementsAre("error: --run-dir: cannot write a: why b"));

@@ -62,6 +62,7 @@ void Summary::add(const CaseFinished& event) {
   if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[event.backend_note];
   if (event.shared_gpus > 0) ++sharing_;
+  if (event.bound_factor) ++bound_factors_[bound_factor_text(event)];
   if (is_of_the_case(event.outcome)) {
     durations_ms_.push_back(event.duration_ms);
   } else {
@@ -139,6 +140,9 @@ std::string Summary::text() const {
                        unverified_, kUnverifiedByFigures);
   }
   if (sharing_ > 0) out += fmt::format("{} with ranks that shared a GPU\n", count_of(sharing_, "case"));
+  for (const auto& [factor, count] : bound_factors_) {
+    out += fmt::format("{} judged with {}\n", count_of(count, "case"), factor);
+  }
   for (const auto& [note, count] : backend_notes_) {
     out += fmt::format("{} not all by the backend that the case names: {}\n", count, note);
   }

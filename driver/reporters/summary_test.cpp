@@ -61,6 +61,16 @@ TEST(SummaryText, SaysWhatOtherBackendsComputed) {
                                                    "tiles ran as math: refused\n"));
 }
 
+TEST(SummaryText, SaysHowManyCasesWereJudgedWithOtherBounds) {
+  Summary summary;
+  CaseFinished event = finished(0, "a", CaseOutcome::pass);
+  summary.add(event);
+  EXPECT_THAT(summary.text(), ::testing::Not(::testing::HasSubstr("judged with")));
+  event.bound_factor = 3;
+  for (int i = 0; i < 2; ++i) summary.add(event);
+  EXPECT_THAT(summary.text(), ::testing::HasSubstr("\n2 cases judged with bounds x 3\n"));
+}
+
 TEST(SummaryText, SaysWhetherSeveralRunsOfACaseGaveTheSameBits) {
   struct Run {
     std::string id;

@@ -217,6 +217,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
                   place, format_duration(event.duration_ms), case_name(event));
   if (!event.reason.empty()) line += ": " + in_line(event.reason);
   if (is_unverified_by_figures(event)) line += fmt::format(" ({})", kUnverifiedByFigures);
+  if (event.bound_factor) line += fmt::format(" ({})", bound_factor_text(event));
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);
   if (event.first_run) line += fmt::format(" ({})", in_line(first_run_text(event)));

@@ -138,7 +138,7 @@ inline RunFinished run_finished(std::array<std::size_t, kCaseOutcomes> counts, d
   event.counts = counts;
   for (const std::size_t count : counts) event.expanded += count;
   event.duration_ms = duration_ms;
-  event.exit_code = exit_code(event, false);
+  event.exit_code = exit_code(event, {});
   return event;
 }
 

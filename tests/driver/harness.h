@@ -44,7 +44,8 @@ class Recorder : public EventSink {
 NamedCase fake_case(const std::string& model, int world_size = 2);
 std::vector<NamedCase> fake_cases(const std::vector<std::string>& models, int world_size = 2);
 
-// The fake worker with these options; generous limits, so that a loaded machine fails no test, but a short grace.
+// The fake worker with these options; generous limits, so that a loaded machine fails no test, but a short grace. Where
+// the environment names the script CP_POOL_TEST_FORK_SERVER, ranks come from that fork server and then execute it.
 RunConfig fake_config(std::vector<std::string> options = {});
 
 RunFinished run(const std::vector<NamedCase>& cases, const RunConfig& config, Recorder& recorder);

@@ -84,6 +84,12 @@ void expect_valid(const PerfResult& perf) {
   }
 }
 
+void expect_valid(const RunOfCase& options) {
+  if (options.bound_factor && *options.bound_factor <= 0) {
+    throw ProtocolError(fmt::format("run: bound_factor {} is not positive", *options.bound_factor));
+  }
+}
+
 void expect_valid(const RunRequest& request) {
   if (request.timeout_ms <= 0) {
     throw ProtocolError(fmt::format("run: timeout_ms {} is not positive", request.timeout_ms));
@@ -94,6 +100,9 @@ void expect_valid(const ResultEvent& result) {
   if (!is_of_a_worker(result.outcome)) {
     throw ProtocolError(
         fmt::format("result: \"outcome\": \"{}\" is not for a worker to say", to_string(result.outcome)));
+  }
+  if (result.bound_factor && *result.bound_factor <= 0) {
+    throw ProtocolError(fmt::format("result: bound_factor {} is not positive", *result.bound_factor));
   }
 }
 

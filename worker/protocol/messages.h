@@ -88,7 +88,8 @@ struct RunOfCase {  // how a case is run
   std::optional<std::string> dump_dir;
   bool reference_cache = true;  // the worker may keep expected results for later cases
   std::optional<PerfRequest> perf = std::nullopt;
-  std::optional<double> bound_factor = std::nullopt;  // every bound is so many times as wide
+  // Multiplies every bound; none = 1. For workers with "bound_factor" in capabilities.options.
+  std::optional<double> bound_factor = std::nullopt;
 
   static constexpr auto fields() {
     return std::tuple{field("dump_dir", &RunOfCase::dump_dir), field("reference_cache", &RunOfCase::reference_cache),
@@ -238,8 +239,9 @@ struct ResultEvent {
   std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
   std::string backend_note;                       // what of the case another backend computed, and why; else empty
   std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
+  // By which every bound of the checks has been multiplied; none = 1.
+  std::optional<double> bound_factor = std::nullopt;
   std::vector<LostOutput> lost_outputs;
-  std::optional<double> bound_factor = std::nullopt;  // every bound was so many times as wide; none: once
 
   static constexpr const char* kName = "result";
   static constexpr auto fields() {
@@ -254,8 +256,8 @@ struct ResultEvent {
                       field("backend", &ResultEvent::backend),
                       field("backend_note", &ResultEvent::backend_note, Presence::sparse),
                       field("perf", &ResultEvent::perf, Presence::sparse),
-                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse),
-                      field("bound_factor", &ResultEvent::bound_factor, Presence::sparse)};
+                      field("bound_factor", &ResultEvent::bound_factor, Presence::sparse),
+                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse)};
   }
 };
 struct PongEvent {
@@ -300,6 +302,7 @@ class ProtocolError : public std::runtime_error {
 void expect_valid(const PerfRequest& request);
 void expect_valid(const StepMs& times);
 void expect_valid(const PerfResult& perf);
+void expect_valid(const RunOfCase& options);
 void expect_valid(const RunRequest& request);
 void expect_valid(const ResultEvent& result);
 Request parse_request(std::string_view json);

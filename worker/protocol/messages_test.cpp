@@ -83,6 +83,16 @@ TEST(Requests, RunMayAskForTimes) {
   EXPECT_THAT(with("3"), HasSubstr("perf"));
 }
 
+TEST(Requests, RunMayMultiplyTheBounds) {
+  RunRequest sent;
+  sent.case_json = {{"cp_size", 2}};
+  EXPECT_FALSE(json::parse(encode(sent)).at("options").contains("bound_factor"));
+  sent.options.bound_factor = 2.5;
+  EXPECT_EQ(request_round_trip(sent).options.bound_factor, 2.5);
+  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"options":{"bound_factor":0}})"),
+              HasSubstr("bound_factor 0 is not positive"));
+}
+
 TEST(Requests, LengthsRoundTripAndMayBeMissing) {
   const json lengths{{"valid_q", {3, 5}}, {"padded_q", {4, 8}}, {"valid_kv", {3, 5}}, {"padded_kv", {4, 8}}};
   RunRequest sent;
@@ -188,6 +198,7 @@ TEST(Events, ResultRoundTrips) {
                                    .hygiene = {{1, 100, 20, 4}},
                                    .backend = "math",
                                    .backend_note = "partly",
+                                   .bound_factor = 2.5,
                                    .lost_outputs = {{"dump", "cannot write x"}}});
   EXPECT_EQ(got.seq, 3);
   EXPECT_EQ(got.outcome, CaseOutcome::fail);
@@ -209,6 +220,7 @@ TEST(Events, ResultRoundTrips) {
   EXPECT_EQ(got.hygiene[0].threads, 4);
   EXPECT_EQ(got.backend, "math");
   EXPECT_EQ(got.backend_note, "partly");
+  EXPECT_EQ(got.bound_factor, 2.5);
   ASSERT_EQ(got.lost_outputs.size(), 1U);
   EXPECT_EQ(got.lost_outputs[0].output, "dump");
   EXPECT_EQ(got.lost_outputs[0].message, "cannot write x");

@@ -15,6 +15,7 @@
 #include "driver/conformance/conformance.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
+#include "driver/run.h"
 
 namespace cp_pool {
 
@@ -35,10 +36,11 @@ std::string conformance_footer() {
 }
 
 struct ConformanceOptions {
-  std::string worker;  // as ExecutionOptions::worker
+  WorkerChoice worker;
   std::string device = "auto";
   std::chrono::milliseconds timeout{20000};        // for the answer to a case
   std::chrono::milliseconds start_timeout{60000};  // to be ready
+  bool start_timeout_grows = false;                // as in RunConfig
 };
 
 // Two ranks show all that there is between ranks; on GPUs one where there is one.
@@ -68,11 +70,15 @@ std::string summary_of(const conformance::Tally& tally) {
 int try_rules(const ConformanceOptions& options) {
   const WorkerCommand worker = worker_command(options.worker);
   const DeviceChoice device = choose_device(options.device, worker.shipped);
+  const int ranks = ranks_on(device.device);
+  RunConfig deadlines;
+  deadlines.start_timeout = options.start_timeout;
+  deadlines.start_timeout_grows = options.start_timeout_grows;
   const conformance::Config config{.command = worker.words,
                                    .device = device.device,
-                                   .ranks = ranks_on(device.device),
+                                   .ranks = ranks,
                                    .timeout = options.timeout,
-                                   .start_timeout = options.start_timeout};
+                                   .start_timeout = start_timeout_of(deadlines, ranks)};
   const auto show = [](const std::string& line) { write_all(STDOUT_FILENO, line, "stdout"); };
   try {
     conformance::Conformance rules(config, [&](const conformance::Finding& finding) { show(line_of(finding)); });
@@ -93,6 +99,10 @@ class ConformanceCommand : public CommandWith<ConformanceOptions> {
     add_device(command, options.device);
     add_duration(command, "--timeout", options.timeout, kShortest, "Deadline of an answer to a case");
     add_duration(command, "--start-timeout", options.start_timeout, kShortest, "Deadline of the worker to get ready");
+  }
+  void finish(const CLI::App& command) override {
+    check_worker(command, options.worker);
+    options.start_timeout_grows = !options.worker.adapter.empty() && !was_given(command, "--start-timeout");
   }
   int run(const std::string& /*program*/) override { return try_rules(options); }
 };

@@ -1,5 +1,6 @@
 #include "driver/cli/commands/doctor.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
@@ -15,6 +16,7 @@
 #include "driver/cli/commands/resource_limits.h"
 #include "driver/cli/shell_words.h"
 #include "driver/process/loopback.h"
+#include "driver/reporters/text_format.h"
 
 namespace cp_pool {
 
@@ -144,7 +146,10 @@ std::string finding_text(const Finding& finding) {
   const char* mark = finding.state == Finding::State::good   ? "ok"
                      : finding.state == Finding::State::note ? "-"
                                                              : "MISSING";
-  std::string text = fmt::format("{:<10} {:<7} {}\n", finding.name, mark, finding.text);
+  const std::string indent = fmt::format("{:<10} {:<7} ", "", "");
+  const std::size_t end = std::min(finding.text.find('\n'), finding.text.size());
+  std::string text = fmt::format("{:<10} {:<7} {}\n", finding.name, mark, finding.text.substr(0, end));
+  if (end < finding.text.size()) text += prefix_lines(finding.text.substr(end + 1), indent);
   if (!finding.remedy.empty()) text += fmt::format("{:<10} {:<7} {}\n", "", "", finding.remedy);
   return text;
 }

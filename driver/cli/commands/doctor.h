@@ -36,7 +36,7 @@ Finding find_loopback();
 // The limits that are set for this process and its ranks. One finding.
 Finding find_limits();
 
-// The finding as a line, with its remedy on a second one.
+// The finding as a line, or as several where its text has several, with its remedy on the last one.
 std::string finding_text(const Finding& finding);
 
 }  // namespace cp_pool

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/cli/adapter_skips.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/doctor.h"
@@ -34,11 +35,13 @@ using State = Finding::State;
 constexpr const char* kDoctorFooter =
     "Examples:\n"
     "  cp-pool doctor                                 of the worker beside this program\n"
-    "  cp-pool doctor --worker 'python3 my_worker.py'\n";
+    "  cp-pool doctor --worker 'python3 my_worker.py'\n"
+    "  cp-pool doctor --adapter mine.py               of a Python adapter and its interpreter\n";
 
 struct DoctorOptions {
-  std::string worker;                        // as ExecutionOptions::worker
+  WorkerChoice worker;
   std::chrono::milliseconds timeout{10000};  // of the start of ranks, and of a case on them
+  bool start_longer = false;                 // as long as of a run: of an adapter, whose ranks import torch
 };
 
 Case smallest_case(int ranks) {
@@ -107,16 +110,17 @@ std::string limit_remedy(const CaseFinished& finished) {
 
 // Starts two ranks, or one where there is one GPU, and runs a case on them: the proof that cases can run. A worker of
 // the user's own need not know this case.
-void try_worker(const WorkerCommand& command, const std::string& device, std::chrono::milliseconds timeout,
-                Report& report) {
+void try_worker(const WorkerCommand& command, const std::string& device, const DoctorOptions& options, Report& report) {
   constexpr int kRanks = 2;
   const int ranks =
       device == "cuda" ? std::clamp(count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")), 1, kRanks) : kRanks;
   RunConfig config;
   config.worker_command = command.words;
   config.device = device;
-  config.start_timeout = timeout;
-  config.timeout = timeout;
+  config.fork_server = command.fork_server;
+  config.start_timeout_grows = options.start_longer;
+  if (!options.start_longer) config.start_timeout = options.timeout;
+  config.timeout = options.timeout;
   config.max_failed_starts = 1;
   config.grace = std::chrono::seconds(1);
   Watcher watcher{report};
@@ -149,6 +153,28 @@ Finding find_worker(const std::string& binary) {
           .state = State::missing,
           .text = binary + " is no program",
           .remedy = "build it with: tools/build release cp-pool-worker"};
+}
+
+// The interpreter of an adapter and what it has; then whether the adapter can be loaded, if it can be tried.
+std::vector<Finding> find_adapter(const WorkerCommand& command, const std::string& adapter) {
+  const Interpreter found = interpreter_of(command);
+  std::string text = found.program.empty() ? command.words.front() : found.program;
+  for (const auto& [name, version] :
+       {std::pair{"Python", found.python}, {"torch", found.torch}, {"cp_pool", found.cp_pool}}) {
+    if (!version.empty()) text += fmt::format(", {} {}", name, version);
+  }
+  if (!found.trouble.empty()) {
+    return {{.name = "python",
+             .state = State::missing,
+             .text = fmt::format("{}\n{}", text, found.trouble),
+             .remedy = "name the interpreter of the environment that has torch and cp_pool with: --python PATH"}};
+  }
+  const std::string trouble = trouble_of_loading(command);
+  return {{.name = "python", .state = State::good, .text = text, .remedy = ""},
+          {.name = "adapter",
+           .state = trouble.empty() ? State::good : State::missing,
+           .text = trouble.empty() ? adapter : fmt::format("{} cannot be loaded\n{}", adapter, trouble),
+           .remedy = ""}};
 }
 
 Finding find_cuda_part() {
@@ -213,9 +239,14 @@ int examine(const DoctorOptions& options) {
       startable = false;
     }
   }
+  if (command.adapter()) {
+    const std::vector<Finding> findings = find_adapter(command, options.worker.adapter);
+    say_all(findings);
+    startable = std::ranges::none_of(findings, [](const Finding& f) { return f.state == State::missing; });
+  }
   const std::string device = choose_device("auto", command.shipped).device;  // of cp-pool run, too
-  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", options.timeout, report);
-  if (startable) try_worker(command, device, options.timeout, report);
+  if (startable && command.shipped && device == "cuda") try_worker(command, "cpu", options, report);
+  if (startable) try_worker(command, device, options, report);
   say_all(find_matrices("small"));
   const std::filesystem::path packages{CP_POOL_SOURCE_DIR "/tools/apt-packages.txt"};
   if (std::filesystem::exists(packages)) report.say(find_packages(packages));
@@ -228,6 +259,10 @@ class DoctorCommand : public CommandWith<DoctorOptions> {
     add_worker(command, options.worker);
     add_duration(command, "--timeout", options.timeout, std::chrono::milliseconds{1},
                  "Deadline of each try: of ranks to start, and of a case on them");
+  }
+  void finish(const CLI::App& command) override {
+    check_worker(command, options.worker);
+    options.start_longer = !options.worker.adapter.empty() && !was_given(command, "--timeout");
   }
   int run(const std::string& /*program*/) override { return examine(options); }
 };

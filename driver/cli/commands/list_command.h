@@ -2,11 +2,13 @@
 
 #include "driver/cli/commands/command.h"
 #include "driver/cli/select/selection_options.h"
+#include "driver/cli/worker_command.h"
 
 namespace cp_pool {
 
 struct ListOptions {
   SelectionOptions selection;
+  WorkerChoice worker;  // its adapter alone: say which cases it would skip
   bool json = false;
   bool count = false;
 };

@@ -31,7 +31,7 @@ TEST(RunOptions, HaveTheDocumentedDefaults) {
   EXPECT_EQ(run.execution.config.max_consecutive_timeouts, 3);
   EXPECT_EQ(run.execution.config.pool_max_cases, 0);
   EXPECT_EQ(run.execution.config.max_failures, 0);
-  EXPECT_EQ(run.execution.worker, "");
+  EXPECT_EQ(run.execution.worker.command, "");
   EXPECT_FALSE(run.execution.junit || run.execution.events || run.execution.config.run_dir);
   EXPECT_TRUE(run.execution.progress);
 }
@@ -84,7 +84,7 @@ TEST(RunOptions, AreReadFromTheCommandLine) {
   EXPECT_EQ(run.execution.config.global_timeout, milliseconds{3600000});
   EXPECT_EQ(run.execution.config.max_consecutive_timeouts, 5);
   EXPECT_EQ(run.execution.config.pool_max_cases, 1);
-  EXPECT_EQ(run.execution.worker, "python3 w.py");
+  EXPECT_EQ(run.execution.worker.command, "python3 w.py");
   EXPECT_EQ(run.execution.junit, "j.xml");
   EXPECT_EQ(run.execution.events, "e.jsonl");
   EXPECT_EQ(run.execution.config.run_dir, "runs");

@@ -103,7 +103,7 @@ void MergedRuns::take(Event event, std::optional<std::chrono::system_clock::time
   if (const auto* end = std::get_if<RunFinished>(&event)) {
     run.end = *end;
   } else if (std::holds_alternative<CaseProgress>(event) || std::holds_alternative<RunStopping>(event) ||
-             std::holds_alternative<OutputLost>(event)) {
+             std::holds_alternative<OutputLost>(event) || std::holds_alternative<ForkServerTold>(event)) {
     return;  // of interest only while the run went on
   } else if (!std::holds_alternative<RunStarted>(event)) {
     run.events.push_back(std::move(event));
@@ -230,9 +230,9 @@ std::vector<Event> MergedRuns::finish(bool no_skip) {
   if (headers.size() > 1) header.rerun_failed.reset();  // it is of one of the runs alone
   header.cases = ledger_.expected();
   header.started = first_.value_or(header.started);
-  RunFinished end = ledger_.close(interrupted_, no_skip);
+  RunFinished end = ledger_.close(interrupted_, {.no_skip = no_skip});
   end.ledger_exact &= exact_;
-  end.exit_code = exit_code(end, no_skip);
+  end.exit_code = exit_code(end, {.no_skip = no_skip});
   end.driver_cpu_ms = driver_cpu_ms;
   const bool one = runs_.size() == 1 && runs_.front().end;
   end.duration_ms = first_ ? std::chrono::duration<double, std::milli>(*last_ - *first_).count() : 0;

@@ -1,0 +1,112 @@
+#include "driver/cli/adapter_skips.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/cli/command_error.h"
+#include "driver/process/filter.h"
+#include "driver/process/spawn.h"
+#include "driver/reporters/output_file.h"
+#include "worker/protocol/json_fields.h"
+#include "worker/protocol/messages.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Prints one JSON object. Each package by itself: what is missing is named, and the rest is told all the same.
+constexpr const char* kWhatIsThere = R"(
+import json, sys, traceback
+there = {"program": sys.executable, "python": sys.version.split()[0], "trouble": ""}
+for name in ("torch", "cp_pool"):
+    try:
+        module = __import__(name)
+        there[name] = str(getattr(module, "__version__", "of unknown version"))
+    except BaseException:
+        there["trouble"] += traceback.format_exc()
+print("\n" + json.dumps(there))
+)";
+
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return std::string{text.substr(text.rfind('\n') + 1)};
+}
+
+// {"skip": ".."}; nullopt for any other line: the adapter's file may print.
+std::optional<std::string> skip_in(const std::string& line) {
+  try {
+    const nlohmann::json answer = protocol::parse_foreign_json(line);
+    if (!answer.is_object() || !answer.contains("skip") || !answer["skip"].is_string()) return std::nullopt;
+    return answer["skip"].get<std::string>();
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  } catch (const protocol::ProtocolError&) {
+    return std::nullopt;
+  }
+}
+
+std::vector<std::string> answers_in(const std::string& out) {
+  std::vector<std::string> skips;
+  for (std::size_t begin = 0; begin < out.size();) {
+    const std::size_t end = std::min(out.find('\n', begin), out.size());
+    if (auto skip = skip_in(out.substr(begin, end - begin))) skips.push_back(*std::move(skip));
+    begin = end + 1;
+  }
+  return skips;
+}
+
+// A function, so that both callers say the same of a program that is missing.
+Filtered ask(const std::vector<std::string>& words, const std::string& input) {
+  try {
+    return run_filter(words, input);
+  } catch (const SpawnError& e) {
+    return {.exit = {false, 127}, .out = "", .err = std::string{e.what()} + '\n'};
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> skips_of(const WorkerCommand& command, const std::vector<std::string>& case_lines) {
+  std::string input;
+  for (const std::string& line : case_lines) input += line + '\n';
+  const Filtered done = ask(command.explain_skips, input);
+  std::vector<std::string> skips = answers_in(done.out);
+  if (done.exit == ExitStatus{} && skips.size() == case_lines.size()) return skips;
+  write_all(STDERR_FILENO, protocol::clean_text(done.err), "stderr");
+  throw CommandError(ExitCode::infra,
+                     done.exit == ExitStatus{}
+                         ? fmt::format("the adapter was asked about {} cases, and answered {}", case_lines.size(), skips.size())
+                         : fmt::format("the adapter cannot be asked what it would skip: {}", describe(done.exit)));
+}
+
+std::string trouble_of_loading(const WorkerCommand& command) {
+  const Filtered done = ask(command.explain_skips, "");
+  if (done.exit == ExitStatus{}) return "";
+  const std::string said = protocol::clean_text(done.err);
+  return said.empty() ? describe(done.exit) : said;
+}
+
+Interpreter interpreter_of(const WorkerCommand& command) {
+  const Filtered done = ask({command.words.front(), "-c", kWhatIsThere}, "");
+  Interpreter out;
+  try {
+    const nlohmann::json there = protocol::parse_foreign_json(last_line(done.out));
+    out.program = there.value("program", "");
+    out.python = there.value("python", "");
+    out.torch = there.value("torch", "");
+    out.cp_pool = there.value("cp_pool", "");
+    out.trouble = there.value("trouble", "");
+  } catch (const nlohmann::json::exception&) {
+    out.trouble = protocol::clean_text(done.err);
+    if (out.trouble.empty()) out.trouble = describe(done.exit);
+  }
+  return out;
+}
+
+}  // namespace cp_pool

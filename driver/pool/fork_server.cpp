@@ -1,0 +1,271 @@
+#include "driver/pool/fork_server.h"
+
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <system_error>
+#include <thread>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "driver/pool/rank_variables.h"
+#include "driver/process/exit_status.h"
+#include "driver/process/spawn.h"
+#include "worker/protocol/environment.h"
+#include "worker/protocol/json_fields.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostWords = 400;
+constexpr std::size_t kMostStderr = 4096;
+constexpr std::size_t kMostMessageBytes = 65536;  // of the server's
+constexpr std::chrono::milliseconds kGone{1000};  // SIGKILL to gone
+constexpr int kMaxPasses = 20;                    // over the processes that it left
+constexpr std::size_t kMostDescriptors = 4;
+
+std::pair<UniqueFd, UniqueFd> make_sockets() {
+  std::array<int, 2> fds{};
+  if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fds.data()) < 0) {
+    throw std::system_error(errno, std::generic_category(), "socketpair");
+  }
+  return {UniqueFd{fds[0]}, UniqueFd{fds[1]}};
+}
+
+std::string last_line(std::string_view text) {
+  while (text.ends_with('\n')) text.remove_suffix(1);
+  return std::string{text.substr(text.rfind('\n') + 1)};
+}
+
+// One datagram with the descriptors that the order has. Throws std::system_error.
+void send_order(int socket, const ForkServer::Order& order) {
+  nlohmann::json message{{"argv", order.argv}, {"env", nlohmann::json::object()}, {"descriptors", nlohmann::json::array()}};
+  for (const auto& [name, value] : order.env) message["env"][name] = value;
+  std::array<int, kMostDescriptors> fds{};
+  std::size_t count = 0;
+  for (const auto& [name, fd] : {std::pair{"stdin", order.in.get()},
+                                 {"stdout", order.out.get()},
+                                 {"stderr", order.err.get()},
+                                 {"master", order.master.get()}}) {
+    if (fd < 0) continue;
+    message["descriptors"].push_back(name);
+    fds.at(count++) = fd;
+  }
+  std::string text = message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  iovec part{text.data(), text.size()};
+  alignas(cmsghdr) std::array<char, CMSG_SPACE(kMostDescriptors * sizeof(int))> control{};
+  msghdr header{};
+  header.msg_iov = &part;
+  header.msg_iovlen = 1;
+  if (count > 0) {
+    header.msg_control = control.data();
+    header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+    std::memcpy(CMSG_DATA(rights), fds.data(), count * sizeof(int));
+  }
+  // One order at a time: the socket has room for it.
+  if (::sendmsg(socket, &header, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
+    throw std::system_error(errno, std::generic_category(), "sendmsg");
+  }
+}
+
+}  // namespace
+
+ForkServer::ForkServer(asio::io_context& io, std::set<pid_t>& children, Config config)
+    : io_(io),
+      children_(children),
+      config_(std::move(config)),
+      tag_(random_tag()),
+      processes_(tag_),
+      socket_(io),
+      answer_timer_(io) {}
+
+ForkServer::~ForkServer() {
+  close();
+}
+
+void ForkServer::start() {
+  if (state_ != State::unused) return;
+  state_ = State::starting;
+  started_ = Clock::now();
+  try {
+    spawn();
+    listen();
+  } catch (const SpawnError&) {
+    state_ = State::useless;  // the ranks are started with the same interpreter, and say so
+  } catch (const std::system_error& error) {
+    become_useless(error.what());
+  }
+}
+
+void ForkServer::spawn() {
+  auto [ours, theirs] = make_sockets();
+  Pipe err = make_pipe();
+  std::vector<std::pair<std::string, std::string>> variables{{protocol::kEnvTag, tag_}};
+  add_wait_policy(variables);
+  SpawnRequest request{.argv = config_.command,
+                       .env = std::move(variables),
+                       .stdin_fd = -1,
+                       .stdout_fd = err.write.get(),
+                       .stderr_fd = err.write.get(),
+                       .inherited_fd = theirs.get()};
+  request.argv.insert(request.argv.end(),
+                      {"--socket", std::to_string(theirs.get()), "--driver", std::to_string(::getpid())});
+  pid_ = cp_pool::spawn(request).pid;
+  children_.insert(pid_);
+  socket_.assign(ours.release());
+  const auto keep = [this](std::string_view bytes) {
+    last_words_ += bytes;
+    if (last_words_.size() > kMostStderr) last_words_.erase(0, last_words_.size() - kMostStderr);
+  };
+  stderr_ = std::make_shared<PipeReader>(io_, std::move(err.read), PipeReader::Functions{keep, [](std::error_code) {}});
+  stderr_->start();
+}
+
+void ForkServer::listen() {
+  socket_.async_wait(asio::posix::stream_descriptor::wait_read,
+                     [this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
+                       if (error || alive.expired()) return;
+                       take_messages();
+                     });
+}
+
+void ForkServer::take_messages() {
+  std::string text(kMostMessageBytes, '\0');
+  for (;;) {
+    const ssize_t size = ::recv(socket_.native_handle(), text.data(), text.size(), MSG_DONTWAIT);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && errno == EAGAIN) return listen();
+    if (size <= 0) return become_useless(how_it_ended());
+    take(text.substr(0, static_cast<std::size_t>(size)));
+    if (state_ == State::useless) return;
+  }
+}
+
+void ForkServer::take(const std::string& text) {
+  try {
+    const nlohmann::json message = protocol::parse_foreign_json(text);
+    const std::string event = message.at("event").get<std::string>();
+    if (event == "forked") return take_pid(message);
+    if (event != "ready") return become_useless(message.value("reason", "it gave no reason"));
+    state_ = State::ready;
+    const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
+    config_.tell({.ready = true, .pid = pid_, .start_ms = took.count(), .reason = ""});
+    config_.on_change();
+    send_next();
+  } catch (const std::exception& error) {  // of JSON
+    become_useless(fmt::format("the fork server said what is no message: {}", error.what()));
+  }
+}
+
+void ForkServer::take_pid(const nlohmann::json& message) {
+  const auto pid = message.at("pid").get<pid_t>();
+  if (!sent_ || pid <= 0) return become_useless("the fork server answered what nobody had asked");
+  Pending pending = std::move(queue_.front());
+  queue_.pop_front();
+  sent_ = false;
+  answer_timer_.cancel();
+  pending.done(pid);
+  send_next();
+}
+
+void ForkServer::fork(Order order, Done done) {
+  if (state_ == State::useless) return done(std::nullopt);
+  queue_.push_back({std::move(order), std::move(done)});
+  send_next();
+}
+
+void ForkServer::send_next() {
+  if (state_ != State::ready || sent_ || queue_.empty()) return;
+  Order& order = queue_.front().order;
+  try {
+    send_order(socket_.native_handle(), order);
+  } catch (const std::system_error& error) {
+    return become_useless(fmt::format("the fork server takes no order: {}", error.code().message()));
+  }
+  order = Order{};  // the server has the descriptors now
+  sent_ = true;
+  answer_timer_.expires_after(config_.patience);
+  answer_timer_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
+    if (error || alive.expired() || !sent_) return;
+    become_useless(fmt::format("the fork server gave no answer within {} ms", config_.patience.count()));
+  });
+}
+
+void ForkServer::give_up(std::string reason) {
+  if (state_ != State::useless) become_useless(reason);
+}
+
+void ForkServer::become_useless(const std::string& reason) {
+  if (state_ == State::useless) return;
+  state_ = State::useless;
+  const std::chrono::duration<double, std::milli> took = Clock::now() - started_;
+  const ForkServerTold told{.ready = false,
+                            .pid = pid_,
+                            .start_ms = took.count(),
+                            .reason = protocol::cut_text(protocol::clean_text(reason), kMostWords)};
+  end_process();
+  config_.tell(told);
+  std::deque<Pending> left = std::move(queue_);
+  queue_.clear();
+  for (Pending& pending : left) pending.done(std::nullopt);
+  config_.on_change();
+}
+
+// After its socket was closed by the other side.
+std::string ForkServer::how_it_ended() const {
+  std::optional<ExitStatus> exit;
+  // The sockets of a process that ends are closed a moment before its exit can be seen.
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(100);
+  while (!(exit = peek_exit(pid_)) && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  std::string text = fmt::format("the fork server ended ({})", exit ? describe(*exit) : "it closed its socket");
+  std::string words = last_words_;
+  if (stderr_) words += stderr_->take_available();
+  words = last_line(protocol::clean_text(words));
+  if (!words.empty()) text += fmt::format("; its last words: {}", words);
+  return text;
+}
+
+void ForkServer::end_process() {
+  sent_ = false;
+  answer_timer_.cancel();
+  asio::error_code ignored;
+  if (socket_.is_open()) socket_.close(ignored);
+  if (stderr_) stderr_->close();
+  if (pid_ < 0) return;
+  // A rank that was just being forked has the server's tag, too, or is its child.
+  for (int pass = 0; pass < kMaxPasses && processes_.kill_all() > 0; ++pass) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  ::kill(pid_, SIGKILL);
+  const auto limit = std::chrono::steady_clock::now() + kGone;
+  while (!reap_if_exited(pid_) && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  children_.erase(pid_);
+  pid_ = -1;
+  reap_adopted([this](pid_t pid) { return children_.contains(pid); });
+}
+
+void ForkServer::close() {
+  alive_.reset();
+  state_ = State::useless;
+  end_process();
+  queue_.clear();
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,24 @@
+#include "driver/pool/rank_variables.h"
+
+#include <array>
+#include <cstdlib>
+#include <random>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+std::string random_tag() {
+  std::random_device random;
+  std::array<unsigned, 4> w{};
+  for (unsigned& word : w) word = random();
+  return fmt::format("{:08x}-{:04x}-4{:03x}-{:04x}-{:04x}{:08x}", w[0], w[1] >> 16U, w[1] & 0xFFFU,
+                     ((w[2] >> 16U) & 0x3FFFU) | 0x8000U, w[2] & 0xFFFFU, w[3]);
+}
+
+void add_wait_policy(std::vector<std::pair<std::string, std::string>>& variables) {
+  constexpr const char* kWaitPolicy = "OMP_WAIT_POLICY";
+  if (std::getenv(kWaitPolicy) == nullptr) variables.emplace_back(kWaitPolicy, "passive");
+}
+
+}  // namespace cp_pool

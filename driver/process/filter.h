@@ -1,0 +1,22 @@
+// Runs a program that reads its stdin to the end and answers on its stdout.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "driver/process/exit_status.h"
+
+namespace cp_pool {
+
+struct Filtered {
+  ExitStatus exit;
+  std::string out;
+  std::string err;
+};
+
+// Gives it `input` and waits for its end and that of its outputs; its children die with it only if they do not leave
+// its process group. Call it on the main thread. Throws SpawnError (spawn.h) if it cannot be started, else
+// std::system_error.
+Filtered run_filter(const std::vector<std::string>& argv, const std::string& input);
+
+}  // namespace cp_pool

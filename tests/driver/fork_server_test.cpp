@@ -1,0 +1,186 @@
+// Ranks that are forked from one process (driver/pool/fork_server.h): they are to the driver what ranks are that it
+// starts by itself, and where they cannot be forked they are started so.
+#include <chrono>
+#include <csignal>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+// mode: of test_fork_server.py. Where ranks are started one by one it is the fake worker that runs.
+RunConfig forked_config(const std::string& mode) {
+  RunConfig config = fake_config();
+  config.fork_server = {"python3", CP_POOL_TEST_FORK_SERVER, mode};
+  return config;
+}
+
+class ForkedRanks : public testing::Test {
+ protected:
+  void SetUp() override { descriptors_ = open_descriptors(); }
+  void TearDown() override {
+    EXPECT_THAT(processes_left(), IsEmpty());
+    EXPECT_EQ(open_descriptors(), descriptors_);
+  }
+  Recorder recorder;
+
+ private:
+  std::size_t descriptors_ = 0;
+};
+
+TEST_F(ForkedRanks, HaveWhatRanksHaveThatWereExecuted) {
+  run({fake_case("facts", 2)}, forked_config("worker"), recorder);
+  const auto told = recorder.all<ForkServerTold>();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_TRUE(told[0].ready);
+  const auto facts = nlohmann::json::parse(recorder.finished(0).reason);
+  EXPECT_EQ(facts["parent"], ::getpid());
+  EXPECT_EQ(facts["group"], true);
+  EXPECT_EQ(facts["rank"], "0");
+  EXPECT_EQ(facts["tag"], true) << "/proc/PID/environ shows another tag than the pool's";
+  EXPECT_EQ(facts["added"], "") << "the environment is not that of an executed rank";
+  EXPECT_EQ(facts["blocked"], 0);
+  EXPECT_EQ(facts["stdin"], "pipe");
+  EXPECT_EQ(facts["descriptors"], nlohmann::json::array({facts["master"]}));
+}
+
+TEST_F(ForkedRanks, AreOneProcessEachAndEndInOrder) {
+  const RunFinished finished = run(fake_cases({"pass", "pass"}, 3), forked_config("worker"), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass"));
+  ASSERT_THAT(recorder.all<PoolSpawned>(), SizeIs(1));
+  EXPECT_THAT(recorder.all<PoolSpawned>()[0].pids, SizeIs(3));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
+  EXPECT_TRUE(finished.ledger_exact);
+}
+
+TEST_F(ForkedRanks, DieAsTheyWouldIfExecuted) {
+  run(fake_cases({"exit_0", "exit_3", "return_4", "signal_11", "signal_9", "pass"}, 1), forked_config("worker"), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "crash", "crash", "crash", "crash", "pass"));
+  const auto reason = [&](std::size_t index) { return recorder.finished(index).reason; };
+  EXPECT_THAT(reason(0), StartsWith("rank 0 died: exit 0"));
+  EXPECT_THAT(reason(1), StartsWith("rank 0 died: exit 3"));
+  EXPECT_THAT(reason(2), StartsWith("rank 0 died: exit 4"));
+  EXPECT_THAT(reason(3), StartsWith("rank 0 died: signal 11 (SIGSEGV)"));
+  EXPECT_THAT(reason(4), StartsWith("rank 0 died: signal 9 (SIGKILL)"));
+  EXPECT_THAT(recorder.all<ForkServerTold>(), SizeIs(1)) << "one server forks every pool";
+  EXPECT_THAT(recorder.all<PoolReady>(), SizeIs(6));
+}
+
+TEST_F(ForkedRanks, AreKilledAtTheirDeadline) {
+  RunConfig config = forked_config("worker");
+  config.timeout = milliseconds(300);
+  run(fake_cases({"hang", "pass"}, 2), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "pass"));
+}
+
+// They execute nothing, so that their environment as the kernel shows it is the fork server's but for the tag.
+TEST_F(ForkedRanks, TakeWithThemWhatTheyLeftBehind) {
+  for (const char* const model : {"daemon", "child"}) {
+    Recorder each;
+    run(fake_cases({model, "pass"}, 2), forked_config("worker"), each);
+    EXPECT_THAT(each.outcomes(), ElementsAre("pass", "pass"));
+    EXPECT_THAT(each.all<PoolRetired>()[0].leftovers, IsEmpty());
+    EXPECT_THAT(processes_left(), IsEmpty()) << model;
+  }
+}
+
+TEST_F(ForkedRanks, OfPoolsSideBySideAreForkedByOneServer) {
+  RunConfig config = forked_config("worker");
+  config.max_busy_ranks = 6;
+  std::vector<NamedCase> cases;
+  for (const int ranks : {1, 2, 3}) {
+    for (int i = 0; i < 3; ++i) cases.push_back(fake_case(i == 1 ? "signal_9" : "pass", ranks));
+  }
+  run(cases, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass", "pass", "crash", "pass", "pass", "crash", "pass"));
+  EXPECT_THAT(recorder.all<ForkServerTold>(), SizeIs(1));
+}
+
+struct Refusal {
+  std::string mode;
+  std::string reason;
+};
+// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+void PrintTo(const Refusal& refusal, std::ostream* out) {
+  *out << refusal.mode;
+}
+class ForkServerOfNoUse : public ForkedRanks, public testing::WithParamInterface<Refusal> {};
+
+TEST_P(ForkServerOfNoUse, SaysWhyOnceAndRanksAreStartedOneByOne) {
+  RunConfig config = forked_config(GetParam().mode);
+  // The server that hangs has this long; the ranks that follow are ready within it on any machine that works.
+  if (GetParam().mode == "hangs") config.start_timeout = std::chrono::seconds(5);
+  run(fake_cases({"pass", "sigkill@0", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass"));
+  const auto told = recorder.all<ForkServerTold>();
+  ASSERT_THAT(told, SizeIs(1));
+  EXPECT_FALSE(told[0].ready);
+  EXPECT_THAT(told[0].reason, HasSubstr(GetParam().reason));
+}
+
+INSTANTIATE_TEST_SUITE_P(Refusals, ForkServerOfNoUse,
+                         testing::Values(Refusal{"thread", "threads exist after the imports"},
+                                         Refusal{"says_no", "the test says no"},
+                                         Refusal{"exits", "ended (exit 3); its last words: no license for this machine"},
+                                         Refusal{"hangs", "not ready within 5000 ms"}),
+                         [](const auto& info) { return info.param.mode; });
+
+class LostForkServer : public ForkedRanks, public testing::WithParamInterface<Refusal> {};
+
+// The first pool is forked, with two ranks; the server is lost when the second pool has its first one.
+TEST_P(LostForkServer, LetsThePoolStartWithoutIt) {
+  RunConfig config = forked_config(GetParam().mode);
+  config.fork_patience = milliseconds(1000);
+  run(fake_cases({"signal_9", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "pass"));
+  const auto told = recorder.all<ForkServerTold>();
+  ASSERT_THAT(told, SizeIs(2));
+  EXPECT_TRUE(told[0].ready);
+  EXPECT_FALSE(told[1].ready);
+  EXPECT_THAT(told[1].reason, HasSubstr(GetParam().reason));
+  EXPECT_EQ(recorder.all<PoolReady>().back().ready.worker.find("forked"), std::string::npos);
+  EXPECT_THAT(recorder.retirements(), ElementsAre("crash", "finished")) << "the pool is started once, in another way";
+}
+
+INSTANTIATE_TEST_SUITE_P(Losses, LostForkServer,
+                         testing::Values(Refusal{"dies", "signal 9 (SIGKILL)"},
+                                         Refusal{"stalls", "no answer within 1000 ms"},
+                                         Refusal{"babbles", "no message"}),
+                         [](const auto& info) { return info.param.mode; });
+
+TEST_F(ForkedRanks, EndWithARunThatIsStoppedWhileTheServerStarts) {
+  RunConfig config = forked_config("hangs");
+  config.global_timeout = milliseconds(500);
+  const auto start = std::chrono::steady_clock::now();
+  run({fake_case("pass")}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("not-run"));
+  EXPECT_THAT(recorder.all<ForkServerTold>(), IsEmpty());
+  EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 15000);
+}
+
+TEST_F(ForkedRanks, OfAnInterpreterThatIsMissingAreMissing) {
+  RunConfig config = forked_config("worker");
+  config.fork_server[0] = "/nowhere/python3";
+  config.worker_command = {"/nowhere/python3", "-m", "cp_pool.worker"};
+  run({fake_case("pass")}, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("infra"));
+  EXPECT_THAT(recorder.finished(0).reason, HasSubstr("cannot run \"/nowhere/python3\": No such file"));
+  EXPECT_THAT(recorder.all<ForkServerTold>(), IsEmpty());
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

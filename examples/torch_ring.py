@@ -42,5 +42,5 @@ class Ring:
 
 
 PROMISES = dict(comm=["p2p", "all_gather"], layouts=["bshd"], features=["causal", "gqa", "unequal"])
-head_tail = adapter(shard=shard.dual_chunk, **PROMISES)(Ring(balanced=True))
-contiguous = adapter(shard=shard.contiguous, **PROMISES)(Ring(balanced=False))
+head_tail = adapter(shard=shard.dual_chunk, name="head_tail", **PROMISES)(Ring(balanced=True))
+contiguous = adapter(shard=shard.contiguous, name="contiguous", **PROMISES)(Ring(balanced=False))

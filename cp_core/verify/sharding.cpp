@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 namespace cp_pool::verify {
 
@@ -16,6 +17,10 @@ std::string sharding_fault(const Sharding& sharding, const Case& c, const Sequen
     }
   }
   const Ownership owners = ownership_of(sharding, c.layout, lengths, ranks);
+  for (const RowsByRank* const listed : {&owners.q, &owners.kv}) {
+    if (listed->size() == static_cast<std::size_t>(ranks)) continue;
+    return fmt::format("the rows of {} ranks are listed, and there are {}", listed->size(), ranks);
+  }
   std::string fault = ownership_fault(owners.q, lengths.valid_q, c.layout, "q");
   return fault.empty() ? ownership_fault(owners.kv, lengths.valid_kv, c.layout, "kv") : fault;
 }

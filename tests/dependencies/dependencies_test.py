@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ALL_OF_TREE = ("cases/", "cp_core/", "driver/", "worker/")
+ALL_OF_TREE = ("cases/", "cp_core/", "driver/", "python/", "worker/")
 FREE = re.compile(r"(^|/)testing/|_(test|bench)\.[^/]*$")  # sources that may include anything
 SOURCE = re.compile(r"\.(h|cpp|cu|cuh|def)$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
@@ -24,7 +24,7 @@ LIBRARIES = {
     "CLI11": r"CLI/",
     "pugixml": r"pugixml\.",
     "elfutils": r"elfutils/|dwarf\.h",
-    "backward-cpp": r"backward\.",
+    "pybind11": r"pybind11/",
     "CUDA": r"cuda|cudnn|nccl",
 }
 

@@ -1,0 +1,127 @@
+"""Adapters that compute as plain.py does, each with its rows cut in another way; and one that holds ctx against the
+case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from plain import attention, packed  # type: ignore[import-not-found,unused-ignore]
+
+from cp_pool import adapter, shard
+from cp_pool.adapter import FEATURES
+from cp_pool.context import CaseView, Ctx
+
+Results = dict[str, torch.Tensor]
+EVERY = list(FEATURES)
+
+
+def in_turns(lengths: list[int], ranks: int) -> list[list[int]]:
+    """Pairs of rows in turns, with one row of padding at the end of each rank's."""
+    rows: list[list[int]] = [[] for _ in range(ranks)]
+    for row in range(sum(lengths)):
+        rows[row // 2 % ranks].append(row)
+    longest = max(map(len, rows))
+    return [[*part, *[-1] * (longest - len(part) + 1)] for part in rows]
+
+
+def without_the_last(lengths: list[int], ranks: int) -> list[list[int]]:
+    rows = in_turns(lengths, ranks)
+    last = sum(lengths) - 1
+    return [[-1 if row == last else row for row in part] for part in rows]
+
+
+@adapter(shard=shard.contiguous, features=EVERY, padding="zeros")
+def contiguous(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    found: Results = attention(q, k, v, case, ctx)
+    return found
+
+
+@adapter(shard=shard.striped_by(4), features=EVERY, layouts=["thd"])
+def striped(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return contiguous(q, k, v, case, ctx)
+
+
+@adapter(shard=shard.dual_chunk_pack, features=EVERY, layouts=["thd"], padding="absent")
+def absent(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    assert bool((ctx.positions_q >= 0).all())
+    assert ctx.cu_seqlens_q_padded.tolist() == ctx.cu_seqlens_q.tolist()
+    return contiguous(q, k, v, case, ctx)
+
+
+@adapter(shard=in_turns, features=EVERY, layouts=["thd"])
+def listed(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return contiguous(q, k, v, case, ctx)
+
+
+@adapter(shard=without_the_last, features=EVERY, layouts=["thd"])
+def forgetful(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return contiguous(q, k, v, case, ctx)
+
+
+@adapter(shard=shard.dual_chunk, features=EVERY)
+class with_backward:
+    """Keeps the graph of its forward, and runs it in a backward of its own."""
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> dict[str, Any]:
+        leaves = {"dq": q.requires_grad_(), "dk": k.requires_grad_(), "dv": v.requires_grad_()}
+        for name, tensor in (("dbias", ctx.bias), ("dsink", ctx.sink)):
+            if tensor is not None:
+                leaves[name] = tensor.requires_grad_()
+        return {**attention(q, k, v, case, ctx), "leaves": leaves}
+
+    def backward(self, dout: torch.Tensor, saved: dict[str, Any], case: CaseView, ctx: Ctx) -> Results:
+        leaves = saved["leaves"]
+        found = torch.autograd.grad(saved["out"], list(leaves.values()), dout)
+        gradients = dict(zip(leaves, found, strict=True))
+        if "dsink" in gradients:
+            dist.all_reduce(gradients["dsink"], group=ctx.group)
+        return gradients
+
+
+@adapter(shard=shard.dual_chunk, features=EVERY, head_order="interleaved")
+def interleaved(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    """Repeats K and V as a whole: query head h reads key-value head h % kv_heads."""
+    share = case.heads // case.kv_heads
+    heads = 1 if case.layout == "thd" else 2
+    repeats = [1] * q.dim()
+    repeats[heads] = share
+    whole = CaseView({**case.fields, "kv_heads": case.heads})
+    return contiguous(q, k.repeat(repeats), v.repeat(repeats), whole, ctx)
+
+
+_set_up: list[int] = []
+
+
+def set_up(ctx: Ctx) -> None:
+    _set_up.append(ctx.world_size)
+    assert ctx.case is None
+    assert dist.get_world_size() == ctx.world_size
+
+
+@adapter(shard=shard.dual_chunk, features=EVERY, setup=set_up)
+def facts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    """Every fact of ctx, worked out once more."""
+    assert _set_up == [case.cp_size]
+    assert ctx.world_size == case.cp_size == dist.get_world_size(ctx.group)
+    assert ctx.rank == dist.get_rank() == dist.get_rank(ctx.group)
+    assert ctx.ranks == list(range(case.cp_size))
+    assert ctx.device == q.device and ctx.stream is None
+    assert torch.rand(4, generator=ctx.generator).shape == (4,)
+    rows = packed(q, case.layout).shape[0]
+    assert ctx.positions_q.numel() == ctx.sequences_q.numel() == rows
+    padded = (ctx.cu_seqlens_q_padded.diff() // case.cp_size).tolist()
+    assert ctx.local_cu_seqlens_q_padded.diff().tolist() == padded
+    assert int(ctx.local_cu_seqlens_q[-1]) == int((ctx.positions_q >= 0).sum())
+    assert ctx.max_seqlen_q == max(ctx.seqlens_q) == int(ctx.cu_seqlens_q.diff().max())
+    assert len(ctx.seqlens_kv) == case.batch == ctx.cu_seqlens_kv.numel() - 1
+    seen = ctx.local_cu_seqlens_q[1:].clone()
+    dist.all_reduce(seen, group=ctx.group)
+    assert seen.tolist() == ctx.cu_seqlens_q[1:].tolist()
+    if case.comm == "a2a+p2p":
+        assert ctx.inner_group is not None and ctx.outer_group is not None
+        neighbours = [ctx.rank // 2 * 2, ctx.rank // 2 * 2 + 1]
+        assert dist.get_process_group_ranks(ctx.inner_group) == neighbours
+        assert dist.get_process_group_ranks(ctx.outer_group) == list(range(ctx.rank % 2, case.cp_size, 2))
+    return contiguous(q, k, v, case, ctx)

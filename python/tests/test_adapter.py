@@ -1,0 +1,344 @@
+"""What an adapter declares, how it is found, what it would skip; and adapters over real ranks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from adapter_runs import BINARY, SMALL, Run, case, environment, run_cases, worker_command
+
+from cp_pool import Skip, adapter, shard
+from cp_pool.adapter import FEATURES, Adapter, DeclarationError
+from cp_pool.context import CaseView
+from cp_pool.errors import one_line, says_peer_is_gone, user_traceback
+from cp_pool.loading import LoadError, load
+
+
+def run(q: Any, k: Any, v: Any, case: Any, ctx: Any) -> None:
+    return None
+
+
+class Object:
+    def forward(self, q: Any, k: Any, v: Any, case: Any, ctx: Any) -> None:
+        return None
+
+
+def declared(target: Any = run, **arguments: Any) -> Adapter:
+    made = adapter(**arguments)(target)
+    found: Adapter = made.__cp_pool_adapter__
+    return found
+
+
+def view(**fields: Any) -> CaseView:
+    return CaseView({**SMALL, **fields})
+
+
+# --- Declarations -----------------------------------------------------------------------------------------------------
+
+
+def test_the_package_needs_no_torch() -> None:
+    code = "import sys, cp_pool, cp_pool.loading, cp_pool.context; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], env=environment(), check=False).returncode == 0
+
+
+def test_a_decorated_function_stays_what_it_was() -> None:
+    assert adapter(comm=["p2p"])(run) is run
+    assert adapter(run) is run
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"comm": ["ring"]}, "comm has 'ring', which is none of p2p, all_gather, a2a, a2a+p2p"),
+        ({"comm": "p2p"}, "comm is a list, as comm=['p2p']"),
+        ({"features": ["gqq"]}, "features has 'gqq'"),
+        ({"padding": "inf"}, "padding='inf' is none of garbage, nan, zeros, absent"),
+        ({"head_order": "mixed"}, "head_order='mixed' is none of"),
+        ({"shard": "dual_chunk"}, "shard='dual_chunk' is no convention"),
+        ({"bound_factor": 0.5}, "bound_factor=0.5 would narrow the bounds"),
+    ],
+)
+def test_a_declaration_of_what_does_not_exist_is_refused(arguments: dict[str, Any], text: str) -> None:
+    with pytest.raises(DeclarationError) as error:
+        declared(**arguments)
+    assert text in str(error.value)
+
+
+def test_a_function_with_other_parameters_is_refused() -> None:
+    with pytest.raises(DeclarationError, match=r"cannot be called as <lambda>\(q, k, v, case, ctx\)"):
+        adapter(comm=["p2p"])(lambda q, k, v: q)
+    with pytest.raises(DeclarationError, match="no method forward"):
+        adapter(comm=["p2p"])(dict)
+
+
+@pytest.mark.parametrize(
+    ("fields", "feature"),
+    [
+        ({"causal": True}, "causal"),
+        ({"causal": False, "window": [4, 0]}, "window"),
+        ({"causal": False, "chunk": 8}, "chunk"),
+        ({"causal": False, "heads": 4}, "gqa"),
+        ({"causal": False, "head_dim_v": 4}, "mla"),
+        ({"causal": False, "bias": "1hss"}, "bias"),
+        ({"causal": False, "softmax": "off_by_one"}, "off_by_one"),
+        ({"causal": False, "softmax": "learnable"}, "learnable"),
+        ({"causal": False, "max_logit": True}, "max_logit"),
+        ({"causal": False, "seqlen_kv": 32}, "unequal"),
+        ({"causal": False, "deterministic": True}, "deterministic"),
+    ],
+)
+def test_a_feature_that_is_not_declared_is_a_skip(fields: dict[str, Any], feature: str) -> None:
+    others = [name for name in FEATURES if name != feature]
+    reason = declared(features=others).skip_reason(view(**fields), "cpu")
+    assert reason.endswith(f"and the adapter run does not declare the feature {feature!r}")
+    assert declared(features=list(FEATURES)).skip_reason(view(**fields), "cpu") == ""
+
+
+def test_what_is_not_declared_is_a_skip() -> None:
+    every = {"features": list(FEATURES)}
+    assert "does not declare p2p in comm=['a2a']" in declared(comm=["a2a"], **every).skip_reason(view(), "cpu")
+    assert "does not declare bshd in layouts=" in declared(layouts=["thd"], **every).skip_reason(view(), "cpu")
+    assert "does not declare fp32 in dtypes=" in declared(dtypes=["bf16"], **every).skip_reason(view(), "cpu")
+    assert "does not declare cuda in devices=" in declared(devices=["cpu"], **every).skip_reason(view(), "cuda")
+    assert "max_ranks=2" in declared(max_ranks=2, **every).skip_reason(view(cp_size=4), "cpu")
+    assert "divide by 2" in declared(**every).skip_reason(view(comm="a2a", heads=3, kv_heads=3), "cpu")
+    assert "has no backward" in declared(Object, **every).skip_reason(view(), "cpu")
+    assert declared(Object, **every).skip_reason(view(training=False), "cpu") == ""
+
+
+def test_conventions_are_values() -> None:
+    assert shard.striped == shard.striped_by(1)
+    assert str(shard.striped_by(128)) == "striped:128"
+    assert str(shard.dual_chunk_ulysses(ring=2)) == "dual_chunk_ulysses:2"
+    assert str(shard.dual_chunk_ulysses(ring=2, ulysses_inner=False)) == "dual_chunk_ulysses:2:outer"
+    with pytest.raises(ValueError, match="at least one row"):
+        shard.striped_by(0)
+
+
+def test_a_case_has_its_fields_as_attributes() -> None:
+    c = view(window=[8, 0], seqlens=[4, 0])
+    assert (c.window, c.seqlens, c.scale, c.training, c.bias) == ((8, 0), (4, 0), 8**-0.5, True, None)
+    with pytest.raises(AttributeError):
+        c.causal = False
+
+
+# --- Loading ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_adapter_is_found_by_file_and_by_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    package = tmp_path / "some_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "mine.py").write_text(
+        "from cp_pool import adapter\n@adapter(comm=['p2p'])\ndef ring(q, k, v, case, ctx): ...\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    assert load("some_package/mine.py").name == "ring"
+    assert load("some_package/mine.py:ring").name == "ring"
+    assert load("some_package.mine:ring").comm == ("p2p",)
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("def f(:\n", "", "bad.py:1: SyntaxError: invalid syntax"),
+        ("import no_such_module\n", "", "its import raised ModuleNotFoundError: No module named 'no_such_module'"),
+        ("import sys\nsys.exit(3)\n", "", "its import raised SystemExit: 3"),
+        ("x = 1\n", "", "nothing in it has the decorator @cp_pool.adapter"),
+        ("x = 1\n", ":f", "it has no 'f'; its adapters: none"),
+        ("def f(q, k, v, case, ctx): ...\n", ":f", "it has not the decorator @cp_pool.adapter"),
+        (
+            "from cp_pool import adapter\n@adapter\ndef f(q, k, v, case, ctx): ...\n"
+            "@adapter\ndef g(q, k, v, case, ctx): ...\n",
+            "",
+            "it has several adapters: choose one",
+        ),
+    ],
+)
+def test_an_adapter_that_cannot_be_loaded_says_why(tmp_path: Path, text: str, name: str, message: str) -> None:
+    path = tmp_path / "bad.py"
+    path.write_text(text)
+    with pytest.raises(LoadError) as error:
+        load(f"{path}{name}")
+    assert message in str(error.value)
+
+
+def test_a_place_that_does_not_exist_says_so(tmp_path: Path) -> None:
+    for spec, text in (
+        (str(tmp_path / "none.py"), "there is no such file"),
+        ("nothing", "neither FILE.py, FILE.py:NAME nor package.module:NAME"),
+        ("no_such_package.mine:f", "No module named"),
+    ):
+        with pytest.raises(LoadError, match=text):
+            load(spec)
+
+
+# --- Errors -----------------------------------------------------------------------------------------------------------
+
+
+def test_an_exception_that_says_that_a_peer_is_gone_is_known() -> None:
+    gone = RuntimeError("[/pytorch/third_party/gloo/pair.cc:547] Connection closed by peer [127.0.0.1]:53939")
+    assert says_peer_is_gone(gone)
+    assert says_peer_is_gone(ConnectionResetError())
+    wrapped = ValueError("the ring failed")
+    wrapped.__cause__ = gone
+    assert says_peer_is_gone(wrapped)
+    assert not says_peer_is_gone(ValueError("connection closed by peer"))
+    assert not says_peer_is_gone(RuntimeError("shape '[2]' is invalid"))
+
+
+def test_an_error_is_named_in_one_line() -> None:
+    assert one_line(ValueError("first\nsecond")) == "ValueError: first"
+    assert one_line(KeyboardInterrupt()) == "KeyboardInterrupt"
+    assert one_line(Skip("no")) == "cp_pool.adapter.Skip: no"
+
+
+def test_a_traceback_keeps_causes() -> None:
+    try:
+        try:
+            raise KeyError("inner")
+        except KeyError as error:
+            raise ValueError("outer") from error
+    except ValueError as error:
+        text = user_traceback(error)
+    assert "KeyError: 'inner'" in text
+    assert "direct cause" in text
+    assert text.endswith("ValueError: outer")
+
+
+# --- The command line of the worker -----------------------------------------------------------------------------------
+
+
+def worker(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cp_pool.worker", *arguments]
+    return subprocess.run(command, input=stdin, env=environment(), capture_output=True, text=True, check=False)
+
+
+def test_the_worker_tells_what_an_adapter_declares_and_would_skip(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from cp_pool import adapter\nprint('chatter')\n"
+        "@adapter(comm=['p2p'], features=['causal'], preload=['einops'])\ndef ring(q, k, v, case, ctx): ...\n"
+    )
+    told = worker(str(path), "--declare")
+    assert json.loads(told.stdout)["preload"] == ["einops"]
+    assert "chatter" in told.stderr
+    lines = "".join(json.dumps(c) + "\n" for c in (view().fields, view(comm="a2a").fields))
+    told = worker(str(path), "--explain-skips", stdin=lines)
+    assert [json.loads(line)["skip"] for line in told.stdout.splitlines()] == [
+        "",
+        "the adapter ring does not declare a2a in comm=['p2p']",
+    ]
+
+
+def test_an_adapter_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text("def f(:\n")
+    found = run_cases("", [case("clean")], worker=f"{sys.executable} -m cp_pool.worker {path}")
+    assert found.outcomes() == ["infra"]
+    assert sum(1 for e in found.events if e["type"] == "pool_spawned") == 1
+    assert "SyntaxError" in found.output
+
+
+# --- Over real ranks --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def stream() -> Run:
+    """Cases for every feature on one pool of the plain adapter."""
+    fields: list[dict[str, Any]] = [
+        {"causal": False},
+        {"window": [4, 0]},
+        {"chunk": 8},
+        {"heads": 4, "dtype": "bf16"},
+        {"head_dim_v": 4, "layout": "sbhd"},
+        {"bias": "bhss"},
+        {"bias": "11ss", "layout": "thd", "batch": 3, "pad_between_seqs": True},
+        {"softmax": "off_by_one"},
+        {"softmax": "learnable", "layout": "thd", "batch": 3, "pad_between_seqs": True},
+        {"max_logit": True},
+        {"seqlen_kv": 32},
+        {"training": False},
+        {"deterministic": True},
+        {"comm": "a2a"},
+        {"comm": "all_gather"},
+    ]
+    return run_cases("plain.py:plain", [case("case", **f) for f in fields])
+
+
+def test_a_plain_adapter_passes_with_every_feature(stream: Run) -> None:
+    assert stream.outcomes() == ["pass"] * 15, [(c.event["id"], c.reason) for c in stream.cases]
+    assert stream.pools() == 1
+
+
+def test_results_say_what_computed_them(stream: Run) -> None:
+    assert {c.event["backend"] for c in stream.cases} == {"plain"}
+
+
+@pytest.mark.parametrize("name", ["contiguous", "striped", "absent", "listed", "with_backward", "interleaved"])
+@pytest.mark.long
+def test_an_adapter_passes_by_the_convention_that_it_declares(name: str) -> None:
+    thd = {"layout": "thd", "batch": 3, "seqlen_q": 24, "seqlen_kv": 24, "seqlens": [8, 16, 24]}
+    cases = [case("case", **thd, heads=4), case("case", **thd, softmax="learnable"), case("case", **thd, window=[4, 0])]
+    found = run_cases(f"conventions.py:{name}", cases)
+    assert found.outcomes() == ["pass"] * 3, [c.reason for c in found.cases] or found.output
+
+
+@pytest.mark.long
+def test_rows_without_an_owner_are_named_before_anything_runs() -> None:
+    found = run_cases("conventions.py:forgetful", [case("case", layout="thd", batch=2)])
+    assert found.outcomes() == ["error"]
+    assert "no rank owns row" in found.cases[0].reason
+    assert "sequence 1, position 15" in found.cases[0].reason
+
+
+@pytest.mark.long
+def test_state_is_put_back_before_each_case() -> None:
+    found = run_cases("faults.py:faulty", [case("state"), case("change_state"), case("state")])
+    before, changed, after = found.cases
+    assert changed.outcome == "pass"
+    assert before.outcome == after.outcome == "skip"
+    assert before.reason == after.reason
+
+
+@pytest.mark.long
+def test_the_context_tells_what_the_case_has() -> None:
+    """conventions.py:facts holds ctx against the case by itself, and returns what plain does."""
+    cases = [
+        case("case", layout="thd", batch=3, pad_between_seqs=True),
+        case("case", cp_size=4, comm="a2a+p2p", heads=4, kv_heads=4),
+        case("case", layout="sbhd", batch=2),
+    ]
+    found = run_cases("conventions.py:facts", cases)
+    assert found.outcomes() == ["pass"] * 3, [c.reason for c in found.cases] or found.output
+
+
+@pytest.mark.long
+def test_a_null_adapter_costs_less_than_a_millisecond_a_case() -> None:
+    """Of the calls alone: what a step takes beyond that is cp-pool's own work, and that of any worker."""
+    found = run_cases("faults.py:Null", [case("clean", training=True)] * 200)
+    phases = ("forward", "backward", "repeat", "reset")
+    times = sorted(sum(c.event["timings_ms"].get(p, 0.0) for p in phases) for c in found.cases)
+    assert len(times) == 200
+    assert times[100] < 1.0 * float(os.environ.get("CP_POOL_TEST_SLOWNESS", "1")), times[100]
+
+
+@pytest.mark.long
+def test_the_worker_keeps_to_the_protocol() -> None:
+    command = [str(BINARY), "conformance", "--device", "cpu", "--worker", worker_command("plain.py:plain")]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_a_plain_adapter_passes_all_of_quick() -> None:
+    command = [str(BINARY), "run", "--matrix", "quick", "--device", "cpu", "-q", "--no-skip", "--worker",
+               worker_command("plain.py:plain")]  # fmt: skip
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=1200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr

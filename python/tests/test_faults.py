@@ -1,0 +1,152 @@
+"""Each fault of an adapter over a real pool of two ranks: how the case ends, what the user reads, and what becomes of
+the pool. One pool, or one row of pools, runs all faults of a table; each is followed by a case that must pass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from adapter_runs import Outcome, Run, case, run_cases
+
+
+@dataclass
+class Fault:
+    model: str  # what tests/adapters/faults.py does: FAULT.RANK, or FAULT for all ranks
+    outcome: str
+    reason: str
+    replaced: bool = False  # with an adapter that declares survives_abort
+    within_ms: float | None = None  # of the timeout of the run
+
+
+TIMEOUT_MS = 6000.0
+
+# An adapter that survives aborts. Where the reason begins with "rank", it names the rank at fault.
+FAULTS = [
+    Fault("throw.0", "error", "rank 0: ValueError: the ring is broken"),
+    Fault("throw.1", "error", "rank 1: ValueError: the ring is broken"),
+    Fault("backward.0", "error", "rank 0: ValueError: no gradient today"),
+    Fault("mismatch", "error", "rank 0: ValueError: the ring is broken"),
+    Fault("sys_exit.1", "error", "rank 1: the adapter called sys.exit: SystemExit: 3"),
+    Fault("interrupt.0", "error", "rank 0: KeyboardInterrupt"),
+    Fault("memory.1", "error", "rank 1: MemoryError"),
+    Fault("cpp.1", "error", "rank 1: RuntimeError: inconsistent tensor size"),
+    Fault("none.1", "error", "rank 1: surviving returned None: it has to return out, or dict(out=out)"),
+    Fault("list.0", "error", "rank 0: out is a list, and has to be a tensor"),
+    Fault("empty_dict.1", "error", "rank 1: surviving returned a dict without 'out': it has nothing"),
+    Fault("shape.1", "error", "rank 1: out has the shape [1, 7, 2, 8], and its gradient [1, 8, 2, 8]"),
+    Fault("dtype", "fail", "rank 0: out: dtype Double instead of Float"),
+    Fault("meta.1", "error", "rank 1: out is on the device meta, and has to be on cpu"),
+    Fault(
+        "no_grad.0",
+        "error",
+        "rank 0: out of surviving has no gradient: was it detached, or computed under torch.no_grad()?",
+    ),
+    Fault("wrong.1", "fail", "dk: error beyond the bound"),
+    Fault("skip", "skip", "this case is not for me"),
+    Fault("skip.1", "skip", "rank 1: this case is not for me"),
+    Fault("strided", "pass", ""),
+    Fault("out_only", "pass", ""),
+    Fault("lse_bhs", "pass", ""),
+    Fault("buffer", "pass", ""),
+    Fault("writes", "pass", ""),
+    Fault("print", "pass", ""),
+    Fault("fork.1", "pass", ""),
+    Fault("fork_returns.0", "pass", ""),
+    Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
+    Fault("spin.0", "timeout", "rank 0: at 90 % of the case's time still in spins (faults.py:"),
+    Fault("wait.1", "timeout", "at 90 % of the case's time still in all_"),
+    Fault("wraps.1", "timeout", "at 90 % of the case's time still in all_"),
+    Fault("stubborn.0", "timeout", "at 90 % of the case's time still in"),
+    Fault("segv.1", "crash", "rank 1 died: signal 11 (SIGSEGV)", replaced=True),
+    Fault("os_exit.0", "crash", "rank 0 died: exit 3", replaced=True),
+    Fault("hold_gil.1", "timeout", "no result within 6000 ms (--timeout); the last phase was forward", replaced=True),
+]
+# What an adapter that does not survive aborts costs, too.
+NOT_SURVIVED = [
+    Fault("throw.1", "error", "rank 1: ValueError: the ring is broken", replaced=True),
+    Fault("sleep.0", "timeout", "rank 0: at 90 % of the case's time still in sleeps (faults.py:", replaced=True),
+    Fault("skip", "skip", "this case is not for me"),
+    Fault("dtype", "fail", "rank 0: out: dtype Double instead of Float"),
+]
+
+
+class Table:
+    """What came of a fault, and of the case behind it."""
+
+    def __init__(self, adapter: str, faults: list[Fault]) -> None:
+        cases = [c for fault in faults for c in (case(fault.model), case("clean"))]
+        self.run: Run = run_cases(f"faults.py:{adapter}", cases, "--timeout", f"{TIMEOUT_MS:.0f}ms")
+        assert len(self.run.cases) == len(cases), self.run.output
+        self._rows = {fault.model: i for i, fault in enumerate(faults)}
+
+    def of(self, fault: Fault) -> tuple[Outcome, Outcome]:
+        first = 2 * self._rows[fault.model]
+        return self.run.cases[first], self.run.cases[first + 1]
+
+
+@pytest.fixture(scope="module")
+def surviving() -> Table:
+    return Table("surviving", FAULTS)
+
+
+@pytest.fixture(scope="module")
+def faulty() -> Table:
+    return Table("faulty", NOT_SURVIVED)
+
+
+def check(fault: Fault, table: Table) -> None:
+    broken, clean = table.of(fault)
+    assert broken.outcome == fault.outcome, broken.reason
+    if fault.outcome in ("error", "timeout", "fail", "crash", "skip"):
+        assert fault.reason in broken.reason
+    assert clean.outcome == "pass", clean.reason
+    replaced = broken.event["pool"] != clean.event["pool"]
+    assert replaced == fault.replaced, table.run.retired
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.model)
+def test_a_fault_ends_its_case_alone(fault: Fault, surviving: Table) -> None:
+    check(fault, surviving)
+
+
+@pytest.mark.parametrize("fault", NOT_SURVIVED, ids=lambda fault: fault.model)
+def test_an_abort_costs_the_pool_of_an_adapter_that_does_not_survive_it(fault: Fault, faulty: Table) -> None:
+    check(fault, faulty)
+
+
+def test_no_reason_speaks_of_the_pool_that_is_replaced(faulty: Table) -> None:
+    broken, _ = faulty.of(NOT_SURVIVED[0])
+    assert broken.reason == "rank 1: ValueError: the ring is broken"
+
+
+def test_the_traceback_has_the_users_frames_alone(faulty: Table) -> None:
+    broken, _ = faulty.of(NOT_SURVIVED[0])
+    error = broken.rank(1)["error"]
+    assert error.startswith("ValueError: the ring is broken\nTraceback (most recent call last):\n")
+    assert 'in helper_that_throws\n    raise ValueError("the ring is broken")' in error
+    assert "cp_pool/runner.py" not in error
+
+
+def test_the_peer_of_a_rank_that_throws_says_where_it_was_freed(faulty: Table) -> None:
+    broken, _ = faulty.of(NOT_SURVIVED[0])
+    peer = broken.rank(0)["error"]
+    assert "all_gather" in peer or "Connection closed by peer" in peer
+    assert broken.event["ranks"][0]["rank"] == 1
+
+
+@pytest.mark.long
+def test_a_fault_takes_no_longer_than_it_must(surviving: Table) -> None:
+    for fault in FAULTS:
+        broken, _ = surviving.of(fault)
+        limit = TIMEOUT_MS + 1000 if fault.outcome == "timeout" else 0.8 * TIMEOUT_MS
+        assert broken.event["duration_ms"] < limit, fault.model
+
+
+@pytest.mark.long
+def test_a_crash_and_a_deadline_show_the_python_stack(surviving: Table) -> None:
+    for model, function in (("segv.1", "string_at"), ("hold_gil.1", "in main")):
+        broken, _ = surviving.of(next(fault for fault in FAULTS if fault.model == model))
+        assert "Stack (most recent call first):" in broken.stderr
+        assert function in broken.stderr
+        assert "above, the stack of the computing thread" in broken.stderr

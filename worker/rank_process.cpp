@@ -63,6 +63,12 @@ Preparer::Pieces prepare_for(const nlohmann::json& case_json, const protocol::Ra
   return runner.prepare(c, environment.rank, device);
 }
 
+// Once a process: the choice hides all other GPUs.
+const OwnGpu& own_gpu(const protocol::RankEnvironment& environment) {
+  static const OwnGpu gpu = choose_own_gpu(environment, peer_copies_forbidden(/*shares=*/true));
+  return gpu;
+}
+
 // Keeps a promise when it goes, however that is.
 class StoppedSignal {
  public:
@@ -95,10 +101,14 @@ auto or_die(int rank, Function&& function) -> decltype(function()) {
 
 }  // namespace
 
+void choose_gpu_early(const protocol::RankEnvironment& environment) {
+  (void)own_gpu(environment);
+}
+
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
   const protocol::RankEnvironment& environment = config.environment;
   install_stack_dump(environment.rank);
-  const OwnGpu gpu = choose_own_gpu(environment, peer_copies_forbidden(/*shares=*/true));
+  const OwnGpu& gpu = own_gpu(environment);
   RankDevice device(environment, gpu);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);

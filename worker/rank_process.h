@@ -18,6 +18,10 @@ struct RankProcessConfig {
   int stdout_fd = 1;      // likewise
 };
 
+// Chooses the GPU of this process's rank, and hides the others, before code runs that may look for GPUs; serve_as_rank
+// then keeps to it. Throws EnvironmentError.
+void choose_gpu_early(const protocol::RankEnvironment& environment);
+
 // Serves until the end of input (rank 0), rank 0's word or rank 0's end (other ranks). Returns the exit code: 0 if
 // every rank stopped on request. Throws ControlPlaneError, CommError.
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock);

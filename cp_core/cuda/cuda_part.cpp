@@ -16,7 +16,10 @@ constexpr const char* kEntry = "cp_pool_give_cuda_part";
 void load() {
   const std::string path = module_path(kModule);
   const bool exists = path != kModule;
-  // Symbols stay local: the module finds cp_core's in this program.
+  // The module finds cp_core's symbols in the program, or in this library if all may see them.
+  if (const std::string library = own_library(); !library.empty()) {
+    dlopen(library.c_str(), RTLD_NOW | RTLD_NOLOAD | RTLD_GLOBAL);
+  }
   void* module = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (module == nullptr) {
     const std::string error = dlerror();

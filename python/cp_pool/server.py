@@ -86,7 +86,9 @@ def serve(connection: socket.socket, driver: int, prepare: Callable[[], str], ru
             return 0
         order = Order.parse(text, descriptors)
         try:
-            pid = _fork_orphan(lambda parent, order=order: _be_rank(order, parent, driver, tag, environment, connection, run))
+            pid = _fork_orphan(
+                lambda parent, order=order: _be_rank(order, parent, driver, tag, environment, connection, run)
+            )
         except (OSError, ForkError) as error:
             _say(connection, {"event": "failed", "reason": f"the fork server cannot fork a rank: {error}"})
             return 1

@@ -83,8 +83,9 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
     stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     _point_at_null(0)
     try:
-        adapter = load(options.adapter)
         native = prepare(rehearse=not options.no_rehearsal and not forked)
+        _keep_to_own_gpu(native)
+        adapter = load(options.adapter)
     except LoadError as error:
         return _refuse(out, str(error), error.details)
     from cp_pool.runner import Runner
@@ -116,6 +117,15 @@ def prepare(rehearse: bool) -> Any:
 
         run_once()
     return _worker
+
+
+def _keep_to_own_gpu(native: Any) -> None:
+    """Before the adapter is imported, which may look for GPUs."""
+    if os.environ.get("CP_POOL_DEVICE") != "cuda":
+        return
+    visible = native.hide_other_gpus()
+    if visible is not None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible  # the extension has changed the environment of C alone
 
 
 def _point_at_null(fd: int) -> None:

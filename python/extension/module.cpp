@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 
 #include "python/extension/python_runner.h"
 #include "worker/fault.h"
+#include "worker/protocol/environment.h"
+#include "worker/rank_process.h"
 #include "worker/stack_dump.h"
 #include "worker/startup_clock.h"
 #include "worker/worker_main.h"
@@ -46,6 +49,16 @@ int serve(const py::object& runner, const std::vector<std::string>& faults, bool
   return worker_main(options, *the_runner, clock, stdout_fd);
 }
 
+// What of CUDA_VISIBLE_DEVICES the rank is left with; none where it is not set, or no rank was started.
+std::optional<std::string> hide_other_gpus() {
+  try {
+    choose_gpu_early(protocol::read_environment());
+  } catch (const protocol::EnvironmentError&) {  // serve() says what is wrong with it
+    return std::nullopt;
+  }
+  return protocol::process_variable("CUDA_VISIBLE_DEVICES");
+}
+
 int freed() {
   return the_runner == nullptr ? 0 : static_cast<int>(the_runner->freed());
 }
@@ -58,5 +71,7 @@ PYBIND11_MODULE(_worker, module) {
   module.def("serve", &cp_pool::serve, py::arg("runner"), py::arg("faults"), py::arg("rehearses"), py::arg("stdout_fd"),
              py::arg("stack_signal"), py::arg("interrupt_signal"),
              "Serves as one rank of a group, as the environment says, until the driver ends it; returns the exit code.");
+  module.def("hide_other_gpus", &cp_pool::hide_other_gpus,
+             "Chooses this rank's GPU. Call before anything uses CUDA. Returns CUDA_VISIBLE_DEVICES as it is then.");
   module.def("freed", &cp_pool::freed, "Why waits of the running case are being ended: WaitBreaker::Reason.");
 }

@@ -14,8 +14,7 @@ from typing import Any
 
 TESTS = Path(__file__).resolve().parent
 ADAPTERS = TESTS / "adapters"
-#: Where the extension is built (python/CMakeLists.txt).
-PACKAGES = Path(os.environ.get("CP_POOL_PACKAGES", TESTS.parents[1] / "build/release/python"))
+PACKAGES = TESTS.parents[1] / "build/release/python"  # of this build (python/CMakeLists.txt), if PYTHONPATH names none
 BINARY = Path(os.environ.get("CP_POOL_BINARY", TESTS.parents[1] / "build/release/bin/cp-pool"))
 
 SMALL = {
@@ -88,7 +87,7 @@ class Run:
 
 def environment() -> dict[str, str]:
     env = dict(os.environ)
-    env["PYTHONPATH"] = f"{PACKAGES}:{ADAPTERS}"
+    env["PYTHONPATH"] = f"{os.environ.get('PYTHONPATH', PACKAGES)}:{ADAPTERS}"
     env["CUDA_VISIBLE_DEVICES"] = ""
     return env
 

@@ -138,12 +138,12 @@ class Pool:
     def close(self) -> None:
         """Ends cp-pool and all its ranks, and waits for them. A case that another thread is waiting for ends as
         `cancelled`. Further calls do nothing."""
+        in_order = not self._closed
+        self._closed = self._closed or "it was closed"  # threads that wait for their turn have none any more
         if not self._lock.acquire(blocking=False):
             self._process.interrupt()
             self._lock.acquire()
         try:
-            in_order = not self._closed
-            self._closed = self._closed or "it was closed"
             if self._finalizer.detach() is None:
                 return
             code = self._process.end()

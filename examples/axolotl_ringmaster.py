@@ -21,10 +21,11 @@ def window_of(case):
     return None if case.window == (-1, -1) else case.window
 
 
-def boundaries(q, ctx):
-    """cu_seqlens of the pack; the padding at its end is a document of its own, as in ringmaster.shard.varlen_meta."""
-    total = ctx.cu_seqlens_q.new_tensor([q.shape[0] * ctx.world_size])
-    return torch.cat([ctx.cu_seqlens_q, total]) if total > ctx.cu_seqlens_q[-1] else ctx.cu_seqlens_q
+def boundaries(ctx):
+    """cu_seqlens of the pack. The padding behind a document is one of its own, as in ringmaster.shard.varlen_meta."""
+    starts = ctx.cu_seqlens_q_padded
+    ends = starts[:-1] + ctx.cu_seqlens_q.diff()
+    return torch.cat([torch.stack([starts[:-1], ends], dim=1).flatten(), starts[-1:]])
 
 
 def needs_causal(case):
@@ -66,24 +67,22 @@ def ulysses(q, k, v, case, ctx):
 
 @adapter(comm=["all_gather"], layouts=["thd"], shard=shard.contiguous_pack, features=["causal", "gqa", "window"])
 def packed_gather(q, k, v, case, ctx):
-    cu_seqlens = boundaries(q, ctx)
     q, k, v = heads_first(q, k, v)
     return varlen_ring_attention(
-        q, k, v, group=ctx.group, scaling=case.scale, cu_seqlens=cu_seqlens, causal=case.causal, window=window_of(case)
-    )[0]
+        q, k, v, group=ctx.group, scaling=case.scale, cu_seqlens=boundaries(ctx), causal=case.causal,
+        window=window_of(case),
+    )[0]  # fmt: skip
 
 
 @adapter(comm=["p2p"], layouts=["thd"], shard=shard.dual_chunk_pack, features=["causal", "gqa"])
 def packed_zigzag(q, k, v, case, ctx):
     needs_causal(case)
-    cu_seqlens = boundaries(q, ctx)
     q, k, v = heads_first(q, k, v)
-    return zigzag_ring_attention(q, k, v, group=ctx.group, scaling=case.scale, cu_seqlens=cu_seqlens)[0]
+    return zigzag_ring_attention(q, k, v, group=ctx.group, scaling=case.scale, cu_seqlens=boundaries(ctx))[0]
 
 
 @adapter(comm=["p2p"], layouts=["thd"], shard=shard.contiguous_pack, features=["causal", "gqa"])
 def packed_distflash(q, k, v, case, ctx):
     needs_causal(case)
-    cu_seqlens = boundaries(q, ctx)
     q, k, v = heads_first(q, k, v)
-    return distflash_attention(q, k, v, group=ctx.group, scaling=case.scale, cu_seqlens=cu_seqlens)[0]
+    return distflash_attention(q, k, v, group=ctx.group, scaling=case.scale, cu_seqlens=boundaries(ctx))[0]

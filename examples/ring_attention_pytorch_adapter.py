@@ -6,8 +6,8 @@ from ring_attention_pytorch.zig_zag_attention import zig_zag_attn, zig_zag_shard
 
 from cp_pool import Skip, adapter, shard
 
-# Query head h reads key-value head h % kv_heads here.
-PROMISES = dict(layouts=["bshd"], head_order="interleaved")
+# Query head h reads key-value head h % kv_heads here. All groups are WORLD, so an abort spoils none.
+PROMISES = dict(layouts=["bshd"], head_order="interleaved", survives_abort=True)
 
 
 @adapter(comm=["p2p"], shard=shard.contiguous, features=["causal", "gqa"], **PROMISES)

@@ -5,7 +5,8 @@ from yunchang.kernels import AttnType
 
 from cp_pool import Skip, adapter, shard
 
-PROMISES = dict(layouts=["bshd"], features=["causal", "gqa", "window"])
+# set_seq_parallel_pg makes the groups anew after an abort, and each layer takes them when it is made.
+PROMISES = dict(layouts=["bshd"], features=["causal", "gqa", "window"], survives_abort=True)
 
 
 def groups(ulysses):

@@ -1,0 +1,70 @@
+"""ring-flash-attention: its rings over flash-attn, of whole sequences and of packed ones."""
+
+import torch
+from ring_flash_attn import (
+    llama3_flash_attn_prepare_cu_seqlens,
+    llama3_flash_attn_varlen_func,
+    ring_flash_attn_func,
+    stripe_flash_attn_func,
+    zigzag_ring_flash_attn_func,
+    zigzag_ring_flash_attn_varlen_func,
+)
+
+from cp_pool import Skip, adapter, shard
+
+DENSE = dict(
+    comm=["p2p"], layouts=["bshd"], dtypes=["bf16", "fp16"], features=["causal", "gqa", "window"], devices=["cuda"]
+)
+PACKED = {**DENSE, "layouts": ["thd"], "features": ["causal", "gqa"]}
+
+
+def options(case, ctx):
+    return dict(causal=case.causal, softmax_scale=case.scale, return_attn_probs=True, group=ctx.group)
+
+
+def needs_causal(case):
+    if not case.causal:
+        raise Skip("this ring of ring-flash-attention is always causal")
+
+
+@adapter(shard=shard.contiguous, **DENSE)
+def ring(q, k, v, case, ctx):
+    out, lse, _ = ring_flash_attn_func(q, k, v, window_size=case.window, **options(case, ctx))
+    return dict(out=out, lse=lse)
+
+
+@adapter(shard=shard.dual_chunk, **DENSE)
+def zigzag(q, k, v, case, ctx):
+    needs_causal(case)
+    out, lse, _ = zigzag_ring_flash_attn_func(q, k, v, window_size=case.window, **options(case, ctx))
+    return dict(out=out, lse=lse)
+
+
+@adapter(shard=shard.striped, **DENSE)
+def striped(q, k, v, case, ctx):
+    needs_causal(case)
+    out, lse, _ = stripe_flash_attn_func(q, k, v, window_size=case.window, **options(case, ctx))
+    return dict(out=out, lse=lse)
+
+
+@adapter(shard=shard.dual_chunk, **PACKED)
+def packed_zigzag(q, k, v, case, ctx):
+    needs_causal(case)
+    if not torch.equal(ctx.cu_seqlens_q, ctx.cu_seqlens_q_padded):
+        raise Skip("zigzag of ring-flash-attention takes sequences that twice the ranks divide")
+    return zigzag_ring_flash_attn_varlen_func(
+        q, k, v, ctx.local_cu_seqlens_q, ctx.max_seqlen_q // ctx.world_size, causal=True, softmax_scale=case.scale,
+        group=ctx.group,
+    )  # fmt: skip
+
+
+@adapter(shard=shard.contiguous_pack, **{**PACKED, "comm": ["all_gather"], "features": ["causal", "gqa", "window"]})
+def llama3(q, k, v, case, ctx):
+    if ctx.cu_seqlens_q[-1] != q.shape[0] * ctx.world_size:
+        raise Skip("llama3 of ring-flash-attention takes packs that the ranks divide")
+    cut = llama3_flash_attn_prepare_cu_seqlens(ctx.cu_seqlens_q, case.causal, ctx.rank, ctx.world_size)
+    *lengths, local_keys = cut
+    out, lse, _ = llama3_flash_attn_varlen_func(
+        q, k, v, *lengths, heads_k_stride=1, local_k_slice=local_keys, window_size=case.window, **options(case, ctx)
+    )
+    return dict(out=out, lse=lse)

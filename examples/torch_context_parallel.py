@@ -1,0 +1,37 @@
+"""PyTorch's public context_parallel() around scaled_dot_product_attention. It has a ring on GPUs only."""
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor.experimental import context_parallel
+from torch.distributed.tensor.experimental._attention import _cp_options, set_rotate_method
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.functional import scaled_dot_product_attention
+
+from cp_pool import adapter, shard
+
+
+@adapter(
+    comm=["p2p", "all_gather"], layouts=["bshd"], dtypes=["bf16", "fp16"], shard=shard.dual_chunk,
+    features=["causal", "gqa"], devices=["cuda"],
+)  # fmt: skip
+class head_tail:
+    """The gradients are taken inside the context, too: it is there that the ring's backward is in place."""
+
+    def context(self, case, ctx):
+        _cp_options.enable_load_balance = case.causal  # without a mask it must be off
+        set_rotate_method("alltoall" if case.comm == "p2p" else "allgather")
+        rows = torch.empty(case.seqlen_q, device=ctx.device)  # it wants a buffer to cut; q, k and v are cut already
+        return context_parallel(DeviceMesh.from_group(ctx.group, "cuda"), buffers=[rows], buffer_seq_dims=[0])
+
+    def forward(self, q, k, v, case, ctx):
+        leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+        gqa = case.heads != case.kv_heads
+        with torch.enable_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION), self.context(case, ctx):
+            out = scaled_dot_product_attention(
+                *(x.transpose(1, 2) for x in leaves), is_causal=case.causal, scale=case.scale, enable_gqa=gqa
+            )
+        return dict(out=out.transpose(1, 2), leaves=leaves)
+
+    def backward(self, dout, saved, case, ctx):
+        with self.context(case, ctx):
+            return torch.autograd.grad(saved["out"], saved["leaves"], dout)

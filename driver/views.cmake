@@ -156,6 +156,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/output_loss_test.cpp
     cli/output_program_test.cpp
     cli/output_safety_test.cpp
+    cli/commands/adapter_program_test.cpp
     cli/commands/belief_test.cpp
     cli/commands/conformance_program_test.cpp
     cli/commands/doctor_program_test.cpp
@@ -173,7 +174,8 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE
   CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
-  CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/testing/scripted_worker.py")
+  CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/testing/scripted_worker.py"
+  CP_POOL_ADAPTER_PACKAGE="${CMAKE_CURRENT_SOURCE_DIR}/cli/testing/adapter_package")
 
 if(CP_POOL_LIBTORCH)
   cp_pool_test(cli_real_worker_test LABEL integration

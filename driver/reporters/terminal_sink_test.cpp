@@ -222,11 +222,11 @@ TEST(PlainTerminal, ColoursTheLedgerByWhetherAllIsWell) {
   EXPECT_THAT(last_line(run_finished({1, 0, 0, 1, 0, 0, 0, 0, 0})), HasSubstr(red + "2 expanded"));
   EXPECT_THAT(last_line(run_finished({1, 0, 0, 0, 0, 0, 1, 0, 0})), HasSubstr(red + "2 expanded"));
   RunFinished skipped = run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0});
-  skipped.exit_code = exit_code(skipped, true);
+  skipped.exit_code = exit_code(skipped, {.no_skip = true});
   EXPECT_THAT(last_line(skipped), HasSubstr(red + "2 expanded"));
   RunFinished inexact = run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0});
   inexact.ledger_exact = false;
-  inexact.exit_code = exit_code(inexact, false);
+  inexact.exit_code = exit_code(inexact, {});
   EXPECT_THAT(last_line(inexact), HasSubstr(red + "1 expanded"));
 }
 

@@ -1,0 +1,118 @@
+// --adapter with the real program and the real fork server. The package cp_pool that the interpreter finds is a stand-in
+// (testing/adapter_package), whose adapters are files of JSON.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::json_lines;
+using test::read_file;
+using test::Words;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class AdapterProgram : public test::CommandLine {
+ protected:
+  void SetUp() override {
+    CommandLine::SetUp();
+    adapter_is(R"({"skips":["skip","hang"]})");
+  }
+  void adapter_is(const std::string& declared) { test::write_file(folder / "mine.py", declared); }
+
+  Finished run_adapter(const std::string& filter, const Words& more = {}) {
+    Words words = {"run",    "--matrix", path("demo.json"), "--filter", filter,     "--adapter", path("mine.py"),
+                   "--python", "python3",  "--events",        path("e"),  "--timeout", "20s"};
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words);
+  }
+  [[nodiscard]] std::vector<nlohmann::json> events(const std::string& type) const {
+    std::vector<nlohmann::json> out;
+    for (const nlohmann::json& event : json_lines(read_file(folder / "e"))) {
+      if (event["type"] == type) out.push_back(event);
+    }
+    return out;
+  }
+
+ private:
+  test::ScopedVariable packages_{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
+};
+
+TEST_F(AdapterProgram, RunsOnForkedRanksAndSaysHowToRerun) {
+  const Finished done = run_adapter("model=pass | model=error");
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  ASSERT_EQ(events("fork_server").size(), 1U);
+  EXPECT_EQ(events("fork_server")[0]["ready"], true) << done.err;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("| forked"), HasSubstr(" --adapter " + path("mine.py") + " --python python3 ")));
+}
+
+TEST_F(AdapterProgram, ForksNoRanksWhereItIsToldNotTo) {
+  EXPECT_THAT(run_adapter("model=error", {"--fork", "off"}).out, HasSubstr("| executed"));
+  EXPECT_TRUE(events("fork_server").empty());
+  adapter_is(R"({"fork":false})");
+  const Finished declared = run_adapter("model=error");
+  EXPECT_THAT(declared.out, HasSubstr("| executed"));
+  EXPECT_THAT(declared.err, HasSubstr("cp-pool: warning: ranks are started one by one: the adapter declares fork=False\n"));
+  adapter_is(R"({"preload":["no_such_module"]})");
+  EXPECT_THAT(run_adapter("model=error").err, HasSubstr("the adapter names 'no_such_module' in preload, whose import"));
+}
+
+TEST_F(AdapterProgram, ThatJudgesNothingExits96) {
+  const Finished none = run_adapter("model=skip");
+  EXPECT_EQ(none.exit_code, 96);
+  EXPECT_THAT(none.err, HasSubstr("cp-pool: error: nothing was judged: 1 case skipped, all that there were\n"));
+  EXPECT_EQ(run_adapter("model=skip | model=pass").exit_code, 0);
+  EXPECT_EQ(run("model=skip").exit_code, 0) << "another worker may skip all";
+}
+
+TEST_F(AdapterProgram, IsRefusedOtherBoundsByAWorkerThatDoesNotKnowThem) {
+  const Finished done = run_adapter("model=pass", {"--bound-factor", "2"});
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_EQ(events("pool_spawned").size(), 1U) << "another start cannot help";
+  EXPECT_THAT(events("case_finished")[0]["reason"].get<std::string>(), HasSubstr("does not know --bound-factor"));
+}
+
+TEST_F(AdapterProgram, IsAskedByListWhatItWouldSkip) {
+  const auto list = [&](const Words& more) {
+    Words words = {"list", "--matrix", path("demo.json"), "--adapter", path("mine.py"), "--python", "python3"};
+    words.insert(words.end(), more.begin(), more.end());
+    return call(words);
+  };
+  EXPECT_THAT(list({"--filter", "model=pass | model=skip"}).out_lines(),
+              ElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/skip/p2p/cp1/bshd/fp32  skip: it has no skip"));
+  EXPECT_EQ(list({"--count"}).out, "demo 7\ntotal 7\nskipped 2\n");
+  const auto array = nlohmann::json::parse(list({"--json", "--filter", "model=pass | model=skip"}).out);
+  EXPECT_EQ(array[0]["skip"], "");
+  EXPECT_EQ(array[1]["skip"], "it has no skip");
+  adapter_is("no JSON");
+  const Finished broken = list({});
+  EXPECT_EQ(broken.exit_code, 96);
+  EXPECT_THAT(broken.err, AllOf(HasSubstr("JSONDecodeError"), HasSubstr("cannot be asked what it would skip: exit 1")));
+}
+
+TEST_F(AdapterProgram, IsExaminedByDoctor) {
+  const auto doctor = [&] { return call({"doctor", "--adapter", path("mine.py"), "--python", "python3"}); };
+  const Finished good = doctor();
+  EXPECT_EQ(good.exit_code, 0) << good.out;
+  EXPECT_THAT(good.out, AllOf(HasSubstr(", torch 0.0.test, cp_pool 0.0.test\n"),
+                              HasSubstr("adapter    ok      " + path("mine.py")), HasSubstr("2 ready in")));
+  adapter_is("no JSON");
+  const Finished broken = doctor();
+  EXPECT_EQ(broken.exit_code, 96);
+  EXPECT_THAT(broken.out, AllOf(HasSubstr("adapter    MISSING " + path("mine.py") + " cannot be loaded\n"),
+                                HasSubstr("json.decoder.JSONDecodeError"), Not(HasSubstr("ready in"))));
+  const Finished missing = call({"doctor", "--adapter", path("mine.py"), "--python", "/nowhere/python"});
+  EXPECT_EQ(missing.exit_code, 96);
+  EXPECT_THAT(missing.out, AllOf(HasSubstr("python     MISSING /nowhere/python\n"), HasSubstr("No such file"),
+                                 HasSubstr("--python PATH")));
+}
+
+}  // namespace
+}  // namespace cp_pool

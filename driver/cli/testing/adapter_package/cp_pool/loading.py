@@ -1,0 +1,21 @@
+"""An adapter here is a file of JSON: what it declares."""
+
+import json
+from typing import Any
+
+
+class LoadError(Exception):
+    pass
+
+
+class Adapter:
+    def __init__(self, declared: dict[str, Any]) -> None:
+        self._declared = declared
+
+    def declaration(self) -> dict[str, Any]:
+        return self._declared
+
+
+def load(spec: str) -> Adapter:
+    with open(spec, encoding="utf-8") as file:
+        return Adapter(json.load(file))

@@ -8,6 +8,7 @@ descriptors, the environment, the process group and the parent that it would hav
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import gc
 import importlib
@@ -21,6 +22,7 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NoReturn
 
 __all__ = ["Order", "serve"]
@@ -86,9 +88,7 @@ def serve(connection: socket.socket, driver: int, prepare: Callable[[], str], ru
             return 0
         order = Order.parse(text, descriptors)
         try:
-            pid = _fork_orphan(
-                lambda parent, order=order: _be_rank(order, parent, driver, tag, environment, connection, run)
-            )
+            pid = _fork_orphan(partial(_be_rank, order, driver, tag, environment, connection, run))
         except (OSError, ForkError) as error:
             _say(connection, {"event": "failed", "reason": f"the fork server cannot fork a rank: {error}"})
             return 1
@@ -131,10 +131,8 @@ def _say(connection: socket.socket, message: dict[str, Any]) -> None:
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
-        try:
+        with contextlib.suppress(OSError, ValueError):
             stream.flush()
-        except (OSError, ValueError):
-            pass
 
 
 def _die_with_parent(parent: int) -> None:
@@ -208,12 +206,12 @@ def _be_parent_of(be_child: Callable[[int], NoReturn], server: int, writing: int
 
 def _be_rank(
     order: Order,
-    parent: int,
     driver: int,
     tag: _TagPlace,
     environment: dict[bytes, bytes],
     connection: socket.socket,
     run: Callable[[list[str]], int],
+    parent: int,
 ) -> NoReturn:
     """Makes this process what it would be if it had been executed, and runs it."""
     code = 1
@@ -247,11 +245,11 @@ def _take_descriptors(order: Order, environment: dict[bytes, bytes]) -> None:
     wanted = {**environment, **order.environment}
     if "master" in order.descriptors:
         wanted[MASTER_FD] = str(order.descriptors["master"]).encode()
-    for name in [name for name in os.environb if name not in wanted]:
-        del os.environb[name]
-    for name, value in wanted.items():
-        if os.environb.get(name) != value:
-            os.environb[name] = value
+    for variable in [variable for variable in os.environb if variable not in wanted]:
+        del os.environb[variable]
+    for variable, value in wanted.items():
+        if os.environb.get(variable) != value:
+            os.environb[variable] = value
 
 
 def _reseed() -> None:
@@ -262,8 +260,10 @@ def _reseed() -> None:
 
 
 class _TagPlace:
-    """Where the kernel reads CP_POOL_TAG of this process, as /proc/PID/environ shows it: by the tag cp-pool finds what a
-    pool has left behind. A forked process has its parent's, so that a rank has to write its own there."""
+    """Where the kernel reads CP_POOL_TAG of this process, as /proc/PID/environ shows it.
+
+    By the tag cp-pool finds what a pool has left behind. A forked process has its parent's, so that a rank has to write its own there.
+    """
 
     def __init__(self, address: int, size: int) -> None:
         self._address = address
@@ -336,10 +336,8 @@ def _declaration(adapter: str) -> dict[str, Any]:
             break
     os.close(reading)
     for kill in (os.kill, os.killpg):
-        try:
+        with contextlib.suppress(ProcessLookupError):  # it may have no group of its own
             kill(pid, signal.SIGKILL)
-        except ProcessLookupError:  # it has no group of its own
-            pass
     _wait_for(pid)
     try:
         declared = json.loads(text)

@@ -262,7 +262,8 @@ def _reseed() -> None:
 class _TagPlace:
     """Where the kernel reads CP_POOL_TAG of this process, as /proc/PID/environ shows it.
 
-    By the tag cp-pool finds what a pool has left behind. A forked process has its parent's, so that a rank has to write its own there.
+    By the tag cp-pool finds what a pool has left behind. A forked process has its parent's, so that a rank has to write
+    its own there.
     """
 
     def __init__(self, address: int, size: int) -> None:

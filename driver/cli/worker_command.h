@@ -10,9 +10,9 @@ namespace cp_pool {
 
 // What the command line says of it.
 struct WorkerChoice {
-  std::string command;  // --worker: a command line; empty = the cp-pool-worker beside this program
-  std::string adapter;  // --adapter: as given; empty = none
-  std::string python;   // --python: the interpreter of the adapter; empty = default_python()
+  std::string command = {};  // --worker: a command line; empty = the cp-pool-worker beside this program
+  std::string adapter = {};  // --adapter: as given; empty = none
+  std::string python = {};   // --python: the interpreter of the adapter; empty = default_python()
 };
 
 struct WorkerCommand {

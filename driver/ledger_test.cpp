@@ -48,8 +48,10 @@ TEST(ExitCode, IsTheFirstThatApplies) {
   EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::fail}).close(false).exit_code, to_int(ExitCode::failed));
   EXPECT_EQ(ledger_of({CaseOutcome::infra, CaseOutcome::pass}).close(false).exit_code, to_int(ExitCode::infra));
   EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false).exit_code, 0);
-  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false, {.no_skip = true}).exit_code, to_int(ExitCode::infra));
-  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::fail}).close(false, {.no_skip = true}).exit_code, to_int(ExitCode::failed));
+  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::pass}).close(false, {.no_skip = true}).exit_code,
+            to_int(ExitCode::infra));
+  EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::fail}).close(false, {.no_skip = true}).exit_code,
+            to_int(ExitCode::failed));
   EXPECT_EQ(ledger_of({CaseOutcome::pass}).close(false, {.no_skip = true}).exit_code, 0);
   const Demands judged{.some_judged = true};
   EXPECT_EQ(ledger_of({CaseOutcome::skip, CaseOutcome::skip}).close(false, judged).exit_code, to_int(ExitCode::infra));

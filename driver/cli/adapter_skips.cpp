@@ -9,9 +9,11 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/command_error.h"
+#include "driver/cli/device.h"
 #include "driver/process/filter.h"
 #include "driver/process/spawn.h"
 #include "driver/reporters/output_file.h"
+#include "worker/protocol/environment.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/text_clean.h"
@@ -64,7 +66,7 @@ std::vector<std::string> answers_in(const std::string& out) {
 // A function, so that both callers say the same of a program that is missing.
 Filtered ask(const std::vector<std::string>& words, const std::string& input) {
   try {
-    return run_filter(words, input);
+    return run_filter(words, input, {{protocol::kEnvDevice, choose_device("auto", false).device}});
   } catch (const SpawnError& e) {
     return {.exit = {false, 127}, .out = "", .err = std::string{e.what()} + '\n'};
   }
@@ -79,10 +81,11 @@ std::vector<std::string> skips_of(const WorkerCommand& command, const std::vecto
   std::vector<std::string> skips = answers_in(done.out);
   if (done.exit == ExitStatus{} && skips.size() == case_lines.size()) return skips;
   write_all(STDERR_FILENO, protocol::clean_text(done.err), "stderr");
-  throw CommandError(ExitCode::infra,
-                     done.exit == ExitStatus{}
-                         ? fmt::format("the adapter was asked about {} cases, and answered {}", case_lines.size(), skips.size())
-                         : fmt::format("the adapter cannot be asked what it would skip: {}", describe(done.exit)));
+  throw CommandError(
+      ExitCode::infra,
+      done.exit == ExitStatus{}
+          ? fmt::format("the adapter was asked about {} cases, and answered {}", case_lines.size(), skips.size())
+          : fmt::format("the adapter cannot be asked what it would skip: {}", describe(done.exit)));
 }
 
 std::string trouble_of_loading(const WorkerCommand& command) {

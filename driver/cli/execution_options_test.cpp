@@ -105,8 +105,8 @@ TEST(Adapters, HaveTheirOwnDefaultsAndAreKeptByARerun) {
   EXPECT_TRUE(run.config.expect_judged);
   EXPECT_TRUE(run.config.start_timeout_grows);
   EXPECT_EQ(run.config.bound_factor, 2.5);
-  EXPECT_THAT(run.rerun_arguments, ElementsAre("--adapter", "package.module:ring", "--python", "/venv/bin/python",
-                                               "--bound-factor", "2.5"));
+  EXPECT_THAT(run.rerun_arguments,
+              ElementsAre("--adapter", "package.module:ring", "--python", "/venv/bin/python", "--bound-factor", "2.5"));
   const auto told = parse_as<SubmitOptions>({"submit", "x", "--adapter", "a:b", "--start-timeout", "7s"}).execution;
   EXPECT_FALSE(told.config.start_timeout_grows);
   EXPECT_EQ(parse_as<ListOptions>({"list", "--adapter", "a:b"}).worker.adapter, "a:b");

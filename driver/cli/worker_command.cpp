@@ -55,9 +55,7 @@ std::string wrong_with_file(const std::string& file) {
 WorkerCommand adapter_command(const WorkerChoice& choice) {
   const std::string python = choice.python.empty() ? default_python() : choice.python;
   const std::string adapter = absolute_adapter(choice.adapter);
-  const auto module_call = [&](const char* module) {
-    return std::vector<std::string>{python, "-m", module, adapter};
-  };
+  const auto module_call = [&](const char* module) { return std::vector<std::string>{python, "-m", module, adapter}; };
   WorkerCommand command{.words = module_call("cp_pool.worker"),
                         .fork_server = module_call("cp_pool.server"),
                         .explain_skips = module_call("cp_pool.worker")};

@@ -48,7 +48,8 @@ std::string last_line(std::string_view text) {
 
 // One datagram with the descriptors that the order has. Throws std::system_error.
 void send_order(int socket, const ForkServer::Order& order) {
-  nlohmann::json message{{"argv", order.argv}, {"env", nlohmann::json::object()}, {"descriptors", nlohmann::json::array()}};
+  nlohmann::json message{
+      {"argv", order.argv}, {"env", nlohmann::json::object()}, {"descriptors", nlohmann::json::array()}};
   for (const auto& [name, value] : order.env) message["env"][name] = value;
   std::array<int, kMostDescriptors> fds{};
   std::size_t count = 0;

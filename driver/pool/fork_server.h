@@ -33,7 +33,7 @@ namespace cp_pool {
 class ForkServer {
  public:
   struct Config {
-    std::vector<std::string> command;  // argv; how it reaches this process is added
+    std::vector<std::string> command;           // argv; how it reaches this process is added
     std::chrono::milliseconds patience{10000};  // for the answer to an order
     std::function<void(const ForkServerTold&)> tell;
     std::function<void()> on_change;  // it is ready, or of no use
@@ -60,7 +60,8 @@ class ForkServer {
     UniqueFd err;
     UniqueFd master;  // CP_POOL_MASTER_FD names it in the rank
   };
-  // done: called with the pid, of a child in a process group of its own; or with none: the server is of no use any more.
+  // done: called with the pid, of a child in a process group of its own; or with none: the server is of no use any
+  // more.
   using Done = std::function<void(std::optional<pid_t>)>;
   void fork(Order order, Done done);
   // A rank may have been born whose pid is not known yet: children must not be reaped.
@@ -99,7 +100,7 @@ class ForkServer {
   std::shared_ptr<PipeReader> stderr_;
   std::string last_words_;
   std::deque<Pending> queue_;
-  bool sent_ = false;  // the first of the queue
+  bool sent_ = false;                                           // the first of the queue
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // handlers look whether it is gone
 };
 

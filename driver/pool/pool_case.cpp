@@ -65,16 +65,15 @@ std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attemp
 }
 
 void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
-  protocol::RunRequest request{
-      .seq = seq,
-      .id = named.id,
-      .case_json = case_for_worker(named.c, capabilities_),
-      .lengths = told_lengths(named.c),
-      .timeout_ms = run_.config.timeout.count(),
-      .options = {.dump_dir = std::nullopt,
-                  .reference_cache = run_.config.reference_cache,
-                  .perf = run_.config.perf,
-                  .bound_factor = run_.config.bound_factor}};
+  protocol::RunRequest request{.seq = seq,
+                               .id = named.id,
+                               .case_json = case_for_worker(named.c, capabilities_),
+                               .lengths = told_lengths(named.c),
+                               .timeout_ms = run_.config.timeout.count(),
+                               .options = {.dump_dir = std::nullopt,
+                                           .reference_cache = run_.config.reference_cache,
+                                           .perf = run_.config.perf,
+                                           .bound_factor = run_.config.bound_factor}};
   if (run_.config.dump_dir) request.options.dump_dir = run_.config.dump_dir->string();
   group_->begin_case(seq);
   group_->send(request);

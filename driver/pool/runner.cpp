@@ -106,7 +106,8 @@ RunResult Runner::run(const RunStarted& header) {
   if (error_) std::rethrow_exception(error_);
 
   RunResult out;
-  out.finished = ledger_.close(context_.stop.interrupted, {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
+  out.finished = ledger_.close(context_.stop.interrupted,
+                               {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);

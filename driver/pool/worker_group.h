@@ -46,8 +46,8 @@ class WorkerGroup {
     std::optional<std::filesystem::path> log_dir;                // full stdout and stderr, a file a rank
     LogFile::OnError on_log_error;                               // for each that cannot be written
     std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
-    ForkServer* fork_server = nullptr;                           // that forks the ranks, instead of starting each by itself
-    std::function<void(pid_t)> on_forked = {};                   // for each of these, before anybody may reap it
+    ForkServer* fork_server = nullptr;          // that forks the ranks, instead of starting each by itself
+    std::function<void(pid_t)> on_forked = {};  // for each of these, before anybody may reap it
   };
 
   struct Rank {

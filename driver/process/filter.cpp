@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 #include "driver/process/spawn.h"
 
@@ -88,13 +89,17 @@ class IgnoreSigpipe {
 
 }  // namespace
 
-Filtered run_filter(const std::vector<std::string>& argv, const std::string& input) {
+Filtered run_filter(const std::vector<std::string>& argv, const std::string& input,
+                    std::vector<std::pair<std::string, std::string>> env) {
   const IgnoreSigpipe ignored;
   Pipe in = make_pipe();
   Pipe out = make_pipe();
   Pipe err = make_pipe();
-  const SpawnedProcess process =
-      spawn({.argv = argv, .env = {}, .stdin_fd = in.read.get(), .stdout_fd = out.write.get(), .stderr_fd = err.write.get()});
+  const SpawnedProcess process = spawn({.argv = argv,
+                                        .env = std::move(env),
+                                        .stdin_fd = in.read.get(),
+                                        .stdout_fd = out.write.get(),
+                                        .stderr_fd = err.write.get()});
   Reaper reaper(process.pid);
   in.read.reset();
   out.write.reset();
@@ -104,7 +109,8 @@ Filtered run_filter(const std::vector<std::string>& argv, const std::string& inp
   std::string_view left = input;
   if (left.empty()) in.write.reset();
   while (out.read || err.read) {
-    std::array<pollfd, 3> events{{{in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}}};
+    std::array<pollfd, 3> events{
+        {{in.write.get(), POLLOUT, 0}, {out.read.get(), POLLIN, 0}, {err.read.get(), POLLIN, 0}}};
     if (::poll(events.data(), events.size(), -1) < 0) {
       if (errno == EINTR) continue;
       throw std::system_error(errno, std::generic_category(), "poll");

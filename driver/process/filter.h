@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "driver/process/exit_status.h"
@@ -14,9 +15,10 @@ struct Filtered {
   std::string err;
 };
 
-// Gives it `input` and waits for its end and that of its outputs; its children die with it only if they do not leave
-// its process group. Call it on the main thread. Throws SpawnError (spawn.h) if it cannot be started, else
-// std::system_error.
-Filtered run_filter(const std::vector<std::string>& argv, const std::string& input);
+// env: added to this process's environment. Gives it `input` and waits for its end and that of its outputs; its
+// children die with it only if they do not leave its process group. Call it on the main thread. Throws SpawnError
+// (spawn.h) if it cannot be started, else std::system_error.
+Filtered run_filter(const std::vector<std::string>& argv, const std::string& input,
+                    std::vector<std::pair<std::string, std::string>> env = {});
 
 }  // namespace cp_pool

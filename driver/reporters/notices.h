@@ -15,7 +15,8 @@ namespace cp_pool {
 
 class Notices : public EventSink {
  public:
-  // Called for each notice: what it is ("error", "warning", "slow", "interrupted", "stopped") and one line of text about it.
+  // Called for each notice: what it is ("error", "warning", "slow", "interrupted", "stopped") and one line of text
+  // about it.
   using Show = std::function<void(std::string_view kind, const std::string& text)>;
 
   // errors: false where the terminal view, on the same terminal or file, says why cases were not judged.

@@ -44,8 +44,8 @@ class Summary {
   std::set<std::string> differing_;             // of these
   std::set<std::string> differing_unpromised_;  // likewise
   std::map<std::string, std::size_t> backend_notes_;
-  std::size_t unverified_ = 0;  // of the passes: by figures
-  std::size_t sharing_ = 0;     // cases whose ranks shared GPUs
+  std::size_t unverified_ = 0;                        // of the passes: by figures
+  std::size_t sharing_ = 0;                           // cases whose ranks shared GPUs
   std::map<std::string, std::size_t> bound_factors_;  // "bounds x 3"
   struct SameReason {
     CaseOutcome outcome = CaseOutcome::error;

@@ -63,7 +63,7 @@ class TerminalSink : public EventSink {
   void on(const CaseFinished& event);
   void on(const RunPaused& event);
   void on(const RunStopping& event);
-  static void on(const OutputLost&) {}  // an error of the program's, on stderr
+  static void on(const OutputLost&) {}      // an error of the program's, on stderr
   static void on(const ForkServerTold&) {}  // likewise a warning
   void on(const RunFinished& event);
 

@@ -86,8 +86,13 @@ std::vector<ProcessInfo> living_descendants() {
 void kill_and_expect_nothing_left(const SpawnedProcess& driver) {
   ::kill(driver.pid, SIGKILL);
   const auto limit = std::chrono::steady_clock::now() + kMostTime;
-  while (!living_descendants().empty() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
-  EXPECT_EQ(living_descendants().size(), 0U);
+  // One look may miss a process that is handed to its new parent while /proc is read.
+  int clean = 0;
+  while (clean < 2 && std::chrono::steady_clock::now() < limit) {
+    clean = living_descendants().empty() ? clean + 1 : 0;
+    std::this_thread::yield();
+  }
+  EXPECT_EQ(clean, 2) << "a process lives on";
 }
 
 TEST(KilledDriver, LeavesNoRankBehindAtAnyMoment) {

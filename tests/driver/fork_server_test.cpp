@@ -68,7 +68,8 @@ TEST_F(ForkedRanks, AreOneProcessEachAndEndInOrder) {
 }
 
 TEST_F(ForkedRanks, DieAsTheyWouldIfExecuted) {
-  run(fake_cases({"exit_0", "exit_3", "return_4", "signal_11", "signal_9", "pass"}, 1), forked_config("worker"), recorder);
+  run(fake_cases({"exit_0", "exit_3", "return_4", "signal_11", "signal_9", "pass"}, 1), forked_config("worker"),
+      recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "crash", "crash", "crash", "crash", "pass"));
   const auto reason = [&](std::size_t index) { return recorder.finished(index).reason; };
   EXPECT_THAT(reason(0), StartsWith("rank 0 died: exit 0"));
@@ -106,7 +107,8 @@ TEST_F(ForkedRanks, OfPoolsSideBySideAreForkedByOneServer) {
     for (int i = 0; i < 3; ++i) cases.push_back(fake_case(i == 1 ? "signal_9" : "pass", ranks));
   }
   run(cases, config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass", "pass", "crash", "pass", "pass", "crash", "pass"));
+  EXPECT_THAT(recorder.outcomes(),
+              ElementsAre("pass", "crash", "pass", "pass", "crash", "pass", "pass", "crash", "pass"));
   EXPECT_THAT(recorder.all<ForkServerTold>(), SizeIs(1));
 }
 
@@ -132,12 +134,12 @@ TEST_P(ForkServerOfNoUse, SaysWhyOnceAndRanksAreStartedOneByOne) {
   EXPECT_THAT(told[0].reason, HasSubstr(GetParam().reason));
 }
 
-INSTANTIATE_TEST_SUITE_P(Refusals, ForkServerOfNoUse,
-                         testing::Values(Refusal{"thread", "threads exist after the imports"},
-                                         Refusal{"says_no", "the test says no"},
-                                         Refusal{"exits", "ended (exit 3); its last words: no license for this machine"},
-                                         Refusal{"hangs", "not ready within 5000 ms"}),
-                         [](const auto& info) { return info.param.mode; });
+INSTANTIATE_TEST_SUITE_P(
+    Refusals, ForkServerOfNoUse,
+    testing::Values(Refusal{"thread", "threads exist after the imports"}, Refusal{"says_no", "the test says no"},
+                    Refusal{"exits", "ended (exit 3); its last words: no license for this machine"},
+                    Refusal{"hangs", "not ready within 5000 ms"}),
+    [](const auto& info) { return info.param.mode; });
 
 class LostForkServer : public ForkedRanks, public testing::WithParamInterface<Refusal> {};
 

@@ -39,7 +39,7 @@ def facts() -> dict[str, Any]:
         "group": os.getpgid(0) == os.getpid(),
         "rank": os.environ["RANK"],
         "tag": os.environ["CP_POOL_TAG"] == environment_of(os.getpid())["CP_POOL_TAG"],
-        "added": os.environ.get("CP_POOL_ADDED_BY_AN_IMPORT", ""),
+        "added": os.environ.get("CP_POOL_TEST_ADDED", ""),
         "blocked": int(status["SigBlk"], 16),
         "stdin": os.readlink("/proc/self/fd/0").split(":")[0],
         "descriptors": sorted(int(fd) for fd in os.listdir("/proc/self/fd") if int(fd) > 2 and not is_of_list(fd)),
@@ -115,7 +115,7 @@ def execute(argv: list[str]) -> NoReturn:
 
 
 def prepare(mode: str) -> str:
-    os.environ["CP_POOL_ADDED_BY_AN_IMPORT"] = "yes"
+    os.environ["CP_POOL_TEST_ADDED"] = "yes"
     if mode == "thread":
         threading.Thread(target=time.sleep, args=(3600,), daemon=True).start()
     elif mode == "says_no":

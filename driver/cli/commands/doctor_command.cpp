@@ -36,7 +36,7 @@ constexpr const char* kDoctorFooter =
     "Examples:\n"
     "  cp-pool doctor                                 of the worker beside this program\n"
     "  cp-pool doctor --worker 'python3 my_worker.py'\n"
-    "  cp-pool doctor --adapter mine.py               of a Python adapter and its interpreter\n";
+    "  cp-pool doctor --adapter package.module:ring   of a Python adapter and its interpreter\n";
 
 struct DoctorOptions {
   WorkerChoice worker;

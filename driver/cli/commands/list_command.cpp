@@ -31,7 +31,7 @@ constexpr const char* kListFooter =
     "  cp-pool list --matrix te-flash --filter '*/thd/*'\n"
     "  cp-pool list --matrix te-flash te-fused --size full --count\n"
     "  cp-pool list --json | jq -r '.[] | select(.world_size == 4).id'\n"
-    "  cp-pool list --adapter mine.py                 and what the adapter would skip, and why\n";
+    "  cp-pool list --adapter package.module:ring     and what the adapter would skip, and why\n";
 
 // Why the adapter would skip each case, empty where it would not; nullopt: there is no adapter.
 using Skips = std::optional<std::vector<std::string>>;
@@ -82,7 +82,8 @@ std::string counts(const Selection& selection, const Skips& skips) {
   for (const auto& [suite, count] : suites) text += fmt::format("{} {}\n", suite, count);
   text += fmt::format("total {}\n", selection.cases.size());
   if (!skips) return text;
-  return text + fmt::format("skipped {}\n", std::ranges::count_if(*skips, [](const auto& why) { return !why.empty(); }));
+  return text +
+         fmt::format("skipped {}\n", std::ranges::count_if(*skips, [](const auto& why) { return !why.empty(); }));
 }
 
 int list_cases(const ListOptions& options) {

@@ -83,9 +83,10 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
     stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     _point_at_null(0)
     try:
-        native = prepare(rehearse=not options.no_rehearsal and not forked)
-        _keep_to_own_gpu(native)
+        if os.environ.get("CP_POOL_DEVICE") == "cuda":
+            _keep_to_own_gpu(prepare(rehearse=False))
         adapter = load(options.adapter)
+        native = prepare(rehearse=not options.no_rehearsal and not forked)
     except LoadError as error:
         return _refuse(out, str(error), error.details)
     from cp_pool.runner import Runner
@@ -121,8 +122,6 @@ def prepare(rehearse: bool) -> Any:
 
 def _keep_to_own_gpu(native: Any) -> None:
     """Before the adapter is imported, which may look for GPUs."""
-    if os.environ.get("CP_POOL_DEVICE") != "cuda":
-        return
     visible = native.hide_other_gpus()
     if visible is not None:
         os.environ["CUDA_VISIBLE_DEVICES"] = visible  # the extension has changed the environment of C alone

@@ -4,11 +4,11 @@
 #include <cstdlib>
 #include <iterator>
 #include <optional>
+#include <pybind11/stl.h>
 #include <string>
 #include <vector>
 
 #include <fmt/format.h>
-#include <pybind11/stl.h>
 
 #include "python/extension/python_runner.h"
 #include "worker/fault.h"
@@ -28,7 +28,8 @@ PythonRunner* the_runner = nullptr;
 std::vector<Fault> read_faults(const std::vector<std::string>& given) {
   std::vector<Fault> faults;
   for (const std::string& fault : given) faults.push_back(parse_fault(fault));
-  if (const char* const more = std::getenv("CP_POOL_INJECT")) std::ranges::move(parse_faults(more), std::back_inserter(faults));
+  if (const char* const more = std::getenv("CP_POOL_INJECT"))
+    std::ranges::move(parse_faults(more), std::back_inserter(faults));
   return faults;
 }
 
@@ -68,9 +69,10 @@ int freed() {
 
 PYBIND11_MODULE(_worker, module) {
   module.doc() = "The worker of cp-pool in this interpreter";
-  module.def("serve", &cp_pool::serve, py::arg("runner"), py::arg("faults"), py::arg("rehearses"), py::arg("stdout_fd"),
-             py::arg("stack_signal"), py::arg("interrupt_signal"),
-             "Serves as one rank of a group, as the environment says, until the driver ends it; returns the exit code.");
+  module.def(
+      "serve", &cp_pool::serve, py::arg("runner"), py::arg("faults"), py::arg("rehearses"), py::arg("stdout_fd"),
+      py::arg("stack_signal"), py::arg("interrupt_signal"),
+      "Serves as one rank of a group, as the environment says, until the driver ends it; returns the exit code.");
   module.def("hide_other_gpus", &cp_pool::hide_other_gpus,
              "Chooses this rank's GPU. Call before anything uses CUDA. Returns CUDA_VISIBLE_DEVICES as it is then.");
   module.def("freed", &cp_pool::freed, "Why waits of the running case are being ended: WaitBreaker::Reason.");

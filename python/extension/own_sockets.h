@@ -1,9 +1,9 @@
-// Which connections of the process are cp-pool's own, so that those of the adapter's libraries can be closed under them.
+// Which connections of the process are cp-pool's own, so that those of the adapter's libraries can be closed under
+// them.
 #pragma once
 
 #include <mutex>
 #include <set>
-
 #include <sys/types.h>
 
 namespace cp_pool {

@@ -1,11 +1,11 @@
 #include "python/extension/python_implementation.h"
 
+#include <pybind11/stl.h>
 #include <stdexcept>
 #include <vector>
 
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
-#include <pybind11/stl.h>
 
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"
@@ -22,7 +22,7 @@ verify::PaddingFill fill_of(const std::string& padding) {
 }
 
 // int64, on the device: a member of each row.
-at::Tensor column(const std::vector<verify::LocalRow>& rows, std::int64_t verify::LocalRow::*member,
+at::Tensor column(const std::vector<verify::LocalRow>& rows, std::int64_t verify::LocalRow::* member,
                   const at::Device& device) {
   at::Tensor out = at::empty({static_cast<std::int64_t>(rows.size())}, at::kLong);
   auto* const values = out.mutable_data_ptr<std::int64_t>();
@@ -133,16 +133,20 @@ verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLen
   }
   const auto& padded_q = without_padding_ ? lengths.valid_q : lengths.padded_q;
   const auto& padded_kv = without_padding_ ? lengths.valid_kv : lengths.padded_kv;
-  sharding.rows = verify::Ownership{.q = rows(c, lengths.valid_q, padded_q), .kv = rows(c, lengths.valid_kv, padded_kv)};
+  sharding.rows =
+      verify::Ownership{.q = rows(c, lengths.valid_q, padded_q), .kv = rows(c, lengths.valid_kv, padded_kv)};
+  if (const std::string fault = verify::sharding_fault(sharding, c, lengths, c.cp_size); !fault.empty()) {
+    const std::string text = fmt::format("the rows of {}, by its shard function: {}", name_, fault);
+    throw RunnerError(FailureKind::exception, text, text);
+  }
   return sharding;
 }
 
 verify::RowsByRank PythonImplementation::rows(const Case& c, const std::vector<std::int64_t>& valid,
                                               const std::vector<std::int64_t>& padded) {
   if (convention_) return verify::rows_by_convention(*convention_, c.layout, valid, padded, c.cp_size);
-  const auto listed = with_python(breaker_, [&] {
-    return runner_.attr("rows")(valid, c.cp_size).cast<std::vector<std::vector<std::int64_t>>>();
-  });
+  const auto listed = with_python(
+      breaker_, [&] { return runner_.attr("rows")(valid, c.cp_size).cast<std::vector<std::vector<std::int64_t>>>(); });
   verify::RowsByRank out;
   for (std::size_t rank = 0; rank < listed.size(); ++rank) {
     try {
@@ -180,12 +184,11 @@ std::unique_ptr<Step> PythonImplementation::make_step(const StepSetting& setting
   const at::Tensor sequences_kv = column(view.kv.rows(), &verify::LocalRow::sequence, setting.device);
   return with_python(breaker_, [&]() -> std::unique_ptr<Step> {
     return std::make_unique<PythonStep>(
-        runner_.attr("make_step")(
-            to_json(setting.c).dump(),
-            std::vector{lengths.valid_q, lengths.padded_q, lengths.valid_kv, lengths.padded_kv}, to_python(shards.q),
-            to_python(shards.k), to_python(shards.v), to_python(shards.dout), to_python(shards.bias),
-            to_python(shards.sink), to_python(positions_q), to_python(sequences_q), to_python(positions_kv),
-            to_python(sequences_kv)),
+        runner_.attr("make_step")(to_json(setting.c).dump(),
+                                  std::vector{lengths.valid_q, lengths.padded_q, lengths.valid_kv, lengths.padded_kv},
+                                  to_python(shards.q), to_python(shards.k), to_python(shards.v), to_python(shards.dout),
+                                  to_python(shards.bias), to_python(shards.sink), to_python(positions_q),
+                                  to_python(sequences_q), to_python(positions_kv), to_python(sequences_kv)),
         breaker_);
   });
 }

@@ -1,10 +1,10 @@
 #include "python/extension/python_runner.h"
 
+#include <pybind11/stl.h>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
-#include <pybind11/stl.h>
 
 #include "cp_core/comm/communicator.h"
 
@@ -25,7 +25,7 @@ class AtEnd {
 };
 
 // The ranks of all inner or outer groups, which every rank has to make in the same order.
-std::vector<std::vector<int>> all_groups(int world_size, std::vector<int> GroupRanks::*member) {
+std::vector<std::vector<int>> all_groups(int world_size, std::vector<int> GroupRanks::* member) {
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < world_size; ++rank) {
     const std::vector<int> ranks = group_ranks(rank, world_size).*member;

@@ -1,14 +1,13 @@
-// Ends what an adapter's code waits for or computes when it should not go on: another rank has failed, or the case's time
-// is over. Needs no GIL.
+// Ends what an adapter's code waits for or computes when it should not go on: another rank has failed, or the case's
+// time is over. Needs no GIL.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
-#include <thread>
-
 #include <sys/types.h>
+#include <thread>
 
 #include "python/extension/own_sockets.h"
 
@@ -20,8 +19,8 @@ class WaitBreaker {
   // Why, as runner.py reads it.
   enum class Reason { none = 0, aborted = 1, timed_out = 2 };
 
-  // Construct on the thread that calls Python. interrupt_signal: its Python handler raises an exception in the adapter's
-  // code.
+  // Construct on the thread that calls Python. interrupt_signal: its Python handler raises an exception in the
+  // adapter's code.
   explicit WaitBreaker(int interrupt_signal);
   WaitBreaker(const WaitBreaker&) = delete;
   WaitBreaker& operator=(const WaitBreaker&) = delete;

@@ -291,10 +291,10 @@ def test_an_adapter_passes_by_the_convention_that_it_declares(name: str) -> None
 
 @pytest.mark.long
 def test_rows_without_an_owner_are_named_before_anything_runs() -> None:
-    found = run_cases("conventions.py:forgetful", [case("case", layout="thd", batch=2)])
+    found = run_cases("conventions.py:forgetful", [case("case", layout="thd", batch=2, seqlens=[16, 16])])
     assert found.outcomes() == ["error"]
-    assert "no rank owns row" in found.cases[0].reason
-    assert "sequence 1, position 15" in found.cases[0].reason
+    no_owner = "no rank owns row 31 of q (sequence 1, position 15)"
+    assert found.cases[0].reason.endswith(f"the rows of forgetful, by its shard function: {no_owner}")
 
 
 @pytest.mark.long

@@ -15,13 +15,12 @@ class Fault:
     outcome: str
     reason: str
     replaced: bool = False  # with an adapter that declares survives_abort
-    within_ms: float | None = None  # of the timeout of the run
 
 
 TIMEOUT_MS = 6000.0
 
 # An adapter that survives aborts. Where the reason begins with "rank", it names the rank at fault.
-FAULTS = [
+SOON = [
     Fault("throw.0", "error", "rank 0: ValueError: the ring is broken"),
     Fault("throw.1", "error", "rank 1: ValueError: the ring is broken"),
     Fault("backward.0", "error", "rank 0: ValueError: no gradient today"),
@@ -34,7 +33,7 @@ FAULTS = [
     Fault("list.0", "error", "rank 0: out is a list, and has to be a tensor"),
     Fault("empty_dict.1", "error", "rank 1: surviving returned a dict without 'out': it has nothing"),
     Fault("shape.1", "error", "rank 1: out has the shape [1, 7, 2, 8], and its gradient [1, 8, 2, 8]"),
-    Fault("dtype", "fail", "rank 0: out: dtype Double instead of Float"),
+    Fault("dtype.1", "fail", "rank 1: out: dtype Double instead of Float"),
     Fault("meta.1", "error", "rank 1: out is on the device meta, and has to be on cpu"),
     Fault(
         "no_grad.0",
@@ -52,6 +51,8 @@ FAULTS = [
     Fault("print", "pass", ""),
     Fault("fork.1", "pass", ""),
     Fault("fork_returns.0", "pass", ""),
+]
+LATE = [  # at a deadline, or with the loss of the pool
     Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
     Fault("spin.0", "timeout", "rank 0: at 90 % of the case's time still in spins (faults.py:"),
     Fault("wait.1", "timeout", "at 90 % of the case's time still in all_"),
@@ -66,7 +67,7 @@ NOT_SURVIVED = [
     Fault("throw.1", "error", "rank 1: ValueError: the ring is broken", replaced=True),
     Fault("sleep.0", "timeout", "rank 0: at 90 % of the case's time still in sleeps (faults.py:", replaced=True),
     Fault("skip", "skip", "this case is not for me"),
-    Fault("dtype", "fail", "rank 0: out: dtype Double instead of Float"),
+    Fault("dtype.1", "fail", "rank 1: out: dtype Double instead of Float"),
 ]
 
 
@@ -85,8 +86,13 @@ class Table:
 
 
 @pytest.fixture(scope="module")
-def surviving() -> Table:
-    return Table("surviving", FAULTS)
+def soon() -> Table:
+    return Table("surviving", SOON)
+
+
+@pytest.fixture(scope="module")
+def late() -> Table:
+    return Table("surviving", LATE)
 
 
 @pytest.fixture(scope="module")
@@ -104,49 +110,50 @@ def check(fault: Fault, table: Table) -> None:
     assert replaced == fault.replaced, table.run.retired
 
 
+@pytest.mark.parametrize("fault", SOON, ids=lambda fault: fault.model)
+def test_a_fault_ends_its_case_alone(fault: Fault, soon: Table) -> None:
+    check(fault, soon)
+    assert soon.of(fault)[0].event["duration_ms"] < 0.8 * TIMEOUT_MS
+
+
 @pytest.mark.long
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.model)
-def test_a_fault_ends_its_case_alone(fault: Fault, surviving: Table) -> None:
-    check(fault, surviving)
+@pytest.mark.parametrize("fault", LATE, ids=lambda fault: fault.model)
+def test_a_deadline_or_a_crash_ends_its_case_alone(fault: Fault, late: Table) -> None:
+    check(fault, late)
+    assert late.of(fault)[0].event["duration_ms"] < TIMEOUT_MS + 1000
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", NOT_SURVIVED, ids=lambda fault: fault.model)
 def test_an_abort_costs_the_pool_of_an_adapter_that_does_not_survive_it(fault: Fault, faulty: Table) -> None:
     check(fault, faulty)
 
 
+@pytest.mark.long
 def test_no_reason_speaks_of_the_pool_that_is_replaced(faulty: Table) -> None:
     broken, _ = faulty.of(NOT_SURVIVED[0])
     assert broken.reason == "rank 1: ValueError: the ring is broken"
 
 
-def test_the_traceback_has_the_users_frames_alone(faulty: Table) -> None:
-    broken, _ = faulty.of(NOT_SURVIVED[0])
+def test_the_traceback_has_the_users_frames_alone(soon: Table) -> None:
+    broken, _ = soon.of(SOON[1])
     error = broken.rank(1)["error"]
     assert error.startswith("ValueError: the ring is broken\nTraceback (most recent call last):\n")
     assert 'in helper_that_throws\n    raise ValueError("the ring is broken")' in error
     assert "cp_pool/runner.py" not in error
 
 
-def test_the_peer_of_a_rank_that_throws_says_where_it_was_freed(faulty: Table) -> None:
-    broken, _ = faulty.of(NOT_SURVIVED[0])
+def test_the_peer_of_a_rank_that_throws_says_where_it_was_freed(soon: Table) -> None:
+    broken, _ = soon.of(SOON[1])
+    assert broken.event["ranks"][0]["rank"] == 1
     peer = broken.rank(0)["error"]
     assert "all_gather" in peer or "Connection closed by peer" in peer
-    assert broken.event["ranks"][0]["rank"] == 1
 
 
 @pytest.mark.long
-def test_a_fault_takes_no_longer_than_it_must(surviving: Table) -> None:
-    for fault in FAULTS:
-        broken, _ = surviving.of(fault)
-        limit = TIMEOUT_MS + 1000 if fault.outcome == "timeout" else 0.8 * TIMEOUT_MS
-        assert broken.event["duration_ms"] < limit, fault.model
-
-
-@pytest.mark.long
-def test_a_crash_and_a_deadline_show_the_python_stack(surviving: Table) -> None:
+def test_a_crash_and_a_deadline_show_the_python_stack(late: Table) -> None:
     for model, function in (("segv.1", "string_at"), ("hold_gil.1", "in main")):
-        broken, _ = surviving.of(next(fault for fault in FAULTS if fault.model == model))
+        broken, _ = late.of(next(fault for fault in LATE if fault.model == model))
         assert "Stack (most recent call first):" in broken.stderr
         assert function in broken.stderr
         assert "above, the stack of the computing thread" in broken.stderr

@@ -99,8 +99,11 @@ def run_cases(
     lines = "".join(json.dumps(c) + "\n" for c in cases)
     with tempfile.TemporaryDirectory() as folder:
         events = Path(folder) / "events.jsonl"
-        command = [str(BINARY), "submit", "-", "--device", "cpu", "--worker", worker or worker_command(adapter),
-                   "--events", str(events), "--grace", "300ms", *options]  # fmt: skip
+        ranks = ["--worker", worker or worker_command(adapter)]
+        if "--fork" in options:
+            ranks = ["--adapter", str(ADAPTERS / adapter), "--python", sys.executable]
+        command = [str(BINARY), "submit", "-", "--device", "cpu", *ranks, "--events", str(events), "--grace", "300ms"]
+        command += options
         done = subprocess.run(
             command,
             input=lines,

@@ -40,7 +40,7 @@ SOON = [
         "error",
         "rank 0: out of surviving has no gradient: was it detached, or computed under torch.no_grad()?",
     ),
-    Fault("wrong.1", "fail", "dk: error beyond the bound"),
+    Fault("wrong.1", "fail", "error beyond the bound"),
     Fault("skip", "skip", "this case is not for me"),
     Fault("skip.1", "skip", "rank 1: this case is not for me"),
     Fault("strided", "pass", ""),
@@ -71,12 +71,23 @@ NOT_SURVIVED = [
 ]
 
 
+# Of ranks that a fork server forks.
+FORKED = [
+    Fault("throw.1", "error", "rank 1: ValueError: the ring is broken"),
+    Fault("fork_returns.0", "pass", ""),
+    Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
+    Fault("segv.1", "crash", "rank 1 died: signal 11 (SIGSEGV)", replaced=True),
+    Fault("os_exit.0", "crash", "rank 0 died: exit 3", replaced=True),
+    Fault("hold_gil.1", "timeout", "no result within 6000 ms (--timeout); the last phase was forward", replaced=True),
+]
+
+
 class Table:
     """What came of a fault, and of the case behind it."""
 
-    def __init__(self, adapter: str, faults: list[Fault]) -> None:
+    def __init__(self, adapter: str, faults: list[Fault], *options: str) -> None:
         cases = [c for fault in faults for c in (case(fault.model), case("clean"))]
-        self.run: Run = run_cases(f"faults.py:{adapter}", cases, "--timeout", f"{TIMEOUT_MS:.0f}ms")
+        self.run: Run = run_cases(f"faults.py:{adapter}", cases, "--timeout", f"{TIMEOUT_MS:.0f}ms", *options)
         assert len(self.run.cases) == len(cases), self.run.output
         self._rows = {fault.model: i for i, fault in enumerate(faults)}
 
@@ -121,6 +132,17 @@ def test_a_fault_ends_its_case_alone(fault: Fault, soon: Table) -> None:
 def test_a_deadline_or_a_crash_ends_its_case_alone(fault: Fault, late: Table) -> None:
     check(fault, late)
     assert late.of(fault)[0].event["duration_ms"] < TIMEOUT_MS + 1000
+
+
+@pytest.fixture(scope="module")
+def forked() -> Table:
+    return Table("surviving", FORKED, "--fork", "on")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", FORKED, ids=lambda fault: fault.model)
+def test_a_fault_of_a_forked_rank_ends_its_case_alone(fault: Fault, forked: Table) -> None:
+    check(fault, forked)
 
 
 @pytest.mark.long

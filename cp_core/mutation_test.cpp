@@ -165,6 +165,12 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
         info.mutant == Mutant::max_logit_of_sink) {
       continue;
     }
+    // Of odd rings, of chunks without a key, of lengths that the ranks do not divide, of inputs that are
+    // slices: likewise.
+    if (info.mutant == Mutant::odd_ring_order || info.mutant == Mutant::padding_chunk_nan ||
+        info.mutant == Mutant::lengths_rounded_down || info.mutant == Mutant::strides_ignored) {
+      continue;
+    }
     const ScopedMutant on(info.mutant);
     EXPECT_NE(first_difference(), -1) << info.name << ": " << info.description;
   }

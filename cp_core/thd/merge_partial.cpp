@@ -42,9 +42,7 @@ void merge_row_cpu(Out* out, float& lse, const Part* part_out, float part_lse, s
   const bool overwrites = CP_MUTATE(merge_later_part_overwrites, false, part_lse != kMinusInfinity);
   if (overwrites) total = part_lse;
   if (CP_MUTATE(merge_lse_rounded, false, true)) total = static_cast<float>(c10::BFloat16(static_cast<float>(total)));
-  const float kept = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
-  const float scaled = CP_MUTATE(merge_of_empty_parts_nan, kept,
-                                 lse == kMinusInfinity && part_lse == kMinusInfinity ? std::nanf("") : kept);
+  const float scaled = CP_MUTATE(merge_not_rescaled, weight(lse, total), lse == kMinusInfinity ? 0.0F : 1.0F);
   const float keep = overwrites ? 0.0F : scaled;
   const float add = CP_MUTATE(merge_weights_equal, weight(part_lse, total), lse == kMinusInfinity ? 1.0F : 0.5F);
   for (std::int64_t i = 0; i < dim; ++i) {

@@ -58,7 +58,8 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "training=false",
                                        "deterministic=true",
                                        "seed=7",
-                                       "input_scale=4"};
+                                       "input_scale=4",
+                                       "strided=true"};
   std::set<std::string> fields;
   std::set<std::string> ids{submitted(to_json(base).dump()).id};
   for (const std::string& edit : edits) {

@@ -22,9 +22,9 @@ struct Connection {
   int world_size = 1;
   int ranks_on_gpu = 1;  // how many ranks use this rank's GPU
   at::Device device = at::kCPU;
-  std::string master_addr;        // of the pool's TCPStore
+  std::string master_addr;  // of the pool's TCPStore
   std::uint16_t master_port = 0;
-  std::string store_prefix;       // for the runner's keys of this generation
+  std::string store_prefix;  // for the runner's keys of this generation
   std::chrono::milliseconds limit{0};
 };
 

@@ -47,14 +47,16 @@ Options parse_options(int argc, char** argv) {
       "--no-rehearsal", [&out] { out.rehearses = false; },
       "Let GPU ranks begin without a small case of their own: for debuggers and sanitizers");
   std::string cut;
-  app.add_option("--cut", cut,
-                 "Cut the inputs over the ranks by this convention, which is wrong for all but dual_chunk: the checks must "
-                 "see it (docs/adapters.md)")
+  app.add_option(
+         "--cut", cut,
+         "Cut the inputs over the ranks by this convention, which is wrong for all but dual_chunk: the checks must "
+         "see it (docs/adapters.md)")
       ->type_name("CONVENTION")
       ->check([&out](const std::string& text) -> std::string {
         const auto convention = verify::parse_convention(text);
         if (!convention) {
-          return "'" + text + "' is none of dual_chunk, dual_chunk_pack, contiguous, contiguous_pack, striped[:STRIPE], "
+          return "'" + text +
+                 "' is none of dual_chunk, dual_chunk_pack, contiguous, contiguous_pack, striped[:STRIPE], "
                  "dual_chunk_ulysses:RING[:outer]";
         }
         out.cut = *convention;

@@ -153,7 +153,7 @@ struct CaseDone {  // the rank is free again
 struct Rebuilt {
   int rank = 0;
   int generation = 0;
-  std::string error;  // empty: connected, and an all-reduce over all ranks gave the right sum
+  std::string error;      // empty: connected, and an all-reduce over all ranks gave the right sum
   bool declined = false;  // CaseRunner::why_not_reconnect: nothing went wrong beyond what the case says
 
   static constexpr auto fields() {

@@ -10,8 +10,8 @@ namespace cp_pool {
 // of its own for handlers, so that it can tell of a stack overflow. Call once.
 void install_stack_dump(int rank);
 
-// Before a thread writes its stack, its handler raises this signal on it: that of an interpreter's handler, which writes
-// the stack of the program that it interprets.
+// Before a thread writes its stack, its handler raises this signal on it: that of an interpreter's handler, which
+// writes the stack of the program that it interprets.
 void show_also(int signal);
 
 }  // namespace cp_pool

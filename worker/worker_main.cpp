@@ -44,10 +44,9 @@ bool speaks_our_protocol(const protocol::RankEnvironment& environment, int stdou
   const protocol::VersionRange ours;
   if (protocol::common_version(ours, environment.protocol)) return true;
   if (environment.rank == 0) {
-    ResponseWriter(stdout_fd)
-        .write(protocol::ProtocolErrorEvent{
-            std::nullopt, fmt::format("no common protocol version: the driver speaks {}..{}, this worker {}..{}",
-                                      environment.protocol.min, environment.protocol.max, ours.min, ours.max)});
+    ResponseWriter(stdout_fd).write(protocol::ProtocolErrorEvent{
+        std::nullopt, fmt::format("no common protocol version: the driver speaks {}..{}, this worker {}..{}",
+                                  environment.protocol.min, environment.protocol.max, ours.min, ours.max)});
   }
   return false;
 }

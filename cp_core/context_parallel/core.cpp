@@ -20,7 +20,8 @@ static bool have_padding(const std::vector<Run>& runs, const std::vector<std::in
 }
 
 // Makes the last rows NaN if the last run is all padding.
-static void poison_padding_chunk(at::Tensor& out, const std::vector<Run>& runs, const std::vector<std::int64_t>& valid) {
+static void poison_padding_chunk(at::Tensor& out, const std::vector<Run>& runs,
+                                 const std::vector<std::int64_t>& valid) {
   if (runs.empty() || runs.back().begin < valid[static_cast<std::size_t>(runs.back().sequence)]) return;
   out.narrow(0, runs.back().row, runs.back().size()).fill_(std::numeric_limits<double>::quiet_NaN());
 }

@@ -39,8 +39,8 @@ TEST(OwnImplementation, InputsCutTheWrongWayAreSeen) {
       const Case c = causal_case(comm, layout);
       for (const char* cut : {"contiguous", "contiguous_pack", "striped", "striped:2", "dual_chunk_ulysses:2"}) {
         const auto reports = reports_of(c, cut);
-        EXPECT_TRUE(std::ranges::any_of(
-            reports, [](const RankReport& report) { return report.outcome == CaseOutcome::fail; }))
+        EXPECT_TRUE(
+            std::ranges::any_of(reports, [](const RankReport& report) { return report.outcome == CaseOutcome::fail; }))
             << cut << " " << test::text_of(c);
       }
       EXPECT_EQ(test::fault_of(reports_of(c, "dual_chunk")), "") << test::text_of(c);

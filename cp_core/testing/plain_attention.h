@@ -1,5 +1,5 @@
-// A second implementation of context-parallel attention, as small as one can be: it gathers K and V and computes densely
-// in fp32. It holds the seam of trial/implementation.h open, and can be made wrong in ways that are common.
+// A second implementation of context-parallel attention, as small as one can be: it gathers K and V and computes
+// densely in fp32. It holds the seam of trial/implementation.h open, and can be made wrong in ways that are common.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ enum class PlainFault {
   reads_padding,         // padding keys of the own sequence are seen
   unscaled,
   lse_in_base_2,
-  keys_not_summed,       // dk and dv are those of the own queries
-  heads_interleaved,     // query head h reads key-value head h % kv_heads though the declaration says blocked
-  repeats_other_bits,    // every second step
+  keys_not_summed,     // dk and dv are those of the own queries
+  heads_interleaved,   // query head h reads key-value head h % kv_heads though the declaration says blocked
+  repeats_other_bits,  // every second step
 };
 
 class PlainAttention final : public Implementation {

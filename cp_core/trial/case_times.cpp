@@ -40,8 +40,7 @@ class Problem {
       : implementation_(implementation),
         setting_(setting),
         shards_(verify::make_shards(
-            setting.c,
-            verify::make_inputs(verify::canonical_problem(setting.c, setting.lengths), setting.device),
+            setting.c, verify::make_inputs(verify::canonical_problem(setting.c, setting.lengths), setting.device),
             setting.view)) {}
 
   void step() const { (void)take_step(implementation_, setting_, shards_); }
@@ -155,12 +154,9 @@ void time_one_rank(Implementation& implementation, const Case& c, const Sequence
     const auto limit = limit_of_one_rank(options.deadline);
     try {
       const verify::RankView view(whole, lengths, implementation.sharding(whole, lengths), 0, 1, device);
-      const Problem problem(implementation, {.c = whole,
-                                             .lengths = lengths,
-                                             .groups = alone,
-                                             .view = view,
-                                             .device = device,
-                                             .replayed = options.graph});
+      const Problem problem(
+          implementation,
+          {.c = whole, .lengths = lengths, .groups = alone, .view = view, .device = device, .replayed = options.graph});
       take_first_step(problem, *alone.cp);
       const TimedStep step(problem, options, device);
       into.one_rank_ms = time_steps(*alone.cp, device, options, [&] {

@@ -22,10 +22,10 @@ namespace cp_pool {
 struct StepSetting {
   const Case& c;  // the case; or its mask probe, whose heads are fewer; or the case with cp_size 1
   const SequenceLengths& lengths;
-  const CpGroups& groups;         // its size is the number of ranks
-  const verify::RankView& view;   // which rows this rank holds
+  const CpGroups& groups;        // its size is the number of ranks
+  const verify::RankView& view;  // which rows this rank holds
   at::Device device;
-  bool replayed = false;          // the step will be captured and replayed as a CUDA graph
+  bool replayed = false;  // the step will be captured and replayed as a CUDA graph
 };
 
 // One step of this rank: a forward and, for cases that train, then a backward. Both are collective over the groups.

@@ -1,5 +1,5 @@
-// The seam: a small implementation that is not ours is judged by run_case, right under every convention, and wrong where
-// it is made so.
+// The seam: a small implementation that is not ours is judged by run_case, right under every convention, and wrong
+// where it is made so.
 #include "cp_core/trial/implementation.h"
 
 #include <algorithm>

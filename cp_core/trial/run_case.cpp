@@ -197,8 +197,8 @@ class CaseRun {
     }
   }
 
-  // The same step gives the same bits. Where the backward does not promise that, the repeated gradients are held against
-  // their bounds.
+  // The same step gives the same bits. Where the backward does not promise that, the repeated gradients are held
+  // against their bounds.
   void check_repeat(const Expected& expected, const Results& results, const Results& again) {
     const bool bitwise = implementation_.repeats_bits(case_, options_.device);
     const auto forward_bits = [](const Results& of) {
@@ -228,7 +228,8 @@ class CaseRun {
   void take_times(const PerfOptions& perf) {
     StepTimes& times = report_.perf.emplace();
     timed(case_phase::kTimed, [&] { time_case(implementation_, case_, lengths_, view_, groups_, perf, times); });
-    timed(case_phase::kTimedAlone, [&] { time_one_rank(implementation_, case_, lengths_, groups_, perf, options_.device, times); });
+    timed(case_phase::kTimedAlone,
+          [&] { time_one_rank(implementation_, case_, lengths_, groups_, perf, options_.device, times); });
     if (!times.trace_error.empty()) report_.lost_outputs.push_back({"trace", times.trace_error});
   }
 

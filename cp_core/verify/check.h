@@ -20,9 +20,9 @@ struct CheckRules {
 
 // actual: every row of the rank in packed order, padding included, [rows.count(), heads, dim]; rows: those of the side
 // (q or kv) that the tensor belongs to. Checked in this order, the first fault gives the message:
-//   shape; padding rows hold exactly 0 (lse: -inf), where rules.judges_padding; no NaN; infinities exactly where the reference has them (only lse
-//   has, -inf); every row's error within its bound; every element within the fixed tolerance;
-//   elements to which nothing contributes exactly 0.
+//   shape; padding rows hold exactly 0 (lse: -inf), where rules.judges_padding; no NaN; infinities exactly where the
+//   reference has them (only lse has, -inf); every row's error within its bound; every element within the fixed
+//   tolerance; elements to which nothing contributes exactly 0.
 // The figures are filled in whatever the outcome; they are NaN if values are. An error beyond its bound says how many
 // times the baseline's own error the worst row needs, and how many it is allowed.
 Check check_tensor(const ExpectedTensor& expected, const RankRows& rows, const at::Tensor& actual,

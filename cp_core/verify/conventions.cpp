@@ -126,8 +126,7 @@ std::optional<Convention> parse_convention(std::string_view text) {
     words.push_back(text.substr(begin, end - begin));
     begin = end + 1;
   }
-  const auto known =
-      std::ranges::find(kKindNames, words.front(), &std::pair<ConventionKind, std::string_view>::second);
+  const auto known = std::ranges::find(kKindNames, words.front(), &std::pair<ConventionKind, std::string_view>::second);
   if (known == kKindNames.end()) return std::nullopt;
   Convention convention{.kind = known->first};
   const bool has_number = words.size() > 1;

@@ -1,5 +1,5 @@
-// The conventions by which implementations cut sequences over ranks, each from its published source, written here without
-// a look at cp_core/partition.h.
+// The conventions by which implementations cut sequences over ranks, each from its published source, written here
+// without a look at cp_core/partition.h.
 //
 // A convention cuts packs. Of a convention over the pack, thd has one pack: all padded sequences, one after the other,
 // whatever boundaries fall inside a part. In bshd and sbhd, and of a convention per sequence, each padded sequence is a

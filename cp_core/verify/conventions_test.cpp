@@ -44,7 +44,8 @@ TEST(Conventions, StripesGoAroundTheRanks) {
 }
 
 TEST(Conventions, DualChunkOverARingIsCutAgainOverUlyssesRanks) {
-  // Rings of 2, Ulysses groups of 2 neighbours: ranks 0 and 1 share the ring's first place, with rows 0 to 3 and 12 to 15.
+  // Rings of 2, Ulysses groups of 2 neighbours: ranks 0 and 1 share the ring's first place, with rows 0 to 3 and 12
+  // to 15.
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2", {16}, 4, 0), ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2", {16}, 4, 1), ElementsAre(12, 13, 14, 15));
   EXPECT_THAT(rows_of("dual_chunk_ulysses:2", {16}, 4, 2), ElementsAre(4, 5, 6, 7));

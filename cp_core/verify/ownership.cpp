@@ -57,9 +57,8 @@ std::vector<LocalRow> local_rows(const std::vector<std::int64_t>& canonical, con
       continue;
     }
     sequence = sequence_of(row, starts);
-    rows.push_back({.sequence = sequence,
-                    .position = row - starts[static_cast<std::size_t>(sequence)],
-                    .canonical = row});
+    rows.push_back(
+        {.sequence = sequence, .position = row - starts[static_cast<std::size_t>(sequence)], .canonical = row});
   }
   return rows;
 }

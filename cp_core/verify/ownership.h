@@ -33,9 +33,9 @@ struct Ownership {
 // it. valid: the lengths of the sequences. Throws std::out_of_range, naming the row, for one that there is not.
 std::vector<LocalRow> local_rows(const std::vector<std::int64_t>& canonical, const std::vector<std::int64_t>& valid);
 
-// Returns why these rows cannot be the shards of a case, as a sentence that names side, row and ranks; empty if they can:
-// every valid row has one owner, and in bshd and sbhd each rank holds equally many rows of each sequence, sequence by
-// sequence. side: "q" or "kv".
+// Returns why these rows cannot be the shards of a case, as a sentence that names side, row and ranks; empty if they
+// can: every valid row has one owner, and in bshd and sbhd each rank holds equally many rows of each sequence, sequence
+// by sequence. side: "q" or "kv".
 std::string ownership_fault(const RowsByRank& by_rank, const std::vector<std::int64_t>& valid, Layout layout,
                             std::string_view side);
 

@@ -36,7 +36,8 @@ TEST(Ownership, NamesTheRankThatOwnsARowTwice) {
 
 TEST(Ownership, NeedsRectanglesInBshdAndSbhd) {
   for (const Layout layout : {Layout::bshd, Layout::sbhd}) {
-    EXPECT_THAT(fault_of({{0, 1, 3}, {2, 4}}, layout), testing::HasSubstr("rank 0 does not hold equally many rows of q"));
+    EXPECT_THAT(fault_of({{0, 1, 3}, {2, 4}}, layout),
+                testing::HasSubstr("rank 0 does not hold equally many rows of q"));
     EXPECT_EQ(fault_of({{0, 1, 3, -1}, {2, -1, 4, -1}}, layout), "");
   }
 }

@@ -15,8 +15,11 @@ namespace {
 // Of bshd and sbhd, where all sequences are as long as the first, and cut alike.
 RankRows rows_of_first_sequence(const RankRows& queries, std::int64_t sequences, const at::Device& device) {
   const auto count = static_cast<std::size_t>(queries.count() / sequences);
-  return {Layout::thd, 1, {queries.rows().begin(), queries.rows().begin() + static_cast<std::ptrdiff_t>(count)},
-          queries.fill(), device};
+  return {Layout::thd,
+          1,
+          {queries.rows().begin(), queries.rows().begin() + static_cast<std::ptrdiff_t>(count)},
+          queries.fill(),
+          device};
 }
 
 RankRows rows_of(const Case& c, const SequenceLengths& lengths, const RankRows& queries, const at::Device& device) {

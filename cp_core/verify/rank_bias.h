@@ -17,8 +17,7 @@ namespace cp_pool::verify {
 class RankBias {
  public:
   // queries: the rank's.
-  RankBias(const Case& c, const SequenceLengths& lengths, const RankRows& queries,
-           const at::Device& device = at::kCPU);
+  RankBias(const Case& c, const SequenceLengths& lengths, const RankRows& queries, const at::Device& device = at::kCPU);
 
   // bias: as in CanonicalInputs. Padding, what the queries' padding is, where no sequence that uses the element has a
   // valid query and key.

@@ -78,8 +78,8 @@ void backward_block(const Tile& tile, const TileBlock& block, const AttentionOpe
   dv.add_(scores.as_keys(at::bmm(p.transpose(1, 2), dout)));
 
   at::Tensor dscores = at::bmm(dout, scores.keys(operands.v).transpose(1, 2));
-  const at::Tensor delta =
-      CP_MUTATE(backward_out_of_part, scores.statistic(backward.delta), dscores.mul(p).sum(-1, true).div(p.sum(-1, true)));
+  const at::Tensor delta = CP_MUTATE(backward_out_of_part, scores.statistic(backward.delta),
+                                     dscores.mul(p).sum(-1, true).div(p.sum(-1, true)));
   CP_MUTATE(delta_missing, dscores.sub_(delta), dscores).mul_(p);
   if (sums.dbias.defined()) add_dbias(scores.bias_view(sums.dbias), scores.by_head(dscores));
   at::Tensor dq = scores.query_view(sums.dq);

@@ -30,8 +30,9 @@ class AdapterProgram : public test::CommandLine {
   void adapter_is(const std::string& declared) { test::write_file(folder / "mine.py", declared); }
 
   Finished run_adapter(const std::string& filter, const Words& more = {}) {
-    Words words = {"run",      "--matrix", path("demo.json"), "--filter", filter,      "--adapter", path("mine.py"),
-                   "--python", "python3",  "--events",        path("e"),  "--timeout", "20s", "--run-dir", path("logs")};
+    Words words = {"run",           "--matrix",  path("demo.json"), "--filter", filter,    "--adapter",
+                   path("mine.py"), "--python",  "python3",         "--events", path("e"), "--timeout",
+                   "20s",           "--run-dir", path("logs")};
     words.insert(words.end(), more.begin(), more.end());
     return call(words);
   }

@@ -1,0 +1,142 @@
+// Why a case failed, as far as the worker could tell: an event of a worker (docs/protocol.md) and a part of
+// case_finished (docs/events.md). docs/diagnosis.md lists the ids and says how they are found.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "cases/enum_names.h"
+#include "cases/fields.h"
+
+namespace cp_pool {
+
+enum class Certainty {
+  certain,  // one explanation alone fits every tensor that failed, on the case and on another seed
+  likely,   // several fit equally well, and all are named; or it fits the case, and another seed could not be tried
+  unknown,  // none fits
+};
+template <>
+inline constexpr std::array<std::pair<Certainty, std::string_view>, 3> kNames<Certainty>{
+    {{Certainty::certain, "certain"}, {Certainty::likely, "likely"}, {Certainty::unknown, "unknown"}}};
+constexpr std::string_view to_string(Certainty certainty) {
+  return name_of(certainty);
+}
+
+// Queries and keys that should have met and did not, or that met and should not have. Positions are in the padded
+// sequence, both ends included.
+struct PairRectangle {
+  std::string text;  // "queries 64..127 (rank 1) did not see keys 32..47 (chunk 1, rank 0)"
+  std::int64_t q_sequence = 0;
+  std::int64_t q_first = 0;
+  std::int64_t q_last = 0;
+  std::int64_t kv_sequence = 0;
+  std::int64_t kv_first = 0;
+  std::int64_t kv_last = 0;
+  std::int64_t times = 0;  // how often each of the queries saw each of the keys
+
+  static constexpr auto fields() {
+    return std::tuple{field("text", &PairRectangle::text),
+                      field("q_sequence", &PairRectangle::q_sequence),
+                      field("q_first", &PairRectangle::q_first),
+                      field("q_last", &PairRectangle::q_last),
+                      field("kv_sequence", &PairRectangle::kv_sequence),
+                      field("kv_first", &PairRectangle::kv_first),
+                      field("kv_last", &PairRectangle::kv_last),
+                      field("times", &PairRectangle::times)};
+  }
+};
+
+// The largest rectangles; the numbers of pairs count all.
+struct WrongPairs {
+  std::int64_t missing_pairs = 0;
+  std::int64_t excess_pairs = 0;
+  std::vector<PairRectangle> missing;
+  std::vector<PairRectangle> excess;
+
+  static constexpr auto fields() {
+    return std::tuple{field("missing_pairs", &WrongPairs::missing_pairs),
+                      field("excess_pairs", &WrongPairs::excess_pairs), field("missing", &WrongPairs::missing),
+                      field("excess", &WrongPairs::excess)};
+  }
+};
+
+// The mask as it was seen: queries downwards, keys to the right, sequence by sequence with their padding. A character
+// is a cell of q_per_cell queries and kv_per_cell keys:
+//   ' ' none of the pairs should meet, and none does        '.' some or all should, and all of these do
+//   '-' some that should did not                            '+' some that should not did, or met more than once
+//   '!' both                                                '?' weights that are no whole numbers
+struct MaskPicture {
+  std::int64_t q_per_cell = 1;
+  std::int64_t kv_per_cell = 1;
+  std::vector<std::string> rows;         // of equal length
+  std::vector<std::int64_t> q_borders;   // cells at which another sequence begins, without 0
+  std::vector<std::int64_t> kv_borders;  // likewise
+  std::vector<int> q_ranks;              // of each row of cells: the rank that owns its first query; -1: none does
+  std::vector<int> kv_ranks;             // of each column
+
+  static constexpr auto fields() {
+    return std::tuple{field("q_per_cell", &MaskPicture::q_per_cell),
+                      field("kv_per_cell", &MaskPicture::kv_per_cell),
+                      field("rows", &MaskPicture::rows),
+                      field("q_borders", &MaskPicture::q_borders),
+                      field("kv_borders", &MaskPicture::kv_borders),
+                      field("q_ranks", &MaskPicture::q_ranks),
+                      field("kv_ranks", &MaskPicture::kv_ranks)};
+  }
+};
+
+// Where a tensor of a rank was wrong: the largest error / bound, over its rows in packed order and over its heads.
+// 1 is the bound. A row without a bound (padding, NaN) that is wrong counts as the number kOffTheScale.
+struct ErrorStrip {
+  static constexpr double kOffTheScale = 1e9;
+
+  std::string tensor;
+  int rank = 0;
+  std::int64_t rows_per_cell = 1;
+  std::vector<double> by_row;         // of each cell of rows
+  std::vector<std::int64_t> borders;  // cells at which another chunk or sequence begins, without 0
+  std::vector<double> by_head;
+
+  static constexpr auto fields() {
+    return std::tuple{field("tensor", &ErrorStrip::tensor),   field("rank", &ErrorStrip::rank),
+                      field("rows_per_cell", &ErrorStrip::rows_per_cell),
+                      field("by_row", &ErrorStrip::by_row),   field("borders", &ErrorStrip::borders),
+                      field("by_head", &ErrorStrip::by_head)};
+  }
+};
+
+struct Diagnosis {
+  static constexpr std::string_view kUnknown = "unknown";
+
+  Certainty certainty = Certainty::unknown;
+  std::string id{kUnknown};           // of docs/diagnosis.md
+  std::string cause;                  // one sentence: what is wrong, or what the wrong values have in common
+  std::vector<std::string> explains;  // tensors that it explains, each once
+  std::vector<std::string> others;    // likely: the ids that fit as well
+  std::vector<std::string> evidence;  // sentences
+  std::optional<WrongPairs> pairs;    // if the keys that each query saw could be observed, and some were wrong
+  std::optional<MaskPicture> picture;
+  std::vector<ErrorStrip> strips;  // of tensors that failed
+  double ms = 0;                   // that it took
+
+  static constexpr auto fields() {
+    return std::tuple{field("certainty", &Diagnosis::certainty, Presence::required),
+                      field("id", &Diagnosis::id, Presence::required),
+                      field("cause", &Diagnosis::cause, Presence::required),
+                      field("explains", &Diagnosis::explains),
+                      field("others", &Diagnosis::others),
+                      field("evidence", &Diagnosis::evidence),
+                      field("pairs", &Diagnosis::pairs, Presence::sparse),
+                      field("picture", &Diagnosis::picture, Presence::sparse),
+                      field("strips", &Diagnosis::strips),
+                      field("ms", &Diagnosis::ms)};
+  }
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,24 @@
+// Known mistakes of context-parallel attention, each a small change of the fp64 definition or of its results, held
+// against what the ranks gave.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cases/diagnosis.h"
+#include "cp_core/comm/communicator.h"
+#include "cp_core/diagnosis/diagnose.h"
+#include "cp_core/diagnosis/seen_keys.h"
+#include "cp_core/trial/implementation.h"
+#include "cp_core/trial/judged_case.h"
+
+namespace cp_pool::diagnosis {
+
+// What the hypotheses say of a case: certainty, id, cause, explains, others and evidence of a Diagnosis. seen: what was
+// observed of the mask, for the sentence; may be none. Collective over groups.cp, since a hypothesis that fits is tried
+// on another seed; rank 0 gets the answer.
+Diagnosis explain(Implementation& implementation, const JudgedCase& judged, const SeenKeys* seen,
+                  const CpGroups& groups, const Settings& settings);
+
+}  // namespace cp_pool::diagnosis

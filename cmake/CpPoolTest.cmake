@@ -4,6 +4,8 @@
 # in milliseconds (none that links LibTorch). TORCH: its sources include LibTorch's headers.
 include(GoogleTest)
 
+cp_pool_define_precompiled(test OPTIMIZE O0 LIBRARIES nlohmann_json::nlohmann_json GTest::gmock fmt::fmt
+                           HEADERS <nlohmann/json.hpp> <gmock/gmock.h> <gtest/gtest.h>)
 if(CP_POOL_LIBTORCH)
   cp_pool_define_precompiled(torch OPTIMIZE O2 LIBRARIES LibTorch::cpu fmt::fmt HEADERS <ATen/core/Tensor.h>)
   cp_pool_define_precompiled(torch_test OPTIMIZE O0 LIBRARIES LibTorch::cpu GTest::gmock fmt::fmt
@@ -17,17 +19,29 @@ function(cp_pool_not_optimised)
   endforeach()
 endfunction()
 
+# What only a machine with GPUs can run is built by the target gpu_programs, and not with all the rest.
+add_custom_target(gpu_programs)
+function(cp_pool_gpu_program name)
+  set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)
+  add_dependencies(gpu_programs ${name})
+endfunction()
+
 function(cp_pool_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "DISCOVER;TORCH" "LABEL;TIMEOUT" "SOURCES;LIBRARIES")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)  # ends a test that hangs: many times what a slow and busy machine needs
   endif()
   add_executable(${name} ${arg_SOURCES})
+  if(arg_LABEL STREQUAL gpu)  # a machine without a GPU does not wait for them
+    cp_pool_gpu_program(${name})
+  endif()
   target_link_libraries(${name} PRIVATE cp_options ${arg_LIBRARIES} fmt::fmt GTest::gmock GTest::gtest_main)
   cp_pool_not_optimised(${name})
   set_target_properties(${name} PROPERTIES UNITY_BUILD_BATCH_SIZE 10)
   if(arg_TORCH)
     cp_pool_use_precompiled(torch_test ${name})
+  else()
+    cp_pool_use_precompiled(test ${name})
   endif()
   # Tests, and workers that they start, leave the user's cache of plans alone.
   set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT CP_POOL_PLAN_STORE=off)

@@ -109,7 +109,7 @@ if(CP_POOL_HAVE_CUDA)
   add_dependencies(cuda_module_test cp_core_cuda)
 
   # Tests on GPUs, and a benchmark, with the part linked in.
-  add_library(gpu_testing OBJECT testing/gpu_ranks.cpp testing/gpu_fixture.cpp)
+  add_library(gpu_testing OBJECT EXCLUDE_FROM_ALL testing/gpu_ranks.cpp testing/gpu_fixture.cpp)
   target_link_libraries(gpu_testing PUBLIC cp_cases cp_options LibTorch::cuda fmt::fmt GTest::gtest)
   cp_pool_not_optimised(gpu_testing)
   set(CP_CORE_GPU_LIBRARIES gpu_testing cp_core_cuda_objects cp_core)
@@ -145,6 +145,7 @@ if(CP_POOL_HAVE_CUDA)
     SOURCES testing/gpu_step.cpp trial/gpu_mutants_test.cpp)
 
   add_executable(row_kernels_bench thd/row_kernels_bench.cpp)
+  cp_pool_gpu_program(row_kernels_bench)
   target_link_libraries(row_kernels_bench PRIVATE cp_options cp_core_cuda_objects cp_core)
   cp_pool_use_precompiled(torch row_kernels_bench)
 endif()

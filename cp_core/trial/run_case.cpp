@@ -280,7 +280,34 @@ class CaseRun {
   RankReport report_;
 };
 
+// Whether a case runs, and how it is cut.
+struct Plan {
+  std::string skip;  // why it does not run, as a sentence
+  verify::Sharding sharding;
+};
+
+Plan plan_of(Implementation& implementation, const Case& c, const SequenceLengths& lengths, const at::Device& device,
+             int ranks) {
+  Plan plan;
+  plan.skip = implementation.skip_reason(c, device);
+  if (!plan.skip.empty()) return plan;
+  plan.sharding = implementation.sharding(c, lengths);
+  // Proved before anything runs. A convention that the lengths do not divide by is no fault of anybody's; rows that an
+  // implementation lists itself are its own.
+  std::string fault = verify::sharding_fault(plan.sharding, c, lengths, ranks);
+  if (fault.empty()) return plan;
+  if (!std::holds_alternative<verify::Convention>(plan.sharding.rows)) {
+    throw std::invalid_argument(fmt::format("the rows that the implementation declares cannot be judged: {}", fault));
+  }
+  plan.skip = std::move(fault);
+  return plan;
+}
+
 }  // namespace
+
+std::string why_skipped(Implementation& implementation, const Case& c, const at::Device& device, int ranks) {
+  return plan_of(implementation, c, resolve_lengths(c), device, ranks).skip;
+}
 
 RankReport run_case(Implementation& implementation, const Case& c, const CpGroups& groups, const RunOptions& options) {
   const auto skip = [](std::string reason) {
@@ -289,19 +316,12 @@ RankReport run_case(Implementation& implementation, const Case& c, const CpGroup
     report.reason = std::move(reason);
     return report;
   };
-  if (std::string reason = implementation.skip_reason(c, options.device); !reason.empty()) {
-    return skip(std::move(reason));
-  }
-  const at::NoGradGuard no_grad;
   const SequenceLengths lengths = resolve_lengths(c);
-  verify::Sharding sharding = implementation.sharding(c, lengths);
+  Plan plan = plan_of(implementation, c, lengths, options.device, groups.cp->size());
+  if (!plan.skip.empty()) return skip(std::move(plan.skip));
+  const at::NoGradGuard no_grad;
+  verify::Sharding& sharding = plan.sharding;
   sharding.bound_factor *= options.bound_factor;
-  // Proved before anything runs. A convention that the lengths do not divide by is no fault of anybody's; rows that an
-  // implementation lists itself are its own.
-  if (std::string fault = verify::sharding_fault(sharding, c, lengths, groups.cp->size()); !fault.empty()) {
-    if (std::holds_alternative<verify::Convention>(sharding.rows)) return skip(std::move(fault));
-    throw std::invalid_argument(fmt::format("the rows that the implementation declares cannot be judged: {}", fault));
-  }
   if (options.shares_gpus) {
     const auto problem = verify::canonical_problem(c, lengths);
     std::string reason = SharedMemory(problem, *groups.cp, options).what_does_not_fit();

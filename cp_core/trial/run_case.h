@@ -52,6 +52,10 @@ struct RunOptions {
   std::function<void(std::string_view tensor, bool repeated, at::Tensor& result)> on_result;
 };
 
+// Why run_case would skip the case over so many ranks, as far as can be told before there are ranks: a sentence; empty
+// if it would run. Throws what the implementation throws about rows that it lists itself.
+std::string why_skipped(Implementation& implementation, const Case& c, const at::Device& device, int ranks);
+
 // Collective over groups.cp. Files that cannot be written are in the report. Throws CommError, or whatever a library
 // throws; other ranks may then still wait in a collective.
 RankReport run_case(Implementation& implementation, const Case& c, const CpGroups& groups, const RunOptions& options);

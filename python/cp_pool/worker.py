@@ -148,25 +148,27 @@ def _refuse(stdout_fd: int, why: str, details: str) -> int:
 def _tell(options: argparse.Namespace, stdout_fd: int) -> int:
     try:
         adapter = load(options.adapter)
+        native = prepare(rehearse=False) if options.explain_skips else None
     except LoadError as error:
         return _refuse(-1, str(error), error.details)
     with os.fdopen(os.dup(stdout_fd), "w", encoding="utf-8") as out:
         if options.declare:
             print(json.dumps(adapter.declaration()), file=out)
         else:
-            _explain_skips(adapter, sys.stdin, out)
+            _explain_skips(adapter, native, sys.stdin, out)
     return 0
 
 
-def _explain_skips(adapter: Adapter, lines: TextIO, out: TextIO) -> None:
-    from cp_pool.context import CaseView
+def _explain_skips(adapter: Adapter, native: Any, lines: TextIO, out: TextIO) -> None:
+    from cp_pool.runner import Runner
 
     device = os.environ.get("CP_POOL_DEVICE", "cpu")
+    skips = native.Skips(Runner(adapter, native, INTERRUPT_SIGNAL), INTERRUPT_SIGNAL)
     for line in lines:
         if line.strip():
             fields = json.loads(line)
-            case = CaseView(fields.get("case", fields))
-            print(json.dumps({"skip": adapter.skip_reason(case, device)}), file=out, flush=True)
+            why = skips.reason(json.dumps(fields.get("case", fields)), device)
+            print(json.dumps({"skip": why}), file=out, flush=True)
 
 
 def _end(code: int) -> NoReturn:

@@ -10,10 +10,14 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_json.h"
+#include "cp_core/trial/run_case.h"
+#include "python/extension/python_implementation.h"
 #include "python/extension/python_runner.h"
 #include "worker/fault.h"
 #include "worker/protocol/environment.h"
 #include "worker/rank_process.h"
+#include "worker/runner_error.h"
 #include "worker/stack_dump.h"
 #include "worker/startup_clock.h"
 #include "worker/worker_main.h"
@@ -60,6 +64,27 @@ std::optional<std::string> hide_other_gpus() {
   return protocol::process_variable("CUDA_VISIBLE_DEVICES");
 }
 
+// Says of cases what the adapter would skip, before there are ranks.
+class Skips {
+ public:
+  Skips(const py::object& runner, int interrupt_signal)
+      : breaker_(interrupt_signal), implementation_(runner, breaker_) {}
+
+  // case_json: the keys of a case. device: "cpu" or "cuda".
+  std::string reason(const std::string& case_json, const std::string& device) {
+    const Case c = parse_case(nlohmann::json::parse(case_json), "case");
+    try {
+      return why_skipped(implementation_, c, at::Device(device), c.cp_size);
+    } catch (const RunnerError&) {
+      return {};  // an error of the adapter's own, of its shard function: the case runs, and tells it
+    }
+  }
+
+ private:
+  WaitBreaker breaker_;
+  PythonImplementation implementation_;
+};
+
 int freed() {
   return the_runner == nullptr ? 0 : static_cast<int>(the_runner->freed());
 }
@@ -75,5 +100,9 @@ PYBIND11_MODULE(_worker, module) {
       "Serves as one rank of a group, as the environment says, until the driver ends it; returns the exit code.");
   module.def("hide_other_gpus", &cp_pool::hide_other_gpus,
              "Chooses this rank's GPU. Call before anything uses CUDA. Returns CUDA_VISIBLE_DEVICES as it is then.");
+  py::class_<cp_pool::Skips>(module, "Skips", "What an adapter would skip")
+      .def(py::init<const py::object&, int>(), py::arg("runner"), py::arg("interrupt_signal"))
+      .def("reason", &cp_pool::Skips::reason, py::arg("case_json"), py::arg("device"),
+           "Why it would skip the case, as a sentence; empty if it would run.");
   module.def("freed", &cp_pool::freed, "Why waits of the running case are being ended: WaitBreaker::Reason.");
 }

@@ -236,6 +236,33 @@ def test_the_worker_tells_what_an_adapter_declares_and_would_skip(tmp_path: Path
     ]
 
 
+def test_lengths_that_a_convention_does_not_divide_are_told_before_a_run(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from cp_pool import adapter, shard\n"
+        "@adapter(features=['causal'], shard=shard.striped_by(5))\ndef stripes(q, k, v, case, ctx): ...\n"
+        "@adapter(features=['causal'], padding='absent')\ndef bare(q, k, v, case, ctx): ...\n"
+        "def cut(lengths, ranks): raise RuntimeError('no rows')\n"
+        "@adapter(features=['causal'], shard=cut)\ndef listed(q, k, v, case, ctx): ...\n"
+    )
+    packed = {"layout": "thd", "pad_between_seqs": True, "seqlens": [7, 16], "batch": 2}
+    fields = [view().fields, view(seqlen_q=20, seqlen_kv=20).fields, view(**packed).fields]
+    lines = "".join(json.dumps(c) + "\n" for c in fields)
+
+    def skips(name: str) -> list[str]:
+        told = worker(f"{path}:{name}", "--explain-skips", stdin=lines)
+        assert told.returncode == 0, told.stderr
+        return [json.loads(line)["skip"] for line in told.stdout.splitlines()]
+
+    undivided, divided, _ = skips("stripes")
+    assert "16 rows do not divide" in undivided
+    assert divided == ""
+    plain, _, without_padding = skips("bare")
+    assert plain == ""
+    assert "without padding, as the adapter bare declares it" in without_padding
+    assert skips("listed") == ["", "", ""]  # what its function raises is told as the error of a case
+
+
 def test_an_adapter_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text("def f(:\n")

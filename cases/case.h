@@ -76,6 +76,9 @@ struct Case {
   double input_scale = 1;
   // q, k, v and dout of a rank are slices of larger tensors, so that they are not contiguous.
   bool strided = false;
+  // So many tokens at the beginning of each sequence, of queries and of keys, are on every rank; all of a shorter one.
+  // The rest of the sequence is cut over the ranks.
+  std::int64_t replicated = 0;
   std::uint64_t seed = 1234;
 
   bool operator==(const Case&) const = default;

@@ -9,6 +9,7 @@
 
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"
+#include "cases/lengths.h"
 
 namespace cp_pool {
 namespace {
@@ -89,37 +90,59 @@ Problem check_comm(const Case& c) {
                  fmt::format("{} does not fit comm {}, which needs {}", c.cp_size, to_string(c.comm), facts.sizes));
 }
 
+// More tokens than a sequence has would hide that nothing is left to cut.
+Problem check_replicated(const Case& c) {
+  const bool q_is_shorter = c.seqlen_q <= c.seqlen_kv;
+  const std::int64_t most = q_is_shorter ? c.seqlen_q : c.seqlen_kv;
+  if (c.replicated >= 0 && c.replicated <= most) return std::nullopt;
+  return problem("replicated", fmt::format("{} is not within 0..{}, which is {}", c.replicated, most,
+                                           q_is_shorter ? "seqlen_q" : "seqlen_kv"));
+}
+
+std::int64_t multiple_of(const Case& c) {
+  return std::int64_t{2} * c.cp_size;
+}
+
+// The tokens of a sequence that are cut over the ranks.
+std::int64_t cut_tokens(const Case& c, std::int64_t length) {
+  return length - replicated_tokens(c.replicated, length);
+}
+
+std::string without_replicated(const Case& c, std::int64_t length) {
+  if (c.replicated == 0) return {};
+  return fmt::format(" without its {} replicated tokens", replicated_tokens(c.replicated, length));
+}
+
 Problem check_explicit_lengths(const Case& c, std::string_view field, const std::vector<std::int64_t>& lengths,
                                std::string_view largest_field, std::int64_t largest) {
   if (static_cast<std::int64_t>(lengths.size()) != c.batch) {
     return problem(field, fmt::format("{} lengths for a batch of {}", lengths.size(), c.batch));
   }
-  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
   for (std::size_t b = 0; b < lengths.size(); ++b) {
     const std::string element = fmt::format("{}[{}]", field, b);
     if (lengths[b] < 0) return problem(element, fmt::format("the length {} is negative", lengths[b]));
     if (lengths[b] > largest) {
       return problem(element, fmt::format("the length {} is larger than {} ({})", lengths[b], largest_field, largest));
     }
-    if (!c.pad_between_seqs && lengths[b] % multiple != 0) {
-      return problem(element, fmt::format("the length {} of sequence {} is not a multiple of 2 * cp_size ({}), and "
+    if (!c.pad_between_seqs && cut_tokens(c, lengths[b]) % multiple_of(c) != 0) {
+      return problem(element, fmt::format("the length {} of sequence {}{} is not a multiple of 2 * cp_size ({}), and "
                                           "without pad_between_seqs it cannot be padded",
-                                          lengths[b], b, multiple));
+                                          lengths[b], b, without_replicated(c, lengths[b]), multiple_of(c)));
     }
   }
   return std::nullopt;
 }
 
 Problem check_divisible(const Case& c, std::string_view field, std::int64_t length) {
-  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
-  if (length % multiple == 0) return std::nullopt;
-  return problem(
-      field, fmt::format("the length {} of every sequence is not a multiple of 2 * cp_size ({})", length, multiple));
+  if (cut_tokens(c, length) % multiple_of(c) == 0) return std::nullopt;
+  return problem(field, fmt::format("the length {} of every sequence{} is not a multiple of 2 * cp_size ({})", length,
+                                    without_replicated(c, length), multiple_of(c)));
 }
 
 Problem check_tokens(const Case& c, std::string_view field, std::int64_t length) {
-  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
-  const std::int64_t padded = (length + multiple - 1) / multiple * multiple;
+  const std::int64_t multiple = multiple_of(c);
+  const std::int64_t cut = cut_tokens(c, length);
+  const std::int64_t padded = length - cut + (cut + multiple - 1) / multiple * multiple;
   if (padded <= kMaxTokens / c.batch) return std::nullopt;
   return problem(field, fmt::format("{} sequences of {} tokens are more than {} tokens", c.batch, padded, kMaxTokens));
 }
@@ -159,6 +182,7 @@ std::optional<CaseProblem> find_problem(const Case& c) {
   if (auto found = check_mask(c)) return found;
   if (auto found = check_input_scale(c)) return found;
   if (auto found = check_comm(c)) return found;
+  if (auto found = check_replicated(c)) return found;
   return check_lengths(c);
 }
 

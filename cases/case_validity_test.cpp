@@ -147,6 +147,40 @@ TEST(CaseValidity, SequencesOfBshdAndSbhdDivideByTwiceTheRanks) {
             "seqlen_kv: the length 66 of every sequence is not a multiple of 2 * cp_size (4)");
 }
 
+TEST(CaseValidity, ReplicatedTokensAreOfEverySequence) {
+  for (const std::int64_t good : {0, 4, 64}) {
+    EXPECT_EQ(problem_of([good](Case& c) { c.replicated = good; }), "") << good;
+  }
+  EXPECT_EQ(problem_of([](Case& c) { c.replicated = -1; }), "replicated: -1 is not within 0..64, which is seqlen_q");
+  EXPECT_EQ(problem_of([](Case& c) {
+              c.replicated = 40;
+              c.seqlen_kv = 32;
+            }),
+            "replicated: 40 is not within 0..32, which is seqlen_kv");
+}
+
+TEST(CaseValidity, WhatIsNotReplicatedDividesByTwiceTheRanks) {
+  EXPECT_EQ(problem_of([](Case& c) {
+              c.replicated = 5;
+              c.seqlen_q = c.seqlen_kv = 69;
+            }),
+            "");
+  EXPECT_EQ(
+      problem_of([](Case& c) { c.replicated = 5; }),
+      "seqlen_q: the length 64 of every sequence without its 5 replicated tokens is not a multiple of 2 * cp_size "
+      "(4)");
+  const auto replicated_pack = [](std::vector<std::int64_t> seqlens) {
+    return thd_problem_of([&seqlens](Case& c) {
+      c.replicated = 5;
+      c.seqlens = std::move(seqlens);
+    });
+  };
+  EXPECT_EQ(replicated_pack({13, 3}), "") << "a sequence that is shorter is replicated as a whole";
+  EXPECT_EQ(replicated_pack({13, 8}),
+            "seqlens[1]: the length 8 of sequence 1 without its 5 replicated tokens is not a multiple of 2 * cp_size "
+            "(4), and without pad_between_seqs it cannot be padded");
+}
+
 TEST(CaseValidity, OnlyThdHasLengthsAndPadding) {
   for (const Layout layout : {Layout::bshd, Layout::sbhd}) {
     const auto problem_with = [layout](const std::function<void(Case&)>& change) {

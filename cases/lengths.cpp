@@ -23,8 +23,12 @@ std::vector<std::int64_t> draw_lengths(std::mt19937_64& generator, std::int64_t 
   return lengths;
 }
 
-std::vector<std::int64_t> pad(std::vector<std::int64_t> lengths, std::int64_t multiple) {
-  for (std::int64_t& length : lengths) length = (length + multiple - 1) / multiple * multiple;
+// Pads what is cut over the ranks: the tokens that are not replicated.
+std::vector<std::int64_t> pad(std::vector<std::int64_t> lengths, std::int64_t replicated, std::int64_t multiple) {
+  for (std::int64_t& length : lengths) {
+    const std::int64_t first = replicated_tokens(replicated, length);
+    length = first + (length - first + multiple - 1) / multiple * multiple;
+  }
   return lengths;
 }
 
@@ -47,13 +51,24 @@ SequenceLengths resolve_lengths(const Case& c) {
     lengths.valid_kv.assign(static_cast<std::size_t>(c.batch), c.seqlen_kv);
   }
   const std::int64_t multiple = std::int64_t{2} * c.cp_size;
-  lengths.padded_q = pad(lengths.valid_q, multiple);
-  lengths.padded_kv = pad(lengths.valid_kv, multiple);
+  lengths.replicated = c.replicated;
+  lengths.padded_q = pad(lengths.valid_q, c.replicated, multiple);
+  lengths.padded_kv = pad(lengths.valid_kv, c.replicated, multiple);
   if (!c.pad_between_seqs) {
     lengths.valid_q = lengths.padded_q;
     lengths.valid_kv = lengths.padded_kv;
   }
   return lengths;
+}
+
+SequenceLengths without_replication(const SequenceLengths& lengths, int cp_size) {
+  if (lengths.replicated == 0) return lengths;
+  SequenceLengths whole = lengths;
+  const std::int64_t multiple = std::int64_t{2} * cp_size;
+  whole.replicated = 0;
+  whole.padded_q = pad(whole.valid_q, 0, multiple);
+  whole.padded_kv = pad(whole.valid_kv, 0, multiple);
+  return whole;
 }
 
 }  // namespace cp_pool

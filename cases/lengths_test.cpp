@@ -48,6 +48,42 @@ TEST(Lengths, ExplicitLengthsArePaddedToTwiceTheRanks) {
   EXPECT_EQ(lengths.padded_kv, lengths.padded_q);
 }
 
+TEST(Lengths, WhatIsNotReplicatedIsPaddedToTwiceTheRanks) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.cp_size = 4;
+  c.batch = 5;
+  c.replicated = 5;
+  c.seqlens = {0, 3, 5, 6, 21};
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_EQ(lengths.replicated, 5);
+  EXPECT_THAT(lengths.valid_q, ElementsAre(0, 3, 5, 6, 21));
+  EXPECT_THAT(lengths.padded_q, ElementsAre(0, 3, 5, 13, 21));
+}
+
+TEST(Lengths, WithoutReplicationAreThoseOfWholeSequences) {
+  Case c = thd_case();
+  c.pad_between_seqs = true;
+  c.cp_size = 4;
+  c.seqlens = {3, 21};
+  EXPECT_EQ(without_replication(resolve_lengths(c), 4), resolve_lengths(c));
+  const SequenceLengths whole = resolve_lengths(c);
+  c.replicated = 5;
+  EXPECT_EQ(without_replication(resolve_lengths(c), 4), whole);
+}
+
+TEST(Lengths, WithoutPaddingDrawnLengthsEndWithWholeChunksOfWhatIsNotReplicated) {
+  Case c = thd_case();
+  c.cp_size = 4;
+  c.batch = 50;
+  c.replicated = 21;
+  c.seqlen_q = c.seqlen_kv = 21 + 16;
+  const SequenceLengths lengths = resolve_lengths(c);
+  EXPECT_EQ(lengths.valid_q, lengths.padded_q);
+  EXPECT_THAT(lengths.padded_q, testing::Contains(testing::Lt(21)));
+  EXPECT_THAT(lengths.padded_q, Each(testing::AnyOf(testing::Le(21), 29, 37)));
+}
+
 TEST(Lengths, ExplicitKvLengthsStandApart) {
   Case c = thd_case();
   c.pad_between_seqs = true;

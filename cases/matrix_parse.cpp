@@ -153,7 +153,8 @@ MatrixSize::Heads read_heads(const std::string& text, const JsonPlace& place) {
 }
 
 std::vector<std::pair<MatrixValue, std::int64_t>> read_divide(const Json& object, const JsonPlace& place) {
-  const std::vector<std::string> lengths{"seqlen_q", "seqlen_kv", "window", "chunk", "seqlens", "seqlens_kv"};
+  const std::vector<std::string> lengths{"seqlen_q", "seqlen_kv",  "window",    "chunk",
+                                         "seqlens",  "seqlens_kv", "replicated"};
   expect_known_keys(object, place, lengths);
   std::vector<std::pair<MatrixValue, std::int64_t>> divide;
   for (const auto& [key, value] : object.items()) {

@@ -1,7 +1,6 @@
 #include "driver/case_shape.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "cases/dual_chunk.h"
 
@@ -13,10 +12,6 @@ constexpr std::int64_t kFp32Bytes = 4;
 
 std::int64_t bytes_of(DType dtype) {
   return dtype == DType::fp32 ? kFp32Bytes : 2;
-}
-
-std::int64_t sum(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
 }
 
 void add_tile(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv,
@@ -32,6 +27,29 @@ void add_tile(const Case& c, const Interval& queries, const Interval& keys, std:
   } else {
     ++to.band_tiles;
   }
+}
+
+// The rows of a rank's shard, padding included.
+std::int64_t rows_of_rank(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
+                          std::int64_t replicated, int ranks) {
+  std::int64_t rows = 0;
+  for (std::size_t b = 0; b < padded.size(); ++b) {
+    const std::int64_t everybodys = replicated_tokens(replicated, valid[b]);
+    rows += everybodys + (padded[b] - everybodys) / ranks;
+  }
+  return rows;
+}
+
+RankBytes bytes_of_rank(const Case& c, const SequenceLengths& lengths) {
+  const std::int64_t bytes = bytes_of(c.dtype);
+  const std::int64_t q_rows = rows_of_rank(lengths.valid_q, lengths.padded_q, lengths.replicated, c.cp_size);
+  const std::int64_t kv_rows = rows_of_rank(lengths.valid_kv, lengths.padded_kv, lengths.replicated, c.cp_size);
+  const std::int64_t kv = kv_rows * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
+  return {.q = q_rows * c.heads * c.head_dim_qk * bytes,
+          .kv = kv * bytes,
+          .out = q_rows * c.heads * c.head_dim_v * bytes,
+          .dkv_sums = kv * kFp32Bytes,
+          .statistic = q_rows * c.heads * kFp32Bytes};
 }
 
 }  // namespace
@@ -66,7 +84,8 @@ double Compute::backward_flops(const Case& c) const {
          static_cast<double>(3 * c.head_dim_qk + 2 * c.head_dim_v);
 }
 
-Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
+Compute compute_of(const Case& c, const SequenceLengths& given, int rank) {
+  const SequenceLengths lengths = without_replication(given, c.cp_size);
   const int head_split = head_ranks(c);
   const int ring_ranks = c.cp_size / head_split;
   const int ring_rank = rank / head_split;
@@ -85,15 +104,14 @@ Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
 }
 
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
-  const std::int64_t bytes = bytes_of(c.dtype);
-  const std::int64_t q_rows = sum(lengths.padded_q) / c.cp_size;
-  const std::int64_t kv = sum(lengths.padded_kv) / c.cp_size * c.kv_heads * (c.head_dim_qk + c.head_dim_v);
-  const RankBytes rank{.q = q_rows * c.heads * c.head_dim_qk * bytes,
-                       .kv = kv * bytes,
-                       .out = q_rows * c.heads * c.head_dim_v * bytes,
-                       .dkv_sums = kv * kFp32Bytes,
-                       .statistic = q_rows * c.heads * kFp32Bytes};
-  Traffic traffic = facts_of(c.comm).traffic(rank, c.cp_size);
+  const RankBytes whole = bytes_of_rank(c, without_replication(lengths, c.cp_size));
+  Traffic traffic = facts_of(c.comm).traffic(whole, c.cp_size);
+  if (c.replicated > 0) {
+    // Every rank gathers the rows of all: shards before a pass, results behind it.
+    const RankBytes shard = bytes_of_rank(c, lengths);
+    traffic.forward += (c.cp_size - 1) * (shard.q + shard.kv + whole.out + whole.statistic);
+    traffic.backward += (c.cp_size - 1) * (shard.out + whole.q + whole.kv);
+  }
   if (!c.training) traffic.backward = 0;
   return traffic;
 }

@@ -1,5 +1,6 @@
 // What a case costs: pairs, operations and bytes of each rank, worked out from its mask and who owns what. For `cp-pool
-// explain` and the figures of `--mode perf`.
+// explain` and the figures of `--mode perf`. Where tokens are replicated they are those of our own attention, which
+// computes whole sequences (cp_core/own/whole_sequences.h).
 #pragma once
 
 #include <cstdint>

@@ -149,6 +149,17 @@ TEST_F(BeyondTe, HasSteepScoresPartsFarApartAndSinksAboveAllEverywhere) {
   }
 }
 
+TEST_F(BeyondTe, HasReplicatedTokensEverywhere) {
+  for (const CommType comm : kAllComms) {
+    for (const bool causal : {false, true}) {
+      expect_for_every_layout(
+          comm, [causal](const Case& c) { return c.replicated > 0 && c.causal == causal; }, "replicated tokens");
+    }
+    expect_for_every_layout(comm, [](const Case& c) { return c.replicated > 0 && c.bias; }, "replicated with a bias");
+    expect_for_every_layout(comm, [](const Case& c) { return c.replicated == c.seqlen_kv; }, "replicated keys alone");
+  }
+}
+
 TEST_F(BeyondTe, HasMaxLogitAndChunksEverywhere) {
   for (const CommType comm : kAllComms) {
     expect_for_every_layout(comm, [](const Case& c) { return c.max_logit; }, "max_logit");

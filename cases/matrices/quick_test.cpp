@@ -42,21 +42,22 @@ std::vector<std::string> traits(const Case& c) {
           fmt::format("layout {}{}", to_string(c.layout), c.pad_between_seqs ? " padded" : ""),
           fmt::format("dtype {}", to_string(c.dtype)),
           c.heads == c.kv_heads ? "heads MHA" : "heads GQA",
-          c.head_dim_qk == c.head_dim_v ? "head_dim one" : "head_dim MLA"};
+          c.head_dim_qk == c.head_dim_v ? "head_dim one" : "head_dim MLA",
+          c.replicated > 0 ? "tokens replicated" : "tokens cut"};
 }
 
 TEST(Quick, IsSmall) {
   const auto cases = quick();
   std::map<CommType, int> of_type;
   for (const MatrixCase& entry : cases) {
-    EXPECT_LE(++of_type[entry.c.comm], 30) << entry.id;
+    EXPECT_LE(++of_type[entry.c.comm], 32) << entry.id;
     EXPECT_LE(std::max(entry.c.seqlen_q, entry.c.seqlen_kv), 128) << entry.id;
     EXPECT_LE(entry.c.heads, 16) << entry.id;
     EXPECT_LE(entry.c.batch, 8) << entry.id;
   }
 }
 
-TEST(Quick, MeetsEveryPairOfMaskCommLayoutDtypeAndHeads) {
+TEST(Quick, MeetsEveryPairOfMaskCommLayoutDtypeHeadsAndReplication) {
   std::vector<std::string> comms;
   for (const auto& [type, name] : kNames<CommType>) comms.push_back(fmt::format("comm {}", name));
   const std::vector<std::vector<std::string>> values{{"mask causal", "mask none", "mask left", "mask both"},
@@ -64,7 +65,8 @@ TEST(Quick, MeetsEveryPairOfMaskCommLayoutDtypeAndHeads) {
                                                      {"layout bshd", "layout sbhd", "layout thd", "layout thd padded"},
                                                      {"dtype fp32", "dtype bf16", "dtype fp16"},
                                                      {"heads MHA", "heads GQA"},
-                                                     {"head_dim one", "head_dim MLA"}};
+                                                     {"head_dim one", "head_dim MLA"},
+                                                     {"tokens replicated", "tokens cut"}};
   std::set<std::pair<std::string, std::string>> met;
   for (const MatrixCase& entry : quick()) {
     const std::vector<std::string> has = traits(entry.c);
@@ -158,6 +160,18 @@ TEST(Quick, MeetsEveryCommLayoutAndDtypeWithStridedInputs) {
   for (const DType dtype : kValues<DType>) {
     EXPECT_TRUE(holds_for_one([dtype](const Case& c) { return c.strided && c.dtype == dtype; }));
   }
+}
+
+// What replicated tokens have rows of beside q, k and v; and sequences shorter than what is replicated.
+TEST(Quick, ReplicatesTokensOfEveryKindOfTensor) {
+  const auto replicated = [](const std::function<bool(const Case&)>& predicate) {
+    return holds_for_one([&](const Case& c) { return c.replicated > 0 && predicate(c); });
+  };
+  EXPECT_TRUE(replicated([](const Case& c) { return c.bias && c.layout != Layout::thd && c.training; }));
+  EXPECT_TRUE(replicated([](const Case& c) { return c.bias && c.layout == Layout::thd && c.training; }));
+  EXPECT_TRUE(replicated([](const Case& c) { return c.softmax == SoftmaxType::learnable && c.max_logit; }));
+  EXPECT_TRUE(replicated([](const Case& c) { return c.seqlen_q != c.seqlen_kv; }));
+  EXPECT_TRUE(replicated([](const Case& c) { return std::ranges::min(resolve_lengths(c).valid_q) < c.replicated; }));
 }
 
 // A case that no worker can run would only ever be skipped.

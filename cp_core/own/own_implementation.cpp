@@ -5,6 +5,7 @@
 #include "cases/backend_facts.h"
 #include "cases/comm_facts.h"
 #include "cp_core/own/rank_step.h"
+#include "cp_core/own/whole_sequences.h"
 
 namespace cp_pool {
 namespace {
@@ -41,6 +42,45 @@ class OwnStep final : public Step {
   std::set<std::string> remarks_;
 };
 
+// A step of a case with replicated tokens.
+class ReplicatedStep final : public Step {
+ public:
+  ReplicatedStep(const StepSetting& setting, const verify::Shards& shards)
+      : problem_(whole_sequences_problem(setting.c, setting.lengths)),
+        whole_(setting.c, setting.lengths, *setting.groups.cp),
+        groups_(setting.groups),
+        shards_(shards) {
+    problem_.replayed = setting.replayed;
+  }
+
+  void forward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    inputs_ = whole_.inputs(shards_);
+    forward_ = context_parallel_forward(problem_, groups_, inputs_);
+    remarks_.insert(forward_.remarks.begin(), forward_.remarks.end());
+    whole_.fill(forward_, results);
+  }
+
+  void backward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    const AttentionGradients gradients =
+        context_parallel_backward(problem_, groups_, inputs_, forward_, whole_.dout(shards_));
+    remarks_.insert(gradients.remarks.begin(), gradients.remarks.end());
+    whole_.fill(gradients, shards_, results);
+  }
+
+  [[nodiscard]] std::set<std::string> remarks() const override { return remarks_; }
+
+ private:
+  AttentionProblem problem_;
+  WholeSequences whole_;
+  const CpGroups& groups_;
+  const verify::Shards& shards_;
+  AttentionInputs inputs_;
+  AttentionForward forward_;
+  std::set<std::string> remarks_;
+};
+
 }  // namespace
 
 std::string OwnImplementation::skip_reason(const Case& c, const at::Device& device) {
@@ -66,6 +106,7 @@ std::int64_t OwnImplementation::probe_heads(const Case& c) {
 }
 
 std::unique_ptr<Step> OwnImplementation::make_step(const StepSetting& setting, const verify::Shards& shards) {
+  if (setting.c.replicated > 0) return std::make_unique<ReplicatedStep>(setting, shards);
   return std::make_unique<OwnStep>(setting, shards);
 }
 

@@ -1,10 +1,12 @@
 #include "cp_core/own/own_implementation.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <gtest/gtest.h>
 
+#include "cases/case_names.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/ranks_on_threads.h"
 
@@ -53,6 +55,52 @@ TEST(OwnImplementation, PackCutWhereSequencesShouldBeIsSeen) {
   const auto reports = reports_of(c, "dual_chunk_pack");
   EXPECT_TRUE(
       std::ranges::any_of(reports, [](const RankReport& report) { return report.outcome == CaseOutcome::fail; }));
+}
+
+// 5 tokens of each sequence on every rank; in thd one sequence is shorter, one empty.
+Case replicated_case(CommType comm, Layout layout) {
+  Case c = causal_case(comm, layout);
+  c.kv_heads = 4;
+  c.heads = 8;
+  c.head_dim_v = 4;
+  c.replicated = 5;
+  c.seqlen_q = 5 + 32;
+  c.seqlen_kv = 5 + 16;
+  c.softmax = SoftmaxType::learnable;
+  c.max_logit = true;
+  c.window = {7, 0};
+  if (layout == Layout::thd) {
+    c.pad_between_seqs = true;
+    c.batch = 4;
+    c.seqlens = {37, 3, 0, 30};
+    c.seqlens_kv = {9, 21, 4, 0};
+  }
+  return c;
+}
+
+TEST(OwnImplementation, TakesReplicatedTokensInEveryLayoutAndCommunicationType) {
+  for (const CommType comm : kValues<CommType>) {
+    for (const Layout layout : kValues<Layout>) {
+      Case c = replicated_case(comm, layout);
+      for (const auto bias : {std::optional<BiasShape>{}, std::optional{BiasShape::shape_bhss},
+                              std::optional{BiasShape::shape_11ss}, std::optional{BiasShape::shape_111s}}) {
+        c.bias = bias;
+        c.strided = bias.has_value();
+        for (const RankReport& report : reports_of(c, "dual_chunk")) {
+          EXPECT_EQ(report.outcome, CaseOutcome::pass) << report.reason << " " << test::text_of(c);
+        }
+      }
+    }
+  }
+}
+
+// All of a sequence, or all of its keys, is on every rank: nothing is left to cut.
+TEST(OwnImplementation, TakesSequencesThatAreReplicatedAsAWhole) {
+  Case c = replicated_case(CommType::p2p, Layout::bshd);
+  c.replicated = c.seqlen_kv;
+  EXPECT_EQ(test::fault_of(reports_of(c, "dual_chunk")), "") << test::text_of(c);
+  c.seqlen_q = c.seqlen_kv;
+  EXPECT_EQ(test::fault_of(reports_of(c, "dual_chunk")), "") << test::text_of(c);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include "cases/lengths.h"
 #include "cp_core/context_parallel/prepare.h"
 #include "cp_core/own/own_implementation.h"
+#include "cp_core/own/whole_sequences.h"
 #include "cp_core/verify/canonical.h"
 #include "cp_core/verify/mask_probe.h"
 
@@ -14,8 +15,9 @@ std::vector<Preparation> prepare_case(const Case& c, int rank, const FastBackend
   std::vector<Preparation> pieces;
   // run_case takes steps of these two cases. Nobody prepares for steps that are replayed as a graph.
   for (const Case& step : {c, verify::mask_probe_case(c, head_ranks(c))}) {
-    auto of_step = preparations(make_problem(step, lengths), verify::scalar_type_of(step.dtype), c.cp_size, rank,
-                                step.training, backend);
+    const AttentionProblem problem =
+        step.replicated > 0 ? whole_sequences_problem(step, lengths) : make_problem(step, lengths);
+    auto of_step = preparations(problem, verify::scalar_type_of(step.dtype), c.cp_size, rank, step.training, backend);
     for (auto& piece : of_step) pieces.push_back(std::move(piece));
   }
   return pieces;

@@ -18,6 +18,17 @@ class CountingBackend final : public FastBackend {
   mutable std::vector<std::int64_t> done;
 };
 
+// Takes down how many rows of queries each piece is for.
+class RowsBackend final : public FastBackend {
+ public:
+  [[nodiscard]] std::vector<Preparation> preparations(std::span<const TilePlan>, const AttentionOperands& like, Pass,
+                                                      bool) const override {
+    return {[this, count = like.q.size(0)] { rows.push_back(count); }};
+  }
+
+  mutable std::vector<std::int64_t> rows;
+};
+
 TEST(PrepareCase, IsForTheCaseAndForItsMaskProbe) {
   Case c = test::small_case();
   c.heads = c.kv_heads = 8;
@@ -25,6 +36,25 @@ TEST(PrepareCase, IsForTheCaseAndForItsMaskProbe) {
   const CountingBackend backend;
   for (const Preparation& piece : prepare_case(c, 1, backend)) piece();
   EXPECT_THAT(backend.done, testing::ElementsAre(4, 4, 1, 1));
+}
+
+// What is prepared is what runs: replicated tokens are in whole sequences then.
+TEST(PrepareCase, OfReplicatedTokensIsForWholeSequences) {
+  Case c = test::small_case();
+  c.layout = Layout::thd;
+  c.pad_between_seqs = true;
+  c.batch = 1;
+  c.seqlens = {13};
+  c.training = false;
+  const auto rows_of = [](const Case& of) {
+    RowsBackend backend;
+    for (const Preparation& piece : prepare_case(of, 0, backend)) piece();
+    return backend.rows;
+  };
+  const auto whole = rows_of(c);
+  ASSERT_FALSE(whole.empty());
+  c.replicated = 5;
+  EXPECT_EQ(rows_of(c), whole);
 }
 
 TEST(PrepareCase, HasNothingToDoForACaseThatWillBeSkipped) {

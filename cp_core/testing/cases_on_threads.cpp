@@ -89,6 +89,11 @@ Case random_case(std::mt19937_64& generator) {
   c.training = pick(generator, {true, true, true, false});
   c.seed = generator();
   c.strided = c.seed % 3 == 0;
+  if (c.seed % 4 == 1) {
+    c.replicated = 1 + static_cast<std::int64_t>(c.seed / 4 % 6);
+    c.seqlen_q += c.replicated;
+    c.seqlen_kv += c.replicated;
+  }
   c.backend = c.seed % 2 == 0 ? Backend::math : Backend::cudnn;
   c.input_scale = pick<double>(generator, {1, 1, 1, 1, 1, 0.125, 3, 10});
   return c;

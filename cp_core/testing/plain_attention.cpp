@@ -69,8 +69,9 @@ class PlainStep final : public Step {
     const at::Tensor delta = dout.mul(out_).sum(-1, /*keepdim=*/true);
     const at::Tensor ds = at::matmul(dout, v_.index_select(0, kv_head_).transpose(1, 2)).sub(delta).mul(p_);
     results.dq = in_layout(at::matmul(ds, k_.index_select(0, kv_head_)).mul(scale));
-    results.dk = in_layout(summed(at::matmul(ds.transpose(1, 2), q_).mul(scale), "dk"));
-    results.dv = in_layout(summed(at::matmul(p_.transpose(1, 2), dout), "dv"));
+    const at::Tensor counted = counted_queries();
+    results.dk = in_layout(summed(at::matmul(ds.mul(counted).transpose(1, 2), q_).mul(scale), "dk"));
+    results.dv = in_layout(summed(at::matmul(p_.transpose(1, 2), dout.mul(counted)), "dv"));
   }
 
  private:
@@ -96,6 +97,40 @@ class PlainStep final : public Step {
     return all;
   }
 
+  [[nodiscard]] bool replicated(const LocalRow& row) const {
+    return row.canonical >= 0 && row.position < setting_.lengths.replicated;
+  }
+
+  // Which of all key rows count: of replicated ones those of rank 0.
+  [[nodiscard]] at::Tensor counted_keys() const {
+    std::vector<std::int64_t> counted;
+    for (std::size_t r = 0; r < owners_.kv.size(); ++r) {
+      for (const LocalRow& row : owners_.kv[r]) counted.push_back(r == 0 || !replicated(row) ? 1 : 0);
+    }
+    return at::tensor(counted, at::kLong).ne(0);
+  }
+
+  // 1 for each query whose part in dk and dv this rank adds, else 0: fp32 [rows, 1].
+  [[nodiscard]] at::Tensor counted_queries() const {
+    std::vector<double> counted;
+    for (const LocalRow& row : setting_.view.q.rows()) counted.push_back(rank() == 0 || !replicated(row) ? 1 : 0);
+    at::Tensor out = at::tensor(counted, at::kDouble).to(at::kFloat).unsqueeze(1);
+    return fault_ == PlainFault::replicated_loss_of_every_rank ? out.fill_(1) : out;
+  }
+
+  // Where the gradients of this rank's keys stand among those of all key rows.
+  [[nodiscard]] at::Tensor own_keys() const {
+    std::int64_t first = 0;
+    for (std::size_t r = 0; r < rank(); ++r) first += static_cast<std::int64_t>(owners_.kv[r].size());
+    std::vector<std::int64_t> places;
+    for (const LocalRow& row : owners_.kv[rank()]) {
+      const auto at_rank_0 = std::ranges::find(owners_.kv[0], row);
+      places.push_back(replicated(row) ? at_rank_0 - owners_.kv[0].begin() : first);
+      ++first;
+    }
+    return at::tensor(places, at::kLong);
+  }
+
   // Which of all key rows each query row sees: bool [rows, all key rows].
   [[nodiscard]] at::Tensor visible() const {
     const Case& c = setting_.c;
@@ -110,6 +145,7 @@ class PlainStep final : public Step {
               .sub(lengths_of(q_sequence.flatten(), setting_.lengths.valid_q).unsqueeze(1));
     }
     at::Tensor seen = i.eq(i).logical_and(j.eq(j));
+    if (fault_ != PlainFault::replicated_keys_of_every_rank) seen = seen.logical_and(counted_keys().unsqueeze(0));
     if (fault_ != PlainFault::sequences_see_others) seen = seen.logical_and(q_sequence.eq(k_sequence));
     if (fault_ != PlainFault::reads_padding) {
       seen = seen.logical_and(column(keys, &LocalRow::canonical).ge(0).unsqueeze(0));
@@ -143,12 +179,15 @@ class PlainStep final : public Step {
   // Of [heads, all key rows, dim] of each rank the sum, over the query heads of a key-value head too, of the own rows.
   [[nodiscard]] at::Tensor summed(const at::Tensor& all, const char* what) const {
     at::Tensor by_kv_head = at::zeros({setting_.c.kv_heads, all.size(1), all.size(2)}).index_add(0, kv_head_, all);
+    const at::Tensor own = by_kv_head.index_select(1, own_keys());
     if (fault_ != PlainFault::keys_not_summed) {
       setting_.groups.cp->all_reduce(by_kv_head, ReduceOp::sum, what)->wait();
     }
-    std::int64_t first = 0;
-    for (std::size_t r = 0; r < rank(); ++r) first += static_cast<std::int64_t>(owners_.kv[r].size());
-    return by_kv_head.narrow(1, first, static_cast<std::int64_t>(owners_.kv[rank()].size()));
+    const at::Tensor of_all = by_kv_head.index_select(1, own_keys());
+    if (fault_ != PlainFault::replicated_gradients_of_a_rank) return of_all;
+    std::vector<std::int64_t> everybodys;
+    for (const LocalRow& row : owners_.kv[rank()]) everybodys.push_back(replicated(row) ? 1 : 0);
+    return at::where(at::tensor(everybodys, at::kLong).ne(0).view({1, -1, 1}), own, of_all);
   }
 
   StepSetting setting_;

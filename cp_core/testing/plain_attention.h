@@ -17,9 +17,12 @@ enum class PlainFault {
   reads_padding,         // padding keys of the own sequence are seen
   unscaled,
   lse_in_base_2,
-  keys_not_summed,     // dk and dv are those of the own queries
-  heads_interleaved,   // query head h reads key-value head h % kv_heads though the declaration says blocked
-  repeats_other_bits,  // every second step
+  keys_not_summed,                 // dk and dv are those of the own queries
+  heads_interleaved,               // query head h reads key-value head h % kv_heads though the declaration says blocked
+  repeats_other_bits,              // every second step
+  replicated_keys_of_every_rank,   // replicated keys are seen once for each rank
+  replicated_loss_of_every_rank,   // replicated queries count in dk and dv once for each rank
+  replicated_gradients_of_a_rank,  // a rank's own queries alone count in dk and dv of replicated keys
 };
 
 class PlainAttention final : public Implementation {

@@ -96,6 +96,7 @@ class Gatherer {
            const at::Device& device, Communicator& group)
       : case_(c),
         judges_padding_(sharding.judges_padding),
+        replicated_(lengths.replicated),
         options_(device),
         group_(group),
         q_(c.layout, c.batch, owners.q, lengths.padded_q, device),
@@ -116,7 +117,7 @@ class Gatherer {
   }
 
   // Rows in packed order of every rank to rows of the whole, padding included: of a promise about padding what the rank
-  // gave, else what docs/definitions.md says.
+  // gave, else what docs/definitions.md says; of replicated rows rank 0's.
   at::Tensor gather(const at::Tensor& packed, const Side& side, double padding) {
     const std::int64_t rows = side.most_rows;
     at::Tensor sent = at::zeros({rows, packed.size(1), packed.size(2)}, packed.options());
@@ -130,7 +131,8 @@ class Gatherer {
       const std::vector<LocalRow>& of_rank = side.ranks[static_cast<std::size_t>(rank)].rows();
       for (std::size_t i = 0; i < of_rank.size(); ++i) {
         const bool told = of_rank[i].canonical >= 0 || (judges_padding_ && of_rank[i].position >= 0);
-        if (!told) continue;
+        const bool copy = rank > 0 && of_rank[i].canonical >= 0 && of_rank[i].position < replicated_;
+        if (!told || copy) continue;
         from.push_back(rank * rows + static_cast<std::int64_t>(i));
         to.push_back(side.starts[static_cast<std::size_t>(of_rank[i].sequence)] + of_rank[i].position);
       }
@@ -148,6 +150,7 @@ class Gatherer {
 
   const Case& case_;
   bool judges_padding_;
+  std::int64_t replicated_;
   at::TensorOptions options_;
   Communicator& group_;
   Side q_;

@@ -142,6 +142,59 @@ TEST(Seam, SeesCommonFaultsOfAnotherImplementation) {
   }
 }
 
+// Every rank has the first 5 tokens; one sequence is shorter.
+Case replicated_pack() {
+  Case c = masked_pack();
+  c.seqlens = {29, 4, 32};
+  c.replicated = 5;
+  c.window = {-1, -1};
+  return c;
+}
+
+TEST(Seam, ReplicatedTokensPassUnderEveryConvention) {
+  Case c = replicated_pack();
+  for (const char* convention : {"dual_chunk", "dual_chunk_pack", "contiguous", "contiguous_pack", "striped",
+                                 "striped:2", "dual_chunk_ulysses:2", "dual_chunk_ulysses:2:outer"}) {
+    EXPECT_EQ(test::fault_of(reports_of(c, declared(convention))), "") << convention;
+  }
+  for (const Layout layout : {Layout::bshd, Layout::sbhd}) {
+    c = test::small_case();
+    c.layout = layout;
+    c.replicated = 5;
+    c.seqlen_q = c.seqlen_kv = 21;
+    EXPECT_EQ(test::fault_of(reports_of(c, declared("contiguous"))), "");
+  }
+}
+
+TEST(Seam, SeesCommonFaultsWithReplicatedTokens) {
+  for (const PlainFault fault : {PlainFault::replicated_keys_of_every_rank, PlainFault::replicated_loss_of_every_rank,
+                                 PlainFault::replicated_gradients_of_a_rank}) {
+    EXPECT_TRUE(fails(replicated_pack(), declared("dual_chunk"), fault)) << static_cast<int>(fault);
+  }
+}
+
+// Each rank's copy is judged, so the one that is not what the others have is named.
+TEST(Seam, AWrongCopyOfAReplicatedRowIsThatOfItsRank) {
+  const Case c = replicated_pack();
+  for (const char* tensor : {"out", "lse", "dq", "dk", "dv"}) {
+    std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
+    run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+      PlainAttention plain(declared("dual_chunk"));
+      RunOptions options;
+      options.on_result = [&](std::string_view name, bool /*repeated*/, at::Tensor& result) {
+        if (name == tensor && rank == 2) result.select(name == "lse" ? 1 : 0, 1).add_(0.5);
+      };
+      reports[static_cast<std::size_t>(rank)] = run_case(plain, c, groups, options);
+    });
+    for (std::size_t rank = 0; rank < reports.size(); ++rank) {
+      EXPECT_EQ(reports[rank].outcome, rank == 2 ? CaseOutcome::fail : CaseOutcome::pass) << tensor << " " << rank;
+    }
+    const Check& wrong = *std::ranges::find(reports[2].checks, false, &Check::ok);
+    EXPECT_EQ(wrong.tensor, tensor);
+    EXPECT_THAT(wrong.worst_index, testing::ElementsAre(0, 1, testing::_));
+  }
+}
+
 TEST(Seam, InterleavedHeadsAreRightWhereTheyAreDeclared) {
   Sharding sharding = declared("dual_chunk");
   sharding.heads = HeadOrder::interleaved;

@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include "cases/lengths.h"
+
 namespace cp_pool::verify {
 namespace {
 
@@ -102,18 +104,42 @@ std::vector<std::int64_t> rows_of_pack(const Convention& convention, std::int64_
   throw std::logic_error("unknown convention");
 }
 
+// The padded tokens of each sequence that are not replicated.
+std::vector<std::int64_t> cut_lengths(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
+                                      std::int64_t replicated) {
+  std::vector<std::int64_t> lengths;
+  for (std::size_t b = 0; b < padded.size(); ++b)
+    lengths.push_back(padded[b] - replicated_tokens(replicated, valid[b]));
+  return lengths;
+}
+
 // All rows of the padded sequences, one sequence after the other.
-std::vector<LocalRow> padded_rows(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded) {
-  std::vector<LocalRow> rows;
+struct PaddedRows {
+  std::vector<LocalRow> replicated;
+  std::vector<LocalRow> cut;
+};
+
+PaddedRows padded_rows(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
+                       std::int64_t replicated) {
+  PaddedRows rows;
   std::int64_t first = 0;  // canonical row of the sequence's first token
   for (std::size_t b = 0; b < padded.size(); ++b) {
     for (std::int64_t position = 0; position < padded[b]; ++position) {
-      rows.push_back({.sequence = static_cast<std::int64_t>(b),
-                      .position = position,
-                      .canonical = position < valid[b] ? first + position : -1});
+      auto& of_kind = position < replicated_tokens(replicated, valid[b]) ? rows.replicated : rows.cut;
+      of_kind.push_back({.sequence = static_cast<std::int64_t>(b),
+                         .position = position,
+                         .canonical = position < valid[b] ? first + position : -1});
     }
     first += valid[b];
   }
+  return rows;
+}
+
+// Puts the replicated rows of each sequence before the others. Both are in the order of sequences, since every
+// convention takes the rows of a pack from lower to higher ones.
+std::vector<LocalRow> merged(const std::vector<LocalRow>& replicated, const std::vector<LocalRow>& own) {
+  std::vector<LocalRow> rows(replicated.size() + own.size());
+  std::ranges::merge(replicated, own, rows.begin(), {}, &LocalRow::sequence, &LocalRow::sequence);
   return rows;
 }
 
@@ -157,13 +183,13 @@ std::string to_string(const Convention& convention) {
   return text;
 }
 
-std::string convention_obstacle(const Convention& convention, Layout layout, const std::vector<std::int64_t>& padded,
-                                int ranks) {
+std::string convention_obstacle(const Convention& convention, Layout layout, const std::vector<std::int64_t>& valid,
+                                const std::vector<std::int64_t>& padded, int ranks, std::int64_t replicated) {
   if (convention.kind == ConventionKind::dual_chunk_ulysses && ranks % convention.ring != 0) {
     return fmt::format("{}: {} ranks do not divide into rings of {}", to_string(convention), ranks, convention.ring);
   }
   const std::int64_t parts = parts_of(convention, ranks);
-  for (const std::int64_t length : packs_of(convention.kind, layout, padded)) {
+  for (const std::int64_t length : packs_of(convention.kind, layout, cut_lengths(valid, padded, replicated))) {
     if (length % parts == 0) continue;
     return fmt::format("{}: {} rows do not divide into {} {}", to_string(convention), length, parts,
                        convention.kind == ConventionKind::striped ? "rows of stripes" : "parts");
@@ -172,18 +198,20 @@ std::string convention_obstacle(const Convention& convention, Layout layout, con
 }
 
 RowsByRank rows_by_convention(const Convention& convention, Layout layout, const std::vector<std::int64_t>& valid,
-                              const std::vector<std::int64_t>& padded, int ranks) {
-  const std::vector<LocalRow> all = padded_rows(valid, padded);
-  const std::vector<std::int64_t> packs = packs_of(convention.kind, layout, padded);
+                              const std::vector<std::int64_t>& padded, int ranks, std::int64_t replicated) {
+  const PaddedRows all = padded_rows(valid, padded, replicated);
+  const std::vector<std::int64_t> packs = packs_of(convention.kind, layout, cut_lengths(valid, padded, replicated));
   RowsByRank by_rank(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<LocalRow> own;
     std::int64_t first = 0;
     for (const std::int64_t length : packs) {
       for (const std::int64_t row : rows_of_pack(convention, length, ranks, rank)) {
-        by_rank[static_cast<std::size_t>(rank)].push_back(all[static_cast<std::size_t>(first + row)]);
+        own.push_back(all.cut[static_cast<std::size_t>(first + row)]);
       }
       first += length;
     }
+    by_rank[static_cast<std::size_t>(rank)] = merged(all.replicated, own);
   }
   return by_rank;
 }

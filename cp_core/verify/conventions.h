@@ -4,6 +4,9 @@
 // A convention cuts packs. Of a convention over the pack, thd has one pack: all padded sequences, one after the other,
 // whatever boundaries fall inside a part. In bshd and sbhd, and of a convention per sequence, each padded sequence is a
 // pack of its own.
+//
+// Replicated rows, the first of each sequence, are on every rank, and a convention cuts what is left of the sequences.
+// A rank then holds sequence by sequence first the replicated rows, then its share of the rest.
 #pragma once
 
 #include <cstdint>
@@ -42,11 +45,11 @@ std::optional<Convention> parse_convention(std::string_view text);
 std::string to_string(const Convention& convention);
 
 // Why n ranks cannot cut these sequences so, as a sentence; empty if they can.
-std::string convention_obstacle(const Convention& convention, Layout layout, const std::vector<std::int64_t>& padded,
-                                int ranks);
+std::string convention_obstacle(const Convention& convention, Layout layout, const std::vector<std::int64_t>& valid,
+                                const std::vector<std::int64_t>& padded, int ranks, std::int64_t replicated = 0);
 
 // The rows of every rank. There must be no obstacle.
 RowsByRank rows_by_convention(const Convention& convention, Layout layout, const std::vector<std::int64_t>& valid,
-                              const std::vector<std::int64_t>& padded, int ranks);
+                              const std::vector<std::int64_t>& padded, int ranks, std::int64_t replicated = 0);
 
 }  // namespace cp_pool::verify

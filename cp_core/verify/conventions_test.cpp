@@ -19,7 +19,17 @@ std::vector<std::int64_t> rows_of(const char* convention, const std::vector<std:
 }
 
 std::string obstacle(const char* convention, const std::vector<std::int64_t>& lengths, int ranks) {
-  return convention_obstacle(parse_convention(convention).value(), Layout::thd, lengths, ranks);
+  return convention_obstacle(parse_convention(convention).value(), Layout::thd, lengths, lengths, ranks);
+}
+
+// As rows_of, the first `replicated` rows of each sequence being on every rank.
+std::vector<std::int64_t> rows_behind_replicated(std::int64_t replicated, const char* convention,
+                                                 const std::vector<std::int64_t>& lengths, int rank) {
+  const auto by_rank =
+      rows_by_convention(parse_convention(convention).value(), Layout::thd, lengths, lengths, 2, replicated);
+  std::vector<std::int64_t> rows;
+  for (const LocalRow& row : by_rank.at(static_cast<std::size_t>(rank))) rows.push_back(row.canonical);
+  return rows;
 }
 
 TEST(Conventions, DualChunkGivesARankAnEarlyAndALateChunkOfEachSequence) {
@@ -64,12 +74,29 @@ TEST(Conventions, KnowPaddingByTheValidLengths) {
   EXPECT_THAT(rows[1], ElementsAre(LocalRow{0, 2, 2}, LocalRow{0, 3, -1}, LocalRow{1, 2, -1}, LocalRow{1, 3, -1}));
 }
 
+TEST(Conventions, CutWhatIsNotReplicated) {
+  EXPECT_THAT(rows_behind_replicated(3, "dual_chunk", {7, 11}, 0), ElementsAre(0, 1, 2, 3, 6, 7, 8, 9, 10, 11, 16, 17));
+  EXPECT_THAT(rows_behind_replicated(3, "dual_chunk", {7, 11}, 1), ElementsAre(0, 1, 2, 4, 5, 7, 8, 9, 12, 13, 14, 15));
+  EXPECT_THAT(rows_behind_replicated(3, "dual_chunk_pack", {6, 8}, 0), ElementsAre(0, 1, 2, 3, 4, 6, 7, 8, 12, 13));
+  EXPECT_THAT(rows_behind_replicated(3, "striped", {7, 2}, 1), ElementsAre(0, 1, 2, 4, 6, 7, 8));
+  EXPECT_THAT(rows_behind_replicated(3, "contiguous_pack", {5, 0, 5}, 0), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+}
+
+TEST(Conventions, PadWhatIsNotReplicated) {
+  const auto rows = rows_by_convention({.kind = ConventionKind::contiguous}, Layout::thd, {4, 1}, {5, 1}, 2, 3);
+  EXPECT_THAT(rows[1], ElementsAre(LocalRow{0, 0, 0}, LocalRow{0, 1, 1}, LocalRow{0, 2, 2}, LocalRow{0, 4, -1},
+                                   LocalRow{1, 0, 4}));
+}
+
 TEST(Conventions, OwnEveryRowOnce) {
-  const std::vector<std::int64_t> lengths{48, 0, 96};
-  for (const char* text : {"dual_chunk", "dual_chunk_pack", "contiguous", "contiguous_pack", "striped", "striped:3",
-                           "dual_chunk_ulysses:2", "dual_chunk_ulysses:4:outer"}) {
-    const auto by_rank = rows_by_convention(parse_convention(text).value(), Layout::thd, lengths, lengths, 4);
-    EXPECT_EQ(ownership_fault(by_rank, lengths, Layout::thd, "q"), "") << text;
+  for (const std::int64_t replicated : {0, 7}) {
+    const std::vector<std::int64_t> lengths{48 + replicated, 0, replicated / 2, 96 + replicated};
+    for (const char* text : {"dual_chunk", "dual_chunk_pack", "contiguous", "contiguous_pack", "striped", "striped:3",
+                             "dual_chunk_ulysses:2", "dual_chunk_ulysses:4:outer"}) {
+      const auto by_rank =
+          rows_by_convention(parse_convention(text).value(), Layout::thd, lengths, lengths, 4, replicated);
+      EXPECT_EQ(ownership_fault(by_rank, lengths, Layout::thd, "q", replicated), "") << text;
+    }
   }
 }
 
@@ -79,6 +106,14 @@ TEST(Conventions, SayWhatDoesNotDivide) {
   EXPECT_EQ(obstacle("dual_chunk_pack", {3, 5}, 2), "");
   EXPECT_EQ(obstacle("striped:4", {12}, 2), "striped:4: 12 rows do not divide into 8 rows of stripes");
   EXPECT_THAT(obstacle("dual_chunk_ulysses:3", {48}, 4), HasSubstr("4 ranks do not divide into rings of 3"));
+}
+
+TEST(Conventions, DivideWhatIsNotReplicated) {
+  const auto obstacle_behind = [](std::int64_t replicated, const std::vector<std::int64_t>& lengths) {
+    return convention_obstacle({}, Layout::thd, lengths, lengths, 2, replicated);
+  };
+  EXPECT_EQ(obstacle_behind(3, {11, 2}), "");
+  EXPECT_EQ(obstacle_behind(3, {11, 8}), "dual_chunk: 5 rows do not divide into 4 parts");
 }
 
 TEST(Conventions, AreReadAsTheyAreWritten) {

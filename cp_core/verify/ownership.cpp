@@ -6,6 +6,8 @@
 
 #include <fmt/format.h>
 
+#include "cases/lengths.h"
+
 namespace cp_pool::verify {
 namespace {
 
@@ -64,10 +66,15 @@ std::vector<LocalRow> local_rows(const std::vector<std::int64_t>& canonical, con
 }
 
 std::string ownership_fault(const RowsByRank& by_rank, const std::vector<std::int64_t>& valid, Layout layout,
-                            std::string_view side) {
+                            std::string_view side, std::int64_t replicated) {
   const std::vector<std::int64_t> starts = starts_of(valid);
   constexpr int kNobody = -1;
+  // Of each row the last rank that holds it. Ranks are looked at in order.
   std::vector<int> owner(static_cast<std::size_t>(starts.back()), kNobody);
+  const auto lacks = [&](int rank, std::int64_t canonical) {
+    return fmt::format("rank {} lacks {}, which is replicated: every rank holds it", rank,
+                       describe(canonical, side, starts));
+  };
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     if (layout != Layout::thd) {
       if (std::string fault = shape_fault(by_rank[rank], valid.size(), rank, side); !fault.empty()) return fault;
@@ -78,10 +85,18 @@ std::string ownership_fault(const RowsByRank& by_rank, const std::vector<std::in
       if (known == static_cast<int>(rank)) {
         return fmt::format("rank {} owns {} twice", rank, describe(row.canonical, side, starts));
       }
-      if (known != kNobody) {
+      const bool on_every_rank = row.position < replicated;
+      if (on_every_rank && known != static_cast<int>(rank) - 1) return lacks(known + 1, row.canonical);
+      if (known != kNobody && !on_every_rank) {
         return fmt::format("ranks {} and {} both own {}", known, rank, describe(row.canonical, side, starts));
       }
       known = static_cast<int>(rank);
+    }
+  }
+  for (std::size_t b = 0; b < valid.size(); ++b) {
+    for (std::int64_t row = starts[b]; row < starts[b] + replicated_tokens(replicated, valid[b]); ++row) {
+      const int last = owner[static_cast<std::size_t>(row)];
+      if (last != static_cast<int>(by_rank.size()) - 1) return lacks(last + 1, row);
     }
   }
   const auto unowned = std::ranges::find(owner, kNobody);

@@ -34,9 +34,9 @@ struct Ownership {
 std::vector<LocalRow> local_rows(const std::vector<std::int64_t>& canonical, const std::vector<std::int64_t>& valid);
 
 // Returns why these rows cannot be the shards of a case, as a sentence that names side, row and ranks; empty if they
-// can: every valid row has one owner, and in bshd and sbhd each rank holds equally many rows of each sequence, sequence
-// by sequence. side: "q" or "kv".
+// can: every valid row has one owner, but the first `replicated` of each sequence, which every rank holds once; and in
+// bshd and sbhd each rank holds equally many rows of each sequence, sequence by sequence. side: "q" or "kv".
 std::string ownership_fault(const RowsByRank& by_rank, const std::vector<std::int64_t>& valid, Layout layout,
-                            std::string_view side);
+                            std::string_view side, std::int64_t replicated = 0);
 
 }  // namespace cp_pool::verify

@@ -1,6 +1,8 @@
 #include "cp_core/verify/sharding.h"
 
 #include <limits>
+#include <utility>
+#include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
@@ -11,8 +13,9 @@ namespace cp_pool::verify {
 
 std::string sharding_fault(const Sharding& sharding, const Case& c, const SequenceLengths& lengths, int ranks) {
   if (const auto* const convention = std::get_if<Convention>(&sharding.rows)) {
-    for (const auto* const padded : {&lengths.padded_q, &lengths.padded_kv}) {
-      std::string obstacle = convention_obstacle(*convention, c.layout, *padded, ranks);
+    for (const auto& [valid, padded] :
+         {std::pair{&lengths.valid_q, &lengths.padded_q}, std::pair{&lengths.valid_kv, &lengths.padded_kv}}) {
+      std::string obstacle = convention_obstacle(*convention, c.layout, *valid, *padded, ranks, lengths.replicated);
       if (!obstacle.empty()) return obstacle;
     }
   }
@@ -21,15 +24,18 @@ std::string sharding_fault(const Sharding& sharding, const Case& c, const Sequen
     if (listed->size() == static_cast<std::size_t>(ranks)) continue;
     return fmt::format("the rows of {} ranks are listed, and there are {}", listed->size(), ranks);
   }
-  std::string fault = ownership_fault(owners.q, lengths.valid_q, c.layout, "q");
-  return fault.empty() ? ownership_fault(owners.kv, lengths.valid_kv, c.layout, "kv") : fault;
+  std::string fault = ownership_fault(owners.q, lengths.valid_q, c.layout, "q", lengths.replicated);
+  if (!fault.empty()) return fault;
+  return ownership_fault(owners.kv, lengths.valid_kv, c.layout, "kv", lengths.replicated);
 }
 
 Ownership ownership_of(const Sharding& sharding, Layout layout, const SequenceLengths& lengths, int ranks) {
   if (const auto* const ownership = std::get_if<Ownership>(&sharding.rows)) return *ownership;
   const auto& convention = std::get<Convention>(sharding.rows);
-  return {.q = rows_by_convention(convention, layout, lengths.valid_q, lengths.padded_q, ranks),
-          .kv = rows_by_convention(convention, layout, lengths.valid_kv, lengths.padded_kv, ranks)};
+  const auto rows = [&](const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded) {
+    return rows_by_convention(convention, layout, valid, padded, ranks, lengths.replicated);
+  };
+  return {.q = rows(lengths.valid_q, lengths.padded_q), .kv = rows(lengths.valid_kv, lengths.padded_kv)};
 }
 
 at::Tensor padding_values(at::IntArrayRef shape, PaddingFill fill, const at::TensorOptions& options) {

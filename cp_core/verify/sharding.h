@@ -36,7 +36,7 @@ struct Sharding {
 };
 
 // Why these shards cannot be made of the case over so many ranks, as a sentence: the convention does not divide the
-// lengths, or a row has not exactly one owner. Empty if they can.
+// lengths, or a row has not exactly one owner, or a replicated row not every rank. Empty if they can.
 std::string sharding_fault(const Sharding& sharding, const Case& c, const SequenceLengths& lengths, int ranks);
 
 // The rows of every rank. There must be no sharding_fault.

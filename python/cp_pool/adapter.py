@@ -47,6 +47,7 @@ FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
     "learnable": ("a softmax with a learnable sink", lambda c: c.softmax == "learnable"),
     "max_logit": ("max_logit", lambda c: c.max_logit),
     "unequal": ("queries and keys of different lengths", lambda c: c.unequal),
+    "replicated": ("tokens that every rank has", lambda c: c.replicated > 0),
     "deterministic": ("the same bits from the same step", lambda c: c.deterministic),
 }
 
@@ -189,6 +190,20 @@ def _check_parameters(target: Any) -> None:
             continue
 
 
+def _check_rows_function(shard: conventions.RowsFunction) -> None:
+    """Of an adapter that takes replicated tokens, the function is told how many there are."""
+    try:
+        signature = inspect.signature(shard)
+        signature.bind([], 1, 0)
+    except TypeError:
+        what = name_of(shard)
+        raise DeclarationError(
+            f"{what}{signature} cannot be called as {what}(lengths, ranks, replicated): 'replicated' needs it"
+        ) from None
+    except ValueError:  # a built-in without a signature
+        return
+
+
 @overload
 def adapter(target: Target, /) -> Target: ...
 @overload
@@ -268,6 +283,8 @@ def adapter(
         if bound_factor < 1:
             raise DeclarationError(f"bound_factor={bound_factor} would narrow the bounds: it is 1 or more")
         _check_parameters(runs)
+        if "replicated" in declared and not isinstance(shard, conventions.Convention):
+            _check_rows_function(shard)
         made = Adapter(
             target=runs,
             name=label,

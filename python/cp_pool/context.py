@@ -45,6 +45,8 @@ class CaseView:
     training: bool
     deterministic: bool
     input_scale: float
+    strided: bool
+    replicated: int
     seed: int
     #: The ID of the case; empty where cp-pool runs a case that has none, such as the mask probe.
     id: str
@@ -70,6 +72,8 @@ class CaseView:
         "training": True,
         "deterministic": False,
         "input_scale": 1.0,
+        "strided": False,
+        "replicated": 0,
         "seed": 1234,
     }
 
@@ -267,6 +271,15 @@ class Ctx:
     def seqlens_kv(self) -> list[int]:
         return list(self._known_lengths.valid_kv)
 
+    @property
+    def replicated_q(self) -> list[int]:
+        """How many query tokens of each sequence are on every rank. They are its first ones."""
+        return self._replicated(self._known_lengths.valid_q)
+
+    @property
+    def replicated_kv(self) -> list[int]:
+        return self._replicated(self._known_lengths.valid_kv)
+
     # This rank's rows in packed order: sequence by sequence in bshd and sbhd, as the shard holds them in thd.
 
     @property
@@ -298,6 +311,10 @@ class Ctx:
         if self._rows is None:
             raise AttributeError("setup(ctx) has no case, and so no rows")
         return self._rows
+
+    def _replicated(self, lengths: list[int]) -> list[int]:
+        assert self.case is not None
+        return [min(self.case.replicated, length) for length in lengths]
 
     def _offsets(self, lengths: list[int]) -> Tensor:
         import torch

@@ -23,6 +23,7 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from cp_pool.adapter import Adapter, Skip
 from cp_pool.context import CaseView, Connection, Ctx, Lengths
 from cp_pool.errors import chain_of, is_gone, one_line, place_of_frame, place_of_wait, says_peer_is_gone, user_traceback
+from cp_pool.replicated import bias_rows, in_turns, key_rows, places, query_rows
 from cp_pool.shard import Convention
 from cp_pool.state import State
 
@@ -73,6 +74,10 @@ class Step:
         self._sink = self._copy(inputs["sink"])
         dout = inputs["dout"]
         self._dout = None if dout is None else dout.detach().clone()
+        if self._dout is not None and case.replicated and not adapter.sums_replicated:
+            # The loss has each row once. Who does not sum the parts of a gradient is given it so.
+            others = in_turns(query_rows(case, ctx), ctx.rank, ctx.world_size)
+            self._dout[places(others, self._dout, case.layout)] = 0
         ctx.bias, ctx.sink = self._bias, self._sink
         self._out: torch.Tensor | None = None
         self._saved: Any = None
@@ -162,14 +167,38 @@ class Step:
         return given
 
     def _sum_replicated(self, gradients: dict[str, Any]) -> None:
-        """Sums over the ranks what each has a part of: gradients of inputs that all ranks have whole."""
+        """Sums over the ranks what each has a part of: gradients of inputs that all ranks have, whole or some rows."""
         for name in ("dbias", "dsink"):
             part = gradients.get(name)
             if part is None or (name == "dbias" and self._case.layout != "thd"):
                 continue
-            total = part.detach().to(torch.float32, copy=True).contiguous()
-            dist.all_reduce(total, group=self._ctx.group)
-            gradients[name] = total.to(part.dtype)
+            gradients[name] = self._summed(part)
+        if self._case.replicated:
+            self._sum_replicated_rows(gradients)
+
+    def _sum_replicated_rows(self, gradients: dict[str, Any]) -> None:
+        case, ctx = self._case, self._ctx
+        queries, keys = query_rows(case, ctx), key_rows(case, ctx)
+        for name, like, rows in (("dq", self._q, queries), ("dk", self._k, keys), ("dv", self._v, keys)):
+            whole = self._result(name, gradients[name])
+            if whole.shape != like.shape:
+                wanted = f"{list(whole.shape)}, and {name[1:]} {list(like.shape)}"
+                raise Failure("exception", f"{name} has the shape {wanted}")
+            place = places(rows, whole, case.layout)
+            whole[place] = self._summed(whole[place])
+            gradients[name] = whole
+        dbias = gradients.get("dbias")
+        if dbias is None or case.layout == "thd" or case.bias == "111s":
+            return
+        whole = self._result("dbias", dbias)
+        rows = bias_rows(case, ctx)
+        whole[:, :, rows] = self._summed(whole[:, :, rows])
+        gradients["dbias"] = whole
+
+    def _summed(self, part: torch.Tensor) -> torch.Tensor:
+        total = part.detach().to(torch.float32, copy=True).contiguous()
+        dist.all_reduce(total, group=self._ctx.group)
+        return total.to(part.dtype)
 
     def _result(self, name: str, value: Any, missing: bool = False) -> Any:
         """A copy, since the adapter may write into it in its next step."""
@@ -258,10 +287,11 @@ class Runner:
         """Empty if rows come from a function."""
         return str(self.adapter.shard) if isinstance(self.adapter.shard, Convention) else ""
 
-    def rows(self, lengths: list[int], ranks: int) -> list[list[int]]:
+    def rows(self, lengths: list[int], ranks: int, replicated: int) -> list[list[int]]:
         """The rows of each rank, by the adapter's function."""
         assert not isinstance(self.adapter.shard, Convention)
-        given = self.call(self.adapter.shard, list(lengths), ranks)
+        arguments = (list(lengths), ranks, replicated) if replicated else (list(lengths), ranks)
+        given = self.call(self.adapter.shard, *arguments)
         try:
             rows = [[int(row) for row in (part.tolist() if hasattr(part, "tolist") else part)] for part in given]
         except (TypeError, ValueError) as error:

@@ -7,6 +7,10 @@ from the convention, proves that every valid row has one owner, cuts the inputs 
 A function ``(lengths, ranks) -> rows of each rank`` may stand in place of a convention. ``lengths`` are the valid
 lengths of the sequences, and a row counts the valid tokens over all sequences; -1 is a row of padding. It is called
 once for the queries and once for the keys of a case.
+
+Replicated tokens, which begin each sequence, are on every rank: a convention cuts the rest, and puts them first in each
+sequence's rows of a rank. A function lists them for every rank, in the place that it likes; for such a case it is
+called as ``(lengths, ranks, replicated)``: so many tokens of each sequence are replicated, or all of a shorter one.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ class Convention:
         return self.name
 
 
-RowsFunction: TypeAlias = Callable[[list[int], int], Sequence[Sequence[int]]]
+RowsFunction: TypeAlias = Callable[..., Sequence[Sequence[int]]]
 
 #: Each sequence is cut into 2 n chunks, and rank r has r and 2 n - 1 - r. Transformer Engine, ring-flash-attention.
 dual_chunk = Convention("dual_chunk")

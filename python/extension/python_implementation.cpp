@@ -115,7 +115,7 @@ std::string PythonImplementation::obstacle(const Case& c) const {
   if (!without_padding_ || !convention_) return {};
   const SequenceLengths lengths = resolve_lengths(c);
   for (const auto* const valid : {&lengths.valid_q, &lengths.valid_kv}) {
-    std::string found = verify::convention_obstacle(*convention_, c.layout, *valid, c.cp_size);
+    std::string found = verify::convention_obstacle(*convention_, c.layout, *valid, *valid, c.cp_size, c.replicated);
     if (!found.empty()) return fmt::format("without padding, as the adapter {} declares it: {}", name_, found);
   }
   return {};
@@ -144,9 +144,10 @@ verify::Sharding PythonImplementation::sharding(const Case& c, const SequenceLen
 
 verify::RowsByRank PythonImplementation::rows(const Case& c, const std::vector<std::int64_t>& valid,
                                               const std::vector<std::int64_t>& padded) {
-  if (convention_) return verify::rows_by_convention(*convention_, c.layout, valid, padded, c.cp_size);
-  const auto listed = with_python(
-      breaker_, [&] { return runner_.attr("rows")(valid, c.cp_size).cast<std::vector<std::vector<std::int64_t>>>(); });
+  if (convention_) return verify::rows_by_convention(*convention_, c.layout, valid, padded, c.cp_size, c.replicated);
+  const auto listed = with_python(breaker_, [&] {
+    return runner_.attr("rows")(valid, c.cp_size, c.replicated).cast<std::vector<std::vector<std::int64_t>>>();
+  });
   verify::RowsByRank out;
   for (std::size_t rank = 0; rank < listed.size(); ++rank) {
     try {

@@ -88,6 +88,7 @@ def test_a_function_with_other_parameters_is_refused() -> None:
         ({"causal": False, "softmax": "learnable"}, "learnable"),
         ({"causal": False, "max_logit": True}, "max_logit"),
         ({"causal": False, "seqlen_kv": 32}, "unequal"),
+        ({"causal": False, "replicated": 4}, "replicated"),
         ({"causal": False, "deterministic": True}, "deterministic"),
     ],
 )
@@ -275,6 +276,14 @@ def test_an_adapter_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> 
 # --- Over real ranks --------------------------------------------------------------------------------------------------
 
 
+#: Tokens that every rank has, in front of 16 that are cut.
+REPLICATED: dict[str, Any] = {"replicated": 5, "seqlen_q": 21, "seqlen_kv": 21, "dtype": "bf16", "heads": 4}
+#: One sequence is shorter than what is replicated, one has no token.
+REPLICATED_PACK: dict[str, Any] = {
+    "replicated": 5, "layout": "thd", "batch": 4, "pad_between_seqs": True, "seqlens": [14, 3, 0, 16], "cp_size": 2,
+}  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def stream() -> Run:
     """Cases for every feature on one pool of the plain adapter."""
@@ -292,6 +301,9 @@ def stream() -> Run:
         {"seqlen_kv": 32},
         {"training": False},
         {"deterministic": True},
+        REPLICATED,
+        {**REPLICATED, "layout": "sbhd", "bias": "1hss", "softmax": "learnable", "causal": False},
+        {**REPLICATED_PACK, "bias": "b1ss"},
         {"comm": "a2a"},
         {"comm": "all_gather"},
     ]
@@ -299,7 +311,7 @@ def stream() -> Run:
 
 
 def test_a_plain_adapter_passes_with_every_feature(stream: Run) -> None:
-    assert stream.outcomes() == ["pass"] * 15, [(c.event["id"], c.reason) for c in stream.cases]
+    assert stream.outcomes() == ["pass"] * 18, [(c.event["id"], c.reason) for c in stream.cases]
     assert stream.pools() == 1
 
 
@@ -314,6 +326,45 @@ def test_an_adapter_passes_by_the_convention_that_it_declares(name: str) -> None
     cases = [case("case", **thd, heads=4), case("case", **thd, softmax="learnable"), case("case", **thd, window=[4, 0])]
     found = run_cases(f"conventions.py:{name}", cases)
     assert found.outcomes() == ["pass"] * 3, [c.reason for c in found.cases] or found.output
+
+
+@pytest.mark.parametrize("name", ["contiguous", "absent", "listed", "with_backward"])
+@pytest.mark.long
+def test_an_adapter_passes_with_tokens_that_every_rank_has(name: str) -> None:
+    packed = {**REPLICATED_PACK, "pad_between_seqs": False, "seqlens": [13, 3, 0, 9]}
+    cases = [case("case", **packed), case("case", **packed, softmax="learnable", window=[4, 0], causal=False)]
+    found = run_cases(f"conventions.py:{name}", cases)
+    assert found.outcomes() == ["pass"] * 2, [c.reason for c in found.cases] or found.output
+
+
+def test_tokens_that_are_counted_once_for_each_rank_are_seen() -> None:
+    found = run_cases("conventions.py:twice", [case("case", **REPLICATED), case("case", **REPLICATED_PACK)])
+    assert found.outcomes() == ["fail", "fail"]
+    assert all("out: error beyond the bound" in c.reason for c in found.cases)
+
+
+@pytest.mark.long
+def test_gradients_of_which_each_rank_gives_its_part_are_seen() -> None:
+    found = run_cases("conventions.py:parts", [case("case", **REPLICATED)])
+    assert found.outcomes() == ["fail"]
+    assert any(f"{name}: " in found.cases[0].reason for name in ("dq", "dk", "dv"))
+
+
+def test_rows_of_an_adapter_that_takes_replicated_tokens_depend_on_them() -> None:
+    def rows(lengths: list[int], ranks: int) -> list[list[int]]:
+        return []
+
+    assert declared(shard=rows).features == frozenset()
+    with pytest.raises(DeclarationError, match=r"cannot be called as rows\(lengths, ranks, replicated\)"):
+        declared(shard=rows, features=["replicated"])
+
+
+@pytest.mark.long
+def test_a_replicated_row_that_a_rank_lacks_is_named_before_anything_runs() -> None:
+    found = run_cases("conventions.py:selfish", [case("case", **REPLICATED_PACK)])
+    assert found.outcomes() == ["error"]
+    lacks = "rank 1 lacks row 0 of q (sequence 0, position 0), which is replicated: every rank holds it"
+    assert found.cases[0].reason.endswith(f"the rows of selfish, by its shard function: {lacks}")
 
 
 @pytest.mark.long

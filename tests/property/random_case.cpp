@@ -103,6 +103,22 @@ void draw_scores(Draw& draw, Case& c) {
   c.max_logit = draw.one_in(2);
 }
 
+// Tokens that every rank has. Without padding the rest of every sequence has to divide over the ranks as before, so
+// they come in front of it.
+void draw_replicated(Draw& draw, Case& c) {
+  if (!draw.one_in(4)) return;
+  if (c.pad_between_seqs) {
+    c.replicated = draw.up_to(std::min(c.seqlen_q, c.seqlen_kv));
+    return;
+  }
+  c.replicated = 1 + draw.up_to(8);
+  for (std::int64_t* longest : {&c.seqlen_q, &c.seqlen_kv}) *longest += c.replicated;
+  for (auto* lengths : {&c.seqlens, &c.seqlens_kv}) {
+    if (!*lengths) continue;
+    for (std::int64_t& length : **lengths) length += length > 0 ? c.replicated : draw.up_to(c.replicated);
+  }
+}
+
 }  // namespace
 
 Case random_case(std::mt19937_64& generator) {
@@ -119,6 +135,7 @@ Case random_case(std::mt19937_64& generator) {
   c.seed = draw.bits();
   c.input_scale = draw.one_of<double>({1, 1, 1, 1, 1, 0.125, 3, 10, 10, 30});
   c.strided = draw.one_in(4);
+  draw_replicated(draw, c);
   return c;
 }
 

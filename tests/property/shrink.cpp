@@ -61,9 +61,28 @@ void drop_features(Steps& steps) {
   steps.add([](Case& s) { s.seed = Case{}.seed; });
 }
 
+// What is not replicated divides by 2 * cp_size.
 void pad_lengths(Case& c) {
   const std::int64_t multiple = std::int64_t{2} * c.cp_size;
-  for (std::int64_t* length : {&c.seqlen_q, &c.seqlen_kv}) *length = (*length + multiple - 1) / multiple * multiple;
+  for (std::int64_t* length : {&c.seqlen_q, &c.seqlen_kv}) {
+    *length = c.replicated + (*length - c.replicated + multiple - 1) / multiple * multiple;
+  }
+}
+
+// Takes tokens away that are replicated, and leaves the others.
+void reduce_replicated(Steps& steps, const Case& c) {
+  for (const std::int64_t fewer : {c.replicated, c.replicated - c.replicated / 2, std::int64_t{1}}) {
+    if (fewer > c.replicated) continue;
+    steps.add([fewer](Case& s) {
+      s.replicated -= fewer;
+      for (std::int64_t* longest : {&s.seqlen_q, &s.seqlen_kv}) *longest -= fewer;
+      for (auto* lengths : {&s.seqlens, &s.seqlens_kv}) {
+        if (!*lengths) continue;
+        for (std::int64_t& length : **lengths) length = std::max<std::int64_t>(length - fewer, 0);
+      }
+    });
+    steps.add([fewer](Case& s) { s.replicated -= fewer; });
+  }
 }
 
 void simplify_layout(Steps& steps) {
@@ -132,6 +151,7 @@ void reduce_sizes(Steps& steps, const Case& c) {
 std::vector<Case> one_step_simpler(const Case& c) {
   Steps steps(c);
   drop_features(steps);
+  reduce_replicated(steps, c);
   simplify_layout(steps);
   reduce_lengths(steps, c);
   reduce_sizes(steps, c);

@@ -54,6 +54,13 @@ TEST(Shrink, KeepsTheOneSequenceThatMatters) {
   EXPECT_EQ(smallest.seqlens_kv, std::nullopt);
 }
 
+TEST(Shrink, KeepsTheReplicatedTokensThatMatter) {
+  const auto fails = [](const Case& c) { return c.replicated >= 3 && c.cp_size >= 2; };
+  const Case smallest = shrink(find_case([&](const Case& c) { return c.replicated > 3 && fails(c); }), fails);
+  EXPECT_EQ(smallest.replicated, 3);
+  EXPECT_EQ(smallest.batch, 1);
+}
+
 TEST(Shrink, LeavesACaseWithoutSimplerOnesAlone) {
   const auto fails = [](const Case& c) { return c.bias.has_value(); };
   const Case smallest = shrink(find_case(fails), fails);

@@ -117,8 +117,8 @@ TEST_P(ExpectedTraffic, HasNoBackwardWithoutTraining) {
   expect_traffic(c);
 }
 
-TEST_P(ExpectedTraffic, IsWhatTimedStepsReport) {
-  const Case c = base_case(GetParam());
+void expect_timed_steps_report(const Case& c) {
+  SCOPED_TRACE(to_json(c).dump());
   const SequenceLengths lengths = resolve_lengths(c);
   const Traffic expected = traffic_of(c, lengths);
   run_ranks(c.cp_size, [&](const CpGroups& groups, int) {
@@ -128,6 +128,23 @@ TEST_P(ExpectedTraffic, IsWhatTimedStepsReport) {
               {.warmup = 0, .iterations = 1}, times);
     EXPECT_EQ(times.bytes_sent, expected.forward + expected.backward);
   });
+}
+
+TEST_P(ExpectedTraffic, IsWhatTimedStepsReport) {
+  expect_timed_steps_report(base_case(GetParam()));
+}
+
+TEST_P(ExpectedTraffic, CountsWhatReplicatedTokensCost) {
+  Case c = base_case(GetParam());
+  c.replicated = 5;
+  c.layout = Layout::thd;
+  c.pad_between_seqs = true;
+  c.seqlens = {29, 3};
+  c.seqlens_kv = {17, 32};
+  c.seqlen_q = c.seqlen_kv = 32;
+  expect_timed_steps_report(c);
+  c.training = false;
+  expect_timed_steps_report(c);
 }
 
 // What stands for cuDNN gives contributions as it rounds them.

@@ -28,6 +28,9 @@ std::int64_t block_size(std::int64_t padded, int ranks) {
   return std::max<std::int64_t>(chunk, 1);
 }
 
+// What stands for every rank.
+constexpr char kEveryRank = '*';
+
 // One column for each rank that a case can have.
 char rank_letter(int rank) {
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
@@ -36,6 +39,24 @@ char rank_letter(int rank) {
 
 int owner_of(std::int64_t position, std::int64_t padded, int ranks) {
   return owner_of_chunk(ranks, static_cast<int>(position / (padded / (2 * ranks))));
+}
+
+struct Block {
+  Interval positions;
+  char owner;
+};
+
+// The replicated tokens of a sequence are one block, the others blocks of one size.
+std::vector<Block> blocks_of(std::int64_t padded, std::int64_t replicated, int ranks) {
+  std::vector<Block> blocks;
+  if (replicated > 0) blocks.push_back({{.begin = 0, .end = replicated}, kEveryRank});
+  const std::int64_t cut = padded - replicated;
+  const std::int64_t size = block_size(cut, ranks);
+  for (std::int64_t at = 0; at < cut; at += size) {
+    blocks.push_back(
+        {{.begin = replicated + at, .end = replicated + at + size}, rank_letter(owner_of(at, cut, ranks))});
+  }
+  return blocks;
 }
 
 char cell(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
@@ -88,6 +109,9 @@ std::string description(const Case& c) {
   text +=
       fmt::format("  softmax {}, bias {}{}{}, seed {}\n", to_string(c.softmax), c.bias ? to_string(*c.bias) : "none",
                   c.max_logit ? ", max_logit" : "", c.deterministic ? ", deterministic" : "", c.seed);
+  if (c.replicated > 0) {
+    text += fmt::format("  replicated: the first {} tokens of each sequence are on every rank\n", c.replicated);
+  }
   return text;
 }
 
@@ -103,18 +127,25 @@ std::string sequences(const SequenceLengths& lengths) {
   return text;
 }
 
+std::string intervals_of(int rank, std::int64_t padded, std::int64_t replicated, int ranks, std::string_view side) {
+  std::string text;
+  if (replicated > 0) text += fmt::format(" {} [0, {})", side, replicated);
+  for (const Interval& chunk : owned_chunks(padded - replicated, ranks, rank)) {
+    text += fmt::format(" {} [{}, {})", side, replicated + chunk.begin, replicated + chunk.end);
+  }
+  return text;
+}
+
 std::string ownership(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
-  std::string text = fmt::format("who owns what of sequence {}: rank r the chunks r and {} - r of {}\n", sequence,
+  const std::int64_t replicated_q = replicated_tokens(lengths.replicated, lengths.valid_q[sequence]);
+  const std::int64_t replicated_kv = replicated_tokens(lengths.replicated, lengths.valid_kv[sequence]);
+  std::string text = fmt::format("who owns what of sequence {}: {}rank r the chunks r and {} - r of {}\n", sequence,
+                                 c.replicated > 0 ? "every rank the replicated tokens, of the rest " : "",
                                  2 * c.cp_size - 1, 2 * c.cp_size);
   for (int rank = 0; rank < c.cp_size; ++rank) {
-    text += fmt::format("  rank {}:", rank);
-    for (const Interval& chunk : owned_chunks(lengths.padded_q[sequence], c.cp_size, rank)) {
-      text += fmt::format(" q [{}, {})", chunk.begin, chunk.end);
-    }
-    for (const Interval& chunk : owned_chunks(lengths.padded_kv[sequence], c.cp_size, rank)) {
-      text += fmt::format(" kv [{}, {})", chunk.begin, chunk.end);
-    }
-    text += '\n';
+    text += fmt::format("  rank {}:{}{}\n", rank,
+                        intervals_of(rank, lengths.padded_q[sequence], replicated_q, c.cp_size, "q"),
+                        intervals_of(rank, lengths.padded_kv[sequence], replicated_kv, c.cp_size, "kv"));
   }
   return text;
 }
@@ -131,6 +162,9 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
   if (c.training) text += fmt::format(", {} backward", bytes(traffic.backward));
   if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
   if (c.bias) text += ", without what the bias and its gradient need";
+  if (c.replicated > 0) {
+    text += "\n  of this, ranks gather rows to compute whole sequences, and to give back the replicated tokens";
+  }
   text += "\ncompute: tiles are pairs of a chunk of queries and a chunk of keys\n";
   for (int rank = 0; rank < c.cp_size; ++rank) {
     const Compute compute = compute_of(c, lengths, rank);
@@ -146,23 +180,21 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
 }  // namespace
 
 std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
-  const std::int64_t padded_q = lengths.padded_q[sequence];
-  const std::int64_t padded_kv = lengths.padded_kv[sequence];
-  if (padded_q == 0 || padded_kv == 0) return "  (empty)\n";
-  const std::int64_t rows = block_size(padded_q, c.cp_size);
-  const std::int64_t columns = block_size(padded_kv, c.cp_size);
+  const std::int64_t sq = lengths.valid_q[sequence];
+  const std::int64_t skv = lengths.valid_kv[sequence];
+  const auto blocks = [&](std::int64_t padded, std::int64_t valid) {
+    return blocks_of(padded, replicated_tokens(lengths.replicated, valid), c.cp_size);
+  };
+  const std::vector<Block> queries = blocks(lengths.padded_q[sequence], sq);
+  const std::vector<Block> keys = blocks(lengths.padded_kv[sequence], skv);
+  if (queries.empty() || keys.empty()) return "  (empty)\n";
   std::string text = fmt::format("  {:>6} ", "");
-  for (std::int64_t j = 0; j < padded_kv; j += columns) {
-    text += rank_letter(owner_of(j, padded_kv, c.cp_size));
-  }
+  for (const Block& column : keys) text += column.owner;
   text += '\n';
-  for (std::int64_t i = 0; i < padded_q; i += rows) {
-    text += fmt::format("  {:>6} ", i);
-    for (std::int64_t j = 0; j < padded_kv; j += columns) {
-      text += cell(c, {.begin = i, .end = i + rows}, {.begin = j, .end = j + columns}, lengths.valid_q[sequence],
-                   lengths.valid_kv[sequence]);
-    }
-    text += fmt::format(" {}\n", rank_letter(owner_of(i, padded_q, c.cp_size)));
+  for (const Block& row : queries) {
+    text += fmt::format("  {:>6} ", row.positions.begin);
+    for (const Block& column : keys) text += cell(c, row.positions, column.positions, sq, skv);
+    text += fmt::format(" {}\n", row.owner);
   }
   return text;
 }
@@ -172,10 +204,15 @@ std::string explain_case(const std::string& id, const Case& c) {
   // The longest shows most.
   const auto longest = static_cast<std::size_t>(std::ranges::max_element(lengths.valid_q) - lengths.valid_q.begin());
   std::string text = id + '\n' + description(c) + sequences(lengths);
+  const auto block = [&](std::int64_t padded, std::int64_t valid) {
+    return block_size(padded - replicated_tokens(lengths.replicated, valid), c.cp_size);
+  };
   text += fmt::format(
       "mask of sequence {}, queries down, keys across, a character for {} x {}: # all visible, + some, . none; and who "
-      "owns them\n",
-      longest, block_size(lengths.padded_q[longest], c.cp_size), block_size(lengths.padded_kv[longest], c.cp_size));
+      "owns them{}\n",
+      longest, block(lengths.padded_q[longest], lengths.valid_q[longest]),
+      block(lengths.padded_kv[longest], lengths.valid_kv[longest]),
+      c.replicated > 0 ? fmt::format(" ({}: the replicated tokens, as one)", kEveryRank) : "");
   text += draw_mask(c, lengths, longest);
   text += ownership(c, lengths, longest);
   return text + work(c, lengths);

@@ -9,8 +9,9 @@
 namespace cp_pool {
 
 // The mask of one sequence, a character for each block of queries (down) and keys (across): '#' all pairs are visible,
-// '+' some, '.' none, ' ' padding alone; blocks are small enough for chunk borders to fall between them. Behind each
-// row and above each column stands the rank that owns it. Lines, each ended by a newline.
+// '+' some, '.' none, ' ' padding alone; blocks are small enough for chunk borders to fall between them. The
+// replicated tokens are one block. Behind each row and above each column stands the rank that owns it, or '*'. Lines,
+// each ended by a newline.
 std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence);
 
 // What the case is, its lengths, its mask, who owns what, what each rank sends and computes. Lines.

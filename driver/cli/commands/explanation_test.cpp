@@ -56,6 +56,33 @@ TEST(DrawMask, CutsAtChunkBorders) {
   EXPECT_THAT(draw_mask(c, lengths_of(8, 8), 0), HasSubstr("       3 ####.... 1\n       4 ....#### 1\n"));
 }
 
+TEST(DrawMask, ShowsReplicatedTokensAsOneBlockOfEveryRank) {
+  Case c = test::example_case();
+  c.causal = true;
+  SequenceLengths lengths = lengths_of(7, 7);
+  lengths.replicated = 3;
+  EXPECT_EQ(draw_mask(c, lengths, 0),
+            "         *0110\n"
+            "       0 +.... *\n"
+            "       3 ##... 0\n"
+            "       4 ###.. 1\n"
+            "       5 ####. 1\n"
+            "       6 ##### 0\n");
+}
+
+TEST(ExplainCase, SaysWhatIsReplicated) {
+  Case c = test::example_case();
+  c.replicated = 8;
+  c.seqlen_q = c.seqlen_kv = 136;
+  const std::string text = explain_case("the/id", c);
+  for (const char* part :
+       {"replicated: the first 8 tokens of each sequence are on every rank\n",
+        "rank 1: q [0, 8) q [40, 72) q [72, 104) kv [0, 8) kv [40, 72) kv [72, 104)\n", "a character for 4 x 4",
+        "owns them (*: the replicated tokens, as one)\n", "ranks gather rows to compute whole sequences"}) {
+    EXPECT_THAT(text, HasSubstr(part));
+  }
+}
+
 TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
   Case c = test::example_case();
   c.causal = true;

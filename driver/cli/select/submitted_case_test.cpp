@@ -59,7 +59,8 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "deterministic=true",
                                        "seed=7",
                                        "input_scale=4",
-                                       "strided=true"};
+                                       "strided=true",
+                                       "replicated=2"};
   std::set<std::string> fields;
   std::set<std::string> ids{submitted(to_json(base).dump()).id};
   for (const std::string& edit : edits) {

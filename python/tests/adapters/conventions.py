@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from plain import attention, packed  # type: ignore[import-not-found,unused-ignore]
+from plain import attention, packed, unpacked  # type: ignore[import-not-found,unused-ignore]
 
 from cp_pool import adapter, shard
 from cp_pool.adapter import FEATURES
@@ -17,17 +17,22 @@ Results = dict[str, torch.Tensor]
 EVERY = list(FEATURES)
 
 
-def in_turns(lengths: list[int], ranks: int) -> list[list[int]]:
-    """Pairs of rows in turns, with one row of padding at the end of each rank's."""
+def in_turns(lengths: list[int], ranks: int, replicated: int = 0) -> list[list[int]]:
+    """Pairs of rows in turns, with one row of padding at the end of each rank's, and then what every rank has."""
     rows: list[list[int]] = [[] for _ in range(ranks)]
-    for row in range(sum(lengths)):
-        rows[row // 2 % ranks].append(row)
+    everybodys, start = [], 0
+    for length in lengths:
+        everybodys += range(start, start + min(replicated, length))
+        start += length
+    for row in range(start):
+        if row not in everybodys:
+            rows[row // 2 % ranks].append(row)
     longest = max(map(len, rows))
-    return [[*part, *[-1] * (longest - len(part) + 1)] for part in rows]
+    return [[*part, *[-1] * (longest - len(part) + 1), *everybodys] for part in rows]
 
 
-def without_the_last(lengths: list[int], ranks: int) -> list[list[int]]:
-    rows = in_turns(lengths, ranks)
+def without_the_last(lengths: list[int], ranks: int, replicated: int = 0) -> list[list[int]]:
+    rows = in_turns(lengths, ranks, replicated)
     last = sum(lengths) - 1
     return [[-1 if row == last else row for row in part] for part in rows]
 
@@ -60,9 +65,19 @@ def forgetful(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView,
     return contiguous(q, k, v, case, ctx)
 
 
+def only_on_the_first(lengths: list[int], ranks: int, replicated: int = 0) -> list[list[int]]:
+    return [part if rank == 0 else [-1 if row == 0 else row for row in part]
+            for rank, part in enumerate(in_turns(lengths, ranks, replicated))]  # fmt: skip
+
+
+@adapter(shard=only_on_the_first, features=EVERY, layouts=["thd"])
+def selfish(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    return contiguous(q, k, v, case, ctx)
+
+
 @adapter(shard=shard.dual_chunk, features=EVERY)
 class with_backward:
-    """Keeps the graph of its forward, and runs it in a backward of its own."""
+    """Keeps the graph of its forward, and runs it in a backward of its own, which sums what it has to."""
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> dict[str, Any]:
         leaves = {"dq": q.requires_grad_(), "dk": k.requires_grad_(), "dv": v.requires_grad_()}
@@ -73,11 +88,37 @@ class with_backward:
 
     def backward(self, dout: torch.Tensor, saved: dict[str, Any], case: CaseView, ctx: Ctx) -> Results:
         leaves = saved["leaves"]
-        found = torch.autograd.grad(saved["out"], list(leaves.values()), dout)
+        queries, keys = (everybodys(case, positions) for positions in (ctx.positions_q, ctx.positions_kv))
+        packed_dout = packed(dout, case.layout).clone()
+        packed_dout[queries] /= ctx.world_size  # each rank computes the same out of these rows, which count once
+        out = packed(saved["out"], case.layout)
+        found = torch.autograd.grad(out, list(leaves.values()), packed_dout)
         gradients = dict(zip(leaves, found, strict=True))
         if "dsink" in gradients:
             dist.all_reduce(gradients["dsink"], group=ctx.group)
+        for name, rows in (("dq", queries), ("dk", keys), ("dv", keys)):
+            whole = packed(gradients[name], case.layout).clone()
+            summed = whole[rows].float()
+            dist.all_reduce(summed, group=ctx.group)
+            whole[rows] = summed.to(whole.dtype)
+            gradients[name] = unpacked(whole, gradients[name], case.layout)
         return gradients
+
+
+def everybodys(case: CaseView, positions: torch.Tensor) -> torch.Tensor:
+    return (positions >= 0) & (positions < case.replicated)
+
+
+@adapter(shard=shard.dual_chunk, features=EVERY)
+def twice(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    """Counts the keys that every rank has once for each rank."""
+    return contiguous(q, k, v, CaseView({**case.fields, "replicated": 0}), ctx)
+
+
+@adapter(shard=shard.dual_chunk, features=EVERY, sums_replicated=True)
+def parts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
+    """Says that it sums the parts of gradients, and does not."""
+    return contiguous(q, k, v, case, ctx)
 
 
 @adapter(shard=shard.dual_chunk, features=EVERY, head_order="interleaved")

@@ -68,6 +68,12 @@ def visible(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor, sequences_kv: 
     return seen
 
 
+def counted_once(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor) -> torch.Tensor:
+    """Which of the gathered keys count: of those that every rank has, this rank's own."""
+    from_rank = torch.arange(positions_kv.numel()) // max(ctx.positions_kv.numel(), 1)
+    return (positions_kv >= case.replicated) | (from_rank == ctx.rank)
+
+
 def bias_of_rows(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor) -> torch.Tensor:
     """[heads or 1, query rows of this rank, keys of all], fp32."""
     bias = ctx.bias
@@ -95,7 +101,8 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView,
     scores = queries @ keys.transpose(1, 2) * case.scale
     if ctx.bias is not None:
         scores = scores + bias_of_rows(case, ctx, positions_kv)
-    scores = scores.masked_fill(~visible(case, ctx, positions_kv, sequences_kv), -torch.inf)
+    seen = visible(case, ctx, positions_kv, sequences_kv) & counted_once(case, ctx, positions_kv)
+    scores = scores.masked_fill(~seen, -torch.inf)
 
     top = scores.detach().amax(2) if scores.shape[2] else scores.new_full(scores.shape[:2], -torch.inf)
     sink = None

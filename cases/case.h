@@ -45,7 +45,7 @@ struct Case {
   std::string model = "case";
   Backend backend = Backend::math;
   CommType comm = CommType::p2p;
-  int cp_size = 2;  // ranks, and the world size of the pool that runs it
+  int cp_size = 2;  // ranks of a context-parallel group; without `group` all ranks of the pool that runs it
   Layout layout = Layout::bshd;
   DType dtype = DType::bf16;
 
@@ -79,6 +79,8 @@ struct Case {
   // So many tokens at the beginning of each sequence, of queries and of keys, are on every rank; all of a shorter one.
   // The rest of the sequence is cut over the ranks.
   std::int64_t replicated = 0;
+  // How many groups of cp_size ranks run the case at once, each a strided part of the world (case_groups.h).
+  int group = 1;
   std::uint64_t seed = 1234;
 
   bool operator==(const Case&) const = default;

@@ -176,6 +176,7 @@ constexpr std::array kFields{
     field<&Case::input_scale>("input_scale", /*required=*/false, /*in_version_1=*/false),
     field<&Case::strided>("strided", /*required=*/false, /*in_version_1=*/false),
     field<&Case::replicated>("replicated", /*required=*/false, /*in_version_1=*/false),
+    field<&Case::group>("group", /*required=*/false, /*in_version_1=*/false),
     field<&Case::seed>("seed"),
 };
 

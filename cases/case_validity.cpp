@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "cases/comm_facts.h"
 #include "cases/lengths.h"
@@ -20,7 +21,7 @@ using Problem = std::optional<CaseProblem>;
 constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxHeadDim = 1 << 15;
-constexpr int kMaxCpSize = 64;
+constexpr int kMostRanks = 64;
 // Beyond, fp16 overflows in what an eager implementation rounds: q . k before it is scaled.
 constexpr double kLeastInputScale = 1e-3;
 constexpr double kMostInputScale = 30;
@@ -53,13 +54,10 @@ Problem check_sizes(const Case& c) {
     std::int64_t value;
     std::int64_t high;
   };
-  const Size sizes[] = {{"cp_size", c.cp_size, kMaxCpSize},
-                        {"batch", c.batch, kMaxTokens},
-                        {"seqlen_q", c.seqlen_q, kMaxTokens},
-                        {"seqlen_kv", c.seqlen_kv, kMaxTokens},
-                        {"heads", c.heads, kMaxHeads},
-                        {"kv_heads", c.kv_heads, kMaxHeads},
-                        {"head_dim_qk", c.head_dim_qk, kMaxHeadDim},
+  const Size sizes[] = {{"cp_size", c.cp_size, kMostRanks},       {"group", c.group, kMostRanks},
+                        {"batch", c.batch, kMaxTokens},           {"seqlen_q", c.seqlen_q, kMaxTokens},
+                        {"seqlen_kv", c.seqlen_kv, kMaxTokens},   {"heads", c.heads, kMaxHeads},
+                        {"kv_heads", c.kv_heads, kMaxHeads},      {"head_dim_qk", c.head_dim_qk, kMaxHeadDim},
                         {"head_dim_v", c.head_dim_v, kMaxHeadDim}};
   for (const Size& size : sizes) {
     if (auto found = check_range(size.field, size.value, 1, size.high)) return found;
@@ -68,6 +66,12 @@ Problem check_sizes(const Case& c) {
     return problem("kv_heads", fmt::format("heads ({}) is not a multiple of kv_heads ({})", c.heads, c.kv_heads));
   }
   return std::nullopt;
+}
+
+Problem check_world(const Case& c) {
+  if (world_size(c) <= kMostRanks) return std::nullopt;
+  return problem("group", fmt::format("{} groups of {} ranks are {} ranks, and there are at most {}", c.group,
+                                      c.cp_size, world_size(c), kMostRanks));
 }
 
 Problem check_mask(const Case& c) {
@@ -179,6 +183,7 @@ std::optional<CaseProblem> find_problem(const Case& c) {
   if (auto found = check_name("suite", c.suite)) return found;
   if (auto found = check_name("model", c.model)) return found;
   if (auto found = check_sizes(c)) return found;
+  if (auto found = check_world(c)) return found;
   if (auto found = check_mask(c)) return found;
   if (auto found = check_input_scale(c)) return found;
   if (auto found = check_comm(c)) return found;

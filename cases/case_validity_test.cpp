@@ -90,6 +90,13 @@ TEST(CaseValidity, CpSizeIsFrom1To64) {
   EXPECT_EQ(problem_of([](Case& c) { c.cp_size = 65; }), "cp_size: 65 is not within 1..64");
 }
 
+TEST(CaseValidity, GroupsHaveUpTo64RanksTogether) {
+  EXPECT_EQ(problem_of([](Case& c) { c.group = 32; }), "");
+  EXPECT_EQ(problem_of([](Case& c) { c.group = 33; }),
+            "group: 33 groups of 2 ranks are 66 ranks, and there are at most 64");
+  EXPECT_EQ(problem_of([](Case& c) { c.group = 0; }), "group: 0 is not within 1..64");
+}
+
 TEST(CaseValidity, HeadsAreAMultipleOfKvHeads) {
   EXPECT_EQ(problem_of([](Case& c) { c.kv_heads = 3; }), "kv_heads: heads (8) is not a multiple of kv_heads (3)");
 }

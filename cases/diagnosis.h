@@ -104,9 +104,11 @@ struct ErrorStrip {
   std::vector<double> by_head;
 
   static constexpr auto fields() {
-    return std::tuple{field("tensor", &ErrorStrip::tensor),   field("rank", &ErrorStrip::rank),
+    return std::tuple{field("tensor", &ErrorStrip::tensor),
+                      field("rank", &ErrorStrip::rank),
                       field("rows_per_cell", &ErrorStrip::rows_per_cell),
-                      field("by_row", &ErrorStrip::by_row),   field("borders", &ErrorStrip::borders),
+                      field("by_row", &ErrorStrip::by_row),
+                      field("borders", &ErrorStrip::borders),
                       field("by_head", &ErrorStrip::by_head)};
   }
 };

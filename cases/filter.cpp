@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_error.h"
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "cases/did_you_mean.h"
 #include "cases/glob.h"
@@ -35,6 +36,17 @@ std::errc parse_real(std::string_view text, double& value) {
   const char* const end = text.data() + text.size();
   const auto [read, error] = std::from_chars(text.data(), end, value);
   return read == end && std::isfinite(value) ? error : std::errc::invalid_argument;
+}
+
+// A key of a case, or what follows from several: their number of ranks. Null for other names.
+const CaseField* find_field(std::string_view name) {
+  static const CaseField ranks = [] {
+    CaseField field = *find_case_field("cp_size");
+    field.name = "world_size";
+    field.write = [](const Case& c) { return Json(world_size(c)); };
+    return field;
+  }();
+  return name == ranks.name ? &ranks : find_case_field(name);
 }
 
 bool is_numeric(const CaseField& field) {
@@ -236,7 +248,7 @@ class FilterParser {
       if (op == "=") return equal;
       return [equal = std::move(equal)](const FilterSubject& s) { return !equal(s); };
     }
-    const CaseField* field = find_case_field(name.text == "world_size" ? "cp_size" : name.text);
+    const CaseField* field = find_field(name.text);
     if (field == nullptr) expect_known_field(name);
     if (field == nullptr || !is_numeric(*field)) {
       fail(op_at, fmt::format("{} is not a number: use = or !=", name.text));
@@ -253,7 +265,7 @@ class FilterParser {
 
   Predicate equality(const Word& name, const Word& value) {
     const std::string& glob = value.text;
-    if (const CaseField* field = find_case_field(name.text == "world_size" ? "cp_size" : name.text)) {
+    if (const CaseField* field = find_field(name.text)) {
       return [field, glob = possible_value(*field, value)](const FilterSubject& s) {
         return glob_matches(glob, field_text(*field, s.c));
       };

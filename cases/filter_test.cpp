@@ -101,6 +101,13 @@ TEST_F(FilterTest, NumbersCompare) {
   EXPECT_TRUE(matches("heads=3*"));
 }
 
+TEST_F(FilterTest, TheWorldHasTheRanksOfAllGroups) {
+  c_.group = 2;
+  EXPECT_TRUE(matches("world_size=8"));
+  EXPECT_TRUE(matches("world_size>7 & cp_size=4 & group=2"));
+  EXPECT_FALSE(matches("world_size=4"));
+}
+
 TEST_F(FilterTest, SeedsBeyondInt64Compare) {
   c_.seed = 18446744073709551615U;
   EXPECT_TRUE(matches("seed=18446744073709551615"));

@@ -10,6 +10,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/case_groups.h"
+
 namespace cp_pool {
 
 namespace {
@@ -123,7 +125,7 @@ void correct_checks(protocol::ResultEvent& result) {
 
 bool is_unverified_by_figures(const CaseFinished& event) {
   return event.outcome == CaseOutcome::pass &&
-         !missing_ranks(ranks_with_figures(event.checks), event.c.cp_size).empty();
+         !missing_ranks(ranks_with_figures(event.checks), world_size(event.c)).empty();
 }
 
 }  // namespace cp_pool

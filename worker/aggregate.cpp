@@ -131,9 +131,11 @@ std::optional<protocol::PerfResult> perf_of(const std::vector<const RankOutcome*
     std::ranges::transform(slowest, outcome->perf->step_ms, slowest.begin(), std::ranges::max);
     out.bytes_sent = std::max(out.bytes_sent.value_or(0), outcome->perf->bytes_sent);
     out.ranks.push_back({outcome->rank, summarise(outcome->perf->step_ms)});
-    if (!outcome->perf->one_rank_ms.empty()) out.one_rank_ms = summarise(outcome->perf->one_rank_ms);
-    if (!outcome->perf->one_rank_reason.empty()) out.one_rank_reason = outcome->perf->one_rank_reason;
   }
+  // Of several groups each has a first rank that takes the whole problem: the first of them speaks for all.
+  const StepTimes& first = *by_rank.front()->perf;
+  if (!first.one_rank_ms.empty()) out.one_rank_ms = summarise(first.one_rank_ms);
+  out.one_rank_reason = first.one_rank_reason;
   out.step_ms = summarise(slowest);
   return out;
 }

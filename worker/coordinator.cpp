@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_error.h"
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 
 namespace cp_pool {
@@ -54,8 +55,10 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   }
   try {
     const Case c = parse_case(request.case_json, "case");
-    if (c.cp_size != world_size_) {
-      return refuse(request.seq, fmt::format("cp_size {} on a pool of {} ranks", c.cp_size, world_size_), true);
+    if (const int ranks = world_size(c); ranks != world_size_) {
+      const std::string what = c.group == 1 ? fmt::format("cp_size {}", c.cp_size)
+                                            : fmt::format("cp_size {} in {} groups", c.cp_size, c.group);
+      return refuse(request.seq, fmt::format("{} on a pool of {} ranks", what, world_size_), true);
     }
     // The ranks compute the lengths themselves. A driver that means other lengths would get a verdict on another
     // problem.

@@ -85,6 +85,8 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
     target_->checked_barrier(tag, limit);
   }
 
+  [[nodiscard]] CpGroups strided(int groups) override;
+
  private:
   [[nodiscard]] std::string describe(const char* operation, std::string_view what) const {
     return fmt::format("{} on group {}: {}", operation, name_, what);
@@ -103,17 +105,25 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
   std::function<void()> before_operation_;
 };
 
-std::shared_ptr<Communicator> wrap(const std::shared_ptr<Communicator>& target, const char* name,
-                                   const std::function<void()>& before_operation) {
-  if (!target) return nullptr;
-  return std::make_shared<ObservedCommunicator>(target, name, before_operation);
+// of: what the names of the groups end in.
+CpGroups wrap(const CpGroups& groups, const std::function<void()>& before_operation, const std::string& of) {
+  const auto wrapped = [&](const std::shared_ptr<Communicator>& target,
+                           const char* name) -> std::shared_ptr<Communicator> {
+    if (!target) return nullptr;
+    return std::make_shared<ObservedCommunicator>(target, name + of, before_operation);
+  };
+  return {wrapped(groups.cp, "cp"), wrapped(groups.inner, "inner"), wrapped(groups.outer, "outer")};
+}
+
+CpGroups ObservedCommunicator::strided(int groups) {
+  const std::string of = fmt::format(" of strided group {} of {}", rank() % groups, groups);
+  return wrap(target_->strided(groups), before_operation_, of);
 }
 
 }  // namespace
 
 CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation) {
-  return {wrap(groups.cp, "cp", before_operation), wrap(groups.inner, "inner", before_operation),
-          wrap(groups.outer, "outer", before_operation)};
+  return wrap(groups, before_operation, "");
 }
 
 }  // namespace cp_pool

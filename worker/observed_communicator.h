@@ -9,7 +9,8 @@
 
 namespace cp_pool {
 
-// Wraps every communicator of `groups`. before_operation runs on the calling thread and may throw.
+// Wraps every communicator of `groups`, and the strided ones that are asked for later. before_operation runs on the
+// calling thread and may throw.
 CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation);
 
 }  // namespace cp_pool

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cases/case_file_name.h"
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "cases/case_phases.h"
 #include "cp_core/cuda/device.h"
@@ -107,6 +108,7 @@ void RankCompute::handle(const RunCommand& command) {
   deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
   // Nothing beside steps that are timed, or a graph that is captured.
   if (request.options.perf) parts_.preparer.settle(time_left());
+  groups_at_once_ = 1;
   RankOutcome outcome;
   outcome.rank = parts_.environment.rank;
   try {
@@ -162,20 +164,24 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   parts_.faults.reach(Fault::Phase::before);
 
   // Parsed on every rank: no case shares anything with another, or with another rank.
-  const Case c = parse_case(request.case_json, "case");
+  const Case posed = parse_case(request.case_json, "case");
+  const int group = group_of_rank(posed, parts_.environment.rank);
+  const Case c = case_of_group(posed, group);
   use_threads_for(c, parts_.environment.local_world_size);
   outcome.backend = parts_.runner.backend(c, parts_.device);
-  if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) {
+  const auto skip = [&outcome](std::string reason) {
     outcome.verdict = CaseOutcome::skip;
     outcome.reason = std::move(reason);
-    return;
-  }
-  const CpGroups groups = parts_.groups.get();
-  for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
-    if (group) group->set_deadline(deadline_);
-  }
+  };
+  if (std::string reason = parts_.runner.skip_reason(c, parts_.device); !reason.empty()) return skip(std::move(reason));
+  const CpGroups groups = groups_of_case(parts_.groups.get(), c.group);
+  if (!groups.cp) return skip(fmt::format("{} groups of ranks at once run on CPU ranks alone", c.group));
+  groups_at_once_ = c.group;
+  for (const auto& communicator : communicators()) communicator->set_deadline(deadline_);
   RunOptions options;
   options.id = request.id;
+  options.group_suffix = group_suffix(group);
+  options.world_rank = parts_.environment.rank;
   options.device = parts_.device;
   options.deadline = deadline_;
   options.bound_factor = request.options.bound_factor.value_or(1);
@@ -188,8 +194,10 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
                     .iterations = request.options.perf->iterations,
                     .graph = request.options.perf->graph};
     options.perf->deadline = deadline_;
-    if (request.options.perf->trace_dir)
-      options.perf->trace = std::filesystem::path(*request.options.perf->trace_dir) / case_file_name(request.id);
+    if (request.options.perf->trace_dir) {
+      const std::filesystem::path folder = *request.options.perf->trace_dir;
+      options.perf->trace = folder / (case_file_name(request.id) + options.group_suffix);
+    }
   }
   options.on_phase = [&](std::string_view phase) {
     set_current_phase(phase);
@@ -204,11 +212,19 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
 }
 
 void RankCompute::pass_barriers(std::int64_t seq) {
-  const CpGroups groups = parts_.groups.get();
-  for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
-    if (!group) continue;
-    group->checked_barrier(seq, time_left());
+  for (const auto& communicator : communicators()) communicator->checked_barrier(seq, time_left());
+}
+
+std::vector<std::shared_ptr<Communicator>> RankCompute::communicators() const {
+  const CpGroups all = parts_.groups.get();
+  const CpGroups of_case = groups_at_once_ == 1 ? CpGroups{} : groups_of_case(all, groups_at_once_);
+  std::vector<std::shared_ptr<Communicator>> out;
+  for (const CpGroups& groups : {of_case, all}) {
+    for (const auto& communicator : {groups.cp, groups.inner, groups.outer}) {
+      if (communicator) out.push_back(communicator);
+    }
   }
+  return out;
 }
 
 milliseconds RankCompute::time_left() const {

@@ -4,7 +4,9 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "worker/case_runner.h"
 #include "worker/caught_error.h"
@@ -51,6 +53,8 @@ class RankCompute {
   void wait_for_begin(std::int64_t seq);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
   void pass_barriers(std::int64_t seq);
+  // Those that the case in progress uses: of its groups, if there are several at once, then of all ranks.
+  [[nodiscard]] std::vector<std::shared_ptr<Communicator>> communicators() const;
   [[nodiscard]] std::chrono::milliseconds time_left() const;  // until the deadline; never too short for a barrier
   // Inside a catch block: tells rank 0 at once, then works out the stack trace.
   Failure report_failure(std::int64_t seq, FailurePhase phase);
@@ -59,6 +63,7 @@ class RankCompute {
   Mail& mail_;
   Mail& rendezvous_;
   Clock::time_point deadline_;
+  int groups_at_once_ = 1;  // of the case in progress, once its communicators are made
   bool exiting_ = false;
 };
 

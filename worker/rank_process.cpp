@@ -59,7 +59,8 @@ protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, c
 Preparer::Pieces prepare_for(const nlohmann::json& case_json, const protocol::RankEnvironment& environment,
                              const at::Device& device, CaseRunner& runner) {
   const Case c = parse_case(case_json, "case");
-  if (c.cp_size != environment.world_size) return {};
+  // GPU ranks, which alone prepare, skip cases of several groups.
+  if (c.group != 1 || c.cp_size != environment.world_size) return {};
   return runner.prepare(c, environment.rank, device);
 }
 

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "cases/case_groups.h"
 #include "cp_core/comm/gloo/gloo_communicator.h"
 #include "worker/aggregate.h"
 #include "worker/caught_error.h"
@@ -27,16 +28,19 @@ RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr
   RankOutcome outcome;
   outcome.rank = rank;
   outcome.backend = runner.backend(c, at::kCPU);
-  CpGroups groups;
+  CpGroups all;
   try {
-    use_threads_for(c, c.cp_size);
-    groups = make_gloo_groups(store, "case/", rank, c.cp_size);
-    take_report(runner.run(c, groups, {}), outcome);
-    groups.cp->checked_barrier(1, kBarrierLimit);
+    use_threads_for(c, world_size(c));
+    all = make_gloo_groups(store, "case/", rank, world_size(c));
+    const int group = group_of_rank(c, rank);
+    RunOptions options;
+    options.world_rank = rank;
+    take_report(runner.run(case_of_group(c, group), groups_of_case(all, c.group), options), outcome);
+    all.cp->checked_barrier(1, kBarrierLimit);
   } catch (...) {
     const auto phase = outcome.verdict ? FailurePhase::barrier : FailurePhase::run;
     const CaughtError caught = describe_current_exception(phase);
-    if (groups.cp) groups.cp->abort();
+    if (all.cp) all.cp->abort();
     outcome.failure = with_stack_trace(caught);
   }
   outcome.hygiene = measure_hygiene(rank);
@@ -59,11 +63,12 @@ std::string describe_check(const Check& check) {
 }  // namespace
 
 protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner) {
-  CaseSummary summary{.seq = 1, .world_size = c.cp_size, .outcomes = {}, .cancelled = false, .perf = {}};
-  summary.outcomes.resize(static_cast<std::size_t>(c.cp_size));
+  const int size = world_size(c);
+  CaseSummary summary{.seq = 1, .world_size = size, .outcomes = {}, .cancelled = false, .perf = {}};
+  summary.outcomes.resize(static_cast<std::size_t>(size));
   runner.reset(at::kCPU);
   if (const std::string reason = runner.skip_reason(c, at::kCPU); !reason.empty()) {
-    for (int rank = 0; rank < c.cp_size; ++rank) {
+    for (int rank = 0; rank < size; ++rank) {
       RankOutcome& outcome = summary.outcomes[static_cast<std::size_t>(rank)];
       outcome.rank = rank;
       outcome.verdict = CaseOutcome::skip;
@@ -74,8 +79,8 @@ protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner) {
   const c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::HashStore>();
   {
     std::vector<std::jthread> ranks;
-    ranks.reserve(static_cast<std::size_t>(c.cp_size));
-    for (int rank = 0; rank < c.cp_size; ++rank) {
+    ranks.reserve(static_cast<std::size_t>(size));
+    for (int rank = 0; rank < size; ++rank) {
       ranks.emplace_back(
           [&, rank] { summary.outcomes[static_cast<std::size_t>(rank)] = run_rank(c, runner, store, rank); });
     }

@@ -44,6 +44,14 @@ TEST(WorkerCaseFile, RunsEveryRankAndShowsTheChecks) {
   EXPECT_THAT(run.output, AllOf(HasSubstr("rank 3: ok"), HasSubstr("\ndq "), ::testing::EndsWith("\npass\n")));
 }
 
+TEST(WorkerCaseFile, RunsTheRanksOfAllGroups) {
+  nlohmann::json c = test::small_case(2);
+  c["group"] = 2;
+  const CaseRun run = run_case_file(c);
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_THAT(run.output, AllOf(HasSubstr("rank 3: ok"), ::testing::EndsWith("\npass\n")));
+}
+
 TEST(WorkerCaseFile, ACaseThatDoesNotPassIsAFailure) {
   nlohmann::json c = test::small_case(2);
   // More memory than addresses: it is refused at once.

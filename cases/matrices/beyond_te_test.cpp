@@ -160,6 +160,13 @@ TEST_F(BeyondTe, HasReplicatedTokensEverywhere) {
   }
 }
 
+TEST_F(BeyondTe, HasGroupsOfRanksEverywhere) {
+  for (const CommType comm : kAllComms) {
+    expect_for_every_layout(comm, [](const Case& c) { return c.group > 1 && c.cp_size > 1; }, "groups of ranks");
+  }
+  EXPECT_TRUE(any([](const Case& c) { return c.group > 1 && c.cp_size > 2 && !c.seqlens && c.layout == Layout::thd; }));
+}
+
 TEST_F(BeyondTe, HasMaxLogitAndChunksEverywhere) {
   for (const CommType comm : kAllComms) {
     expect_for_every_layout(comm, [](const Case& c) { return c.max_logit; }, "max_logit");

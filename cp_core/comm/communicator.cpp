@@ -5,9 +5,6 @@
 
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
-#include <fmt/format.h>
-
-#include "cases/comm_facts.h"
 
 namespace cp_pool {
 namespace {
@@ -64,22 +61,10 @@ class SeveralWorks final : public Work {
   std::vector<Communicator::WorkPtr> works_;
 };
 
-std::vector<int> ranks_from(int first, int step, int end) {
-  std::vector<int> ranks;
-  for (int rank = first; rank < end; rank += step) ranks.push_back(rank);
-  return ranks;
-}
-
 }  // namespace
 
-GroupRanks group_ranks(int rank, int size) {
-  GroupRanks groups{.cp = ranks_from(0, 1, size), .inner = {}, .outer = {}};
-  const int inner = inner_ranks(size);
-  if (inner == 0) return groups;
-  const int first = rank / inner * inner;
-  groups.inner = ranks_from(first, 1, first + inner);
-  groups.outer = ranks_from(rank % inner, inner, size);
-  return groups;
+CpGroups Communicator::strided(int /*groups*/) {
+  return {};
 }
 
 std::vector<at::Tensor> Communicator::of_peer(std::span<const Message> messages, int peer) {

@@ -43,6 +43,7 @@ class Work {
 enum class ReduceOp { sum, max };
 
 class PeerWindows;
+struct CpGroups;
 
 class Communicator {
  public:
@@ -95,6 +96,12 @@ class Communicator {
   // ranks, where ranks cannot do that.
   virtual PeerWindows* windows() { return nullptr; }
 
+  // Of a communicator of all ranks: the communicators of this rank's group where the ranks are cut into `groups`
+  // strided groups (group_ranks). groups: divides size(); the same on all ranks. Made at the first call, and kept.
+  // Their deadline has to be set as that of others; they fall with this communicator when it is aborted. All null where
+  // ranks can have no such groups.
+  [[nodiscard]] virtual CpGroups strided(int groups);
+
   // A barrier, bounded by `limit`, that proves after a case that all ranks are at the same place. It compares `tag` and
   // the number of operations of this communicator, and throws CommError naming a rank whose values differ from rank
   // 0's, or that did not arrive. After the barrier of the group of all ranks, no rank has memory of another open that
@@ -121,12 +128,19 @@ struct CpGroups {
   std::shared_ptr<Communicator> outer;
 };
 
+// Those that a case runs on with so many strided groups (cases/case_groups.h): all ranks if there is one group.
+inline CpGroups groups_of_case(const CpGroups& all, int groups) {
+  return groups == 1 ? all : all.cp->strided(groups);
+}
+
 // The ranks in each group of a rank, in order. A group that the rank does not have is empty.
 struct GroupRanks {
   std::vector<int> cp;
   std::vector<int> inner;
   std::vector<int> outer;
 };
-GroupRanks group_ranks(int rank, int size);
+// groups: into how many strided groups `size` ranks are cut, each with an inner and an outer group of its own. A rank's
+// group has every rank that is the same modulo `groups` (cases/case_groups.h). One group: cp has all ranks.
+GroupRanks group_ranks(int rank, int size, int groups = 1);
 
 }  // namespace cp_pool

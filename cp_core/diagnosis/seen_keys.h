@@ -23,10 +23,10 @@ struct SeenKeys {
   // fp64 [padded tokens of q, padded tokens of kv], sequence by sequence: how often the query saw the key. NaN in rows
   // that could not be observed. Not whole: a weight, which a fault of merging leaves.
   at::Tensor times;
-  at::Tensor expected;             // the same of the definition: 0 and 1
-  bool whole_numbers = true;       // every weight is one
-  bool wrong = false;              // times differs from expected
-  WrongPairs pairs;                // where it does
+  at::Tensor expected;        // the same of the definition: 0 and 1
+  bool whole_numbers = true;  // every weight is one
+  bool wrong = false;         // times differs from expected
+  WrongPairs pairs;           // where it does
   std::optional<MaskPicture> picture;
   std::vector<std::string> notes;  // what could not be observed, what else was seen (heads that differ, dk, dv, dq)
 };

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "cases/case_names.h"
 #include "cases/comm_facts.h"
@@ -94,6 +95,7 @@ Case random_case(std::mt19937_64& generator) {
     c.seqlen_q += c.replicated;
     c.seqlen_kv += c.replicated;
   }
+  if (c.cp_size <= 4 && c.seed % 5 == 0) c.group = 2;
   c.backend = c.seed % 2 == 0 ? Backend::math : Backend::cudnn;
   c.input_scale = pick<double>(generator, {1, 1, 1, 1, 1, 0.125, 3, 10});
   return c;
@@ -104,11 +106,19 @@ std::string text_of(const Case& c) {
 }
 
 std::vector<RankReport> run_on_threads(const Case& c, bool windows) {
-  std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
-  const auto run = [&](const CpGroups& groups, int rank) {
-    reports[static_cast<std::size_t>(rank)] = run_case(c, groups, {});
+  constexpr std::chrono::minutes kLimit{1};
+  const auto deadline = Communicator::Clock::now() + kLimit;
+  std::vector<RankReport> reports(static_cast<std::size_t>(world_size(c)));
+  const auto run = [&](const CpGroups& all, int rank) {
+    const CpGroups groups = groups_of_case(all, c.group);
+    for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
+      if (group) group->set_deadline(deadline);
+    }
+    RunOptions options;
+    options.world_rank = rank;
+    reports[static_cast<std::size_t>(rank)] = run_case(case_of_group(c, group_of_rank(c, rank)), groups, options);
   };
-  run_ranks(c.cp_size, run, std::chrono::minutes(1), {.windows = windows});
+  run_ranks(world_size(c), run, kLimit, {.windows = windows});
   return reports;
 }
 

@@ -24,14 +24,14 @@ Case steep_case();
 // A learnable sink that in about every second of 8 heads is larger than every score, with max_logit.
 Case high_sink_case();
 
-// A small valid case, every field drawn: all communication types, layouts, masks, dtypes, 1 to 8 ranks, scores small,
-// ordinary and large.
+// A small valid case, every field drawn: all communication types, layouts, masks, dtypes, 1 to 8 ranks, some of them
+// as two groups, scores small, ordinary and large.
 Case random_case(std::mt19937_64& generator);
 
 // The case as one line of JSON, for messages.
 std::string text_of(const Case& c);
 
-// One report a rank, in rank order. windows: of the communicators.
+// One report a rank, in rank order; of a case with several groups, a rank of the world. windows: of the communicators.
 std::vector<RankReport> run_on_threads(const Case& c, bool windows = false);
 
 // The first fault of any rank ("rank 1: dq: ..."); empty if all passed.

@@ -13,7 +13,6 @@
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
-#include "cases/case_file_name.h"
 #include "cases/case_json.h"
 #include "cp_core/file_error.h"
 #include "cp_core/trial/safetensors.h"
@@ -159,9 +158,8 @@ class Gatherer {
 
 }  // namespace
 
-void dump_case(const std::filesystem::path& folder, const std::string& id, const Case& c,
-               const SequenceLengths& lengths, const Sharding& sharding, const CanonicalInputs& inputs,
-               const Results& results, Communicator& group) {
+void dump_case(const std::filesystem::path& file, const std::string& id, const Case& c, const SequenceLengths& lengths,
+               const Sharding& sharding, const CanonicalInputs& inputs, const Results& results, Communicator& group) {
   const Shards whole = make_shards(c, inputs, RankView(c, lengths, 0, 1, inputs.q.device()));
   Gatherer gatherer(c, lengths, sharding, inputs.q.device(), group);
   std::map<std::string, at::Tensor> tensors{{"q", whole.q},
@@ -188,10 +186,9 @@ void dump_case(const std::filesystem::path& folder, const std::string& id, const
   }
   if (group.rank() == 0) {
     std::error_code error;
-    std::filesystem::create_directories(folder, error);
-    if (error) throw FileError(fmt::format("cannot write {}: {}", folder.string(), error.message()));
-    write_safetensors(folder / (case_file_name(id) + ".safetensors"), tensors,
-                      {{"case", to_json(c).dump()}, {"id", id}});
+    std::filesystem::create_directories(file.parent_path(), error);
+    if (error) throw FileError(fmt::format("cannot write {}: {}", file.parent_path().string(), error.message()));
+    write_safetensors(file, tensors, {{"case", to_json(c).dump()}, {"id", id}});
   }
 }
 

@@ -14,10 +14,9 @@
 
 namespace cp_pool::verify {
 
-// Collective; each row is written once. Rank 0 writes DIR/NAME.safetensors (case_file_name). A result of the wrong
-// shape or dtype is gathered as NaN. Throws CommError, and on rank 0, when every rank has given its part, FileError.
-void dump_case(const std::filesystem::path& folder, const std::string& id, const Case& c,
-               const SequenceLengths& lengths, const Sharding& sharding, const CanonicalInputs& inputs,
-               const Results& results, Communicator& group);
+// Collective; rank 0 writes the file, and makes its folder. Each row is written once. A result of the wrong shape or dtype is gathered as NaN.
+// Throws CommError, and on rank 0, when every rank has given its part, FileError.
+void dump_case(const std::filesystem::path& file, const std::string& id, const Case& c, const SequenceLengths& lengths,
+               const Sharding& sharding, const CanonicalInputs& inputs, const Results& results, Communicator& group);
 
 }  // namespace cp_pool::verify

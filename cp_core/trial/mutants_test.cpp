@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_names.h"
 #include "cp_core/mutation.h"
 #include "cp_core/testing/cases_on_threads.h"
 
@@ -73,6 +74,22 @@ TEST(Verification, CatchesEveryMutant) {
     EXPECT_TRUE(killed) << info.name << " survived " << cases.size() << " cases: " << info.description;
     RecordProperty(std::string(info.name),
                    killed ? fmt::format("{} {}: {}", killed->after, killed->check, killed->message) : "survived");
+  }
+}
+
+// Where there is one group, its ranks are consecutive.
+TEST(Verification, NeedsSeveralGroupsToSeeThatTheirRanksAreNotConsecutive) {
+  for (const CommType comm : kValues<CommType>) {
+    Case c = test::small_case();
+    c.comm = comm;
+    c.cp_size = 4;
+    c.heads = c.kv_heads = 4;
+    Case two = c;
+    two.group = 2;
+    EXPECT_EQ(test::fault_of(test::run_on_threads(two)), "");
+    const ScopedMutant on(Mutant::group_ranks_consecutive);
+    EXPECT_EQ(test::fault_of(test::run_on_threads(c)), "");
+    EXPECT_NE(test::fault_of(test::run_on_threads(two)), "");
   }
 }
 

@@ -14,6 +14,7 @@
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
+#include "cases/case_file_name.h"
 #include "cases/case_id.h"
 #include "cases/case_phases.h"
 #include "cases/lengths.h"
@@ -47,13 +48,14 @@ std::size_t cache_bytes(const at::Device& device, int ranks_on_gpu) {
 }
 
 // One cache for each rank of the process: workers have one rank and one device, tests have ranks that are threads.
-verify::ExpectedCache& cache_of(int rank, const at::Device& device, int ranks_on_gpu) {
+verify::ExpectedCache& cache_of(const Communicator& cp, const RunOptions& options, const at::Device& device) {
   static std::mutex mutex;
   static std::map<int, verify::ExpectedCache> caches;
+  const int rank = options.world_rank.value_or(cp.rank());
   const std::lock_guard lock(mutex);
   const auto found = caches.find(rank);
   if (found != caches.end()) return found->second;
-  return caches.try_emplace(rank, cache_bytes(device, ranks_on_gpu)).first->second;
+  return caches.try_emplace(rank, cache_bytes(device, options.ranks_on_gpu)).first->second;
 }
 
 // Whether `here` is true on any rank; all ranks get the same answer.
@@ -72,7 +74,7 @@ std::shared_ptr<const Expected> expected_of(const verify::CanonicalProblem& prob
   const at::Device device = inputs.q.device();
   if (!options.reference_cache)
     return std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
-  verify::ExpectedCache& cache = cache_of(cp.rank(), device, options.ranks_on_gpu);
+  verify::ExpectedCache& cache = cache_of(cp, options, device);
   auto expected = cache.find(problem);
   if (!anywhere(expected == nullptr, cp, device, "whether expected results are cached")) return expected;
   expected = std::make_shared<const Expected>(verify::compute_expected_together(problem, inputs, cp));
@@ -92,7 +94,7 @@ class SharedMemory {
   // dropped if they are in the way. The same answer on every rank.
   std::string what_does_not_fit() {
     if (fits()) return {};
-    cache_of(cp_.rank(), options_.device, options_.ranks_on_gpu).clear();
+    cache_of(cp_, options_, options_.device).clear();
     cp_.checked_barrier(kBarrierTag, std::chrono::seconds(10));  // closes what other ranks have open of it
     cuda_device().release_cached_memory();
     if (fits()) return {};
@@ -182,7 +184,8 @@ class CaseRun {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
       timed(case_phase::kDump, [&] {
         try {
-          dump_case(*options_.dump_dir, id, case_, lengths_, view_.sharding, inputs, results, *groups_.cp);
+          const auto file = *options_.dump_dir / (case_file_name(id) + options_.group_suffix + ".safetensors");
+          dump_case(file, id, case_, lengths_, view_.sharding, inputs, results, *groups_.cp);
         } catch (const FileError& e) {
           report_.lost_outputs.push_back({"dump", e.what()});
         }

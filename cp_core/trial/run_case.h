@@ -36,13 +36,17 @@ struct RankReport {
 struct RunOptions {
   std::optional<std::filesystem::path> dump_dir;  // write inputs and results of all ranks there (docs/numerics.md)
   std::string id;                                 // names the dump; empty = case_id of the case
-  bool reference_cache = true;                    // keep references for later cases that pose the same problem
-  at::Device device = at::kCPU;                   // where the ranks' tensors are: the communicators' device
-  bool shares_gpus = false;                       // ranks share GPUs, the same on all of them
-  int ranks_on_gpu = 1;                           // how many ranks use this rank's GPU
-  bool sets_global_flags = true;                  // false: another case, whose flags these are, runs at the same time
-  std::optional<PerfOptions> perf;                // time the step after it has been verified
-  double bound_factor = 1;                        // bounds are so many times as wide, beside the implementation's own
+  // Of a case that several groups run at once (cases/case_groups.h): what the dump's name has behind the ID, and this
+  // rank among those of all groups, whose cache of references it uses; none: it is the rank in groups.cp.
+  std::string group_suffix;
+  std::optional<int> world_rank;
+  bool reference_cache = true;      // keep references for later cases that pose the same problem
+  at::Device device = at::kCPU;     // where the ranks' tensors are: the communicators' device
+  bool shares_gpus = false;         // ranks share GPUs, the same on all of them
+  int ranks_on_gpu = 1;             // how many ranks use this rank's GPU
+  bool sets_global_flags = true;    // false: another case, whose flags these are, runs at the same time
+  std::optional<PerfOptions> perf;  // time the step after it has been verified
+  double bound_factor = 1;          // bounds are so many times as wide, beside the implementation's own
   // When waits in communication that is not cp-pool's have to end: 90 % of the case's time.
   std::chrono::steady_clock::time_point deadline = std::chrono::steady_clock::time_point::max();
   // Called when a phase starts (cases/case_phases.h).

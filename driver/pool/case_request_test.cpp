@@ -18,6 +18,7 @@ TEST(CaseRequest, LeavesOutWhatAWorkerDoesNotList) {
   of_version_1.erase("input_scale");
   of_version_1.erase("strided");
   of_version_1.erase("replicated");
+  of_version_1.erase("group");
   for (const nlohmann::json& capabilities :
        {nlohmann::json::object(), nlohmann::json{{"case_fields", nlohmann::json::array()}},
         nlohmann::json{{"case_fields", {"another"}}}, nlohmann::json{{"case_fields", "input_scale"}}}) {
@@ -31,7 +32,7 @@ TEST(CaseRequest, LeavesOutWhatAWorkerDoesNotList) {
 }
 
 TEST(CaseRequest, TellsAWorkerWhatItLists) {
-  const nlohmann::json capabilities{{"case_fields", {"another", "input_scale", "strided", "replicated"}}};
+  const nlohmann::json capabilities{{"case_fields", {"another", "input_scale", "strided", "replicated", "group"}}};
   EXPECT_EQ(case_for_worker(Case{}, capabilities), to_json(Case{}));
   EXPECT_EQ(case_for_worker(scaled_case(), capabilities), to_json(scaled_case()));
   EXPECT_EQ(unknown_to_worker(scaled_case(), capabilities), "");

@@ -6,6 +6,7 @@
 
 #include <asio/co_spawn.hpp>
 
+#include "cases/case_groups.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -58,7 +59,7 @@ Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
 }
 
 void Runner::add(const NamedCase& named) {
-  lane(named.c.cp_size).add({ledger_.expect(), &named});
+  lane(world_size(named.c)).add({ledger_.expect(), &named});
 }
 
 void Runner::no_more_cases() {

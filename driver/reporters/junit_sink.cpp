@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <pugixml.hpp>
 
+#include "cases/case_groups.h"
 #include "driver/figures.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/xml_nodes.h"
@@ -152,7 +153,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
   out.outcome = event.outcome;
   out.seconds = event.duration_ms / 1000;
   out.properties = {{"outcome", std::string{to_string(event.outcome)}},
-                    {"world_size", std::to_string(event.c.cp_size)},
+                    {"world_size", std::to_string(world_size(event.c))},
                     {"pool", event.pool ? event.pool->key : ""},
                     {"pool_generation", event.pool ? std::to_string(event.pool->generation) : ""},
                     {"attempts", std::to_string(event.attempts)},

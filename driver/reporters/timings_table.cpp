@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_groups.h"
 #include "cases/case_phases.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/text_format.h"
@@ -33,7 +34,7 @@ bool TimingsTable::RowOrder::operator()(const Row& a, const Row& b) const {
 
 void TimingsTable::add(const CaseFinished& event) {
   if (!is_of_the_case(event.outcome)) return;
-  const int world_size = event.c.cp_size;
+  const int world_size = cp_pool::world_size(event.c);
   for (const auto& [phase, milliseconds] : event.timings_ms) phases_ms_[{world_size, phase}].push_back(milliseconds);
   phases_ms_[{world_size, kWholeCase}].push_back(event.duration_ms);
   cases_.emplace_back(event.duration_ms, event.id);

@@ -49,6 +49,7 @@ FEATURES: dict[str, tuple[str, Callable[[CaseView], bool]]] = {
     "unequal": ("queries and keys of different lengths", lambda c: c.unequal),
     "replicated": ("tokens that every rank has", lambda c: c.replicated > 0),
     "deterministic": ("the same bits from the same step", lambda c: c.deterministic),
+    "group": ("several groups of ranks at once", lambda c: c.group > 1),
 }
 
 

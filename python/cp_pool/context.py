@@ -47,6 +47,7 @@ class CaseView:
     input_scale: float
     strided: bool
     replicated: int
+    group: int
     seed: int
     #: The ID of the case; empty where cp-pool runs a case that has none, such as the mask probe.
     id: str
@@ -74,6 +75,7 @@ class CaseView:
         "input_scale": 1.0,
         "strided": False,
         "replicated": 0,
+        "group": 1,
         "seed": 1234,
     }
 
@@ -128,19 +130,20 @@ class Lengths:
 
 
 class Connection:
-    """What all steps of a rank have in common until its groups are made anew."""
+    """What all steps of a rank in one group have in common until the groups are made anew."""
 
     def __init__(
         self,
-        rank: int,
-        world_size: int,
+        global_rank: int,
+        global_ranks: list[int],
         device: torch.device,
         group: ProcessGroup,
         inner_group: ProcessGroup | None,
         outer_group: ProcessGroup | None,
         generation: int,
     ) -> None:
-        self.rank, self.world_size, self.device = rank, world_size, device
+        self.global_rank, self.global_ranks, self.device = global_rank, global_ranks, device
+        self.rank, self.world_size = global_ranks.index(global_rank), len(global_ranks)
         self.group, self.inner_group, self.outer_group = group, inner_group, outer_group
         self.generation = generation
 
@@ -164,16 +167,28 @@ class Ctx:
 
     @property
     def rank(self) -> int:
+        """The rank in the group. What torch.distributed calls this process is global_rank."""
         return self._connection.rank
 
     @property
     def world_size(self) -> int:
+        """How many ranks the group has."""
         return self._connection.world_size
 
     @property
     def ranks(self) -> list[int]:
-        """The ranks of the group."""
+        """The ranks of the group, as the group numbers them."""
         return list(range(self._connection.world_size))
+
+    @property
+    def global_rank(self) -> int:
+        """The rank in WORLD of torch.distributed; another than rank where the case has several groups."""
+        return self._connection.global_rank
+
+    @property
+    def global_ranks(self) -> list[int]:
+        """The ranks in WORLD, by rank of the group: what src= and dst= of torch.distributed take."""
+        return list(self._connection.global_ranks)
 
     @property
     def device(self) -> torch.device:
@@ -181,7 +196,7 @@ class Ctx:
 
     @property
     def group(self) -> ProcessGroup:
-        """All ranks. It is WORLD of torch.distributed."""
+        """The ranks that share the sequences: WORLD of torch.distributed, or with several groups a part of it."""
         return self._connection.group
 
     @property

@@ -31,8 +31,8 @@ Case = str | Mapping[str, Any]
 class Pool:
     """A group of warm ranks, as a context manager. It may be used from several threads: one case runs at a time.
 
-    world_size: ranks of every case, and `cp_size` of those that name none. None: each case says its own, and ranks
-        of each size stay warm.
+    world_size: ranks of every case, and `cp_size` of those that name none (of cases with several groups, the ranks of
+        all of them). None: each case says its own, and ranks of each size stay warm.
     adapter: FILE.py[:NAME] or package.module:NAME, the implementation under test.
     worker: a command line, or its words, instead of an adapter. Neither: cp-pool's own worker.
     timeout, start_timeout: deadline of a case and of the ranks' start, in seconds or as cp-pool spells durations
@@ -209,14 +209,19 @@ class Pool:
                 named = {"id": request["id"]} if "id" in request and not fields else {}
                 request = {**named, **request["case"]}
             request.update(fields)
+        groups = request.get("group")
+        if not isinstance(groups, int) or groups < 1:  # none is named, or cp-pool will refuse it
+            groups = 1
         if request.get("cp_size") is None and self.world_size is not None:
-            request["cp_size"] = self.world_size
-        self._expect_ranks(request.get("cp_size"), request.get("id", "the case"))
+            request["cp_size"] = self.world_size // groups
+        self._expect_ranks(request.get("cp_size"), request.get("id", "the case"), groups)
         return request, rerun
 
-    def _expect_ranks(self, ranks: object, name: str) -> None:
-        if self.world_size is not None and ranks != self.world_size:
-            raise ValueError(f"{name} has cp_size {ranks}, but this Pool has {self.world_size} ranks (world_size)")
+    def _expect_ranks(self, cp_size: object, name: str, groups: int = 1) -> None:
+        if self.world_size is None or (isinstance(cp_size, int) and cp_size * groups == self.world_size):
+            return
+        what = f"cp_size {cp_size}" if groups == 1 else f"cp_size {cp_size} in {groups} groups"
+        raise ValueError(f"{name} has {what}, but this Pool has {self.world_size} ranks (world_size)")
 
     def _rerun_of_id(self, case_id: str) -> str:
         matrices = ["--matrix", *self._catalog.matrices] if self._catalog.matrices else []

@@ -228,7 +228,9 @@ class Runner:
     def __init__(self, adapter: Adapter, native: Native, interrupt_signal: int) -> None:
         self.adapter = adapter
         self._native = native
-        self._connection: Connection | None = None
+        self._world: Connection | None = None  # of all ranks
+        self._connection: Connection | None = None  # of the group that runs the case
+        self._strided: dict[int, Connection] = {}  # by how many groups there are at once
         self._store: Store | None = None
         self._state: State | None = None
         self._pid = os.getpid()
@@ -335,13 +337,14 @@ class Runner:
         group = dist.group.WORLD
         assert group is not None
         inner_group, outer_group = None, None
-        if self.adapter.comm is None or "a2a+p2p" in self.adapter.comm:
+        if self._uses_pairs():
             inner_group, outer_group = _own_of(inner, rank), _own_of(outer, rank)
-        self._connection = Connection(
-            rank, world_size, torch.device(device), group, inner_group, outer_group, generation
-        )
+        ranks = list(range(world_size))
+        self._world = Connection(rank, ranks, torch.device(device), group, inner_group, outer_group, generation)
+        self._connection = self._world
+        self._strided = {}
         if self.adapter.setup is not None:
-            self.call(self.adapter.setup, Ctx(self._connection))
+            self.call(self.adapter.setup, Ctx(self._world))
         if self._state is None:
             self._state = State(self.adapter.reset_dynamo)
 
@@ -357,8 +360,29 @@ class Runner:
         self._step_number = 0
         self._place_when_freed = ""
 
-    def begin(self, case_id: str) -> None:
+    def begin(self, case_id: str, groups: list[list[int]], inner: list[list[int]], outer: list[list[int]]) -> None:
+        """groups: the ranks of each where the case has several at once, else none; and their inner and outer groups."""
         self._case_id = case_id
+        self._connection = self._world
+        if groups:
+            if len(groups) not in self._strided:
+                self._strided[len(groups)] = self.call(self._connect_groups, groups, inner, outer)
+            self._connection = self._strided[len(groups)]
+
+    def _connect_groups(self, groups: list[list[int]], inner: list[list[int]], outer: list[list[int]]) -> Connection:
+        """Every rank comes here with the first case that needs them, before anything else of that case."""
+        world = self._world
+        assert world is not None
+        group = _own_of(groups, world.global_rank)
+        assert group is not None
+        ranks = next(ranks for ranks in groups if world.global_rank in ranks)
+        inner_group, outer_group = None, None
+        if self._uses_pairs():
+            inner_group, outer_group = _own_of(inner, world.global_rank), _own_of(outer, world.global_rank)
+        return Connection(world.global_rank, ranks, world.device, group, inner_group, outer_group, world.generation)
+
+    def _uses_pairs(self) -> bool:
+        return self.adapter.comm is None or "a2a+p2p" in self.adapter.comm
 
     def make_step(
         self,
@@ -446,11 +470,11 @@ class Runner:
 
     def _all_skip(self) -> bool:
         """Whether every rank skips the same step: then none waits for another, and nothing has to be aborted."""
-        if self._store is None or self._connection is None:
+        if self._store is None or self._world is None:
             return False
         key = f"skip/{self._case_number}/{self._step_number}"
         try:
-            if self._store.add(key, 1) == self._connection.world_size:
+            if self._store.add(key, 1) == self._world.world_size:
                 self._store.set(f"{key}/all", "")
             self._store.wait([f"{key}/all"], _VOTE_LIMIT)
         except Exception:  # of the store: a rank that does not come, or a connection that was closed to free this rank

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_groups.h"
 #include "cp_core/comm/communicator.h"
 
 namespace cp_pool {
@@ -24,11 +25,12 @@ class AtEnd {
   Function function_;
 };
 
-// The ranks of all inner or outer groups, which every rank has to make in the same order.
-std::vector<std::vector<int>> all_groups(int world_size, std::vector<int> GroupRanks::* member) {
+// The ranks of all groups of a kind, which every rank has to make in the same order. strided: into how many groups the
+// ranks are cut.
+std::vector<std::vector<int>> all_groups(int world_size, int strided, std::vector<int> GroupRanks::* member) {
   std::vector<std::vector<int>> groups;
   for (int rank = 0; rank < world_size; ++rank) {
-    const std::vector<int> ranks = group_ranks(rank, world_size).*member;
+    const std::vector<int> ranks = group_ranks(rank, world_size, strided).*member;
     if (!ranks.empty() && ranks.front() == rank) groups.push_back(ranks);
   }
   return groups;
@@ -60,7 +62,12 @@ std::string PythonRunner::backend(const Case& c, const at::Device& device) {
 RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOptions& options) {
   breaker_.begin_case(options.deadline);
   const AtEnd end([this] { breaker_.end_case(); });
-  with_python(breaker_, [&] { runner_.attr("begin")(options.id); });
+  const auto groups = [&](std::vector<int> GroupRanks::* member) {
+    return c.group == 1 ? std::vector<std::vector<int>>() : all_groups(world_size(c), c.group, member);
+  };
+  with_python(breaker_, [&] {
+    runner_.attr("begin")(options.id, groups(&GroupRanks::cp), groups(&GroupRanks::inner), groups(&GroupRanks::outer));
+  });
   try {
     return run_case(implementation_, c, groups, options);
   } catch (const SkippedByAll& skip) {
@@ -81,8 +88,8 @@ void PythonRunner::connect(const Connection& connection) {
     runner_.attr("connect")(connection.rank, connection.world_size, connection.device.str(), connection.ranks_on_gpu,
                             connection.master_addr, connection.master_port, connection.store_prefix,
                             connection.generation, connection.limit.count(),
-                            all_groups(connection.world_size, &GroupRanks::inner),
-                            all_groups(connection.world_size, &GroupRanks::outer));
+                            all_groups(connection.world_size, 1, &GroupRanks::inner),
+                            all_groups(connection.world_size, 1, &GroupRanks::outer));
   });
 }
 

@@ -90,6 +90,7 @@ def test_a_function_with_other_parameters_is_refused() -> None:
         ({"causal": False, "seqlen_kv": 32}, "unequal"),
         ({"causal": False, "replicated": 4}, "replicated"),
         ({"causal": False, "deterministic": True}, "deterministic"),
+        ({"causal": False, "group": 2}, "group"),
     ],
 )
 def test_a_feature_that_is_not_declared_is_a_skip(fields: dict[str, Any], feature: str) -> None:
@@ -319,6 +320,34 @@ def test_results_say_what_computed_them(stream: Run) -> None:
     assert {c.event["backend"] for c in stream.cases} == {"plain"}
 
 
+# Two groups of ranks at once: the mistakes of adapters that take a rank of the group for one of the world.
+GROUPS = [
+    ("right", "pass", ""),
+    ("neighbours", "fail", "error beyond the bound"),
+    ("source_in_group", "error", "ValueError: Global rank 0 is not part of group"),
+    ("source_in_world", "pass", ""),
+]
+
+
+@pytest.fixture(scope="module")
+def groups() -> Run:
+    """Two groups of two ranks, each model followed by a case of one group of four."""
+    cases = [c for model, _, _ in GROUPS for c in (case(model, group=2), case("right", cp_size=4))]
+    return run_cases("groups.py:by_model", cases)
+
+
+@pytest.mark.parametrize("row", GROUPS, ids=lambda row: row[0])
+def test_a_group_is_a_part_of_the_world(row: tuple[str, str, str], groups: Run) -> None:
+    model, outcome, reason = row
+    found = groups.cases[2 * GROUPS.index(row)]
+    assert (found.event["case"]["model"], found.outcome) == (model, outcome), found.reason or groups.output
+    assert reason in found.reason
+    assert len(found.event["ranks"]) == 4
+    after = groups.cases[2 * GROUPS.index(row) + 1]
+    assert after.outcome == "pass", after.reason
+    assert groups.pools() == 1
+
+
 @pytest.mark.parametrize("name", ["contiguous", "striped", "absent", "listed", "with_backward", "interleaved"])
 @pytest.mark.long
 def test_an_adapter_passes_by_the_convention_that_it_declares(name: str) -> None:
@@ -391,9 +420,11 @@ def test_the_context_tells_what_the_case_has() -> None:
         case("case", layout="thd", batch=3, pad_between_seqs=True),
         case("case", cp_size=4, comm="a2a+p2p", heads=4, kv_heads=4),
         case("case", layout="sbhd", batch=2),
+        case("case", group=2, layout="thd", batch=3, pad_between_seqs=True),
+        case("case", cp_size=4, group=2, comm="a2a+p2p", heads=4, kv_heads=4),
     ]
     found = run_cases("conventions.py:facts", cases)
-    assert found.outcomes() == ["pass"] * 3, [c.reason for c in found.cases] or found.output
+    assert found.outcomes() == ["pass"] * 5, [c.reason for c in found.cases] or found.output
 
 
 @pytest.mark.long

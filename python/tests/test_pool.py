@@ -206,7 +206,14 @@ def test_a_case_of_another_world_size_is_refused(open_pool: OpenPool) -> None:
         pool.submit(ID)
     with pytest.raises(ValueError, match="cp_size 3, but this Pool has 1 ranks"):
         pool.submit(cp_size=3, **SIZES)
+    with pytest.raises(ValueError, match="cp_size 1 in 2 groups, but this Pool has 1 ranks"):
+        pool.submit(cp_size=1, group=2, **SIZES)
     assert open_pool(None).submit(ID).raw["pool"]["key"] == "cpu/2"
+
+
+def test_a_pool_shares_its_ranks_among_the_groups_of_a_case(open_pool: OpenPool) -> None:
+    result = open_pool(2).submit(group=2, **SIZES)
+    assert (result.case["cp_size"], result.case["group"], result.raw["pool"]["key"]) == (1, 2, "cpu/2")
 
 
 def test_a_closed_pool_says_so(open_pool: OpenPool) -> None:

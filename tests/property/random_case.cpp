@@ -136,6 +136,8 @@ Case random_case(std::mt19937_64& generator) {
   c.input_scale = draw.one_of<double>({1, 1, 1, 1, 1, 0.125, 3, 10, 10, 30});
   c.strided = draw.one_in(4);
   draw_replicated(draw, c);
+  // Up to 8 ranks in all.
+  if (c.cp_size <= 4 && draw.one_in(4)) c.group = c.cp_size <= 2 ? draw.one_of({2, 3}) : 2;
   return c;
 }
 

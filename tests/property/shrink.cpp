@@ -58,6 +58,8 @@ void drop_features(Steps& steps) {
   steps.add([](Case& s) { s.comm = CommType::p2p; });
   steps.add([](Case& s) { s.input_scale = 1; });
   steps.add([](Case& s) { s.strided = false; });
+  steps.add([](Case& s) { s.group = 1; });
+  steps.add([](Case& s) { s.group = std::min(s.group, 2); });
   steps.add([](Case& s) { s.seed = Case{}.seed; });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
+#include <map>
 #include <stdexcept>
 #include <utility>
 
@@ -24,13 +25,19 @@ struct Link {
   std::atomic<Clock::time_point> deadline{Clock::time_point::max()};
 };
 
-// Messages of different groups, and of barriers, must not meet: they get tags of their own.
+// Messages of different groups, and of barriers, must not meet: they get tags of their own. A tag has 31 bits: 6 for
+// the number of strided groups, of which there are up to 64, 2 for the kind of group, 1 for barriers.
 enum class GroupOf { cp = 0, inner = 1, outer = 2 };
-constexpr int kCounterBits = 27;
+struct GroupTag {
+  int strided = 1;  // groups that the ranks are cut into
+  GroupOf group = GroupOf::cp;
+};
+constexpr int kCounterBits = 22;
 
-int make_tag(GroupOf group, bool barrier, std::uint64_t count) {
+int make_tag(const GroupTag& tag, bool barrier, std::uint64_t count) {
   const auto counter = static_cast<int>(count & ((std::uint64_t{1} << kCounterBits) - 1));
-  return (((static_cast<int>(group) << 1) | static_cast<int>(barrier)) << kCounterBits) | counter;
+  const int group = ((tag.strided - 1) << 2) | static_cast<int>(tag.group);
+  return (((group << 1) | static_cast<int>(barrier)) << kCounterBits) | counter;
 }
 
 class GlooWork final : public Work {
@@ -85,7 +92,7 @@ void reduce_in_rank_order(at::Tensor& out, const std::vector<at::Tensor>& parts,
 class GlooCommunicator final : public Communicator {
  public:
   // members: ranks of the mesh, by rank of this group.
-  GlooCommunicator(std::shared_ptr<Link> link, GroupOf group, std::vector<int> members)
+  GlooCommunicator(std::shared_ptr<Link> link, const GroupTag& group, std::vector<int> members)
       : link_(std::move(link)), group_(group), members_(std::move(members)) {
     const auto self = std::ranges::find(members_, link_->mesh->rank());
     rank_ = static_cast<int>(self - members_.begin());
@@ -154,6 +161,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
+  CpGroups strided(int groups) override;
 
  private:
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
@@ -183,12 +191,30 @@ class GlooCommunicator final : public Communicator {
   }
 
   std::shared_ptr<Link> link_;
-  GroupOf group_;
+  GroupTag group_;
   std::vector<int> members_;
   int rank_;
   std::uint64_t operations_ = 0;
   std::uint64_t barriers_ = 0;
+  std::map<int, CpGroups> strided_;  // by the number of groups
 };
+
+// The communicators of a rank, which need no connections but those of the link.
+CpGroups groups_on(const std::shared_ptr<Link>& link, int strided) {
+  const GroupRanks ranks = group_ranks(link->mesh->rank(), link->mesh->size(), strided);
+  const auto make = [&](GroupOf group, const std::vector<int>& members) -> std::shared_ptr<Communicator> {
+    if (members.empty()) return nullptr;
+    return std::make_shared<GlooCommunicator>(link, GroupTag{.strided = strided, .group = group}, members);
+  };
+  return {.cp = make(GroupOf::cp, ranks.cp),
+          .inner = make(GroupOf::inner, ranks.inner),
+          .outer = make(GroupOf::outer, ranks.outer)};
+}
+
+CpGroups GlooCommunicator::strided(int groups) {
+  const auto found = strided_.find(groups);
+  return found != strided_.end() ? found->second : strided_.emplace(groups, groups_on(link_, groups)).first->second;
+}
 
 void GlooCommunicator::checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) {
   const auto deadline = Clock::now() + limit;
@@ -224,13 +250,7 @@ CpGroups make_gloo_groups(const c10::intrusive_ptr<c10d::Store>& store, const st
   const auto prefixed = c10::make_intrusive<c10d::PrefixStore>(prefix, store);
   auto link = std::make_shared<Link>();
   link->mesh = GlooMesh::connect(prefixed, rank, size, options);
-
-  CpGroups groups;
-  const GroupRanks ranks = group_ranks(rank, size);
-  groups.cp = std::make_shared<GlooCommunicator>(link, GroupOf::cp, ranks.cp);
-  if (!ranks.inner.empty()) groups.inner = std::make_shared<GlooCommunicator>(link, GroupOf::inner, ranks.inner);
-  if (!ranks.outer.empty()) groups.outer = std::make_shared<GlooCommunicator>(link, GroupOf::outer, ranks.outer);
-  return groups;
+  return groups_on(link, 1);
 }
 
 }  // namespace cp_pool

@@ -350,6 +350,81 @@ TEST(GlooAbort, FailsEveryLaterOperationOfEveryGroup) {
   });
 }
 
+// What each rank of a group gives when all gather one number.
+at::Tensor world_ranks(Communicator& group, int world_rank) {
+  at::Tensor got = filled({group.size()}, -1);
+  group.all_gather(got, filled({1}, world_rank), "who is here")->wait();
+  return got;
+}
+
+TEST(GlooGroups, AreCutIntoStridedParts) {
+  run_ranks(8, [](int rank, CpGroups& groups) {
+    for (const int strided : {2, 4, 8}) {
+      const CpGroups own = groups.cp->strided(strided);
+      EXPECT_EQ(own.cp->rank(), rank / strided);
+      EXPECT_EQ(own.cp->size(), 8 / strided);
+      EXPECT_TRUE(world_ranks(*own.cp, rank).equal(at::arange(rank % strided, 8, strided, at::kFloat))) << strided;
+      own.cp->checked_barrier(strided, kLongEnough);
+      EXPECT_EQ(groups.cp->strided(strided).cp, own.cp) << "made once";
+      EXPECT_EQ(own.inner == nullptr, strided != 2) << "pairs need four ranks";
+    }
+    const CpGroups own = groups.cp->strided(2);
+    const int first = rank % 2 + rank / 4 * 4;
+    EXPECT_TRUE(world_ranks(*own.inner, rank).equal(at::arange(first, first + 4, 2, at::kFloat)));
+    EXPECT_TRUE(world_ranks(*own.outer, rank).equal(at::arange(rank % 4, rank % 4 + 8, 4, at::kFloat)));
+  });
+}
+
+TEST(GlooGroups, KeepTheirMessagesApartFromThoseOfStridedParts) {
+  struct Gather {
+    std::shared_ptr<Communicator> group;
+    std::vector<int> members;  // ranks of the world
+    int base = 0;              // of what the group sends
+    at::Tensor got{};
+    Communicator::WorkPtr work{};
+  };
+  run_ranks(4, [](int rank, CpGroups& groups) {
+    const GroupRanks all = group_ranks(rank, 4);
+    std::vector<Gather> gathers;
+    gathers.push_back({groups.cp, all.cp, 100});
+    gathers.push_back({groups.inner, all.inner, 200});
+    gathers.push_back({groups.outer, all.outer, 300});
+    gathers.push_back({groups.cp->strided(2).cp, group_ranks(rank, 4, 2).cp, 400});
+    std::ranges::rotate(gathers, gathers.begin() + rank);  // peers begin in different orders
+    for (Gather& gather : gathers) {
+      gather.got = filled({gather.group->size()}, -1);
+      gather.work = gather.group->all_gather(gather.got, filled({1}, gather.base + rank), "test");
+    }
+    for (Gather& gather : gathers) {
+      gather.work->wait();
+      const at::Tensor members = at::tensor(at::ArrayRef<int>(gather.members)).to(at::kFloat);
+      EXPECT_TRUE(gather.got.equal(members.add(gather.base))) << gather.got;
+    }
+  });
+}
+
+TEST(GlooGroups, NameTheRankOfTheWorldThatIsElsewhere) {
+  run_ranks(4, [](int rank, CpGroups& groups) {
+    const auto own = groups.cp->strided(2).cp;
+    if (rank % 2 == 0) return own->checked_barrier(1, kLongEnough);
+    const auto error = error_of([&] { own->checked_barrier(rank == 3 ? 7 : 1, kLongEnough); });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("rank 3 is at tag 7"));
+  });
+}
+
+TEST(GlooAbort, OfAllRanksEndsStridedParts) {
+  run_ranks(4, [](int rank, CpGroups& groups) {
+    const auto own = groups.cp->strided(2).cp;
+    if (rank % 2 == 1) return;
+    at::Tensor sum = filled({1}, 1);
+    if (rank == 0) groups.cp->abort();
+    const auto error = error_of([&] { own->all_reduce(sum, ReduceOp::sum, "test")->wait(); });
+    ASSERT_TRUE(error) << rank;
+    EXPECT_TRUE(rank != 0 || error->kind() == CommError::Kind::aborted);
+  });
+}
+
 TEST(GlooGroups, AreMadeAgainOnTheSameStoreAfterAnAbort) {
   const auto store = c10::make_intrusive<c10d::HashStore>();
   const auto rank_body = [&](int rank) {

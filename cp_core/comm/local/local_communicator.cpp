@@ -8,6 +8,7 @@
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
+#include "cp_core/comm/local/local_groups.h"
 #include "cp_core/comm/local/local_hub.h"
 #include "cp_core/comm/peer/puts.h"
 
@@ -55,8 +56,15 @@ class LocalWork final : public Work {
 
 class LocalCommunicator final : public Communicator, public PeerWindows {
  public:
-  LocalCommunicator(std::shared_ptr<LocalHub> hub, const LocalOptions& options, int size, int rank)
-      : hub_(std::move(hub)), device_(options.device), windows_(options.windows), size_(size), rank_(rank) {}
+  // strided: of a communicator of all ranks; else null.
+  LocalCommunicator(std::shared_ptr<LocalHub> hub, std::shared_ptr<LocalStrided> strided, const LocalOptions& options,
+                    int size, int rank)
+      : hub_(std::move(hub)),
+        strided_(std::move(strided)),
+        device_(options.device),
+        windows_(options.windows),
+        size_(size),
+        rank_(rank) {}
 
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return size_; }
@@ -155,7 +163,11 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
     }
   }
 
-  void abort() override { hub_->abort(); }
+  void abort() override {
+    hub_->abort();
+    if (strided_) strided_->abort();
+  }
+  CpGroups strided(int groups) override { return strided_ ? strided_->of_rank(rank_, groups) : CpGroups{}; }
 
  private:
   static constexpr std::chrono::microseconds kBetweenQueries{20};
@@ -273,6 +285,7 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
   }
 
   std::shared_ptr<LocalHub> hub_;
+  std::shared_ptr<LocalStrided> strided_;
   at::Device device_;
   bool windows_;
   int size_;
@@ -284,33 +297,19 @@ class LocalCommunicator final : public Communicator, public PeerWindows {
 
 }  // namespace
 
-std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options) {
+std::vector<std::shared_ptr<Communicator>> connect_local(int size, const std::shared_ptr<LocalStrided>& strided,
+                                                         const LocalOptions& options) {
   const auto hub = std::make_shared<LocalHub>();
   std::vector<std::shared_ptr<Communicator>> communicators;
   communicators.reserve(static_cast<std::size_t>(size));
   for (int rank = 0; rank < size; ++rank) {
-    communicators.push_back(std::make_shared<LocalCommunicator>(hub, options, size, rank));
+    communicators.push_back(std::make_shared<LocalCommunicator>(hub, strided, options, size, rank));
   }
   return communicators;
 }
 
-std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options) {
-  std::vector<CpGroups> groups(static_cast<std::size_t>(size));
-  const auto cp = make_local_communicators(size, options);
-  for (std::size_t rank = 0; rank < groups.size(); ++rank) groups[rank].cp = cp[rank];
-  // By its first member, for all.
-  const auto make_group = [&](int rank, const std::vector<int>& ranks,
-                              std::shared_ptr<Communicator> CpGroups::* group) {
-    if (ranks.empty() || ranks.front() != rank) return;
-    const auto members = make_local_communicators(static_cast<int>(ranks.size()), options);
-    for (std::size_t i = 0; i < ranks.size(); ++i) groups[static_cast<std::size_t>(ranks[i])].*group = members[i];
-  };
-  for (int rank = 0; rank < size; ++rank) {
-    const GroupRanks ranks = group_ranks(rank, size);
-    make_group(rank, ranks.inner, &CpGroups::inner);
-    make_group(rank, ranks.outer, &CpGroups::outer);
-  }
-  return groups;
+std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options) {
+  return connect_local(size, nullptr, options);
 }
 
 }  // namespace cp_pool

@@ -24,7 +24,7 @@ struct LocalOptions {
 // One communicator for each of `size` ranks of a group.
 std::vector<std::shared_ptr<Communicator>> make_local_communicators(int size, const LocalOptions& options = {});
 
-// The groups of each of `size` ranks, inner and outer included where they exist.
+// The groups of each of `size` ranks, inner and outer included where they exist, strided ones when they are asked for.
 std::vector<CpGroups> make_local_groups(int size, const LocalOptions& options = {});
 
 }  // namespace cp_pool

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cases/case_groups.h"
 #include "driver/cli/adapter_skips.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
@@ -190,7 +191,7 @@ std::vector<Finding> find_matrices(const std::string& size) {
   for (const std::string& name : shipped_matrices()) {
     const Selection selection = select_cases({.matrices = {name}, .filters = {}, .keywords = {}, .size = size});
     std::map<int, std::size_t> by_world_size;
-    for (const SelectedCase& selected : selection.cases) ++by_world_size[selected.matrix_case.c.cp_size];
+    for (const SelectedCase& selected : selection.cases) ++by_world_size[world_size(selected.matrix_case.c)];
     std::vector<std::string> counts;
     counts.reserve(by_world_size.size());
     for (const auto& [ranks, count] : by_world_size) counts.push_back(fmt::format("{} on {}", count, ranks));

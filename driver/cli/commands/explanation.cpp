@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/backend_facts.h"
+#include "cases/case_groups.h"
 #include "cases/comm_facts.h"
 #include "cases/dual_chunk.h"
 #include "driver/case_shape.h"
@@ -99,10 +100,26 @@ std::string mask_words(const Case& c) {
   return words;
 }
 
+// Which ranks of the world are the ranks that the rest of the text is about; empty if there is one group.
+std::string groups(const Case& c) {
+  if (c.group == 1) return {};
+  std::string text = fmt::format("  {} groups of {} ranks at once, in a world of {}; below, ranks of a group:\n",
+                                 c.group, c.cp_size, world_size(c));
+  for (int group = 0; group < c.group; ++group) {
+    text += fmt::format("    group {}, seed {}: world ranks", group, case_of_group(c, group).seed);
+    for (int rank = 0; rank < world_size(c); ++rank) {
+      if (group_of_rank(c, rank) == group) text += fmt::format(" {}", rank);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
 std::string description(const Case& c) {
   std::string text = fmt::format("  {} of {} ranks, {} backend, {}, layout {}, {}\n", to_string(c.comm), c.cp_size,
                                  to_string(c.backend), to_string(c.dtype), to_string(c.layout),
                                  c.training ? "forward and backward" : "forward only");
+  text += groups(c);
   text += fmt::format("  {} heads, {} of k and v; head dims {} (q, k) and {} (v)\n", c.heads, c.kv_heads, c.head_dim_qk,
                       c.head_dim_v);
   text += fmt::format("  mask: {}\n", mask_words(c));

@@ -95,6 +95,17 @@ TEST(ExplainCase, SaysWhatTheCaseIsAndWhatItCosts) {
   }
 }
 
+TEST(ExplainCase, SaysWhichRanksAreInWhichGroup) {
+  Case c = test::example_case();
+  c.seed = 7;
+  EXPECT_THAT(explain_case("the/id", c), Not(HasSubstr("group")));
+  c.group = 2;
+  EXPECT_THAT(explain_case("the/id", c),
+              HasSubstr("  2 groups of 2 ranks at once, in a world of 4; below, ranks of a group:\n"
+                        "    group 0, seed 7: world ranks 0 2\n"
+                        "    group 1, seed 8: world ranks 1 3\n"));
+}
+
 TEST(ExplainCase, SaysWhereGradientsCountForMoreThanTravels) {
   Case c = test::example_case();
   c.backend = Backend::cudnn;

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "driver/cli/adapter_skips.h"
 #include "driver/cli/command_error.h"
@@ -37,8 +38,8 @@ constexpr const char* kListFooter =
 using Skips = std::optional<std::vector<std::string>>;
 
 Json case_json(const MatrixCase& c) {
-  return {{"id", c.id},     {"world_size", c.c.cp_size}, {"size", c.size},
-          {"tags", c.tags}, {"case", to_json(c.c)},      {"lengths", to_json(resolve_lengths(c.c))}};
+  return {{"id", c.id},     {"world_size", world_size(c.c)}, {"size", c.size},
+          {"tags", c.tags}, {"case", to_json(c.c)},          {"lengths", to_json(resolve_lengths(c.c))}};
 }
 
 Skips ask_for_skips(const Selection& selection, const WorkerChoice& worker) {

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/case_groups.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution.h"
@@ -122,7 +123,7 @@ int run_selected(const RunOptions& options, const std::string& program) {
                                                     count_of(cases.size(), "case"), kMostCases));
   }
   int most_ranks = 0;
-  for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, named.c.cp_size);
+  for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
   cases = repeat(put_in_order(std::move(cases), order), options.repeat);
   const RunStarted header{.title = order.kind == Order::Kind::listed
                                        ? selection.title

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <tuple>
 
+#include "cases/case_groups.h"
+
 namespace cp_pool {
 
 namespace {
@@ -17,7 +19,7 @@ constexpr std::size_t kUnitsAShard = 4;  // units to deal out to each shard: wit
 double cost(const Case& c) {
   const double pairs = static_cast<double>(c.batch) * static_cast<double>(c.heads) * static_cast<double>(c.seqlen_q) *
                        static_cast<double>(c.seqlen_kv);
-  return c.cp_size * kOfEveryCase + pairs * static_cast<double>(c.head_dim_qk + c.head_dim_v);
+  return world_size(c) * kOfEveryCase + c.group * pairs * static_cast<double>(c.head_dim_qk + c.head_dim_v);
 }
 
 struct Unit {

@@ -60,7 +60,8 @@ TEST(SubmittedCase, CasesThatDifferInAnyFieldDifferInTheirId) {
                                        "seed=7",
                                        "input_scale=4",
                                        "strided=true",
-                                       "replicated=2"};
+                                       "replicated=2",
+                                       "group=2"};
   std::set<std::string> fields;
   std::set<std::string> ids{submitted(to_json(base).dump()).id};
   for (const std::string& edit : edits) {

@@ -144,10 +144,13 @@ def set_up(ctx: Ctx) -> None:
 @adapter(shard=shard.dual_chunk, features=EVERY, setup=set_up)
 def facts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx: Ctx) -> Results:
     """Every fact of ctx, worked out once more."""
-    assert _set_up == [case.cp_size]
+    assert _set_up == [case.cp_size * case.group]
     assert ctx.world_size == case.cp_size == dist.get_world_size(ctx.group)
-    assert ctx.rank == dist.get_rank() == dist.get_rank(ctx.group)
+    assert ctx.rank == dist.get_rank(ctx.group)
     assert ctx.ranks == list(range(case.cp_size))
+    assert ctx.global_rank == dist.get_rank() == ctx.global_ranks[ctx.rank]
+    assert ctx.global_ranks == dist.get_process_group_ranks(ctx.group)
+    assert ctx.global_ranks == list(range(ctx.global_rank % case.group, dist.get_world_size(), case.group))
     assert ctx.device == q.device and ctx.stream is None
     assert torch.rand(4, generator=ctx.generator).shape == (4,)
     rows = packed(q, case.layout).shape[0]
@@ -162,7 +165,7 @@ def facts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView, ctx
     assert seen.tolist() == ctx.cu_seqlens_q[1:].tolist()
     if case.comm == "a2a+p2p":
         assert ctx.inner_group is not None and ctx.outer_group is not None
-        neighbours = [ctx.rank // 2 * 2, ctx.rank // 2 * 2 + 1]
-        assert dist.get_process_group_ranks(ctx.inner_group) == neighbours
-        assert dist.get_process_group_ranks(ctx.outer_group) == list(range(ctx.rank % 2, case.cp_size, 2))
+        first = ctx.rank // 2 * 2
+        assert dist.get_process_group_ranks(ctx.inner_group) == ctx.global_ranks[first : first + 2]
+        assert dist.get_process_group_ranks(ctx.outer_group) == ctx.global_ranks[ctx.rank % 2 :: 2]
     return contiguous(q, k, v, case, ctx)

@@ -1,0 +1,115 @@
+// Cases that several strided groups of the real ranks run at once.
+#include <optional>
+#include <set>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "worker/testing/worker_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+using protocol::ResultEvent;
+using test::WorkerGroup;
+using ::testing::HasSubstr;
+
+using WorkerGroups = test::Worker;
+
+const nlohmann::json kTwoGroups = {{"cp_size", 2}, {"group", 2}};
+const nlohmann::json kAllRanks = {{"cp_size", 4}};
+
+std::string hash_of_rank(const std::optional<ResultEvent>& result, int rank) {
+  for (const auto& of : result->ranks) {
+    if (of.rank == rank) return of.output_hash;
+  }
+  return "no such rank";
+}
+
+nlohmann::json merged(nlohmann::json fields, const nlohmann::json& more) {
+  fields.update(more);
+  return fields;
+}
+
+// Group g is every second rank from g on, and solves the problem of the seed 5 + g.
+TEST_F(WorkerGroups, EachSolveAProblemOfTheirOwn) {
+  const nlohmann::json fields = {{"layout", "thd"}, {"pad_between_seqs", true}, {"batch", 3}, {"seqlens", {3, 11, 16}}};
+  WorkerGroup four({.ranks = 4});
+  ASSERT_TRUE(four.next<protocol::ReadyEvent>().has_value());
+  const auto both = four.run("both", merged(merged(fields, kTwoGroups), {{"seed", 5}}));
+  expect_pass(both);
+  ASSERT_EQ(both->ranks.size(), 4U);
+  std::set<int> checked;
+  for (const Check& check : both->checks) checked.insert(check.rank);
+  EXPECT_THAT(checked, ::testing::ElementsAre(0, 1, 2, 3));
+
+  WorkerGroup two({.ranks = 2});
+  ASSERT_TRUE(two.next<protocol::ReadyEvent>().has_value());
+  for (int group = 0; group < 2; ++group) {
+    const auto alone = two.run("alone", merged(fields, {{"seed", 5 + group}}));
+    expect_pass(alone);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ(hash_of_rank(both, group + 2 * rank), hash_of_rank(alone, rank)) << group << " " << rank;
+    }
+  }
+}
+
+TEST_F(WorkerGroups, ComeAndGoBetweenCasesOfAllRanks) {
+  WorkerGroup group({.ranks = 4});
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  for (int i = 0; i < 2; ++i) {
+    expect_pass(group.run("all", kAllRanks));
+    expect_pass(group.run("two", kTwoGroups));
+    expect_pass(group.run("four", {{"cp_size", 1}, {"group", 4}}));
+  }
+}
+
+TEST_F(WorkerGroups, NameTheRankOfTheWorldWhoseAnswerIsWrong) {
+  WorkerGroup group(with({"--inject", "wrong=dq@3:inside:wrong"}, 4));
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  const auto result = group.run("wrong", kTwoGroups);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->outcome, CaseOutcome::fail);
+  EXPECT_THAT(result->reason, ::testing::StartsWith("rank 3: dq: "));
+  EXPECT_TRUE(result->healthy);
+  for (const auto& rank : result->ranks) EXPECT_EQ(rank.ok, rank.rank != 3) << rank.rank;
+  expect_pass(group.run("next", kTwoGroups));
+}
+
+// Whether the pool comes back: a busy machine may need longer than a worker has for it, but not each time.
+bool comes_back_after_a_throw(WorkerGroup& group) {
+  EXPECT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  EXPECT_EQ(group.run("before", kTwoGroups)->outcome, CaseOutcome::pass);
+  const auto result = group.run("throws", kTwoGroups);
+  EXPECT_TRUE(result && result->outcome == CaseOutcome::error);
+  EXPECT_THAT(result->reason, HasSubstr("rank 2"));
+  if (!result->healthy) return false;
+  for (const auto& fields : {kTwoGroups, kAllRanks, kTwoGroups}) {
+    const auto next = group.run("next", fields);
+    EXPECT_EQ(next->outcome, CaseOutcome::pass) << next->reason;
+  }
+  return true;
+}
+
+// The other group has done what it can, and waits at the barrier of all ranks.
+TEST_F(WorkerGroups, FallTogetherWhenARankThrowsAndComeBack) {
+  bool back = false;
+  for (int i = 0; i < test::kTriesToRecover && !back; ++i) {
+    WorkerGroup group(with({"--inject", "throw@2:inside:throws"}, 4));
+    back = comes_back_after_a_throw(group);
+  }
+  EXPECT_TRUE(back);
+}
+
+TEST_F(WorkerGroups, NeedAPoolOfAllTheirRanks) {
+  WorkerGroup group({.ranks = 2});
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  const auto result = group.run("two", kTwoGroups);
+  ASSERT_TRUE(result.has_value());
+  EXPECT_EQ(result->reason, "cp_size 2 in 2 groups on a pool of 2 ranks");
+  EXPECT_TRUE(result->healthy);
+}
+
+}  // namespace
+}  // namespace cp_pool

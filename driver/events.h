@@ -47,6 +47,7 @@ struct RunStarted {
   std::vector<std::string> ids;                            // of the cases, each once; empty for a stream
   std::optional<std::string> baseline = std::nullopt;      // the file that times are compared with
   std::optional<std::string> rerun_failed = std::nullopt;  // the command that reruns all that fails, if there is one
+  std::optional<std::uint64_t> seed = std::nullopt;        // of a search: its cases are decided while it goes on
   std::chrono::system_clock::time_point started;           // set by the run itself; "ts" of its line
 
   static constexpr const char* kName = "run_started";
@@ -59,7 +60,8 @@ struct RunStarted {
                       field("version", &RunStarted::version),
                       field("ids", &RunStarted::ids),
                       field("baseline", &RunStarted::baseline, Presence::sparse),
-                      field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse)};
+                      field("rerun_failed", &RunStarted::rerun_failed, Presence::sparse),
+                      field("seed", &RunStarted::seed, Presence::sparse)};
   }
 };
 
@@ -256,6 +258,22 @@ struct StderrTail {
   }
 };
 
+// Why a search ran a case (driver/search/search.h).
+enum class SearchStep {
+  drawn,     // at random
+  kept,      // an earlier search had found it
+  again,     // does it fail again?
+  smaller,   // does a simpler one fail in the same way?
+  smallest,  // of these the simplest that failed, once more
+};
+template <>
+inline constexpr std::array<std::pair<SearchStep, std::string_view>, 5> kNames<SearchStep>{
+    {{SearchStep::drawn, "drawn"},
+     {SearchStep::kept, "kept"},
+     {SearchStep::again, "again"},
+     {SearchStep::smaller, "smaller"},
+     {SearchStep::smallest, "smallest"}}};
+
 // What came of a case the first time.
 struct FirstRun {
   CaseOutcome outcome = CaseOutcome::not_run;
@@ -271,6 +289,7 @@ struct CaseFinished {
   std::optional<std::size_t> number = std::nullopt;  // the line of the stream that it is, if it is of one
   int run = 1;                                       // of `runs` of this case in one run (--repeat): which it is
   int runs = 1;
+  std::optional<SearchStep> search = std::nullopt;  // none: the run is no search
   // Of a case that an earlier run had run, too, in the report of both. No event has it.
   std::optional<FirstRun> first_run;
   Case c;
@@ -303,6 +322,7 @@ struct CaseFinished {
                       field("number", &CaseFinished::number),
                       field("run", &CaseFinished::run),
                       field("runs", &CaseFinished::runs),
+                      field("search", &CaseFinished::search, Presence::sparse),
                       field("outcome", &CaseFinished::outcome, Presence::required),
                       field("reason", &CaseFinished::reason),
                       field("unverified_by_figures", &is_unverified_by_figures),
@@ -362,6 +382,89 @@ struct ForkServerTold {
   }
 };
 
+// A failure that a search has found, and what became of making it smaller.
+struct SearchFound {
+  std::string id;   // the case that failed first
+  std::string how;  // what every case that fails in the same way has in common (driver/search/failure_kind.h)
+  CaseOutcome outcome = CaseOutcome::fail;
+  bool kept = false;       // an earlier search had found it
+  std::string smallest;    // the ID of the last run of the smallest case that fails in the same way
+  Case c;                  // that case
+  std::size_t tries = 0;   // cases that were run to make it smaller
+  double ms = 0;           // that all of this took
+  std::size_t asked = 0;   // how often the smallest case was run ..
+  std::size_t failed = 0;  // .. and failed in the same way; fewer: it is flaky
+  std::string note;        // why it may not be the smallest, as a sentence; mostly empty
+  std::string command;     // that runs it alone
+
+  static constexpr const char* kName = "search_found";
+  static constexpr auto fields() {
+    return std::tuple{field("id", &SearchFound::id, Presence::required),
+                      field("how", &SearchFound::how, Presence::required),
+                      field("outcome", &SearchFound::outcome, Presence::required),
+                      field("kept", &SearchFound::kept),
+                      field("smallest", &SearchFound::smallest, Presence::required),
+                      field("case", &SearchFound::c, Presence::required),
+                      field("tries", &SearchFound::tries),
+                      field("ms", &SearchFound::ms),
+                      field("asked", &SearchFound::asked),
+                      field("failed", &SearchFound::failed),
+                      field("note", &SearchFound::note),
+                      field("command", &SearchFound::command)};
+  }
+};
+
+// A part of a case that no case had which was judged: the worker skipped all that had it.
+struct NeverJudged {
+  std::string what;
+  std::size_t cases = 0;
+  std::string reason;  // of one of them
+
+  static constexpr auto fields() {
+    return std::tuple{field("what", &NeverJudged::what, Presence::required), field("cases", &NeverJudged::cases),
+                      field("reason", &NeverJudged::reason)};
+  }
+};
+
+// How many of the cases that were judged had something.
+struct CasesWith {
+  std::string what;
+  std::size_t cases = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("what", &CasesWith::what, Presence::required), field("cases", &CasesWith::cases)};
+  }
+};
+
+// The end of a search: what it has tried. It comes before run_finished.
+struct SearchFinished {
+  std::string why;                        // it ended, as a sentence
+  std::size_t judged = 0;                 // of the cases that were drawn; skips do not count
+  std::size_t skipped = 0;                // likewise
+  std::size_t found = 0;                  // failures of different kinds
+  std::size_t repeated = 0;               // failures that were like one of these
+  double ms = 0;                          // that drawing took, without making failures smaller
+  std::vector<std::string> fixed;         // "comm=p2p", by --set
+  std::vector<CasesWith> tried;           // traits (cases/search/traits.h), of the cases that were judged
+  std::vector<CasesWith> edges;           // likewise (cases/search/edges.h)
+  std::vector<NeverJudged> never_judged;  // traits
+  std::size_t kept = 0;                   // cases that earlier searches had found, and that were run
+  std::vector<std::string> kept_passing;  // the IDs of those that pass now
+  std::string file;                       // that keeps what is found; empty: none
+
+  static constexpr const char* kName = "search_finished";
+  static constexpr auto fields() {
+    return std::tuple{
+        field("why", &SearchFinished::why),           field("judged", &SearchFinished::judged),
+        field("skipped", &SearchFinished::skipped),   field("found", &SearchFinished::found),
+        field("repeated", &SearchFinished::repeated), field("ms", &SearchFinished::ms),
+        field("fixed", &SearchFinished::fixed),       field("tried", &SearchFinished::tried),
+        field("edges", &SearchFinished::edges),       field("never_judged", &SearchFinished::never_judged),
+        field("kept", &SearchFinished::kept),         field("kept_passing", &SearchFinished::kept_passing),
+        field("file", &SearchFinished::file)};
+  }
+};
+
 struct RunFinished {
   OutcomeCounts counts{};  // the ledger
   std::size_t expanded = 0;
@@ -383,8 +486,9 @@ struct RunFinished {
   }
 };
 
-using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished,
-                           RunPaused, RunStopping, OutputLost, ForkServerTold, RunFinished>;
+using Event =
+    std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished, RunPaused,
+                 RunStopping, OutputLost, ForkServerTold, SearchFound, SearchFinished, RunFinished>;
 
 // A view of the stream. Called on one thread, in order.
 class EventSink {

@@ -1,11 +1,13 @@
 // Runs a list of cases on warm pools. All of the driver's work behind the command line.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -22,7 +24,10 @@ struct NamedCase {
   std::optional<double> baseline_ms = std::nullopt;  // of a step, in the run that this one is compared with
   int run = 1;                                       // of `runs` of this case: which it is (--repeat)
   int runs = 1;
-  std::optional<std::size_t> number = std::nullopt;  // the line of the stream that it is, if it is of one
+  // The line of the stream that it is, if it is of one; of a search, how many cases began before it, and one.
+  std::optional<std::size_t> number = std::nullopt;
+  std::optional<SearchStep> search = std::nullopt;                  // as in CaseFinished
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // its own deadline; none = RunConfig::timeout
 };
 
 // How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.
@@ -98,5 +103,52 @@ using ReadCase = std::function<std::optional<NamedCase>(const protocol::Line& li
 // what was read. Throws CaseError, after that, if the end was an error of reading.
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink);
+
+// Which cases may begin beside those that run: one of each number of ranks, and as many ranks as may work at once.
+class Room {
+ public:
+  explicit Room(int ranks) : all_(ranks), free_(ranks) {}
+
+  // Whether a case of so many ranks runs.
+  [[nodiscard]] bool is_taken(int ranks) const { return taken_.contains(ranks); }
+  // Whether one could begin. More ranks than there may be count as all of them.
+  [[nodiscard]] bool has(int ranks) const { return !is_taken(ranks) && std::min(ranks, all_) <= free_; }
+
+  void take(int ranks) {
+    taken_.insert(ranks);
+    free_ -= std::min(ranks, all_);
+  }
+  void give_back(int ranks) {
+    taken_.erase(ranks);
+    free_ += std::min(ranks, all_);
+  }
+
+ private:
+  int all_;
+  int free_;
+  std::set<int> taken_;
+};
+
+// Cases of which each is decided when it can begin, by what came of those before.
+class CaseSource {
+ public:
+  CaseSource() = default;
+  CaseSource(const CaseSource&) = delete;
+  CaseSource& operator=(const CaseSource&) = delete;
+  virtual ~CaseSource() = default;
+
+  // The next case, for which there has to be room; nullopt: none before one that runs has ended, and if none runs,
+  // none at all.
+  virtual std::optional<NamedCase> next(const Room& room) = 0;
+  // A case has ended; its event was emitted. Returns events to emit behind it.
+  virtual std::vector<Event> ended(const CaseFinished& finished) = 0;
+  // The run is stopped, and next() is not called again. What still ends says nothing about the cases.
+  virtual void abandoned() = 0;
+  // Nothing runs any more, and next() is not called again. Returns the last events before run_finished.
+  virtual std::vector<Event> end() = 0;
+};
+
+// Runs the cases of the source, on pools that stay warm, until it has no more, or the run is stopped.
+RunResult run_source(CaseSource& source, const RunConfig& config, const RunStarted& header, EventSink& sink);
 
 }  // namespace cp_pool

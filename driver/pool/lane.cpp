@@ -14,7 +14,8 @@ constexpr int kMaxLost = 2;  // a case whose pool dies before it has started is 
 
 }  // namespace
 
-Lane::Lane(RunContext& run, Ledger& ledger, Slots& slots, int world_size, std::function<void()> on_finished)
+Lane::Lane(RunContext& run, Ledger& ledger, Slots& slots, int world_size,
+           std::function<void(const CaseFinished&)> on_finished)
     : run_(run),
       ledger_(ledger),
       slots_(slots),
@@ -193,14 +194,15 @@ void Lane::judge_bits(CaseFinished& finished) {
 void Lane::finish(const Job& job, CaseFinished finished) {
   const CaseOutcome outcome = finished.outcome;
   ledger_.record(job.index, outcome);
-  run_.emit(std::move(finished));
+  const Event event{std::move(finished)};
+  run_.emit(event);
   if (is_failure(outcome)) ++run_.failures;
   const int limit = run_.config.max_failures;
   if (limit > 0 && run_.failures >= limit && !run_.stop.enough_failures) {
     run_.stop.enough_failures = true;
     run_.notify_all();
   }
-  if (on_finished_) on_finished_();
+  if (on_finished_) on_finished_(std::get<CaseFinished>(event));
 }
 
 CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int attempts) const {
@@ -232,6 +234,7 @@ CaseFinished Lane::never_run(const Job& job, CaseOutcome outcome, std::string re
   out.number = job.named->number;
   out.run = job.named->run;
   out.runs = job.named->runs;
+  out.search = job.named->search;
   out.c = job.named->c;
   out.outcome = outcome;
   out.reason = std::move(reason);

@@ -25,7 +25,8 @@ class Lane {
   };
 
   // on_finished: after each case, its event emitted.
-  Lane(RunContext& run, Ledger& ledger, Slots& slots, int world_size, std::function<void()> on_finished);
+  Lane(RunContext& run, Ledger& ledger, Slots& slots, int world_size,
+       std::function<void(const CaseFinished&)> on_finished);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   ~Lane();
@@ -62,7 +63,7 @@ class Lane {
   Ledger& ledger_;
   Slots& slots_;
   int world_size_;
-  std::function<void()> on_finished_;
+  std::function<void(const CaseFinished&)> on_finished_;
   std::string key_;
   Wakeup wakeup_;
   std::deque<Job> jobs_;

@@ -95,6 +95,8 @@ class Pool {
     std::int64_t ping = 0;                 // seq of one that was sent
     std::optional<std::vector<int>> pong;  // ranks that answered it
     Clock::time_point sent;
+    std::chrono::milliseconds timeout{0};
+    bool own_timeout = false;  // the case's, not that of the run
     Clock::time_point deadline;
     ProgressWatch progress{Clock::time_point::max(), std::chrono::milliseconds{0}};
   };

@@ -69,7 +69,7 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
                                .id = named.id,
                                .case_json = case_for_worker(named.c, capabilities_),
                                .lengths = told_lengths(named.c),
-                               .timeout_ms = run_.config.timeout.count(),
+                               .timeout_ms = named.timeout.value_or(run_.config.timeout).count(),
                                .options = {.dump_dir = std::nullopt,
                                            .reference_cache = run_.config.reference_cache,
                                            .perf = run_.config.perf,
@@ -95,7 +95,9 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   current.seq = started.seq;
   current.baseline_ms = named.baseline_ms;
   current.sent = Clock::now();
-  current.deadline = current.sent + run_.config.timeout;
+  current.timeout = named.timeout.value_or(run_.config.timeout);
+  current.own_timeout = named.timeout.has_value();
+  current.deadline = current.sent + current.timeout;
   current.progress = ProgressWatch{current.sent, run_.config.slow_after};
   idle_ = false;
   send_case(named, started.seq, next);
@@ -162,7 +164,7 @@ void Pool::tell_progress(Outstanding& current, const CaseStarted& started) {
                          .pool = id_,
                          .phase = current.progress.phase(),
                          .running_ms = ms_since(current.sent),
-                         .timeout_ms = static_cast<double>(run_.config.timeout.count()),
+                         .timeout_ms = static_cast<double>(current.timeout.count()),
                          .slow = due->slow});
 }
 
@@ -379,7 +381,8 @@ asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
     blame_end_of_run(out);
   } else {
     out.outcome = CaseOutcome::timeout;
-    out.reason = fmt::format("no result within {} ms (--timeout)", run_.config.timeout.count());
+    out.reason = fmt::format("no result within {} ms ({})", current.timeout.count(),
+                             current.own_timeout ? "the deadline of this case" : "--timeout");
   }
   // Its request comes before that to prepare: a case that has started has been read.
   const bool unread = !current.started && group_->stdin_pending();

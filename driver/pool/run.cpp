@@ -7,15 +7,11 @@
 
 namespace cp_pool {
 
-namespace {
-
 int busy_ranks(const RunConfig& config) {
   if (config.max_busy_ranks > 0) return config.max_busy_ranks;
   if (config.device != "cpu") return 1;
   return protocol::usable_cores();
 }
-
-}  // namespace
 
 std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores) {
   return std::max(timeout, timeout * ranks / std::max(cores, 1));

@@ -49,7 +49,7 @@ class Feeder {
         reader_(std::make_shared<PipeReader>(runner.io(), reopen(fd),
                                              PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); },
                                                                    [this](std::error_code error) { on_end(error); }})) {
-    runner_.on_case_finished = [this] {
+    runner_.on_case_finished = [this](const CaseFinished&) {
       current_.reset();
       feed();
     };

@@ -58,8 +58,10 @@ Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
   context_.fork_server = &*fork_server_;
 }
 
-void Runner::add(const NamedCase& named) {
-  lane(world_size(named.c)).add({ledger_.expect(), &named});
+std::size_t Runner::add(const NamedCase& named) {
+  const std::size_t index = ledger_.expect();
+  lane(world_size(named.c)).add({index, &named});
+  return index;
 }
 
 void Runner::no_more_cases() {
@@ -71,8 +73,8 @@ void Runner::no_more_cases() {
 Lane& Runner::lane(int world_size) {
   std::unique_ptr<Lane>& lane = lanes_[world_size];
   if (!lane) {
-    lane = std::make_unique<Lane>(context_, ledger_, slots_, world_size, [this] {
-      if (on_case_finished) on_case_finished();
+    lane = std::make_unique<Lane>(context_, ledger_, slots_, world_size, [this](const CaseFinished& finished) {
+      if (on_case_finished) on_case_finished(finished);
     });
     ++lanes_left_;
     asio::co_spawn(io_, lane->serve(), [this, ended = lane.get()](const std::exception_ptr& error) {

@@ -25,17 +25,19 @@
 
 namespace cp_pool {
 
+// RunConfig::max_busy_ranks, resolved.
+int busy_ranks(const RunConfig& config);
+
 class Runner {
  public:
-  // busy_ranks: as RunConfig::max_busy_ranks, resolved.
   Runner(const RunConfig& config, EventSink& sink, int busy_ranks);
 
-  // The case must stay alive until it has finished.
-  void add(const NamedCase& named);
+  // The case must stay alive until it has finished. Returns its index in the events.
+  std::size_t add(const NamedCase& named);
   // Every lane ends when it has done what was added.
   void no_more_cases();
 
-  std::function<void()> on_case_finished;
+  std::function<void(const CaseFinished&)> on_case_finished;  // after its event was emitted
   std::function<void()> on_abandon;  // the run was stopped: what is added from now on ends as not run
 
   // Runs until every lane has ended; emits run_started and run_finished. Throws what a sink has thrown.

@@ -16,9 +16,10 @@
 #include <gtest/gtest.h>
 
 #include "cases/case_json.h"
+#include "cases/search/random_case.h"
+#include "cases/search/shrink.h"
 #include "cp_core/testing/cases_on_threads.h"
-#include "tests/property/random_case.h"
-#include "tests/property/shrink.h"
+#include "cp_core/trial/run_case.h"
 
 namespace cp_pool::property {
 namespace {
@@ -57,9 +58,17 @@ Failure failure_of(const Case& c) {
 // A smaller case that fails in another way would lead away from the fault.
 std::string describe_failure(const Case& c, const Failure& failure) {
   const auto fails_alike = [&failure](const Case& simpler) { return failure_of(simpler).kind == failure.kind; };
-  const Case smallest = shrink(c, fails_alike);
+  const Case smallest = search::shrink(c, fails_alike);
   return fmt::format("{}\n{}\nthe smallest that fails alike: {}\n{}", failure.text, to_json(c).dump(),
                      failure_of(smallest).text, to_json(smallest).dump());
+}
+
+TEST(Property, NoRandomCaseIsSkipped) {
+  std::mt19937_64 generator(3);
+  for (int i = 0; i < 20'000; ++i) {
+    const Case c = search::random_case(generator);
+    ASSERT_EQ(skip_reason(c), "") << to_json(c).dump();
+  }
 }
 
 TEST(Property, EveryRandomCasePasses) {
@@ -67,7 +76,7 @@ TEST(Property, EveryRandomCasePasses) {
   const std::uint64_t seed = number_from_environment("CP_POOL_PROPERTY_SEED", 20261121);
   std::mt19937_64 generator(seed);
   for (std::uint64_t i = 1; i <= cases; ++i) {
-    const Case c = random_case(generator);
+    const Case c = search::random_case(generator);
     const Failure failure = failure_of(c);
     ASSERT_EQ(failure.kind, "") << fmt::format("case {} of seed {}: {}", i, seed, describe_failure(c, failure));
   }

@@ -1,0 +1,287 @@
+#include "cases/search/random_case.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+
+#include "cases/case_names.h"
+#include "cases/comm_facts.h"
+#include "cases/integer_math.h"
+#include "cases/search/edges.h"
+
+namespace cp_pool::search {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+class Draw {
+ public:
+  explicit Draw(std::mt19937_64& generator) : generator_(generator), features_(one_of({0, 1, 4, 8, 11})) {}
+
+  // Not std::uniform_int_distribution, whose results differ between standard libraries.
+  std::int64_t up_to(std::int64_t largest) {
+    return static_cast<std::int64_t>(generator_() % static_cast<std::uint64_t>(largest + 1));
+  }
+
+  template <typename T>
+  T one_of(std::initializer_list<T> choices) {
+    return choices.begin()[generator_() % choices.size()];
+  }
+  template <typename Enum>
+  Enum any() {
+    return kValues<Enum>[generator_() % kValues<Enum>.size()];
+  }
+
+  bool one_in(std::int64_t n) { return up_to(n - 1) == 0; }
+
+  // Whether the case has one more feature. Cases differ in how many they have: in a case full of features one may hide
+  // the fault of another, and a worker that refuses several would refuse nearly every case.
+  bool feature() { return up_to(kOf - 1) < features_; }
+
+  std::uint64_t bits() { return generator_(); }
+
+ private:
+  static constexpr std::int64_t kOf = 16;
+  std::mt19937_64& generator_;
+  std::int64_t features_;  // of kOf
+};
+
+void draw_backend(Draw& draw, Case& c) {
+  c.backend = draw.one_in(3) ? Backend::math : draw.any<Backend>();
+}
+
+void draw_comm(Draw& draw, Case& c) {
+  c.comm = draw.any<CommType>();
+}
+
+void draw_cp_size(Draw& draw, Case& c) {
+  do {
+    c.cp_size = draw.one_of({1, 2, 2, 2, 3, 4, 4, 5, 6, 7, 8});
+  } while (!facts_of(c.comm).takes_size(c.cp_size));
+}
+
+void draw_dtype(Draw& draw, Case& c) {
+  c.dtype = draw.any<DType>();
+}
+
+void draw_layout(Draw& draw, Case& c) {
+  c.layout = draw.one_of({Layout::bshd, Layout::sbhd, Layout::thd, Layout::thd});
+}
+
+void draw_padding(Draw& draw, Case& c) {
+  c.pad_between_seqs = draw.one_in(2) && c.layout == Layout::thd;
+}
+
+void draw_batch(Draw& draw, Case& c) {
+  c.batch = 1 + draw.up_to(c.layout == Layout::thd ? 3 : 1);
+}
+
+void draw_kv_heads(Draw& draw, Case& c) {
+  c.kv_heads = draw.one_of<std::int64_t>({1, 2, 3, c.cp_size});
+  if (const int ranks = head_ranks(c); ranks > 1) c.kv_heads = ranks * draw.one_of<std::int64_t>({1, 1, 2});
+}
+
+void draw_heads(Draw& draw, Case& c) {
+  c.heads = c.kv_heads * draw.one_of<std::int64_t>({1, 2, 3});
+}
+
+void draw_head_dim_qk(Draw& draw, Case& c) {
+  c.head_dim_qk = draw.one_of<std::int64_t>({1, 4, 8, 12});
+}
+
+void draw_head_dim_v(Draw& draw, Case& c) {
+  const std::int64_t other = draw.one_of<std::int64_t>({4, 8});
+  c.head_dim_v = draw.feature() ? other : c.head_dim_qk;
+}
+
+// The length of the longest sequence: with padding between sequences any, else a multiple of what ranks divide it into.
+std::int64_t draw_longest(Draw& draw, const Case& c) {
+  constexpr std::int64_t kTokens = 32;
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  const std::int64_t longest = multiple * (1 + draw.up_to(std::max<std::int64_t>(1, kTokens / multiple)));
+  const std::int64_t less = draw.up_to(multiple - 1);
+  const bool one_token = draw.one_in(8);
+  if (!c.pad_between_seqs) return longest;
+  return one_token ? 1 : longest - less;
+}
+
+void draw_seqlen_q(Draw& draw, Case& c) {
+  c.seqlen_q = draw_longest(draw, c);
+}
+
+void draw_seqlen_kv(Draw& draw, Case& c) {
+  const std::int64_t other = draw_longest(draw, c);
+  c.seqlen_kv = draw.feature() ? other : c.seqlen_q;
+}
+
+// Empty sequences, of one token, and full ones come up often.
+Lengths draw_lengths(Draw& draw, const Case& c, std::int64_t largest) {
+  const std::int64_t multiple = c.pad_between_seqs ? 1 : std::int64_t{2} * c.cp_size;
+  Lengths lengths(static_cast<std::size_t>(c.batch));
+  for (std::int64_t& length : lengths) {
+    const std::int64_t any = draw.up_to(largest);
+    length = draw.one_of({std::int64_t{0}, std::int64_t{1}, largest, any, any, any}) / multiple * multiple;
+  }
+  return lengths;
+}
+
+void draw_seqlens(Draw& draw, Case& c) {
+  if (c.layout == Layout::thd && draw.one_in(2)) c.seqlens = draw_lengths(draw, c, c.seqlen_q);
+}
+
+void draw_seqlens_kv(Draw& draw, Case& c) {
+  if (draw.feature() && c.layout == Layout::thd) c.seqlens_kv = draw_lengths(draw, c, c.seqlen_kv);
+}
+
+void draw_causal(Draw& draw, Case& c) {
+  c.causal = draw.one_in(2);
+}
+
+std::int64_t longest_of(const Case& c) {
+  return std::max(c.seqlen_q, c.seqlen_kv);
+}
+
+// Chunks from one position to more than the longest sequence, and those of the size of a rank's piece.
+void draw_chunk(Draw& draw, Case& c) {
+  const std::int64_t piece = piece_of(c);
+  const std::int64_t chunk = draw.one_of({piece, piece, 2 * piece, piece + 1, 1 + draw.up_to(longest_of(c) + 2)});
+  c.chunk = draw.feature() ? chunk : 0;
+}
+
+// Windows from nothing to more than the longest sequence, and those that end where a chunk or a piece does.
+void draw_window(Draw& draw, Case& c) {
+  for (std::int64_t& side : c.window) {
+    const std::int64_t end = c.chunk > 0 && draw.one_in(2) ? c.chunk : piece_of(c);
+    const std::int64_t finite = draw.one_of({std::int64_t{0}, end - 1, end, end + 1, draw.up_to(longest_of(c) + 2)});
+    side = draw.feature() ? finite : kInfiniteWindow;
+  }
+}
+
+void draw_softmax(Draw& draw, Case& c) {
+  const SoftmaxType other = draw.one_of({SoftmaxType::off_by_one, SoftmaxType::learnable});
+  c.softmax = draw.feature() ? other : SoftmaxType::vanilla;
+}
+
+void draw_bias(Draw& draw, Case& c) {
+  const BiasShape shape = draw.any<BiasShape>();
+  if (draw.feature()) c.bias = shape;
+}
+
+void draw_max_logit(Draw& draw, Case& c) {
+  c.max_logit = draw.feature();
+}
+
+void draw_training(Draw& draw, Case& c) {
+  c.training = !draw.one_in(5);
+}
+
+void draw_deterministic(Draw& draw, Case& c) {
+  c.deterministic = draw.feature();
+}
+
+void draw_input_scale(Draw& draw, Case& c) {
+  const double other = draw.one_of<double>({0.125, 3, 10, 10, 30});
+  c.input_scale = draw.feature() ? other : 1;
+}
+
+void draw_strided(Draw& draw, Case& c) {
+  c.strided = draw.feature();
+}
+
+// Tokens that every rank has. Without padding the rest of every sequence has to divide over the ranks as before, so they
+// come in front of it.
+void draw_replicated(Draw& draw, Case& c) {
+  const std::int64_t among = draw.up_to(std::min(c.seqlen_q, c.seqlen_kv));
+  const std::int64_t in_front = 1 + draw.up_to(8);
+  if (!draw.feature()) return;
+  c.replicated = c.pad_between_seqs ? among : in_front;
+  if (c.pad_between_seqs) return;
+  for (std::int64_t* longest : {&c.seqlen_q, &c.seqlen_kv}) *longest += c.replicated;
+  for (auto* lengths : {&c.seqlens, &c.seqlens_kv}) {
+    if (!*lengths) continue;
+    for (std::int64_t& length : **lengths) length += c.replicated;
+  }
+}
+
+// Several groups of ranks, of up to 8 in all.
+void draw_group(Draw& draw, Case& c) {
+  const int other = c.cp_size <= 2 ? draw.one_of({2, 3}) : 2;
+  if (draw.feature() && c.cp_size <= 4) c.group = other;
+}
+
+void draw_seed(Draw& draw, Case& c) {
+  c.seed = draw.bits();
+}
+
+// How each field is drawn, a line each. A function sees the fields of the lines above it.
+struct Step {
+  std::string_view field;
+  void (*draw)(Draw& draw, Case& c);
+};
+
+constexpr std::array kSteps{
+    Step{"backend", draw_backend},
+    Step{"comm", draw_comm},
+    Step{"cp_size", draw_cp_size},
+    Step{"dtype", draw_dtype},
+    Step{"layout", draw_layout},
+    Step{"pad_between_seqs", draw_padding},
+    Step{"batch", draw_batch},
+    Step{"kv_heads", draw_kv_heads},
+    Step{"heads", draw_heads},
+    Step{"head_dim_qk", draw_head_dim_qk},
+    Step{"head_dim_v", draw_head_dim_v},
+    Step{"seqlen_q", draw_seqlen_q},
+    Step{"seqlen_kv", draw_seqlen_kv},
+    Step{"seqlens", draw_seqlens},
+    Step{"seqlens_kv", draw_seqlens_kv},
+    Step{"replicated", draw_replicated},
+    Step{"causal", draw_causal},
+    Step{"chunk", draw_chunk},
+    Step{"window", draw_window},
+    Step{"softmax", draw_softmax},
+    Step{"bias", draw_bias},
+    Step{"max_logit", draw_max_logit},
+    Step{"training", draw_training},
+    Step{"deterministic", draw_deterministic},
+    Step{"input_scale", draw_input_scale},
+    Step{"strided", draw_strided},
+    Step{"group", draw_group},
+    Step{"seed", draw_seed},
+};
+
+void set_field(const FixedField& fixed, Case& c) {
+  fixed.field->read(fixed.value, JsonPlace("--set").key(fixed.field->name), c);
+}
+
+}  // namespace
+
+void set_fixed(std::span<const FixedField> fixed, Case& c) {
+  for (const FixedField& one : fixed) set_field(one, c);
+}
+
+Case random_case(std::mt19937_64& generator, std::span<const FixedField> fixed) {
+  Draw draw(generator);
+  Case c;
+  c.suite = "search";
+  for (const FixedField& one : fixed) set_field(one, c);  // suite and model, which no step draws
+  for (const Step& step : kSteps) {
+    step.draw(draw, c);
+    for (const FixedField& one : fixed) {
+      if (one.field->name == step.field) set_field(one, c);
+    }
+  }
+  return c;
+}
+
+std::vector<std::string_view> drawn_fields() {
+  std::vector<std::string_view> fields;
+  fields.reserve(kSteps.size());
+  for (const Step& step : kSteps) fields.push_back(step.field);
+  return fields;
+}
+
+}  // namespace cp_pool::search

@@ -1,0 +1,352 @@
+#include "cases/search/shrink.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <utility>
+
+#include "cases/case_json.h"
+#include "cases/comm_facts.h"
+#include "cases/lengths.h"
+
+namespace cp_pool::search {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+
+// Collects cases that are one step simpler than one case.
+class Steps {
+ public:
+  explicit Steps(const Case& from) : from_(from) {}
+
+  template <typename Change>
+  void add(Change&& change) {
+    Case simpler = from_;
+    change(simpler);
+    cases_.push_back(std::move(simpler));
+  }
+
+  // To the least value, to a half, and one less: the first is the shortest way, the last always ends at the border.
+  template <typename Get>
+  void reduce(Get&& get, std::int64_t least, std::int64_t unit = 1) {
+    const std::int64_t now = get(from_);
+    for (const std::int64_t value : {least, now / 2 / unit * unit, now - unit}) {
+      if (value >= least && value < now) add([&](Case& s) { get(s) = value; });
+    }
+  }
+
+  std::vector<Case> take() { return std::move(cases_); }
+
+ private:
+  const Case& from_;
+  std::vector<Case> cases_;
+};
+
+std::int64_t multiple_of(const Case& c) {
+  return std::int64_t{2} * c.cp_size;
+}
+
+std::int64_t rounded_up(std::int64_t length, std::int64_t multiple) {
+  return (length + multiple - 1) / multiple * multiple;
+}
+
+// Sets every valid length that is given to what the function makes of it.
+template <typename Function>
+void for_each_length(Case& c, Function&& function) {
+  for (auto* lengths : {&c.seqlens, &c.seqlens_kv}) {
+    if (!*lengths) continue;
+    for (std::int64_t& length : **lengths) length = function(length);
+  }
+}
+
+// Every valid and padded length, less what is replicated, becomes a multiple of what the ranks divide it into, as it has
+// to be without padding.
+void round_lengths(Case& c) {
+  if (c.pad_between_seqs) return;
+  const std::int64_t multiple = multiple_of(c);
+  const auto rounded = [&](std::int64_t length) {
+    const std::int64_t first = std::min(c.replicated, length);
+    return first + rounded_up(length - first, multiple);
+  };
+  for (std::int64_t* length : {&c.seqlen_q, &c.seqlen_kv}) *length = rounded(*length);
+  for_each_length(c, rounded);
+}
+
+// Takes so many replicated tokens away, and leaves the others.
+void take_replicated(Case& c, std::int64_t tokens) {
+  c.replicated -= tokens;
+  for (std::int64_t* length : {&c.seqlen_q, &c.seqlen_kv}) *length = std::max<std::int64_t>(1, *length - tokens);
+  for_each_length(c, [tokens](std::int64_t length) { return std::max<std::int64_t>(0, length - tokens); });
+}
+
+void drop_all_features(Case& c) {
+  const Case plain;
+  c.bias.reset();
+  c.softmax = plain.softmax;
+  c.max_logit = c.training = c.deterministic = c.causal = c.strided = false;
+  c.chunk = 0;
+  c.window = plain.window;
+  c.dtype = DType::fp32;
+  c.backend = plain.backend;
+  c.input_scale = plain.input_scale;
+  c.group = plain.group;
+  c.seed = plain.seed;
+  take_replicated(c, c.replicated);
+}
+
+void try_without_features(Steps& steps, const Case& /*c*/) {
+  steps.add(drop_all_features);
+  // Many faults are of the backward alone.
+  steps.add([](Case& s) {
+    const bool training = s.training;
+    drop_all_features(s);
+    s.training = training;
+  });
+}
+
+void reduce_ranks(Steps& steps, const Case& c) {
+  std::vector<int> sizes{1, 2, c.cp_size / 2, c.cp_size - 1};
+  std::erase_if(sizes, [&](int size) { return size < 1 || size >= c.cp_size; });
+  for (const int size : sizes) {
+    // A piece of a sequence keeps its length; or the sequence keeps its own, as far as it can.
+    steps.add([&](Case& s) {
+      const std::int64_t before = multiple_of(s);
+      s.cp_size = size;
+      const auto scale = [&](std::int64_t length) { return rounded_up(length, before) / before * multiple_of(s); };
+      for (std::int64_t* length : {&s.seqlen_q, &s.seqlen_kv}) *length = scale(*length);
+      for_each_length(s, scale);
+      if (s.kv_heads == c.cp_size) {
+        s.heads = s.heads / s.kv_heads * size;
+        s.kv_heads = size;
+      }
+    });
+    steps.add([&](Case& s) {
+      s.cp_size = size;
+      round_lengths(s);
+    });
+  }
+}
+
+void erase_sequence(Case& c, std::size_t b) {
+  --c.batch;
+  for (auto* lengths : {&c.seqlens, &c.seqlens_kv}) {
+    if (*lengths) (*lengths)->erase((*lengths)->begin() + static_cast<std::ptrdiff_t>(b));
+  }
+}
+
+void keep_one_sequence(Case& c, std::size_t b) {
+  c.batch = 1;
+  for (auto* lengths : {&c.seqlens, &c.seqlens_kv}) {
+    if (*lengths) *lengths = {(*lengths)->at(b)};
+  }
+}
+
+void reduce_batch(Steps& steps, const Case& c) {
+  const auto batch = static_cast<std::size_t>(c.batch);
+  if (batch < 2) return;
+  for (std::size_t b = 0; b < batch; ++b) {
+    steps.add([b](Case& s) { keep_one_sequence(s, b); });
+  }
+  for (std::size_t b = 0; b < batch; ++b) {
+    steps.add([b](Case& s) { erase_sequence(s, b); });
+  }
+}
+
+// Lengths that are drawn from the seed cannot be made shorter one by one; and nobody sees what they are.
+void spell_lengths_out(Steps& steps, const Case& c) {
+  if (c.layout != Layout::thd) return;
+  const SequenceLengths lengths = resolve_lengths(c);
+  steps.add([&](Case& s) {
+    s.seqlens = lengths.valid_q;
+    s.seqlens_kv.reset();
+    if (c.seqlen_q != c.seqlen_kv || lengths.valid_kv != lengths.valid_q) s.seqlens_kv = lengths.valid_kv;
+  });
+}
+
+void simplify_layout(Steps& steps, const Case& /*c*/) {
+  const auto unpack = [](Case& s) {
+    s.layout = Layout::bshd;
+    s.pad_between_seqs = false;
+    s.seqlens.reset();
+    s.seqlens_kv.reset();
+    round_lengths(s);
+  };
+  steps.add(unpack);
+  steps.add([](Case& s) {
+    s.seqlen_kv = s.seqlen_q;
+    s.seqlens_kv.reset();
+  });
+  steps.add([](Case& s) {
+    s.pad_between_seqs = false;
+    round_lengths(s);
+  });
+}
+
+// The least multiple of 2 * cp_size that the valid lengths fit into; with padding between sequences, the longest.
+void trim(Case& c) {
+  const std::int64_t unit = c.pad_between_seqs ? 1 : multiple_of(c);
+  const auto fit = [unit](const Lengths& lengths) {
+    return std::max(unit, rounded_up(*std::ranges::max_element(lengths), unit));
+  };
+  const bool equal = c.seqlen_q == c.seqlen_kv;
+  if (c.seqlens) c.seqlen_q = fit(*c.seqlens);
+  if (c.seqlens_kv) c.seqlen_kv = fit(*c.seqlens_kv);
+  if (!equal) return;
+  if (!c.seqlens_kv) c.seqlen_kv = c.seqlen_q;
+  c.seqlen_q = c.seqlen_kv = std::max(c.seqlen_q, c.seqlen_kv);
+}
+
+void reduce_lengths(Steps& steps, const Case& c) {
+  const std::int64_t unit = c.pad_between_seqs ? 1 : multiple_of(c);
+  steps.add(trim);
+  steps.add([](Case& s) { s.seqlen_q = s.seqlen_kv = std::min(s.seqlen_q, s.seqlen_kv); });
+  if (c.seqlen_q == c.seqlen_kv) {
+    for (const std::int64_t value : {unit, c.seqlen_q / 2 / unit * unit, c.seqlen_q - unit}) {
+      if (value >= unit && value < c.seqlen_q) steps.add([value](Case& s) { s.seqlen_q = s.seqlen_kv = value; });
+    }
+  }
+  steps.reduce([](auto& s) -> auto& { return s.seqlen_q; }, unit, unit);
+  steps.reduce([](auto& s) -> auto& { return s.seqlen_kv; }, unit, unit);
+  for (std::size_t b = 0; c.seqlens && b < c.seqlens->size(); ++b) {
+    steps.reduce([b](auto& s) -> auto& { return s.seqlens.value().at(b); }, 0, unit);
+  }
+  for (std::size_t b = 0; c.seqlens_kv && b < c.seqlens_kv->size(); ++b) {
+    steps.reduce([b](auto& s) -> auto& { return s.seqlens_kv.value().at(b); }, 0, unit);
+  }
+}
+
+void reduce_heads(Steps& steps, const Case& c) {
+  const int ranks = head_ranks(c);
+  const auto set = [&steps](std::int64_t heads, std::int64_t kv_heads) {
+    steps.add([=](Case& s) {
+      s.heads = heads;
+      s.kv_heads = kv_heads;
+    });
+  };
+  for (const std::int64_t kv_heads : {std::int64_t{1}, std::int64_t{2}, std::int64_t{ranks}, c.kv_heads}) {
+    for (const std::int64_t group : {std::int64_t{1}, std::int64_t{2}, c.heads / c.kv_heads}) {
+      set(kv_heads * group, kv_heads);
+    }
+  }
+}
+
+void reduce_head_dims(Steps& steps, const Case& c) {
+  if (c.head_dim_qk == c.head_dim_v) {
+    for (const std::int64_t value : {std::int64_t{1}, c.head_dim_qk / 2, c.head_dim_qk - 1}) {
+      if (value >= 1 && value < c.head_dim_qk) steps.add([value](Case& s) { s.head_dim_qk = s.head_dim_v = value; });
+    }
+  }
+  steps.add([](Case& s) { s.head_dim_v = s.head_dim_qk = std::min(s.head_dim_v, s.head_dim_qk); });
+  steps.reduce([](auto& s) -> auto& { return s.head_dim_qk; }, 1);
+  steps.reduce([](auto& s) -> auto& { return s.head_dim_v; }, 1);
+}
+
+void drop_features(Steps& steps, const Case& c) {
+  steps.add([](Case& s) { s.bias.reset(); });
+  steps.add([](Case& s) { s.softmax = SoftmaxType::vanilla; });
+  if (c.softmax == SoftmaxType::learnable) steps.add([](Case& s) { s.softmax = SoftmaxType::off_by_one; });
+  steps.add([](Case& s) { s.max_logit = false; });
+  steps.add([](Case& s) { s.training = false; });
+  steps.add([](Case& s) { s.deterministic = false; });
+  steps.add([](Case& s) { s.chunk = 0; });
+  steps.add([](Case& s) { s.causal = false; });
+  steps.add([](Case& s) { s.window[0] = kInfiniteWindow; });
+  steps.add([](Case& s) { s.window[1] = kInfiniteWindow; });
+  steps.add([](Case& s) { s.dtype = DType::fp32; });
+  steps.add([](Case& s) { s.backend = Backend::math; });
+  steps.add([](Case& s) { s.comm = CommType::p2p; });
+  steps.add([](Case& s) { s.input_scale = 1; });
+  steps.add([](Case& s) { s.strided = false; });
+  steps.add([](Case& s) { s.group = 1; });
+  steps.add([](Case& s) { s.group = std::min(s.group, 2); });
+  steps.add([](Case& s) { s.seed = Case{}.seed; });
+}
+
+void reduce_replicated(Steps& steps, const Case& c) {
+  for (const std::int64_t fewer : {c.replicated, c.replicated - c.replicated / 2, std::int64_t{1}}) {
+    if (fewer == 0 || fewer > c.replicated) continue;
+    steps.add([fewer](Case& s) { take_replicated(s, fewer); });
+    steps.add([fewer](Case& s) {
+      s.replicated -= fewer;
+      round_lengths(s);
+    });
+  }
+}
+
+void reduce_mask(Steps& steps, const Case& c) {
+  if (c.chunk > 0) steps.reduce([](auto& s) -> auto& { return s.chunk; }, 1);
+  for (std::size_t side = 0; side < c.window.size(); ++side) {
+    if (c.window[side] > 0) steps.reduce([side](auto& s) -> auto& { return s.window[side]; }, 0);
+  }
+}
+
+// The kinds of steps, in the order in which they are tried: what makes the later ones cheap and few comes first.
+constexpr std::array kKinds{try_without_features, spell_lengths_out, reduce_ranks,     reduce_batch,  simplify_layout,
+                            reduce_lengths,       reduce_heads,      reduce_head_dims, drop_features, reduce_replicated,
+                            reduce_mask};
+
+// Some steps set one size to another, or make lengths longer that have to be multiples: not all lead to a simpler case.
+bool is_simpler(const Case& c, const Case& than) {
+  const auto tokens = [](const Case& of) {
+    const SequenceLengths lengths = resolve_lengths(of);
+    std::int64_t sum = 0;
+    for (const auto* list : {&lengths.valid_q, &lengths.valid_kv}) {
+      for (const std::int64_t length : *list) sum += length;
+    }
+    return sum;
+  };
+  if (c.cp_size > than.cp_size || c.heads > than.heads || c.kv_heads > than.kv_heads) return false;
+  if (c.group > than.group || c.replicated > than.replicated) return false;
+  if (c.head_dim_qk > than.head_dim_qk || c.head_dim_v > than.head_dim_v) return false;
+  // As many keys as queries are simpler than a few keys less.
+  const auto keys_like_queries = [](const Case& of) { return of.seqlen_q == of.seqlen_kv && !of.seqlens_kv; };
+  if (keys_like_queries(than) && !keys_like_queries(c)) return false;
+  const bool says_less = keys_like_queries(c) && !keys_like_queries(than);
+  return c.cp_size < than.cp_size || c.replicated < than.replicated || c.layout != than.layout || c.pad_between_seqs != than.pad_between_seqs ||
+         says_less || tokens(c) <= tokens(than);
+}
+
+}  // namespace
+
+Shrinker::Shrinker(Case failing, Allowed allowed) : smallest_(std::move(failing)), allowed_(std::move(allowed)) {
+  tried_.insert(to_json(smallest_).dump());
+  collect();
+}
+
+void Shrinker::collect() {
+  Steps steps(smallest_);
+  kKinds.at(step_)(steps, smallest_);
+  waiting_ = steps.take();
+  std::ranges::reverse(waiting_);
+}
+
+std::optional<Case> Shrinker::next() {
+  for (;;) {
+    while (!waiting_.empty()) {
+      Case simpler = std::move(waiting_.back());
+      waiting_.pop_back();
+      if (find_problem(simpler) || !is_simpler(simpler, smallest_) || (allowed_ && !allowed_(simpler))) continue;
+      if (!tried_.insert(to_json(simpler).dump()).second) continue;
+      trying_ = simpler;
+      return simpler;
+    }
+    if (++steps_in_vain_ >= kKinds.size()) return std::nullopt;
+    step_ = (step_ + 1) % kKinds.size();
+    collect();
+  }
+}
+
+void Shrinker::tell(bool fails) {
+  if (!fails) return;
+  smallest_ = *std::move(trying_);
+  steps_in_vain_ = 0;
+  collect();
+}
+
+Case shrink(Case failing, const std::function<bool(const Case&)>& fails) {
+  Shrinker shrinker(std::move(failing));
+  while (const auto simpler = shrinker.next()) shrinker.tell(fails(*simpler));
+  return shrinker.smallest();
+}
+
+}  // namespace cp_pool::search

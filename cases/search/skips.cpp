@@ -1,0 +1,115 @@
+#include "cases/search/skips.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/search/traits.h"
+
+namespace cp_pool::search {
+namespace {
+
+constexpr std::size_t kPlainCases = 200;  // that are skipped before others are tried
+
+// Without what few workers can do.
+bool is_plain(const Case& c) {
+  const Case plain;
+  return c.softmax == plain.softmax && c.bias == plain.bias && c.max_logit == plain.max_logit &&
+         c.window == plain.window && c.chunk == plain.chunk && c.input_scale == plain.input_scale &&
+         c.deterministic == plain.deterministic && c.strided == plain.strided && c.seqlen_q == c.seqlen_kv &&
+         !c.seqlens_kv && c.head_dim_qk == c.head_dim_v;
+}
+
+// Calls the function for every two of the sorted numbers.
+template <typename Function>
+void for_each_pair(const std::vector<std::size_t>& sorted, Function&& function) {
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    for (std::size_t j = i + 1; j < sorted.size(); ++j) function(std::pair{sorted[i], sorted[j]});
+  }
+}
+
+}  // namespace
+
+void Skips::Known::blame(std::string_view why) {
+  ++blamed;
+  reason = why;
+}
+
+std::vector<Skips::Trait> Skips::number(const Case& c) {
+  std::vector<Trait> out;
+  for (std::string& trait : traits_of(c)) {
+    const auto [entry, is_new] = numbers_.emplace(std::move(trait), traits_.size());
+    if (is_new) traits_.push_back({.name = entry->first, .reason = {}});
+    out.push_back(entry->second);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+const Skips::Known* Skips::find(const std::string& trait) const {
+  const auto entry = numbers_.find(trait);
+  return entry == numbers_.end() ? nullptr : &traits_[entry->second];
+}
+
+void Skips::judged(const Case& c) {
+  any_judged_ = true;
+  const std::vector<Trait> traits = number(c);
+  for (const Trait trait : traits) traits_[trait].judged = true;
+  for_each_pair(traits, [this](const Pair& pair) { judged_pairs_.insert(pair); });
+  std::erase_if(blamed_pairs_, [this](const auto& entry) { return judged_pairs_.contains(entry.first); });
+}
+
+void Skips::skipped(const Case& c, std::string_view reason) {
+  ++skipped_;
+  const std::vector<Trait> traits = number(c);
+  std::vector<Trait> suspects;
+  for (const Trait trait : traits) {
+    ++traits_[trait].skipped;
+    if (traits_[trait].reason.empty()) traits_[trait].reason = reason;
+    if (!traits_[trait].judged) suspects.push_back(trait);
+  }
+  if (suspects.size() == 1) return traits_[suspects.front()].blame(reason);
+  if (!suspects.empty()) return;
+  std::vector<Pair> pairs;
+  for_each_pair(traits, [&](const Pair& pair) {
+    if (!judged_pairs_.contains(pair)) pairs.push_back(pair);
+  });
+  if (pairs.size() != 1) return;
+  Known& known = blamed_pairs_[pairs.front()];
+  ++known.skipped;
+  known.blame(reason);
+}
+
+bool Skips::leaves_out(const Case& c) const {
+  if (!any_judged_ && skipped_ > 0 && skipped_ < kPlainCases && !is_plain(c)) return true;
+  std::size_t suspects = 0;
+  const std::vector<std::string> traits = traits_of(c);
+  for (const std::string& trait : traits) {
+    const Known* const known = find(trait);
+    if (known == nullptr) continue;
+    if (known->left_out()) return true;
+    suspects += known->suspect() ? 1 : 0;
+  }
+  if (any_judged_ && suspects > 1) return true;
+  return std::ranges::any_of(blamed_pairs_, [&](const auto& entry) {
+    const auto& [pair, known] = entry;
+    return known.left_out() && std::ranges::binary_search(traits, traits_[pair.first].name) &&
+           std::ranges::binary_search(traits, traits_[pair.second].name);
+  });
+}
+
+std::vector<Skips::Unjudged> Skips::unjudged() const {
+  std::vector<Unjudged> out;
+  for (const Known& known : traits_) {
+    if (known.suspect()) out.push_back({.what = known.name, .cases = known.skipped, .reason = known.reason});
+  }
+  for (const auto& [pair, known] : blamed_pairs_) {
+    if (!known.left_out()) continue;
+    const auto [one, other] = std::minmax(traits_[pair.first].name, traits_[pair.second].name);
+    out.push_back({.what = fmt::format("{} with {}", one, other), .cases = known.skipped, .reason = known.reason});
+  }
+  return out;
+}
+
+}  // namespace cp_pool::search

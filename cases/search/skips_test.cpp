@@ -1,0 +1,126 @@
+#include "cases/search/skips.h"
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/search/random_case.h"
+#include "cases/search/traits.h"
+
+namespace cp_pool::search {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::Field;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+using Refuses = std::function<bool(const Case&)>;
+
+// What came of the cases that a search would have sent to a worker that refuses some.
+struct Sent {
+  int judged = 0;
+  int skipped = 0;
+};
+
+Sent send(const Refuses& refuses, int cases, Skips& skips, std::mt19937_64& generator) {
+  Sent sent;
+  for (int draws = 0; sent.judged + sent.skipped < cases && draws < 3'000'000; ++draws) {
+    const Case c = random_case(generator);
+    if (skips.leaves_out(c)) continue;
+    if (refuses(c)) {
+      ++sent.skipped;
+      skips.skipped(c, "it refuses that");
+    } else {
+      ++sent.judged;
+      skips.judged(c);
+    }
+  }
+  return sent;
+}
+
+std::vector<std::string> names(const std::vector<Skips::Unjudged>& unjudged) {
+  std::vector<std::string> out;
+  for (const Skips::Unjudged& one : unjudged) out.push_back(one.what);
+  return out;
+}
+
+TEST(Skips, LeaveOutWhatIsAlwaysSkipped) {
+  Skips skips;
+  std::mt19937_64 generator(1);
+  const Refuses no_bias = [](const Case& c) { return c.bias.has_value(); };
+  const Sent sent = send(no_bias, 300, skips, generator);
+  EXPECT_LT(sent.skipped, 60);
+  EXPECT_EQ(send(no_bias, 300, skips, generator).skipped, 0) << "it has learned that";
+  EXPECT_THAT(names(skips.unjudged()),
+              ::testing::UnorderedElementsAre("bias=1hss", "bias=bhss", "bias=b1ss", "bias=11ss", "bias=111s"));
+  EXPECT_THAT(skips.unjudged(), Each(Field(&Skips::Unjudged::reason, "it refuses that")));
+}
+
+// One communication type, one layout, nothing beyond plain causal attention: the like of a small library.
+bool refused_by_a_small_library(const Case& c) {
+  const bool plain = c.softmax == SoftmaxType::vanilla && !c.bias && !c.max_logit && c.chunk == 0 &&
+                     c.window == std::array{kInfiniteWindow, kInfiniteWindow} && !c.deterministic && !c.strided;
+  return !plain || c.comm != CommType::p2p || c.layout != Layout::bshd || c.seqlen_q != c.seqlen_kv ||
+         c.head_dim_qk != c.head_dim_v || c.backend != Backend::math || c.cp_size % 2 == 1;
+}
+
+TEST(Skips, FindTheFewCasesThatASmallLibraryRuns) {
+  Skips skips;
+  std::mt19937_64 generator(2);
+  send(refused_by_a_small_library, 400, skips, generator);
+  const Sent learned = send(refused_by_a_small_library, 200, skips, generator);
+  EXPECT_GE(learned.judged, 180);
+  const std::vector<std::string> unjudged = names(skips.unjudged());
+  for (const char* refused : {"comm=a2a", "comm=all_gather", "layout=thd", "layout=sbhd", "max_logit=true",
+                              "chunked attention", "a window to the left", "seqlen_q < seqlen_kv", "cp_size=3"}) {
+    EXPECT_THAT(unjudged, Contains(refused));
+  }
+  for (const char* taken : {"comm=p2p", "layout=bshd", "cp_size=2", "cp_size=4", "causal=true", "dtype=fp16"}) {
+    EXPECT_THAT(unjudged, Not(Contains(taken)));
+  }
+}
+
+TEST(Skips, LeaveOutTwoTraitsThatAreOnlyRefusedTogether) {
+  Skips skips;
+  std::mt19937_64 generator(3);
+  const Refuses packed_halves = [](const Case& c) { return c.layout == Layout::thd && c.dtype == DType::fp16; };
+  send(packed_halves, 3000, skips, generator);
+  EXPECT_THAT(names(skips.unjudged()), ::testing::ElementsAre("dtype=fp16 with layout=thd"));
+  EXPECT_EQ(send(packed_halves, 300, skips, generator).skipped, 0);
+}
+
+TEST(Skips, TakeBackABlameWhenACaseWithItIsJudged) {
+  Skips skips;
+  std::mt19937_64 generator(4);
+  const Refuses no_bias = [](const Case& c) { return c.bias.has_value(); };
+  send(no_bias, 300, skips, generator);
+  Case c = random_case(generator);
+  c.bias = BiasShape::shape_11ss;
+  EXPECT_TRUE(skips.leaves_out(c));
+  skips.judged(c);
+  EXPECT_FALSE(skips.leaves_out(c));
+  EXPECT_THAT(names(skips.unjudged()), Not(Contains("bias=11ss")));
+}
+
+TEST(Skips, OfAWorkerWithoutAnyLeaveNothingOut) {
+  Skips skips;
+  std::mt19937_64 generator(4);
+  send([](const Case&) { return false; }, 50, skips, generator);
+  EXPECT_THAT(skips.unjudged(), IsEmpty());
+  for (int i = 0; i < 1000; ++i) ASSERT_FALSE(skips.leaves_out(random_case(generator)));
+}
+
+TEST(Skips, LearnNothingFalseWhereEverythingIsRefused) {
+  Skips skips;
+  std::mt19937_64 generator(5);
+  EXPECT_EQ(send([](const Case&) { return true; }, 500, skips, generator).skipped, 500);
+}
+
+}  // namespace
+}  // namespace cp_pool::search

@@ -1,0 +1,98 @@
+#include "cases/search/traits.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "cases/case_json.h"
+#include "cases/lengths.h"
+
+namespace cp_pool::search {
+namespace {
+
+// Fields that are no traits by themselves: names, the seed, and sizes, of which only comparisons matter.
+constexpr std::array<std::string_view, 13> kNoTraits{"suite",  "model",    "batch",      "seqlen_q", "seqlen_kv",
+                                                     "heads",  "kv_heads", "head_dim_v", "seqlens",  "seqlens_kv",
+                                                     "window", "chunk",    "seed"};
+// Numbers of which each value is a trait, though never a special one.
+constexpr std::array<std::string_view, 3> kFewValues{"cp_size", "head_dim_qk", "input_scale"};
+
+bool has(std::span<const std::string_view> names, std::string_view name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+bool is_of_few_values(const CaseField& field) {
+  using Kind = CaseField::Kind;
+  return field.kind == Kind::name || field.kind == Kind::boolean || has(kFewValues, field.name);
+}
+
+void add_fields(const Case& c, std::vector<std::string>& traits) {
+  for (const CaseField& field : case_fields()) {
+    if (has(kNoTraits, field.name)) continue;
+    if (is_of_few_values(field)) {
+      traits.push_back(fmt::format("{}={}", field.name, field_text(field, c)));
+    } else if (!is_default(field, c)) {
+      traits.push_back(fmt::format("{} other than its default", field.name));
+    }
+  }
+}
+
+void add_comparison(std::string_view one, std::int64_t a, std::string_view other, std::int64_t b,
+                    std::vector<std::string>& traits) {
+  if (a != b) traits.push_back(fmt::format("{} {} {}", one, a < b ? "<" : ">", other));
+}
+
+void add_sizes(const Case& c, std::vector<std::string>& traits) {
+  add_comparison("heads", c.heads, "kv_heads", c.kv_heads, traits);
+  add_comparison("head_dim_qk", c.head_dim_qk, "head_dim_v", c.head_dim_v, traits);
+  add_comparison("seqlen_q", c.seqlen_q, "seqlen_kv", c.seqlen_kv, traits);
+  if (c.batch > 1) traits.emplace_back("several sequences");
+  if (c.chunk > 0) traits.emplace_back("chunked attention");
+  if (c.window[0] != kInfiniteWindow) traits.emplace_back("a window to the left");
+  if (c.window[1] != kInfiniteWindow) traits.emplace_back("a window to the right");
+}
+
+void add_lengths(const Case& c, std::vector<std::string>& traits) {
+  if (c.layout != Layout::thd) return;
+  const SequenceLengths lengths = resolve_lengths(c);
+  const auto differ = [](const std::vector<std::int64_t>& of) {
+    return std::ranges::adjacent_find(of, std::ranges::not_equal_to{}) != of.end();
+  };
+  if (differ(lengths.valid_q) || differ(lengths.valid_kv)) traits.emplace_back("sequences of different lengths");
+  if (lengths.valid_q != lengths.valid_kv) traits.emplace_back("sequences with more or fewer keys than queries");
+  if (std::ranges::count(lengths.valid_q, 0) > 0) traits.emplace_back("a sequence without queries");
+  if (std::ranges::count(lengths.valid_kv, 0) > 0) traits.emplace_back("a sequence without keys");
+}
+
+Case plainest_case() {
+  Case c;
+  c.dtype = DType::fp32;
+  c.batch = 1;
+  c.seqlen_q = c.seqlen_kv = c.heads = c.kv_heads = c.head_dim_qk = c.head_dim_v = 1;
+  c.training = false;
+  return c;
+}
+
+}  // namespace
+
+std::vector<std::string> traits_of(const Case& c) {
+  std::vector<std::string> traits;
+  add_fields(c, traits);
+  add_sizes(c, traits);
+  add_lengths(c, traits);
+  std::ranges::sort(traits);
+  return traits;
+}
+
+std::vector<std::string> special_traits_of(const Case& c) {
+  static const std::vector<std::string> plain = traits_of(plainest_case());
+  std::vector<std::string> special;
+  std::ranges::set_difference(traits_of(c), plain, std::back_inserter(special));
+  std::erase_if(special, [](const std::string& trait) { return has(kFewValues, trait.substr(0, trait.find('='))); });
+  return special;
+}
+
+}  // namespace cp_pool::search

@@ -1,0 +1,43 @@
+// What a search has tried: which parts of the case space, and which of them the worker skips.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cases/search/skips.h"
+#include "driver/events.h"
+
+namespace cp_pool {
+
+class Coverage {
+ public:
+  static constexpr std::size_t kMostSkipped = 1000;  // in a row: then nothing can be judged
+
+  void add(const CaseFinished& finished);
+
+  // Whether the worker would skip the case again. Now and then a case is let through all the same, in case that it
+  // was for another reason that cases like it were skipped.
+  [[nodiscard]] bool leaves_out(const Case& c) const;
+
+  [[nodiscard]] std::size_t judged() const { return judged_; }
+  [[nodiscard]] std::size_t skipped() const { return skipped_; }
+  [[nodiscard]] bool only_skips() const { return skipped_in_a_row_ >= kMostSkipped; }
+  // The longest time that a case took which passed.
+  [[nodiscard]] double longest_pass_ms() const { return longest_pass_ms_; }
+
+  // Fills in what it knows.
+  void tell(SearchFinished& event) const;
+
+ private:
+  search::Skips skips_;
+  std::size_t judged_ = 0;
+  std::size_t skipped_ = 0;
+  std::size_t skipped_in_a_row_ = 0;
+  double longest_pass_ms_ = 0;
+  std::map<std::string, std::size_t> traits_;  // of the judged cases
+  std::map<std::string, std::size_t> edges_;   // likewise
+};
+
+}  // namespace cp_pool

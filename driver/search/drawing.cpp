@@ -1,0 +1,90 @@
+#include "driver/search/drawing.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/case_groups.h"
+#include "cases/case_json.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::ptrdiff_t kMostWaiting = 2;  // of each number of ranks: then draws of it are passed over
+constexpr std::size_t kMostPassedOver = 50;
+
+// Mixes the bits, so that neighbouring numbers give unlike generators (SplitMix64).
+std::uint64_t mixed(std::uint64_t bits) {
+  bits += 0x9e3779b97f4a7c15U;
+  bits = (bits ^ (bits >> 30U)) * 0xbf58476d1ce4e5b9U;
+  bits = (bits ^ (bits >> 27U)) * 0x94d049bb133111ebU;
+  return bits ^ (bits >> 31U);
+}
+
+}  // namespace
+
+Drawing::Drawing(std::uint64_t seed, std::vector<search::FixedField> fixed, search::Allowed allowed)
+    : seed_(seed), fixed_(std::move(fixed)), allowed_(std::move(allowed)) {
+  // As a case writes them, to compare with: 2 and not 2.0.
+  for (search::FixedField& one : fixed_) {
+    Case c;
+    search::set_fixed({&one, 1}, c);
+    one.value = one.field->write(c);
+  }
+}
+
+Case Drawing::draw(std::uint64_t number) const {
+  std::mt19937_64 generator(mixed(mixed(seed_) + number));
+  return search::random_case(generator, fixed_);
+}
+
+bool Drawing::fits(const Case& c) const {
+  const auto has = [&c](const search::FixedField& fixed) { return fixed.field->write(c) == fixed.value; };
+  return std::ranges::all_of(fixed_, has) && !find_problem(c) && (!allowed_ || allowed_(c));
+}
+
+std::optional<Drawing::Drawn> Drawing::next(const Room& room, const search::Allowed& wanted) {
+  std::erase_if(waiting_, [&](const Drawn& drawn) { return !wanted(drawn.c); });
+  for (auto drawn = waiting_.begin(); drawn != waiting_.end(); ++drawn) {
+    if (room.is_taken(world_size(drawn->c))) continue;
+    if (!room.has(world_size(drawn->c))) return std::nullopt;  // smaller ones would keep it waiting for ever
+    Drawn out = std::move(*drawn);
+    waiting_.erase(drawn);
+    return out;
+  }
+  std::size_t refused = 0;
+  for (std::size_t passed_over = 0; passed_over < kMostPassedOver;) {
+    Drawn drawn{.number = ++draws_, .c = draw(draws_)};
+    const int ranks = world_size(drawn.c);
+    if (!fits(drawn.c) || !wanted(drawn.c)) {
+      if (++refused < kMostRefused) continue;
+      exhausted_ = true;
+      return std::nullopt;
+    }
+    if (room.has(ranks)) return drawn;
+    const auto waiting = std::ranges::count_if(waiting_, [&](const Drawn& one) { return world_size(one.c) == ranks; });
+    if (waiting < kMostWaiting) waiting_.push_back(std::move(drawn));
+    if (!room.is_taken(ranks)) return std::nullopt;
+    ++passed_over;
+  }
+  return std::nullopt;
+}
+
+std::string Drawing::trouble() const {
+  std::string last = "the filters select none";
+  for (std::uint64_t number = 1; number <= kMostRefused; ++number) {
+    const Case c = draw(number);
+    if (fits(c)) return {};
+    if (const auto problem = find_problem(c)) last = fmt::format("{}: {}", problem->field, problem->message);
+  }
+  std::vector<std::string> set;
+  set.reserve(fixed_.size());
+  for (const search::FixedField& one : fixed_) set.push_back(fmt::format("{}={}", one.field->name, one.value.dump()));
+  return fmt::format("of {} random cases{}{} none is possible and selected; of the last one, {}", kMostRefused,
+                     set.empty() ? "" : " with ", fmt::join(set, ", "), last);
+}
+
+}  // namespace cp_pool

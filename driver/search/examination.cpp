@@ -1,0 +1,84 @@
+#include "driver/search/examination.h"
+
+#include <utility>
+
+#include "driver/search/failure_kind.h"
+
+namespace cp_pool {
+
+Examination::Examination(CaseFinished first, search::Allowed allowed, std::chrono::milliseconds limit)
+    : first_(std::move(first)),
+      kind_(failure_kind(first_)),
+      shrinker_(first_.c, std::move(allowed)),
+      limit_(limit),
+      begin_(Clock::now()),
+      smallest_id_(first_.id) {}
+
+bool Examination::out_of_time() const {
+  return limit_.count() > 0 && Clock::now() - begin_ >= limit_;
+}
+
+std::optional<Examination::Try> Examination::next() {
+  if (stage_ == Stage::smaller) {
+    std::optional<Case> simpler;
+    if (out_of_time()) {
+      note_ = "the time for making it smaller was over (--shrink-time)";
+    } else {
+      simpler = shrinker_.next();
+    }
+    if (simpler) return Try{.step = SearchStep::smaller, .c = *std::move(simpler), .brief = true};
+    // The first case was asked again before.
+    stage_ = shrinker_.smallest() == first_.c ? Stage::over : Stage::smallest;
+    if (stage_ == Stage::smallest) asked_ = failed_ = 0;
+  }
+  if (stage_ == Stage::over) return std::nullopt;
+  // The last word on a hang has the whole deadline.
+  return Try{.step = shrinker_.smallest() == first_.c ? SearchStep::again : SearchStep::smallest,
+             .c = shrinker_.smallest(),
+             .brief = stage_ != Stage::smallest};
+}
+
+void Examination::count_it(const CaseFinished& finished) {
+  ++asked_;
+  if (failure_kind(finished) != kind_) return;
+  ++failed_;
+  smallest_id_ = finished.id;
+}
+
+void Examination::tell(const CaseFinished& finished) {
+  if (stage_ == Stage::smaller) {
+    ++tries_;
+    const bool fails = failure_kind(finished) == kind_;
+    shrinker_.tell(fails);
+    if (fails) smallest_id_ = finished.id;
+    return;
+  }
+  count_it(finished);
+  const bool steady = failed_ == asked_;
+  if (steady && stage_ == Stage::again) {
+    stage_ = Stage::smaller;
+  } else if (steady) {
+    stage_ = Stage::over;
+  } else {
+    stage_ = asked_ < kTimes ? Stage::count : Stage::over;
+  }
+}
+
+SearchFound Examination::result() const {
+  SearchFound out;
+  out.id = first_.id;
+  out.how = kind_;
+  out.outcome = first_.outcome;
+  out.kept = first_.search == SearchStep::kept;
+  out.smallest = smallest_id_;
+  out.c = shrinker_.smallest();
+  out.tries = tries_;
+  out.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
+  const bool untold = stage_ == Stage::smaller && smallest_id_ != first_.id && tries_ > 0;
+  out.asked = untold ? 1 : asked_;
+  out.failed = untold ? 1 : failed_;
+  out.note = note_;
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,83 @@
+#include "driver/search/failure_kind.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostBytes = 200;  // of a worker's text
+
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// "rank 1: wrote 0x7faa to 3" becomes "rank: wrote to".
+std::string without_numbers(std::string_view text) {
+  constexpr std::string_view kDigits = "0123456789";
+  constexpr std::string_view kOfNumbers = "0123456789.";
+  constexpr std::string_view kHexDigits = "0123456789abcdefABCDEF";
+  std::string out;
+  while (!text.empty()) {
+    if (const std::size_t at = text.find_first_of(kDigits); at > 0) {
+      out += text.substr(0, at);
+      text.remove_prefix(std::min(at, text.size()));
+      continue;
+    }
+    const bool address = text.starts_with("0x");
+    const std::size_t end = address ? text.find_first_not_of(kHexDigits, 2) : text.find_first_not_of(kOfNumbers);
+    text.remove_prefix(std::min(end, text.size()));
+    if (out.ends_with(' ')) out.pop_back();
+  }
+  const std::size_t begin = std::min(out.find_first_not_of(' '), out.size());
+  return out.substr(begin, kMostBytes);
+}
+
+// The first tensor of which some rank's check failed. Each rank lists its tensors in the same order.
+std::string first_wrong_tensor(const CaseFinished& event) {
+  for (const Check& check : event.checks) {
+    const bool wrong = std::ranges::any_of(
+        event.checks, [&](const Check& other) { return other.tensor == check.tensor && !other.ok; });
+    if (wrong) return check.tensor;
+  }
+  return {};
+}
+
+// "; the last phase was forward" and the like, which follow the deadline; empty if there is none.
+std::string_view place_of_timeout(std::string_view reason) {
+  const std::size_t at = reason.find("; ");
+  return at == std::string_view::npos ? "" : reason.substr(at + 2);
+}
+
+// "rank 1 died: signal 11 (SIGSEGV); rank 0 died: exit 1 (in forward)" becomes "signal 11 (SIGSEGV) (in forward)".
+std::string place_of_crash(std::string_view reason) {
+  std::string_view first = reason.substr(0, reason.find("; "));
+  const std::size_t phase = reason.rfind(" (in ");
+  const bool told_apart = phase != std::string_view::npos && phase >= first.size();
+  const std::string in_phase{told_apart ? reason.substr(phase) : ""};
+  if (const std::size_t died = first.find(" died: "); died != std::string_view::npos) {
+    first.remove_prefix(died + std::string_view(" died: ").size());
+    return std::string(first) + in_phase;
+  }
+  return without_numbers(first) + in_phase;
+}
+
+}  // namespace
+
+std::string failure_kind(const CaseFinished& event) {
+  if (!is_failure(event.outcome)) return {};
+  const std::string_view line = first_line(event.reason);
+  const std::string_view outcome = to_string(event.outcome);
+  if (event.outcome == CaseOutcome::fail) {
+    if (const std::string tensor = first_wrong_tensor(event); !tensor.empty()) return "fail of " + tensor;
+  }
+  std::string how = without_numbers(line);
+  if (event.outcome == CaseOutcome::crash) how = place_of_crash(line);
+  if (event.outcome == CaseOutcome::timeout && line.starts_with("no result within ")) how = place_of_timeout(line);
+  return how.empty() ? std::string(outcome) : fmt::format("{}: {}", outcome, how);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,228 @@
+#include "driver/search/search.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_groups.h"
+#include "cases/case_id.h"
+#include "cases/search/traits.h"
+#include "driver/search/failure_kind.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kLostSizes = 2;  // of the first that are tried: then the worker does not start at all
+
+constexpr milliseconds kShortest{2000};  // deadline of a case that may hang
+constexpr double kSlower = 20;           // times the longest pass: one that takes as long hangs
+
+// "search/7-12" of "search/7-12/p2p/cp2/bshd/fp32": what the tries that come of it are called after.
+std::string place_of(const std::string& id) {
+  std::size_t end = id.find('/');
+  end = id.find('/', end + 1);
+  return id.substr(id.find('/') + 1, end - id.find('/') - 1);
+}
+
+}  // namespace
+
+Search::Search(SearchPlan plan)
+    : plan_(std::move(plan)), drawing_(plan_.seed, plan_.fixed, plan_.allowed), begin_(Clock::now()) {}
+
+std::optional<NamedCase> Search::next(const Room& room) {
+  if (begun_ == 0) begin_ = Clock::now();
+  if (abandoned_) return std::nullopt;
+  if (examination_) return next_examined(room);
+  if (kept_begun_ < plan_.kept.size()) return next_kept(room);
+  return next_drawn(room);
+}
+
+NamedCase Search::named(SearchStep step, const std::string& place, Case c) {
+  Case shown = c;
+  shown.suite = "search";
+  shown.model = place;
+  std::string id = case_id(shown);
+  std::string rerun = plan_.command(id, c);
+  return {.id = std::move(id), .c = std::move(c), .rerun = std::move(rerun), .number = ++begun_, .search = step};
+}
+
+std::optional<NamedCase> Search::next_kept(const Room& room) {
+  if (!room.has(world_size(plan_.kept[kept_begun_]))) return std::nullopt;
+  ++kept_running_;
+  const Case& c = plan_.kept[kept_begun_++];
+  return named(SearchStep::kept, fmt::format("kept-{}", kept_begun_), c);
+}
+
+std::optional<NamedCase> Search::next_drawn(const Room& room) {
+  if (!stopped_.empty() || kept_running_ > 0) return std::nullopt;
+  if (plan_.time.count() > 0 && Clock::now() - begin_ >= plan_.time) {
+    stop("the time was over (--time)");
+    return std::nullopt;
+  }
+  if (plan_.cases > 0 && coverage_.judged() + drawn_running_ >= plan_.cases) return std::nullopt;
+  const auto wanted = [this](const Case& c) { return !lost_sizes_.contains(world_size(c)) && !coverage_.leaves_out(c); };
+  auto drawn = drawing_.next(room, wanted);
+  if (drawing_.exhausted()) stop("no case is left that the worker would not skip");
+  if (!drawn) return std::nullopt;
+  ++drawn_running_;
+  return named(SearchStep::drawn, fmt::format("{}-{}", plan_.seed, drawn->number), std::move(drawn->c));
+}
+
+std::optional<NamedCase> Search::next_examined(const Room& room) {
+  if (!try_ || !room.has(world_size(try_->c))) return std::nullopt;
+  NamedCase out = named(try_->step, fmt::format("{}/{}-{}", place_, name_of(try_->step), ++tries_), try_->c);
+  if (try_->brief) out.timeout = brief_deadline();
+  try_.reset();
+  return out;
+}
+
+milliseconds Search::brief_deadline() const {
+  const milliseconds slow{static_cast<milliseconds::rep>(kSlower * coverage_.longest_pass_ms())};
+  return std::min(std::max(kShortest, slow), plan_.timeout);
+}
+
+std::vector<Event> Search::ended(const CaseFinished& finished) {
+  std::vector<Event> events;
+  if (!was_reached(finished.outcome)) abandoned();
+  if (abandoned_) return events;
+  if (finished.search == SearchStep::drawn) {
+    take_drawn(finished);
+  } else if (finished.search == SearchStep::kept) {
+    take_kept(finished, events);
+  } else {
+    examination_->tell(finished);
+    try_ = examination_->next();
+    if (!try_) {
+      SearchFound found = examination_->result();
+      examination_.reset();
+      const auto is_it = [&](const Found& earlier) {
+        return earlier.event.how == found.how && earlier.event.c == found.c;
+      };
+      if (std::ranges::any_of(found_, is_it)) {
+        ++repeated_;
+      } else {
+        report(std::move(found), events);
+      }
+    }
+  }
+  examine(events);
+  return events;
+}
+
+void Search::take_drawn(const CaseFinished& finished) {
+  --drawn_running_;
+  coverage_.add(finished);
+  if (finished.outcome == CaseOutcome::infra) {
+    lost_sizes_.insert(world_size(finished.c));
+    const bool nothing_runs = coverage_.judged() + coverage_.skipped() == 0;
+    if (nothing_runs && lost_sizes_.size() >= kLostSizes) stop("no pool starts");
+  }
+  if (coverage_.only_skips()) stop(fmt::format("{} cases in a row were skipped", Coverage::kMostSkipped));
+  if (plan_.cases > 0 && coverage_.judged() >= plan_.cases) {
+    stop(fmt::format("{} cases were judged (--cases)", coverage_.judged()));
+  }
+  if (is_failure(finished.outcome)) failures_.push_back(finished);
+}
+
+// A case that was found is the smallest of its kind already.
+void Search::take_kept(const CaseFinished& finished, std::vector<Event>& events) {
+  --kept_running_;
+  if (finished.outcome == CaseOutcome::pass) kept_passing_.push_back(finished.id);
+  if (!is_failure(finished.outcome)) return;
+  report({.id = finished.id,
+          .how = failure_kind(finished),
+          .outcome = finished.outcome,
+          .kept = true,
+          .smallest = finished.id,
+          .c = finished.c,
+          .asked = 1,
+          .failed = 1,
+          .note = "",
+          .command = ""},
+         events);
+}
+
+// Whether a failure of the same kind was found in a smallest case of which this one has everything that is special.
+bool Search::is_known(const CaseFinished& finished) const {
+  const std::string kind = failure_kind(finished);
+  const std::vector<std::string> traits = search::traits_of(finished.c);
+  return std::ranges::any_of(found_, [&](const Found& found) {
+    return found.event.how == kind && std::ranges::includes(traits, found.traits);
+  });
+}
+
+// Begins with the next failure, if none is examined.
+void Search::examine(std::vector<Event>& events) {
+  while (!examination_ && !failures_.empty()) {
+    CaseFinished first = std::move(failures_.front());
+    failures_.pop_front();
+    if (is_known(first)) {
+      ++repeated_;
+      continue;
+    }
+    if (!found_.empty() && !plan_.keep_going) {
+      SearchFound found = Examination(first, {}, {}).result();
+      found.note = "it was not made smaller: the search ends with the first failure (without --keep-going)";
+      report(std::move(found), events);
+      continue;
+    }
+    place_ = place_of(first.id);
+    tries_ = 0;
+    examination_.emplace(std::move(first), [this](const Case& c) { return drawing_.fits(c); }, plan_.shrink_time);
+    try_ = examination_->next();
+  }
+}
+
+void Search::report(SearchFound found, std::vector<Event>& events) {
+  found.command = plan_.command("", found.c);
+  found_.push_back({.event = found, .traits = search::special_traits_of(found.c)});
+  events.emplace_back(std::move(found));
+  if (!plan_.keep_going) stop("a failure was found");
+}
+
+void Search::abandoned() {
+  abandoned_ = true;
+  stop("the run was stopped");
+}
+
+void Search::stop(std::string why) {
+  if (stopped_.empty()) stopped_ = std::move(why);
+}
+
+std::vector<Event> Search::end() {
+  std::vector<Event> events;
+  if (examination_) {
+    SearchFound found = examination_->result();
+    found.note = "the run was stopped before it was made smaller to the end";
+    report(std::move(found), events);
+    examination_.reset();
+  }
+  for (; !failures_.empty(); failures_.pop_front()) {
+    SearchFound found = Examination(failures_.front(), {}, {}).result();
+    found.note = "the run was stopped before it was made smaller";
+    report(std::move(found), events);
+  }
+  SearchFinished last;
+  last.why = stopped_;
+  last.found = found_.size();
+  last.repeated = repeated_;
+  last.ms = std::chrono::duration<double, std::milli>(Clock::now() - begin_).count();
+  Case c;
+  search::set_fixed(plan_.fixed, c);
+  for (const search::FixedField& fixed : plan_.fixed) {
+    last.fixed.push_back(fmt::format("{}={}", fixed.field->name, field_text(*fixed.field, c)));
+  }
+  coverage_.tell(last);
+  last.kept = kept_begun_;
+  last.kept_passing = kept_passing_;
+  last.file = plan_.file;
+  events.emplace_back(std::move(last));
+  return events;
+}
+
+}  // namespace cp_pool

@@ -243,6 +243,14 @@ Json to_json(const Case& c) {
   return json;
 }
 
+Json short_json(const Case& c) {
+  Json json = Json::object();
+  for (const CaseField& field : kFields) {
+    if (field.required || !is_default(field, c)) json[std::string(field.name)] = field.write(c);
+  }
+  return json;
+}
+
 bool is_default(const CaseField& field, const Case& c) {
   return field.write(c) == field.write(Case{});
 }

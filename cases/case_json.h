@@ -46,6 +46,9 @@ Case parse_case_text(std::string_view text, std::string_view source);
 // All keys, in the order of the protocol's description; parse_case gives the same case back.
 Json to_json(const Case& c);
 
+// The sizes, and what has not its default: parse_case gives the same case back.
+Json short_json(const Case& c);
+
 // Whether the field has its default value.
 bool is_default(const CaseField& field, const Case& c);
 

@@ -213,5 +213,16 @@ TEST(CaseJson, FieldsSayWhatTheyHold) {
   EXPECT_THAT(find_case_field("seed")->names(), testing::IsEmpty());
 }
 
+TEST(ShortJson, HoldsTheSizesAndWhatIsNotTheDefault) {
+  Case c;
+  c.seqlen_q = c.seqlen_kv = 8;
+  c.heads = c.kv_heads = c.head_dim_qk = c.head_dim_v = 1;
+  c.comm = CommType::a2a;
+  c.window = {3, -1};
+  EXPECT_EQ(short_json(c).dump(), R"({"comm":"a2a","seqlen_q":8,"seqlen_kv":8,"heads":1,"kv_heads":1,"head_dim_qk":1,)"
+                                  R"("head_dim_v":1,"window":[3,-1]})");
+  EXPECT_EQ(parse_case(short_json(c), "it"), c);
+}
+
 }  // namespace
 }  // namespace cp_pool

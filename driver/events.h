@@ -274,6 +274,11 @@ inline constexpr std::array<std::pair<SearchStep, std::string_view>, 5> kNames<S
      {SearchStep::smaller, "smaller"},
      {SearchStep::smallest, "smallest"}}};
 
+// Whether the case, or one like it, is known to fail, and runs to learn more.
+constexpr bool is_try(std::optional<SearchStep> step) {
+  return step == SearchStep::again || step == SearchStep::smaller || step == SearchStep::smallest;
+}
+
 // What came of a case the first time.
 struct FirstRun {
   CaseOutcome outcome = CaseOutcome::not_run;

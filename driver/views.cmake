@@ -14,6 +14,7 @@ add_library(cp_reporters STATIC
   reporters/notices.cpp
   reporters/output_file.cpp
   reporters/perf_table.cpp
+  reporters/search_text.cpp
   reporters/stack_lines.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
@@ -39,6 +40,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/notices_test.cpp
     reporters/output_file_test.cpp
     reporters/perf_table_test.cpp
+    reporters/search_text_test.cpp
     reporters/shared_gpus_test.cpp
     reporters/stack_lines_test.cpp
     reporters/summary_test.cpp
@@ -86,10 +88,12 @@ add_library(cp_cli STATIC
   cli/commands/report_command.cpp
   cli/commands/resource_limits.cpp
   cli/commands/run_command.cpp
+  cli/commands/search_command.cpp
   cli/commands/submit_command.cpp
   cli/history/counted_runs.cpp
   cli/history/events_file.cpp
   cli/history/failed_cases.cpp
+  cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
   cli/history/perf_baseline.cpp
   cli/select/case_source.cpp
@@ -102,7 +106,7 @@ add_library(cp_cli STATIC
   cli/select/submitted_case.cpp)
 # CLI11 takes long to compile, and runs once.
 set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0)
-target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance fmt::fmt CLI11::CLI11)
+target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11)
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
@@ -131,10 +135,12 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/commands/list_command_test.cpp
     cli/commands/resource_limits_test.cpp
     cli/commands/run_command_test.cpp
+    cli/commands/search_command_test.cpp
     cli/commands/submit_command_test.cpp
     cli/history/counted_runs_test.cpp
     cli/history/events_file_test.cpp
     cli/history/failed_cases_test.cpp
+    cli/history/found_cases_test.cpp
     cli/history/merged_runs_test.cpp
     cli/history/perf_baseline_test.cpp
     cli/select/case_source_test.cpp
@@ -165,6 +171,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/commands/report_program_test.cpp
     cli/commands/run_program_test.cpp
     cli/commands/run_views_program_test.cpp
+    cli/commands/search_program_test.cpp
     cli/commands/stream_program_test.cpp
     cli/commands/submit_program_test.cpp
     cli/history/perf_baseline_program_test.cpp
@@ -174,6 +181,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE
   CP_POOL_PROGRAM="$<TARGET_FILE:cp-pool>"
+  CP_POOL_RULED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/testing/ruled_worker.py"
   CP_POOL_SCRIPTED_WORKER="${CMAKE_CURRENT_SOURCE_DIR}/cli/testing/scripted_worker.py"
   CP_POOL_ADAPTER_PACKAGE="${CMAKE_CURRENT_SOURCE_DIR}/cli/testing/adapter_package")
 

@@ -34,6 +34,7 @@ constexpr std::array kVariables{
     EnvironmentVariable{"NO_COLOR", "Anything but empty: no colours on the terminal."},
     EnvironmentVariable{"TERM", "dumb: no live line and no colours."},
     EnvironmentVariable{"XDG_CACHE_HOME", "Where caches are kept instead of ~/.cache."},
+    EnvironmentVariable{"XDG_STATE_HOME", "Where cp-pool search keeps what it finds, instead of ~/.local/state."},
     // What cp-pool sets for every rank (docs/protocol.md).
     EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
     EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},

@@ -10,6 +10,7 @@
 #include "driver/figures.h"
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/failure_text.h"
+#include "driver/reporters/search_text.h"
 #include "driver/reporters/text_format.h"
 #include "driver/reporters/xml_nodes.h"
 
@@ -104,7 +105,9 @@ void HtmlSink::on(const CaseFinished& event) {
   if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line(first_run_text(event));
   const bool told_of =
       is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
-  if (told_of) add_failure(event);
+  // The smallest case stands for those by which it was found.
+  const bool shown = !is_try(event.search) || event.search == SearchStep::smallest;
+  if (told_of && shown) add_failure(event);
 }
 
 void HtmlSink::add_failure(const CaseFinished& event) {
@@ -118,6 +121,10 @@ void HtmlSink::add_failure(const CaseFinished& event) {
   failure.rerun = event.rerun;
 }
 
+void HtmlSink::on(const SearchFinished& event) {
+  search_summary_ = search_summary(event, found_);
+}
+
 void HtmlSink::on(const RunFinished& event) {
   page_.run =
       fmt::format("cp-pool {}, {:%Y-%m-%d %H:%M:%S} UTC, {}{}", run_.version,
@@ -125,7 +132,7 @@ void HtmlSink::on(const RunFinished& event) {
                   event.interrupted ? ": interrupted, the run was stopped before its end" : "");
   page_.ledger = ledger_line(event);
   page_.good = event.exit_code == 0;
-  page_.summary = summary_.text();
+  page_.summary = summary_.text() + search_summary_;
   page_.failed = summary_.failures(run_.rerun_failed);
   page_.perf = perf_.text();
   page_.timings = timings_.text();

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "driver/events.h"
 #include "driver/reporters/html_page.h"
@@ -36,6 +37,8 @@ class HtmlSink : public EventSink {
   void on(const CaseProgress&) {}
   static void on(const OutputLost&) {}  // of the machine, not of the cases
   static void on(const ForkServerTold&) {}
+  void on(const SearchFound& event) { found_.push_back(event); }
+  void on(const SearchFinished& event);
   void on(const CaseFinished& event);
   void on(const RunPaused&) {}
   void on(const RunStopping&) {}
@@ -50,6 +53,8 @@ class HtmlSink : public EventSink {
   Summary summary_;
   TimingsTable timings_;
   PerfTable perf_;
+  std::vector<SearchFound> found_;
+  std::string search_summary_;
   std::set<std::string> reasons_shown_;  // of cases that no pool could judge
 };
 

@@ -165,6 +165,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
     out.properties.emplace_back("first_reason", event.first_run->reason);
   }
   if (event.number) out.properties.emplace_back("number", std::to_string(*event.number));
+  if (event.search) out.properties.emplace_back("search", std::string{name_of(*event.search)});
   if (event.shared_gpus > 0) out.properties.emplace_back("shared_gpus", std::to_string(event.shared_gpus));
   if (!event.backend_note.empty()) out.properties.emplace_back("backend_note", event.backend_note);
   if (event.bound_factor) out.properties.emplace_back("bound_factor", fmt::format("{}", *event.bound_factor));

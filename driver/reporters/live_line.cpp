@@ -23,7 +23,7 @@ std::string bar(std::size_t done, std::size_t all, std::size_t columns) {
 }
 
 std::string counts_text(const LiveState& state, std::size_t done) {
-  std::string text = fmt::format("{}/{}", done, state.expanded);
+  std::string text = state.expanded > 0 ? fmt::format("{}/{}", done, state.expanded) : count_of(done, "case") + ':';
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
     if (state.counts.at(i) == 0) continue;
     text += fmt::format(" {} {}", state.counts.at(i), to_string(static_cast<CaseOutcome>(i)));
@@ -75,7 +75,7 @@ std::string live_line(const LiveState& state, std::size_t columns) {
   const auto used = [&] { return width_of(middle + before_id + after_id); };
   constexpr std::size_t kBrackets = 3;  // and a space
   const std::size_t wanted = used() + width_of(id);
-  if (wanted + kBrackets + kLeastBarColumns <= columns) {
+  if (state.expanded > 0 && wanted + kBrackets + kLeastBarColumns <= columns) {
     return bar(done, state.expanded, std::min(kBarColumns, columns - wanted - kBrackets)) + middle + before_id + id +
            after_id;
   }

@@ -76,5 +76,11 @@ TEST(LiveLine, PromisesNothingBeforeTheFirstResult) {
   EXPECT_EQ(live_line(state, 200), "[                    ] 0/80");
 }
 
+TEST(LiveLine, OfASearchHasNoEndInSight) {
+  LiveState state = some_state();
+  state.expanded = 0;
+  EXPECT_EQ(live_line(state, 200), "40 cases: 30 pass 1 fail 9 skip | 4.0/s | te-flash/cp_2_0/p2p");
+}
+
 }  // namespace
 }  // namespace cp_pool

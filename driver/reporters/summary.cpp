@@ -58,7 +58,7 @@ void Summary::add(const CaseFinished& event) {
   if (event.other_bits && !event.other_bits->empty()) {
     (promises_bits(event) ? differing_ : differing_unpromised_).insert(event.id);
   }
-  if (is_failure(event.outcome)) add_failure(event);
+  if (is_failure(event.outcome) && !is_try(event.search)) add_failure(event);
   if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[event.backend_note];
   if (event.shared_gpus > 0) ++sharing_;

@@ -14,6 +14,7 @@
 #include "driver/reporters/checks_table.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/output_file.h"
+#include "driver/reporters/search_text.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
 
@@ -92,6 +93,7 @@ void TerminalSink::on_tick() {
 
 void TerminalSink::on(const RunStarted& event) {
   state_.expanded = event.cases;
+  search_ = event.seed.has_value();
   perf_ = PerfTable{event.baseline};
   rerun_failed_ = event.rerun_failed;
   if (!style_.progress) return;
@@ -110,6 +112,11 @@ void TerminalSink::on(const PoolSpawned& event) {
   draw_live();
 }
 
+// Cases that are made smaller may cost a pool each.
+bool TerminalSink::is_quiet() const {
+  return trying_ && style_.live;
+}
+
 static std::string ranks_text(const protocol::ReadyEvent& ready) {
   const std::string ranks = count_of(static_cast<std::size_t>(ready.world_size), "rank");
   const int gpus = protocol::shared_gpus(ready);
@@ -118,7 +125,7 @@ static std::string ranks_text(const protocol::ReadyEvent& ready) {
 
 void TerminalSink::on(const PoolReady& event) {
   starting_.erase(event.pool.key);
-  if (!style_.progress) return;
+  if (!style_.progress || is_quiet()) return;
   const auto why = replaced_.find(event.pool.key);
   print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
                     event.ready.worker.empty() ? "a worker without a name" : in_line(event.ready.worker),
@@ -136,7 +143,7 @@ void TerminalSink::on(const PoolRetired& event) {
     lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool),
                          count_of(static_cast<std::size_t>(event.cases), "case"));
   }
-  if (!expected) lines += retired_line(event);
+  if (!expected && !is_quiet()) lines += retired_line(event);
   for (const Leftover& leftover : event.leftovers) {
     lines += fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
                          leftover.state, leftover.wchan);
@@ -179,7 +186,9 @@ void TerminalSink::on(const CaseFinished& event) {
   summary_.add(event);
   if (style_.timings) timings_.add(event);
   perf_.add(event);
-  if (is_failure(event.outcome)) {
+  // While a case is made smaller, its failures are all alike: the smallest is shown.
+  trying_ = is_try(event.search) && event.search != SearchStep::smallest;
+  if (is_failure(event.outcome) && !trying_) {
     print(failure_block(event));
   } else if (event.outcome == CaseOutcome::infra || event.outcome == CaseOutcome::not_run) {
     show_not_run(event);
@@ -198,10 +207,21 @@ void TerminalSink::on(const RunPaused& event) {
                     event.ranks_stopped ? "" : ": cp-pool alone, its ranks went on"));
 }
 
+void TerminalSink::on(const SearchFound& event) {
+  found_.push_back(event);
+  print(found_text(event));
+}
+
+// It stands below the summary of the run.
+void TerminalSink::on(const SearchFinished& event) {
+  search_summary_ = search_summary(event, found_);
+}
+
 void TerminalSink::on(const RunFinished& event) {
   clear_live();
   style_.live = false;
-  std::string lines = timings_.text() + perf_.text() + summary_.text() + summary_.failures(rerun_failed_);
+  std::string lines =
+      timings_.text() + perf_.text() + summary_.text() + summary_.failures(rerun_failed_) + search_summary_;
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
   lines += paint(ledger_line(event), event.exit_code == 0 ? kGreen : kRed) + '\n';
   print(lines);
@@ -229,7 +249,8 @@ std::string TerminalSink::failure_block(const CaseFinished& event) {
                                  paint(case_name(event), kBold), format_duration(event.duration_ms));
   if (event.pool) head += fmt::format(" on {}", name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
-  if (const std::string first = told_.first_like(event); !first.empty()) {
+  const std::string first = told_.first_like(event);
+  if (!first.empty() && event.search != SearchStep::smallest) {
     return fmt::format("{}: the same as {}\n", head, first);
   }
   std::string block = head + '\n';
@@ -287,7 +308,8 @@ void TerminalSink::note_running() {
 }
 
 void TerminalSink::draw_live() {
-  if (!style_.live || state_.expanded == 0) return;
+  // A stream may come from this very terminal.
+  if (!style_.live || (state_.expanded == 0 && !search_)) return;
   note_running();
   const std::size_t columns = columns_of(fd_);
   // The last column stays free: writing it makes some terminals wrap.

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "driver/clock.h"
 #include "driver/events.h"
@@ -65,8 +66,11 @@ class TerminalSink : public EventSink {
   void on(const RunStopping& event);
   static void on(const OutputLost&) {}      // an error of the program's, on stderr
   static void on(const ForkServerTold&) {}  // likewise a warning
+  void on(const SearchFound& event);
+  void on(const SearchFinished& event);
   void on(const RunFinished& event);
 
+  [[nodiscard]] bool is_quiet() const;
   [[nodiscard]] std::string case_line(const CaseFinished& event) const;
   [[nodiscard]] std::string failure_block(const CaseFinished& event);
   [[nodiscard]] std::string retired_line(const PoolRetired& event);
@@ -81,6 +85,10 @@ class TerminalSink : public EventSink {
   TerminalStyle style_;
   LiveState state_;
   std::optional<std::string> rerun_failed_;  // as in RunStarted
+  bool search_ = false;
+  bool trying_ = false;  // the last case was one of those by which a failing one is made smaller
+  std::vector<SearchFound> found_;
+  std::string search_summary_;
   Summary summary_;
   TimingsTable timings_;
   PerfTable perf_;

@@ -179,8 +179,9 @@ void Search::examine(std::vector<Event>& events) {
 }
 
 void Search::report(SearchFound found, std::vector<Event>& events) {
-  found.command = plan_.command("", found.c);
   found_.push_back({.event = found, .traits = search::special_traits_of(found.c)});
+  found.c.suite = Case{}.suite;  // outside a search it is a case as any other
+  found.command = plan_.command("", found.c);
   events.emplace_back(std::move(found));
   if (!plan_.keep_going) stop("a failure was found");
 }

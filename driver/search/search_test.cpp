@@ -109,7 +109,6 @@ TEST(Search, FindsAFailureAndTheSmallestCaseOfIt) {
   ASSERT_THAT(ran.found, SizeIs(1));
   const SearchFound& found = ran.found.front();
   Case expected;
-  expected.suite = "search";
   expected.comm = CommType::all_gather;
   expected.cp_size = 3;
   expected.causal = true;

@@ -17,6 +17,7 @@
 #define CP_POOL_SUBCOMMANDS(SUBCOMMAND) \
   SUBCOMMAND(run)                       \
   SUBCOMMAND(submit)                    \
+  SUBCOMMAND(search)                    \
   SUBCOMMAND(list)                      \
   SUBCOMMAND(report)                    \
   SUBCOMMAND(explain)                   \

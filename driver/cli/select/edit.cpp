@@ -1,5 +1,7 @@
 #include "driver/cli/select/edit.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -52,15 +54,20 @@ Json value_for(const CaseField& field, std::string_view text, std::string_view s
   return value;
 }
 
+// The value that the edit gives its field, as a case writes it.
+search::FixedField fixed_field(const std::string& text) {
+  const Edit edit = read_edit(text);
+  const std::string source = fmt::format("--set {}", text);
+  Case c;  // takes the value, to see that the field can have it
+  edit.field->read(value_for(*edit.field, edit.value, source), JsonPlace{source}.key(edit.field->name), c);
+  return {.field = edit.field, .value = edit.field->write(c)};
+}
+
 Json edited(const Json& json, const std::vector<std::string>& edits) {
   Json result = json;
-  Case c;  // takes each value, to see that the field can have it
   for (const std::string& text : edits) {
-    const Edit edit = read_edit(text);
-    const std::string source = fmt::format("--set {}", text);
-    const JsonPlace place = JsonPlace{source}.key(edit.field->name);
-    edit.field->read(value_for(*edit.field, edit.value, source), place, c);
-    result[std::string{edit.field->name}] = edit.field->write(c);
+    search::FixedField fixed = fixed_field(text);
+    result[std::string{fixed.field->name}] = std::move(fixed.value);
   }
   return result;
 }
@@ -76,6 +83,16 @@ Case parse_edited_case(const Json& json, std::string_view source, const std::vec
   if (edits.empty()) return parse_case(json, source);
   expect_object(json, JsonPlace{source});
   return parse_case(edited(json, edits), fmt::format("{} with --set {}", source, fmt::join(edits, " --set ")));
+}
+
+std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edits) {
+  std::vector<search::FixedField> fixed;
+  for (const std::string& text : edits) {
+    search::FixedField one = fixed_field(text);
+    std::erase_if(fixed, [&](const search::FixedField& earlier) { return earlier.field == one.field; });
+    fixed.push_back(std::move(one));
+  }
+  return fixed;
 }
 
 std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits) {

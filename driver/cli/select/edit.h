@@ -7,6 +7,7 @@
 
 #include "cases/case.h"
 #include "cases/case_json.h"
+#include "cases/search/random_case.h"
 
 namespace cp_pool {
 
@@ -16,6 +17,10 @@ Case edit_case(const Case& c, const std::vector<std::string>& edits);
 
 // Parses a case and applies the edits: only the edited case has to be complete and possible.
 Case parse_edited_case(const Json& json, std::string_view source, const std::vector<std::string>& edits);
+
+// The edits as fields that every case of a search has; of those that name a field twice the last. Throws CaseError for
+// an unknown key, and for a value that the field cannot have.
+std::vector<search::FixedField> fixed_fields(const std::vector<std::string>& edits);
 
 // The fields that the edits name, for an ID that tells the edited case apart.
 std::vector<const CaseField*> edited_fields(const std::vector<std::string>& edits);

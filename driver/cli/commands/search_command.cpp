@@ -1,0 +1,198 @@
+#include "driver/cli/commands/search_command.h"
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "cases/case_id.h"
+#include "cases/case_json.h"
+#include "cases/filter.h"
+#include "driver/cli/command_error.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/history/found_cases.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/cli/output_check.h"
+#include "driver/cli/select/edit.h"
+#include "driver/cli/select/rerun.h"
+#include "driver/cli/select/selection_options.h"
+#include "driver/search/search.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kSearchFooter =
+    "Small random cases over every field, often at the edges, until one fails; then the smallest one that fails in the\n"
+    "same way. What the worker skips is learned and left out. Exit code 0: nothing was found; 100: something was.\n\n"
+    "Examples:\n"
+    "  cp-pool search --adapter package.module:ring --time 10m\n"
+    "  cp-pool search --set comm=p2p --set layout=thd --filter 'cp_size<=4 & causal=true'\n"
+    "  cp-pool search --worker 'python my_worker.py' --cases 500 --seed 7 --junit report.xml\n"
+    "  cp-pool search --keep-going --time 1h --events events.jsonl     every kind of failure\n";
+
+// Seeds are parts of IDs that people type.
+std::uint64_t random_seed() {
+  constexpr std::uint32_t kSeeds = 1'000'000;
+  return std::random_device{}() % kSeeds;
+}
+
+std::optional<std::uint64_t> parse_seed(const std::string& text) {
+  std::uint64_t seed = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return seed;
+}
+
+// Throws CaseError.
+search::Allowed selected_by(const std::vector<std::string>& expressions) {
+  if (expressions.empty()) return {};
+  std::vector<Filter> filters;
+  filters.reserve(expressions.size());
+  for (const std::string& expression : expressions) filters.push_back(Filter::parse(expression));
+  return [filters = std::move(filters)](const Case& c) {
+    const std::string id = case_id(c);
+    const FilterSubject subject{.c = c, .tags = {}, .id = id, .size = ""};
+    return std::ranges::any_of(filters, [&](const Filter& filter) { return filter.matches(subject); });
+  };
+}
+
+// nullopt: nothing is kept.
+std::optional<std::filesystem::path> found_file(const SearchOptions& options) {
+  if (options.found == "off") return std::nullopt;
+  if (!options.found.empty()) return options.found;
+  return default_found_file(options.execution.worker, options.execution.config.device);
+}
+
+// As `submit -` takes it.
+std::string case_text(const std::string& id, Case c) {
+  if (c.suite == "search") c.suite = Case{}.suite;
+  Json json = Json::object();
+  if (!id.empty()) json["id"] = id;
+  json.update(short_json(c));
+  return json.dump();
+}
+
+// Throws CommandError (bad_input).
+SearchPlan plan_of(const SearchOptions& options, const std::string& program) {
+  SearchPlan plan;
+  plan.seed = options.seed.value_or(0);
+  plan.cases = static_cast<std::size_t>(options.cases);
+  plan.time = options.time;
+  plan.shrink_time = options.shrink_time;
+  plan.keep_going = options.keep_going;
+  plan.timeout = options.execution.config.timeout;
+  plan.command = [&options, &program](const std::string& id, const Case& c) {
+    return rerun_of_json(program, case_text(id, c), options.execution);
+  };
+  try {
+    plan.fixed = fixed_fields(options.edits);
+    plan.allowed = selected_by(options.filters);
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+  return plan;
+}
+
+// Those that the search may run. Names lines that hold none.
+std::vector<Case> kept_cases(const FoundCases& found, const SearchPlan& plan) {
+  for (const std::string& wrong : found.bad_lines) report_error(fmt::format("--found {}", wrong));
+  const Drawing drawing(plan.seed, plan.fixed, plan.allowed);
+  std::vector<Case> kept;
+  for (const Case& c : found.cases) {
+    if (drawing.fits(c)) kept.push_back(c);
+  }
+  return kept;
+}
+
+int search_for_failures(const SearchOptions& options, const std::string& program) {
+  SearchPlan plan = plan_of(options, program);
+  const auto file = found_file(options);
+  std::vector<InputFile> inputs = execution_inputs(options.execution);
+  if (file) inputs.push_back({.name = "--found " + file->string(), .path = *file});
+  check_outputs(options.execution, inputs);
+  FoundCases found;
+  if (file) found = read_found_cases(*file);
+  plan.kept = kept_cases(found, plan);
+  if (file) plan.file = file->string();
+  const RunStarted header{.title = fmt::format("a search (seed {})", plan.seed),
+                          .size = "",
+                          .device = options.execution.config.device,
+                          .cases = 0,
+                          .version = CP_POOL_VERSION,
+                          .ids = {},
+                          .seed = plan.seed,
+                          .started = {}};
+  Search search(std::move(plan));
+  if (const std::string trouble = search.trouble(); !trouble.empty()) {
+    throw CommandError(ExitCode::nothing_selected, trouble);
+  }
+  Execution execution{options.execution, Execution::Show::terminal};
+  const int code = execution([&](const RunConfig& config, EventSink& sink) {
+    if (!file) return run_source(search, config, header, sink);
+    FoundSink keep{sink, *file, found.cases};
+    return run_source(search, config, header, keep);
+  });
+  return found.bad_lines.empty() ? code : first_that_applies(code, ExitCode::bad_input);
+}
+
+class SearchCommand : public CommandWith<SearchOptions> {
+ public:
+  explicit SearchCommand(CLI::App& command) {
+    using std::chrono::milliseconds;
+    add_duration(command, "--time", options.time, milliseconds{0},
+                 "No case is drawn after so long; 0 = no limit, which is the default with --cases");
+    add_count(command, "--cases", options.cases, "Draw so many cases that are judged; 0 = no limit");
+    const auto wrong_with_seed = [](const std::string& text) -> std::string {
+      return parse_seed(text) ? "" : fmt::format("'{}' is no whole number of at most 64 bits", text);
+    };
+    add_text(command,
+             {.name = "--seed",
+              .type = "S",
+              .help = "Draw the same cases as a search with this seed",
+              .check = wrong_with_seed,
+              .default_text = "random"},
+             [this](const std::string& text) { options.seed = parse_seed(text); });
+    add_edits(command, options.edits);
+    add_list(command,
+             {.name = "--filter", .type = "EXPR", .help = "Only cases that 'comm=p2p & cp_size<=4' selects; several: the union"},
+             options.filters, false);
+    add_flag(command, "--keep-going", options.keep_going, "After a failure go on, to find others");
+    add_duration(command, "--shrink-time", options.shrink_time, milliseconds{0},
+                 "How long a failing case is made smaller; 0 = to the end");
+    const auto wrong_with_file = [](const std::string& text) { return text.empty() ? "the path is empty" : ""; };
+    add_text(command,
+             {.name = "--found",
+              .type = "FILE",
+              .help = "Run the cases of this file first, and add what is found; off = neither",
+              .check = wrong_with_file,
+              .default_text = "one for each worker in ~/.local/state/cp-pool/found"},
+             [this](const std::string& text) { options.found = text; });
+    // A hang that is made smaller times out many times in a row.
+    options.execution.config.max_consecutive_timeouts = 0;
+    add_execution(command, options.execution);
+  }
+
+  void finish(const CLI::App& command) override {
+    if (was_given(command, "--cases") && options.cases > 0 && !was_given(command, "--time")) options.time = {};
+    if (!options.seed) options.seed = random_seed();
+    fill_execution(command, options.execution);
+  }
+
+  int run(const std::string& program) override { return search_for_failures(options, program); }
+};
+
+}  // namespace
+
+Subcommand search_subcommand() {
+  return {.name = "search",
+          .summary = "Run random cases until one fails, then the smallest that does",
+          .footer = kSearchFooter,
+          .add = add_options_of<SearchCommand>};
+}
+
+}  // namespace cp_pool

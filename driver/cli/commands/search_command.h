@@ -1,0 +1,26 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "driver/cli/commands/command.h"
+#include "driver/cli/execution_options.h"
+
+namespace cp_pool {
+
+struct SearchOptions {
+  std::vector<std::string> edits;    // fields of every case
+  std::vector<std::string> filters;  // the union of what they select; empty = all
+  std::chrono::milliseconds time{60'000};
+  int cases = 0;
+  std::optional<std::uint64_t> seed;  // none: another one each time
+  bool keep_going = false;
+  std::chrono::milliseconds shrink_time{120'000};
+  std::string found;  // a file; "off": nothing is kept; empty: the worker's own file
+  ExecutionOptions execution;
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,260 @@
+// The real program searching for the faults of a worker that has rules (ruled_worker.py).
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
+
+namespace cp_pool {
+namespace {
+
+using nlohmann::json;
+using test::CommandLine;
+using test::Finished;
+using test::json_lines;
+using test::kProgram;
+using test::Program;
+using test::read_file;
+using test::ScopedVariable;
+using test::Words;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+
+class SearchProgram : public CommandLine {
+ protected:
+  static std::string worker(const std::vector<std::string>& rules) {
+    std::string words = "python3 '" CP_POOL_RULED_WORKER "'";
+    for (const std::string& rule : rules) words += " \"" + rule + "\"";
+    return words;
+  }
+
+  [[nodiscard]] Words search_words(const std::vector<std::string>& rules, const Words& more = {}) const {
+    Words words = {kProgram, "search", "--seed", "7", "--filter", "cp_size<=2", "--worker", worker(rules), "--grace",
+                   "100ms", "--events", path("e")};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  }
+  Finished search(const std::vector<std::string>& rules, const Words& more = {}) {
+    return Program{search_words(rules, more)}.wait();
+  }
+
+  // The events of that type that the last search wrote.
+  [[nodiscard]] std::vector<json> events(const std::string& type) const {
+    std::vector<json> out;
+    for (const json& event : json_lines(read_file(path("e")))) {
+      if (event["type"] == type) out.push_back(event);
+    }
+    return out;
+  }
+  [[nodiscard]] std::vector<json> cases(const std::string& step) const {
+    std::vector<json> out;
+    for (const json& event : events("case_finished")) {
+      if (event["search"] == step) out.push_back(event);
+    }
+    return out;
+  }
+
+  std::string state = (folder / "state").string();
+  ScopedVariable state_home{"XDG_STATE_HOME", state.c_str()};
+};
+
+TEST_F(SearchProgram, ThatFindsNothingIsASuccess) {
+  const Finished done = search({}, {"--cases", "40"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, AllOf(StartsWith("cp-pool "), HasSubstr("cases from a search (seed 7) on cpu\n"),
+                              HasSubstr("\nsearched 40 cases judged in "), HasSubstr(": 40 cases were judged (--cases)\n"),
+                              HasSubstr("\n  comm: "), HasSubstr("\n  edges: "), HasSubstr("\nfound nothing\n")));
+  EXPECT_THAT(done.last_line(), StartsWith("40 expanded = 40 pass + 0 fail, "));
+  EXPECT_THAT(cases("drawn"), SizeIs(40));
+  EXPECT_EQ(events("run_started").at(0)["seed"], 7);
+  EXPECT_EQ(events("search_finished").at(0)["judged"], 40);
+  EXPECT_FALSE(std::filesystem::exists(state)) << "nothing is kept";
+}
+
+TEST_F(SearchProgram, FindsTheSmallestCaseOfAWrongAnswer) {
+  const Finished done = search({"fail=causal and heads > kv_heads"}, {"--junit", path("j"), "--html", path("h")});
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  ASSERT_THAT(events("search_found"), SizeIs(1));
+  const json found = events("search_found")[0];
+  EXPECT_EQ(found["how"], "fail of dq");
+  EXPECT_EQ(found["case"]["heads"], 2);
+  EXPECT_EQ(found["case"]["kv_heads"], 1);
+  EXPECT_EQ(found["case"]["seqlen_q"], 2);
+  EXPECT_EQ(found["case"]["cp_size"], 1);
+  EXPECT_EQ(found["tries"], cases("smaller").size());
+  ASSERT_THAT(cases("smallest"), SizeIs(1));
+  EXPECT_EQ(cases("smallest")[0]["id"], found["smallest"]);
+  // The smallest case with its checks, then what it is, at the end once more.
+  const std::string small =
+      R"({"cp_size":1,"dtype":"fp32","batch":1,"seqlen_q":2,"seqlen_kv":2,"heads":2,"kv_heads":1,"head_dim_qk":1,)"
+      R"("head_dim_v":1,"causal":true,"training":false})";
+  const std::string smallest = found["smallest"];
+  const std::size_t block = done.out.find("fail  " + smallest);
+  ASSERT_NE(block, std::string::npos) << done.out;
+  const std::string end = done.out.substr(block);
+  EXPECT_THAT(end, AllOf(HasSubstr("rank 0: dq: error 0.5 > bound 0.25"), HasSubstr("\nfound: fail of dq, first in search/7-"),
+                         HasSubstr("\nfound 1 failure:\n  fail of dq: " + small), HasSubstr("\nkept in " + state)));
+  // Its failures on the way stand nowhere in full, but for the first.
+  EXPECT_EQ(done.out.find("rank 0: dq: error", done.out.find("rank 0: dq: error") + 1) > block - 1, true);
+  EXPECT_THAT(read_file(path("j")), AllOf(HasSubstr("[[PROPERTY|search=smallest]]"), HasSubstr("[[PROPERTY|search=drawn]]")));
+  EXPECT_THAT(read_file(path("h")), HasSubstr("found 1 failure"));
+}
+
+TEST_F(SearchProgram, GivesTheCommandThatRunsTheSmallestCaseAlone) {
+  search({"fail=causal"}, {"--found", "off"});
+  const std::string command = events("search_found").at(0)["command"];
+  EXPECT_THAT(command, HasSubstr("submit - --worker"));
+  const Finished again = Program{{"sh", "-c", command}}.wait();
+  EXPECT_EQ(again.exit_code, 100) << again.err;
+  EXPECT_THAT(again.out, HasSubstr("rank 0: dq: error 0.5 > bound 0.25"));
+}
+
+TEST_F(SearchProgram, MakesACrashSmaller) {
+  const Finished done = search({"crash=layout == 'thd' and not pad_between_seqs"});
+  EXPECT_EQ(done.exit_code, 100);
+  const json found = events("search_found").at(0);
+  EXPECT_EQ(found["how"], "crash: signal 11 (SIGSEGV)");
+  EXPECT_EQ(found["case"]["layout"], "thd");
+  EXPECT_EQ(found["case"]["batch"], 1);
+  EXPECT_EQ(found["case"]["heads"], 1);
+  EXPECT_EQ(found["case"]["bias"], nullptr);
+}
+
+TEST_F(SearchProgram, MakesAHangSmallerWithShortDeadlines) {
+  // The pools' first cases pass, so that there is something to derive a deadline from. A loaded machine has time.
+  const Finished done = search({"hang=not first and bias is not None and layout == 'sbhd'"},
+                               {"--timeout", "8s", "--set", "cp_size=1", "--set", "comm=p2p", "--shrink-time", "20s"});
+  EXPECT_EQ(done.exit_code, 100);
+  const json found = events("search_found").at(0);
+  EXPECT_THAT(found["how"].get<std::string>(), StartsWith("timeout"));
+  EXPECT_THAT(cases("again").at(0)["reason"].get<std::string>(), HasSubstr("(the deadline of this case)"));
+}
+
+TEST_F(SearchProgram, TellsTheRateOfAFlakyFailure) {
+  const Finished done = search({"error=causal and seq % 2 == 0"});
+  EXPECT_EQ(done.exit_code, 100);
+  const json found = events("search_found").at(0);
+  EXPECT_EQ(found["asked"], 10);
+  EXPECT_EQ(found["failed"], 5);
+  EXPECT_EQ(found["how"], "error: rank: error of case");
+  EXPECT_THAT(cases("smaller"), IsEmpty());
+  EXPECT_THAT(done.out, HasSubstr("flaky: of 10 runs of the case it failed in 5 so"));
+}
+
+TEST_F(SearchProgram, DoesNotSpendItsCasesOnWhatIsSkipped) {
+  const Finished done = search({"skip=bias is not None or layout != 'bshd' or comm != 'p2p'"}, {"--cases", "100"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  const json last = events("search_finished").at(0);
+  EXPECT_EQ(last["judged"], 100);
+  EXPECT_LT(last["skipped"], 200);
+  EXPECT_THAT(done.out, AllOf(HasSubstr("never judged, because the worker skips it:\n"), HasSubstr("\n  layout=thd ("),
+                              HasSubstr("\n  comm=a2a (")));
+}
+
+TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
+  const std::vector<std::string> fault = {"fail=causal"};
+  search(fault);
+  const std::string first = events("search_found").at(0)["case"].dump();
+  // It still fails.
+  EXPECT_EQ(search(fault).exit_code, 100);
+  EXPECT_THAT(events("case_finished"), SizeIs(1));
+  EXPECT_EQ(events("search_found").at(0)["kept"], true);
+  EXPECT_EQ(events("search_found").at(0)["case"].dump(), first);
+  // It is fixed; a worker with another command line has another file.
+  const auto entries = [&] {
+    return std::distance(std::filesystem::directory_iterator(state + "/cp-pool/found"), std::filesystem::directory_iterator{});
+  };
+  EXPECT_EQ(entries(), 1);
+  const std::string file = std::filesystem::directory_iterator(state + "/cp-pool/found")->path();
+  const Finished fixed = search({}, {"--found", file, "--cases", "10"});
+  EXPECT_EQ(fixed.exit_code, 0);
+  EXPECT_THAT(fixed.out, HasSubstr("of 1 case that earlier searches had found 1 passes now, fixed or not the same any more, and is "
+                                   "kept: search/kept-1/"));
+  EXPECT_THAT(cases("kept"), SizeIs(1));
+  EXPECT_THAT(json_lines(read_file(file)), SizeIs(1)) << "it stays";
+}
+
+TEST_F(SearchProgram, NamesBadLinesOfItsFileAndGoesOn) {
+  write_file(path("found"), "no json\n{\"case\":{\"heads\":0}}\n");
+  const Finished done = search({}, {"--found", path("found"), "--cases", "5"});
+  EXPECT_EQ(done.exit_code, 94);
+  EXPECT_THAT(done.err, AllOf(HasSubstr("cp-pool: error: --found " + path("found") + ":1:2: not JSON"),
+                              HasSubstr("cp-pool: error: --found " + path("found") + ":2, case: $.seqlen_q")));
+  EXPECT_THAT(cases("drawn"), SizeIs(5));
+}
+
+TEST_F(SearchProgram, ThatCannotKeepWhatItFindsSaysSo) {
+  write_file(path("file"), "");
+  const Finished done = search({"fail=causal"}, {"--found", path("file") + "/found"});
+  EXPECT_EQ(done.exit_code, 100) << "a failure comes before an output that is lost";
+  EXPECT_THAT(done.err, HasSubstr("cp-pool: error: --found: cannot write " + path("file") + "/found"));
+}
+
+TEST_F(SearchProgram, KeepsFixedFieldsAndRefusesImpossibleOnes) {
+  const Finished done = search({}, {"--cases", "20", "--set", "comm=a2a", "--set", "window=3,-1"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  EXPECT_THAT(done.out, HasSubstr("\n  all with comm=a2a, window=3,-1\n"));
+  for (const json& event : cases("drawn")) {
+    EXPECT_EQ(event["case"]["comm"], "a2a");
+    EXPECT_EQ(event["case"]["window"].dump(), "[3,-1]");
+  }
+  const Finished impossible = search({}, {"--set", "heads=2", "--set", "kv_heads=3"});
+  EXPECT_EQ(impossible.exit_code, 4);
+  EXPECT_THAT(impossible.err, test::is_one_error("none is possible and selected"));
+  const Finished unknown = search({}, {"--set", "head=2"});
+  EXPECT_EQ(unknown.exit_code, 94);
+  EXPECT_THAT(unknown.err, test::is_one_error("a case has no field 'head'"));
+}
+
+TEST_F(SearchProgram, WithFailFastDoesNotMakeTheFailureSmaller) {
+  const Finished done = search({"fail=causal"}, {"-x"});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(cases("smaller"), IsEmpty());
+  EXPECT_THAT(done.out, HasSubstr("the run was stopped before it was made smaller"));
+}
+
+TEST_F(SearchProgram, ThatIsInterruptedTellsWhatItHas) {
+  Program program(search_words({"fail=causal", "hang=training and not causal and seq > 20"}, {"--time", "0", "--keep-going"}));
+  const auto hangs = [&] {
+    const std::string text = std::filesystem::exists(path("e")) ? read_file(path("e")) : "";
+    return text.find("search_found") != std::string::npos && text.find("\"case_started\"", text.find("search_found")) != std::string::npos;
+  };
+  while (!hangs()) std::this_thread::yield();
+  program.signal(SIGINT);
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 130);
+  EXPECT_THAT(done.out, AllOf(HasSubstr(": the run was stopped\n"), HasSubstr("found 1 failure"), HasSubstr("interrupted")));
+  EXPECT_THAT(events("run_finished"), SizeIs(1));
+  EXPECT_EQ(events("search_finished").at(0)["why"], "the run was stopped");
+}
+
+TEST_F(SearchProgram, OfAWorkerThatDoesNotStartEndsSoon) {
+  const Finished done = Program{{kProgram, "search", "--worker", "false", "--seed", "1", "--events", path("e")}}.wait();
+  EXPECT_EQ(done.exit_code, 96);
+  EXPECT_EQ(events("search_finished").at(0)["why"], "no pool starts");
+  EXPECT_LE(events("case_finished").size(), 3U);
+}
+
+// Its events are a run like any other.
+TEST_F(SearchProgram, IsReportedFromItsEvents) {
+  search({"fail=causal and heads > kv_heads"});
+  const Finished report = call({"report", path("e"), "--junit", path("j")});
+  EXPECT_EQ(report.exit_code, 100) << report.err;
+  EXPECT_THAT(read_file(path("j")), HasSubstr("[[PROPERTY|search=smallest]]"));
+}
+
+}  // namespace
+}  // namespace cp_pool

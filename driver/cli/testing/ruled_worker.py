@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""A worker for the tests of searches: computes nothing, and does what the first of its rules says that holds for a case.
+A rule is an argument OUTCOME=CONDITION; the condition is a Python expression over the fields of the case, `seq` (of the
+request) and `first` (whether it is the pool's first case). Outcomes: fail, skip, error, crash, hang. Without a rule that
+holds it is a pass. CP_POOL_TEST_REQUESTS names a file to which every request is appended."""
+import json
+import os
+import signal
+import sys
+import time
+
+
+def respond(message):
+    sys.stdout.write("\n[CP_POOL_RESP] " + json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def outcome_of(request, first):
+    names = {**request["case"], "seq": request["seq"], "first": first}
+    for rule in sys.argv[1:]:
+        outcome, condition = rule.split("=", 1)
+        if eval(condition, {}, names):
+            return outcome
+    return "pass"
+
+
+def result(request, first):
+    outcome = outcome_of(request, first)
+    if outcome == "crash":
+        os.kill(os.getpid(), signal.SIGSEGV)
+    if outcome == "hang":
+        time.sleep(3600)
+    world_size = int(os.environ["WORLD_SIZE"])
+    checks = [{"tensor": tensor, "rank": rank, "max_abs": 0.5, "rms": 0.1, "error": 0.125, "bound": 0.25, "baseline": 0.125,
+               "worst_index": [0, 0, 0], "ok": True, "message": ""}
+              for rank in range(world_size) for tensor in ("out", "dq")]
+    if outcome == "fail":
+        checks[-1].update(ok=False, error=0.5)
+    return {"event": "result", "seq": request["seq"], "outcome": outcome, "healthy": True,
+            "reason": "" if outcome == "pass" else f"rank 0: {outcome} of case {request['seq']}",
+            "ranks": [{"rank": rank, "ok": outcome != "error", "error": ""} for rank in range(world_size)],
+            "checks": checks if outcome in ("pass", "fail") else [], "timings_ms": {}, "hygiene": [], "backend": "math"}
+
+
+def main():
+    if os.environ["RANK"] != "0":
+        time.sleep(3600)
+    respond({"event": "ready", "protocol": 1, "worker": "ruled", "world_size": int(os.environ["WORLD_SIZE"]), "device": "cpu",
+             "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}],
+             "capabilities": {"case_fields": ["input_scale", "strided"]}})
+    first = True
+    for line in sys.stdin:
+        request = json.loads(line)
+        if requests := os.environ.get("CP_POOL_TEST_REQUESTS"):
+            with open(requests, "a", encoding="utf-8") as file:
+                file.write(line)
+        if request["op"] == "run":
+            respond({"event": "started", "seq": request["seq"]})
+            respond(result(request, first))
+            print(f"\n[CP_POOL_FENCE] {request['seq']}", file=sys.stderr, flush=True)
+            first = False
+        elif request["op"] == "ping":
+            respond({"event": "pong", "seq": request["seq"]})
+        elif request["op"] == "shutdown":
+            return
+
+
+main()

@@ -24,6 +24,9 @@ inline constexpr const char* kReport = "report";    // to rank 0
 inline constexpr std::array kOfACase{kReset,   kBegin, kInputs, kForward, kBackward,   kRepeat,  kReference,
                                      kCompare, kDump,  kProbe,  kTimed,   kTimedAlone, kBarrier, kReport};
 
+// After the report of a case that failed.
+inline constexpr const char* kDiagnosis = "diagnosis";
+
 // Where a rank is in no case.
 inline constexpr const char* kStart = "start";  // not connected yet
 inline constexpr const char* kIdle = "idle";

@@ -19,6 +19,7 @@
 #include "cases/case.h"
 #include "cases/case_outcome.h"
 #include "cases/case_report.h"
+#include "cases/diagnosis.h"
 #include "cases/enum_names.h"
 #include "cases/fields.h"
 #include "driver/perf_figures.h"
@@ -106,7 +107,7 @@ struct PoolReady {
 enum class RetireReason {
   finished,           // nothing left for it to do
   start_failed,       // never ready: exit, timeout or a bad first line
-  timeout,            // a case ran into the driver's deadline
+  timeout,            // a case, or the diagnosis of one, ran into the driver's deadline
   crash,              // died during a case, or idle
   died_after_result,  // died after its result was in
   unhealthy,          // a result with healthy:false
@@ -317,6 +318,7 @@ struct CaseFinished {
   // the first. None: it is the first, did not pass, or nothing is known.
   std::optional<std::vector<int>> other_bits;
   std::optional<PerfFigures> perf;       // of a pass in a run that takes times, and of a fail for its time
+  std::optional<Diagnosis> diagnosis;    // of a fail whose worker was asked for one
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone
 
@@ -345,6 +347,7 @@ struct CaseFinished {
                       field("hygiene", &CaseFinished::hygiene),
                       field("other_bits", &CaseFinished::other_bits),
                       field("perf", &CaseFinished::perf),
+                      field("diagnosis", &CaseFinished::diagnosis),
                       field("stderr", &CaseFinished::stderr_tails),
                       field("case", &CaseFinished::c, Presence::required),
                       field("rerun", &CaseFinished::rerun)};

@@ -63,6 +63,7 @@ struct RunConfig {
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   bool reference_cache = true;                    // likewise
   std::optional<protocol::PerfRequest> perf;      // take times of every case that passes
+  bool diagnosis = true;                          // ask workers that can tell why a case failed
   std::optional<double> max_ratio;                // a pass that took more than so many baseline_ms is a failure
   HygieneLimits hygiene;
   std::chrono::milliseconds tick{1000};  // how often sinks are told that time passes; 0 = never
@@ -76,6 +77,9 @@ struct RunConfig {
 // import a large library each, so a deadline that grows is multiplied by ranks / cores.
 std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks);
 std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores);
+
+// How long the diagnosis of a fail may take: 5 s, or 20 % of the time of a case if that is less.
+std::chrono::milliseconds diagnosis_time_of(const RunConfig& config);
 
 struct RunResult {
   RunFinished finished;        // also the last event

@@ -2,6 +2,7 @@
 add_library(cp_reporters STATIC
   reporters/case_runs.cpp
   reporters/checks_table.cpp
+  reporters/diagnosis_text.cpp
   reporters/events_json.cpp
   reporters/failure_text.cpp
   reporters/fan_out.cpp
@@ -28,6 +29,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
   SOURCES
     reporters/case_runs_test.cpp
     reporters/checks_table_test.cpp
+    reporters/diagnosis_text_test.cpp
     reporters/event_reading_test.cpp
     reporters/events_json_test.cpp
     reporters/failure_text_test.cpp

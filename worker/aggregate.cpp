@@ -187,4 +187,30 @@ protocol::ResultEvent aggregate(const CaseSummary& summary) {
   return result;
 }
 
+bool can_be_diagnosed(const CaseSummary& summary, const protocol::ResultEvent& result) {
+  return summary.diagnosis_ms && result.outcome == CaseOutcome::fail && result.healthy &&
+         std::ranges::all_of(summary.outcomes, [](const RankOutcome& o) { return o.can_diagnose && !o.failure; });
+}
+
+protocol::DiagnosisEvent aggregate_diagnosis(std::int64_t seq, const std::vector<DiagnosisDone>& answers,
+                                             const std::string& trouble) {
+  protocol::DiagnosisEvent out;
+  out.seq = seq;
+  std::vector<RankOutcome> outcomes;
+  for (const DiagnosisDone& answer : answers) outcomes.push_back(answer.outcome);
+  std::vector<std::string> troubles;
+  if (const RankOutcome* const cause = find_cause(outcomes)) {
+    troubles.push_back(name_rank(*cause, cause->failure->summary));
+  }
+  if (!trouble.empty()) troubles.push_back(trouble);
+  const auto given = std::ranges::find_if(answers, [](const DiagnosisDone& answer) { return answer.diagnosis.has_value(); });
+  if (troubles.empty() && given == answers.end()) troubles.emplace_back("rank 0 gave no answer");
+  if (troubles.empty()) {
+    out.diagnosis = *given->diagnosis;
+  } else {
+    out.diagnosis.cause = fmt::format("the diagnosis failed: {}", fmt::join(troubles, "; "));
+  }
+  return out;
+}
+
 }  // namespace cp_pool

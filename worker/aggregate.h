@@ -16,7 +16,8 @@ struct CaseSummary {
   int world_size = 1;
   std::vector<RankOutcome> outcomes;  // in order of arrival; ranks that were not freed are missing
   bool cancelled = false;
-  std::optional<protocol::PerfRequest> perf;  // of the request
+  std::optional<protocol::PerfRequest> perf;                // of the request
+  std::optional<std::int64_t> diagnosis_ms = std::nullopt;  // likewise
 };
 
 // The outcome is the first that applies: cancelled; fail (a rank has a wrong answer); error or timeout (a rank failed
@@ -25,6 +26,15 @@ struct CaseSummary {
 // barrier after the case leaves it standing. `ranks` starts with the rank that explains the outcome; ranks that were
 // only freed from a collective are marked aborted. `healthy` is left true: the caller decides.
 protocol::ResultEvent aggregate(const CaseSummary& summary);
+
+// Whether the ranks can be asked why the case of this result failed: asked for, and every rank has finished the case
+// and kept what it takes.
+bool can_be_diagnosed(const CaseSummary& summary, const protocol::ResultEvent& result);
+
+// The diagnosis that the ranks have come to. answers: of the ranks that came back. If one of them failed, or trouble is
+// a sentence, nothing is known, and the cause says what went wrong.
+protocol::DiagnosisEvent aggregate_diagnosis(std::int64_t seq, const std::vector<DiagnosisDone>& answers,
+                                             const std::string& trouble);
 
 // The failure that explains the others; nullptr if no rank has one.
 const RankOutcome* find_cause(const std::vector<RankOutcome>& outcomes);

@@ -292,5 +292,72 @@ TEST(Aggregate, TheErrorTextOfARankIsCut) {
   EXPECT_EQ(result.ranks.at(0).error.size(), protocol::kMaxErrorBytes);
 }
 
+CaseSummary failed_summary() {
+  CaseSummary summary{
+      .seq = 7,
+      .world_size = 2,
+      .outcomes = {with_verdict(0, CaseOutcome::fail, "dq is wrong"), with_verdict(1, CaseOutcome::pass)},
+      .cancelled = false,
+      .perf = {},
+      .diagnosis_ms = 1000};
+  for (RankOutcome& outcome : summary.outcomes) outcome.can_diagnose = true;
+  return summary;
+}
+
+bool is_diagnosed(const CaseSummary& summary, bool healthy = true) {
+  ResultEvent result = aggregate(summary);
+  result.healthy = healthy;
+  return can_be_diagnosed(summary, result);
+}
+
+TEST(Aggregate, AFailThatEveryRankHasFinishedCanBeDiagnosedIfAskedFor) {
+  EXPECT_TRUE(is_diagnosed(failed_summary()));
+  EXPECT_FALSE(is_diagnosed(failed_summary(), /*healthy=*/false));
+  CaseSummary summary = failed_summary();
+  summary.diagnosis_ms.reset();
+  EXPECT_FALSE(is_diagnosed(summary)) << "nobody asks";
+  summary = failed_summary();
+  summary.outcomes[1].can_diagnose = false;
+  EXPECT_FALSE(is_diagnosed(summary)) << "a rank has kept nothing";
+  summary = failed_summary();
+  summary.outcomes[1].failure = Failure{};
+  EXPECT_FALSE(is_diagnosed(summary)) << "a rank has failed otherwise";
+  summary = failed_summary();
+  summary.outcomes[0].verdict = CaseOutcome::pass;
+  EXPECT_FALSE(is_diagnosed(summary)) << "it passes";
+  summary = failed_summary();
+  summary.cancelled = true;
+  EXPECT_FALSE(is_diagnosed(summary));
+}
+
+DiagnosisDone diagnosis_done(int rank, const std::string& cause = "") {
+  DiagnosisDone out;
+  out.seq = 7;
+  out.outcome.rank = rank;
+  if (!cause.empty()) out.diagnosis.emplace().cause = cause;
+  return out;
+}
+
+TEST(AggregateDiagnosis, IsThatOfRank0) {
+  const auto event = aggregate_diagnosis(7, {diagnosis_done(1), diagnosis_done(0, "the mask is missing")}, "");
+  EXPECT_EQ(event.seq, 7);
+  EXPECT_TRUE(event.healthy);
+  EXPECT_EQ(event.diagnosis.cause, "the mask is missing");
+}
+
+TEST(AggregateDiagnosis, IsUnknownIfARankFailedInItAndNamesWhatExplainsTheRest) {
+  DiagnosisDone freed = diagnosis_done(0);
+  freed.outcome = with_failure(0, FailureKind::aborted, "aborted");
+  DiagnosisDone thrown = diagnosis_done(1);
+  thrown.outcome = with_failure(1, FailureKind::exception, "boom");
+  auto event = aggregate_diagnosis(7, {freed, thrown}, "");
+  EXPECT_EQ(event.diagnosis.certainty, Certainty::unknown);
+  EXPECT_EQ(event.diagnosis.id, "unknown");
+  EXPECT_EQ(event.diagnosis.cause, "the diagnosis failed: rank 1: boom");
+  event = aggregate_diagnosis(7, {diagnosis_done(0, "found"), thrown}, "rebuilding failed");
+  EXPECT_EQ(event.diagnosis.cause, "the diagnosis failed: rank 1: boom; rebuilding failed");
+  EXPECT_EQ(aggregate_diagnosis(7, {}, "").diagnosis.cause, "the diagnosis failed: rank 0 gave no answer");
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -21,7 +21,7 @@ nlohmann::json names() {
 
 }  // namespace
 
-nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_gpus) {
+nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_gpus, bool diagnoses) {
   // A case may name any backend; on CPU every name runs as math, and the result says so.
   const nlohmann::json backends =
       device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
@@ -31,6 +31,8 @@ nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_
   }
   nlohmann::json requests = {"cancel"};
   if (prepares) requests.push_back("prepare");
+  nlohmann::json options = {"bound_factor"};
+  if (diagnoses) options.push_back("diagnosis_ms");
   return {{"backends", backends},
           {"comm", names<CommType>()},
           {"layouts", names<Layout>()},
@@ -38,7 +40,7 @@ nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_
           {"figures", true},
           {"shared_gpus", shared_gpus},
           {"requests", std::move(requests)},
-          {"options", {"bound_factor"}},
+          {"options", std::move(options)},
           {"case_fields", std::move(newer_fields)}};
 }
 

@@ -10,7 +10,9 @@
 #include <nlohmann/json.hpp>
 
 #include "cases/case.h"
+#include "cases/diagnosis.h"
 #include "cp_core/attention/fast_backend.h"
+#include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/trial/run_case.h"
 
 namespace cp_pool {
@@ -49,6 +51,16 @@ class CaseRunner {
   // Work that every first case would have to wait for, in such pieces; done while the ranks are being connected.
   virtual std::vector<Preparation> rehearsals(const at::Device& /*device*/) { return {}; }
   virtual RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) = 0;
+  // Whether diagnose() can be asked.
+  virtual bool diagnoses() { return false; }
+  // Why the case that run() has judged last failed. Collective over groups, on the thread of run(); rank 0 gets the
+  // answer. judged: this rank's, of that run. waits_end: when waits in communication that is not cp-pool's have to end.
+  // Throws as run() does.
+  virtual Diagnosis diagnose(const JudgedCase& /*judged*/, const CpGroups& /*groups*/,
+                             const diagnosis::Settings& /*settings*/,
+                             std::chrono::steady_clock::time_point /*waits_end*/) {
+    return {};
+  }
 
   // For a runner that communicates beside `groups`.
 

@@ -71,8 +71,12 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   } catch (const CaseError& e) {
     return refuse(request.seq, e.what(), true);
   }
-  case_ = {
-      .seq = request.seq, .world_size = world_size_, .outcomes = {}, .cancelled = false, .perf = request.options.perf};
+  case_ = {.seq = request.seq,
+           .world_size = world_size_,
+           .outcomes = {},
+           .cancelled = false,
+           .perf = request.options.perf,
+           .diagnosis_ms = request.options.diagnosis_ms};
   resets_ = 0;
   state_ = State::running;
   RunCommand command{request};
@@ -89,7 +93,7 @@ void Coordinator::handle(const protocol::PrepareRequest& request) {
 }
 
 void Coordinator::handle(const protocol::CancelRequest& request) {
-  if (!is_current(request.seq) || state_ == State::rebuilding) return;  // its result is out, or on its way
+  if (!is_current(request.seq) || state_ == State::rebuilding || result_is_out_) return;  // nothing to cancel
   case_.cancelled = true;
   abort_case();
 }
@@ -116,7 +120,9 @@ void Coordinator::on_rank_message(const RankMessage& message) {
 }
 
 bool Coordinator::is_current(std::int64_t seq) const {
-  return (state_ == State::running || state_ == State::freeing || state_ == State::rebuilding) && case_.seq == seq;
+  const bool busy = state_ == State::running || state_ == State::diagnosing || state_ == State::freeing ||
+                    state_ == State::rebuilding;
+  return busy && case_.seq == seq;
 }
 
 void Coordinator::handle(const Hello& hello) {
@@ -140,7 +146,8 @@ void Coordinator::handle(const CaseReset& reset) {
 }
 
 void Coordinator::handle(const CasePhase& phase) {
-  if (state_ == State::running && is_current(phase.seq)) ports_.emit(protocol::ProgressEvent{phase.seq, phase.phase});
+  if ((state_ == State::running || state_ == State::diagnosing) && is_current(phase.seq))
+    ports_.emit(protocol::ProgressEvent{phase.seq, phase.phase});
 }
 
 void Coordinator::handle(const CaseFailing& failing) {
@@ -156,8 +163,17 @@ void Coordinator::handle(const CaseDone& done) {
   if (static_cast<int>(case_.outcomes.size()) == world_size_) case_complete();
 }
 
+void Coordinator::handle(const DiagnosisDone& done) {
+  if (!result_is_out_ || !is_current(done.seq)) return;
+  diagnoses_.push_back(done);
+  if (done.outcome.failure) abort_case();
+  if (static_cast<int>(diagnoses_.size()) < world_size_) return;
+  if (state_ == State::diagnosing) return finish_diagnosis(true, "");
+  start_rebuild();
+}
+
 void Coordinator::abort_case() {
-  if (state_ != State::running) return;
+  if (state_ != State::running && state_ != State::diagnosing) return;
   state_ = State::freeing;
   deadline_ = ports_.now() + limits_.free;
   watch_all(AbortCommand{generation_});
@@ -183,14 +199,18 @@ void Coordinator::start_rebuild() {
 
 void Coordinator::handle(const Rebuilt& rebuilt) {
   if (state_ != State::rebuilding || rebuilt.generation != generation_ + 1) return;
-  if (rebuilt.declined) return finish_case(false, "");
+  if (rebuilt.declined) return finish(false, "");
   if (!rebuilt.error.empty()) {
-    return finish_case(false, fmt::format("rank {}: rebuilding failed: {}", rebuilt.rank, rebuilt.error));
+    return finish(false, fmt::format("rank {}: rebuilding failed: {}", rebuilt.rank, rebuilt.error));
   }
   if (++rebuilt_ < world_size_) return;
   ports_.forget_generation(generation_);
   ++generation_;
-  finish_case(true, "");
+  finish(true, "");
+}
+
+void Coordinator::finish(bool healthy, const std::string& trouble) {
+  result_is_out_ ? finish_diagnosis(healthy, trouble) : finish_case(healthy, trouble);
 }
 
 void Coordinator::finish_case(bool healthy, const std::string& trouble) {
@@ -199,7 +219,26 @@ void Coordinator::finish_case(bool healthy, const std::string& trouble) {
   if (!trouble.empty()) result.reason += fmt::format("{}{}", result.reason.empty() ? "" : "; ", trouble);
   deadline_.reset();
   state_ = healthy ? State::idle : State::unhealthy;
+  result.diagnosing = can_be_diagnosed(case_, result);
   ports_.emit(result);
+  if (result.diagnosing) start_diagnosis();
+}
+
+// The result is out: whatever becomes of this changes no outcome.
+void Coordinator::start_diagnosis() {
+  state_ = State::diagnosing;
+  result_is_out_ = true;
+  diagnoses_.clear();
+  command_all(DiagnoseCommand{case_.seq, *case_.diagnosis_ms});
+}
+
+void Coordinator::finish_diagnosis(bool healthy, const std::string& trouble) {
+  protocol::DiagnosisEvent event = aggregate_diagnosis(case_.seq, diagnoses_, trouble);
+  event.healthy = healthy;
+  deadline_.reset();
+  state_ = healthy ? State::idle : State::unhealthy;
+  result_is_out_ = false;
+  ports_.emit(event);
 }
 
 void Coordinator::handle(const Probed& probed) {
@@ -233,10 +272,9 @@ void Coordinator::on_time() {
   deadline_.reset();
   switch (state_) {
     case State::freeing:
-      return finish_case(false, "not every rank came back from the abort");
+      return finish(false, "not every rank came back from the abort");
     case State::rebuilding:
-      return finish_case(false,
-                         fmt::format("rebuilding the communicators took longer than {} ms", limits_.rebuild.count()));
+      return finish(false, fmt::format("rebuilding the communicators took longer than {} ms", limits_.rebuild.count()));
     case State::stopping:
       state_ = State::finished;
       return;

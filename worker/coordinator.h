@@ -57,8 +57,9 @@ class Coordinator {
   [[nodiscard]] bool stopped_cleanly() const { return goodbyes_ == world_size_; }
 
  private:
-  // freeing: an abort is out, ranks come back. rebuilding: they connect anew. unhealthy: runs are refused.
-  enum class State { starting, idle, running, freeing, rebuilding, unhealthy, stopping, finished };
+  // diagnosing: the result is out, and the ranks look for the cause. freeing: an abort is out, ranks come back.
+  // rebuilding: they connect anew. unhealthy: runs are refused.
+  enum class State { starting, idle, running, diagnosing, freeing, rebuilding, unhealthy, stopping, finished };
 
   struct Probe {
     std::int64_t seq = 0;
@@ -77,6 +78,7 @@ class Coordinator {
   void handle(const CasePhase& phase);
   void handle(const CaseFailing& failing);
   void handle(const CaseDone& done);
+  void handle(const DiagnosisDone& done);
   void handle(const Rebuilt& rebuilt);
   void handle(const Probed& probed);
   void handle(const Goodbye& goodbye);
@@ -86,7 +88,10 @@ class Coordinator {
   void abort_case();
   void case_complete();
   void start_rebuild();
+  void finish(bool healthy, const std::string& trouble);
   void finish_case(bool healthy, const std::string& trouble);
+  void start_diagnosis();
+  void finish_diagnosis(bool healthy, const std::string& trouble);
   void finish_probe();
   template <typename Command>
   void command_all(const Command& command);
@@ -100,6 +105,8 @@ class Coordinator {
   State state_ = State::starting;
   std::optional<Clock::time_point> deadline_;  // of freeing, rebuilding and stopping
   CaseSummary case_;
+  bool result_is_out_ = false;            // of case_, whose diagnosis is not
+  std::vector<DiagnosisDone> diagnoses_;  // in order of arrival
   int resets_ = 0;
   int rebuilt_ = 0;
   int generation_ = 0;

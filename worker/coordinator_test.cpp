@@ -1,5 +1,6 @@
 #include "worker/coordinator.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -422,6 +423,130 @@ TEST_F(CoordinatorTest, EndOfInputSendsEveryRankHomeAndWaitsForThemForAWhile) {
   pass_time(milliseconds(600));
   EXPECT_TRUE(coordinator.finished());
   EXPECT_FALSE(coordinator.stopped_cleanly());
+}
+
+class CoordinatorDiagnosis : public CoordinatorTest {
+ protected:
+  // A case that is asked about has failed on rank 1, and its result is out.
+  void fail(std::int64_t seq) {
+    protocol::RunRequest request;
+    request.seq = seq;
+    request.options.diagnosis_ms = 700;
+    request.case_json = {{"cp_size", kRanks}, {"seqlen_q", 16}, {"seqlen_kv", 16},  {"heads", 2},
+                         {"kv_heads", 2},     {"batch", 1},     {"head_dim_qk", 8}, {"head_dim_v", 8}};
+    coordinator.on_request(request);
+    for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(CaseReset{rank, seq});
+    for (int rank = 0; rank < kRanks; ++rank) {
+      RankOutcome outcome;
+      outcome.rank = rank;
+      outcome.verdict = rank == 1 ? CaseOutcome::fail : CaseOutcome::pass;
+      outcome.can_diagnose = true;
+      coordinator.on_rank_message(CaseDone{seq, outcome});
+    }
+  }
+
+  void answer(int rank, std::int64_t seq, std::optional<FailureKind> failure = {}) {
+    DiagnosisDone done;
+    done.seq = seq;
+    done.outcome.rank = rank;
+    if (failure) done.outcome.failure = Failure{*failure, FailurePhase::run, "what", "what"};
+    if (!failure && rank == 0) done.diagnosis.emplace().cause = "the mask is missing";
+    coordinator.on_rank_message(done);
+  }
+
+  [[nodiscard]] const protocol::DiagnosisEvent* diagnosis() const { return last_event<protocol::DiagnosisEvent>(); }
+};
+
+TEST_F(CoordinatorDiagnosis, FollowsTheResultAndIsAskedOfEveryRank) {
+  become_ready();
+  fail(1);
+  ASSERT_TRUE(last_event<ResultEvent>()) << "the result does not wait";
+  EXPECT_EQ(last_event<ResultEvent>()->outcome, CaseOutcome::fail);
+  EXPECT_TRUE(last_event<ResultEvent>()->diagnosing);
+  for (int rank = 0; rank < kRanks; ++rank) {
+    EXPECT_FALSE(std::holds_alternative<DiagnoseCommand>(ports.commands_before_event[rank].back()));
+    ASSERT_TRUE(was_commanded<DiagnoseCommand>(rank));
+    EXPECT_EQ(std::get<DiagnoseCommand>(ports.commands[rank].back()).seq, 1);
+    EXPECT_EQ(std::get<DiagnoseCommand>(ports.commands[rank].back()).limit_ms, 700);
+  }
+  coordinator.on_rank_message(CasePhase{1, "diagnosis"});
+  ASSERT_TRUE(last_event<protocol::ProgressEvent>());
+  EXPECT_EQ(last_event<protocol::ProgressEvent>()->phase, "diagnosis");
+  answer(0, 1);
+  EXPECT_EQ(diagnosis(), nullptr);
+  answer(1, 1);
+  ASSERT_TRUE(diagnosis());
+  EXPECT_EQ(diagnosis()->seq, 1);
+  EXPECT_TRUE(diagnosis()->healthy);
+  EXPECT_EQ(diagnosis()->diagnosis.cause, "the mask is missing");
+  start(2);
+  EXPECT_TRUE(was_commanded<RunCommand>(0));
+}
+
+TEST_F(CoordinatorDiagnosis, IsNotMadeOfOtherResults) {
+  become_ready();
+  start(1);
+  for (int rank = 0; rank < kRanks; ++rank) done(rank, 1);
+  EXPECT_FALSE(last_event<ResultEvent>()->diagnosing);
+  EXPECT_TRUE(was_commanded<RunCommand>(0));
+}
+
+TEST_F(CoordinatorDiagnosis, ARankThatFailsInItFreesTheOthersAndAllConnectAnew) {
+  become_ready();
+  fail(1);
+  coordinator.on_rank_message(CaseFailing{1, 1});
+  EXPECT_TRUE(was_told<AbortCommand>(0));
+  answer(1, 1, FailureKind::exception);
+  EXPECT_FALSE(was_commanded<RebuildCommand>(0));
+  answer(0, 1, FailureKind::aborted);
+  ASSERT_TRUE(was_commanded<RebuildCommand>(0));
+  for (int rank = 0; rank < kRanks; ++rank) coordinator.on_rank_message(Rebuilt{rank, 1, ""});
+  ASSERT_TRUE(diagnosis());
+  EXPECT_TRUE(diagnosis()->healthy);
+  EXPECT_EQ(diagnosis()->diagnosis.cause, "the diagnosis failed: rank 1: what");
+  start(2);
+  EXPECT_TRUE(was_commanded<RunCommand>(0));
+}
+
+TEST_F(CoordinatorDiagnosis, ARankThatDoesNotComeBackFromItMakesThePoolUnhealthy) {
+  become_ready();
+  fail(1);
+  answer(1, 1, FailureKind::timeout);
+  pass_time(milliseconds(1000));
+  ASSERT_TRUE(diagnosis());
+  EXPECT_FALSE(diagnosis()->healthy);
+  EXPECT_EQ(diagnosis()->diagnosis.cause,
+            "the diagnosis failed: rank 1: what; not every rank came back from the abort");
+  answer(0, 1);
+  EXPECT_EQ(std::ranges::count_if(
+                ports.events,
+                [](const protocol::Event& event) { return std::holds_alternative<protocol::DiagnosisEvent>(event); }),
+            1)
+      << "what comes too late is dropped";
+}
+
+TEST_F(CoordinatorDiagnosis, TakesNoOtherCaseMeanwhileAndCannotBeCancelled) {
+  become_ready();
+  fail(1);
+  start(2);
+  ASSERT_TRUE(last_event<protocol::ProtocolErrorEvent>());
+  coordinator.on_request(protocol::CancelRequest{1});
+  EXPECT_TRUE(ports.watches.empty());
+  answer(0, 7);
+  answer(1, 7);
+  EXPECT_EQ(diagnosis(), nullptr) << "of another case";
+}
+
+TEST_F(CoordinatorDiagnosis, EndsWithTheDriver) {
+  become_ready();
+  fail(1);
+  coordinator.on_end_of_input();
+  for (int rank = 0; rank < kRanks; ++rank) {
+    answer(rank, 1, FailureKind::aborted);
+    coordinator.on_rank_message(Goodbye{rank});
+  }
+  EXPECT_EQ(diagnosis(), nullptr);
+  EXPECT_TRUE(coordinator.finished());
 }
 
 }  // namespace

@@ -28,6 +28,11 @@ class CpCoreRunner final : public CaseRunner {
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) override {
     return run_case(own_, c, groups, options);
   }
+  bool diagnoses() override { return true; }
+  Diagnosis diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,
+                     std::chrono::steady_clock::time_point /*waits_end*/) override {
+    return diagnosis::diagnose(own_, judged, groups, settings);
+  }
 
  private:
   OwnImplementation own_;

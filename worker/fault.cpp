@@ -24,13 +24,14 @@ constexpr std::array<std::pair<std::string_view, Kind>, 19> kKinds{{
     {"daemon", Kind::daemon},     {"wrong", Kind::wrong},         {"flaky", Kind::flaky},
     {"slow", Kind::slow},
 }};
-constexpr std::array<std::pair<std::string_view, Phase>, 6> kPhases{{
+constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases{{
     {"start", Phase::start},
     {"before", Phase::before},
     {"inside", Phase::inside},
     {"after", Phase::after},
     {"result", Phase::result},
     {"idle", Phase::idle},
+    {"diagnosis", Phase::diagnosis},
 }};
 // The tensors, as checks name them.
 constexpr std::array<std::string_view, 9> kTensors{"out", "lse",   "max_logit", "dq",         "dk",

@@ -35,12 +35,13 @@ struct Fault {
     slow,       // slow=MS: sleeps for so many milliseconds, then goes on
   };
   enum class Phase {
-    start,   // before the rank connects; the case glob says nothing here
-    before,  // after the reset, before anything else of the case
-    inside,  // instead of the case's first communication (at the latest the barrier that closes it), peers sit in it
-    after,   // the answer is verified, the barrier that closes the case not yet reached
-    result,  // rank 0: half of the result line is written; other ranks: instead of the report to rank 0
-    idle,    // after the rank reported
+    start,      // before the rank connects; the case glob says nothing here
+    before,     // after the reset, before anything else of the case
+    inside,     // instead of the case's first communication (at the latest the barrier that closes it), peers sit in it
+    after,      // the answer is verified, the barrier that closes the case not yet reached
+    result,     // rank 0: half of the result line is written; other ranks: instead of the report to rank 0
+    idle,       // after the rank reported
+    diagnosis,  // of a case that failed: before anything of it
   };
   Kind kind = Kind::throw_error;
   std::optional<int> argument;  // of exit, print and print_err; milliseconds of slow

@@ -47,6 +47,7 @@ TEST(ParseFault, ReadsWhatAWrongAFlakyAndASlowOneTake) {
   EXPECT_EQ(parse_fault("flaky=0.25@1:before").seed, 0U);
   EXPECT_EQ(parse_fault("flaky=1,18446744073709551615@1:idle").seed, 18446744073709551615U);
   EXPECT_EQ(parse_fault("slow=1500@0:start").argument, 1500);
+  EXPECT_EQ(parse_fault("hang@1:diagnosis").phase, Fault::Phase::diagnosis);
 }
 
 TEST(ParseFault, NamesWhatAWrongAFlakyAndASlowOneCannotTake) {

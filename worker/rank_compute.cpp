@@ -9,6 +9,9 @@
 #include <unistd.h>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
 #include "cases/case_file_name.h"
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
@@ -32,7 +35,9 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRebuildLimit{900};
 constexpr milliseconds kLongestCase = std::chrono::hours{1000};
 constexpr milliseconds kShortestBarrier{100};
-constexpr std::int64_t kLonelyTag = -1;  // no case has this seq
+// Tags of barriers; no case has these as its seq.
+constexpr std::int64_t kLonelyTag = -1;
+constexpr std::int64_t kDiagnosisTag = -3;
 
 // All of a case's stderr is out before its result: what a rank prints later belongs to the next case.
 void write_fence(std::int64_t seq) {
@@ -91,6 +96,7 @@ void RankCompute::serve() {
       const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
       if (std::holds_alternative<ExitCommand>(command)) return;
       if (const auto* run = std::get_if<RunCommand>(&command)) handle(*run);
+      if (const auto* diagnose = std::get_if<DiagnoseCommand>(&command)) handle(*diagnose);
       if (const auto* rebuild = std::get_if<RebuildCommand>(&command)) handle(*rebuild);
     }
   } catch (const ControlPlaneError&) {
@@ -104,6 +110,7 @@ void RankCompute::serve() {
 
 void RankCompute::handle(const RunCommand& command) {
   const protocol::RunRequest& request = command.request;
+  judged_.reset();  // before the state is reset, which gives cached memory back
   // The rest of timeout_ms is for the abort and the result, so that the driver's own deadline does not come first.
   deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
   // Nothing beside steps that are timed, or a graph that is captured.
@@ -177,7 +184,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   const CpGroups groups = groups_of_case(parts_.groups.get(), c.group);
   if (!groups.cp) return skip(fmt::format("{} groups of ranks at once run on CPU ranks alone", c.group));
   groups_at_once_ = c.group;
-  for (const auto& communicator : communicators()) communicator->set_deadline(deadline_);
+  set_deadline();
   RunOptions options;
   options.id = request.id;
   options.group_suffix = group_suffix(group);
@@ -186,6 +193,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   options.deadline = deadline_;
   options.bound_factor = request.options.bound_factor.value_or(1);
   if (request.options.dump_dir) options.dump_dir = *request.options.dump_dir;
+  options.keep_judged = request.options.diagnosis_ms && parts_.runner.diagnoses();
   options.reference_cache = request.options.reference_cache;
   options.shares_gpus = parts_.gpu.shared_gpus > 0;
   options.ranks_on_gpu = parts_.gpu.ranks_on_it;
@@ -209,10 +217,56 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   wrong.name_missing();
   parts_.faults.reach(Fault::Phase::after);
   take_report(report, outcome);
+  judged_ = report.judged;
 }
 
-void RankCompute::pass_barriers(std::int64_t seq) {
-  for (const auto& communicator : communicators()) communicator->checked_barrier(seq, time_left());
+void RankCompute::handle(const DiagnoseCommand& command) {
+  DiagnosisDone done;
+  done.seq = command.seq;
+  done.outcome.rank = parts_.environment.rank;
+  set_current_phase(case_phase::kDiagnosis);
+  try {
+    done.diagnosis = diagnose(command);
+    pass_barriers(kDiagnosisTag);
+  } catch (const ControlPlaneError&) {
+    throw;
+  } catch (...) {
+    done.diagnosis.reset();
+    done.outcome.failure = report_failure(command.seq, FailurePhase::run);
+  }
+  judged_.reset();
+  write_fence(command.seq);
+  mail_.to_rank0(done);
+  set_current_phase(case_phase::kIdle);
+}
+
+std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
+  const int rank = parts_.environment.rank;
+  const Clock::time_point start = Clock::now();
+  const milliseconds limit = std::min(milliseconds(command.limit_ms), kLongestCase);
+  deadline_ = start + limit * 9 / 10;  // as with a case: the rest is for the abort and the answer
+  if (rank == 0) mail_.to_rank0(CasePhase{command.seq, case_phase::kDiagnosis});
+  parts_.faults.reach(Fault::Phase::diagnosis);
+  const CpGroups groups = groups_of_case(parts_.groups.get(), groups_at_once_);
+  set_deadline();
+  diagnosis::Settings settings;
+  settings.deadline = start + limit * 6 / 10;  // the last question has time to be answered
+  settings.on_phase = [](std::string_view question) {
+    set_current_phase(fmt::format("{}: {}", case_phase::kDiagnosis, question));
+  };
+  const at::NoGradGuard no_grad;
+  Diagnosis found = parts_.runner.diagnose(*judged_, groups, settings, deadline_);
+  if (rank != 0) return std::nullopt;
+  found.ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  return found;
+}
+
+void RankCompute::set_deadline() const {
+  for (const auto& communicator : communicators()) communicator->set_deadline(deadline_);
+}
+
+void RankCompute::pass_barriers(std::int64_t tag) {
+  for (const auto& communicator : communicators()) communicator->checked_barrier(tag, time_left());
 }
 
 std::vector<std::shared_ptr<Communicator>> RankCompute::communicators() const {

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,13 +47,17 @@ class RankCompute {
   using Clock = Communicator::Clock;
 
   void handle(const RunCommand& command);
+  void handle(const DiagnoseCommand& command);
   void handle(const RebuildCommand& command);
   void make_groups(int generation, std::chrono::milliseconds limit, ConnectOptions options = {});
   // Returns when every rank has reset its state and the driver has been told. Throws CommError if the case is not to
   // begin.
   void wait_for_begin(std::int64_t seq);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
-  void pass_barriers(std::int64_t seq);
+  std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);
+  // Of the communicators that the case in progress uses.
+  void set_deadline() const;
+  void pass_barriers(std::int64_t tag);
   // Those that the case in progress uses: of its groups, if there are several at once, then of all ranks.
   [[nodiscard]] std::vector<std::shared_ptr<Communicator>> communicators() const;
   [[nodiscard]] std::chrono::milliseconds time_left() const;  // until the deadline; never too short for a barrier
@@ -64,6 +69,7 @@ class RankCompute {
   Mail& rendezvous_;
   Clock::time_point deadline_;
   int groups_at_once_ = 1;  // of the case in progress, once its communicators are made
+  std::shared_ptr<const JudgedCase> judged_;  // the last case, if it can be diagnosed
   bool exiting_ = false;
 };
 

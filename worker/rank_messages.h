@@ -12,6 +12,7 @@
 
 #include "cases/case_outcome.h"
 #include "cases/case_report.h"
+#include "cases/diagnosis.h"
 #include "cases/fields.h"
 #include "worker/protocol/messages.h"
 
@@ -29,6 +30,14 @@ struct BeginCommand {  // every rank has reset its state, and the driver knows t
 
   static constexpr auto fields() {
     return std::tuple{field("seq", &BeginCommand::seq), field("go", &BeginCommand::go)};
+  }
+};
+struct DiagnoseCommand {  // the case whose result is out has failed: why?
+  std::int64_t seq = 0;
+  std::int64_t limit_ms = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &DiagnoseCommand::seq), field("limit_ms", &DiagnoseCommand::limit_ms)};
   }
 };
 struct RebuildCommand {
@@ -57,7 +66,7 @@ struct ExitCommand {
   static constexpr auto fields() { return std::tuple{}; }
 };
 
-using ComputeCommand = std::variant<RunCommand, BeginCommand, RebuildCommand, ExitCommand>;
+using ComputeCommand = std::variant<RunCommand, BeginCommand, DiagnoseCommand, RebuildCommand, ExitCommand>;
 using WatchCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
 
 // --- A rank to rank 0 ------------------------------------------------------------------------------------------------
@@ -125,6 +134,7 @@ struct RankOutcome {
   std::optional<StepTimes> perf;
   std::vector<LostOutput> lost_outputs;
   std::optional<double> bound_factor;  // RankReport::bound_factor, if it is not 1
+  bool can_diagnose = false;           // the rank has kept what a diagnosis asks of the case
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankOutcome::rank),
@@ -139,7 +149,8 @@ struct RankOutcome {
                       field("remarks", &RankOutcome::remarks),
                       field("perf", &RankOutcome::perf),
                       field("lost_outputs", &RankOutcome::lost_outputs),
-                      field("bound_factor", &RankOutcome::bound_factor, Presence::sparse)};
+                      field("bound_factor", &RankOutcome::bound_factor, Presence::sparse),
+                      field("can_diagnose", &RankOutcome::can_diagnose)};
   }
 };
 struct CaseDone {  // the rank is free again
@@ -148,6 +159,16 @@ struct CaseDone {  // the rank is free again
 
   static constexpr auto fields() {
     return std::tuple{field("seq", &CaseDone::seq), field("outcome", &CaseDone::outcome)};
+  }
+};
+struct DiagnosisDone {  // likewise
+  std::int64_t seq = 0;
+  RankOutcome outcome;                 // rank and failure alone
+  std::optional<Diagnosis> diagnosis;  // of rank 0, unless it failed
+
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &DiagnosisDone::seq), field("outcome", &DiagnosisDone::outcome),
+                      field("diagnosis", &DiagnosisDone::diagnosis, Presence::sparse)};
   }
 };
 struct Rebuilt {
@@ -172,7 +193,8 @@ struct Goodbye {
 
   static constexpr auto fields() { return std::tuple{field("rank", &Goodbye::rank)}; }
 };
-using RankMessage = std::variant<Hello, CaseReset, CasePhase, CaseFailing, CaseDone, Rebuilt, Probed, Goodbye>;
+using RankMessage =
+    std::variant<Hello, CaseReset, CasePhase, CaseFailing, CaseDone, DiagnosisDone, Rebuilt, Probed, Goodbye>;
 
 // Bytes for the store; non-finite numbers and arbitrary bytes in strings survive. decode throws
 // protocol::ProtocolError or nlohmann::json's exceptions for anything else than what encode wrote.

@@ -74,5 +74,26 @@ TEST(RankMessages, AnOutcomeMayHaveNeitherVerdictNorFailure) {
   EXPECT_FALSE(got.outcome.failure.has_value());
 }
 
+TEST(RankMessages, DiagnosesComeBackAsTheyWereSent) {
+  const auto asked =
+      std::get<DiagnoseCommand>(decode_compute_command(encode(ComputeCommand{DiagnoseCommand{9, 5000}})));
+  EXPECT_EQ(asked.seq, 9);
+  EXPECT_EQ(asked.limit_ms, 5000);
+  DiagnosisDone sent;
+  sent.seq = 9;
+  sent.outcome.rank = 1;
+  auto got = std::get<DiagnosisDone>(decode_rank_message(encode(RankMessage{sent})));
+  EXPECT_EQ(got.seq, 9);
+  EXPECT_EQ(got.outcome.rank, 1);
+  EXPECT_FALSE(got.diagnosis);
+  sent.diagnosis.emplace().cause = "it is late";
+  got = std::get<DiagnosisDone>(decode_rank_message(encode(RankMessage{sent})));
+  ASSERT_TRUE(got.diagnosis);
+  EXPECT_EQ(got.diagnosis->cause, "it is late");
+  CaseDone done;
+  done.outcome.can_diagnose = true;
+  EXPECT_TRUE(std::get<CaseDone>(decode_rank_message(encode(RankMessage{done}))).outcome.can_diagnose);
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -11,6 +11,7 @@ void take_report(const RankReport& report, RankOutcome& outcome) {
   outcome.perf = report.perf;
   outcome.lost_outputs = report.lost_outputs;
   if (report.bound_factor != 1) outcome.bound_factor = report.bound_factor;
+  outcome.can_diagnose = report.judged != nullptr;
   outcome.checks = report.checks;
   for (Check& check : outcome.checks) check.rank = outcome.rank;
 }

@@ -49,7 +49,7 @@ protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, c
   ready.worker = fmt::format("cp-pool-worker {}", CP_POOL_VERSION);
   ready.world_size = environment.world_size;
   ready.device = environment.device;
-  ready.capabilities = capabilities(device, runner.prepares(device), gpu.shared_gpus);
+  ready.capabilities = capabilities(device, runner.prepares(device), gpu.shared_gpus, runner.diagnoses());
   ready.capabilities.update(runner.capabilities());
   ready.versions = versions(device);
   ready.versions.update(runner.versions());

@@ -143,7 +143,12 @@ class CaseRun {
       report_.outcome = CaseOutcome::fail;
       report_.reason = fmt::format("{}: {}", failed->tensor, failed->message);
     }
-    if (options_.perf && all_passed()) take_times(*options_.perf);
+    if (judged_) judged_->checks = report_.checks;
+    if (options_.perf && all_passed()) {
+      judged_.reset();  // its memory belongs to the timed steps
+      take_times(*options_.perf);
+    }
+    report_.judged = std::move(judged_);
     return std::move(report_);
   }
 
@@ -180,6 +185,15 @@ class CaseRun {
       report_.output_hash = verify::hash_of(results);
       check_repeat(*expected, results, again);
     });
+    if (options_.keep_judged) {
+      judged_ = std::make_shared<JudgedCase>(JudgedCase{.c = case_,
+                                                        .lengths = lengths_,
+                                                        .sharding = view_.sharding,
+                                                        .device = options_.device,
+                                                        .results = results,
+                                                        .expected = expected,
+                                                        .checks = {}});
+    }
     if (options_.dump_dir) {
       const std::string id = options_.id.empty() ? case_id(case_) : options_.id;
       timed(case_phase::kDump, [&] {
@@ -281,6 +295,7 @@ class CaseRun {
   const SequenceLengths& lengths_;
   RankView view_;
   RankReport report_;
+  std::shared_ptr<JudgedCase> judged_;
 };
 
 // Whether a case runs, and how it is cut.

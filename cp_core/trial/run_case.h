@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -18,6 +19,7 @@
 #include "cp_core/comm/communicator.h"
 #include "cp_core/trial/case_times.h"
 #include "cp_core/trial/implementation.h"
+#include "cp_core/trial/judged_case.h"
 
 namespace cp_pool {
 
@@ -31,6 +33,7 @@ struct RankReport {
   std::vector<LostOutput> lost_outputs;      // they change no outcome
   double bound_factor = 1;                   // every bound was so many times as wide
   std::string output_hash;  // of the bits of this rank's outputs and gradients; equal inputs give equal hashes
+  std::shared_ptr<const JudgedCase> judged;  // RunOptions::keep_judged; none of a skip and where times were taken
 };
 
 struct RunOptions {
@@ -40,6 +43,7 @@ struct RunOptions {
   // rank among those of all groups, whose cache of references it uses; none: it is the rank in groups.cp.
   std::string group_suffix;
   std::optional<int> world_rank;
+  bool keep_judged = false;         // give the results back with the report, for a diagnosis
   bool reference_cache = true;      // keep references for later cases that pose the same problem
   at::Device device = at::kCPU;     // where the ranks' tensors are: the communicators' device
   bool shares_gpus = false;         // ranks share GPUs, the same on all of them

@@ -152,5 +152,38 @@ TEST(RunCase, RowsThatSeeOneKeyHaveNoFixedTolerance) {
   EXPECT_EQ(report.reason, "");
 }
 
+TEST(RunCase, GivesBackWhatADiagnosisAsksOfACaseIfAskedTo) {
+  const Case c = small_case();
+  RunOptions options;
+  for (const bool keep : {false, true}) {
+    options.keep_judged = keep;
+    std::vector<RankReport> reports(2);
+    run_ranks(2, [&](const CpGroups& groups, int rank) {
+      reports[static_cast<std::size_t>(rank)] = run_case(c, groups, options);
+    });
+    EXPECT_EQ(fault_of(reports), "");
+    for (const RankReport& report : reports) {
+      ASSERT_EQ(report.judged != nullptr, keep);
+      if (!keep) continue;
+      EXPECT_EQ(report.judged->c.seqlen_q, c.seqlen_q);
+      EXPECT_EQ(hash_of(report.judged->results), report.output_hash);
+      EXPECT_TRUE(report.judged->expected != nullptr);
+      EXPECT_EQ(report.judged->checks.size(), report.checks.size());
+    }
+  }
+}
+
+TEST(RunCase, KeepsNothingBesideTimedSteps) {
+  Case c = small_case();
+  c.cp_size = 1;
+  RunOptions options;
+  options.keep_judged = true;
+  options.perf = PerfOptions{.warmup = 1, .iterations = 1};
+  RankReport report;
+  run_ranks(1, [&](const CpGroups& groups, int) { report = run_case(c, groups, options); });
+  EXPECT_TRUE(report.perf);
+  EXPECT_EQ(report.judged, nullptr);
+}
+
 }  // namespace
 }  // namespace cp_pool::verify

@@ -99,9 +99,10 @@ asio::awaitable<void> Lane::run_job(const Job& job) {
       if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", lost);
       note_outcome(result.outcome);
       if (!retirement) retirement = retirement_by_age();
+      const bool counted = result.counted;
       CaseFinished finished = report(job, std::move(result), seq, attempt);
       judge_bits(finished);
-      finish(job, std::move(finished));
+      finish(job, std::move(finished), counted);
       run_.reap_strangers();
       if (retirement) co_await retire(*std::move(retirement));
       co_return;
@@ -191,17 +192,12 @@ void Lane::judge_bits(CaseFinished& finished) {
                                 fmt::join(*finished.other_bits, ", "));
 }
 
-void Lane::finish(const Job& job, CaseFinished finished) {
+void Lane::finish(const Job& job, CaseFinished finished, bool counted) {
   const CaseOutcome outcome = finished.outcome;
   ledger_.record(job.index, outcome);
   const Event event{std::move(finished)};
   run_.emit(event);
-  if (is_failure(outcome)) ++run_.failures;
-  const int limit = run_.config.max_failures;
-  if (limit > 0 && run_.failures >= limit && !run_.stop.enough_failures) {
-    run_.stop.enough_failures = true;
-    run_.notify_all();
-  }
+  if (is_failure(outcome) && !counted) run_.count_failure();
   if (on_finished_) on_finished_(std::get<CaseFinished>(event));
 }
 
@@ -222,6 +218,7 @@ CaseFinished Lane::report(const Job& job, Attempt attempt, std::int64_t seq, int
     out.perf = perf_figures(out.c, *perf);
     out.perf->baseline_ms = job.named->baseline_ms;
   }
+  out.diagnosis = std::move(attempt.diagnosis);
   out.shared_gpus = pool_->shared_gpus();
   out.stderr_tails = std::move(attempt.stderr_tails);
   return out;

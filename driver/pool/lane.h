@@ -54,7 +54,8 @@ class Lane {
   [[nodiscard]] const NamedCase* next_on_this_pool()
       const;  // after the job that is being run; nullptr if none is known
   void judge_bits(CaseFinished& finished);
-  void finish(const Job& job, CaseFinished finished);
+  // counted: the run knows of its failure.
+  void finish(const Job& job, CaseFinished finished, bool counted = false);
   CaseFinished report(const Job& job, Attempt attempt, std::int64_t seq, int attempts) const;
   CaseFinished never_run(const Job& job, CaseOutcome outcome, std::string reason) const;
   std::string why_stopped() const;

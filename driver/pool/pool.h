@@ -42,7 +42,9 @@ struct Attempt {
   CaseOutcome outcome = CaseOutcome::crash;
   std::string reason;
   double duration_ms = 0;
-  protocol::ResultEvent result;          // of the worker; empty if it never came
+  protocol::ResultEvent result;  // of the worker; empty if it never came
+  std::optional<Diagnosis> diagnosis;
+  bool counted = false;                  // as a failure: RunContext::count_failure
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::optional<Retirement> retirement;  // set: the pool must not be used again
 };
@@ -90,7 +92,9 @@ class Pool {
     bool started = false;
     bool cancelled = false;  // the worker was asked to end it
     std::optional<double> baseline_ms;
+    bool asks_why = false;  // the worker was asked for a diagnosis, should the case fail
     std::optional<protocol::ResultEvent> result;
+    std::optional<protocol::DiagnosisEvent> diagnosis;
     std::optional<std::string> protocol_break;
     std::int64_t ping = 0;                 // seq of one that was sent
     std::optional<std::vector<int>> pong;  // ranks that answered it
@@ -128,7 +132,7 @@ class Pool {
   std::string describe_last_words();
 
   // pool_case.cpp
-  void send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next);
+  void send_case(const NamedCase& named, const Outstanding& current, const NamedCase* next);
   void take_messages(Outstanding& current);
   void take_event(Outstanding& current, const protocol::Event& event);
   asio::awaitable<void> wait_for_end(Outstanding& current, const CaseStarted& started);
@@ -137,7 +141,7 @@ class Pool {
   asio::awaitable<void> cancel(Outstanding& current);
   asio::awaitable<void> drain(Outstanding& current);
   asio::awaitable<void> wait_for_fences();
-  asio::awaitable<Attempt> conclude_with_result(Outstanding& current);
+  asio::awaitable<Attempt> conclude_with_result(Outstanding& current, const CaseStarted& started);
   std::optional<Retirement> disbelieve(Outstanding& current, Attempt& attempt) const;
   void judge_times(Outstanding& current, Attempt& attempt) const;
   [[nodiscard]] RetireReason reason_of_death(const Outstanding& current) const;
@@ -151,6 +155,14 @@ class Pool {
   [[nodiscard]] bool ended(const Outstanding& current) const;
   [[nodiscard]] bool lost() const;
   [[nodiscard]] bool offers(const char* request) const;
+
+  // pool_diagnosis.cpp
+  [[nodiscard]] bool asks_why(const NamedCase& named) const;
+  static bool takes_diagnosis(const Outstanding& current, const protocol::DiagnosisEvent& event);
+  asio::awaitable<std::optional<Retirement>> diagnose(Outstanding& current, const CaseStarted& started,
+                                                      Attempt& attempt);
+  asio::awaitable<void> wait_for_diagnosis(Outstanding& current, const CaseStarted& started);
+  std::optional<Retirement> take_diagnosis(const Outstanding& current, const CaseStarted& started, Attempt& attempt);
 
   // pool_retire.cpp
   asio::awaitable<void> ask_to_shut_down();

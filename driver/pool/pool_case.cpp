@@ -64,8 +64,8 @@ std::optional<Retirement> Pool::disbelieve(Outstanding& current, Attempt& attemp
   return Retirement{RetireReason::protocol_break, std::move(why)};
 }
 
-void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* next) {
-  protocol::RunRequest request{.seq = seq,
+void Pool::send_case(const NamedCase& named, const Outstanding& current, const NamedCase* next) {
+  protocol::RunRequest request{.seq = current.seq,
                                .id = named.id,
                                .case_json = case_for_worker(named.c, capabilities_),
                                .lengths = told_lengths(named.c),
@@ -74,8 +74,9 @@ void Pool::send_case(const NamedCase& named, std::int64_t seq, const NamedCase* 
                                            .reference_cache = run_.config.reference_cache,
                                            .perf = run_.config.perf,
                                            .bound_factor = run_.config.bound_factor}};
+  if (current.asks_why) request.options.diagnosis_ms = diagnosis_time_of(run_.config).count();
   if (run_.config.dump_dir) request.options.dump_dir = run_.config.dump_dir->string();
-  group_->begin_case(seq);
+  group_->begin_case(current.seq);
   group_->send(request);
   // A preparation that runs beside a timed step would slow it down.
   if (next != nullptr && offers("prepare") && !run_.config.perf && unknown_to_worker(next->c, capabilities_).empty()) {
@@ -93,6 +94,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   }
   Outstanding current;
   current.seq = started.seq;
+  current.asks_why = asks_why(named);
   current.baseline_ms = named.baseline_ms;
   current.sent = Clock::now();
   current.timeout = named.timeout.value_or(run_.config.timeout);
@@ -100,7 +102,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   current.deadline = current.sent + current.timeout;
   current.progress = ProgressWatch{current.sent, run_.config.slow_after};
   idle_ = false;
-  send_case(named, started.seq, next);
+  send_case(named, current, next);
 
   co_await wait_for_end(current, started);
   if (current.result && std::exchange(held_, false)) go_on_after_pause();
@@ -109,7 +111,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   Attempt attempt;
   if (current.result) {
     idle_ = true;
-    attempt = co_await conclude_with_result(current);
+    attempt = co_await conclude_with_result(current, started);
   } else if (!current.cancelled && (current.protocol_break || lost())) {
     attempt = conclude_lost(current);
   } else if (held_ && !run_.stop.abandon_running()) {
@@ -120,6 +122,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   }
   co_await name_frames(run_, wakeup_, attempt.stderr_tails);
   attempt.duration_ms = duration_ms;
+  if (attempt.diagnosis && named.runs > 1) run_.diagnosed.insert(named.id);
   if (attempt.charged) ++cases_;
   last_result_ = Clock::now();
   co_return attempt;
@@ -224,6 +227,8 @@ void Pool::take_event(Outstanding& current, const protocol::Event& event) {
     } else {
       current.result = *result;
     }
+  } else if (const auto* diagnosis = std::get_if<protocol::DiagnosisEvent>(&event)) {
+    if (takes_diagnosis(current, *diagnosis)) current.diagnosis = *diagnosis;
   } else if (const auto* pong = std::get_if<protocol::PongEvent>(&event)) {
     if (current.ping != 0 && pong->seq == current.ping) current.pong = pong->ranks;
   } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) {
@@ -256,7 +261,7 @@ void Pool::judge_times(Outstanding& current, Attempt& attempt) const {
                                ms / before, ms, before, *run_.config.max_ratio);
 }
 
-asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
+asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current, const CaseStarted& started) {
   Attempt out;
   out.outcome = current.result->outcome;
   out.reason = current.result->reason;
@@ -271,8 +276,13 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current) {
     co_await wait_for_fences();
     out.stderr_tails = group_->tails();
   }
+  std::optional<Retirement> of_diagnosis;
+  if (current.asks_why && current.result->diagnosing && out.outcome == CaseOutcome::fail) {
+    of_diagnosis = co_await diagnose(current, started, out);
+  }
   take_messages(current);
   out.retirement = disbelieved ? disbelieved : judge(current);
+  if (!out.retirement) out.retirement = std::move(of_diagnosis);
   const bool stands = !needs_tail || out.outcome == CaseOutcome::fail;
   if (group_->any_exited() && !stands) {
     out.reason = fmt::format("{}, after the result \"{}\": {}", describe_deaths(), to_string(out.outcome), out.reason);

@@ -22,6 +22,13 @@ std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks) {
   return grown_start_timeout(config.start_timeout, ranks, protocol::usable_cores());
 }
 
+std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
+  constexpr std::chrono::milliseconds kMost{5000};
+  constexpr std::chrono::milliseconds kLeast{1};
+  constexpr int kPartOfACase = 5;  // 1 / 5
+  return std::clamp(config.timeout / kPartOfACase, kLeast, kMost);
+}
+
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink) {
   Runner runner(config, sink, busy_ranks(config));

@@ -45,6 +45,7 @@ struct RunContext {
   std::int64_t last_seq = 0;           // never repeats in a run
   OutputBits output_bits;              // of the cases that passed, with config.compare_runs
   std::set<std::string> lost_outputs;  // options whose loss has been told
+  std::set<std::string> diagnosed;     // IDs of cases that run several times, and whose failure has a diagnosis
   std::set<pid_t> ranks;               // of living pools: children that only their pool may reap
   std::set<Pool*> pools;               // those that live
   ForkServer* fork_server = nullptr;   // that ranks are forked from, if there is one
@@ -53,6 +54,13 @@ struct RunContext {
   // option: whose file cannot be written; message: one line that names it and the cause.
   void lose_output(const std::string& option, std::string message) {
     if (lost_outputs.insert(option).second) emit(OutputLost{option, std::move(message)});
+  }
+  // Of a case, as soon as it is known.
+  void count_failure() {
+    ++failures;
+    if (config.max_failures <= 0 || failures < config.max_failures || stop.enough_failures) return;
+    stop.enough_failures = true;
+    notify_all();
   }
   // Takes away the zombies that no pool waits for.
   void reap_strangers() const;

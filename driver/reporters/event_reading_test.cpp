@@ -78,6 +78,8 @@ TEST(ReadEvent, GivesBackEveryKindOfCase) {
   failed.c.window = {3, 4};
   failed.c.bias = BiasShape::shape_b1ss;
   expect_round_trip(failed);
+  failed.diagnosis = test::example_diagnosis();
+  expect_round_trip(failed);
   CaseFinished unmeasured = test::finished(3, "id", CaseOutcome::pass);
   unmeasured.checks[0].measured = false;
   expect_round_trip(unmeasured);
@@ -120,6 +122,17 @@ TEST(ParseUtcTimestamp, ReadsWhatWasWrittenAndNothingElse) {
   for (const char* text : {"", "2027", "2027-01-15T08:00:00Z", "2027-01-15T08:00:00.000Z!", "soon"}) {
     EXPECT_FALSE(parse_utc_timestamp(text)) << text;
   }
+}
+
+TEST(ReadEvent, TakesInNoDiagnosisThatIsNotWellFormed) {
+  CaseFinished failed = test::failed_case(0, "id");
+  failed.diagnosis = test::example_diagnosis();
+  nlohmann::ordered_json line = event_json(failed);
+  line["diagnosis"]["picture"]["rows"] = {"..", "."};
+  line["diagnosis"]["id"] = "";
+  const auto event = std::get<CaseFinished>(read_event(line).value());
+  EXPECT_FALSE(event.diagnosis->picture);
+  EXPECT_EQ(event.diagnosis->certainty, Certainty::unknown);
 }
 
 }  // namespace

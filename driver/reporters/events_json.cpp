@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "driver/reporters/jsonl_sink.h"
+#include "worker/protocol/diagnosis_intake.h"
 #include "worker/protocol/field_json.h"
 
 namespace cp_pool {
@@ -35,6 +36,10 @@ std::optional<Event> read_event(const nlohmann::json& line) {
   if (event && std::holds_alternative<RunStarted>(*event)) {
     RunStarted& header = std::get<RunStarted>(*event);
     header.started = parse_utc_timestamp(fields.get_string("ts", "")).value_or(header.started);
+  }
+  if (event && std::holds_alternative<CaseFinished>(*event)) {
+    auto& diagnosis = std::get<CaseFinished>(*event).diagnosis;
+    if (diagnosis) diagnosis = protocol::well_formed(*std::move(diagnosis));
   }
   return event;
 }

@@ -41,8 +41,8 @@ TEST(EventJson, EveryTypeHasItsDocumentedFields) {
                                                                 "attempts",     "backend",      "shared_gpus",
                                                                 "backend_note", "bound_factor", "ranks",
                                                                 "checks",       "timings_ms",   "hygiene",
-                                                                "other_bits",   "perf",         "stderr",
-                                                                "case",         "rerun"}));
+                                                                "other_bits",   "perf",         "diagnosis",
+                                                                "stderr",       "case",         "rerun"}));
   EXPECT_EQ(keys(event_json(RunPaused{})), (Keys{"type", "paused_ms", "ranks_stopped"}));
   CaseStarted of_stream;
   of_stream.number = 3;
@@ -231,6 +231,7 @@ TEST(EventsPage, DescribesEveryFieldOfEveryType) {
   const std::string finished = described<CaseFinished>();
   expect_named<StderrTail>(finished);
   expect_named<PerfFigures>(finished);
+  expect_named<Diagnosis>(finished);
   expect_named<protocol::StepMs>(finished);
   for (const auto& [outcome, name] : kNames<CaseOutcome>) {
     EXPECT_THAT(finished, HasSubstr("`" + std::string{name} + "`"));

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "driver/reporters/case_runs.h"
+#include "driver/reporters/diagnosis_text.h"
 #include "driver/reporters/stack_lines.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -115,6 +116,7 @@ std::string failure_details(const CaseFinished& event) {
   if (event.first_run) out += prefix_lines(first_run_text(event), "");
   out += checks;
   if (event.bound_factor && !event.checks.empty()) out += fmt::format("({})\n", bound_factor_text(event));
+  if (event.diagnosis) out += diagnosis_text(*event.diagnosis);
   for (const protocol::RankResult& rank : event.ranks) {
     if (!rank.ok) out += rank_details(rank, reason);
   }
@@ -132,6 +134,7 @@ std::string failure_signature(const CaseFinished& event) {
   if (event.outcome == CaseOutcome::timeout || event.outcome == CaseOutcome::crash) {
     for (const StderrTail& tail : event.stderr_tails) out += fmt::format("{}: {}\n", tail.rank, last_line(tail.text));
   }
+  if (event.diagnosis) out += cause_line(*event.diagnosis) + '\n';
   return without_addresses(out);
 }
 

@@ -18,12 +18,12 @@ std::string check_text(const Check& check);
 // "bounds x 3" for a case whose bounds were multiplied; empty for others.
 std::string bound_factor_text(const CaseFinished& event);
 
-// The reason, then the failed checks by rank and tensor, then every rank's error text, its stack readable
-// (reporters/stack_lines.h). A text that two of them share is shown once. Lines, each ended by a newline.
+// The reason, then the failed checks by rank and tensor, then the diagnosis, then every rank's error text, its stack
+// readable (reporters/stack_lines.h). A text that two of them share is shown once. Lines, each ended by a newline.
 std::string failure_details(const CaseFinished& event);
 
-// A text that is equal for failures with the same cause: outcome, reason, failed checks, where a rank threw, and, for a
-// timeout or crash, the last line of each rank's stderr. Addresses are left out.
+// A text that is equal for failures with the same cause: outcome, reason, failed checks, the cause that a diagnosis
+// found, where a rank threw, and, for a timeout or crash, the last line of each rank's stderr. Addresses are left out.
 std::string failure_signature(const CaseFinished& event);
 
 // Every rank's stderr tail under a line that names the rank. Of lines that differ in digits alone the first is shown,

@@ -84,5 +84,20 @@ TEST(CheckText, SaysNothingOfFiguresThatWereNotTold) {
   EXPECT_EQ(check_text(check), "rank 0: out: all zero; no error and bound given");
 }
 
+TEST(FailureDetails, NameTheCauseBehindTheChecks) {
+  CaseFinished event = test::failed_case(0, "id");
+  event.diagnosis = test::example_diagnosis();
+  EXPECT_EQ(failure_details(event),
+            "dq is wrong on rank 1\n"
+            "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)\n"
+            "cause: the window's left edge is 63 instead of 64 on all ranks (explains out, dq within bounds)\n"
+            "  rows 64 and later are wrong\n"
+            "  queries 64..127 (rank 1) did not see keys 0..63 (rank 0)\n"
+            "  in all 64 pairs of a query and a key are missing, 0 in excess\n"
+            "rank 0 error:\n"
+            "  first line\n"
+            "  second line\n");
+}
+
 }  // namespace
 }  // namespace cp_pool

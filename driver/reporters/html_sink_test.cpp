@@ -144,6 +144,14 @@ TEST(Html, AFailureHasItsTextItsStderrAndItsRerunCommand) {
   EXPECT_THAT(page.one("//pre[contains(., '2 failed:')]"), HasSubstr("rerun them: cp-pool run --rerun-failed e.jsonl"));
 }
 
+TEST(Html, AFailureThatHasADiagnosisNamesItsCause) {
+  CaseFinished event = failed_case(0, "te-flash/a");
+  event.diagnosis = test::example_diagnosis();
+  const Page page({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_THAT(page.text, HasSubstr("cause: the window's left edge is 63 instead of 64 on all ranks (explains out, dq"));
+  EXPECT_THAT(page.text, HasSubstr("rows 64 and later are wrong"));
+}
+
 TEST(Html, OfManyFailuresTheFirstAreOpen) {
   std::vector<Event> events{run_started(7)};
   for (std::size_t i = 0; i < 7; ++i) events.emplace_back(failed_case(i, "id"));

@@ -28,6 +28,12 @@ std::string essence(std::string_view detail) {
 std::string ToldFailures::first_like(const CaseFinished& event) {
   if (event.pool) reasons_[name_of(*event.pool)] = event.reason;
   const auto [first, is_new] = cases_.emplace(failure_signature(event), event.id);
+  if (is_new && event.diagnosis) {
+    // Of a case that runs several times only the first failure is diagnosed (--repeat).
+    CaseFinished undiagnosed = event;
+    undiagnosed.diagnosis.reset();
+    cases_.emplace(failure_signature(undiagnosed), event.id);
+  }
   return is_new ? "" : first->second;
 }
 

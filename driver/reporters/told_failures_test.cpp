@@ -37,6 +37,25 @@ TEST(ToldFailures, AreNotTheSameIfTheirFiguresDiffer) {
   EXPECT_EQ(told.first_like(wrong), "");
 }
 
+TEST(ToldFailures, AreNotTheSameIfTheirCausesDiffer) {
+  ToldFailures told;
+  CaseFinished wrong = test::failed_case(0, "a");
+  wrong.diagnosis = test::example_diagnosis();
+  EXPECT_EQ(told.first_like(wrong), "");
+  EXPECT_EQ(told.first_like(wrong), "a");
+  wrong.diagnosis->cause = "the mask is missing";
+  EXPECT_EQ(told.first_like(wrong), "");
+}
+
+// With --repeat only the first failure of a case is diagnosed.
+TEST(ToldFailures, AreTheSameIfOnlyTheFirstHasACause) {
+  ToldFailures told;
+  CaseFinished wrong = test::failed_case(0, "a");
+  wrong.diagnosis = test::example_diagnosis();
+  EXPECT_EQ(told.first_like(wrong), "");
+  EXPECT_EQ(told.first_like(test::failed_case(1, "b")), "a");
+}
+
 TEST(ToldFailures, OfATimeoutWhereEachRankStoodCounts) {
   ToldFailures told;
   CaseFinished timeout = test::finished(0, "a", CaseOutcome::timeout, "no result within 5000 ms");

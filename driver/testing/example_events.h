@@ -102,6 +102,33 @@ inline CaseFinished failed_case(std::size_t index, const std::string& id) {
   return event;
 }
 
+// Of a wrong mask, with everything that a diagnosis can have.
+inline Diagnosis example_diagnosis() {
+  Diagnosis out;
+  out.certainty = Certainty::certain;
+  out.id = "window_left_off_by_one";
+  out.cause = "the window's left edge is 63 instead of 64 on all ranks";
+  out.explains = {"out", "dq"};
+  out.evidence = {"rows 64 and later are wrong"};
+  WrongPairs& pairs = out.pairs.emplace();
+  pairs.missing_pairs = 64;
+  pairs.missing = {{.text = "queries 64..127 (rank 1) did not see keys 0..63 (rank 0)",
+                    .q_first = 64,
+                    .q_last = 127,
+                    .kv_last = 63}};
+  out.picture = MaskPicture{.q_per_cell = 64,
+                            .kv_per_cell = 64,
+                            .rows = {". ", "-."},
+                            .q_borders = {},
+                            .kv_borders = {},
+                            .q_ranks = {0, 1},
+                            .kv_ranks = {0, 1}};
+  out.strips = {
+      {.tensor = "out", .rank = 1, .rows_per_cell = 32, .by_row = {0.5, 40}, .borders = {1}, .by_head = {40}}};
+  out.ms = 12.5;
+  return out;
+}
+
 inline RunStarted run_started(std::size_t cases) {
   return {.title = "te-flash",
           .size = "small",

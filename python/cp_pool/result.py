@@ -130,6 +130,44 @@ class StderrTail:
 
 
 @dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """Why a case failed, as far as the worker could tell (docs/diagnosis.md). `certainty` is certain, likely or
+    unknown. `raw` has all that the event says (docs/events.md)."""
+
+    certainty: str
+    id: str  # "unknown" if no known mistake fits
+    cause: str  # one sentence
+    explains: tuple[str, ...]  # tensors
+    others: tuple[str, ...]  # ids that fit as well
+    evidence: tuple[str, ...]  # sentences
+    raw: Mapping[str, Any] = field(repr=False)
+
+    @classmethod
+    def from_json(cls, json: Mapping[str, Any]) -> Diagnosis:
+        return cls(
+            certainty=json["certainty"],
+            id=json["id"],
+            cause=json["cause"],
+            explains=tuple(json.get("explains") or ()),
+            others=tuple(json.get("others") or ()),
+            evidence=tuple(json.get("evidence") or ()),
+            raw=json,
+        )
+
+    def text(self) -> str:
+        """The cause, and indented under it the evidence."""
+        if self.certainty == "unknown":
+            line = f"cause: unknown: {self.cause}"
+        else:
+            line = f"cause{' (likely)' if self.certainty == 'likely' else ''}: {self.cause}"
+            if self.explains:
+                line += f" (explains {', '.join(self.explains)} within bounds)"
+            if self.others:
+                line += f"; or: {', '.join(self.others)}"
+        return "\n".join([line, *(f"  {sentence}" for sentence in self.evidence)])
+
+
+@dataclass(frozen=True, slots=True)
 class Perf:
     """Times of the step, in milliseconds, as on the slowest rank. `raw` has all that the event says
     (docs/events.md)."""
@@ -200,6 +238,7 @@ class Result:
     ranks: tuple[RankResult, ...]
     timings_ms: Mapping[str, float]  # by phase, of the slowest rank
     perf: Perf | None
+    diagnosis: Diagnosis | None  # of a fail
     stderr: tuple[StderrTail, ...]  # of outcomes other than pass and skip
     case: Mapping[str, Any]
     rerun: str  # the command that reruns the case alone
@@ -213,6 +252,7 @@ class Result:
         ranks = json.get("ranks") or ()
         tails = json.get("stderr") or ()
         perf = json.get("perf")
+        diagnosis = json.get("diagnosis")
         return cls(
             id=json["id"],
             outcome=json["outcome"],
@@ -224,6 +264,7 @@ class Result:
             ),
             timings_ms={phase: float(ms) for phase, ms in (json.get("timings_ms") or {}).items()},
             perf=Perf.from_json(perf) if perf else None,
+            diagnosis=Diagnosis.from_json(diagnosis) if diagnosis else None,
             stderr=tuple(StderrTail(tail["rank"], tail["text"], tail.get("fenced", True)) for tail in tails),
             case=json.get("case", {}),
             rerun=rerun if rerun is not None else json.get("rerun", ""),
@@ -269,13 +310,15 @@ class Result:
         return f"{self.outcome}: {first}" if first else self.outcome
 
     def failure_text(self, named: bool = True) -> str:
-        """What a person needs: outcome and reason, failed checks, errors and stderr of the ranks, the command for a
-        rerun. Not `named`: without the ID, which the caller has shown."""
+        """What a person needs: outcome and reason, failed checks, the cause, errors and stderr of the ranks, the command
+        for a rerun. Not `named`: without the ID, which the caller has shown."""
         parts = [f"{self.id + ': ' if named else ''}{self.outcome}: {self.reason}".rstrip(": ")]
         if self.failed_checks:
             parts.append(checks_table(self.failed_checks))
         if self.bound_factor != 1:
             parts.append(f"bounds are {self.bound_factor:g} times as wide as cp-pool's own")
+        if self.diagnosis is not None:
+            parts.append(self.diagnosis.text())
         parts += [_rank_error(rank, self.reason) for rank in self.ranks if not rank.ok]
         parts += [_stderr_text(tail) for tail in self.stderr if tail.text.strip()]
         if self.rerun:

@@ -78,6 +78,13 @@ RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOpt
   }
 }
 
+Diagnosis PythonRunner::diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,
+                                 std::chrono::steady_clock::time_point waits_end) {
+  breaker_.begin_case(waits_end);
+  const AtEnd end([this] { breaker_.end_case(); });
+  return diagnosis::diagnose(implementation_, judged, groups, settings);
+}
+
 void PythonRunner::connect(const Connection& connection) {
   {
     const std::lock_guard lock(mutex_);

@@ -20,6 +20,9 @@ class PythonRunner final : public CaseRunner {
   std::string skip_reason(const Case& c, const at::Device& device) override;
   std::string backend(const Case& c, const at::Device& device) override;
   RankReport run(const Case& c, const CpGroups& groups, const RunOptions& options) override;
+  bool diagnoses() override { return true; }
+  Diagnosis diagnose(const JudgedCase& judged, const CpGroups& groups, const diagnosis::Settings& settings,
+                     std::chrono::steady_clock::time_point waits_end) override;
   void connect(const Connection& connection) override;
   void free_waits(int generation) override;
   std::string why_not_reconnect() override;

@@ -1,6 +1,6 @@
 // A driver in a process of its own, for tests that kill or stop it: runs one fake case and says on stdout what happens,
-// a line each: "pid N" for every rank, "started" once the case is sent, "paused", "retired REASON", "finished OUTCOME,
-// N attempts". driver_process MODEL [options of the fake worker].
+// a line each: "pid N" for every rank, "started" once the case is sent, "in PHASE", "paused", "retired REASON",
+// "finished OUTCOME, N attempts". driver_process MODEL [options of the fake worker].
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
       std::puts("spawned");
     }
     if (std::holds_alternative<CaseStarted>(event)) std::puts("started");
+    if (const auto* progress = std::get_if<CaseProgress>(&event)) std::printf("in %s\n", progress->phase.c_str());
     if (const auto* paused = std::get_if<RunPaused>(&event)) {
       std::puts(paused->ranks_stopped ? "paused" : "paused alone");
     }

@@ -177,5 +177,16 @@ TEST(PausedDriver, AnInterruptThatCameMeanwhileEndsTheRun) {
   EXPECT_THAT(processes_left(), IsEmpty());
 }
 
+TEST(PausedDriver, KeepsTheOutcomeOfACaseWhoseCauseIsLookedFor) {
+  StoppedDriver driver({"diag_none", "--options=diagnosis_ms"});
+  ASSERT_TRUE(driver.read_to("in diagnosis"));
+  driver.stop(SIGTSTP);
+  wait_until_stopped(driver.ranks());
+  driver.go_on();
+  driver.wait();
+  EXPECT_THAT(driver.lines(), Contains("retired paused"));
+  EXPECT_THAT(driver.lines(), Contains("finished fail, 1 attempts"));
+}
+
 }  // namespace
 }  // namespace cp_pool::driver_test

@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "worker/protocol/diagnosis_intake.h"
 #include "worker/protocol/field_json.h"
 #include "worker/protocol/json_fields.h"
 
@@ -52,7 +53,23 @@ Message parse_message(std::string_view text, const char* key, json (*parse)(std:
   }
 }
 
+// What is no diagnosis becomes an unknown one, because the result of its case stands.
+Event read_diagnosis(const json& message) {
+  const Fields top(message, DiagnosisEvent::kName);
+  try {
+    auto event = read_fields<DiagnosisEvent>(top);
+    event.diagnosis = well_formed(std::move(event.diagnosis));
+    return event;
+  } catch (const ProtocolError& e) {
+    DiagnosisEvent event;
+    event.seq = top.peek_int64("seq").value_or(0);
+    event.diagnosis = unknown_diagnosis(fmt::format("the worker's diagnosis cannot be read: {}", e.what()));
+    return event;
+  }
+}
+
 Event read_event(const std::string& name, const json& message) {
+  if (name == DiagnosisEvent::kName) return read_diagnosis(message);
   return read_named<Event>(name, message).value_or(UnknownEvent{name});
 }
 
@@ -87,6 +104,9 @@ void expect_valid(const PerfResult& perf) {
 void expect_valid(const RunOfCase& options) {
   if (options.bound_factor && *options.bound_factor <= 0) {
     throw ProtocolError(fmt::format("run: bound_factor {} is not positive", *options.bound_factor));
+  }
+  if (options.diagnosis_ms && *options.diagnosis_ms <= 0) {
+    throw ProtocolError(fmt::format("run: diagnosis_ms {} is not positive", *options.diagnosis_ms));
   }
 }
 

@@ -18,6 +18,7 @@
 
 #include "cases/case_outcome.h"
 #include "cases/case_report.h"
+#include "cases/diagnosis.h"
 #include "cases/fields.h"
 
 namespace cp_pool::protocol {
@@ -90,11 +91,14 @@ struct RunOfCase {  // how a case is run
   std::optional<PerfRequest> perf = std::nullopt;
   // Multiplies every bound; none = 1. For workers with "bound_factor" in capabilities.options.
   std::optional<double> bound_factor = std::nullopt;
+  // How long a diagnosis of a fail may take; none = it is not asked for. For workers with "diagnosis_ms" there.
+  std::optional<std::int64_t> diagnosis_ms = std::nullopt;
 
   static constexpr auto fields() {
     return std::tuple{field("dump_dir", &RunOfCase::dump_dir), field("reference_cache", &RunOfCase::reference_cache),
                       field("perf", &RunOfCase::perf, Presence::sparse),
-                      field("bound_factor", &RunOfCase::bound_factor, Presence::sparse)};
+                      field("bound_factor", &RunOfCase::bound_factor, Presence::sparse),
+                      field("diagnosis_ms", &RunOfCase::diagnosis_ms, Presence::sparse)};
   }
 };
 struct RunRequest {
@@ -242,6 +246,7 @@ struct ResultEvent {
   // By which every bound of the checks has been multiplied; none = 1.
   std::optional<double> bound_factor = std::nullopt;
   std::vector<LostOutput> lost_outputs;
+  bool diagnosing = false;  // a diagnosis of this fail follows
 
   static constexpr const char* kName = "result";
   static constexpr auto fields() {
@@ -257,7 +262,20 @@ struct ResultEvent {
                       field("backend_note", &ResultEvent::backend_note, Presence::sparse),
                       field("perf", &ResultEvent::perf, Presence::sparse),
                       field("bound_factor", &ResultEvent::bound_factor, Presence::sparse),
-                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse)};
+                      field("lost_outputs", &ResultEvent::lost_outputs, Presence::sparse),
+                      field("diagnosing", &ResultEvent::diagnosing, Presence::sparse)};
+  }
+};
+struct DiagnosisEvent {  // after a result with `diagnosing`
+  std::int64_t seq = 0;
+  bool healthy = true;  // as in ResultEvent
+  Diagnosis diagnosis;
+
+  static constexpr const char* kName = "diagnosis";
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &DiagnosisEvent::seq, Presence::required),
+                      field("healthy", &DiagnosisEvent::healthy),
+                      field("diagnosis", &DiagnosisEvent::diagnosis, Presence::required)};
   }
 };
 struct PongEvent {
@@ -281,8 +299,8 @@ struct ProtocolErrorEvent {
 struct UnknownEvent {  // a newer worker's: logged, never fatal
   std::string event;
 };
-using Event =
-    std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, PongEvent, ProtocolErrorEvent, UnknownEvent>;
+using Event = std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, DiagnosisEvent, PongEvent,
+                           ProtocolErrorEvent, UnknownEvent>;
 
 // The JSON of a message on one line, without prefix and newline. Invalid UTF-8 becomes U+FFFD; non-finite numbers
 // become the strings "nan", "inf", "-inf".

@@ -93,6 +93,16 @@ TEST(Requests, RunMayMultiplyTheBounds) {
               HasSubstr("bound_factor 0 is not positive"));
 }
 
+TEST(Requests, RunMayAskForADiagnosis) {
+  RunRequest sent;
+  sent.case_json = {{"cp_size", 2}};
+  EXPECT_FALSE(json::parse(encode(sent)).at("options").contains("diagnosis_ms"));
+  sent.options.diagnosis_ms = 5000;
+  EXPECT_EQ(request_round_trip(sent).options.diagnosis_ms, 5000);
+  EXPECT_THAT(request_error(R"({"op":"run","seq":1,"case":{},"options":{"diagnosis_ms":0}})"),
+              HasSubstr("diagnosis_ms 0 is not positive"));
+}
+
 TEST(Requests, LengthsRoundTripAndMayBeMissing) {
   const json lengths{{"valid_q", {3, 5}}, {"padded_q", {4, 8}}, {"valid_kv", {3, 5}}, {"padded_kv", {4, 8}}};
   RunRequest sent;
@@ -276,6 +286,45 @@ TEST(Events, TimesOfAStepAreTimes) {
   EXPECT_THAT(with("-5"), HasSubstr("median -5 is no time in ms"));
   EXPECT_THAT(with("\"nan\""), HasSubstr("median nan is no time in ms"));
   EXPECT_THAT(with("\"inf\""), HasSubstr("median inf is no time in ms"));
+}
+
+TEST(Events, ADiagnosisRoundTrips) {
+  ResultEvent result = result_event();
+  EXPECT_FALSE(json::parse(encode(result)).contains("diagnosing"));
+  result.diagnosing = true;
+  EXPECT_TRUE(event_round_trip(result).diagnosing);
+  DiagnosisEvent sent;
+  sent.seq = 12;
+  sent.healthy = false;
+  sent.diagnosis.certainty = Certainty::likely;
+  sent.diagnosis.id = "no_mask";
+  sent.diagnosis.cause = "the mask is missing";
+  sent.diagnosis.picture =
+      MaskPicture{.rows = {"."}, .q_borders = {}, .kv_borders = {}, .q_ranks = {0}, .kv_ranks = {0}};
+  sent.diagnosis.pairs.emplace().missing_pairs = 3;
+  const DiagnosisEvent got = event_round_trip(sent);
+  EXPECT_EQ(got.seq, 12);
+  EXPECT_FALSE(got.healthy);
+  EXPECT_EQ(got.diagnosis.certainty, Certainty::likely);
+  EXPECT_EQ(got.diagnosis.id, "no_mask");
+  EXPECT_EQ(got.diagnosis.cause, "the mask is missing");
+  EXPECT_EQ(got.diagnosis.pairs->missing_pairs, 3);
+  ASSERT_TRUE(got.diagnosis.picture);
+  EXPECT_EQ(got.diagnosis.picture->rows.front(), ".");
+}
+
+// The result of its case stands, so it is no broken protocol.
+TEST(Events, WhatIsNoDiagnosisIsReadAsAnUnknownOne) {
+  for (const char* body : {R"("seq":12)", R"("seq":12,"diagnosis":3)", R"("seq":12,"diagnosis":{"certainty":"sure"})",
+                           R"("seq":12,"healthy":7,"diagnosis":{"certainty":"likely","id":"x","cause":"y"})",
+                           R"("seq":12,"diagnosis":{"certainty":"likely","id":"x","cause":["y"]})"}) {
+    const auto event = std::get<DiagnosisEvent>(parse_event(fmt::format(R"({{"event":"diagnosis",{}}})", body)));
+    EXPECT_EQ(event.seq, 12) << body;
+    EXPECT_TRUE(event.healthy) << body;
+    EXPECT_EQ(event.diagnosis.certainty, Certainty::unknown) << body;
+    EXPECT_THAT(event.diagnosis.cause, HasSubstr("the worker's diagnosis cannot be read: diagnosis: ")) << body;
+  }
+  EXPECT_EQ(std::get<DiagnosisEvent>(parse_event(R"({"event":"diagnosis","seq":"x"})")).seq, 0);
 }
 
 TEST(Events, OthersRoundTrip) {

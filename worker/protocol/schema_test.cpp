@@ -72,6 +72,10 @@ class Schema {
         if (is_of_a_worker(outcome)) said.emplace(name);
       }
       EXPECT_EQ(schema.at("enum").get<std::set<std::string>>(), said);
+    } else if constexpr (std::is_enum_v<T>) {
+      std::set<std::string> said;
+      for (const auto& [value, name] : kNames<T>) said.emplace(name);
+      EXPECT_EQ(schema.at("enum").get<std::set<std::string>>(), said);
     } else {
       EXPECT_THAT(types_of(schema), Contains(type_of<T>()));
     }
@@ -150,6 +154,19 @@ TEST(ProtocolPage, DescribesEveryFieldOfAResult) {
   expect_row_with_fields<Hygiene>(page, "hygiene");
   expect_row_with_fields<LostOutput>(page, "lost_outputs");
   expect_row_with_fields<PerfResult>(page, "perf");
+}
+
+TEST(ProtocolPage, DescribesEveryFieldOfADiagnosis) {
+  const std::string whole = text_of("protocol.md");
+  const std::string page = whole.substr(whole.find("\n### diagnosis\n"));
+  for_each_field<Diagnosis>([&](const auto& field) { EXPECT_NE(row_of(page, field.name), "") << field.name; });
+  expect_row_with_fields<WrongPairs>(page, "pairs");
+  expect_row_with_fields<PairRectangle>(page, "pairs");
+  expect_row_with_fields<MaskPicture>(page, "picture");
+  expect_row_with_fields<ErrorStrip>(page, "strips");
+  for (const auto& [certainty, name] : kNames<Certainty>) {
+    EXPECT_THAT(row_of(page, "certainty"), HasSubstr(fmt::format("`{}`", name)));
+  }
 }
 
 TEST(ProtocolPage, NamesTheExitCodesOfAWorker) {

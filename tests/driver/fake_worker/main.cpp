@@ -2,7 +2,7 @@
 // (in rank 1), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N] [--starts=FILE]
 // [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad. --offers=prepare (or cancel; may be
 // repeated) puts that into its capabilities.requests, --case-field=NAME into its capabilities.case_fields, and
-// --figures says that it gives figures.
+// --options=NAME into its capabilities.options, and --figures says that it gives figures.
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -17,6 +17,7 @@
 #include <fmt/format.h>
 
 #include "tests/driver/fake_worker/control_plane.h"
+#include "tests/driver/fake_worker/diagnosis.h"
 #include "tests/driver/fake_worker/faults.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/line_framer.h"
@@ -33,6 +34,7 @@ struct Options {
   std::vector<std::string> offers;
   bool figures = false;
   std::vector<std::string> case_fields;
+  std::vector<std::string> options;
 };
 
 Options parse_options(int argc, char** argv) {
@@ -46,6 +48,7 @@ Options parse_options(int argc, char** argv) {
     if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
     if (arg.starts_with("--offers=")) out.offers.push_back(value);
     if (arg == "--figures") out.figures = true;
+    if (arg.starts_with("--options=")) out.options.push_back(value);
     if (arg.starts_with("--case-field=")) out.case_fields.push_back(value);
   }
   return out;
@@ -130,6 +133,7 @@ class RankZero {
     ready.device = environment.device;
     ready.ranks.push_back({0, "here", ::getpid()});
     if (!options.offers.empty()) ready.capabilities["requests"] = options.offers;
+    if (!options.options.empty()) ready.capabilities["options"] = options.options;
     if (options.figures) ready.capabilities["figures"] = true;
     if (!options.case_fields.empty()) ready.capabilities["case_fields"] = options.case_fields;
     for (const int pid : ranks_.pids()) ready.ranks.push_back({static_cast<int>(ready.ranks.size()), "here", pid});
@@ -188,12 +192,17 @@ class RankZero {
     if (kind == "until_cancelled_then_exit") _exit(3);
     if (kind == "invalid_utf8") say("bad \xff\xfe bytes and \x1b[31mcolour\x1b[0m");
     if (kind != "no_fence" && kind != "unfenced_error_then_exit") fence(request.seq);
+    speak_too_early(kind, request.seq);
     protocol::ResultEvent result = result_of(kind, request.seq);
+    // diag_unasked promises one whether it was asked or not.
+    result.diagnosing = is_diagnosed(kind) && (request.options.diagnosis_ms || kind == "diag_unasked");
     if (kind == "tells_its_case") {
       result.outcome = CaseOutcome::fail;
       result.reason = request.case_json.dump();
     }
     respond(result);
+    if (is_diagnosed(kind)) say(fmt::format("may diagnose for {} ms", request.options.diagnosis_ms.value_or(0)));
+    if (result.diagnosing && request.options.diagnosis_ms) diagnose(kind, request.seq, ranks_);
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);
   }
@@ -278,7 +287,7 @@ class RankZero {
       out.outcome = CaseOutcome::error;
     }
     if (kind == "until_cancelled") out.outcome = CaseOutcome::cancelled;
-    if (kind == "fail_then_exit" || kind == "chatter_stderr") out.outcome = CaseOutcome::fail;
+    if (kind == "fail_then_exit" || kind == "chatter_stderr" || is_diagnosed(kind)) out.outcome = CaseOutcome::fail;
     contradict(kind, out);
     if (kind == "full_result") fill(out);
     if (out.outcome != CaseOutcome::pass && out.reason.empty()) out.reason = fmt::format("it is {}", kind);

@@ -1,0 +1,95 @@
+// The diagnosis of a case that has failed: the worker looks for it when the result is out. Whatever becomes of it, the
+// outcome stands.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_phases.h"
+#include "driver/pool/case_request.h"
+#include "driver/pool/pool.h"
+#include "worker/protocol/diagnosis_intake.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kOnTheWay{1000};  // beyond the worker's own time, for the abort and the answer
+constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pipe
+
+}  // namespace
+
+// A case that runs several times is asked about once.
+bool Pool::asks_why(const NamedCase& named) const {
+  return run_.config.diagnosis && lists(capabilities_, "options", "diagnosis_ms") &&
+         (named.runs == 1 || !run_.diagnosed.contains(named.id));
+}
+
+// One that nobody waits for is passed over: it says nothing against the worker's results.
+bool Pool::takes_diagnosis(const Outstanding& current, const protocol::DiagnosisEvent& event) {
+  return current.asks_why && current.result && current.result->diagnosing && event.seq == current.seq &&
+         !current.diagnosis;
+}
+
+// Why the pool cannot be used again; nullopt: it can, as far as the diagnosis tells.
+asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, const CaseStarted& started,
+                                                          Attempt& attempt) {
+  run_.count_failure();
+  attempt.counted = true;
+  group_->reopen_tails();  // for the last words of a rank that the diagnosis kills
+  current.progress.reach(case_phase::kDiagnosis);
+  co_await wait_for_diagnosis(current, started);
+  if (current.diagnosis && std::exchange(held_, false)) go_on_after_pause();
+  std::optional<Retirement> retirement = take_diagnosis(current, started, attempt);
+  if (retirement && retirement->reason == RetireReason::timeout) co_await ask_for_stacks();
+  if (!current.diagnosis) attempt.stderr_tails = group_->tails();
+  co_return retirement;
+}
+
+asio::awaitable<void> Pool::wait_for_diagnosis(Outstanding& current, const CaseStarted& started) {
+  const OwnDeadlines own_deadlines(has_own_deadlines_);
+  const auto over = [&] { return current.diagnosis || current.protocol_break || run_.stop.abandon_running(); };
+  auto limit = Clock::now() + diagnosis_time_of(run_.config) + kOnTheWay;
+  for (bool paused = false; Clock::now() < limit;) {
+    take_messages(current);
+    if (over()) co_return;
+    if (lost()) co_return co_await drain(current);
+    if (held_ && !std::exchange(paused, true)) limit = std::min(limit, Clock::now() + kSaidInTime);
+    tell_progress(current, started);
+    co_await wakeup_.wait_until(std::min(limit, current.progress.next()));
+  }
+}
+
+std::optional<Retirement> Pool::take_diagnosis(const Outstanding& current, const CaseStarted& started,
+                                               Attempt& attempt) {
+  if (current.diagnosis) {
+    attempt.diagnosis = current.diagnosis->diagnosis;
+    if (current.diagnosis->healthy) return std::nullopt;
+    return Retirement{RetireReason::unhealthy, attempt.diagnosis->cause};
+  }
+  std::optional<Retirement> retirement;
+  std::string why;
+  if (group_->any_exited()) {
+    why = fmt::format("the diagnosis failed: {}", describe_deaths());
+  } else if (current.protocol_break) {
+    why = fmt::format("the diagnosis failed: {}", *current.protocol_break);
+  } else if (lost()) {
+    why = fmt::format("the diagnosis failed: rank 0 closed its {}", group_->stdin_broken() ? "stdin" : "stdout");
+  } else if (held_) {
+    why = "the run was paused during the diagnosis";
+    retirement = Retirement{RetireReason::paused, why};
+  } else if (run_.stop.abandon_running()) {
+    why = "the run was stopped before the diagnosis had ended";
+  } else {
+    why = fmt::format("the diagnosis ran out of its {:g} s",
+                      std::chrono::duration<double>(diagnosis_time_of(run_.config)).count());
+    retirement = Retirement{RetireReason::timeout, fmt::format("{}: {}", started.id, why)};
+  }
+  attempt.diagnosis = protocol::unknown_diagnosis(std::move(why));
+  return retirement;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,237 @@
+// What becomes of a case whose worker misbehaves after the result, while it looks for the cause of the failure. The
+// outcome and the attempts are those of the result in every row, the next case passes, and nothing is left behind.
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+constexpr milliseconds kTimeout{500};  // of a case; a diagnosis has 100 ms of it
+
+struct Row {
+  std::string model;
+  std::string id;       // of the diagnosis
+  std::string cause;    // part of it
+  std::string retired;  // why the pool was given up; empty: it was not
+  bool runs_out = false;
+};
+// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+void PrintTo(const Row& row, std::ostream* out) {
+  *out << row.model;
+}
+
+const std::vector<Row> kRows{
+    {"diag_good", "diag_good", "it is diag_good", ""},
+    {"diag_twice", "diag_twice", "it is diag_twice", ""},
+    {"diag_early", "diag_early", "it is diag_early", ""},
+    {"diag_flood", "diag_flood", "it is diag_flood", ""},
+    {"diag_chatter", "diag_chatter", "it is diag_chatter", ""},
+    {"diag_daemon", "diag_daemon", "it is diag_daemon", ""},
+    {"diag_colours", "diag_colours", "\\x1b[31mred and more", ""},
+    {"diag_unhealthy", "diag_unhealthy", "it is diag_unhealthy", "unhealthy"},
+    {"diag_then_exit", "diag_then_exit", "it is diag_then_exit", "died_after_result"},
+    {"diag_unreadable", "unknown", "cannot be read: diagnosis: diagnosis: \"certainty\": \"sure\" is not among", ""},
+    {"diag_without_id", "unknown", "the worker's diagnosis has no usable id", ""},
+    {"diag_garbage", "unknown", "the diagnosis failed: a line that is no message", "protocol_break"},
+    {"diag_long_line", "unknown", "the diagnosis failed: a line of more than 16 MiB", "protocol_break"},
+    {"diag_second_result", "unknown", "the diagnosis failed: a result for seq 2", "protocol_break"},
+    {"diag_closes_stdout", "unknown", "the diagnosis failed: rank 0 closed its stdout", "protocol_break"},
+    {"diag_exit", "unknown", "the diagnosis failed: rank 0 died: exit 3", "died_after_result"},
+    {"diag_sigsegv_on_1", "unknown", "the diagnosis failed: rank 1 died: signal 11 (SIGSEGV)", "died_after_result"},
+    {"diag_none", "unknown", "the diagnosis ran out of its 0.1 s", "timeout", true},
+    {"diag_hang", "unknown", "the diagnosis ran out of its 0.1 s", "timeout", true},
+    {"diag_hang_on_1", "unknown", "the diagnosis ran out of its 0.1 s", "timeout", true},
+    {"diag_deaf", "unknown", "the diagnosis ran out of its 0.1 s", "timeout", true},
+    {"diag_sigstop", "unknown", "the diagnosis ran out of its 0.1 s", "timeout", true},
+    {"diag_grandchild", "unknown", "the diagnosis ran out of its 0.1 s", "timeout", true},
+    {"diag_late", "unknown", "the diagnosis ran out of its 0.1 s", "timeout", true},
+};
+
+RunConfig diagnosing_config(std::vector<std::string> options = {}) {
+  options.emplace_back("--options=diagnosis_ms");
+  return fake_config(std::move(options));
+}
+
+class DiagnosisFault : public testing::TestWithParam<Row> {};
+
+TEST_P(DiagnosisFault, LeavesTheOutcomeAsItWas) {
+  const Row& row = GetParam();
+  RunConfig config = diagnosing_config();
+  if (row.runs_out) config.timeout = kTimeout;
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+
+  const RunFinished finished = run(fake_cases({"pass", row.model, "pass"}), config, recorder);
+
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "pass"));
+  const CaseFinished& faulty = recorder.finished(1);
+  EXPECT_EQ(faulty.reason, "it is " + row.model);
+  EXPECT_EQ(faulty.attempts, 1);
+  EXPECT_LT(faulty.duration_ms, config.timeout.count()) << "the diagnosis is no part of the case's time";
+  ASSERT_TRUE(faulty.diagnosis);
+  EXPECT_EQ(faulty.diagnosis->id, row.id);
+  EXPECT_EQ(faulty.diagnosis->certainty, row.id == "unknown" ? Certainty::unknown : Certainty::certain);
+  EXPECT_THAT(faulty.diagnosis->cause, HasSubstr(row.cause));
+  EXPECT_THAT(faulty.stderr_tails.at(0).text, HasSubstr("starts " + row.model));
+  EXPECT_FALSE(recorder.finished(0).diagnosis);
+
+  if (row.retired.empty()) {
+    EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
+  } else {
+    EXPECT_THAT(recorder.retirements(), ElementsAre(row.retired, "finished"));
+    EXPECT_EQ(recorder.all<PoolRetired>().at(0).cases, 2);
+  }
+  for (const PoolRetired& retired : recorder.all<PoolRetired>()) EXPECT_THAT(retired.leftovers, IsEmpty());
+  EXPECT_THAT(recorder.all<CaseStarted>(), SizeIs(3)) << "no case is sent again";
+  EXPECT_TRUE(finished.ledger_exact);
+  EXPECT_EQ(finished.exit_code, 100);
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+INSTANTIATE_TEST_SUITE_P(Table, DiagnosisFault, testing::ValuesIn(kRows),
+                         [](const auto& info) { return info.param.model; });
+
+TEST(Diagnosis, IsAskedForWithItsTime) {
+  const std::vector<std::pair<int, std::string>> told{{30, "may diagnose for 5000 ms"},
+                                                      {10, "may diagnose for 2000 ms"}};
+  for (const auto& [seconds, line] : told) {
+    RunConfig config = diagnosing_config();
+    config.timeout = std::chrono::seconds(seconds);
+    Recorder recorder;
+    run(fake_cases({"diag_exit"}), config, recorder);
+    EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr(line));
+  }
+}
+
+TEST(Diagnosis, IsNotWaitedForUnlessItWasAskedFor) {
+  RunConfig forbidden = diagnosing_config();
+  forbidden.diagnosis = false;
+  for (const RunConfig& config : {fake_config(), forbidden}) {
+    Recorder recorder;
+    run(fake_cases({"diag_unasked", "pass"}), config, recorder);
+    EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "pass"));
+    EXPECT_FALSE(recorder.finished(0).diagnosis);
+    EXPECT_THAT(recorder.retirements(), ElementsAre("finished"));
+  }
+}
+
+TEST(Diagnosis, IsNotWaitedForUnlessTheResultPromisesIt) {
+  Recorder recorder;
+  run(fake_cases({"fail", "error", "pass"}), diagnosing_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "error", "pass"));
+  for (const CaseFinished& finished : recorder.all<CaseFinished>()) EXPECT_FALSE(finished.diagnosis);
+}
+
+TEST(Diagnosis, IsBounded) {
+  Recorder recorder;
+  run(fake_cases({"diag_huge"}), diagnosing_config(), recorder);
+  ASSERT_TRUE(recorder.finished(0).diagnosis);
+  EXPECT_THAT(recorder.finished(0).diagnosis->evidence, SizeIs(64));
+  EXPECT_EQ(recorder.finished(0).diagnosis->evidence.at(0).size(), 1024U);
+}
+
+TEST(Diagnosis, OfARankThatDiesInItKeepsItsLastWords) {
+  RunConfig config = diagnosing_config();
+  config.timeout = kTimeout;
+  config.stack_wait = milliseconds(1000);
+  Recorder recorder;
+  run(fake_cases({"diag_hang_on_1"}), config, recorder);
+  for (const StderrTail& tail : recorder.finished(0).stderr_tails) {
+    EXPECT_THAT(tail.text, HasSubstr("stack of this rank")) << tail.rank;
+  }
+}
+
+TEST(Diagnosis, IsMadeOnceOfACaseThatRunsSeveralTimes) {
+  std::vector<NamedCase> cases = fake_cases({"diag_good", "diag_good", "diag_good"});
+  for (int i = 0; i < 3; ++i) {
+    cases[static_cast<std::size_t>(i)].run = i + 1;
+    cases[static_cast<std::size_t>(i)].runs = 3;
+  }
+  Recorder recorder;
+  run(cases, diagnosing_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail", "fail"));
+  EXPECT_TRUE(recorder.finished(0).diagnosis);
+  EXPECT_FALSE(recorder.finished(1).diagnosis);
+  EXPECT_FALSE(recorder.finished(2).diagnosis);
+}
+
+// Calls the function when the case has been in its diagnosis for a second.
+void when_diagnosing(Recorder& recorder, const std::function<void()>& then) {
+  recorder.on_each = [then](const Event& event) {
+    const auto* progress = std::get_if<CaseProgress>(&event);
+    if (progress != nullptr && progress->phase == "diagnosis") then();
+  };
+}
+
+TEST(Diagnosis, IsAPhaseOfItsCaseAndAnInterruptDoesNotWaitForIt) {
+  for (const char* model : {"diag_none", "diag_hang"}) {
+    Recorder recorder;
+    when_diagnosing(recorder, [] { ::raise(SIGINT); });
+    const RunFinished finished = run(fake_cases({model, "pass"}), diagnosing_config(), recorder);
+    EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "not-run"));
+    EXPECT_EQ(recorder.finished(0).diagnosis.value_or(Diagnosis{}).cause,
+              "the run was stopped before the diagnosis had ended");
+    EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted"));
+    EXPECT_EQ(finished.exit_code, 130);
+    EXPECT_LT(finished.duration_ms, 5000) << "the time of a diagnosis was waited for";
+    EXPECT_THAT(processes_left(), IsEmpty());
+  }
+}
+
+TEST(Diagnosis, DoesNotDelayTheEndOfARunThatStopsAtAFailure) {
+  RunConfig config = diagnosing_config();
+  config.max_failures = 1;
+  config.timeout = std::chrono::seconds(6);
+  Recorder recorder;
+  std::vector<NamedCase> cases{fake_case("until_sigusr1", 1), fake_case("pass", 1), fake_case("diag_none", 2)};
+  // The one pool is in its diagnosis, and the other is free for its next case.
+  int rank_of_other = 0;
+  recorder.on_each = [&](const Event& event) {
+    const auto* spawned = std::get_if<PoolSpawned>(&event);
+    if (spawned != nullptr && spawned->world_size == 1) rank_of_other = spawned->pids.at(0);
+    const auto* progress = std::get_if<CaseProgress>(&event);
+    if (progress != nullptr && progress->phase == "diagnosis") ::kill(rank_of_other, SIGUSR1);
+  };
+  config.max_busy_ranks = 3;
+  run(cases, config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run", "fail"));
+  EXPECT_TRUE(recorder.finished(2).diagnosis);
+}
+
+TEST(Diagnosis, EndsBeforeAPoolOfItsOwnDoes) {
+  RunConfig config = diagnosing_config();
+  config.pool_max_cases = 1;
+  Recorder recorder;
+  run(fake_cases({"diag_good", "diag_exit", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail", "pass"));
+  EXPECT_EQ(recorder.finished(0).diagnosis.value_or(Diagnosis{}).id, "diag_good");
+  EXPECT_THAT(recorder.retirements(), ElementsAre("max_cases", "died_after_result", "max_cases"));
+}
+
+TEST(Diagnosis, ThatRunsOutOfTimeIsNoTimeoutOfACase) {
+  RunConfig config = diagnosing_config();
+  config.timeout = kTimeout;
+  config.max_consecutive_timeouts = 1;
+  Recorder recorder;
+  run(fake_cases({"diag_none", "diag_none", "pass"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail", "pass"));
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

@@ -47,6 +47,7 @@ struct RunConfig {
   std::chrono::milliseconds timeout{90000};        // per case, from the line sent
   std::chrono::milliseconds start_timeout{60000};  // spawn to ready
   bool start_timeout_grows = false;                // with ranks a core (start_timeout_of)
+  std::chrono::milliseconds diagnosis_grace{2000};  // beyond a diagnosis' own time: to free ranks, connect them anew
   std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
   std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
   std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none

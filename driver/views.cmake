@@ -167,6 +167,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/commands/adapter_program_test.cpp
     cli/commands/belief_test.cpp
     cli/commands/conformance_program_test.cpp
+    cli/commands/diagnosis_program_test.cpp
     cli/commands/doctor_program_test.cpp
     cli/commands/explain_program_test.cpp
     cli/commands/list_program_test.cpp

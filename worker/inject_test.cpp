@@ -1,17 +1,19 @@
 // Faults on request that are answers: wrong, flaky and slow ones, and those that the environment asks for.
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/testing/worker_group.h"
+#include "worker/testing/worker_fixture.h"
 
 namespace cp_pool {
 namespace {
 
 using protocol::ResultEvent;
+using test::kTriesToRecover;
 using test::WorkerGroup;
 using ::testing::AllOf;
 using ::testing::Contains;
@@ -80,6 +82,78 @@ TEST(WorkerInject, ASlowCaseTakesItsTimeAndPasses) {
     EXPECT_EQ(group.run("one").value_or(ResultEvent{}).outcome, CaseOutcome::pass) << phase;
     EXPECT_GE(std::chrono::steady_clock::now() - start, std::chrono::milliseconds(60)) << phase;
   }
+}
+
+// Runs a case that is wrong on rank 1 and asks why: the answer, and the outcome of the case after it.
+struct Asked {
+  std::optional<ResultEvent> result;
+  std::optional<protocol::DiagnosisEvent> diagnosis;
+  std::string next;
+};
+Asked ask_why(const std::string& fault, std::int64_t diagnosis_ms = 2000) {
+  WorkerGroup group({.arguments = {"--inject", "wrong=dv@1:inside:bad", "--inject", fault}});
+  group.next<protocol::ReadyEvent>();
+  protocol::RunRequest request;
+  request.seq = 100;
+  request.id = "bad";
+  request.case_json = test::small_case(2);
+  request.timeout_ms = 20000;
+  request.options.diagnosis_ms = diagnosis_ms;
+  group.send(request);
+  Asked asked;
+  asked.result = group.next<ResultEvent>();
+  asked.diagnosis = group.next<protocol::DiagnosisEvent>();
+  if (!asked.diagnosis || !asked.diagnosis->healthy) return asked;
+  const auto next = group.run("good");
+  if (next) asked.next = to_string(next->outcome);
+  return asked;
+}
+
+TEST(WorkerDiagnosis, FollowsTheResultOfAFail) {
+  const Asked asked = ask_why("throw@1:diagnosis:other");
+  ASSERT_TRUE(asked.result);
+  EXPECT_EQ(asked.result->outcome, CaseOutcome::fail);
+  EXPECT_TRUE(asked.result->diagnosing);
+  ASSERT_TRUE(asked.diagnosis);
+  EXPECT_EQ(asked.diagnosis->seq, 100);
+  EXPECT_THAT(asked.diagnosis->diagnosis.cause, testing::Not(StartsWith("the diagnosis failed")));
+  EXPECT_GT(asked.diagnosis->diagnosis.ms, 0);
+  EXPECT_EQ(asked.next, "pass");
+}
+
+TEST(WorkerDiagnosis, ThatThrowsOnARankIsUnknownAndThePoolGoesOn) {
+  for (const char* rank : {"0", "1"}) {
+    Asked asked;
+    for (int i = 0; i < kTriesToRecover && asked.next.empty(); ++i) {
+      asked = ask_why(std::string("throw@") + rank + ":diagnosis");
+    }
+    ASSERT_TRUE(asked.result);
+    EXPECT_EQ(asked.result->outcome, CaseOutcome::fail);
+    EXPECT_TRUE(asked.result->healthy);
+    ASSERT_TRUE(asked.diagnosis);
+    EXPECT_EQ(asked.diagnosis->diagnosis.certainty, Certainty::unknown);
+    EXPECT_THAT(asked.diagnosis->diagnosis.cause,
+                AllOf(StartsWith(std::string("the diagnosis failed: rank ") + rank), HasSubstr("injected fault")));
+    EXPECT_EQ(asked.next, "pass");
+  }
+}
+
+TEST(WorkerDiagnosis, InWhichARankHangsEndsByItselfAndAsksForANewPool) {
+  const Asked asked = ask_why("hang@1:diagnosis", 500);
+  ASSERT_TRUE(asked.diagnosis);
+  EXPECT_FALSE(asked.diagnosis->healthy);
+  EXPECT_THAT(asked.diagnosis->diagnosis.cause,
+              AllOf(StartsWith("the diagnosis failed: rank 0: "), HasSubstr("not every rank came back")));
+}
+
+TEST(WorkerDiagnosis, IsNotMadeUnlessItIsAskedFor) {
+  WorkerGroup group({.arguments = {"--inject", "wrong=dv@1:inside:bad", "--inject", "exit@0:diagnosis"}});
+  group.next<protocol::ReadyEvent>();
+  const auto bad = group.run("bad");
+  ASSERT_TRUE(bad);
+  EXPECT_EQ(bad->outcome, CaseOutcome::fail);
+  EXPECT_FALSE(bad->diagnosing);
+  EXPECT_EQ(group.run("good").value_or(ResultEvent{}).outcome, CaseOutcome::pass);
 }
 
 }  // namespace

@@ -72,12 +72,13 @@ class Group:
         self.start(case_id, timeout_ms, **changes)
         return self.next("result")
 
-    def start(self, case_id, timeout_ms=20000, perf=None, lengths=None, **changes):
+    def start(self, case_id, timeout_ms=20000, perf=None, diagnosis_ms=None, lengths=None, **changes):
         self.seq += 1
         case = {"comm": "p2p", "cp_size": self.ranks, "dtype": "fp32", "batch": 1, "seqlen_q": 32, "seqlen_kv": 32, "heads": 2,
                 "kv_heads": 2, "head_dim_qk": 8, "head_dim_v": 8, "causal": True, **changes}
         self.send(op="run", seq=self.seq, id=case_id, case=case, timeout_ms=timeout_ms, 
-                  options={"dump_dir": None, "reference_cache": True, **({"perf": perf} if perf else {})},
+                  options={"dump_dir": None, "reference_cache": True, **({"perf": perf} if perf else {}),
+                           **({"diagnosis_ms": diagnosis_ms} if diagnosis_ms else {})},
                   **({"lengths": lengths} if lengths else {}))
 
 
@@ -125,9 +126,20 @@ def check_worker(validator, worker):
         group.next("started")
         group.send(op="cancel", seq=group.seq)
         seen.add(group.next("result")["outcome"])
+    # Half of the queries meet the keys of others.
+    with Group(validator, [worker, "--cut", "contiguous", "--inject", "throw@1:diagnosis:throws"]) as group:
+        group.next("ready")
+        for name, failed in (("fails", False), ("throws", True)):
+            wrong = group.run(name, diagnosis_ms=4000)
+            seen.add(wrong["outcome"])
+            expect(wrong["diagnosing"], "the cause follows")
+            cause = group.next("diagnosis")
+            expect(cause["seq"] == group.seq and cause["healthy"], f"{cause}")
+            expect(cause["diagnosis"]["cause"].startswith("the diagnosis failed: rank 1: ") == failed, f"{cause}")
+        expect("diagnosing" not in group.run("is not asked"), "nobody asks for the cause")
     with Group(validator, [worker], CP_POOL_PROTOCOL="8..9") as group:
         group.next("protocol_error")
-    expect(seen == {"pass", "skip", "error", "timeout", "cancelled"}, f"outcomes seen: {seen}")
+    expect(seen == {"pass", "fail", "skip", "error", "timeout", "cancelled"}, f"outcomes seen: {seen}")
 
 
 def check_example(validator, worker):

@@ -17,7 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kOnTheWay{1000};  // beyond the worker's own time, for the abort and the answer
 constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pipe
 
 }  // namespace
@@ -53,7 +52,7 @@ asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, 
 asio::awaitable<void> Pool::wait_for_diagnosis(Outstanding& current, const CaseStarted& started) {
   const OwnDeadlines own_deadlines(has_own_deadlines_);
   const auto over = [&] { return current.diagnosis || current.protocol_break || run_.stop.abandon_running(); };
-  auto limit = Clock::now() + diagnosis_time_of(run_.config) + kOnTheWay;
+  auto limit = Clock::now() + diagnosis_time_of(run_.config) + run_.config.diagnosis_grace;
   for (bool paused = false; Clock::now() < limit;) {
     take_messages(current);
     if (over()) co_return;

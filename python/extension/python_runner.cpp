@@ -8,6 +8,7 @@
 
 #include "cases/case_groups.h"
 #include "cp_core/comm/communicator.h"
+#include "cp_core/diagnosis/diagnose.h"
 
 namespace cp_pool {
 namespace {

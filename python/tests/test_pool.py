@@ -18,6 +18,7 @@ import pytest
 
 from cp_pool import CaseFailed, CaseRefused, CaseSkipped, Pool, PoolError, Result
 from cp_pool.dump import dump_file_name
+from cp_pool.result import Diagnosis
 
 SIZES = {"seqlen_q": 8, "seqlen_kv": 8, "heads": 1, "kv_heads": 1, "head_dim_qk": 4, "head_dim_v": 4, "batch": 1}
 ID = "quick/causal/p2p/cp2/bshd/fp32"
@@ -98,6 +99,27 @@ def test_a_failure_says_all_that_a_person_needs(open_pool: OpenPool) -> None:
     assert "rank 0 stderr:\n  | stderr of mine" in text
     assert lines[-1].startswith("rerun: printf ")
     assert caught.value.result is result
+
+
+def test_a_failure_has_its_cause(open_pool: OpenPool) -> None:
+    result = open_pool().submit(id="mine", model="diagnosed", **SIZES)
+    assert result.diagnosis is not None
+    assert (result.diagnosis.certainty, result.diagnosis.id) == ("likely", "no_mask")
+    assert (result.diagnosis.explains, result.diagnosis.others) == (("dq",), ("whole_keys",))
+    assert (
+        "\ncause (likely): the mask is <missing>\\x1b[31m (explains dq within bounds); or: whole_keys\n"
+        "  every query saw every key\nrank 0 stderr:" in result.failure_text()
+    )
+    without = open_pool(arguments=["--no-diagnosis"]).submit(id="mine", model="diagnosed", **SIZES)
+    assert without.outcome == "fail"
+    assert without.diagnosis is None
+
+
+def test_a_cause_is_told_as_sure_as_it_is() -> None:
+    found = {"certainty": "certain", "id": "no_mask", "cause": "the mask is missing"}
+    assert Diagnosis.from_json(found).text() == "cause: the mask is missing"
+    unknown = {"certainty": "unknown", "id": "unknown", "cause": "only dk is wrong", "evidence": ["dv is right"]}
+    assert Diagnosis.from_json(unknown).text() == "cause: unknown: only dk is wrong\n  dv is right"
 
 
 def test_the_rerun_command_reruns_the_case(open_pool: OpenPool) -> None:
@@ -483,6 +505,14 @@ class TestOnTheRealWorker:
             if dump is True:
                 with pytest.raises(PoolError, match="read them before the Pool is closed"):
                     second.tensors()
+
+    def test_a_wrong_answer_has_a_diagnosis_and_a_pass_has_none(self, binary: Path) -> None:
+        with Pool(2, device="cpu", env={"CP_POOL_INJECT": "wrong=dv@1:inside:bad"}) as pool:
+            bad = pool.submit(id="bad", **self.CASE)
+            assert bad.outcome == "fail"
+            assert bad.diagnosis is not None
+            assert bad.diagnosis.cause in bad.failure_text()
+            assert pool.submit(id="good", **self.CASE).raise_for_outcome().diagnosis is None
 
     def test_bf16_and_packed_tensors_are_read(self, binary: Path) -> None:
         torch = pytest.importorskip("torch")

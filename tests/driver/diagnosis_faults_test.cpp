@@ -21,7 +21,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr milliseconds kTimeout{500};  // of a case; a diagnosis has 100 ms of it
+constexpr milliseconds kShortTimeout{500};  // of a case; a diagnosis has 100 ms of it
 
 struct Row {
   std::string model;
@@ -35,7 +35,7 @@ void PrintTo(const Row& row, std::ostream* out) {
   *out << row.model;
 }
 
-const std::vector<Row> kRows{
+const std::vector<Row> kDiagnosisFaults{
     {"diag_good", "diag_good", "it is diag_good", ""},
     {"diag_twice", "diag_twice", "it is diag_twice", ""},
     {"diag_early", "diag_early", "it is diag_early", ""},
@@ -72,7 +72,7 @@ class DiagnosisFault : public testing::TestWithParam<Row> {};
 TEST_P(DiagnosisFault, LeavesTheOutcomeAsItWas) {
   const Row& row = GetParam();
   RunConfig config = diagnosing_config();
-  if (row.runs_out) config.timeout = kTimeout;
+  if (row.runs_out) config.timeout = kShortTimeout;
   const std::size_t descriptors = open_descriptors();
   Recorder recorder;
 
@@ -104,7 +104,7 @@ TEST_P(DiagnosisFault, LeavesTheOutcomeAsItWas) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-INSTANTIATE_TEST_SUITE_P(Table, DiagnosisFault, testing::ValuesIn(kRows),
+INSTANTIATE_TEST_SUITE_P(Table, DiagnosisFault, testing::ValuesIn(kDiagnosisFaults),
                          [](const auto& info) { return info.param.model; });
 
 TEST(Diagnosis, IsAskedForWithItsTime) {
@@ -148,7 +148,7 @@ TEST(Diagnosis, IsBounded) {
 
 TEST(Diagnosis, OfARankThatDiesInItKeepsItsLastWords) {
   RunConfig config = diagnosing_config();
-  config.timeout = kTimeout;
+  config.timeout = kShortTimeout;
   config.stack_wait = milliseconds(1000);
   Recorder recorder;
   run(fake_cases({"diag_hang_on_1"}), config, recorder);
@@ -226,7 +226,7 @@ TEST(Diagnosis, EndsBeforeAPoolOfItsOwnDoes) {
 
 TEST(Diagnosis, ThatRunsOutOfTimeIsNoTimeoutOfACase) {
   RunConfig config = diagnosing_config();
-  config.timeout = kTimeout;
+  config.timeout = kShortTimeout;
   config.max_consecutive_timeouts = 1;
   Recorder recorder;
   run(fake_cases({"diag_none", "diag_none", "pass"}), config, recorder);

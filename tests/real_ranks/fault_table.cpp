@@ -10,7 +10,7 @@
 namespace cp_pool::test {
 namespace {
 
-constexpr std::array<std::string_view, 5> kPhases{"before", "inside", "after", "result", "idle"};
+constexpr std::array<std::string_view, 6> kPhases{"before", "inside", "after", "result", "idle", "diagnosis"};
 
 bool is_one_of(std::string_view kind, std::initializer_list<std::string_view> kinds) {
   return std::ranges::find(kinds, kind) != kinds.end();
@@ -44,6 +44,30 @@ FaultExpectation of_hang(const FaultRow& row) {
   return {.outcomes = {"pass"}, .retired = {""}, .next = {"timeout"}};
 }
 
+bool is_harmless(const FaultRow& row) {
+  return is_one_of(row.kind, {"print", "print_err", "setsid", "daemon", "slow=100"});
+}
+
+// The rank throws, and can be freed.
+bool throws(const FaultRow& row) {
+  return is_one_of(row.kind, {"throw", "bad_alloc", "oom", "flaky=1"});
+}
+
+// The result is out, and stands.
+FaultExpectation of_diagnosis(const FaultRow& row) {
+  FaultExpectation out{.outcomes = {"fail"}, .retired = {""}, .next = {"pass"}};
+  if (is_harmless(row)) return out;
+  out.diagnosed = false;
+  if (row.kind == "wait") {
+    out.retired = {"", "unhealthy", "timeout"};
+  } else if (is_one_of(row.kind, {"hang", "spin", "deaf", "sigstop"})) {
+    out.retired = {"unhealthy", "timeout"};
+  } else if (!throws(row)) {
+    out.retired = {"died_after_result"};
+  }
+  return out;
+}
+
 const FaultExpectation kHarmless{.outcomes = {"pass"}, .retired = {""}, .next = {"pass"}};
 
 }  // namespace
@@ -53,13 +77,12 @@ std::string name_of(const FaultRow& row) {
 }
 
 FaultExpectation expectation_of(const FaultRow& row) {
-  if (is_one_of(row.kind, {"print", "print_err", "setsid", "daemon", "slow=100"})) return kHarmless;
+  if (row.phase == "diagnosis") return of_diagnosis(row);
+  if (is_harmless(row)) return kHarmless;
   if (row.kind == "wrong") return {.outcomes = {"fail"}, .retired = {""}, .next = {"pass"}};
   if (is_one_of(row.kind, {"hang", "spin", "deaf", "sigstop"})) return of_hang(row);
   if (row.kind == "wait" && row.phase != "after") return of_hang(row);
-  const bool reported =
-      is_one_of(row.kind, {"throw", "bad_alloc", "oom", "flaky=1", "wait"}) && is_during_the_case(row);
-  if (reported) return {.outcomes = {"error"}, .retired = {""}, .next = {"pass"}};
+  if ((throws(row) || row.kind == "wait") && is_during_the_case(row)) return {.outcomes = {"error"}, .retired = {""}, .next = {"pass"}};
   return of_death(row);
 }
 
@@ -78,7 +101,7 @@ std::vector<FaultRow> whole_table(const std::string& kind) {
     for (const std::string_view phase : kPhases) {
       FaultRow row{kind, rank, std::string{phase}};
       // Outside a case there is no collective to wait in, and a result is wrong inside it alone.
-      if (kind == "wait" && !is_during_the_case(row)) continue;
+      if (kind == "wait" && !is_during_the_case(row) && phase != "diagnosis") continue;
       if (kind == "wrong" && row.phase != "inside") continue;
       rows.push_back(std::move(row));
     }
@@ -88,15 +111,15 @@ std::vector<FaultRow> whole_table(const std::string& kind) {
 
 std::vector<FaultRow> covering_rows(const std::string& kind) {
   static const std::map<std::string, std::vector<std::pair<int, std::string>>> rows{
-      {"throw", {{0, "inside"}, {1, "before"}, {1, "result"}, {1, "idle"}}},
+      {"throw", {{0, "inside"}, {1, "before"}, {1, "result"}, {1, "idle"}, {1, "diagnosis"}}},
       {"bad_alloc", {{1, "inside"}, {0, "after"}}},
       {"sigsegv", {{0, "before"}, {1, "inside"}}},
       {"sigabrt", {{0, "result"}}},
-      {"sigkill", {{0, "inside"}, {1, "inside"}, {1, "idle"}}},
+      {"sigkill", {{0, "inside"}, {1, "inside"}, {1, "idle"}, {0, "diagnosis"}}},
       {"sigstop", {{1, "inside"}, {0, "idle"}}},
       {"exit=0", {{1, "result"}}},
       {"exit=3", {{0, "after"}, {0, "idle"}}},
-      {"hang", {{0, "inside"}, {1, "idle"}}},
+      {"hang", {{0, "inside"}, {1, "idle"}, {1, "diagnosis"}}},
       {"spin", {{1, "after"}}},
       {"deaf", {{0, "result"}}},
       {"wait", {{1, "before"}}},
@@ -106,7 +129,7 @@ std::vector<FaultRow> covering_rows(const std::string& kind) {
       {"daemon", {{0, "idle"}}},
       {"wrong", {{0, "inside"}, {1, "inside"}}},
       {"flaky=1", {{0, "before"}, {1, "inside"}}},
-      {"slow=100", {{0, "result"}, {1, "inside"}}},
+      {"slow=100", {{0, "result"}, {1, "inside"}, {0, "diagnosis"}}},
   };
   std::vector<FaultRow> out;
   for (const auto& [rank, phase] : rows.at(kind)) out.push_back({kind, rank, phase});

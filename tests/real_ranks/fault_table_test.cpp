@@ -69,7 +69,9 @@ std::string matrix_of(const std::vector<FaultRow>& rows) {
 std::string worker_of(const std::vector<FaultRow>& rows) {
   std::string command = fmt::format("'{}'", worker_program());
   for (std::size_t row = 0; row < rows.size(); ++row) {
-    command += fmt::format(" --inject {}:faults/{}/*", name_of(rows[row]), model_of(row, fault));
+    const std::string glob = fmt::format("faults/{}/*", model_of(row, fault));
+    command += fmt::format(" --inject {}:{}", name_of(rows[row]), glob);
+    if (rows[row].phase == "diagnosis") command += " --inject wrong@0:inside:" + glob;
   }
   return command;
 }
@@ -115,6 +117,18 @@ void expect_stacks(const FaultRow& row, const json& finished) {
   }
 }
 
+// A diagnosis that fails says how.
+void expect_diagnosis(const FaultExpectation& expected, const json& faulty) {
+  ASSERT_TRUE(faulty.at("diagnosis").is_object());
+  const std::string cause = text(faulty.at("diagnosis"), "cause");
+  const bool failed =
+      cause.starts_with("the diagnosis failed: rank ") || cause.starts_with("the diagnosis ran out of its ");
+  EXPECT_EQ(failed, !expected.diagnosed) << cause;
+  if (failed) {
+    EXPECT_EQ(faulty.at("diagnosis").at("certainty"), "unknown");
+  }
+}
+
 void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
   SCOPED_TRACE(name_of(row));
   FaultExpectation expected = expectation_of(row);
@@ -131,6 +145,7 @@ void expect_row(const FaultRow& row, std::size_t index, const Seen& seen) {
     EXPECT_LT(ms, kFromInside * kTimeoutMs) << "no deadline has ended it";
   }
   EXPECT_EQ(outcome == "pass", text(faulty, "reason").empty());
+  if (row.phase == "diagnosis") expect_diagnosis(expected, faulty);
   // The driver knew that the case had started: a death in it is charged, and the case is not sent again.
   if (row.phase != "idle") {
     EXPECT_EQ(faulty.at("attempts"), 1) << faulty.at("reason");

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """A worker for the tests of the command line: speaks the protocol, computes nothing, and does what the model of a case
 says: pass, fail, skip, error, crash, hang, glued (its answer ends a line that began otherwise), denies (a pass whose
-error is beyond its bound), unmeasured (a pass without checks). CP_POOL_TEST_MARK names a file that it creates when it starts,
+error is beyond its bound), unmeasured (a pass without checks), diagnosed (a fail, whose cause follows if it is asked
+for). CP_POOL_TEST_MARK names a file that it creates when it starts,
 CP_POOL_TEST_REQUESTS one to which it appends every request, CP_POOL_TEST_STEP_MS the time of the step of a case that
 passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time,
 CP_POOL_TEST_CHATTER what it prints when it starts, CP_POOL_TEST_REMOVE a folder that it removes with all that is in it
@@ -34,8 +35,10 @@ def result(request):
               "checks": [], "timings_ms": {"forward": 1.5}, "hygiene": [], "backend": "math"}
     check = {"tensor": "dq", "rank": 0, "max_abs": 0.5, "rms": 0.1, "error": 0.5, "bound": 0.25, "baseline": 0.125,
              "worst_index": [0, 7, 1], "ok": True, "message": ""}
-    if model == "fail":
+    if model in ("fail", "diagnosed"):
         answer.update(outcome="fail", reason="dq is wrong", checks=[{**check, "ok": False}])
+        if model == "diagnosed" and "diagnosis_ms" in request["options"]:
+            answer["diagnosing"] = True
     elif model == "skip":
         answer.update(outcome="skip", reason="this worker skips it", ranks=[])
     elif model == "error":
@@ -67,6 +70,12 @@ def result(request):
     return answer
 
 
+def diagnosis(request):
+    return {"event": "diagnosis", "seq": request["seq"], "diagnosis": {
+        "certainty": "likely", "id": "no_mask", "cause": "the mask is <missing>\x1b[31m", "explains": ["dq"],
+        "others": ["whole_keys"], "evidence": ["every query saw every key"]}}
+
+
 def main():
     if mark := os.environ.get("CP_POOL_TEST_MARK"):
         pathlib.Path(mark).touch()
@@ -75,7 +84,7 @@ def main():
     world_size = int(os.environ["WORLD_SIZE"])
     print(os.environ.get("CP_POOL_TEST_CHATTER", ""), flush=True)
     respond({"event": "ready", "protocol": 1, "worker": "scripted", "world_size": world_size, "device": "cpu",
-             "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}]})
+             "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}], "capabilities": {"options": ["diagnosis_ms"]}})
     for line in sys.stdin:
         request = json.loads(line)
         if requests := os.environ.get("CP_POOL_TEST_REQUESTS"):
@@ -83,7 +92,10 @@ def main():
                 file.write(line)
         if request["op"] == "run":
             respond({"event": "started", "seq": request["seq"]})
-            respond(result(request))
+            answer = result(request)
+            respond(answer)
+            if answer.get("diagnosing"):
+                respond(diagnosis(request))
         elif request["op"] == "ping":
             respond({"event": "pong", "seq": request["seq"]})
         elif request["op"] == "shutdown":

@@ -11,11 +11,11 @@ namespace cp_pool::fake {
 
 namespace {
 
-void respond(const protocol::Event& event) {
+void send(const protocol::Event& event) {
   write_all(STDOUT_FILENO, protocol::format_response(event));
 }
 
-void respond_raw(const std::string& text) {
+void send_raw(const std::string& text) {
   write_all(STDOUT_FILENO, fmt::format("\n{}{}\n", protocol::kResponsePrefix, text));
 }
 
@@ -46,7 +46,7 @@ protocol::DiagnosisEvent diagnosis_of(const std::string& kind, std::int64_t seq)
 }
 
 void speak_too_early(const std::string& kind, std::int64_t seq) {
-  if (kind == "diag_early") respond(diagnosis_of("too_early", seq));
+  if (kind == "diag_early") send(diagnosis_of("too_early", seq));
 }
 
 void diagnose(const std::string& kind, std::int64_t seq, Ranks& ranks) {
@@ -65,32 +65,32 @@ void diagnose(const std::string& kind, std::int64_t seq, Ranks& ranks) {
     hang();
   }
   if (kind == "diag_late") wait_for_sigusr2();
-  if (kind == "diag_garbage") return respond_raw("{certainly");
-  if (kind == "diag_long_line") return respond_raw(std::string(std::size_t{17} << 20U, 'x'));
+  if (kind == "diag_garbage") return send_raw("{certainly");
+  if (kind == "diag_long_line") return send_raw(std::string(std::size_t{17} << 20U, 'x'));
   if (kind == "diag_second_result") {
     protocol::ResultEvent result;
     result.seq = seq;
     result.outcome = CaseOutcome::pass;
-    return respond(result);
+    return send(result);
   }
   if (kind == "diag_unreadable") {
-    return respond_raw(fmt::format(
+    return send_raw(fmt::format(
         R"({{"event":"diagnosis","seq":{},"diagnosis":{{"certainty":"sure","id":"x","cause":"y"}}}})", seq));
   }
   if (kind == "diag_without_id") {
     protocol::DiagnosisEvent event = diagnosis_of(kind, seq);
     event.diagnosis.id.clear();
-    return respond(event);
+    return send(event);
   }
   if (kind == "diag_flood") {
-    for (int i = 0; i < 2000; ++i) respond(diagnosis_of("flood", seq + 1 + i));
+    for (int i = 0; i < 2000; ++i) send(diagnosis_of("flood", seq + 1 + i));
   }
   protocol::DiagnosisEvent event = diagnosis_of(kind, seq);
   event.healthy = kind != "diag_unhealthy";
   if (kind == "diag_huge") event.diagnosis.evidence.assign(1000, std::string(5000, 'x'));
   if (kind == "diag_colours") event.diagnosis.cause = "\x1b[31mred\nand more";
-  respond(event);
-  if (kind == "diag_twice") respond(diagnosis_of("second", seq));
+  send(event);
+  if (kind == "diag_twice") send(diagnosis_of("second", seq));
   if (kind == "diag_then_exit") _exit(3);
 }
 

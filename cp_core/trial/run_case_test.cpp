@@ -11,6 +11,7 @@
 #include "cp_core/comm/local/local_communicator.h"
 #include "cp_core/testing/cases_on_threads.h"
 #include "cp_core/testing/ranks_on_threads.h"
+#include "cp_core/verify/output_hash.h"
 
 namespace cp_pool::verify {
 namespace {

@@ -310,8 +310,8 @@ class Result:
         return f"{self.outcome}: {first}" if first else self.outcome
 
     def failure_text(self, named: bool = True) -> str:
-        """What a person needs: outcome and reason, failed checks, the cause, errors and stderr of the ranks, the command
-        for a rerun. Not `named`: without the ID, which the caller has shown."""
+        """What a person needs: outcome and reason, failed checks, the cause, errors and stderr of the ranks, the
+        command for a rerun. Not `named`: without the ID, which the caller has shown."""
         parts = [f"{self.id + ': ' if named else ''}{self.outcome}: {self.reason}".rstrip(": ")]
         if self.failed_checks:
             parts.append(checks_table(self.failed_checks))

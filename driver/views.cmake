@@ -12,6 +12,7 @@ add_library(cp_reporters STATIC
   reporters/jsonl_sink.cpp
   reporters/junit_sink.cpp
   reporters/live_line.cpp
+  reporters/mask_text.cpp
   reporters/notices.cpp
   reporters/output_file.cpp
   reporters/perf_table.cpp
@@ -39,6 +40,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/jsonl_sink_test.cpp
     reporters/junit_sink_test.cpp
     reporters/live_line_test.cpp
+    reporters/mask_text_test.cpp
     reporters/notices_test.cpp
     reporters/output_file_test.cpp
     reporters/perf_table_test.cpp

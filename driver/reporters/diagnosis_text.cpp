@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/reporters/mask_text.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -29,6 +30,17 @@ std::string pairs_text(const WrongPairs& pairs) {
   return lines;
 }
 
+// A screen holds a small one.
+std::string picture_text(const MaskPicture& picture, DrawMask draw) {
+  constexpr std::size_t kMostRows = 40;
+  constexpr std::size_t kMostColumns = 100;
+  const std::size_t columns = picture.rows.empty() ? 0 : picture.rows.front().size();
+  const bool small = picture.rows.size() <= kMostRows && columns <= kMostColumns;
+  if (draw == DrawMask::any || small) return mask_text(picture);
+  return fmt::format("a picture of the mask has {} x {} cells: it is drawn with --verbose and in --html\n",
+                     picture.rows.size(), columns);
+}
+
 }  // namespace
 
 std::string cause_line(const Diagnosis& diagnosis) {
@@ -42,10 +54,11 @@ std::string cause_line(const Diagnosis& diagnosis) {
   return line;
 }
 
-std::string diagnosis_text(const Diagnosis& diagnosis) {
+std::string diagnosis_text(const Diagnosis& diagnosis, DrawMask draw) {
   std::string lines;
   for (const std::string& evidence : diagnosis.evidence) lines += evidence + '\n';
   if (diagnosis.pairs) lines += pairs_text(*diagnosis.pairs);
+  if (diagnosis.picture && draw != DrawMask::never) lines += picture_text(*diagnosis.picture, draw);
   return cause_line(diagnosis) + '\n' + (lines.empty() ? "" : prefix_lines(lines, "  "));
 }
 

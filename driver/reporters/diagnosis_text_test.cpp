@@ -1,11 +1,16 @@
 #include "driver/reporters/diagnosis_text.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "driver/testing/example_events.h"
 
 namespace cp_pool {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
 
 TEST(CauseLine, SaysHowSureItIs) {
   Diagnosis diagnosis = test::example_diagnosis();
@@ -31,6 +36,17 @@ TEST(DiagnosisText, HasTheEvidenceUnderTheCause) {
   Diagnosis bare;
   bare.cause = "no known mistake fits";
   EXPECT_EQ(diagnosis_text(bare), "cause: unknown: no known mistake fits\n");
+}
+
+TEST(DiagnosisText, DrawsThePictureOfTheMaskIfItIsSmallOrWanted) {
+  Diagnosis diagnosis = test::example_diagnosis();
+  const std::string drawn = "    0 |. |\n";
+  EXPECT_THAT(diagnosis_text(diagnosis), Not(HasSubstr(drawn)));
+  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::small), HasSubstr(drawn));
+  diagnosis.picture->rows.assign(41, ". ");
+  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::small),
+              AllOf(Not(HasSubstr(drawn)), HasSubstr("  a picture of the mask has 41 x 2 cells")));
+  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::any), HasSubstr(drawn));
 }
 
 TEST(DiagnosisText, ShowsTheLargestRectanglesOfEachKind) {

@@ -5,7 +5,6 @@
 #include <fmt/format.h>
 
 #include "driver/reporters/case_runs.h"
-#include "driver/reporters/diagnosis_text.h"
 #include "driver/reporters/stack_lines.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/text_clean.h"
@@ -102,7 +101,7 @@ std::string bound_factor_text(const CaseFinished& event) {
   return event.bound_factor ? fmt::format("bounds x {}", *event.bound_factor) : "";
 }
 
-std::string failure_details(const CaseFinished& event) {
+std::string failure_details(const CaseFinished& event, DrawMask draw) {
   const std::string& reason = event.reason;
   std::string checks;
   bool check_has_reason = false;
@@ -116,7 +115,7 @@ std::string failure_details(const CaseFinished& event) {
   if (event.first_run) out += prefix_lines(first_run_text(event), "");
   out += checks;
   if (event.bound_factor && !event.checks.empty()) out += fmt::format("({})\n", bound_factor_text(event));
-  if (event.diagnosis) out += diagnosis_text(*event.diagnosis);
+  if (event.diagnosis) out += diagnosis_text(*event.diagnosis, draw);
   for (const protocol::RankResult& rank : event.ranks) {
     if (!rank.ok) out += rank_details(rank, reason);
   }

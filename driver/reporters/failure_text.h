@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "driver/events.h"
+#include "driver/reporters/diagnosis_text.h"
 
 namespace cp_pool {
 
@@ -20,7 +21,7 @@ std::string bound_factor_text(const CaseFinished& event);
 
 // The reason, then the failed checks by rank and tensor, then the diagnosis, then every rank's error text, its stack
 // readable (reporters/stack_lines.h). A text that two of them share is shown once. Lines, each ended by a newline.
-std::string failure_details(const CaseFinished& event);
+std::string failure_details(const CaseFinished& event, DrawMask draw = DrawMask::never);
 
 // A text that is equal for failures with the same cause: outcome, reason, failed checks, the cause that a diagnosis
 // found, where a rank threw, and, for a timeout or crash, the last line of each rank's stderr. Addresses are left out.

@@ -130,6 +130,22 @@ TEST(SummaryFailures, OfOneReasonStandUnderIt) {
             "  crash    b: boom\n");
 }
 
+TEST(SummaryFailures, OfOneCauseStandUnderIt) {
+  Summary summary;
+  for (std::size_t i = 0; i < 3; ++i) {
+    CaseFinished event = finished(i, fmt::format("case-{}", i), CaseOutcome::fail, fmt::format("row {} is wrong", i));
+    event.diagnosis = test::example_diagnosis();
+    if (i == 2) event.diagnosis->certainty = Certainty::unknown;
+    summary.add(event);
+  }
+  EXPECT_EQ(summary.failures(std::nullopt),
+            "3 failed:\n"
+            "  fail     2 cases: the window's left edge is 63 instead of 64 on all ranks\n"
+            "           case-0\n"
+            "           case-1\n"
+            "  fail     case-2: row 2 is wrong\n");
+}
+
 TEST(SummaryFailures, OfManyAreTheFirstTwenty) {
   Summary summary;
   for (std::size_t i = 0; i < 23; ++i) summary.add(finished(i, fmt::format("case-{}", i), CaseOutcome::error, "boom"));

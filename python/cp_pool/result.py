@@ -155,7 +155,7 @@ class Diagnosis:
         )
 
     def text(self) -> str:
-        """The cause, and indented under it the evidence."""
+        """The cause, and indented under it the evidence and the largest rectangles of wrong pairs."""
         if self.certainty == "unknown":
             line = f"cause: unknown: {self.cause}"
         else:
@@ -164,7 +164,9 @@ class Diagnosis:
                 line += f" (explains {', '.join(self.explains)} within bounds)"
             if self.others:
                 line += f"; or: {', '.join(self.others)}"
-        return "\n".join([line, *(f"  {sentence}" for sentence in self.evidence)])
+        pairs = self.raw.get("pairs") or {}
+        rectangles = [one["text"] for kind in ("missing", "excess") for one in (pairs.get(kind) or [])[:3]]
+        return "\n".join([line, *(f"  {sentence}" for sentence in (*self.evidence, *rectangles))])
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,7 +57,7 @@ bool throws(const FaultRow& row) {
 FaultExpectation of_diagnosis(const FaultRow& row) {
   FaultExpectation out{.outcomes = {"fail"}, .retired = {""}, .next = {"pass"}};
   if (is_harmless(row)) return out;
-  out.diagnosed = false;
+  out.no_answer = true;
   if (row.kind == "wait") {
     out.retired = {"", "unhealthy", "timeout"};
   } else if (is_one_of(row.kind, {"hang", "spin", "deaf", "sigstop"})) {

@@ -22,7 +22,7 @@ std::string name_of(const FaultRow& row);
 struct FaultExpectation {
   std::set<std::string> outcomes;
   std::set<std::string> retired;  // why the pool was given up after the case; "" if it was not
-  bool diagnosed = true;          // phase diagnosis: whether there is an answer all the same
+  bool no_answer = false;         // phase diagnosis: that it has failed is certain
   std::set<std::string> next;     // outcome of the next case on that pool or its successor; the one after always passes
 };
 FaultExpectation expectation_of(const FaultRow& row);

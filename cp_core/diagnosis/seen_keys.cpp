@@ -1,0 +1,255 @@
+#include "cp_core/diagnosis/seen_keys.h"
+
+#include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cp_core/diagnosis/forward_probe.h"
+#include "cp_core/diagnosis/gradient_probe.h"
+#include "cp_core/diagnosis/head_probe.h"
+#include "cp_core/diagnosis/mask_picture.h"
+#include "cp_core/diagnosis/pair_text.h"
+#include "cp_core/diagnosis/prober.h"
+#include "cp_core/diagnosis/wrong_pairs.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+constexpr std::int64_t kMostKeys = 4096;
+constexpr std::int64_t kMostPairs = kMostKeys * kMostKeys;
+
+std::string counted_heads(std::int64_t heads, std::string_view noun) {
+  return fmt::format("{} {}{}", heads, noun, heads == 1 ? "" : "s");
+}
+
+std::string heads_of(const AskedCase& asked) {
+  const std::string heads = counted_heads(asked.c.heads, "head");
+  if (asked.c.heads == asked.c.kv_heads) return heads;
+  return fmt::format("{} and {}", heads, counted_heads(asked.c.kv_heads, "kv head"));
+}
+
+class KeySearch {
+ public:
+  KeySearch(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups, const Settings& settings)
+      : judged_(judged), settings_(settings), prober_(implementation, judged, groups, settings) {}
+
+  SeenKeys find() {
+    found_.q_lengths = prober_.grid().q.lengths;
+    found_.kv_lengths = prober_.grid().kv.lengths;
+    found_.why_not = obstacle();
+    if (found_.why_not.empty()) ask_forward();
+    if (!found_.why_not.empty()) return std::move(found_);
+    keep_sight();
+    ask_heads_of_all();
+    ask_padding();
+    if (judged_.c.training) ask_all_gradients();
+    tell_what_vanished();
+    if (!prober_.is_rank_0()) found_.notes.clear();
+    return std::move(found_);
+  }
+
+ private:
+  // Why nothing can be asked. Chooses the cases that are.
+  std::string obstacle() {
+    const std::int64_t queries = prober_.grid().q.size();
+    const std::int64_t keys = prober_.grid().kv.size();
+    if (queries == 0 || keys == 0) return "the case has no queries, or no keys";
+    if (keys > kMostKeys || queries * keys > kMostPairs) {
+      return fmt::format("the case has {} queries and {} keys, padding included, and no more than {} are asked one by one: "
+                         "ask of a smaller case that fails, too",
+                         queries, keys, kMostKeys);
+    }
+    own_ = prober_.asked_case(judged_.c.heads, judged_.c.kv_heads);
+    few_ = prober_.with_few_heads();
+    if (!few_) few_ = std::exchange(own_, std::nullopt);
+    if (!few_) return "the implementation skips the case without a bias and with a vanilla softmax";
+    if (own_ && own_->c.heads == few_->c.heads && own_->c.kv_heads == few_->c.kv_heads) own_.reset();
+    return {};
+  }
+
+  void begin(std::string_view question) {
+    if (settings_.on_phase) settings_.on_phase(question);
+  }
+  void note(std::string text) { found_.notes.push_back(std::move(text)); }
+  void note_all(std::vector<std::string> texts) { std::ranges::move(texts, std::back_inserter(found_.notes)); }
+
+  // Reads the forward with few heads. What goes wrong there is tried on one block with the case's own heads; if nothing
+  // does, all is read with those.
+  void ask_forward() {
+    begin("which keys each query saw");
+    found_.expected = expected_sight(*few_, judged_.lengths, prober_.grid());
+    reading_ = read_forward(prober_, *few_, found_.expected);
+    found_.why_not = reading_.why_not;
+    used_ = &*few_;
+    if (!own_ || !found_.why_not.empty()) return;
+    if (reading_.wrong || reading_.heads_differ) {
+      confirm_with_own_heads();
+      return;
+    }
+    begin("which keys each query saw, with all heads");
+    ForwardReading with_own = read_forward(prober_, *own_, found_.expected);
+    if (!with_own.why_not.empty()) {
+      note(fmt::format("with {} nothing could be read: {}", heads_of(*own_), with_own.why_not));
+    } else if (with_own.wrong || with_own.keys_asked == reading_.keys_asked) {
+      reading_ = std::move(with_own);
+      used_ = &*own_;
+    } else {
+      note(fmt::format("with {} {} of {} keys were asked: there was no time for the others", heads_of(*own_),
+                       with_own.keys_asked, prober_.grid().kv.size()));
+    }
+  }
+
+  void confirm_with_own_heads() {
+    const at::Tensor wrong = wrong_pairs(reading_.sight.times, found_.expected).any(0).nonzero();
+    const std::int64_t first_key = wrong.numel() > 0 ? wrong.min().item<std::int64_t>() : 0;
+    const std::int64_t block = judged_.c.head_dim_v;
+    const std::int64_t first = prober_.agreed_number(first_key / block * block);
+    const std::optional<bool> same = sees_the_same(prober_, *own_, reading_.sight, first);
+    if (!same || *same) return;
+    note(fmt::format("this was seen with {}; with {} keys are seen otherwise: the fault depends on heads",
+                     heads_of(*few_), heads_of(*own_)));
+  }
+
+  // Makes the forward's reading the answer.
+  void keep_sight() {
+    const Sight& sight = reading_.sight;
+    found_.times = sight.times;
+    found_.wrong = reading_.wrong;
+    found_.heads_differ = reading_.heads_differ;
+    found_.whole_numbers = std::ranges::count(sight.rows, RowReading::Kind::weights, &RowReading::kind) == 0;
+    if (!prober_.is_rank_0()) return;
+    std::string prefix;
+    if (found_.heads_differ) {
+      prefix = fmt::format("head{} {} of {}: ", sight.heads.size() == 1 ? "" : "s", numbers_text(sight.heads),
+                           used_->c.heads);
+    }
+    const SightPairs pairs{.grid = prober_.grid(),
+                           .judged = judged_,
+                           .times = found_.times,
+                           .expected = found_.expected,
+                           .rows = sight.rows,
+                           .has_lse = reading_.has_lse,
+                           .prefix = prefix};
+    if (found_.wrong) {
+      found_.pairs = find_wrong_pairs(pairs);
+      found_.picture = draw_mask(prober_.grid(), found_.times, found_.expected, sight.rows);
+    }
+    note_all(notes_on_pairs(pairs));
+    if (found_.heads_differ) note("other heads saw other keys");
+    tell_limits();
+  }
+
+  // What could not be observed of the forward.
+  void tell_limits() {
+    const std::int64_t keys = prober_.grid().kv.size();
+    if (reading_.keys_asked < keys) {
+      note(fmt::format("{} of {} keys were asked: there was no time for the others", reading_.keys_asked, keys));
+    }
+    if (!reading_.has_lse) {
+      note("no lse is given, so what keys weigh is known up to a factor of each query: that all are seen twice would not "
+           "show, and unequal weights may be keys seen more than once or parts merged wrongly");
+    }
+    if (!reading_.unread_heads.empty()) {
+      note(fmt::format("heads {} were not read: too many differ", numbers_text(reading_.unread_heads)));
+    }
+  }
+
+  [[nodiscard]] const AskedCase& with_most_heads() const { return own_ ? *own_ : *few_; }
+
+  void ask_heads_of_all() {
+    if (found_.wrong || with_most_heads().c.heads == 1) return;
+    begin("which heads each head read");
+    HeadMapping mapping = ask_heads(prober_, with_most_heads(), judged_.c.training);
+    note_all(std::move(mapping.notes));
+    found_.heads_differ = found_.heads_differ || prober_.agreed(mapping.wrong);
+  }
+
+  // Codes stand in padding rows of all questions before. An implementation of which nothing may be read there is asked
+  // once more with NaN.
+  void ask_padding() {
+    const auto is_padding = [](const GridRow& row) { return row.padding; };
+    const ProbeGrid& grid = prober_.grid();
+    const bool has_padding =
+        std::ranges::any_of(grid.q.rows, is_padding) || std::ranges::any_of(grid.kv.rows, is_padding);
+    if (judged_.sharding.padding != verify::PaddingFill::nan || !has_padding) return;
+    spoilt_by_padding_ = queries_spoilt_by_padding(prober_, *few_);
+    if (spoilt_by_padding_ == 0) return;
+    note(fmt::format("out of {} queries is NaN if padding holds NaN, and is not if it holds numbers: padding is read, with "
+                     "a weight of 0 unless it is among the keys seen",
+                     spoilt_by_padding_));
+  }
+
+  void ask_all_gradients() {
+    begin("which queries reached dq, dk and dv");
+    read_gradients(*few_);
+    if (found_.gradients_wrong || !own_) return;
+    begin("which queries reached dq, dk and dv, with all heads");
+    read_gradients(*own_);
+  }
+
+  void read_gradients(const AskedCase& asked) {
+    const Gradients gradients = ask_gradients(prober_, asked);
+    if (!gradients.why_not.empty()) {
+      note(fmt::format("which pairs dq, dk and dv have is not known: {}", gradients.why_not));
+      gradients_known_ = false;
+      return;
+    }
+    // What the forward saw is the measure, if it is known and all heads saw it.
+    const bool by_sight = found_.whole_numbers && !found_.heads_differ &&
+                          reading_.keys_asked == prober_.grid().kv.size();
+    bool wrong = false;
+    for (const GradientValues& gradient : gradients.all) {
+      gradients_known_ = gradients_known_ && gradient.asked == gradient.to_ask;
+      if (!prober_.is_rank_0()) continue;
+      GradientReading reading =
+          read_gradient(prober_, gradient, by_sight ? found_.times : found_.expected, by_sight ? "saw" : "should see");
+      wrong = wrong || reading.wrong;
+      note_all(std::move(reading.notes));
+    }
+    found_.gradients_wrong = prober_.agreed(wrong) || found_.gradients_wrong;
+  }
+
+  // A fault of which nothing was seen depends on what the questions leave out.
+  void tell_what_vanished() {
+    if (found_.wrong || found_.heads_differ || reading_.keys_asked < prober_.grid().kv.size()) return;
+    const std::string saw = fmt::format("asked with q = 0 and {}, every query saw exactly the keys that it should",
+                                        heads_of(*used_));
+    if (found_.gradients_wrong || spoilt_by_padding_ > 0) {
+      note(saw);
+      return;
+    }
+    std::vector<std::string> left_out{"scores"};
+    if (judged_.c.bias) left_out.emplace_back("the bias");
+    if (judged_.c.softmax != SoftmaxType::vanilla) left_out.emplace_back("the sink");
+    if (used_->c.heads != judged_.c.heads || used_->c.kv_heads != judged_.c.kv_heads) left_out.emplace_back("heads");
+    const bool with_gradients = judged_.c.training && gradients_known_;
+    note(fmt::format("{}{}: what is wrong depends on {}", saw,
+                     with_gradients ? ", and dq, dk and dv have the same pairs" : "", fmt::join(left_out, " or ")));
+  }
+
+  const JudgedCase& judged_;
+  const Settings& settings_;
+  Prober prober_;
+  std::optional<AskedCase> few_;
+  std::optional<AskedCase> own_;     // with the case's own heads, if they are others
+  const AskedCase* used_ = nullptr;  // the one that reading_ is of
+  ForwardReading reading_;
+  bool gradients_known_ = true;
+  std::int64_t spoilt_by_padding_ = 0;
+  SeenKeys found_;
+};
+
+}  // namespace
+
+SeenKeys find_seen_keys(Implementation& implementation, const JudgedCase& judged, const CpGroups& groups,
+                        const Settings& settings) {
+  const at::NoGradGuard no_grad;
+  return KeySearch(implementation, judged, groups, settings).find();
+}
+
+}  // namespace cp_pool::diagnosis

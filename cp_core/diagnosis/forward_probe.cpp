@@ -20,7 +20,8 @@ using verify::Results;
 
 // The most numbers that are kept of weights, over classes of heads: 512 MiB.
 constexpr std::int64_t kMostWeightsKept = std::int64_t{1} << 27U;
-// What K holds. No mean of values of V is negative, so K that comes in the place of V is never taken for a set of keys.
+// What K holds. No mean of values of V is negative, so K that comes in the place of V is never taken for a set of keys,
+// and row_reading.h knows it.
 constexpr double kNoValue = -1;
 
 CanonicalInputs forward_inputs(const Prober& prober, const AskedCase& asked) {
@@ -112,7 +113,25 @@ class WeightProbe {
       row = read_row(std::span(weights + i * keys_, asked), of_row, keys_asked_ == keys_, tolerance_,
                      std::span(times + i * keys_, asked));
     }
+    distrust_lse(sight);
     return sight;
+  }
+
+  // Where lse is wrong for some queries, that of others is no reason to believe that they saw all keys several times.
+  static void distrust_lse(Sight& sight) {
+    const auto times_of = [&](std::size_t i) { return sight.times.select(0, static_cast<std::int64_t>(i)); };
+    bool is_wrong = false;
+    for (std::size_t i = 0; i < sight.rows.size(); ++i) {
+      is_wrong = is_wrong || (sight.rows[i].lse_is_wrong && times_of(i).max().item<double>() > 0);
+    }
+    if (!is_wrong) return;
+    for (std::size_t i = 0; i < sight.rows.size(); ++i) {
+      RowReading& row = sight.rows[i];
+      if (!row.only_lse_counts) continue;
+      times_of(i).clamp_max_(1.0);
+      row.lse_is_wrong = true;
+      row.only_lse_counts = false;
+    }
   }
 
   Prober& prober_;

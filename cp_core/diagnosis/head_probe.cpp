@@ -17,7 +17,6 @@ namespace {
 
 using verify::CanonicalInputs;
 using verify::Results;
-using Part = Prober::Part;
 
 // A smaller part of what a head reads is nothing.
 constexpr double kPartOfAHead = 1e-3;
@@ -80,9 +79,9 @@ class HeadProbe {
     CanonicalInputs inputs = prober_.zeros(asked_);
     parts_ = at::zeros({prober_.grid().q.size(), heads_, kv_heads_}, at::kDouble);
     for (std::int64_t first = 0; first < kv_heads_; first += asked_.c.head_dim_v) {
-      if (!prober_.has_time(Part::forward)) return false;
+      if (!prober_.has_time(Prober::Part::forward)) return false;
       set_head_codes(inputs.v, first);
-      const Results results = prober_.ask(asked_, inputs, Part::forward);
+      const Results results = prober_.ask(asked_, inputs, Prober::Part::forward);
       if (!results.out.defined()) return false;
       const std::int64_t count = std::min(asked_.c.head_dim_v, kv_heads_ - first);
       parts_.narrow(2, first, count).copy_(results.out.narrow(2, 0, count));
@@ -119,10 +118,10 @@ class HeadProbe {
     CanonicalInputs inputs = prober_.zeros(asked_);
     given_ = at::zeros({kv_heads_, heads_}, at::kDouble);
     for (std::int64_t first = 0; first < heads_; first += asked_.c.head_dim_v) {
-      if (!prober_.has_time(Part::whole)) return false;
+      if (!prober_.has_time(Prober::Part::whole)) return false;
       set_head_codes(inputs.dout, first);
       prober_.clear_padding(inputs.dout);
-      const Results results = prober_.ask(asked_, inputs, Part::whole);
+      const Results results = prober_.ask(asked_, inputs, Prober::Part::whole);
       if (!results.dv.defined()) return false;
       const std::int64_t count = std::min(asked_.c.head_dim_v, heads_ - first);
       given_.narrow(1, first, count).copy_(valid_keys(results.dv).sum(0).narrow(1, 0, count));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <vector>
 
 #include "cp_core/verify/canonical.h"
 
@@ -62,8 +63,32 @@ bool fill_numbers(std::span<const float> weights, double factor, double toleranc
   return true;
 }
 
+// By how much the number of keys that lse stands for may be off.
+double rounding_of(double keys) {
+  constexpr double kPartOfAKey = 0.25;
+  constexpr double kRoundingOfLse = 1e-3;
+  return kPartOfAKey + kRoundingOfLse * keys;
+}
+
+// What an lse in fp32 may be off (docs/numerics.md: the bound of the mask probe).
+double lse_rounding(double lse) {
+  constexpr double kRoundings = 16;
+  return kRoundings * verify::kUnitRoundoffFp32 * (1 + std::abs(lse));
+}
+
 double sum_of(std::span<const double> times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
+}
+
+// For how many of the keys that lse counts out has -1 in each element instead of their values, if it has the values of all
+// the others; 0 if it is otherwise. times: to work in.
+double keys_of_minus_one(std::span<const float> weights, double counted, double tolerance, std::span<double> times) {
+  const double offset = -static_cast<double>(std::ranges::min(weights));
+  std::vector<float> raised(weights.begin(), weights.end());
+  for (float& weight : raised) weight = static_cast<float>(weight + offset);
+  const double keys = std::round(offset * counted);
+  if (!fill_numbers(raised, counted, 2 * tolerance, times)) return 0;
+  return std::abs(sum_of(times) + keys - counted) <= rounding_of(counted) ? keys : 0;
 }
 
 }  // namespace
@@ -71,11 +96,6 @@ double sum_of(std::span<const double> times) {
 RowReading read_row(std::span<const float> weights, std::optional<double> lse, bool whole, double tolerance,
                     std::span<double> times) {
   RowReading reading;
-  const auto weighted = [&](double factor) {
-    for (std::size_t i = 0; i < weights.size(); ++i) times[i] = weights[i] * factor;
-    reading.kind = RowReading::Kind::weights;
-    return reading;
-  };
   const auto unknown = [&] {
     std::ranges::fill(times, std::numeric_limits<double>::quiet_NaN());
     reading.kind = RowReading::Kind::unknown;
@@ -87,31 +107,50 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
   const bool lse_counts = lse && std::isfinite(counted);
   if (found.largest == 0) {
     std::ranges::fill(times, 0.0);
-    reading.lse_is_wrong = lse && !lse_counts;
+    if (whole) reading.lse_is_wrong = lse && !lse_counts;
     if (whole && lse_counts) reading.more_in_lse = counted;
     return reading;
   }
+  if (found.negative) {
+    reading.negative = true;
+    if (lse_counts) reading.keys_of_minus_one = keys_of_minus_one(weights, counted, tolerance, times);
+    return unknown();
+  }
+  const bool is_mean = std::abs(found.sum - 1) <= tolerance;
   if (lse_counts && fill_numbers(weights, counted, tolerance, times)) {
-    constexpr double kLeastOfAKey = 0.25;
-    constexpr double kRoundingOfLse = 1e-3;
-    const double more = counted - sum_of(times);
-    const double rounding = kLeastOfAKey + kRoundingOfLse * counted;
-    // More keys in out than in lse: out is no mean of values.
-    if (more < -rounding) return weighted(counted);
-    if (whole && more > rounding) reading.more_in_lse = more;
-    return reading;
+    const double number = sum_of(times);
+    const double more = counted - number;
+    // Fewer in lse than in out contradict each other.
+    if (more >= -rounding_of(number)) {
+      if (!whole) return reading;
+      if (more > rounding_of(number)) {
+        reading.more_in_lse = more;
+        return reading;
+      }
+      if (!is_mean) reading.sum = found.sum;
+      const double error = std::abs(*lse - std::log(number));
+      if (error > lse_rounding(*lse)) reading.lse_error = error;
+      const double most = std::ranges::max(times);
+      reading.only_lse_counts = most > 1 && most * static_cast<double>(found.seen) == number;
+      return reading;
+    }
   }
   if (lse && !whole) return unknown();  // which of the two is wrong cannot be told
-  const bool is_mean = whole && std::abs(found.sum - 1) <= tolerance;
-  // So that 1 is the mean of the keys seen, or else what a key weighs that is seen once.
-  const double factor = is_mean || !lse_counts || counted == 0 ? static_cast<double>(found.seen) : counted;
-  reading.lse_is_wrong = lse && is_mean && !found.negative && found.equal(tolerance);
-  if (found.negative) return weighted(factor);
-  // Without lse, numbers up to a factor. With one that contradicts, unequal weights may come of a wrong merge, and only
-  // equal ones say which keys were seen.
-  const bool readable = lse ? reading.lse_is_wrong : is_mean || !whole;
+  if (found.equal(tolerance)) {
+    for (std::size_t i = 0; i < times.size(); ++i) times[i] = weights[i] >= found.smallest ? 1 : 0;
+    const auto seen = static_cast<double>(found.seen);
+    reading.lse_is_wrong = lse && !(std::abs(counted - seen) <= rounding_of(seen));
+    if (whole && !is_mean) reading.sum = found.sum;
+    return reading;
+  }
+  // Without lse, numbers up to a factor. With one that contradicts, unequal weights may come of a wrong merge.
+  const bool readable = !lse && (is_mean || !whole);
   if (readable && fill_numbers(weights, 1 / found.smallest, 2 * tolerance, times)) return reading;
-  return weighted(factor);
+  const bool counts = (whole && is_mean) || !lse_counts || counted == 0;
+  const double factor = counts ? static_cast<double>(found.seen) : counted;
+  for (std::size_t i = 0; i < weights.size(); ++i) times[i] = weights[i] * factor;
+  reading.kind = RowReading::Kind::weights;
+  return reading;
 }
 
 double weight_tolerance(DType dtype, int ranks) {

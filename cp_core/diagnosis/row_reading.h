@@ -14,14 +14,19 @@ struct RowReading {
   enum class Kind {
     numbers,  // times are whole numbers
     weights,  // they are not: 1 is what a key weighs that is seen once, by lse, or else the mean of the keys seen
-    unknown,  // NaN or infinite; or lse contradicts and not all keys were asked
+    unknown,  // not finite, or negative; or lse contradicts and not all keys were asked
   };
   Kind kind = Kind::numbers;
-  // lse is there, is finite, and counts so many keys more than `times` do. Not 0 only for Kind::numbers of a whole row.
-  double more_in_lse = 0;
-  // lse is there and cannot be the logarithm of any number that the weights allow. The reading rests on the weights
-  // alone.
-  bool lse_is_wrong = false;
+  // Of Kind::unknown: weights are negative, so out holds what is no value of a key. If that is -1 for some of the keys
+  // and right for the others: for how many keys.
+  bool negative = false;
+  double keys_of_minus_one = 0;
+  // The rest is 0, 1 or false unless the kind is numbers and all keys were asked.
+  double more_in_lse = 0;        // lse counts so many keys more than `times` do
+  double sum = 1;                // of the weights, if it is neither 1 nor explained by more_in_lse: out is no mean
+  bool lse_is_wrong = false;     // no keys that the weights allow are so many; times rest on the weights alone
+  bool only_lse_counts = false;  // all keys seen were seen equally often, and more than once, as lse alone says
+  double lse_error = 0;          // how far lse is from the logarithm of the number of keys, beyond its rounding in fp32
 };
 
 // weights: of the keys that were asked, one after the other. lse: empty if none is given. whole: all keys were asked.

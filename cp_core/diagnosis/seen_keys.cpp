@@ -11,6 +11,7 @@
 
 #include "cp_core/diagnosis/forward_probe.h"
 #include "cp_core/diagnosis/gradient_probe.h"
+#include "cp_core/diagnosis/gradient_reading.h"
 #include "cp_core/diagnosis/head_probe.h"
 #include "cp_core/diagnosis/mask_picture.h"
 #include "cp_core/diagnosis/pair_text.h"
@@ -121,7 +122,9 @@ class KeySearch {
     found_.times = sight.times;
     found_.wrong = reading_.wrong;
     found_.heads_differ = reading_.heads_differ;
-    found_.whole_numbers = std::ranges::count(sight.rows, RowReading::Kind::weights, &RowReading::kind) == 0;
+    found_.whole_numbers = std::ranges::none_of(sight.rows, [](const RowReading& row) {
+      return row.kind == RowReading::Kind::weights || row.negative;
+    });
     if (!prober_.is_rank_0()) return;
     std::string prefix;
     if (found_.heads_differ) {
@@ -140,6 +143,7 @@ class KeySearch {
       found_.picture = draw_mask(prober_.grid(), found_.times, found_.expected, sight.rows);
     }
     note_all(notes_on_pairs(pairs));
+    note_all(notes_on_weights(pairs));
     if (found_.heads_differ) note("other heads saw other keys");
     tell_limits();
   }
@@ -176,11 +180,11 @@ class KeySearch {
     const ProbeGrid& grid = prober_.grid();
     const bool has_padding =
         std::ranges::any_of(grid.q.rows, is_padding) || std::ranges::any_of(grid.kv.rows, is_padding);
-    if (judged_.sharding.padding != verify::PaddingFill::nan || !has_padding) return;
+    if (found_.wrong || judged_.sharding.padding != verify::PaddingFill::nan || !has_padding) return;
     spoilt_by_padding_ = queries_spoilt_by_padding(prober_, *few_);
     if (spoilt_by_padding_ == 0) return;
-    note(fmt::format("out of {} queries is NaN if padding holds NaN, and is not if it holds numbers: padding is read, with "
-                     "a weight of 0 unless it is among the keys seen",
+    note(fmt::format("out of {} queries is NaN if padding holds NaN, and is not if it holds numbers: padding is read, and "
+                     "weighs nothing",
                      spoilt_by_padding_));
   }
 
@@ -192,34 +196,61 @@ class KeySearch {
     read_gradients(*own_);
   }
 
+  // Asks with another choice of key values, too, if anything is wrong with dq or dk.
   void read_gradients(const AskedCase& asked) {
-    const Gradients gradients = ask_gradients(prober_, asked);
-    if (!gradients.why_not.empty()) {
-      note(fmt::format("which pairs dq, dk and dv have is not known: {}", gradients.why_not));
+    const Gradients first = ask_gradients(prober_, asked, KeyValues::first);
+    if (!first.why_not.empty()) {
+      note(fmt::format("which pairs dq, dk and dv have is not known: {}", first.why_not));
       gradients_known_ = false;
       return;
     }
-    // What the forward saw is the measure, if it is known and all heads saw it.
-    const bool by_sight = found_.whole_numbers && !found_.heads_differ &&
-                          reading_.keys_asked == prober_.grid().kv.size();
-    bool wrong = false;
-    for (const GradientValues& gradient : gradients.all) {
+    for (const GradientValues& gradient : first.all) {
       gradients_known_ = gradients_known_ && gradient.asked == gradient.to_ask;
-      if (!prober_.is_rank_0()) continue;
-      GradientReading reading =
-          read_gradient(prober_, gradient, by_sight ? found_.times : found_.expected, by_sight ? "saw" : "should see");
-      wrong = wrong || reading.wrong;
-      note_all(std::move(reading.notes));
     }
-    found_.gradients_wrong = prober_.agreed(wrong) || found_.gradients_wrong;
+    GradientReading reading = judge_gradients(first, nullptr);
+    if (!prober_.agreed(reading.wrong)) {
+      note_all(std::move(reading.notes));
+      return;
+    }
+    found_.gradients_wrong = true;
+    const Gradients second = ask_gradients(prober_, asked, KeyValues::second);
+    note_all(judge_gradients(first, &second).notes);
   }
 
-  // A fault of which nothing was seen depends on what the questions leave out.
+  // Rank 0's judgement; that of other ranks is empty.
+  GradientReading judge_gradients(const Gradients& first, const Gradients* second) const {
+    GradientReading whole;
+    if (!prober_.is_rank_0()) return whole;
+    // What the forward saw is the measure, if it is known and all heads saw it.
+    const bool is_known = found_.whole_numbers && !found_.heads_differ;
+    const bool by_sight = is_known && reading_.keys_asked == prober_.grid().kv.size();
+    const GradientMeasure measure{.seen = by_sight ? found_.times : found_.expected, .is_observed = by_sight};
+    for (const GradientValues& gradient : first.all) {
+      const GradientValues* again = nullptr;
+      for (std::size_t i = 0; second != nullptr && i < second->all.size(); ++i) {
+        if (second->all[i].name == gradient.name) again = &second->all[i];
+      }
+      GradientReading one = read_gradient(prober_, gradient, again, measure);
+      whole.wrong = whole.wrong || one.wrong;
+      std::ranges::move(one.notes, std::back_inserter(whole.notes));
+    }
+    return whole;
+  }
+
+  // A fault of which nothing was seen lies in what the questions leave out.
   void tell_what_vanished() {
     if (found_.wrong || found_.heads_differ || reading_.keys_asked < prober_.grid().kv.size()) return;
-    const std::string saw = fmt::format("asked with q = 0 and {}, every query saw exactly the keys that it should",
-                                        heads_of(*used_));
-    if (found_.gradients_wrong || spoilt_by_padding_ > 0) {
+    const auto is_unknown = [](const RowReading& row) { return row.kind == RowReading::Kind::unknown; };
+    if (std::ranges::any_of(reading_.sight.rows, is_unknown)) return;
+    const auto saw_strangely = [](const RowReading& row) {
+      return row.more_in_lse > 0 || row.sum != 1 || row.lse_is_wrong ||
+             row.lse_error > 0;
+    };
+    const std::string saw =
+        fmt::format("asked with q = 0 and {}, every query saw exactly the keys that it should", heads_of(*used_));
+    const bool all_known = !judged_.c.training || gradients_known_;
+    if (found_.gradients_wrong || spoilt_by_padding_ > 0 || !all_known ||
+        std::ranges::any_of(reading_.sight.rows, saw_strangely)) {
       note(saw);
       return;
     }
@@ -227,9 +258,10 @@ class KeySearch {
     if (judged_.c.bias) left_out.emplace_back("the bias");
     if (judged_.c.softmax != SoftmaxType::vanilla) left_out.emplace_back("the sink");
     if (used_->c.heads != judged_.c.heads || used_->c.kv_heads != judged_.c.kv_heads) left_out.emplace_back("heads");
-    const bool with_gradients = judged_.c.training && gradients_known_;
-    note(fmt::format("{}{}: what is wrong depends on {}", saw,
-                     with_gradients ? ", and dq, dk and dv have the same pairs" : "", fmt::join(left_out, " or ")));
+    note(fmt::format("{}{}: what is wrong depends on {}, is rounding, or is in what was not asked for (max_logit, dbias, "
+                     "dsink)",
+                     saw, judged_.c.training ? ", and dq, dk and dv have the same pairs" : "",
+                     fmt::join(left_out, " or ")));
   }
 
   const JudgedCase& judged_;

@@ -25,7 +25,7 @@ struct SeenKeys {
   // weight, where 1 is that of a key seen once.
   at::Tensor times;
   at::Tensor expected;         // the same of the definition: 0 and 1
-  bool whole_numbers = true;   // every weight that was observed is one
+  bool whole_numbers = true;   // every weight that was observed is one, and out holds nothing but values of keys
   bool wrong = false;          // times differs from expected
   bool heads_differ = false;   // not all heads saw what `times` has, or one read another key-value head than it should
   bool gradients_wrong = false;  // dq, dk or dv have other pairs than those that met, or in another measure

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -20,6 +22,7 @@ constexpr std::size_t kMostWeights = 4;
 constexpr std::int32_t kOfSomeWeight = std::numeric_limits<std::int32_t>::max();
 // Less is no weight at all (row_reading.cpp rounds so small times to 0 in rows of whole numbers).
 constexpr double kNoWeight = 1e-4;
+constexpr double kHundred = 100;
 
 class PairReader {
  public:
@@ -47,12 +50,29 @@ class PairReader {
   }
   // A label for keys that are seen as they should be, with another weight: hundredths. 0: it is none.
   [[nodiscard]] std::int32_t weight(std::int64_t i, std::int64_t j) const {
-    constexpr double kHundred = 100;
     constexpr double kMost = 1e6;
+    constexpr double kAsDue = 0.02;
     const double seen = times(i, j);
     if (!weighs(i) || !expected(i, j) || std::isnan(seen) || std::abs(seen) <= kNoWeight) return 0;
+    if (std::abs(seen - 1) <= kAsDue) return 0;
     const auto hundredths = static_cast<std::int32_t>(std::lround(std::clamp(seen, -kMost, kMost) * kHundred));
     return hundredths == 0 ? 1 : hundredths;
+  }
+  [[nodiscard]] std::int64_t missing_of(std::int64_t i) const {
+    std::int64_t count = 0;
+    for (std::int64_t j = 0; j < keys_; ++j) count += missing(i, j) ? 1 : 0;
+    return count;
+  }
+  // Of weights that are no whole numbers, the largest distance from one, in parts of it.
+  [[nodiscard]] double farthest_from_number() const {
+    double farthest = 0;
+    for (std::int64_t i = 0; i < pairs_.grid.q.size(); ++i) {
+      for (std::int64_t j = 0; j < keys_ && weighs(i); ++j) {
+        const double number = std::round(times(i, j));
+        farthest = std::max(farthest, std::abs(times(i, j) - number) / std::max(number, kNoWeight));
+      }
+    }
+    return farthest;
   }
 
   template <typename Label>
@@ -89,51 +109,137 @@ std::string excess_text(const PairReader& reader, const PairBlock& block, bool h
   return fmt::format("{} {}{}", saw, times_text(block.label), has_lse ? "" : ", the keys that they saw least counting once");
 }
 
-// Weights that are no whole numbers.
-void add_weights(const SightPairs& pairs, const PairReader& reader, std::vector<std::string>& notes) {
-  const auto rows = std::ranges::count(pairs.rows, RowReading::Kind::weights, &RowReading::kind);
-  if (rows == 0) return;
-  notes.push_back(
-      fmt::format("{}what {} of {} queries gave to keys are no whole numbers, which no set of keys explains: parts were "
-                  "merged with wrong weights, or other values than those of the keys were read",
-                  pairs.prefix, rows, pairs.rows.size()));
-  const PairLabels labels = reader.label([&](std::int64_t i, std::int64_t j) { return reader.weight(i, j); });
-  for (const PairBlock& block : largest_blocks(labels, kMostWeights)) {
-    constexpr double kHundred = 100;
-    notes.push_back(fmt::format("{} gave {} the weight {:.2f}, where 1 is due", reader.queries(block),
-                                reader.keys(block), block.label / kHundred));
+// The queries of a reading that have something in common.
+struct FoundRows {
+  std::int64_t count = 0;
+  std::int64_t first = -1;
+};
+
+template <typename Test>
+FoundRows find_rows(const std::vector<RowReading>& rows, Test&& test) {
+  FoundRows found;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (test(rows[i]) && found.count++ == 0) found.first = static_cast<std::int64_t>(i);
   }
+  return found;
 }
 
-// What lse says otherwise than out.
-void add_lse(const SightPairs& pairs, const PairReader& reader, std::vector<std::string>& notes) {
-  std::int64_t wrong = 0;
-  std::int64_t more = 0;
-  std::int64_t first_wrong = -1;
-  std::int64_t first_more = -1;
-  bool counts_missing = true;
-  for (std::int64_t i = 0; i < pairs.grid.q.size(); ++i) {
-    const RowReading& row = pairs.rows[static_cast<std::size_t>(i)];
-    if (row.lse_is_wrong && wrong++ == 0) first_wrong = i;
-    if (row.more_in_lse == 0) continue;
-    if (more++ == 0) first_more = i;
-    std::int64_t missing = 0;
-    for (std::int64_t j = 0; j < pairs.grid.kv.size(); ++j) missing += reader.missing(i, j) ? 1 : 0;
-    counts_missing = counts_missing && std::llround(row.more_in_lse) == missing;
+// Says what is wrong with weights and lse.
+class WeightNotes {
+ public:
+  explicit WeightNotes(const SightPairs& pairs) : pairs_(pairs), reader_(pairs) {}
+
+  std::vector<std::string> take() {
+    add_weights();
+    add_sums();
+    add_more_in_lse();
+    add_wrong_lse();
+    add_unknown();
+    return std::move(notes_);
   }
-  const auto query = [&](std::int64_t i) { return queries_text(pairs.grid.q, {i, i}); };
-  if (wrong > 0) {
-    notes.push_back(fmt::format(
-        "{}lse of {} queries is not the logarithm of the number of keys that out shows; the first is {}", pairs.prefix,
-        wrong, query(first_wrong)));
+
+ private:
+  template <typename... Arguments>
+  void add(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    notes_.push_back(pairs_.prefix + fmt::format(format, std::forward<Arguments>(arguments)...));
   }
-  if (more > 0) {
-    notes.push_back(fmt::format(
-        "{}lse of {} queries counts more keys than out has: {:.3g} more for {}{}", pairs.prefix, more,
-        pairs.rows[static_cast<std::size_t>(first_more)].more_in_lse, query(first_more),
-        counts_missing ? ". It counts the missing ones: their values alone are missing" : ""));
+  [[nodiscard]] std::string query(const FoundRows& rows) const {
+    return queries_text(pairs_.grid.q, {rows.first, rows.first});
   }
-}
+  [[nodiscard]] const RowReading& first(const FoundRows& rows) const {
+    return pairs_.rows[static_cast<std::size_t>(rows.first)];
+  }
+
+  void add_weights() {
+    const FoundRows rows =
+        find_rows(pairs_.rows, [](const RowReading& row) { return row.kind == RowReading::Kind::weights; });
+    if (rows.count == 0) return;
+    const double distance = reader_.farthest_from_number();
+    if (distance < kOfRounding) {
+      add("what {} of {} queries gave to keys is up to {:.2g} % off a whole number: more than rounding to the dtype does, "
+          "and as much as rounding to a shorter one",
+          rows.count, pairs_.rows.size(), distance * kHundred);
+      return;
+    }
+    add("what {} of {} queries gave to keys are no whole numbers, which no set of keys explains: parts were merged with "
+        "wrong weights, or other values than those of the keys were read",
+        rows.count, pairs_.rows.size());
+    const PairLabels labels = reader_.label([&](std::int64_t i, std::int64_t j) { return reader_.weight(i, j); });
+    for (const PairBlock& block : largest_blocks(labels, kMostWeights)) {
+      notes_.push_back(fmt::format("{} gave {} the weight {:.2f}, where 1 is due", reader_.queries(block),
+                                   reader_.keys(block), block.label / kHundred));
+    }
+  }
+
+  void add_sums() {
+    const FoundRows rows = find_rows(pairs_.rows, [](const RowReading& row) { return row.sum != 1; });
+    if (rows.count == 0) return;
+    add("out of {} queries is no mean of the values that they saw: its weights sum to {:.4g}, not to 1, for {}", rows.count,
+        first(rows).sum, query(rows));
+  }
+
+  void add_more_in_lse() {
+    const FoundRows rows = find_rows(pairs_.rows, [](const RowReading& row) { return row.more_in_lse > 0; });
+    if (rows.count == 0) return;
+    bool counts_missing = true;
+    for (std::int64_t i = 0; i < pairs_.grid.q.size(); ++i) {
+      const double more = pairs_.rows[static_cast<std::size_t>(i)].more_in_lse;
+      counts_missing = counts_missing && (more == 0 || std::llround(more) == reader_.missing_of(i));
+    }
+    add("lse of {} queries counts more keys than out has: {:.3g} more for {}. {}", rows.count, first(rows).more_in_lse,
+        query(rows),
+        counts_missing ? "It counts the missing ones, whose values alone are missing"
+                       : "What has no value of a key joined the softmax");
+  }
+
+  void add_wrong_lse() {
+    const FoundRows wrong = find_rows(pairs_.rows, [](const RowReading& row) { return row.lse_is_wrong; });
+    if (wrong.count > 0) {
+      add("lse of {} queries is not the logarithm of the number of keys that out shows; the first is {}", wrong.count,
+          query(wrong));
+    }
+    double largest = 0;
+    const FoundRows off = find_rows(pairs_.rows, [&](const RowReading& row) {
+      largest = std::max(largest, row.lse_error);
+      return row.lse_error > 0;
+    });
+    if (off.count > 0) {
+      add("lse of {} queries is off by up to {:.2g}, though they are the right keys that it counts", off.count, largest);
+    }
+    const FoundRows alone = find_rows(pairs_.rows, [](const RowReading& row) { return row.only_lse_counts; });
+    if (alone.count > 0) {
+      add("that {} queries saw all of their keys several times rests on lse alone: one that is too large by as much would "
+          "look the same",
+          alone.count);
+    }
+  }
+
+  void add_unknown() {
+    const FoundRows of_k = find_rows(pairs_.rows, [](const RowReading& row) { return row.keys_of_minus_one > 0; });
+    if (of_k.count > 0) {
+      add("out of {} queries holds values of K in the place of those of V: of {:g} keys for {}", of_k.count,
+          first(of_k).keys_of_minus_one, query(of_k));
+    }
+    const FoundRows foreign = find_rows(
+        pairs_.rows, [](const RowReading& row) { return row.negative && row.keys_of_minus_one == 0; });
+    if (foreign.count > 0) {
+      add("out of {} queries holds what is no mean of values of V, which were all 0 or 1; the first is {}", foreign.count,
+          query(foreign));
+    }
+    const FoundRows rows = find_rows(pairs_.rows, [](const RowReading& row) {
+      return row.kind == RowReading::Kind::unknown && !row.negative;
+    });
+    if (rows.count == 0) return;
+    add("what {} of {} queries saw is not known, since out is not finite, or contradicts lse; the first is {}", rows.count,
+        pairs_.rows.size(), query(rows));
+  }
+
+  static constexpr double kOfRounding = 0.02;
+
+  const SightPairs& pairs_;
+  PairReader reader_;
+  std::vector<std::string> notes_;
+};
 
 }  // namespace
 
@@ -175,16 +281,11 @@ std::vector<std::string> notes_on_pairs(const SightPairs& pairs) {
     notes.push_back(fmt::format("{}all excess pairs lie {}, i' being the diagonal of query i and j the key",
                                 pairs.prefix, where));
   }
-  add_weights(pairs, reader, notes);
-  add_lse(pairs, reader, notes);
-  const auto unknown = std::ranges::count(pairs.rows, RowReading::Kind::unknown, &RowReading::kind);
-  if (unknown > 0) {
-    const auto first = std::ranges::find(pairs.rows, RowReading::Kind::unknown, &RowReading::kind) - pairs.rows.begin();
-    notes.push_back(fmt::format("{}what {} of {} queries saw is not known, since out is not finite, or contradicts lse; "
-                                "the first is {}",
-                                pairs.prefix, unknown, pairs.rows.size(), queries_text(pairs.grid.q, {first, first})));
-  }
   return notes;
+}
+
+std::vector<std::string> notes_on_weights(const SightPairs& pairs) {
+  return WeightNotes(pairs).take();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -26,7 +26,9 @@ struct SightPairs {
 
 WrongPairs find_wrong_pairs(const SightPairs& pairs);
 
-// What missing and excess pairs have in common, weights that are no whole numbers, what lse says beside.
+// What missing and excess pairs have in common.
 std::vector<std::string> notes_on_pairs(const SightPairs& pairs);
+// Weights that are no whole numbers or make no mean, and what lse says otherwise than out.
+std::vector<std::string> notes_on_weights(const SightPairs& pairs);
 
 }  // namespace cp_pool::diagnosis

@@ -1,0 +1,148 @@
+#include "cp_core/diagnosis/row_reading.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <c10/util/BFloat16.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using testing::DoubleNear;
+using testing::Each;
+using testing::ElementsAre;
+using testing::Pointwise;
+using Kind = RowReading::Kind;
+
+struct Read {
+  RowReading row;
+  std::vector<double> times;
+};
+
+Read read(const std::vector<float>& weights, std::optional<double> lse, bool whole = true, DType dtype = DType::fp32) {
+  Read read{.row = {}, .times = std::vector<double>(weights.size())};
+  read.row = read_row(weights, lse, whole, weight_tolerance(dtype, 2), read.times);
+  return read;
+}
+
+// The weights of keys that are seen so often.
+std::vector<float> weights_of(const std::vector<double>& times) {
+  double sum = 0;
+  for (const double one : times) sum += one;
+  std::vector<float> weights;
+  for (const double one : times) weights.push_back(static_cast<float>(one / sum));
+  return weights;
+}
+
+TEST(RowReading, CountsHowOftenEachKeyIsSeen) {
+  const auto [row, times] = read(weights_of({1, 0, 2, 3, 1}), std::log(7.0));
+  EXPECT_EQ(row.kind, Kind::numbers);
+  EXPECT_THAT(times, ElementsAre(1, 0, 2, 3, 1));
+  EXPECT_EQ(row.more_in_lse, 0);
+  EXPECT_EQ(row.sum, 1);
+  EXPECT_EQ(row.lse_error, 0);
+  EXPECT_FALSE(row.lse_is_wrong || row.only_lse_counts || row.negative);
+}
+
+TEST(RowReading, KnowsTimesUpToAFactorWithoutLse) {
+  EXPECT_THAT(read(weights_of({1, 0, 2, 1}), std::nullopt).times, ElementsAre(1, 0, 2, 1));
+  EXPECT_THAT(read(weights_of({2, 0, 2, 2}), std::nullopt).times, ElementsAre(1, 0, 1, 1));
+}
+
+TEST(RowReading, IsExactInBf16ForThousandsOfKeys) {
+  std::vector<double> seen(4001, 1);
+  seen[7] = 0;
+  seen[11] = 2;
+  std::vector<float> weights = weights_of(seen);
+  for (float& weight : weights) weight = static_cast<float>(c10::BFloat16(weight));
+  EXPECT_EQ(read(weights, std::log(4001.0), true, DType::bf16).times, seen);
+  EXPECT_EQ(read(weights, std::nullopt, true, DType::bf16).times, seen);
+}
+
+TEST(RowReading, WeightsThatAreNoNumbersStayWeights) {
+  const auto [row, times] = read({0.25F, 0.25F, 0.5F * 0.8F, 0.1F}, std::log(4.0));
+  EXPECT_EQ(row.kind, Kind::weights);
+  EXPECT_THAT(times, Pointwise(DoubleNear(1e-6), std::vector{1.0, 1.0, 1.6, 0.4}));
+}
+
+// Parts of 4 and of 2 keys, merged by the plain mean, with an lse of zeros: ratios are whole, and still no set of keys.
+TEST(RowReading, AnLseThatContradictsMakesNoNumbersOfUnequalWeights) {
+  const auto [row, times] = read({0.125F, 0.125F, 0.125F, 0.125F, 0.25F, 0.25F}, 0.0);
+  EXPECT_EQ(row.kind, Kind::weights);
+  EXPECT_THAT(times, Pointwise(DoubleNear(1e-6), std::vector{0.75, 0.75, 0.75, 0.75, 1.5, 1.5}));
+}
+
+TEST(RowReading, EqualWeightsShowTheSetWhateverLseSays) {
+  const auto [row, times] = read(weights_of({1, 1, 0, 1, 1}), 0.0);
+  EXPECT_EQ(row.kind, Kind::numbers);
+  EXPECT_THAT(times, ElementsAre(1, 1, 0, 1, 1));
+  EXPECT_TRUE(row.lse_is_wrong);
+}
+
+TEST(RowReading, WhatHasNoValueShowsInLse) {
+  const auto [row, times] = read({0.2F, 0.2F, 0}, std::log(5.0));
+  EXPECT_THAT(times, ElementsAre(1, 1, 0));
+  EXPECT_NEAR(row.more_in_lse, 3, 1e-6);
+}
+
+TEST(RowReading, ARowThatSeesNothing) {
+  const double nothing = -std::numeric_limits<double>::infinity();
+  const auto [row, times] = read({0, 0, 0}, nothing);
+  EXPECT_EQ(row.kind, Kind::numbers);
+  EXPECT_THAT(times, Each(0));
+  EXPECT_FALSE(row.lse_is_wrong);
+  EXPECT_TRUE(read({0, 0, 0}, -nothing).row.lse_is_wrong);
+  EXPECT_NEAR(read({0, 0, 0}, std::log(3.0)).row.more_in_lse, 3, 1e-9);
+}
+
+TEST(RowReading, AnOutThatIsNoMeanSaysWhatItsWeightsSumTo) {
+  const auto [row, times] = read({0.25F, 0.25F, 0}, std::log(2.0));
+  EXPECT_THAT(times, ElementsAre(1, 1, 0));
+  EXPECT_EQ(row.sum, 0.5);
+}
+
+TEST(RowReading, ThatAllKeysAreSeenTwiceRestsOnLseAlone) {
+  const auto [row, times] = read(weights_of({1, 1, 0}), std::log(4.0));
+  EXPECT_THAT(times, ElementsAre(2, 2, 0));
+  EXPECT_TRUE(row.only_lse_counts);
+}
+
+TEST(RowReading, AnLseThatIsOffByALittleIsTold) {
+  const auto [row, times] = read(weights_of({1, 1, 1}), std::log(3.0) + 5e-5);
+  EXPECT_THAT(times, ElementsAre(1, 1, 1));
+  EXPECT_NEAR(row.lse_error, 5e-5, 1e-6);
+}
+
+TEST(RowReading, WhatIsNotFiniteIsUnknown) {
+  const auto [row, times] = read({0.5F, std::numeric_limits<float>::quiet_NaN()}, std::log(2.0));
+  EXPECT_EQ(row.kind, Kind::unknown);
+  EXPECT_TRUE(std::isnan(times[0]) && std::isnan(times[1]));
+}
+
+TEST(RowReading, NegativeWeightsAreNoKeys) {
+  const auto [row, times] = read({0.5F, -0.25F, 0.5F}, std::log(2.0));
+  EXPECT_EQ(row.kind, Kind::unknown);
+  EXPECT_TRUE(row.negative);
+  EXPECT_EQ(row.keys_of_minus_one, 0);
+}
+
+// Two of four keys came with -1 in the place of their values.
+TEST(RowReading, KnowsKInThePlaceOfV) {
+  const RowReading row = read({-0.25F, -0.25F, -0.5F, -0.5F, -0.5F}, std::log(4.0)).row;
+  EXPECT_TRUE(row.negative);
+  EXPECT_EQ(row.keys_of_minus_one, 2);
+}
+
+TEST(RowReading, OfSomeKeysSaysNothingThatAllWouldHaveToShow) {
+  const auto [row, times] = read({0.25F, 0.25F}, std::log(4.0), /*whole=*/false);
+  EXPECT_THAT(times, ElementsAre(1, 1));
+  EXPECT_EQ(row.more_in_lse, 0);
+  EXPECT_EQ(row.sum, 1);
+  EXPECT_EQ(read({0.25F, 0.25F}, 0.0, /*whole=*/false).row.kind, Kind::unknown);
+}
+
+}  // namespace
+}  // namespace cp_pool::diagnosis

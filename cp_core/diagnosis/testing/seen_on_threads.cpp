@@ -1,0 +1,37 @@
+#include "cp_core/diagnosis/testing/seen_on_threads.h"
+
+#include <fmt/format.h>
+
+#include "cases/lengths.h"
+#include "cp_core/own/own_implementation.h"
+#include "cp_core/testing/ranks_on_threads.h"
+
+namespace cp_pool::diagnosis::test {
+
+std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& make, const Settings& settings) {
+  std::vector<SeenKeys> found(static_cast<std::size_t>(c.cp_size));
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    const std::unique_ptr<Implementation> implementation = make();
+    JudgedCase judged;
+    judged.c = c;
+    judged.lengths = resolve_lengths(c);
+    judged.sharding = implementation->sharding(c, judged.lengths);
+    found[static_cast<std::size_t>(rank)] = find_seen_keys(*implementation, judged, groups, settings);
+  });
+  return found;
+}
+
+SeenKeys seen_by_own(const Case& c) {
+  return seen_on_threads(c, [] { return std::make_unique<OwnImplementation>(); }).front();
+}
+
+std::string text_of(const SeenKeys& seen) {
+  std::string text = seen.why_not;
+  for (const auto* const rectangles : {&seen.pairs.missing, &seen.pairs.excess}) {
+    for (const PairRectangle& one : *rectangles) text += one.text + '\n';
+  }
+  for (const std::string& note : seen.notes) text += note + '\n';
+  return text;
+}
+
+}  // namespace cp_pool::diagnosis::test

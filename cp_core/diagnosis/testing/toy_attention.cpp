@@ -1,0 +1,131 @@
+#include "cp_core/diagnosis/testing/toy_attention.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/diagnosis/probe_grid.h"
+
+namespace cp_pool::diagnosis::test {
+namespace {
+
+at::Tensor places_of(const std::vector<verify::LocalRow>& rows) {
+  std::vector<std::int64_t> places;
+  for (const verify::LocalRow& row : rows) places.push_back(row.canonical);
+  return at::tensor(places, at::kLong);
+}
+
+class ToyStep final : public Step {
+ public:
+  ToyStep(const StepSetting& setting, const verify::Shards& shards, const verify::Sharding& sharding,
+          const ToySight& sight, bool second)
+      : setting_(setting),
+        shards_(shards),
+        sight_(sight),
+        grid_(make_grid(setting.c, setting.lengths, sharding, setting.groups.cp->size())),
+        second_(second) {}
+
+  void forward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    q_ = own(setting_.view.q, shards_.q);
+    k_ = gathered(own(setting_.view.kv, shards_.k), "k");
+    v_ = gathered(own(setting_.view.kv, shards_.v), "v");
+    exp_ = at::matmul(q_, by_query_head(k_).transpose(1, 2)).mul(scale()).exp();
+    const at::Tensor weights = exp_.mul(times());
+    sum_ = weights.sum(2, /*keepdim=*/true);
+    p_ = weights.div(sum_).nan_to_num(0.0);
+    out_ = at::matmul(sight_.in_out.defined() ? p_.mul(of_own(sight_.in_out)) : p_, by_query_head(v_));
+    if (!sight_.repeats && second_) out_ = out_.mul(1 + 0x1p-6);
+    results.out = in_layout(out_);
+    if (sight_.gives_lse) results.lse = sum_.log().mul(sight_.lse_factor).squeeze(2).to(at::kFloat);
+  }
+
+  void backward(verify::Results& results) override {
+    const at::NoGradGuard no_grad;
+    const at::Tensor dout = own(setting_.view.q, shards_.dout);
+    const at::Tensor dp = at::matmul(dout, by_query_head(v_).transpose(1, 2));
+    const at::Tensor ds = dp.sub(dout.mul(out_).sum(2, /*keepdim=*/true)).mul(p_);
+    results.dq = in_layout(
+        at::matmul(counted(ds, sight_.in_dq), by_query_head(k_)).mul(scale() * sight_.dq_factor));
+    results.dk = summed(at::matmul(counted(ds, sight_.in_dk).transpose(1, 2), q_).mul(scale()), "dk");
+    results.dv = summed(at::matmul(counted(p_, sight_.in_dv).transpose(1, 2), dout), "dv");
+  }
+
+ private:
+  [[nodiscard]] std::size_t rank() const { return static_cast<std::size_t>(setting_.groups.cp->rank()); }
+  [[nodiscard]] double scale() const { return 1 / std::sqrt(static_cast<double>(setting_.c.head_dim_qk)); }
+
+  // fp64 [heads, rows, dim].
+  static at::Tensor own(const verify::RankRows& rows, const at::Tensor& shard) {
+    return rows.packed(shard).to(at::kDouble).transpose(0, 1).contiguous();
+  }
+
+  [[nodiscard]] at::Tensor in_layout(const at::Tensor& by_head) const {
+    const Case& c = setting_.c;
+    const at::Tensor packed = by_head.transpose(0, 1).to(verify::scalar_type_of(c.dtype)).contiguous();
+    if (c.layout == Layout::thd) return packed;
+    const at::Tensor bshd = packed.view({c.batch, -1, packed.size(1), packed.size(2)});
+    return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();
+  }
+
+  // The key-value head that each query head reads.
+  [[nodiscard]] at::Tensor read_heads() const {
+    const Case& c = setting_.c;
+    if (static_cast<std::int64_t>(sight_.kv_heads.size()) == c.heads) return at::tensor(sight_.kv_heads, at::kLong);
+    return at::arange(c.heads, at::kLong).div(c.heads / c.kv_heads, /*rounding_mode=*/"floor");
+  }
+  [[nodiscard]] at::Tensor by_query_head(const at::Tensor& keys) const { return keys.index_select(0, read_heads()); }
+
+  // The rows of a matrix of the grid that are this rank's queries: [rows, kv].
+  [[nodiscard]] at::Tensor of_own(const at::Tensor& matrix) const {
+    return matrix.index_select(0, places_of(grid_.q.by_rank[rank()]));
+  }
+  [[nodiscard]] at::Tensor times() const {
+    std::vector<at::Tensor> heads;
+    for (std::int64_t h = 0; h < setting_.c.heads; ++h) {
+      heads.push_back(of_own(sight_.times[static_cast<std::size_t>(h) % sight_.times.size()]));
+    }
+    return at::stack(heads);
+  }
+  [[nodiscard]] at::Tensor counted(const at::Tensor& pairs, const at::Tensor& matrix) const {
+    return matrix.defined() ? pairs.mul(of_own(matrix)) : pairs;
+  }
+
+  // [heads, rows, dim] of every rank, in grid order.
+  [[nodiscard]] at::Tensor gathered(const at::Tensor& rows, const char* what) const {
+    at::Tensor all = at::zeros({rows.size(0), grid_.kv.size(), rows.size(2)}, at::kDouble);
+    all.index_copy_(1, places_of(grid_.kv.by_rank[rank()]), rows);
+    setting_.groups.cp->all_reduce(all, ReduceOp::sum, what)->wait();
+    return all;
+  }
+
+  // Of [heads, all keys, dim] of each rank the sum over ranks and query heads, of the own rows.
+  [[nodiscard]] at::Tensor summed(const at::Tensor& by_head, const char* what) const {
+    at::Tensor sum = at::zeros({setting_.c.kv_heads, by_head.size(1), by_head.size(2)}, at::kDouble)
+                         .index_add(0, read_heads(), by_head);
+    setting_.groups.cp->all_reduce(sum, ReduceOp::sum, what)->wait();
+    return in_layout(sum.index_select(1, places_of(grid_.kv.by_rank[rank()])));
+  }
+
+  StepSetting setting_;
+  const verify::Shards& shards_;
+  const ToySight& sight_;
+  ProbeGrid grid_;
+  bool second_;
+  at::Tensor q_, k_, v_, exp_, sum_, p_, out_;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> ToyAttention::make_step(const StepSetting& setting, const verify::Shards& shards) {
+  return std::make_unique<ToyStep>(setting, shards, sharding_, sight_, steps_++ % 2 == 1);
+}
+
+}  // namespace cp_pool::diagnosis::test

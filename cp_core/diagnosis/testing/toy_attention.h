@@ -1,0 +1,48 @@
+// An implementation of context-parallel attention in which every query sees each key as often as a test says, whatever
+// the mask. It gathers everything and computes densely.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "cp_core/trial/implementation.h"
+
+namespace cp_pool::diagnosis::test {
+
+// fp64 [rows of q, rows of kv] of the probe's grid (probe_grid.h).
+struct ToySight {
+  std::vector<at::Tensor> times;  // how often the query sees the key, of query head h that of h modulo their number
+  // How often a pair counts in a gradient. Undefined: once.
+  at::Tensor in_dq{};
+  at::Tensor in_dk{};
+  at::Tensor in_dv{};
+  at::Tensor in_out{};  // a factor of each weight in out, of which lse knows nothing. Undefined: 1
+  bool gives_lse = true;
+  double lse_factor = 1;      // lse is so many times as large as it should be
+  double dq_factor = 1;
+  bool repeats = true;        // else every second out is a little larger
+  std::vector<std::int64_t> kv_heads{};  // that query heads read, by query head, if the case has as many; empty: as defined
+};
+
+class ToyAttention final : public Implementation {
+ public:
+  ToyAttention(verify::Sharding sharding, ToySight sight) : sharding_(std::move(sharding)), sight_(std::move(sight)) {}
+
+  std::string skip_reason(const Case& /*c*/, const at::Device& /*device*/) override { return {}; }
+  std::string backend(const Case& /*c*/, const at::Device& /*device*/) override { return "toy"; }
+  verify::Sharding sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) override { return sharding_; }
+  bool repeats_bits(const Case& /*c*/, const at::Device& /*device*/) override { return true; }
+  std::int64_t probe_heads(const Case& /*c*/) override { return 1; }
+  std::unique_ptr<Step> make_step(const StepSetting& setting, const verify::Shards& shards) override;
+
+ private:
+  verify::Sharding sharding_;
+  ToySight sight_;
+  int steps_ = 0;
+};
+
+}  // namespace cp_pool::diagnosis::test

@@ -29,7 +29,7 @@ constexpr std::string_view to_string(Certainty certainty) {
 }
 
 // Queries and keys that should have met and did not, or that met and should not have. Positions are in the padded
-// sequence, both ends included.
+// sequence, both ends included; padding rows that have no position of their own stand behind the valid ones.
 struct PairRectangle {
   std::string text;  // "queries 64..127 (rank 1) did not see keys 32..47 (chunk 1, rank 0)"
   std::int64_t q_sequence = 0;
@@ -70,7 +70,7 @@ struct WrongPairs {
 // is a cell of q_per_cell queries and kv_per_cell keys:
 //   ' ' none of the pairs should meet, and none does        '.' some or all should, and all of these do
 //   '-' some that should did not                            '+' some that should not did, or met more than once
-//   '!' both                                                '?' weights that are no whole numbers
+//   '!' both                                                '?' weights that are no whole numbers, or not known
 struct MaskPicture {
   std::int64_t q_per_cell = 1;
   std::int64_t kv_per_cell = 1;

@@ -100,7 +100,7 @@ verify::RowsByRank listed_rows(std::mt19937_64& generator, const std::vector<std
   return by_rank;
 }
 
-ToyCase random_toy_case(std::mt19937_64& generator) {
+ToyCase any_toy_case(std::mt19937_64& generator) {
   ToyCase toy;
   Case& c = toy.c;
   c = verify::test::small_case();
@@ -132,6 +132,14 @@ ToyCase random_toy_case(std::mt19937_64& generator) {
   }
   toy.grid = make_grid(c, lengths, sharding, c.cp_size);
   return toy;
+}
+
+// One with queries and keys.
+ToyCase random_toy_case(std::mt19937_64& generator) {
+  while (true) {
+    ToyCase toy = any_toy_case(generator);
+    if (toy.grid.q.size() > 0 && toy.grid.kv.size() > 0) return toy;
+  }
 }
 
 // Some queries see nothing, some what they should but for a few keys, some anything.

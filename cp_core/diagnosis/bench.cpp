@@ -1,0 +1,245 @@
+#include "cp_core/diagnosis/bench.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "cp_core/diagnosis/gradient_sums.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using verify::Results;
+
+constexpr std::array kForwardResults{&Results::out, &Results::lse, &Results::max_logit};
+
+bool is_forward(at::Tensor Results::* member) {
+  return std::ranges::find(kForwardResults, member) != kForwardResults.end();
+}
+
+// Of so many queries a sample is looked at first.
+constexpr std::int64_t kSampleRows = 64;
+
+at::Tensor evenly(const at::Tensor& rows, std::int64_t most) {
+  if (rows.numel() <= most) return rows;
+  return rows.index_select(0, at::linspace(0, static_cast<double>(rows.numel() - 1), most).to(at::kLong));
+}
+
+}  // namespace
+
+Bench::Bench(const Observation& of) : world_(of), fits_(world_), right_(world_) {
+  forward_ = run_forward(right_);
+  values_ = forward_.results;
+  const bool training = of.c.training;
+  if (training) {
+    backward_ = run_backward(right_, forward_);
+    sum_gradients(right_, backward_, /*absolute=*/false, values_);
+  }
+  magnitudes_ = magnitudes(right_, forward_, training ? &backward_ : nullptr);
+  std::vector<bool> wrong(static_cast<std::size_t>(world_.ranks), false);
+  std::vector<bool> wrong_queries = wrong;
+  for (const Given& given : fits_.given()) {
+    const at::Tensor failed = fits_.errors(given).gt(1.0).any(-1);
+    if (!failed.any().item<bool>()) continue;
+    failing_.emplace_back(given.name);
+    if (is_forward(given.member)) forward_fails_ = true;
+    const at::Tensor ranks = given.rank.masked_select(failed);
+    for (int rank = 0; rank < world_.ranks; ++rank) {
+      if (!ranks.eq(rank).any().item<bool>()) continue;
+      wrong[static_cast<std::size_t>(rank)] = true;
+      if (given.member == &Results::out || given.member == &Results::lse || given.member == &Results::dq) {
+        wrong_queries[static_cast<std::size_t>(rank)] = true;
+      }
+    }
+  }
+  for (int rank = 0; rank < world_.ranks; ++rank) {
+    if (wrong[static_cast<std::size_t>(rank)]) failing_ranks_.push_back(rank);
+    if (wrong_queries[static_cast<std::size_t>(rank)]) query_ranks_.push_back(rank);
+  }
+  choose_sample();
+}
+
+// Rows that are wrong, and rows that are right, of all ranks.
+void Bench::choose_sample() {
+  if (world_.q_rows.count() <= 2 * kSampleRows) return;
+  at::Tensor wrong = at::zeros_like(world_.q_rows.valid);
+  for (const Given& given : fits_.given()) {
+    if (given.member == &Results::out || given.member == &Results::lse) {
+      wrong.logical_or_(fits_.errors(given).gt(1.0).any(-1));
+    }
+  }
+  const at::Tensor rows = at::cat({evenly(wrong.nonzero().flatten(), kSampleRows / 2),
+                                   evenly(wrong.logical_not().nonzero().flatten(), kSampleRows / 2)});
+  sample_rows_ = rows;
+  sample_.emplace(world_.with_queries(rows));
+}
+
+std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
+  using Passes = Attempt::Passes;
+  std::vector<Attempt> all;
+  // In 16 bits a small error of the forward may stay within its bounds.
+  const bool sharp = world_.c().dtype == DType::fp32;
+  const bool training = world_.c().training;
+  if (hypothesis.pass) {
+    if (forward_fails_ || !sharp) all.push_back({.passes = Passes::both});
+    if ((forward_fails_ || !sharp) && training) all.push_back({.passes = Passes::forward, .from_returned = true});
+    if (!forward_fails_ && training) all.push_back({.passes = Passes::backward});
+  } else {
+    all.emplace_back();
+    if (hypothesis.model && hypothesis.level == Hypothesis::Level::forward && training) {
+      all.push_back({.from_returned = true});
+    }
+  }
+  const std::size_t count = all.size();
+  const auto some = [this](const std::vector<int>& ranks) {
+    return !ranks.empty() && ranks.size() < static_cast<std::size_t>(world_.ranks);
+  };
+  for (std::size_t i = 0; i < count; ++i) {
+    Attempt attempt = all[i];
+    if (!hypothesis.results && some(query_ranks_)) {
+      attempt.who = Attempt::Who::queries_of_ranks;
+      all.push_back(attempt);
+    }
+    if (some(failing_ranks_)) {
+      attempt.who = Attempt::Who::results_of_ranks;
+      all.push_back(attempt);
+    }
+  }
+  return all;
+}
+
+bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const {
+  if (hypothesis.results) return explains_results(hypothesis, attempt);
+  if (!may_explain_sample(hypothesis, attempt)) return false;
+  const Model model = changed(right_, hypothesis, attempt);
+  const bool changes_forward = has_other_forward(hypothesis, attempt);
+  Forward forward = changes_forward ? run_forward(model) : forward_;
+  const bool whole = attempt.who == Attempt::Who::all;
+  if (whole && !plausible(forward.results, /*forward=*/true)) return false;
+  Model summing = model;
+  Backward backward;
+  const bool training = world_.c().training;
+  if (training) {
+    const bool same = hypothesis.model && hypothesis.level == Hypothesis::Level::sums;
+    backward = same ? backward_ : run_backward(model, forward);
+  }
+  if (attempt.who == Attempt::Who::queries_of_ranks) {
+    const at::Tensor rows = are_of(world_.q_rows.rank, query_ranks_);
+    if (!restrict_to(summing, rows)) return false;
+    forward = blend(forward_, forward, rows);
+    if (training) backward = blend(backward_, backward, rows);
+  }
+  WholeResults values = forward.results;
+  if (training) sum_gradients(summing, backward, /*absolute=*/false, values);
+  if (attempt.who == Attempt::Who::results_of_ranks) values = of_wrong_ranks(values, values_);
+  if (!plausible(values, /*forward=*/true) || !plausible(values, /*forward=*/false)) return false;
+  WholeResults sizes = magnitudes(summing, forward, training ? &backward : nullptr);
+  return fits_all(values, sizes);
+}
+
+bool Bench::explains_results(const Hypothesis& hypothesis, const Attempt& attempt) const {
+  WholeResults values = values_;
+  hypothesis.results(world_, values);
+  if (attempt.who == Attempt::Who::results_of_ranks) values = of_wrong_ranks(values, values_);
+  if (!plausible(values, /*forward=*/true) || !plausible(values, /*forward=*/false)) return false;
+  WholeResults sizes = magnitudes_;
+  hypothesis.results(world_, sizes);
+  for (const auto& [name, member] : verify::kResults) {
+    if ((sizes.*member).defined()) sizes.*member = (sizes.*member).abs();
+  }
+  return fits_all(values, sizes);
+}
+
+bool Bench::has_other_forward(const Hypothesis& hypothesis, const Attempt& attempt) {
+  if (hypothesis.pass) return attempt.passes != Attempt::Passes::backward;
+  return hypothesis.model && hypothesis.level == Hypothesis::Level::forward;
+}
+
+Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt) {
+  Model model = right;
+  if (hypothesis.model) hypothesis.model(model);
+  if (hypothesis.pass) {
+    Pass pass = right.forward;
+    hypothesis.pass(*right.world, pass);
+    if (attempt.passes != Attempt::Passes::backward) model.forward = pass;
+    if (attempt.passes != Attempt::Passes::forward) model.backward = pass;
+  }
+  model.from_returned = model.from_returned || attempt.from_returned;
+  return model;
+}
+
+bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const {
+  if (!sample_ || attempt.who != Attempt::Who::all || !has_other_forward(hypothesis, attempt)) return true;
+  const Forward forward = run_forward(changed(Model(*sample_), hypothesis, attempt));
+  for (const Given& given : fits_.given()) {
+    if (given.member != &Results::out && given.member != &Results::lse) continue;
+    if (!fits_.plausible(given.of_rows(sample_rows_), forward.results.*(given.member))) return false;
+  }
+  return true;
+}
+
+// Rows of other ranks stay right. False: not possible, since what the model changes is not of one rank.
+bool Bench::restrict_to(Model& model, const at::Tensor& rows) const {
+  const at::Tensor ranks = are_of(at::arange(world_.ranks, at::kLong), query_ranks_);
+  for (const auto pass : {&Model::forward, &Model::backward}) {
+    Pass& changed = model.*pass;
+    const Pass& right = right_.*pass;
+    if (changed.kv_head != right.kv_head || changed.q_head != right.q_head || changed.dout_head != right.dout_head ||
+        changed.sink_head != right.sink_head || changed.bias_head != right.bias_head) {
+      return false;
+    }
+    if (changed.k.defined() || changed.v.defined()) return false;
+    changed.times = at::where(rows.unsqueeze(1), changed.times, right.times);
+    const at::Tensor places = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0);
+    if (changed.held.defined()) changed.held = at::where(ranks.unsqueeze(1), changed.held, places);
+    if (changed.exchanged.defined()) changed.exchanged = changed.exchanged.logical_and(ranks.unsqueeze(1));
+    if (changed.bias_index.defined()) {
+      changed.bias_index = at::where(rows.unsqueeze(1), changed.bias_index, right.bias_index);
+    }
+    if (changed.q.defined()) changed.q = at::where(rows.view({-1, 1, 1}), changed.q, world_.q);
+    if (changed.dout.defined()) changed.dout = at::where(rows.view({-1, 1, 1}), changed.dout, world_.dout);
+  }
+  for (const auto weight : {&Model::weight_dq, &Model::weight_dk, &Model::weight_dv, &Model::weight_dbias}) {
+    if ((model.*weight).defined()) model.*weight = at::where(rows.unsqueeze(1), model.*weight, 1.0);
+  }
+  if (model.landing.defined()) {
+    const at::Tensor places = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0);
+    model.landing = at::where(ranks.unsqueeze(1), model.landing, places);
+  }
+  return model.dq_head == right_.dq_head && model.dkv_head == right_.dkv_head && model.delta_head.empty();
+}
+
+WholeResults Bench::of_wrong_ranks(WholeResults wrong, const WholeResults& right) const {
+  for (const Given& given : fits_.given()) {
+    const at::Tensor rows = are_of(given.rank, failing_ranks_).view({-1, 1, 1});
+    if (!(wrong.*(given.member)).defined()) continue;
+    wrong.*(given.member) = at::where(rows, wrong.*(given.member), right.*(given.member));
+  }
+  return wrong;
+}
+
+at::Tensor Bench::are_of(const at::Tensor& row_ranks, const std::vector<int>& ranks) {
+  at::Tensor rows = at::zeros_like(row_ranks, at::kBool);
+  for (const int rank : ranks) rows.logical_or_(row_ranks.eq(rank));
+  return rows;
+}
+
+bool Bench::plausible(const WholeResults& values, bool forward) const {
+  return std::ranges::all_of(fits_.given(), [&](const Given& given) {
+    return is_forward(given.member) != forward || fits_.plausible(given, values.*(given.member));
+  });
+}
+
+bool Bench::fits_all(const WholeResults& values, const WholeResults& sizes) const {
+  return std::ranges::all_of(fits_.given(), [&](const Given& given) {
+    const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
+    return errors.numel() == 0 || errors.max().item<double>() <= 1;
+  });
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,165 @@
+#include "cp_core/diagnosis/fit.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/verify/expected.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+// A row that a mistake changes has another bound than the right one, and its magnitude is that of a simulation, whose
+// sums have another order and another number of roundings.
+constexpr double kSlack = 2;
+
+// What plausible() lets pass: so many times the bound, or so much of the error that is to be explained.
+constexpr double kNearBounds = 8;
+constexpr double kNearErrors = 0.3;
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+at::Tensor both_equal(const at::Tensor& a, const at::Tensor& b) {
+  return a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
+}
+
+// Of each row and head the root mean square of a - b; infinite where one of the two is not finite and the other is not
+// the same.
+at::Tensor distance(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor difference = at::where(both_equal(a, b), 0.0, a.sub(b));
+  return verify::row_rms(difference).nan_to_num(kInfinity, kInfinity);
+}
+
+at::Tensor rows_of(const ResultsByRank& results, at::Tensor verify::Results::* member) {
+  std::vector<at::Tensor> parts;
+  for (const verify::Results& of_rank : results) parts.push_back(of_rank.*member);
+  return at::cat(parts);
+}
+
+// canonical: of each row, -1 = padding, which has nothing.
+at::Tensor of_rows(const at::Tensor& of_canonical, const at::Tensor& canonical, double padding) {
+  if (of_canonical.size(0) == 0) {
+    std::vector<std::int64_t> sizes = of_canonical.sizes().vec();
+    sizes[0] = canonical.size(0);
+    return at::zeros(sizes, of_canonical.options()).fill_(padding);
+  }
+  at::Tensor rows = of_canonical.index_select(0, canonical.clamp_min(0));
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(rows.dim()), 1);
+  shape[0] = canonical.size(0);
+  return rows.masked_fill_(canonical.lt(0).view(shape), padding);
+}
+
+double quantile(const at::Tensor& values, double share) {
+  if (values.numel() == 0) return 0;
+  const at::Tensor sorted = std::get<0>(values.flatten().sort());
+  const auto at = static_cast<std::int64_t>(share * static_cast<double>(sorted.numel() - 1));
+  return sorted[at].item<double>();
+}
+
+}  // namespace
+
+Given Given::of_rows(const at::Tensor& rows) const {
+  Given some = *this;
+  for (const auto part : {&Given::value, &Given::right, &Given::baseline, &Given::floor, &Given::judged, &Given::rank}) {
+    some.*part = (this->*part).index_select(0, rows);
+  }
+  return some;
+}
+
+Fits::Fits(const World& world) : bound_factor_(world.observation->sharding.bound_factor) {
+  const Observation& of = *world.observation;
+  const auto ranks = at::arange(world.ranks, at::kLong);
+  const at::Tensor one_row = at::zeros({world.ranks}, at::kLong);
+  for (const auto& [name, member] : verify::kResults) {
+    const bool complete = std::ranges::all_of(of.results, [m = member](const verify::Results& r) { return (r.*m).defined(); });
+    const bool expected = std::ranges::any_of(of.expected->tensors, [n = name](const auto& t) { return t.name == n; });
+    if (!complete || !expected || (member == &verify::Results::max_logit && !of.c.max_logit)) continue;
+    at::Tensor value = rows_of(of.results, member);
+    if (member == &verify::Results::dbias) {
+      add_dbias(world, value);
+    } else if (member == &verify::Results::max_logit || member == &verify::Results::dsink) {
+      add(world, name, member, value, one_row, ranks);
+    } else {
+      const bool keys = member == &verify::Results::dk || member == &verify::Results::dv;
+      const Side& side = keys ? world.kv_rows : world.q_rows;
+      add(world, name, member, value, side.canonical, side.rank);
+    }
+  }
+}
+
+void Fits::add_dbias(const World& world, const at::Tensor& value) {
+  const Observation& of = *world.observation;
+  std::vector<std::int64_t> canonical;
+  std::vector<std::int64_t> ranks;
+  const std::int64_t valid = std::ranges::max(of.lengths.valid_q);
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    const std::int64_t count = of.results[static_cast<std::size_t>(rank)].dbias.size(0);
+    for (std::int64_t row = 0; row < count; ++row) {
+      std::int64_t position = row;
+      if (of.c.layout != Layout::thd) {
+        position = world.q_rows.position[world.q_rows.first[static_cast<std::size_t>(rank)] + row].item<std::int64_t>();
+      }
+      canonical.push_back(position < valid ? position : -1);
+      ranks.push_back(rank);
+    }
+  }
+  const std::int64_t columns = std::ranges::max(of.lengths.valid_kv);
+  if (value.size(2) < columns) return;
+  add(world, "dbias", &verify::Results::dbias, value.narrow(2, 0, columns), index_tensor(canonical),
+      index_tensor(ranks));
+}
+
+void Fits::add(const World& world, std::string_view name, at::Tensor WholeResults::* member, const at::Tensor& value,
+               const at::Tensor& canonical, const at::Tensor& rank) {
+  const Observation& of = *world.observation;
+  const verify::ExpectedTensor& expected = of.expected->tensor(name);
+  if (value.size(0) != canonical.size(0) || value.size(1) != expected.value.size(1)) return;
+  const bool fp32 = member == &verify::Results::lse || member == &verify::Results::max_logit;
+  Given given{.name = name, .member = member, .value = value};
+  given.right = of_rows(expected.value, canonical, member == &verify::Results::lse ? -kInfinity : 0.0);
+  if (given.right.sizes() != value.sizes()) return;
+  given.baseline = of_rows(expected.baseline_error, canonical, 0.0);
+  given.floor = of_rows(expected.bound, canonical, 0.0).sub(given.baseline, verify::kAllowedBaselines).clamp_min_(0.0);
+  given.judged = canonical.ge(0);
+  if (of.sharding.judges_padding) given.judged = at::ones_like(given.judged);
+  given.rank = rank;
+  given.unit = verify::floor_factor(fp32 ? DType::fp32 : of.c.dtype);
+  const at::Tensor has_floor = given.floor.gt(0.0);
+  given.typical_baseline =
+      quantile(given.baseline.div(given.floor).masked_select(has_floor), /*share=*/0.9);
+  given_.push_back(std::move(given));
+}
+
+at::Tensor Fits::errors(const Given& given, const at::Tensor& predicted, const at::Tensor& magnitude) const {
+  const at::Tensor error = distance(given.value, predicted);
+  at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor);
+  if (magnitude.defined()) {
+    const at::Tensor changed = distance(predicted, given.right).gt(bound.mul(0.01));
+    const at::Tensor floor = verify::row_rms(magnitude).mul_(given.unit);
+    const at::Tensor other = floor.mul(1 + verify::kAllowedBaselines * given.typical_baseline).mul_(kSlack);
+    bound = at::where(changed, other, bound);
+  }
+  bound = bound.mul(bound_factor_);
+  const at::Tensor ratio = at::where(error.eq(0.0), 0.0, error.div(bound)).nan_to_num(kInfinity, kInfinity);
+  return ratio.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0);
+}
+
+bool Fits::plausible(const Given& given, const at::Tensor& predicted) const {
+  const at::Tensor judged = given.judged.unsqueeze(1);
+  const auto total = [&judged](const at::Tensor& errors) {
+    return errors.masked_fill(judged.logical_not(), 0.0).square().clamp_max_(1e60).sum().item<double>();
+  };
+  const double left = total(distance(given.value, predicted));
+  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add_(given.floor).mul_(bound_factor_);
+  const double allowed = total(bound.mul(kNearBounds));
+  if (left <= allowed) return true;
+  return left <= kNearErrors * kNearErrors * total(distance(given.value, given.right));
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,151 @@
+#include "cp_core/diagnosis/gradient_sums.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/diagnosis/operands.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+class Sums {
+ public:
+  Sums(const Model& model, const Backward& backward, bool absolute)
+      : model_(model),
+        world_(*model.world),
+        backward_(backward),
+        operands_(world_, model.backward, absolute),
+        exchanged_(operands_.exchanged_pairs()) {}
+
+  void fill(WholeResults& results) const {
+    const at::Tensor ds = backward_.ds.mul(backward_.row_scale);
+    results.dq = to_heads(operands_.times_k(weighted(ds, model_.weight_dq)), model_.dq_head, world_.c().heads);
+    const at::Tensor of_k = weighted(ds, model_.weight_dk);
+    const at::Tensor of_v = weighted(backward_.p, model_.weight_dv);
+    results.dk = to_keys(of_k, operands_.q());
+    results.dv = to_keys(of_v, operands_.dout());
+    if (exchanged_.defined()) {
+      // What stands for K gets the gradient of K, and it is V.
+      const at::Tensor dk = at_exchanged(of_v, operands_.dout());
+      results.dv.add_(at_exchanged(of_k, operands_.q()));
+      results.dk.add_(dk);
+    }
+    if (world_.problem.has_dbias()) results.dbias = dbias();
+    if (world_.problem.has_dsink()) results.dsink = dsink();
+  }
+
+ private:
+  static at::Tensor weighted(const at::Tensor& of_pairs, const at::Tensor& weight) {
+    return weight.defined() ? of_pairs.mul(weight) : of_pairs;
+  }
+
+  // [computed heads, rows, dim] as [rows, heads, dim].
+  static at::Tensor to_heads(const at::Tensor& computed, const std::vector<std::int64_t>& heads, std::int64_t count) {
+    at::Tensor sums = at::zeros({count, computed.size(1), computed.size(2)}, computed.options());
+    return sums.index_add_(0, index_tensor(heads), computed).transpose(0, 1).contiguous();
+  }
+
+  [[nodiscard]] at::Tensor to_keys(const at::Tensor& of_pairs, const at::Tensor& queries) const {
+    return landed(exchanged_.defined() ? of_pairs.masked_fill(exchanged_, 0.0) : of_pairs, queries);
+  }
+  [[nodiscard]] at::Tensor at_exchanged(const at::Tensor& of_pairs, const at::Tensor& queries) const {
+    return landed(of_pairs.masked_fill(exchanged_.logical_not(), 0.0), queries);
+  }
+
+  [[nodiscard]] at::Tensor landed(const at::Tensor& of_pairs, const at::Tensor& queries) const {
+    const std::int64_t kv_heads = world_.c().kv_heads;
+    if (!model_.landing.defined()) {
+      return to_heads(at::bmm(of_pairs.transpose(1, 2), queries), model_.dkv_head, kv_heads);
+    }
+    at::Tensor sums = at::zeros({world_.kv_rows.count(), kv_heads, queries.size(2)}, queries.options());
+    for (int rank = 0; rank < world_.ranks; ++rank) {
+      const auto [first, count] = queries_of(rank);
+      const at::Tensor part = to_heads(
+          at::bmm(of_pairs.narrow(1, first, count).transpose(1, 2), queries.narrow(1, first, count)), model_.dkv_head,
+          kv_heads);
+      const at::Tensor target = model_.landing.select(0, rank);
+      const at::Tensor kept = target.ge(0).nonzero().flatten();
+      sums.index_add_(0, target.index_select(0, kept), part.index_select(0, kept));
+    }
+    return sums;
+  }
+
+  [[nodiscard]] std::pair<std::int64_t, std::int64_t> queries_of(int rank) const {
+    const auto& first = world_.q_rows.first;
+    const auto r = static_cast<std::size_t>(rank);
+    return {first[r], first[r + 1] - first[r]};
+  }
+
+  // Each rank's rows: [rows, batch or 1 * heads or 1, largest valid length].
+  [[nodiscard]] at::Tensor dbias() const {
+    const std::int64_t heads = world_.c().heads;
+    const at::Tensor ds = weighted(backward_.ds, model_.weight_dbias);
+    std::vector<at::Tensor> of_ranks;  // [heads, batch, rows, columns]: of each rank's queries
+    for (int rank = 0; rank < world_.ranks; ++rank) {
+      const auto [first, count] = queries_of(rank);
+      at::Tensor sums = at::zeros({heads, world_.bias.numel() / world_.bias.size(1)}, ds.options());
+      sums.index_add_(1, model_.backward.bias_index.narrow(0, first, count).flatten(),
+                      ds.narrow(1, first, count).flatten(1));
+      of_ranks.push_back(sums.view({heads, world_.bias.size(0), world_.bias.size(2), world_.bias.size(3)}));
+    }
+    std::vector<at::Tensor> received;
+    for (int rank = 0; rank < world_.ranks; ++rank) received.push_back(received_dbias(of_ranks, rank));
+    return at::cat(received).narrow(2, 0, std::ranges::max(world_.lengths().valid_kv));
+  }
+
+  [[nodiscard]] at::Tensor received_dbias(const std::vector<at::Tensor>& of_ranks, int rank) const {
+    const bool whole = world_.c().layout == Layout::thd;
+    at::Tensor sum = at::zeros(of_ranks.front().sizes(), of_ranks.front().options());
+    for (int from = 0; from < world_.ranks; ++from) {
+      const double share = whole ? model_.shares_dbias[rank][from].item<double>() : (from == rank ? 1 : 0);
+      if (share != 0) sum.add_(of_ranks[static_cast<std::size_t>(from)], share);
+    }
+    if (world_.bias.size(1) == 1) {
+      sum = sum.mul(model_.dbias_heads.select(0, rank).view({-1, 1, 1, 1})).sum(0, /*keepdim=*/true);
+    } else {
+      at::Tensor by_head = at::zeros(sum.sizes(), sum.options());
+      sum = by_head.index_add_(0, index_tensor(model_.backward.bias_head), sum);
+    }
+    const at::Tensor rows = verify::bias_by_row(sum.transpose(0, 1));
+    if (whole) return rows;
+    const auto [first, count] = queries_of(rank);
+    return rows.index_select(0, world_.q_rows.position.narrow(0, first, count / world_.c().batch));
+  }
+
+  // [ranks, heads, 1]
+  [[nodiscard]] at::Tensor dsink() const {
+    if (!backward_.dsink.defined()) {
+      return at::zeros({world_.ranks, world_.c().heads, 1}, at::TensorOptions().dtype(at::kDouble));
+    }
+    std::vector<at::Tensor> of_ranks;
+    for (int rank = 0; rank < world_.ranks; ++rank) {
+      const auto [first, count] = queries_of(rank);
+      of_ranks.push_back(backward_.dsink.narrow(1, first, count).sum(1));
+    }
+    at::Tensor by_rank = at::stack(of_ranks);
+    at::Tensor landed = at::zeros(by_rank.sizes(), by_rank.options());
+    landed.index_add_(1, index_tensor(model_.backward.sink_head), by_rank);
+    return at::matmul(model_.shares_dsink, landed).unsqueeze(-1);
+  }
+
+  const Model& model_;
+  const World& world_;
+  const Backward& backward_;
+  Operands operands_;
+  at::Tensor exchanged_;
+};
+
+}  // namespace
+
+void sum_gradients(const Model& model, const Backward& backward, bool absolute, WholeResults& results) {
+  Sums(model, backward, absolute).fill(results);
+}
+
+}  // namespace cp_pool::diagnosis

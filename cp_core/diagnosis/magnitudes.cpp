@@ -1,0 +1,106 @@
+#include <cmath>
+
+#include <ATen/ops/bmm.h>
+
+#include "cp_core/diagnosis/gradient_sums.h"
+#include "cp_core/diagnosis/operands.h"
+#include "cp_core/diagnosis/simulation.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+// The weight of a score's rounding relative to that of its p (docs/numerics.md).
+constexpr double kScoreWeight = 0.5;
+
+class Magnitudes {
+ public:
+  Magnitudes(const Model& model, const Forward& forward)
+      : model_(model), world_(*model.world), forward_(forward), operands_(world_, model.forward, /*absolute=*/true) {}
+
+  WholeResults get(const Backward* backward) {
+    const at::Tensor p = forward_.p.abs();
+    of_p_ = rounding_of(model_.forward, operands_, p);
+    const at::Tensor out = operands_.times_v(with_rounding(p, of_p_, model_.forward));
+    results_.out = out.transpose(0, 1).contiguous();
+    const at::Tensor& lse = forward_.results.lse;
+    results_.lse = lse.abs().masked_fill_(lse.isinf(), 0.0).add_(1.0);
+    if (of_p_.defined()) results_.lse.add_(of_p_.sum(-1).transpose(0, 1).unsqueeze(-1));
+    if (forward_.results.max_logit.defined()) results_.max_logit = of_max_logit();
+    if (backward != nullptr) add_gradients(*backward, out);
+    return results_;
+  }
+
+ private:
+  [[nodiscard]] bool rounds_scores() const {
+    return world_.problem.dtype == DType::fp32 || world_.problem.has_large_scores();
+  }
+  [[nodiscard]] double weight_of_fp32() const {
+    return verify::floor_factor(DType::fp32) / verify::floor_factor(world_.problem.dtype);
+  }
+
+  // p times the rounding of its score, and, with large scores, of lse. Undefined where it does not count.
+  [[nodiscard]] at::Tensor rounding_of(const Pass& pass, const Operands& operands, const at::Tensor& p) const {
+    if (!rounds_scores()) return {};
+    at::Tensor of_p = operands.raw_scores().mul_(kScoreWeight * std::abs(pass.scale)).mul_(p);
+    if (!world_.problem.has_large_scores()) return of_p;
+    const at::Tensor of_scores = of_p.sum(-1, /*keepdim=*/true);
+    const at::Tensor lse = forward_.lse.unsqueeze(-1).abs();
+    return of_p.add_(p.mul(lse.masked_fill(lse.isinf(), 0.0).add_(1.0).add_(of_scores)));
+  }
+
+  [[nodiscard]] at::Tensor with_rounding(const at::Tensor& p, const at::Tensor& of_p, const Pass& pass) const {
+    if (!of_p.defined()) return p;
+    const at::Tensor all = p.add(of_p, weight_of_fp32());
+    return world_.problem.has_large_scores() ? all.add_(pass.times.ne(0.0), underflow()) : all;
+  }
+  // In units of the floor.
+  [[nodiscard]] double underflow() const {
+    return verify::underflow_error(world_.problem.dtype) / verify::floor_factor(world_.problem.dtype);
+  }
+
+  [[nodiscard]] at::Tensor of_max_logit() const {
+    const at::Tensor& value = forward_.results.max_logit;
+    at::Tensor magnitude = value.abs().masked_fill_(value.isinf(), 0.0).add_(1.0);
+    if (!rounds_scores()) return magnitude;
+    const at::Tensor rounding = operands_.raw_scores().mul_(kScoreWeight * std::abs(model_.forward.scale));
+    return magnitude.add_(rounding.flatten(1).amax(1).view({1, -1, 1}));
+  }
+
+  void add_gradients(const Backward& backward, const at::Tensor& out_magnitude) {
+    const Pass& pass = model_.backward;
+    const Operands operands(world_, pass, /*absolute=*/true);
+    const at::Tensor plain = backward.p.abs();
+    const at::Tensor p = with_rounding(plain, rounding_of(pass, operands, plain), pass);
+    const at::Tensor delta = world_.problem.has_large_scores()
+                                 ? operands.dout().mul(out_magnitude).sum(-1, /*keepdim=*/true)
+                                 : of_delta(operands);
+    Backward magnitude = backward;
+    magnitude.p = p;
+    magnitude.ds = operands.raw_dp().add_(delta).mul_(p);
+    if (world_.problem.has_large_scores()) magnitude.ds.add_(pass.times.ne(0.0), underflow());
+    magnitude.row_scale = backward.row_scale.abs();
+    if (backward.dsink.defined()) magnitude.dsink = backward.p_sink.mul(delta.squeeze(-1));
+    sum_gradients(model_, magnitude, /*absolute=*/true, results_);
+  }
+
+  // The sum of |dout out|.
+  [[nodiscard]] at::Tensor of_delta(const Operands& operands) const {
+    const at::Tensor out = forward_.results.out.transpose(0, 1).nan_to_num(0.0, 0.0, 0.0).abs();
+    return operands.dout().mul(out).sum(-1, /*keepdim=*/true);
+  }
+
+  const Model& model_;
+  const World& world_;
+  const Forward& forward_;
+  Operands operands_;
+  at::Tensor of_p_;
+  WholeResults results_;
+};
+
+}  // namespace
+
+WholeResults magnitudes(const Model& model, const Forward& forward, const Backward* backward) {
+  return Magnitudes(model, forward).get(backward);
+}
+
+}  // namespace cp_pool::diagnosis

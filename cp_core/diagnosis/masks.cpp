@@ -1,0 +1,224 @@
+// Which keys a query sees.
+#include <algorithm>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/div.h>
+#include <fmt/format.h>
+
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/mask_rule.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using ChangeRule = std::function<void(const World&, MaskRule&)>;
+
+class Masks {
+ public:
+  explicit Masks(const World& world) : world_(world), c_(world.c()), lengths_(world.lengths()) {}
+
+  Hypotheses all() {
+    diagonals();
+    windows();
+    right_edge();
+    chunks();
+    sequences();
+    lengths();
+    return std::move(all_);
+  }
+
+ private:
+  void add(std::string id, std::string says, ChangeRule change) {
+    all_.push_back({.id = std::move(id), .says = std::move(says), .pass = [change = std::move(change)](const World& world, Pass& pass) {
+                      MaskRule rule(world);
+                      change(world, rule);
+                      pass.times = rule.times();
+                    }});
+  }
+
+  [[nodiscard]] bool has_left() const { return c_.window[0] >= 0; }
+  [[nodiscard]] bool has_right() const { return c_.causal || c_.window[1] >= 0; }
+  [[nodiscard]] std::int64_t right() const { return c_.causal ? 0 : c_.window[1]; }
+
+  void diagonals() {
+    if (lengths_.valid_q != lengths_.valid_kv) {
+      add("diagonal_top_left", "the diagonal of unequal lengths starts at the top left instead of ending at the bottom right",
+          [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::top_left; });
+      add("diagonal_reversed", "the diagonal of unequal lengths is moved by their difference the wrong way",
+          [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::reversed; });
+      if (c_.chunk > 0) {
+        add("diagonal_top_left", "the chunk of a query goes by its position instead of its diagonal",
+            [](const World&, MaskRule& rule) { rule.chunk_of_diagonal = false; });
+      }
+    }
+    // With one edge alone it is that edge which lies elsewhere.
+    if ((has_left() ? 1 : 0) + (has_right() ? 1 : 0) + (c_.chunk > 0 ? 1 : 0) < 2) return;
+    for (const std::int64_t shift : {1, -1}) {
+      add("diagonal_off_by_one", fmt::format("the diagonal lies one key too far to the {}", shift > 0 ? "right" : "left"),
+          [shift](const World&, MaskRule& rule) { rule.shift = shift; });
+    }
+  }
+
+  void windows() {
+    if (has_left()) {
+      for (const std::int64_t off : {1, -1}) {
+        const std::int64_t edge = c_.window[0] + off;
+        add("window_left_off_by_one",
+            fmt::format("the window's left edge is {} instead of {}", edge, c_.window[0]),
+            [edge](const World&, MaskRule& rule) { rule.window[0] = edge; });
+      }
+      add("window_ignored", "the window's left side is ignored", [](const World&, MaskRule& rule) { rule.limited[0] = false; });
+    }
+    if (c_.window[1] >= 0 && !c_.causal) {
+      add("window_ignored", "the window's right side is ignored",
+          [](const World&, MaskRule& rule) { rule.limited[1] = false; });
+    }
+    if (has_left() && c_.window[1] >= 0 && !c_.causal) {
+      add("window_ignored", "the window is ignored on both sides",
+          [](const World&, MaskRule& rule) { rule.limited = {false, false}; });
+    }
+    if ((has_left() || c_.window[1] >= 0) && !c_.causal) {
+      add("window_ignored", "a causal mask stands for the window", [](const World&, MaskRule& rule) {
+        rule.limited = {false, false};
+        rule.causal = true;
+      });
+    }
+    literal_limits();
+  }
+
+  // A side that is -1, which is none, as a width of -1.
+  void literal_limits() {
+    const bool left = c_.window[0] < 0;
+    const bool right_side = c_.window[1] < 0;
+    const auto read = [](bool first, bool second) {
+      return [first, second](const World&, MaskRule& rule) {
+        rule.limited[0] = rule.limited[0] || first;
+        rule.limited[1] = rule.limited[1] || second;
+      };
+    };
+    constexpr std::string_view kId = "window_minus_one_literal";
+    if (left) add(std::string(kId), "the window's left side of -1, which is no limit, is taken for a width of -1", read(true, false));
+    if (right_side) add(std::string(kId), "the window's right side of -1, which is no limit, is taken for a width of -1", read(false, true));
+    if (left && right_side) add(std::string(kId), "the window's sides of -1, which are no limits, are taken for widths of -1", read(true, true));
+  }
+
+  void right_edge() {
+    if (!has_right()) return;
+    for (const std::int64_t off : {1, -1}) {
+      const std::int64_t edge = right() + off;
+      std::string says = c_.causal ? fmt::format("a causal query {}", off > 0 ? "sees the key after its own" : "does not see its own key")
+                                   : fmt::format("the window's right edge is {} instead of {}", edge, right());
+      add("window_right_off_by_one", std::move(says), [edge](const World& world, MaskRule& rule) {
+        if (world.c().causal) {
+          rule.causal_edge = edge;
+          rule.limited[1] = false;
+        } else {
+          rule.window[1] = edge;
+        }
+      });
+    }
+    if (!c_.causal) return;
+    add("causal_ignored", "causal is ignored: queries see the keys after their own", [](const World&, MaskRule& rule) { rule.causal = false; });
+    if (c_.window[1] < 0) return;
+    add("causal_ignored", "causal and the window's right side are ignored: queries see the keys after their own", [](const World&, MaskRule& rule) {
+      rule.causal = false;
+      rule.limited[1] = false;
+    });
+  }
+
+  void chunks() {
+    if (c_.chunk == 0) return;
+    add("chunk_ignored", "chunks are ignored", [](const World&, MaskRule& rule) { rule.chunk = 0; });
+    if (!c_.causal) {
+      add("chunk_ignored", "a causal mask stands for the chunks", [](const World&, MaskRule& rule) {
+        rule.chunk = 0;
+        rule.causal = true;
+      });
+    }
+    constexpr std::string_view kId = "chunk_boundary_off_by_one";
+    for (const std::int64_t off : {1, -1}) {
+      const std::string_view where = off > 0 ? "one position late" : "one position early";
+      add(std::string(kId), fmt::format("a chunk's queries begin {}", where),
+          [off](const World&, MaskRule& rule) { rule.chunk_query_shift = off; });
+      add(std::string(kId), fmt::format("a chunk's first key is {}", off > 0 ? "missing" : "the last of the chunk before"),
+          [off](const World&, MaskRule& rule) { rule.chunk_first_shift = off; });
+      add(std::string(kId), off > 0 ? "a chunk sees the first key of the next" : "a chunk's last key is missing",
+          [off](const World&, MaskRule& rule) { rule.chunk_end_shift = off; });
+      add(std::string(kId), fmt::format("a chunk's keys begin and end {}", where), [off](const World&, MaskRule& rule) {
+        rule.chunk_first_shift = off;
+        rule.chunk_end_shift = off;
+      });
+      const std::int64_t size = c_.chunk + off;
+      if (size == 0) continue;
+      add(std::string(kId), fmt::format("a chunk has {} positions instead of {}", size, c_.chunk),
+          [size](const World&, MaskRule& rule) { rule.chunk = size; });
+    }
+  }
+
+  void sequences() {
+    if (c_.batch == 1) return;
+    const char* const id = "sequence_borders_ignored";
+    add(id, "sequences see each other's keys, by their positions",
+        [](const World&, MaskRule& rule) { rule.borders = false; });
+    add(id, "the pack is taken as one sequence", [](const World& world, MaskRule& rule) {
+      as_one_sequence(world.lengths().padded_q, world.lengths().padded_kv, rule);
+    });
+    if (!c_.pad_between_seqs) return;
+    add(id, "the valid tokens of the pack are taken as one sequence", [](const World& world, MaskRule& rule) {
+      as_one_sequence(world.lengths().valid_q, world.lengths().valid_kv, rule);
+    });
+  }
+
+  static at::Tensor starts_of(const std::vector<std::int64_t>& lengths, const at::Tensor& sequences) {
+    std::vector<std::int64_t> starts;
+    std::exclusive_scan(lengths.begin(), lengths.end(), std::back_inserter(starts), std::int64_t{0});
+    return index_tensor(starts).index_select(0, sequences);
+  }
+
+  // Positions count on over the sequences, which have these lengths; padding stays unseen.
+  static void as_one_sequence(const std::vector<std::int64_t>& q, const std::vector<std::int64_t>& kv, MaskRule& rule) {
+    constexpr std::int64_t kNowhere = -1;
+    Places& places = rule.places;
+    const at::Tensor padded_q = index_tensor(rule.valid_q).index_select(0, places.q_sequence).le(places.q_position);
+    const at::Tensor padded_kv = index_tensor(rule.valid_kv).index_select(0, places.kv_sequence).le(places.kv_position);
+    places.q_position = places.q_position.add(starts_of(q, places.q_sequence)).masked_fill(padded_q, kNowhere);
+    places.kv_position = places.kv_position.add(starts_of(kv, places.kv_sequence)).masked_fill(padded_kv, kNowhere);
+    places.q_sequence = places.q_sequence.mul(0);
+    places.kv_sequence = places.kv_sequence.mul(0);
+    rule.valid_q = {std::reduce(q.begin(), q.end())};
+    rule.valid_kv = {std::reduce(kv.begin(), kv.end())};
+    rule.padded_q = rule.valid_q;
+    rule.padded_kv = rule.valid_kv;
+  }
+
+  void lengths() {
+    if (!c_.pad_between_seqs) return;
+    add("padding_keys_seen", "keys at padding positions take part",
+        [](const World&, MaskRule& rule) { rule.padding_keys = true; });
+    const std::int64_t ranks = world_.ranks;
+    for (const auto& [multiple, what] : {std::pair{ranks, "ranks"}, std::pair{2 * ranks, "chunks"}}) {
+      if (multiple == 1) continue;
+      add("lengths_rounded", fmt::format("valid lengths are rounded down to multiples of the number of {}, {}", what, multiple),
+          [multiple = multiple](const World&, MaskRule& rule) {
+            for (auto* const valid : {&rule.valid_q, &rule.valid_kv}) {
+              for (std::int64_t& length : *valid) length = length / multiple * multiple;
+            }
+          });
+    }
+  }
+
+  const World& world_;
+  const Case& c_;
+  const SequenceLengths& lengths_;
+  Hypotheses all_;
+};
+
+}  // namespace
+
+Hypotheses mask_hypotheses(const World& world) {
+  return Masks(world).all();
+}
+
+}  // namespace cp_pool::diagnosis

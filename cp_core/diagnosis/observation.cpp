@@ -1,0 +1,96 @@
+#include "cp_core/diagnosis/observation.h"
+
+#include <utility>
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/verify/head_shares.h"
+#include "cp_core/verify/mask_probe.h"
+#include "cp_core/verify/rank_view.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+verify::CanonicalInputs on_cpu(const verify::CanonicalInputs& inputs) {
+  verify::CanonicalInputs copies;
+  for (const auto member :
+       {&verify::CanonicalInputs::q, &verify::CanonicalInputs::k, &verify::CanonicalInputs::v,
+        &verify::CanonicalInputs::dout, &verify::CanonicalInputs::bias, &verify::CanonicalInputs::sink}) {
+    if ((inputs.*member).defined()) copies.*member = (inputs.*member).cpu();
+  }
+  return copies;
+}
+
+std::shared_ptr<const verify::Expected> on_cpu(const std::shared_ptr<const verify::Expected>& expected) {
+  auto copy = std::make_shared<verify::Expected>(*expected);
+  for (verify::ExpectedTensor& tensor : copy->tensors) {
+    for (at::Tensor* const part : {&tensor.value, &tensor.baseline_error, &tensor.bound, &tensor.untouched}) {
+      if (part->defined()) *part = part->cpu();
+    }
+  }
+  return copy;
+}
+
+}  // namespace
+
+Observation Questions::the_case() {
+  const auto problem = verify::canonical_problem(judged_.c, judged_.lengths);
+  const auto owners =
+      verify::ownership_of(judged_.sharding, judged_.c.layout, judged_.lengths, groups_.cp->size());
+  return {.c = judged_.c,
+          .lengths = judged_.lengths,
+          .sharding = judged_.sharding,
+          .inputs = verify::make_inputs(problem),
+          .expected = on_cpu(judged_.expected),
+          .results = gather_results(judged_.c, owners, judged_.results, *groups_.cp)};
+}
+
+std::optional<Observation> Questions::variant(const Case& changed, const SequenceLengths& lengths) {
+  return take(changed, lengths, /*is_probe=*/false);
+}
+
+std::optional<Observation> Questions::probe(const Case& changed, const SequenceLengths& lengths) {
+  return take(verify::mask_probe_case(changed, implementation_.probe_heads(changed)), lengths, /*is_probe=*/true);
+}
+
+std::optional<Observation> Questions::take(const Case& c, const SequenceLengths& lengths, bool is_probe) {
+  if (!is_probe && !implementation_.skip_reason(c, judged_.device).empty()) return std::nullopt;
+  verify::Sharding sharding = judged_.sharding;
+  if (std::holds_alternative<verify::Ownership>(sharding.rows)) sharding.rows = implementation_.sharding(c, lengths).rows;
+  Communicator& cp = *groups_.cp;
+  if (!verify::sharding_fault(sharding, c, lengths, cp.size()).empty()) return std::nullopt;
+  const auto problem = verify::canonical_problem(c, lengths);
+  const verify::CanonicalInputs inputs = is_probe ? verify::make_mask_probe(problem, judged_.device).inputs
+                                                  : verify::make_inputs(problem, judged_.device);
+  const verify::RankView view(c, lengths, sharding, cp.rank(), cp.size(), judged_.device);
+  const verify::Shards shards = verify::make_shards(c, inputs, view);
+  const StepSetting setting{.c = c, .lengths = lengths, .groups = groups_, .view = view, .device = judged_.device};
+  const verify::Results results =
+      verify::in_defined_heads(c, take_step(implementation_, setting, shards), view);
+  const auto expected =
+      std::make_shared<const verify::Expected>(verify::compute_expected_together(problem, inputs, cp));
+  const auto owners = verify::ownership_of(sharding, c.layout, lengths, cp.size());
+  return Observation{.c = c,
+                     .lengths = lengths,
+                     .sharding = sharding,
+                     .inputs = on_cpu(inputs),
+                     .expected = on_cpu(expected),
+                     .results = gather_results(c, owners, results, cp),
+                     .is_probe = is_probe};
+}
+
+bool Questions::has_time(std::chrono::milliseconds needed) {
+  return agreed(std::chrono::steady_clock::now() + needed < settings_.deadline);
+}
+
+bool Questions::agreed(bool of_rank_0) {
+  Communicator& cp = *groups_.cp;
+  const bool says_yes = cp.rank() == 0 && of_rank_0;
+  at::Tensor flag = at::full({1}, says_yes ? 1 : 0, at::TensorOptions(judged_.device).dtype(at::kInt));
+  cp.all_reduce(flag, ReduceOp::max, "what rank 0 decides")->wait();
+  cp.synchronize("what rank 0 decides");
+  return flag.item<int>() != 0;
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,260 @@
+#include "cp_core/diagnosis/simulation.h"
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "cp_core/diagnosis/operands.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
+
+at::Tensor scores_of(const World& world, const Pass& pass) {
+  at::Tensor scores = Operands(world, pass, /*absolute=*/false).raw_scores().mul(pass.scale);
+  if (!world.bias.defined() || pass.bias_factor == 0) return scores;
+  const at::Tensor by_head = world.bias.transpose(0, 1).flatten(1);
+  const at::Tensor of_pairs = by_head.index_select(1, pass.bias_index.flatten())
+                                  .view({by_head.size(0), pass.bias_index.size(0), pass.bias_index.size(1)});
+  return scores.add_(of_pairs.index_select(0, index_tensor(pass.bias_head)), pass.bias_factor);
+}
+
+// [heads, q rows, kv rows] summed by part, [heads, q rows, parts].
+at::Tensor by_part(const Model& model, const at::Tensor& of_pairs) {
+  if (!model.part.defined()) return of_pairs.sum(-1, /*keepdim=*/true);
+  const at::Tensor sums = at::zeros({of_pairs.size(0), of_pairs.size(1), model.parts}, of_pairs.options());
+  return sums.scatter_add(-1, model.part.unsqueeze(0).expand_as(of_pairs), of_pairs);
+}
+
+// The reverse: what each part has, for each of its pairs.
+at::Tensor of_pairs(const Model& model, const at::Tensor& of_parts, const at::Tensor& like) {
+  if (!model.part.defined()) return of_parts;
+  return of_parts.gather(-1, model.part.unsqueeze(0).expand_as(like));
+}
+
+struct Merged {
+  at::Tensor weights;  // [heads, q rows, parts]
+  at::Tensor lse;      // [heads, q rows]
+};
+
+at::Tensor joined_sink(const Model& model) {
+  const World& world = *model.world;
+  const at::Tensor sink = (model.sink.defined() ? model.sink : world.sink).index_select(0, index_tensor(model.forward.sink_head));
+  return sink.add(std::log(model.sink_times)).unsqueeze(1);
+}
+
+// bool [heads, q rows]
+at::Tensor rows_with_sink(const Model& model, const at::Tensor& lse) {
+  at::Tensor rows = model.world->q_rows.valid.unsqueeze(0).expand_as(lse);
+  if (model.sink_in_padding) rows = at::ones_like(rows);
+  return model.sink_needs_a_key ? rows.logical_and(lse.gt(kNothing / 2)) : rows;
+}
+
+// sink: [heads, q rows]; undefined if none joins.
+Merged merged(const Model& model, const at::Tensor& part_lse, const at::Tensor& sink) {
+  std::vector<at::Tensor> weights;
+  at::Tensor lse = at::full_like(part_lse.select(-1, 0), kNothing);
+  for (std::int64_t s = 0; s < part_lse.size(-1); ++s) {
+    const Merge step = model.merge(lse, part_lse.select(-1, s), s == 0);
+    for (at::Tensor& weight : weights) weight = weight.mul(step.keep);
+    weights.push_back(step.add);
+    lse = step.lse;
+  }
+  at::Tensor all = at::stack(weights, -1);
+  if (sink.defined()) {
+    const at::Tensor total = at::where(rows_with_sink(model, lse), at::logaddexp(lse, sink), lse);
+    all = all.mul(lse.sub(total).exp().unsqueeze(-1));
+    lse = total;
+  }
+  return {.weights = all, .lse = lse};
+}
+
+bool has_sink(const Model& model) {
+  return model.world->sink.defined() && model.sink_times > 0;
+}
+
+at::Tensor with_nothing_infinite(const at::Tensor& lse) {
+  return lse.masked_fill(lse.lt(kNothing / 2), -kInfinity);
+}
+
+// [heads, q rows, dim] as [q rows, heads, dim].
+at::Tensor by_row(const at::Tensor& of_heads) {
+  return of_heads.transpose(0, 1).contiguous();
+}
+
+// By rank the largest score of the pairs that count: [ranks, heads, 1].
+at::Tensor max_logits(const Model& model, const at::Tensor& scores) {
+  const World& world = *model.world;
+  const at::Tensor& times = model.max_logit_times.defined() ? model.max_logit_times : model.forward.times;
+  const at::Tensor of_rows = scores.masked_fill(times.eq(0.0), -kInfinity).amax(-1);  // [heads, q rows]
+  at::Tensor of_ranks = at::full({scores.size(0), world.ranks}, -kInfinity, scores.options());
+  of_ranks = of_ranks.scatter_reduce(1, world.q_rows.rank.unsqueeze(0).expand_as(of_rows), of_rows, "amax");
+  std::vector<at::Tensor> received;
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    const at::Tensor counts = model.shares_max_logit.select(0, rank).ne(0.0);
+    received.push_back(of_ranks.masked_fill(counts.logical_not(), -kInfinity).amax(-1));
+  }
+  at::Tensor all = at::stack(received).unsqueeze(-1);
+  return model.max_logit_has_least ? all.clamp_min(model.max_logit_least) : all;
+}
+
+}  // namespace
+
+Forward run_forward(const Model& model) {
+  const World& world = *model.world;
+  const Operands operands(world, model.forward, /*absolute=*/false);
+  Forward forward;
+  forward.scores = scores_of(world, model.forward);
+  const at::Tensor& times = model.forward.times;
+  const at::Tensor seen = forward.scores.masked_fill(times.eq(0.0), -kInfinity);
+  at::Tensor largest = seen.amax(-1, /*keepdim=*/true);
+  largest = largest.masked_fill(largest.isinf(), 0.0);
+  const at::Tensor e = seen.sub(largest).exp_().mul_(times);
+  const at::Tensor sums = by_part(model, e);
+  const at::Tensor empty = sums.eq(0.0);
+  forward.part_lse = sums.log().add_(largest).masked_fill_(empty, kNothing);
+  forward.part_p = e.div(of_pairs(model, sums.masked_fill(empty, 1.0), e));
+  const Merged all = merged(model, forward.part_lse, has_sink(model) ? joined_sink(model).expand_as(forward.part_lse.select(-1, 0)) : at::Tensor());
+  forward.weights = all.weights;
+  forward.p = forward.part_p.mul(of_pairs(model, all.weights, e));
+  forward.lse = with_nothing_infinite(all.lse);
+  if (const at::Tensor poisoned = operands.poisoned_pairs(); poisoned.defined()) {
+    const at::Tensor rows = poisoned.logical_and(times.ne(0.0)).any(-1, /*keepdim=*/true);
+    forward.p.masked_fill_(rows.logical_and(times.ne(0.0)), kNotANumber);
+    forward.lse.masked_fill_(rows.squeeze(-1), kNotANumber);
+  }
+  forward.results.out = by_row(operands.times_v(forward.p));
+  forward.results.lse = by_row(forward.lse.unsqueeze(-1));
+  if (world.q_rows.first.empty()) return forward;  // a sample
+  if (world.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
+  if (model.returned) model.returned(world, forward.results);
+  return forward;
+}
+
+namespace {
+
+bool same_pass(const Pass& a, const Pass& b) {
+  for (const auto member : {&Pass::times, &Pass::held, &Pass::exchanged, &Pass::bias_index, &Pass::q, &Pass::k,
+                            &Pass::v, &Pass::dout}) {
+    if (!(a.*member).is_same(b.*member)) return false;
+  }
+  return a.scale == b.scale && a.bias_factor == b.bias_factor && a.q_head == b.q_head && a.kv_head == b.kv_head &&
+         a.dout_head == b.dout_head && a.bias_head == b.bias_head && a.sink_head == b.sink_head;
+}
+
+// [q rows, heads, 1] as [heads, q rows].
+at::Tensor by_head(const at::Tensor& of_rows) {
+  return of_rows.squeeze(-1).transpose(0, 1);
+}
+
+// [heads, q rows, 1]
+at::Tensor whole_delta(const Model& model, const Operands& operands, const at::Tensor& out) {
+  const World& world = *model.world;
+  if (model.delta_head.empty()) return operands.dout().mul(out.transpose(0, 1)).sum(-1, /*keepdim=*/true);
+  const at::Tensor of_tokens = world.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1);
+  return of_tokens.index_select(0, index_tensor(model.delta_head));
+}
+
+// The derivative of a merge that is not right, by what its weights do when the lse of parts and the sink change.
+void differentiate_merge(const Model& model, const Forward& forward, Backward& backward) {
+  const at::Tensor part_delta = by_part(model, forward.part_p.mul(backward.dp));
+  const at::AutoGradMode with_gradients(true);
+  at::Tensor part_lse = forward.part_lse.detach().clone().requires_grad_();
+  at::Tensor sink;
+  if (has_sink(model)) {
+    sink = joined_sink(model).expand_as(part_lse.select(-1, 0)).clone().requires_grad_();
+  }
+  const Merged all = merged(model, part_lse, sink);
+  all.weights.mul(part_delta).sum().backward();
+  const at::Tensor of_lse = part_lse.grad().defined() ? part_lse.grad() : at::zeros_like(part_delta);
+  backward.p = forward.p;
+  backward.ds = forward.p.mul(backward.dp.sub(of_pairs(model, part_delta, forward.p)))
+                    .add_(forward.part_p.mul(of_pairs(model, of_lse, forward.p)));
+  backward.delta = part_delta.mul(forward.weights).sum(-1, /*keepdim=*/true);
+  if (!sink.defined()) return;
+  backward.p_sink = sink.detach().sub(forward.lse).exp_();
+  backward.dsink = sink.grad().defined() ? sink.grad().detach() : at::zeros_like(backward.p_sink);
+}
+
+}  // namespace
+
+Backward run_backward(const Model& model, const Forward& forward) {
+  const World& world = *model.world;
+  const Pass& pass = model.backward;
+  const Operands operands(world, pass, /*absolute=*/false);
+  const bool derivative = !model.from_returned && same_pass(model.forward, pass) && !model.lse_of_part &&
+                          !model.delta_of_part && !model.delta_missing && model.delta_head.empty();
+  Backward backward;
+  backward.dp = operands.raw_dp();
+  backward.row_scale = at::full({world.q_rows.count(), 1}, pass.scale, backward.dp.options());
+  if (derivative && !model.merges_rightly) {
+    differentiate_merge(model, forward, backward);
+    return backward;
+  }
+  const at::Tensor out = model.from_returned ? forward.results.out : by_row(operands.times_v(forward.p));
+  const at::Tensor lse = model.from_returned ? by_head(forward.results.lse) : forward.lse;
+  if (derivative) {
+    backward.p = forward.p;
+  } else {
+    const at::Tensor of_rows = model.lse_of_part ? of_pairs(model, forward.part_lse, forward.p) : lse.unsqueeze(-1);
+    backward.p = scores_of(world, pass)
+                     .sub_(of_rows.masked_fill(of_rows.eq(-kInfinity), kInfinity))
+                     .masked_fill_(pass.times.eq(0.0), -kInfinity)
+                     .exp_()
+                     .mul_(pass.times);
+  }
+  at::Tensor delta = whole_delta(model, operands, out);
+  backward.delta = delta;
+  if (model.delta_missing) delta = at::zeros_like(delta);
+  if (model.delta_of_part) delta = of_pairs(model, by_part(model, forward.part_p.mul(backward.dp)), forward.p);
+  backward.ds = backward.dp.sub(delta).mul_(backward.p);
+  if (has_sink(model)) {
+    const double times = derivative ? 1 : 1 / model.sink_times;
+    const at::Tensor joins = rows_with_sink(model, forward.lse.clamp_min(kNothing));
+    backward.p_sink = joined_sink(model).sub(lse).exp_().mul_(times).masked_fill_(joins.logical_not(), 0.0);
+    backward.dsink = backward.p_sink.mul(backward.delta.squeeze(-1)).neg_();
+  }
+  return backward;
+}
+
+Forward blend(const Forward& right, const Forward& wrong, const at::Tensor& rows) {
+  const at::Tensor of_matrices = rows.view({1, -1, 1});
+  const at::Tensor of_results = rows.view({-1, 1, 1});
+  Forward forward = right;
+  forward.p = at::where(of_matrices, wrong.p, right.p);
+  forward.lse = at::where(rows.unsqueeze(0), wrong.lse, right.lse);
+  forward.results.out = at::where(of_results, wrong.results.out, right.results.out);
+  forward.results.lse = at::where(of_results, wrong.results.lse, right.results.lse);
+  return forward;
+}
+
+Backward blend(const Backward& right, const Backward& wrong, const at::Tensor& rows) {
+  const at::Tensor of_matrices = rows.view({1, -1, 1});
+  Backward backward = right;
+  backward.p = at::where(of_matrices, wrong.p, right.p);
+  backward.ds = at::where(of_matrices, wrong.ds, right.ds);
+  backward.dp = at::where(of_matrices, wrong.dp, right.dp);
+  backward.delta = at::where(of_matrices, wrong.delta, right.delta);
+  backward.row_scale = at::where(rows.unsqueeze(1), wrong.row_scale, right.row_scale);
+  if (right.dsink.defined() && wrong.dsink.defined()) {
+    backward.p_sink = at::where(rows.unsqueeze(0), wrong.p_sink, right.p_sink);
+    backward.dsink = at::where(rows.unsqueeze(0), wrong.dsink, right.dsink);
+  }
+  return backward;
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,139 @@
+#include "cp_core/diagnosis/world.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include <ATen/ops/bmm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/tensor.h>
+
+#include "cp_core/verify/rank_bias.h"
+#include "cp_core/verify/rows.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+// The rows of all ranks of a canonical tensor, with what padding holds; NaN becomes 0.
+at::Tensor padded_rows(const at::Tensor& canonical, const verify::RowsByRank& by_rank, verify::PaddingFill fill) {
+  std::vector<at::Tensor> parts;
+  for (const auto& rows : by_rank) {
+    parts.push_back(verify::RankRows(Layout::thd, 1, rows, fill).shard(canonical));
+  }
+  return at::cat(parts).to(at::kDouble).nan_to_num_(0.0);
+}
+
+// The bias up to the largest padded lengths, as ranks hold it.
+at::Tensor padded_bias(const Observation& of, const verify::Ownership& owners) {
+  if (of.c.layout != Layout::thd && of.c.bias != BiasShape::shape_111s) return of.inputs.bias.to(at::kDouble);
+  const verify::RankRows queries(of.c.layout, of.c.batch, owners.q.front(), of.sharding.padding);
+  return verify::RankBias(of.c, of.lengths, queries).shard(of.inputs.bias).to(at::kDouble).nan_to_num_(0.0);
+}
+
+}  // namespace
+
+at::Tensor index_tensor(const std::vector<std::int64_t>& values) {
+  return at::tensor(values, at::kLong);
+}
+
+std::vector<std::int64_t> defined_kv_heads(const Case& c) {
+  std::vector<std::int64_t> kv_of;
+  for (std::int64_t h = 0; h < c.heads; ++h) kv_of.push_back(h / (c.heads / c.kv_heads));
+  return kv_of;
+}
+
+at::Tensor by_query_head(const at::Tensor& keys, const std::vector<std::int64_t>& kv_of) {
+  return keys.transpose(0, 1).index_select(0, index_tensor(kv_of));
+}
+
+Side::Side(const verify::RowsByRank& by_rank, bool poisoned_padding) {
+  std::vector<std::int64_t> ranks;
+  std::vector<std::int64_t> sequences;
+  std::vector<std::int64_t> positions;
+  std::vector<std::int64_t> canonicals;
+  std::vector<std::int64_t> places;
+  for (std::size_t r = 0; r < by_rank.size(); ++r) {
+    first.push_back(static_cast<std::int64_t>(ranks.size()));
+    for (const verify::LocalRow& row : by_rank[r]) {
+      ranks.push_back(static_cast<std::int64_t>(r));
+      sequences.push_back(row.sequence);
+      positions.push_back(row.position);
+      canonicals.push_back(row.canonical);
+      places.push_back(static_cast<std::int64_t>(ranks.size()) - 1 - first.back());
+    }
+  }
+  first.push_back(static_cast<std::int64_t>(ranks.size()));
+  rank = index_tensor(ranks);
+  sequence = index_tensor(sequences);
+  position = index_tensor(positions);
+  canonical = index_tensor(canonicals);
+  place = index_tensor(places);
+  valid = canonical.ge(0);
+  poisoned = poisoned_padding ? valid.logical_not() : at::full_like(valid, false);
+}
+
+Side Side::selected(const at::Tensor& rows) const {
+  Side some;
+  for (const auto member : {&Side::rank, &Side::sequence, &Side::position, &Side::canonical, &Side::place,
+                            &Side::valid, &Side::poisoned}) {
+    some.*member = (this->*member).index_select(0, rows);
+  }
+  return some;
+}
+
+World::World(const Observation& of)
+    : observation(&of),
+      problem(verify::canonical_problem(of.c, of.lengths)),
+      ranks(static_cast<int>(of.results.size())) {
+  const auto owners = verify::ownership_of(of.sharding, of.c.layout, of.lengths, ranks);
+  const verify::PaddingFill fill = of.sharding.padding;
+  const bool poisoned = fill == verify::PaddingFill::nan;
+  q_rows = Side(owners.q, poisoned);
+  kv_rows = Side(owners.kv, poisoned);
+  q = padded_rows(of.inputs.q, owners.q, fill);
+  k = padded_rows(of.inputs.k, owners.kv, fill);
+  v = padded_rows(of.inputs.v, owners.kv, fill);
+  if (of.inputs.dout.defined()) dout = padded_rows(of.inputs.dout, owners.q, verify::PaddingFill::zeros);
+  if (of.inputs.bias.defined()) bias = padded_bias(of, owners);
+  if (of.inputs.sink.defined()) sink = of.inputs.sink.to(at::kDouble);
+}
+
+World World::with_queries(const at::Tensor& rows) const {
+  World some;
+  some.observation = observation;
+  some.problem = problem;
+  some.ranks = ranks;
+  some.q_rows = q_rows.selected(rows);
+  some.kv_rows = kv_rows;
+  some.q = q.index_select(0, rows);
+  some.k = k;
+  some.v = v;
+  some.bias = bias;
+  some.sink = sink;
+  return some;
+}
+
+const at::Tensor& World::raw_scores() const {
+  if (!raw_scores_.defined()) {
+    raw_scores_ = at::bmm(q.transpose(0, 1), by_query_head(k, defined_kv_heads(c())).transpose(1, 2));
+  }
+  return raw_scores_;
+}
+
+const at::Tensor& World::raw_dp() const {
+  if (!raw_dp_.defined()) {
+    raw_dp_ = at::bmm(dout.transpose(0, 1), by_query_head(v, defined_kv_heads(c())).transpose(1, 2));
+  }
+  return raw_dp_;
+}
+
+at::Tensor World::bias_index() const {
+  const std::int64_t rows = bias.size(2);
+  const std::int64_t columns = bias.size(3);
+  const at::Tensor sequence = bias.size(0) == 1 ? q_rows.sequence.mul(0) : q_rows.sequence;
+  const at::Tensor row = q_rows.position.clamp(0, rows - 1);
+  const at::Tensor column = kv_rows.position.clamp(0, columns - 1);
+  return sequence.mul(rows).add(row).mul(columns).unsqueeze(1).add(column.unsqueeze(0));
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,6 +1,8 @@
 #include "cp_core/diagnosis/bench.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <iostream>
 #include <utility>
 
 #include <ATen/ops/arange.h>
@@ -91,6 +93,7 @@ std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
     if (!forward_fails_ && training) all.push_back({.passes = Passes::backward});
   } else {
     all.emplace_back();
+    if (hypothesis.shows) return all;
     if (hypothesis.model && hypothesis.level == Hypothesis::Level::forward && training) {
       all.push_back({.from_returned = true});
     }
@@ -114,11 +117,14 @@ std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
 }
 
 bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const {
+  if (std::getenv("DIAG")) std::cerr << hypothesis.id << " passes " << static_cast<int>(attempt.passes) << " returned " << attempt.from_returned << " who " << static_cast<int>(attempt.who) << "\n";  // DEBUG
+  if (hypothesis.shows) return hypothesis.shows(*this);
   if (hypothesis.results) return explains_results(hypothesis, attempt);
   if (!may_explain_sample(hypothesis, attempt)) return false;
   const Model model = changed(right_, hypothesis, attempt);
   const bool changes_forward = has_other_forward(hypothesis, attempt);
-  Forward forward = changes_forward ? run_forward(model) : forward_;
+  // Parts are those of the forward, even if only the backward takes them for what they are not.
+  Forward forward = changes_forward || model.part.defined() ? run_forward(model) : forward_;
   const bool whole = attempt.who == Attempt::Who::all;
   if (whole && !plausible(forward.results, /*forward=*/true)) return false;
   Model summing = model;
@@ -135,7 +141,7 @@ bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const
     if (training) backward = blend(backward_, backward, rows);
   }
   WholeResults values = forward.results;
-  if (training) sum_gradients(summing, backward, /*absolute=*/false, values);
+  if (training) sum_by(summing, backward, /*absolute=*/false, values);
   if (attempt.who == Attempt::Who::results_of_ranks) values = of_wrong_ranks(values, values_);
   if (!plausible(values, /*forward=*/true) || !plausible(values, /*forward=*/false)) return false;
   WholeResults sizes = magnitudes(summing, forward, training ? &backward : nullptr);
@@ -175,7 +181,9 @@ Model Bench::changed(const Model& right, const Hypothesis& hypothesis, const Att
 
 bool Bench::may_explain_sample(const Hypothesis& hypothesis, const Attempt& attempt) const {
   if (!sample_ || attempt.who != Attempt::Who::all || !has_other_forward(hypothesis, attempt)) return true;
-  const Forward forward = run_forward(changed(Model(*sample_), hypothesis, attempt));
+  const Model model = changed(Model(*sample_), hypothesis, attempt);
+  if (model.returned || model.returned_part_lse) return true;  // which may need whole ranks
+  const Forward forward = run_forward(model);
   for (const Given& given : fits_.given()) {
     if (given.member != &Results::out && given.member != &Results::lse) continue;
     if (!fits_.plausible(given.of_rows(sample_rows_), forward.results.*(given.member))) return false;
@@ -214,6 +222,40 @@ bool Bench::restrict_to(Model& model, const at::Tensor& rows) const {
   return model.dq_head == right_.dq_head && model.dkv_head == right_.dkv_head && model.delta_head.empty();
 }
 
+bool Bench::failing_of(at::Tensor WholeResults::* member) const {
+  return std::ranges::any_of(fits_.given(), [&](const Given& given) {
+    return given.member == member && std::ranges::find(failing_, given.name) != failing_.end();
+  });
+}
+
+bool Bench::gradients_follow() const {
+  if (!world_.c().training) return true;
+  Model model = right_;
+  model.from_returned = true;
+  Forward forward = forward_;
+  for (const Given& given : fits_.given()) {
+    if (given.member == &Results::out || given.member == &Results::lse) forward.results.*(given.member) = given.value;
+  }
+  const Backward backward = run_backward(model, forward);
+  WholeResults values;
+  sum_by(model, backward, /*absolute=*/false, values);
+  const WholeResults sizes = magnitudes(model, forward, &backward);
+  return std::ranges::all_of(fits_.given(), [&](const Given& given) {
+    if (is_forward(given.member)) return true;
+    const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
+    return errors.numel() == 0 || errors.max().item<double>() <= 1;
+  });
+}
+
+WholeResults Bench::own_shares() const {
+  Model model = right_;
+  const at::Tensor own = world_.q_rows.rank.unsqueeze(1).eq(world_.kv_rows.rank.unsqueeze(0)).to(at::kDouble);
+  model.weight_dq = model.weight_dk = model.weight_dv = own;
+  WholeResults shares;
+  sum_by(model, backward_, /*absolute=*/false, shares);
+  return shares;
+}
+
 WholeResults Bench::of_wrong_ranks(WholeResults wrong, const WholeResults& right) const {
   for (const Given& given : fits_.given()) {
     const at::Tensor rows = are_of(given.rank, failing_ranks_).view({-1, 1, 1});
@@ -230,12 +272,29 @@ at::Tensor Bench::are_of(const at::Tensor& row_ranks, const std::vector<int>& ra
 }
 
 bool Bench::plausible(const WholeResults& values, bool forward) const {
+  if (std::getenv("DIAG")) {  // DEBUG
+    for (const Given& given : fits_.given()) {
+      if (is_forward(given.member) == forward) std::cerr << "   plausible " << given.name << " " << fits_.plausible(given, values.*(given.member)) << "\n";
+    }
+  }
   return std::ranges::all_of(fits_.given(), [&](const Given& given) {
     return is_forward(given.member) != forward || fits_.plausible(given, values.*(given.member));
   });
 }
 
 bool Bench::fits_all(const WholeResults& values, const WholeResults& sizes) const {
+  if (std::getenv("DIAG")) {  // DEBUG
+    for (const Given& given : fits_.given()) {
+      const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
+      if (errors.max().item<double>() > 1) {
+        const auto at = errors.argmax().item<int64_t>();
+        const auto row = at / errors.size(1);
+        const auto head = at % errors.size(1);
+        std::cerr << "  row " << row << " head " << head << " given " << given.value[row][head].slice(0, 0, 4) << " predicted " << (values.*(given.member))[row][head].slice(0, 0, 4) << " right " << given.right[row][head].slice(0, 0, 4) << " size " << (sizes.*(given.member))[row][head].slice(0, 0, 4) << "baseline " << given.baseline[row][head] << "floor" << given.floor[row][head] << "unit" << given.unit << " typical " << given.typical_baseline << std::endl;
+      }
+      std::cerr << "   fits " << given.name << " " << errors.max().item<double>() << " over " << errors.gt(1).sum().item<int64_t>() << " of " << errors.numel() << " dtype " << static_cast<int>(world_.c().dtype) << " scale " << world_.c().input_scale << "\n";
+    }
+  }
   return std::ranges::all_of(fits_.given(), [&](const Given& given) {
     const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
     return errors.numel() == 0 || errors.max().item<double>() <= 1;

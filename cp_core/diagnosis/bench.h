@@ -41,6 +41,11 @@ class Bench {
   [[nodiscard]] const std::vector<int>& failing_ranks() const { return failing_ranks_; }
   [[nodiscard]] const std::vector<int>& query_ranks() const { return query_ranks_; }
   [[nodiscard]] bool forward_fails() const { return forward_fails_; }
+  [[nodiscard]] bool failing_of(at::Tensor WholeResults::* member) const;
+  // Whether gradients are those of the out and lse that were given, right or wrong.
+  [[nodiscard]] bool gradients_follow() const;
+  // What a rank's own queries give to its own keys: of dq, dk and dv.
+  [[nodiscard]] WholeResults own_shares() const;
 
   // The forms in which a hypothesis may explain what is wrong here.
   [[nodiscard]] std::vector<Attempt> attempts(const Hypothesis& hypothesis) const;

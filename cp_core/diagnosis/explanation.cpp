@@ -1,11 +1,17 @@
 #include "cp_core/diagnosis/explanation.h"
 
 #include <algorithm>
-#include <optional>
+#include <chrono>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+
+#include "cp_core/diagnosis/bench.h"
+#include "cp_core/diagnosis/common_ground.h"
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/repetition.h"
+#include "cp_core/diagnosis/seen_pairs.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -30,72 +36,75 @@ std::string sentence_of(const Candidate& candidate, const Bench& bench) {
   const Hypothesis& hypothesis = *candidate.hypothesis;
   const Attempt& attempt = candidate.attempt;
   const bool backward = attempt.passes == Attempt::Passes::backward;
-  const bool has_own = backward && !hypothesis.backward_says.empty();
-  std::string where;
-  if (attempt.passes == Attempt::Passes::forward) where = "in the forward alone, ";
-  if (backward && !has_own) where = "in the backward alone, ";
+  std::string says = hypothesis.says;
+  if (backward) says = hypothesis.backward_says.empty() ? says + ", in the backward alone," : hypothesis.backward_says;
+  if (attempt.passes == Attempt::Passes::forward) says += ", in the forward alone,";
+  if (hypothesis.shows || bench.world().ranks == 1) return says;
   switch (attempt.who) {
     case Attempt::Who::all:
-      where += "on all ranks";
-      break;
+      return says + " on all ranks";
     case Attempt::Who::queries_of_ranks:
-      where += only_on(bench.query_ranks());
-      break;
+      return fmt::format("{} {}", says, only_on(bench.query_ranks()));
     case Attempt::Who::results_of_ranks:
-      where += only_on(bench.failing_ranks());
-      break;
+      return fmt::format("{} {}", says, only_on(bench.failing_ranks()));
   }
-  const std::string& says = has_own ? hypothesis.backward_says : hypothesis.says;
-  return fmt::format("{}{} {}", says, where.find(',') == std::string::npos ? "" : ",", where);
+  return says;
 }
 
 class Explainer {
  public:
   Explainer(const Observed& observed, const SeenKeys* seen, const Settings& settings)
       : observed_(observed), seen_(seen), settings_(settings), of_case_(observed.the_case) {
-    if (observed.sharp) sharp_.emplace(*observed.sharp);
+    if (observed.again) again_.emplace(*observed.again);
     if (observed.other_seed) other_seed_.emplace(*observed.other_seed);
     if (observed.probe) probe_.emplace(*observed.probe);
+    repetition_ = repetition_of(observed);
   }
 
   Diagnosis answer() {
     diagnosis_.explains = of_case_.failing();
     const Bench* const first = first_failing();
+    if (is_stale()) return std::move(diagnosis_);
     if (first == nullptr) {
-      diagnosis_.cause = "the results that were judged are within their bounds";
+      not_in_the_results();
       return std::move(diagnosis_);
     }
-    library_ = all_hypotheses(first->world());
-    const std::vector<Candidate> candidates = candidates_on(*first);
+    library_ = all_hypotheses(first->world(), {.failing = first->failing()});
+    std::vector<Candidate> candidates = candidates_on(*first, library_);
+    if (candidates.empty() && seen_ != nullptr) {
+      of_seen_ = seen_pairs_hypotheses(*seen_);
+      candidates = candidates_on(*first, of_seen_);
+    }
     if (candidates.empty()) {
-      unknown();
+      unknown(*first);
     } else {
-      name(candidates);
+      name(candidates, *first);
     }
     return std::move(diagnosis_);
   }
 
  private:
-  // Where rounding hides least, of those on which something is wrong.
+  // Where rounding hides least, of what has something wrong.
   [[nodiscard]] const Bench* first_failing() const {
-    for (const std::optional<Bench>* const bench : {&sharp_, &probe_}) {
-      if (*bench && !(*bench)->failing().empty() && bench == &sharp_) return &**bench;
-    }
+    if (again_ && !again_->failing().empty()) return &*again_;
     if (!of_case_.failing().empty()) return &of_case_;
     return probe_ && !probe_->failing().empty() ? &*probe_ : nullptr;
   }
 
-  std::vector<Candidate> candidates_on(const Bench& first) {
+  [[nodiscard]] bool out_of_time() const { return std::chrono::steady_clock::now() > settings_.deadline; }
+
+  std::vector<Candidate> candidates_on(const Bench& first, const Hypotheses& library) {
     std::vector<Candidate> found;
-    for (const Hypothesis& hypothesis : library_) {
+    for (const Hypothesis& hypothesis : library) {
       for (const Attempt& attempt : first.attempts(hypothesis)) {
-        if (std::chrono::steady_clock::now() > settings_.deadline) {
+        if (out_of_time()) {
           in_time_ = false;
           return found;
         }
         const Candidate candidate{.hypothesis = &hypothesis, .attempt = attempt};
-        if (!first.explains(hypothesis, attempt)) continue;
-        if (explains_others(candidate, first)) found.push_back(candidate);
+        ++tried_;
+        if (!first.explains(hypothesis, attempt) || !explains_others(candidate, first)) continue;
+        found.push_back(candidate);
         break;
       }
     }
@@ -107,44 +116,95 @@ class Explainer {
       return &bench == &first || bench.explains(*candidate.hypothesis, candidate.attempt);
     };
     if (!explained(of_case_)) return false;
-    for (const std::optional<Bench>* const bench : {&sharp_, &other_seed_, &probe_}) {
-      if (*bench && !explained(**bench)) return false;
-    }
-    return true;
+    return std::ranges::all_of(std::array{&again_, &other_seed_, &probe_},
+                               [&](const auto* bench) { return !*bench || explained(**bench); });
   }
 
-  void name(const std::vector<Candidate>& candidates) {
-    const Bench& bench = *first_failing();
+  void name(const std::vector<Candidate>& candidates, const Bench& first) {
     const Candidate& best = candidates.front();
     diagnosis_.id = id_of(best);
-    diagnosis_.cause = sentence_of(best, bench);
+    diagnosis_.cause = sentence_of(best, first);
     for (const Candidate& candidate : candidates) {
       const std::string& id = id_of(candidate);
       if (id == diagnosis_.id || std::ranges::find(diagnosis_.others, id) != diagnosis_.others.end()) continue;
       diagnosis_.others.push_back(id);
-      diagnosis_.evidence.push_back("as well: " + sentence_of(candidate, bench));
+      diagnosis_.evidence.push_back(fmt::format("as well: {}", sentence_of(candidate, first)));
     }
     const bool again = other_seed_ && !other_seed_->failing().empty();
-    const bool certain = diagnosis_.others.empty() && again && in_time_;
+    const bool certain = diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits;
     diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
+    add_evidence(first, again);
   }
 
-  void unknown() {
-    diagnosis_.id = Diagnosis::kUnknown;
-    diagnosis_.certainty = Certainty::unknown;
+  void add_evidence(const Bench& first, bool again) {
+    const Case& c = first.world().c();
+    diagnosis_.evidence.push_back(
+        fmt::format("of {} mistakes that were tried, {} brings all results of all ranks within their bounds{}", tried_,
+                    diagnosis_.others.empty() ? "this one alone" : "each of these", first_text(first)));
+    if (again) diagnosis_.evidence.emplace_back("it does so with another seed, too");
+    if (other_seed_ && !again) diagnosis_.evidence.emplace_back("with another seed nothing is wrong");
+    if (!other_seed_) diagnosis_.evidence.emplace_back("it was not tried on another seed");
+    if (!in_time_) diagnosis_.evidence.emplace_back("there was no time to try all mistakes");
+    if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
+    if (c.dtype != observed_.the_case.c.dtype) diagnosis_.evidence.emplace_back("it was found on the case in fp32, and explains it as it is");
+    if (observed_.shrunk) diagnosis_.evidence.emplace_back("it was found on a smaller case with the same features");
+  }
+
+  [[nodiscard]] std::string first_text(const Bench& first) const {
+    return &first == &*probe_ ? " in the mask probe" : "";
+  }
+
+  bool is_stale() {
+    if (!again_ || !other_seed_) return false;
+    const std::string says = stale_results(observed_, *again_, *other_seed_);
+    if (says.empty()) return false;
+    diagnosis_.id = "stale_buffer";
+    diagnosis_.cause = says;
+    diagnosis_.certainty = Certainty::certain;
+    diagnosis_.evidence.emplace_back("the case was run with one seed and then with another: what the second run gave is what the first should have");
+    if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
+    return true;
+  }
+
+  void not_in_the_results() {
+    const bool repeats = std::ranges::all_of(observed_.failed_checks, [](const std::string& name) { return name.starts_with("repeat"); });
+    if (repeats && !observed_.failed_checks.empty()) {
+      diagnosis_.id = "not_repeatable";
+      diagnosis_.cause = "results are right within their bounds, and the same step gave others the second time";
+      diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;
+      diagnosis_.explains = observed_.failed_checks;
+      diagnosis_.evidence.push_back(repetition_.says);
+      return;
+    }
+    diagnosis_.cause = observed_.failed_checks.empty() ? "nothing that was judged is beyond its bound" : fmt::format("{} failed, and nothing else is beyond its bound", fmt::join(observed_.failed_checks, ", "));
+    if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
+  }
+
+  void unknown(const Bench& first) {
     diagnosis_.explains.clear();
-    diagnosis_.cause = "no known mistake explains it";
+    diagnosis_.cause = "no known mistake explains it: " + common_ground(of_case_.failing().empty() ? first : of_case_);
+    if (again_ && again_->failing().empty() && !of_case_.failing().empty()) {
+      diagnosis_.evidence.emplace_back(observed_.the_case.c.dtype == again_->world().c().dtype ? "when the case was run again, nothing was wrong" : "in fp32 nothing is wrong");
+    }
+    if (!repetition_.same_bits) {
+      diagnosis_.cause += fmt::format("; {}", repetition_.says);
+    }
+    for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_)) diagnosis_.evidence.push_back(std::move(sentence));
+    diagnosis_.evidence.push_back(fmt::format("{} forms of known mistakes were tried{}", tried_, in_time_ ? "" : ", until there was no time for more"));
   }
 
   const Observed& observed_;
   const SeenKeys* seen_;
   const Settings& settings_;
   Bench of_case_;
-  std::optional<Bench> sharp_;
+  std::optional<Bench> again_;
   std::optional<Bench> other_seed_;
   std::optional<Bench> probe_;
+  Repetition repetition_;
   Hypotheses library_;
+  Hypotheses of_seen_;
   bool in_time_ = true;
+  int tried_ = 0;
   Diagnosis diagnosis_;
 };
 

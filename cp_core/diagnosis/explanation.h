@@ -1,24 +1,27 @@
 // From observations to an answer: which mistakes explain all of them.
 #pragma once
 
-#include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cases/diagnosis.h"
-#include "cp_core/diagnosis/bench.h"
-#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/diagnose.h"
 #include "cp_core/diagnosis/observation.h"
 #include "cp_core/diagnosis/seen_keys.h"
 
 namespace cp_pool::diagnosis {
 
-// What was seen of the failing case. Observations that could not be made are null.
+// What was seen of the failing case. Steps that could not be taken are missing.
 struct Observed {
   Observation the_case;
-  std::optional<Observation> sharp;       // in fp32
-  std::optional<Observation> other_seed;  // of `sharp`, or of the case where there is none
-  std::optional<Observation> probe;       // the mask probe of the case
+  std::vector<std::string> failed_checks;
+  // The case again, in fp32 where what is under test takes it; then with another seed; then twice as the first time.
+  std::optional<Observation> again;
+  std::optional<Observation> other_seed;
+  std::vector<ResultsByRank> repeated;
+  std::optional<Observation> probe;  // the mask probe
+  bool shrunk = false;               // all of it is of a smaller case than the one that failed
 };
 
 // seen may be null.

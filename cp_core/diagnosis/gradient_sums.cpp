@@ -109,7 +109,7 @@ class Sums {
     }
     if (world_.bias.size(1) == 1) {
       sum = sum.mul(model_.dbias_heads.select(0, rank).view({-1, 1, 1, 1})).sum(0, /*keepdim=*/true);
-    } else {
+    } else if (!model_.dbias_lands_at_own_head) {
       at::Tensor by_head = at::zeros(sum.sizes(), sum.options());
       sum = by_head.index_add_(0, index_tensor(model_.backward.bias_head), sum);
     }
@@ -146,6 +146,15 @@ class Sums {
 
 void sum_gradients(const Model& model, const Backward& backward, bool absolute, WholeResults& results) {
   Sums(model, backward, absolute).fill(results);
+}
+
+void sum_by(const Model& model, const Backward& backward, bool absolute, WholeResults& results) {
+  if (model.sums) {
+    model.sums(model, backward, absolute, results);
+  } else {
+    sum_gradients(model, backward, absolute, results);
+  }
+  if (model.returned_gradients) model.returned_gradients(*model.world, results);
 }
 
 }  // namespace cp_pool::diagnosis

@@ -37,10 +37,13 @@ Observed observe(Questions& questions, const JudgedCase& judged) {
 
 }  // namespace
 
-Hypotheses all_hypotheses(const World& world) {
+Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms) {
   Hypotheses all;
-  for (const auto& subject : {mask_hypotheses}) {
-    for (Hypothesis& hypothesis : subject(world)) all.push_back(std::move(hypothesis));
+  for (const auto& subject :
+       {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, scale_hypotheses, head_hypotheses,
+        gradient_hypotheses, sink_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses,
+        precision_hypotheses}) {
+    for (Hypothesis& hypothesis : subject(world, symptoms)) all.push_back(std::move(hypothesis));
   }
   return all;
 }

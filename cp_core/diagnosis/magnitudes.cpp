@@ -80,7 +80,7 @@ class Magnitudes {
     if (world_.problem.has_large_scores()) magnitude.ds.add_(pass.times.ne(0.0), underflow());
     magnitude.row_scale = backward.row_scale.abs();
     if (backward.dsink.defined()) magnitude.dsink = backward.p_sink.mul(delta.squeeze(-1));
-    sum_gradients(model_, magnitude, /*absolute=*/true, results_);
+    sum_by(model_, magnitude, /*absolute=*/true, results_);
   }
 
   // The sum of |dout out|.

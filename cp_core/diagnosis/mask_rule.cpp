@@ -32,32 +32,42 @@ MaskRule::MaskRule(const World& world) {
   padded_kv = world.lengths().padded_kv;
 }
 
-at::Tensor MaskRule::times() const {
-  const at::Tensor q_length = of_sequences(padding_queries ? padded_q : valid_q, places.q_sequence);
-  const at::Tensor kv_length = of_sequences(padding_keys ? padded_kv : valid_kv, places.kv_sequence);
+at::Tensor MaskRule::valid_pairs() const {
+  if (valid_rows) return valid_rows->first.unsqueeze(1).logical_and(valid_rows->second.unsqueeze(0));
   const auto inside = [](const at::Tensor& position, const at::Tensor& length) {
     return position.ge(0).logical_and(position.lt(length));
   };
-  at::Tensor seen = inside(places.q_position, q_length)
-                        .unsqueeze(1)
-                        .logical_and(inside(places.kv_position, kv_length).unsqueeze(0));
-  if (borders) seen.logical_and_(places.q_sequence.unsqueeze(1).eq(places.kv_sequence.unsqueeze(0)));
+  const at::Tensor q_length = of_sequences(padding_queries ? padded_q : valid_q, places.q_sequence);
+  const at::Tensor kv_length = of_sequences(padding_keys ? padded_kv : valid_kv, places.kv_sequence);
+  return inside(places.q_position, q_length)
+      .unsqueeze(1)
+      .logical_and(inside(places.kv_position, kv_length).unsqueeze(0));
+}
 
-  const at::Tensor difference =
-      of_sequences(valid_kv, places.q_sequence).sub(of_sequences(valid_q, places.q_sequence));
-  const at::Tensor position = places.q_position.unsqueeze(1);
-  at::Tensor i = position;
-  if (diagonal == Diagonal::bottom_right) i = position.add(difference.unsqueeze(1));
-  if (diagonal == Diagonal::reversed) i = position.sub(difference.unsqueeze(1));
-  i = i.add(shift);
-  const at::Tensor j = places.kv_position.unsqueeze(0);
-  if (causal) seen.logical_and_(j.sub(i).le(causal_edge));
-  if (limited[0]) seen.logical_and_(i.sub(j).le(window[0]));
-  if (limited[1]) seen.logical_and_(j.sub(i).le(window[1]));
+std::pair<at::Tensor, at::Tensor> MaskRule::diagonal_of(const Places& of) const {
+  const at::Tensor difference = of_sequences(valid_kv, of.q_sequence).sub(of_sequences(valid_q, of.q_sequence));
+  at::Tensor i = of.q_position.add(shift);
+  if (diagonal == Diagonal::bottom_right) i = i.add(difference);
+  if (diagonal == Diagonal::reversed) i = i.sub(difference);
+  return {i.unsqueeze(1), of.kv_position.unsqueeze(0)};
+}
+
+at::Tensor MaskRule::times() const {
+  at::Tensor seen = valid_pairs();
+  if (borders) seen = seen.logical_and(places.q_sequence.unsqueeze(1).eq(places.kv_sequence.unsqueeze(0)));
+  if (causal) {
+    const auto [i, j] = diagonal_of(causal_places.value_or(places));
+    seen = seen.logical_and(j.sub(i).le(causal_edge));
+  }
+  const auto [wi, wj] = diagonal_of(window_places.value_or(places));
+  if (limited[0]) seen = seen.logical_and(wi.sub(wj).le(window[0]));
+  if (limited[1]) seen = seen.logical_and(wj.sub(wi).le(window[1]));
   if (chunk > 0) {
-    const at::Tensor begin =
-        at::div((chunk_of_diagonal ? i : position).sub(chunk_query_shift), chunk, "floor").mul(chunk);
-    seen.logical_and_(j.ge(begin.add(chunk_first_shift))).logical_and_(j.lt(begin.add(chunk + chunk_end_shift)));
+    const auto [i, j] = diagonal_of(places);
+    const at::Tensor position = chunk_of_diagonal ? i : places.q_position.unsqueeze(1);
+    const at::Tensor begin = at::div(position.sub(chunk_query_shift), chunk, "floor").mul(chunk);
+    seen = seen.logical_and(j.ge(begin.add(chunk_first_shift)))
+               .logical_and(j.lt(begin.add(chunk + chunk_end_shift)));
   }
   return seen.to(at::kDouble);
 }

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -41,8 +43,12 @@ struct MaskRule {
   bool borders = true;
   bool padding_keys = false;
   bool padding_queries = false;
-  // Where rows are taken to be. Lengths of the sequences.
+  // Where rows are taken to be; by the window, and by causal, if they go by other places. Lengths of the sequences.
   Places places;
+  std::optional<Places> window_places;
+  std::optional<Places> causal_places;
+  // Which rows are no padding, bool, if that does not go by places and lengths.
+  std::optional<std::pair<at::Tensor, at::Tensor>> valid_rows;
   std::vector<std::int64_t> valid_q;
   std::vector<std::int64_t> valid_kv;
   std::vector<std::int64_t> padded_q;
@@ -50,6 +56,11 @@ struct MaskRule {
 
   // fp64 [q rows, kv rows]: 1 where a query sees a key, else 0.
   [[nodiscard]] at::Tensor times() const;
+
+ private:
+  // i' of the queries and j of the keys: [q rows, 1] and [1, kv rows].
+  [[nodiscard]] std::pair<at::Tensor, at::Tensor> diagonal_of(const Places& of) const;
+  [[nodiscard]] at::Tensor valid_pairs() const;
 };
 
 }  // namespace cp_pool::diagnosis

@@ -217,7 +217,7 @@ class Masks {
 
 }  // namespace
 
-Hypotheses mask_hypotheses(const World& world) {
+Hypotheses mask_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
   return Masks(world).all();
 }
 

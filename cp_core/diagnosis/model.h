@@ -6,12 +6,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
+#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "cp_core/diagnosis/world.h"
+#include "cp_core/verify/reference.h"
 
 namespace cp_pool::diagnosis {
 
@@ -37,6 +38,9 @@ struct Pass {
   at::Tensor k;
   at::Tensor v;
   at::Tensor dout;
+  // bool, one a row: they hold NaN. Undefined: as the world's.
+  at::Tensor q_poisoned;
+  at::Tensor kv_poisoned;
 };
 
 // What a row had before a part joined, and the part: lse [heads, q rows]; kNothing where no key was seen.
@@ -49,6 +53,8 @@ inline constexpr double kNothing = -1e30;
 using MergeRule = std::function<Merge(const at::Tensor& lse, const at::Tensor& part_lse, bool first)>;
 // By the definition.
 Merge merge_rightly(const at::Tensor& lse, const at::Tensor& part_lse, bool first);
+
+struct Backward;
 
 struct Model {
   // The definition.
@@ -63,6 +69,12 @@ struct Model {
   std::int64_t parts = 1;
   MergeRule merge = merge_rightly;
   bool merges_rightly = true;  // `merge` is as it should be
+  bool counts_parts = false;   // out is divided by the number of parts in which the row sees a key
+  // The returned lse is that of this part; -1: of all but the last.
+  std::optional<std::int64_t> returned_part_lse;
+
+  // The softmax and the merge take exponentials of fp32 scores and lse themselves, not of distances to the largest.
+  bool softmax_in_fp32 = false;
 
   double sink_times = 1;      // how often the sink joins
   at::Tensor sink;            // [heads], instead of the world's
@@ -70,14 +82,20 @@ struct Model {
   bool sink_in_padding = false;
   // Changes what is returned of the forward: out [q rows, heads, dim], lse [q rows, heads, 1].
   std::function<void(const World&, verify::Results&)> returned;
+  // Changes gradients, and their magnitudes: by steps that are linear.
+  std::function<void(const World&, verify::Results&)> returned_gradients;
   // The backward takes out and lse as they were returned, and weighs every pair by them: what most backwards do.
   // Otherwise it is the derivative of the forward.
   bool from_returned = false;
+  // Sums gradients otherwise than sum_gradients() does (gradient_sums.h), whose arguments it has.
+  std::function<void(const Model&, const Backward&, bool absolute, verify::Results&)> sums;
   bool lse_of_part = false;
   bool delta_of_part = false;
   bool delta_missing = false;
+  bool exponentials_divided = false;  // p = exp(score) / exp(lse), in fp32
   // Takes delta as rows of dout and out have it, head by head: of each computed head which one. Empty: its own.
   std::vector<std::int64_t> delta_head;
+  std::vector<std::int64_t> lse_head;  // of each computed head whose lse it takes. Empty: its own
 
   // Which head gets the gradients of a computed head.
   std::vector<std::int64_t> dq_head;
@@ -94,9 +112,9 @@ struct Model {
   at::Tensor shares_dsink;
   at::Tensor shares_max_logit;  // counts where it is not 0
   at::Tensor dbias_heads;       // fp64 [ranks, heads]: how often a rank counts a head in a gradient that heads share
+  bool dbias_lands_at_own_head = false;  // not at the head whose bias was read
   at::Tensor max_logit_times;   // pairs that count in max_logit; undefined: those of the forward
-  double max_logit_least = 0;   // with max_logit_has_least: no smaller value is returned
-  bool max_logit_has_least = false;
+  std::optional<double> max_logit_least;  // no smaller value is returned
 };
 
 }  // namespace cp_pool::diagnosis

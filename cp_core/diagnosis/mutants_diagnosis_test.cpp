@@ -26,7 +26,7 @@ struct Asked {
   Diagnosis diagnosis;
 };
 
-Asked ask(const Case& c) {
+Asked ask(const Case& c, bool diagnosed = true) {
   std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
   Asked asked;
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
@@ -42,7 +42,7 @@ Asked ask(const Case& c) {
       asked.failed = true;
     }
   }
-  if (!asked.failed) return asked;
+  if (!asked.failed || !diagnosed) return asked;
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
     OwnImplementation own;
     const at::NoGradGuard no_grad;
@@ -68,7 +68,12 @@ TEST(Explore, Mutants) {
     if (wanted && std::string(info.name).find(wanted) == std::string::npos) continue;
     const ScopedMutant on(info.mutant);
     int seen = 0;
+    int skip = std::getenv("SKIP") ? std::atoi(std::getenv("SKIP")) : 0;
     for (const Case& c : cases) {
+      if (skip > 0) {
+        if (ask(c, false).failed) --skip;
+        continue;
+      }
       const auto start = std::chrono::steady_clock::now();
       const Asked asked = ask(c);
       if (!asked.failed) continue;

@@ -1,9 +1,11 @@
 #include "cp_core/diagnosis/observation.h"
 
+#include <algorithm>
 #include <utility>
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 
 #include "cp_core/verify/head_shares.h"
 #include "cp_core/verify/mask_probe.h"
@@ -78,6 +80,28 @@ std::optional<Observation> Questions::take(const Case& c, const SequenceLengths&
                      .expected = on_cpu(expected),
                      .results = gather_results(c, owners, results, cp),
                      .is_probe = is_probe};
+}
+
+std::vector<std::string> Questions::failed_checks() {
+  std::vector<std::string> known{"repeat", "mask out", "mask lse", "mask dv"};
+  for (const auto& [name, member] : verify::kResults) {
+    known.emplace_back(name);
+    known.push_back(fmt::format("repeated {}", name));
+  }
+  at::Tensor failed = at::zeros({static_cast<std::int64_t>(known.size())}, at::kInt);
+  for (const Check& check : judged_.checks) {
+    const auto found = std::ranges::find(known, check.tensor);
+    if (!check.ok && found != known.end()) failed[found - known.begin()] = 1;
+  }
+  at::Tensor anywhere = failed.to(judged_.device);
+  groups_.cp->all_reduce(anywhere, ReduceOp::max, "failed checks")->wait();
+  groups_.cp->synchronize("failed checks");
+  anywhere = anywhere.cpu();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < known.size(); ++i) {
+    if (anywhere[static_cast<std::int64_t>(i)].item<int>() != 0) names.push_back(known[i]);
+  }
+  return names;
 }
 
 bool Questions::has_time(std::chrono::milliseconds needed) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "cases/case.h"
 #include "cases/lengths.h"
@@ -43,8 +44,8 @@ class Questions {
   std::optional<Observation> variant(const Case& changed, const SequenceLengths& lengths);
   // Takes a step of the mask probe of such a case.
   std::optional<Observation> probe(const Case& changed, const SequenceLengths& lengths);
-  // The case again, as it is: nullopt if its bits are those of `before` on all ranks.
-  std::optional<ResultsByRank> other_bits(const Observation& before);
+  // Names of the checks that failed on any rank, those of the mask probe and of the repetition included.
+  std::vector<std::string> failed_checks();
 
   // Whether rank 0's clock leaves so much time before the deadline.
   bool has_time(std::chrono::milliseconds needed);

@@ -99,13 +99,14 @@ at::Tensor Operands::at_rows(const at::Tensor& of_places) const {
 }
 
 at::Tensor Operands::poisoned_pairs() const {
-  const at::Tensor& queries = world_.q_rows.poisoned;
-  at::Tensor keys = world_.kv_rows.poisoned;
+  const at::Tensor& queries = pass_.q_poisoned.defined() ? pass_.q_poisoned : world_.q_rows.poisoned;
+  const at::Tensor& key_rows = pass_.kv_poisoned.defined() ? pass_.kv_poisoned : world_.kv_rows.poisoned;
+  at::Tensor keys = key_rows;
   if (!queries.any().item<bool>() && !keys.any().item<bool>()) return {};
   keys = keys.unsqueeze(0);
   if (pass_.held.defined()) {
     const at::Tensor held = held_by_pair();
-    keys = world_.kv_rows.poisoned.index_select(0, held.clamp_min(0).flatten()).view(held.sizes());
+    keys = key_rows.index_select(0, held.clamp_min(0).flatten()).view(held.sizes());
     keys = keys.logical_and(held.ge(0));
   }
   return queries.unsqueeze(1).logical_or(keys);

@@ -75,6 +75,7 @@ Merged merged(const Model& model, const at::Tensor& part_lse, const at::Tensor& 
     lse = step.lse;
   }
   at::Tensor all = at::stack(weights, -1);
+  if (model.counts_parts) all = all.div(part_lse.gt(kNothing / 2).sum(-1, /*keepdim=*/true).clamp_min(1));
   if (sink.defined()) {
     const at::Tensor total = at::where(rows_with_sink(model, lse), at::logaddexp(lse, sink), lse);
     all = all.mul(lse.sub(total).exp().unsqueeze(-1));
@@ -109,7 +110,7 @@ at::Tensor max_logits(const Model& model, const at::Tensor& scores) {
     received.push_back(of_ranks.masked_fill(counts.logical_not(), -kInfinity).amax(-1));
   }
   at::Tensor all = at::stack(received).unsqueeze(-1);
-  return model.max_logit_has_least ? all.clamp_min(model.max_logit_least) : all;
+  return model.max_logit_least ? all.clamp_min(*model.max_logit_least) : all;
 }
 
 }  // namespace
@@ -122,8 +123,9 @@ Forward run_forward(const Model& model) {
   const at::Tensor& times = model.forward.times;
   const at::Tensor seen = forward.scores.masked_fill(times.eq(0.0), -kInfinity);
   at::Tensor largest = seen.amax(-1, /*keepdim=*/true);
-  largest = largest.masked_fill(largest.isinf(), 0.0);
-  const at::Tensor e = seen.sub(largest).exp_().mul_(times);
+  largest = model.softmax_in_fp32 ? at::zeros_like(largest) : largest.masked_fill(largest.isinf(), 0.0);
+  const at::Tensor e = model.softmax_in_fp32 ? seen.to(at::kFloat).exp_().to(at::kDouble).mul_(times)
+                                             : seen.sub(largest).exp_().mul_(times);
   const at::Tensor sums = by_part(model, e);
   const at::Tensor empty = sums.eq(0.0);
   forward.part_lse = sums.log().add_(largest).masked_fill_(empty, kNothing);
@@ -141,6 +143,12 @@ Forward run_forward(const Model& model) {
   forward.results.lse = by_row(forward.lse.unsqueeze(-1));
   if (world.q_rows.first.empty()) return forward;  // a sample
   if (world.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
+  if (model.returned_part_lse) {
+    const std::int64_t part = *model.returned_part_lse;
+    const at::Tensor lse = part >= 0 ? forward.part_lse.select(-1, part)
+                                     : forward.part_lse.narrow(-1, 0, model.parts - 1).logsumexp({-1});
+    forward.results.lse = by_row(with_nothing_infinite(lse).unsqueeze(-1));
+  }
   if (model.returned) model.returned(world, forward.results);
   return forward;
 }
@@ -190,6 +198,25 @@ void differentiate_merge(const Model& model, const Forward& forward, Backward& b
   backward.dsink = sink.grad().defined() ? sink.grad().detach() : at::zeros_like(backward.p_sink);
 }
 
+// derivative: of what the forward did with the sink; otherwise a sink that joined once.
+// delta: [heads, q rows, 1], of dout and out as the rank has them.
+void add_dsink(const Model& model, const Forward& forward, const at::Tensor& lse, const at::Tensor& delta,
+               bool derivative, Backward& backward) {
+  const World& world = *model.world;
+  if (derivative && model.sink_times == 0) {
+    backward.p_sink = backward.dsink = at::zeros_like(lse);
+    return;
+  }
+  const at::Tensor& sink = derivative && model.sink.defined() ? model.sink : world.sink;
+  const at::Tensor of_heads = sink.index_select(0, index_tensor(model.backward.sink_head)).unsqueeze(1);
+  const at::Tensor joins = rows_with_sink(model, forward.lse.clamp_min(kNothing));
+  backward.p_sink = of_heads.sub(lse)
+                        .exp_()
+                        .mul_(derivative ? model.sink_times : 1.0)
+                        .masked_fill_(joins.logical_not().logical_or(lse.eq(-kInfinity)), 0.0);
+  backward.dsink = backward.p_sink.mul(delta.squeeze(-1)).neg_();
+}
+
 }  // namespace
 
 Backward run_backward(const Model& model, const Forward& forward) {
@@ -197,7 +224,7 @@ Backward run_backward(const Model& model, const Forward& forward) {
   const Pass& pass = model.backward;
   const Operands operands(world, pass, /*absolute=*/false);
   const bool derivative = !model.from_returned && same_pass(model.forward, pass) && !model.lse_of_part &&
-                          !model.delta_of_part && !model.delta_missing && model.delta_head.empty();
+                          !model.delta_of_part && !model.delta_missing && model.delta_head.empty() && model.lse_head.empty() && !model.exponentials_divided;
   Backward backward;
   backward.dp = operands.raw_dp();
   backward.row_scale = at::full({world.q_rows.count(), 1}, pass.scale, backward.dp.options());
@@ -210,23 +237,26 @@ Backward run_backward(const Model& model, const Forward& forward) {
   if (derivative) {
     backward.p = forward.p;
   } else {
-    const at::Tensor of_rows = model.lse_of_part ? of_pairs(model, forward.part_lse, forward.p) : lse.unsqueeze(-1);
-    backward.p = scores_of(world, pass)
-                     .sub_(of_rows.masked_fill(of_rows.eq(-kInfinity), kInfinity))
-                     .masked_fill_(pass.times.eq(0.0), -kInfinity)
-                     .exp_()
-                     .mul_(pass.times);
+    const at::Tensor of_heads =
+        model.lse_head.empty() ? lse : lse.index_select(0, index_tensor(model.lse_head));
+    const at::Tensor of_rows =
+        model.lse_of_part ? of_pairs(model, forward.part_lse, forward.p) : of_heads.unsqueeze(-1);
+    const at::Tensor seen = scores_of(world, pass).masked_fill_(pass.times.eq(0.0), -kInfinity);
+    const at::Tensor known = of_rows.masked_fill(of_rows.eq(-kInfinity), kInfinity);
+    backward.p = model.exponentials_divided
+                     ? seen.to(at::kFloat).exp_().div_(known.to(at::kFloat).exp_()).to(at::kDouble).mul_(pass.times)
+                     : seen.sub(known).exp_().mul_(pass.times);
   }
   at::Tensor delta = whole_delta(model, operands, out);
   backward.delta = delta;
   if (model.delta_missing) delta = at::zeros_like(delta);
   if (model.delta_of_part) delta = of_pairs(model, by_part(model, forward.part_p.mul(backward.dp)), forward.p);
   backward.ds = backward.dp.sub(delta).mul_(backward.p);
-  if (has_sink(model)) {
-    const double times = derivative ? 1 : 1 / model.sink_times;
-    const at::Tensor joins = rows_with_sink(model, forward.lse.clamp_min(kNothing));
-    backward.p_sink = joined_sink(model).sub(lse).exp_().mul_(times).masked_fill_(joins.logical_not(), 0.0);
-    backward.dsink = backward.p_sink.mul(backward.delta.squeeze(-1)).neg_();
+  if (world.sink.defined()) {
+    const at::Tensor of_tokens =
+        model.delta_head.empty() ? backward.delta
+                                 : world.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1).contiguous();
+    add_dsink(model, forward, lse, of_tokens, derivative, backward);
   }
   return backward;
 }

@@ -1,7 +1,8 @@
 #include "cp_core/diagnosis/world.h"
 
-#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <map>
 
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/cat.h>
@@ -47,35 +48,36 @@ at::Tensor by_query_head(const at::Tensor& keys, const std::vector<std::int64_t>
 }
 
 Side::Side(const verify::RowsByRank& by_rank, bool poisoned_padding) {
-  std::vector<std::int64_t> ranks;
-  std::vector<std::int64_t> sequences;
-  std::vector<std::int64_t> positions;
-  std::vector<std::int64_t> canonicals;
-  std::vector<std::int64_t> places;
+  struct Column {
+    at::Tensor Side::* member;
+    std::vector<std::int64_t> values = {};
+  };
+  std::array columns{Column{&Side::rank}, Column{&Side::sequence}, Column{&Side::position}, Column{&Side::canonical},
+                     Column{&Side::row},  Column{&Side::place},    Column{&Side::half},     Column{&Side::place_in_half}};
+  std::int64_t row = 0;
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
-    first.push_back(static_cast<std::int64_t>(ranks.size()));
-    for (const verify::LocalRow& row : by_rank[r]) {
-      ranks.push_back(static_cast<std::int64_t>(r));
-      sequences.push_back(row.sequence);
-      positions.push_back(row.position);
-      canonicals.push_back(row.canonical);
-      places.push_back(static_cast<std::int64_t>(ranks.size()) - 1 - first.back());
+    first.push_back(row);
+    std::map<std::int64_t, std::int64_t> counts;  // by sequence
+    for (const verify::LocalRow& local : by_rank[r]) ++counts[local.sequence];
+    std::map<std::int64_t, std::int64_t> before;
+    for (const verify::LocalRow& local : by_rank[r]) {
+      const std::int64_t of_half = (counts[local.sequence] + 1) / 2;
+      const std::int64_t place_in_rank = before[local.sequence]++;
+      const std::array values{static_cast<std::int64_t>(r), local.sequence, local.position, local.canonical,
+                              row++,                        place_in_rank,  place_in_rank / of_half, place_in_rank % of_half};
+      for (std::size_t i = 0; i < columns.size(); ++i) columns[i].values.push_back(values[i]);
     }
   }
-  first.push_back(static_cast<std::int64_t>(ranks.size()));
-  rank = index_tensor(ranks);
-  sequence = index_tensor(sequences);
-  position = index_tensor(positions);
-  canonical = index_tensor(canonicals);
-  place = index_tensor(places);
+  first.push_back(row);
+  for (const Column& column : columns) this->*column.member = index_tensor(column.values);
   valid = canonical.ge(0);
   poisoned = poisoned_padding ? valid.logical_not() : at::full_like(valid, false);
 }
 
 Side Side::selected(const at::Tensor& rows) const {
   Side some;
-  for (const auto member : {&Side::rank, &Side::sequence, &Side::position, &Side::canonical, &Side::place,
-                            &Side::valid, &Side::poisoned}) {
+  for (const auto member : {&Side::rank, &Side::sequence, &Side::position, &Side::canonical, &Side::row, &Side::place,
+                            &Side::half, &Side::place_in_half, &Side::valid, &Side::poisoned}) {
     some.*member = (this->*member).index_select(0, rows);
   }
   return some;
@@ -127,12 +129,12 @@ const at::Tensor& World::raw_dp() const {
   return raw_dp_;
 }
 
-at::Tensor World::bias_index() const {
+at::Tensor World::bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const {
   const std::int64_t rows = bias.size(2);
   const std::int64_t columns = bias.size(3);
   const at::Tensor sequence = bias.size(0) == 1 ? q_rows.sequence.mul(0) : q_rows.sequence;
-  const at::Tensor row = q_rows.position.clamp(0, rows - 1);
-  const at::Tensor column = kv_rows.position.clamp(0, columns - 1);
+  const at::Tensor row = q_positions.clamp(0, rows - 1);
+  const at::Tensor column = kv_positions.clamp(0, columns - 1);
   return sequence.mul(rows).add(row).mul(columns).unsqueeze(1).add(column.unsqueeze(0));
 }
 

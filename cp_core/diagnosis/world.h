@@ -27,7 +27,10 @@ struct Side {
   at::Tensor sequence;
   at::Tensor position;   // in the sequence; -1 = padding that no sequence has
   at::Tensor canonical;  // verify::LocalRow; -1 = padding
-  at::Tensor place;      // among the rows of its rank
+  at::Tensor row;        // its number here
+  at::Tensor place;      // among the rows that its rank has of the sequence
+  at::Tensor half;       // whether that is in the first or the second half of these
+  at::Tensor place_in_half;
   at::Tensor valid;      // bool: no padding
   at::Tensor poisoned;   // bool: inputs hold NaN there
   std::vector<std::int64_t> first;  // of each rank its first row, and the number of all rows; none of selected rows
@@ -48,7 +51,9 @@ struct World {
   const at::Tensor& raw_scores() const;
   const at::Tensor& raw_dp() const;
   // Of each pair the element of `bias` that it has: int64 [q rows, kv rows], over batch, rows and columns.
-  [[nodiscard]] at::Tensor bias_index() const;
+  [[nodiscard]] at::Tensor bias_index() const { return bias_index_at(q_rows.position, kv_rows.position); }
+  // The same if rows stand at these positions.
+  [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const;
 
   const Observation* observation;
   verify::CanonicalProblem problem;

@@ -1,0 +1,299 @@
+// Which elements of a bias a pair has, and what its gradient counts.
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/eye.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include "cases/comm_facts.h"
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/rank_parts.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+// A stretch of neighbouring positions that a rank holds: its rows on a side.
+struct Run {
+  std::int64_t rank = 0;
+  std::int64_t sequence = 0;
+  std::int64_t first = 0;  // row
+  std::int64_t count = 0;
+};
+
+std::vector<Run> runs_of(const Side& side) {
+  std::vector<Run> runs;
+  const auto* const rank = side.rank.const_data_ptr<std::int64_t>();
+  const auto* const sequence = side.sequence.const_data_ptr<std::int64_t>();
+  const auto* const position = side.position.const_data_ptr<std::int64_t>();
+  for (std::int64_t row = 0; row < side.count(); ++row) {
+    const bool goes_on = row > 0 && rank[row] == rank[row - 1] && sequence[row] == sequence[row - 1] &&
+                         position[row] == position[row - 1] + 1;
+    if (!goes_on) runs.push_back({.rank = rank[row], .sequence = sequence[row], .first = row, .count = 0});
+    ++runs.back().count;
+  }
+  return runs;
+}
+
+class Biases {
+ public:
+  Biases(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {}
+
+  Hypotheses all() {
+    if (!world_.bias.defined()) return {};
+    if (world_.bias.size(2) > 1) {
+      rows_of_others();
+      rows_from_zero();
+    }
+    columns_of_others();
+    columns_from_zero();
+    if (world_.bias.size(0) > 1) sequences();
+    if (world_.bias.size(1) > 1) heads();
+    if (world_.problem.has_dbias() && symptoms_.fails("dbias")) gradient();
+    return std::move(all_);
+  }
+
+ private:
+  // index: of all queries. A world may have a sample of them.
+  void add(std::string id, std::string says, const at::Tensor& index) {
+    all_.push_back({.id = std::move(id), .says = std::move(says), .pass = [index](const World& world, Pass& pass) {
+                      pass.bias_index = index.index_select(0, world.q_rows.row);
+                    }});
+  }
+
+  [[nodiscard]] at::Tensor position_at(const Side& side, const at::Tensor& rows) const {
+    return side.position.index_select(0, rows);
+  }
+
+  // [q rows] or [q rows, kv rows] of positions of queries; likewise of keys.
+  [[nodiscard]] at::Tensor index_of(const at::Tensor& row, const at::Tensor& column) const {
+    const std::int64_t rows = world_.bias.size(2);
+    const std::int64_t columns = world_.bias.size(3);
+    const at::Tensor sequence = world_.bias.size(0) == 1 ? world_.q_rows.sequence.mul(0) : world_.q_rows.sequence;
+    const at::Tensor i = row.dim() == 1 ? row.unsqueeze(1) : row;
+    const at::Tensor j = column.dim() == 1 ? column.unsqueeze(0) : column;
+    return sequence.unsqueeze(1).mul(rows).add(i.clamp(0, rows - 1)).mul(columns).add(j.clamp(0, columns - 1));
+  }
+
+  void rows_of_others() {
+    const char* const id = "bias_rows_misplaced";
+    const auto of = [this](std::function<int(int)> other) {
+      return rows_at_same_place(world_.q_rows, world_.ranks, [other = std::move(other)](int, int owner) { return other(owner); });
+    };
+    const int ranks = world_.ranks;
+    const at::Tensor columns = world_.kv_rows.position;
+    for (const auto& [says, other] :
+         {std::pair<std::string, std::function<int(int)>>{"queries have the bias rows of the next rank's", [ranks](int owner) { return (owner + 1) % ranks; }},
+          {"queries have the bias rows of the rank before", [ranks](int owner) { return (owner + ranks - 1) % ranks; }},
+          {"queries have the bias rows of rank 0's", [](int) { return 0; }},
+          {"queries have the bias rows of rank n - 1 - r's", [ranks](int owner) { return ranks - 1 - owner; }}}) {
+      if (ranks == 1) break;
+      const at::Tensor rows = of(other);
+      if (rows.defined()) add(id, says, index_of(position_at(world_.q_rows, rows[0]), columns));
+    }
+    add(id, "bias rows are counted in a rank's rows of a sequence, not in the sequence", index_of(world_.q_rows.place, columns));
+    add(id, "bias rows are counted in a rank's chunk, not in the sequence", index_of(world_.q_rows.place_in_half, columns));
+    if (!world_.q_rows.half.eq(1).any().item<bool>()) return;
+    add(id, "bias rows go by the diagonal of queries, not by their positions", index_of(world_.q_rows.position.add(differences()), columns));
+  }
+
+  [[nodiscard]] at::Tensor differences() const {
+    std::vector<std::int64_t> difference;
+    for (std::size_t b = 0; b < world_.lengths().valid_q.size(); ++b) {
+      difference.push_back(world_.lengths().valid_kv[b] - world_.lengths().valid_q[b]);
+    }
+    return index_tensor(difference).index_select(0, world_.q_rows.sequence);
+  }
+
+  // Of each part of a run of queries and one of keys the first query, or the first key, that meets another: rows or
+  // columns are counted from there.
+  void from_zero(const char* id, const std::string& says, bool rows, bool trimmed) {
+    const at::Tensor times = Model(world_).forward.times;
+    const at::Tensor right = world_.bias_index();
+    const std::int64_t columns = world_.bias.size(3);
+    at::Tensor index = right.clone();
+    const bool local_rows = c_.layout != Layout::thd;
+    for (const Run& q : runs_of(world_.q_rows)) {
+      for (const Run& kv : runs_of(world_.kv_rows)) {
+        if (q.sequence != kv.sequence) continue;
+        const at::Tensor meets = times.narrow(0, q.first, q.count).narrow(1, kv.first, kv.count).ne(0.0);
+        const at::Tensor seen = meets.any(rows ? 1 : 0).nonzero();
+        if (seen.numel() == 0) continue;
+        const std::int64_t start = trimmed ? seen[0].item<std::int64_t>() : 0;
+        at::Tensor part = index.narrow(0, q.first, q.count).narrow(1, kv.first, kv.count);
+        const auto& first = rows ? world_.q_rows : world_.kv_rows;
+        const std::int64_t begin = first.position[(rows ? q.first : kv.first) + start].item<std::int64_t>();
+        if (!rows) {
+          part.sub_(begin);
+          continue;
+        }
+        // In bshd and sbhd a rank counts bias rows in its own rows.
+        const at::Tensor place = at::arange(q.count, at::kLong).sub(start).clamp_min(0);
+        const std::int64_t base = world_.q_rows.first[static_cast<std::size_t>(q.rank)];
+        const at::Tensor position = local_rows ? world_.q_rows.position.index_select(0, place.add(base)) : place;
+        const at::Tensor own = world_.q_rows.position.narrow(0, q.first, q.count);
+        part.add_(position.sub(own).unsqueeze(1).mul(columns));
+      }
+    }
+    add(id, says, index.clamp(0, world_.bias.numel() / world_.bias.size(1) - 1));
+  }
+
+  void rows_from_zero() {
+    from_zero("bias_rows_misplaced", "each part has the first bias rows, counted from its first query that meets a key", true, true);
+    from_zero("bias_rows_misplaced", "each part has the first bias rows", true, false);
+  }
+
+  void columns_from_zero() {
+    from_zero("bias_columns_misplaced", "each part has the first bias columns, counted from its first key that meets a query", false, true);
+    from_zero("bias_columns_misplaced", "each part has the first bias columns", false, false);
+  }
+
+  void columns_of_others() {
+    const char* const id = "bias_columns_misplaced";
+    const int ranks = world_.ranks;
+    const at::Tensor rows = world_.bias.size(2) > 1 ? world_.q_rows.position : world_.q_rows.position.mul(0);
+    add(id, "bias columns are counted in a rank's rows of a sequence, not in the sequence", index_of(rows, world_.kv_rows.place));
+    if (ranks == 1) return;
+    const auto positions = [this](const std::function<int(int, int)>& source) {
+      const at::Tensor keys = rows_at_same_place(world_.kv_rows, world_.ranks, source);
+      if (!keys.defined()) return keys;
+      return world_.kv_rows.position.index_select(0, keys.index_select(0, world_.q_rows.rank).flatten()).view({world_.q_rows.count(), -1});
+    };
+    for (const auto& [says, source] :
+         {std::pair<std::string, std::function<int(int, int)>>{"every step has the bias columns of the rank's own keys", [](int rank, int) { return rank; }},
+          {"keys have the bias columns of the next rank's", [ranks](int, int owner) { return (owner + 1) % ranks; }},
+          {"keys have the bias columns of the rank before", [ranks](int, int owner) { return (owner + ranks - 1) % ranks; }},
+          {"keys have the bias columns of rank 0's", [](int, int) { return 0; }},
+          {"a step has the bias columns of the step on the other side of the ring", [ranks](int rank, int owner) { return ((2 * rank - owner) % ranks + ranks) % ranks; }}}) {
+      const at::Tensor columns = positions(source);
+      if (columns.defined()) add(id, says, index_of(rows, columns));
+    }
+    const at::Tensor order = order_in_sequences(world_.kv_rows);
+    add(id, "bias columns stay in the order of positions where keys are in the order of ranks",
+        index_of(rows, world_.kv_rows.position.index_select(0, order.argsort())));
+  }
+
+  void sequences() {
+    const char* const id = "bias_of_another_sequence";
+    const std::int64_t batch = world_.bias.size(0);
+    const std::int64_t elements = world_.bias.size(2) * world_.bias.size(3);
+    const at::Tensor right = world_.bias_index();
+    const at::Tensor sequence = world_.q_rows.sequence.unsqueeze(1);
+    const auto take = [&](const char* says, const at::Tensor& other) { add(id, says, right.add(other.sub(sequence).mul(elements))); };
+    take("every sequence has the bias of the first", at::zeros_like(sequence));
+    take("every sequence has the bias of the last", at::zeros_like(sequence).add(batch - 1));
+    take("a sequence has the bias of the next", sequence.add(1).remainder(batch));
+    take("sequences have their biases in reverse order", sequence.neg().add(batch - 1));
+  }
+
+  void heads() {
+    const char* const id = "bias_of_other_heads";
+    const std::int64_t heads = c_.heads;
+    std::set<std::vector<std::int64_t>> seen{Model(world_).forward.bias_head};
+    const auto take = [&](std::string says, const std::function<std::int64_t(std::int64_t)>& from) {
+      std::vector<std::int64_t> map;
+      for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
+      if (!seen.insert(map).second) return;
+      // The gradient goes to the heads whose bias was read, or to those that computed it.
+      all_.push_back({.id = id, .says = says, .pass = [map](const World&, Pass& pass) { pass.bias_head = map; }});
+      all_.push_back({.id = id, .says = std::move(says), .model = [map](Model& model) {
+                        model.forward.bias_head = model.backward.bias_head = map;
+                        model.dbias_lands_at_own_head = true;
+                      }});
+    };
+    for (const int blocks : {head_ranks(c_), world_.ranks}) {
+      if (blocks < 2 || heads % blocks != 0) continue;
+      const std::int64_t block = heads / blocks;
+      take("every block of heads has the bias of the first", [=](std::int64_t h) { return h % block; });
+      take("blocks of heads have the bias of the next", [=](std::int64_t h) { return (h + block) % heads; });
+      take("blocks of heads have the bias of the one before", [=](std::int64_t h) { return (h + heads - block) % heads; });
+      take("blocks of heads have their biases in reverse order", [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
+      take("heads of the bias are dealt out one by one", [=](std::int64_t h) { return h % block * blocks + h / block; });
+    }
+    take("every head has the bias of the first", [](std::int64_t) { return 0; });
+    take("heads have their biases in reverse order", [=](std::int64_t h) { return heads - 1 - h; });
+  }
+
+  void sum(const std::string& says, std::function<void(Model&)> model) {
+    all_.push_back({.id = "dbias_not_summed", .says = "the gradient of the bias counts " + says, .model = std::move(model), .level = Hypothesis::Level::sums});
+  }
+
+  void gradient() {
+    const std::int64_t ranks = world_.ranks;
+    const auto options = at::TensorOptions().dtype(at::kDouble);
+    if (c_.layout == Layout::thd && ranks > 1) {
+      sum("the rank's own queries alone", [=](Model& model) { model.shares_dbias = at::eye(ranks, options); });
+      for (std::int64_t rank = 0; rank < ranks; ++rank) {
+        sum(fmt::format("rank {}'s queries alone", rank), [rank](Model& model) {
+          at::Tensor shares = at::zeros_like(model.shares_dbias);
+          shares.select(1, rank).fill_(1.0);
+          model.shares_dbias = shares;
+        });
+      }
+    }
+    if (world_.bias.size(0) == 1 && c_.batch > 1) {
+      for (std::int64_t b = 0; b < c_.batch; ++b) {
+        sum(fmt::format("sequence {} alone", b), [b](Model& model) {
+          model.weight_dbias = model.world->q_rows.sequence.eq(b).to(at::kDouble).unsqueeze(1);
+        });
+      }
+      // Element by element what a later sequence gave replaces the others.
+      const at::Tensor times = Model(world_).forward.times;
+      sum("in each element the last sequence that has it", [weight = last_sequence(times)](Model& model) { model.weight_dbias = weight; });
+    }
+    if (world_.bias.size(1) == 1) shared_heads();
+  }
+
+  // 1 for pairs of the last sequence among those that share their element.
+  [[nodiscard]] at::Tensor last_sequence(const at::Tensor& times) const {
+    const at::Tensor index = world_.bias_index();
+    const at::Tensor sequence = world_.q_rows.sequence.unsqueeze(1).expand_as(index);
+    at::Tensor last = at::zeros({world_.bias.numel() / world_.bias.size(1)}, at::kLong).sub(1);
+    last = last.scatter_reduce(0, index.flatten(), sequence.masked_fill(times.eq(0.0), -1).flatten(), "amax");
+    return last.index_select(0, index.flatten()).view(index.sizes()).eq(sequence).to(at::kDouble);
+  }
+
+  void shared_heads() {
+    const std::int64_t heads = c_.heads;
+    const auto alone = [this, heads](std::string says, const std::function<bool(std::int64_t rank, std::int64_t h)>& counts) {
+      at::Tensor weights = at::zeros({world_.ranks, heads}, at::kDouble);
+      for (std::int64_t rank = 0; rank < world_.ranks; ++rank) {
+        for (std::int64_t h = 0; h < heads; ++h) {
+          if (counts(rank, h)) weights[rank][h] = 1;
+        }
+      }
+      sum(says, [weights](Model& model) { model.dbias_heads = weights; });
+    };
+    alone("one head, the first, alone", [](std::int64_t, std::int64_t h) { return h == 0; });
+    alone("one head, the last, alone", [heads](std::int64_t, std::int64_t h) { return h == heads - 1; });
+    const std::int64_t group = world_.group();
+    if (group > 1) {
+      alone("one head of each group alone", [group](std::int64_t, std::int64_t h) { return h % group == 0; });
+      alone("one group of heads, the first, alone", [group](std::int64_t, std::int64_t h) { return h < group; });
+      alone("one group of heads, the last, alone", [=](std::int64_t, std::int64_t h) { return h >= heads - group; });
+    }
+    for (const std::int64_t blocks : {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(world_.ranks)}) {
+      if (blocks < 2 || heads % blocks != 0) continue;
+      const std::int64_t block = heads / blocks;
+      alone("the rank's own block of heads alone", [=](std::int64_t rank, std::int64_t h) { return h / block == rank % blocks; });
+      alone("one head of each block alone", [=](std::int64_t, std::int64_t h) { return h % block == 0; });
+    }
+  }
+
+  const World& world_;
+  const Case& c_;
+  const Symptoms& symptoms_;
+  Hypotheses all_;
+};
+
+}  // namespace
+
+Hypotheses bias_hypotheses(const World& world, const Symptoms& symptoms) {
+  return Biases(world, symptoms).all();
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,135 @@
+// Rows of padding, and valid rows that see no key: which of them are wrong, and what they hold.
+#include <string>
+#include <utility>
+
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include "cp_core/diagnosis/bench.h"
+#include "cp_core/diagnosis/hypothesis.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using verify::Results;
+
+// Rows of one kind of result.
+struct Rows {
+  at::Tensor wrong;     // bool [rows, heads]
+  at::Tensor padding;   // bool [rows, 1]
+  at::Tensor empty;     // bool [rows, 1]: valid, and see no key or are seen by no query
+  at::Tensor finite;    // bool [rows, heads]: all that was given is
+};
+
+class EmptyRows {
+ public:
+  explicit EmptyRows(const Bench& bench) : bench_(bench), times_(Model(bench.world()).forward.times) {}
+
+  // All wrong rows are such rows, and there are some.
+  [[nodiscard]] bool all_wrong(const std::function<at::Tensor(const Given&, const Rows&)>& are) const {
+    bool some = false;
+    for (const Given& given : bench_.fits().given()) {
+      const Rows rows = rows_of(given);
+      if (!rows.wrong.any().item<bool>()) continue;
+      some = true;
+      if (rows.wrong.logical_and(are(given, rows).logical_not()).any().item<bool>()) return false;
+    }
+    return some;
+  }
+
+  // Some wrong row of these results is such a row.
+  [[nodiscard]] bool some_wrong(at::Tensor Results::* member, const std::function<at::Tensor(const Rows&)>& are) const {
+    for (const Given& given : bench_.fits().given()) {
+      if (given.member != member) continue;
+      const Rows rows = rows_of(given);
+      if (rows.wrong.logical_and(are(rows)).any().item<bool>()) return true;
+    }
+    return false;
+  }
+
+  // bool [q rows, 1]: in a half of a rank's rows that is all padding.
+  [[nodiscard]] at::Tensor padding_halves() const {
+    const Side& side = bench_.world().q_rows;
+    const std::int64_t batch = bench_.world().c().batch;
+    const at::Tensor half = side.rank.mul(batch).add(side.sequence).mul(2).add(side.half);
+    const at::Tensor valid = at::zeros_like(half).scatter_add(0, half, side.valid.to(at::kLong));
+    return valid.index_select(0, half).eq(0).unsqueeze(1);
+  }
+
+ private:
+  [[nodiscard]] Rows rows_of(const Given& given) const {
+    const World& world = bench_.world();
+    Rows rows;
+    rows.wrong = bench_.fits().errors(given).gt(1.0);
+    rows.finite = given.value.isfinite().all(-1);
+    const bool queries = given.member == &Results::out || given.member == &Results::lse || given.member == &Results::dq;
+    const bool keys = given.member == &Results::dk || given.member == &Results::dv;
+    if (!queries && !keys) {
+      rows.padding = rows.empty = at::zeros_like(rows.wrong);
+      return rows;
+    }
+    const Side& side = queries ? world.q_rows : world.kv_rows;
+    rows.padding = side.valid.logical_not().unsqueeze(1);
+    rows.empty = times_.sum(queries ? 1 : 0).eq(0.0).logical_and(side.valid).unsqueeze(1);
+    return rows;
+  }
+
+  const Bench& bench_;
+  at::Tensor times_;
+};
+
+bool is_gradient(const Given& given) {
+  return given.member != &Results::out && given.member != &Results::lse && given.member != &Results::max_logit;
+}
+
+// Rows of padding, and only these.
+bool padding_alone(const Bench& bench) {
+  return EmptyRows(bench).all_wrong([](const Given&, const Rows& rows) { return rows.padding.expand_as(rows.wrong); });
+}
+
+// NaN in rows of out that see no key, or in the halves that are all padding; gradients may have it from there.
+bool nan_without_keys(const Bench& bench) {
+  const EmptyRows rows(bench);
+  const at::Tensor halves = rows.padding_halves();
+  const bool only = rows.all_wrong([&halves](const Given& given, const Rows& of) {
+    const at::Tensor no_number = of.finite.logical_not();
+    if (is_gradient(given)) return no_number;
+    return no_number.logical_and(of.empty.logical_or(of.padding.logical_and(halves)));
+  });
+  return only && rows.some_wrong(&Results::out, [](const Rows& of) { return of.finite.logical_not(); });
+}
+
+bool out_without_keys(const Bench& bench) {
+  const EmptyRows rows(bench);
+  const bool only = rows.all_wrong([](const Given& given, const Rows& of) {
+    const at::Tensor here = of.empty.logical_or(of.padding).expand_as(of.wrong);
+    return given.member == &Results::lse ? here : here.logical_and(of.finite);
+  });
+  return only && rows.some_wrong(&Results::out, [](const Rows& of) { return of.empty.expand_as(of.wrong); });
+}
+
+bool lse_without_keys(const Bench& bench) {
+  const EmptyRows rows(bench);
+  const bool only = rows.all_wrong([](const Given& given, const Rows& of) {
+    if (given.member != &Results::lse) return at::zeros_like(of.wrong);
+    return of.empty.logical_or(of.padding).expand_as(of.wrong).logical_and(given.value.squeeze(-1).isnan().logical_not());
+  });
+  return only && rows.some_wrong(&Results::lse, [](const Rows& of) { return of.empty.expand_as(of.wrong); });
+}
+
+}  // namespace
+
+Hypotheses empty_row_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
+  Hypotheses all;
+  const auto add = [&all](std::string id, std::string says, bool (*shows)(const Bench&)) {
+    all.push_back({.id = std::move(id), .says = std::move(says), .shows = shows});
+  };
+  const bool sink = world.sink.defined();
+  add("padding_not_zeroed", "rows of padding, and only these, hold something other than 0 (lse: than minus infinity)", padding_alone);
+  add("empty_rows_nan", "rows that see no key, or halves that are all padding, give NaN", nan_without_keys);
+  add("empty_rows_not_zero", "valid rows that see no key have a result that is not 0", out_without_keys);
+  add("empty_lse_wrong", fmt::format("the lse of valid rows that see no key is not {}", sink ? "the sink" : "minus infinity"), lse_without_keys);
+  return all;
+}
+
+}  // namespace cp_pool::diagnosis

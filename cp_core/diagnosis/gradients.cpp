@@ -1,0 +1,254 @@
+// Gradients alone: what they count, and how often.
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/rank_parts.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+// A share of pairs, and how it is called in dq and in dk and dv.
+struct Share {
+  std::string of_keys;     // in dq: "of other ranks' keys"
+  std::string of_queries;  // in dk and dv: "of other ranks' queries"
+  at::Tensor pairs;        // bool
+};
+
+class Gradients {
+ public:
+  Gradients(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {
+    for (const char* const name : {"dq", "dk", "dv"}) {
+      if (symptoms.fails(name)) wrong_.emplace_back(name);
+    }
+  }
+
+  Hypotheses all() {
+    if (!c_.training) return {};
+    scale();
+    times_ranks();
+    for (const Share& share : shares()) missing(share);
+    overwritten();
+    of_another_rank();
+    if (c_.head_dim_qk == c_.head_dim_v) exchanged();
+    return std::move(all_);
+  }
+
+ private:
+  [[nodiscard]] bool wrong(const char* name) const { return std::ranges::find(wrong_, name) != wrong_.end(); }
+
+  [[nodiscard]] std::string names() const {
+    if (wrong_.size() == 3) return "dq, dk and dv";
+    return fmt::format("{}", fmt::join(wrong_, " and "));
+  }
+  [[nodiscard]] const char* verb(const char* one, const char* many) const { return wrong_.size() == 1 ? one : many; }
+
+  void add(std::string id, std::string says, std::function<void(Model&)> model) {
+    all_.push_back({.id = std::move(id), .says = std::move(says), .model = std::move(model), .level = Hypothesis::Level::sums});
+  }
+
+  void scale() {
+    if (wrong_.empty() || wrong("dv")) return;
+    const double over = 1 / world_.problem.scale();
+    const bool q = wrong("dq");
+    const bool k = wrong("dk");
+    add("gradient_scale_missing", fmt::format("{} {} the scale", names(), verb("lacks", "lack")), [=](Model& model) {
+      const at::Tensor weight = at::ones({1, 1}, at::kDouble).mul(over);
+      if (q) model.weight_dq = weight;
+      if (k) model.weight_dk = weight;
+    });
+  }
+
+  // All gradients that fail, times or over the number of ranks.
+  void times_ranks() {
+    if (world_.ranks == 1) return;
+    std::vector<std::string> failing = wrong_;
+    for (const char* const name : {"dbias", "dsink"}) {
+      if (symptoms_.fails(name)) failing.emplace_back(name);
+    }
+    if (failing.empty()) return;
+    const auto ranks = static_cast<double>(world_.ranks);
+    for (const bool over : {false, true}) {
+      const double factor = over ? 1 / ranks : ranks;
+      all_.push_back({.id = over ? "gradient_over_ranks" : "gradient_times_ranks",
+                      .says = fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "), failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", world_.ranks),
+                      .results = [failing, factor](const World&, WholeResults& results) {
+                        for (const auto& [name, member] : verify::kResults) {
+                          if (std::ranges::find(failing, name) != failing.end()) results.*member = (results.*member).mul(factor);
+                        }
+                      }});
+    }
+  }
+
+  [[nodiscard]] std::vector<Share> shares() const {
+    std::vector<Share> all;
+    if (world_.ranks == 1) return all;
+    const at::Tensor q_rank = world_.q_rows.rank.unsqueeze(1);
+    const at::Tensor kv_rank = world_.kv_rows.rank.unsqueeze(0);
+    for (const Ring& ring : rings_of(world_)) {
+      const at::Tensor steps = step_of_pairs(world_, ring);
+      all.push_back({.of_keys = "of other ranks' keys", .of_queries = "of other ranks' queries", .pairs = steps.ne(0)});
+      all.push_back({.of_keys = "of a rank's own keys", .of_queries = "of a rank's own queries", .pairs = steps.eq(0)});
+      for (int step = 1; step < ring.size && ring.size > 2; ++step) {
+        all.push_back({.of_keys = fmt::format("of step {} of the ring", step), .of_queries = fmt::format("of step {} of the ring", step), .pairs = steps.eq(step)});
+        all.push_back({.of_keys = fmt::format("of all ranks but its own and that of step {} of the ring", step),
+                       .of_queries = fmt::format("of all ranks but its own and that of step {} of the ring", step),
+                       .pairs = steps.ne(0).logical_and(steps.ne(step))});
+        all.push_back({.of_keys = fmt::format("of all steps but step {} of the ring", step), .of_queries = fmt::format("of all steps but step {} of the ring", step), .pairs = steps.ne(step)});
+      }
+    }
+    for (int rank = 0; rank < world_.ranks; ++rank) {
+      all.push_back({.of_keys = fmt::format("of rank {}'s keys", rank), .of_queries = fmt::format("of rank {}'s queries", rank), .pairs = {}});
+      all.back().pairs = wrong("dq") && wrong_.size() == 1 ? kv_rank.eq(rank).expand({q_rank.size(0), -1}) : q_rank.eq(rank).expand({-1, kv_rank.size(1)});
+    }
+    const at::Tensor others = q_rank.ne(kv_rank);
+    for (const std::int64_t half : {0, 1}) {
+      const char* const which = half == 0 ? "first" : "second";
+      const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1);
+      const at::Tensor keys = world_.kv_rows.half.eq(half).unsqueeze(0);
+      all.push_back({.of_keys = fmt::format("of the {} chunk of other ranks' keys", which), .of_queries = fmt::format("of the {} chunk of other ranks' queries", which),
+                     .pairs = others.logical_and(wrong("dq") && wrong_.size() == 1 ? keys : queries)});
+      all.push_back({.of_keys = fmt::format("of the {} chunk of queries with other ranks' keys", which), .of_queries = fmt::format("of other ranks' queries in the {} chunk of keys", which),
+                     .pairs = others.logical_and(wrong("dq") && wrong_.size() == 1 ? queries : keys)});
+    }
+    return all;
+  }
+
+  // Gradients that fail lack a share.
+  void missing(const Share& share) {
+    if (wrong_.empty()) return;
+    const bool dq_alone = wrong_.size() == 1 && wrong("dq");
+    lack(fmt::format("{} {} the share {}", names(), verb("lacks", "lack"), dq_alone ? share.of_keys : share.of_queries), share.pairs);
+  }
+
+  void lack(std::string says, const at::Tensor& pairs) {
+    const at::Tensor weight = pairs.logical_not().to(at::kDouble);
+    const bool q = wrong("dq");
+    const bool k = wrong("dk");
+    const bool v = wrong("dv");
+    add("gradient_share_missing", std::move(says), [=](Model& model) {
+      if (q) model.weight_dq = weight;
+      if (k) model.weight_dk = weight;
+      if (v) model.weight_dv = weight;
+    });
+  }
+
+  // Of the parts of a row only the last, or the first, counts.
+  void overwritten() {
+    if (wrong_.empty()) return;
+    const bool dq_alone = wrong_.size() == 1 && wrong("dq");
+    if (dq_alone) {
+      std::vector<Parts> all = parts_of(world_);
+      const at::Tensor chunk = world_.kv_rows.rank.mul(2).add(world_.kv_rows.half).unsqueeze(0).expand({world_.q_rows.count(), -1});
+      all.push_back({.what = "the chunks of keys in turn", .of_pair = chunk, .count = 2 * world_.ranks});
+      for (const Parts& parts : all) {
+        for (const bool last : {true, false}) {
+          const at::Tensor counts = end_part(parts.of_pair, Model(world_).forward.times, last, /*dim=*/1);
+          lack(fmt::format("dq counts the {} part of a row alone ({})", last ? "last" : "first", parts.what), counts.logical_not());
+        }
+      }
+      return;
+    }
+    // A later chunk of queries replaces what earlier ones of the same rank gave, in the keys that it sees.
+    const at::Tensor times = Model(world_).forward.times;
+    for (const bool of_rank : {true, false}) {
+      const at::Tensor chunk = of_rank ? world_.q_rows.half : world_.q_rows.rank.mul(2).add(world_.q_rows.half);
+      for (const bool last : {true, false}) {
+        at::Tensor gone = at::zeros({world_.q_rows.count(), world_.kv_rows.count()}, at::kBool);
+        for (int rank = 0; rank < world_.ranks; ++rank) {
+          if (!of_rank && rank > 0) break;
+          const at::Tensor queries = of_rank ? world_.q_rows.rank.eq(rank).unsqueeze(1) : world_.q_rows.valid.unsqueeze(1);
+          const at::Tensor kept = end_part(chunk.unsqueeze(1).expand_as(times), times.mul(queries), last, /*dim=*/0);
+          gone = gone.logical_or(queries.logical_and(kept.logical_not()));
+        }
+        lack(fmt::format("{} {} of the chunks of queries {} alone the {} that sees a key", names(), verb("counts", "count"), of_rank ? "of a rank" : "of all ranks", last ? "last" : "first"), gone);
+      }
+    }
+  }
+
+  // Pairs of the last or first part of a row (dim 1) or column (dim 0) in which any pair meets.
+  static at::Tensor end_part(const at::Tensor& part, const at::Tensor& times, bool last, std::int64_t dim) {
+    const at::Tensor of_seen = part.masked_fill(times.eq(0.0), last ? -1 : part.max().item<std::int64_t>() + 1);
+    return part.eq(last ? of_seen.amax(dim, /*keepdim=*/true) : of_seen.amin(dim, /*keepdim=*/true));
+  }
+
+  void of_another_rank() {
+    if (world_.ranks == 1 || wrong_.empty()) return;
+    const char* const id = "gradient_of_another_rank";
+    const auto rolled = [this](const Side& side, int by) {
+      return rows_at_same_place(side, world_.ranks, [=, ranks = world_.ranks](int, int owner) { return ((owner + by) % ranks + ranks) % ranks; });
+    };
+    for (const int by : {1, -1}) {
+      const at::Tensor q = rolled(world_.q_rows, by);
+      const at::Tensor kv = rolled(world_.kv_rows, by);
+      if (!q.defined() || !kv.defined()) continue;
+      all_.push_back({.id = id, .says = fmt::format("{} of a rank {} those of the {}", names(), verb("is", "are"), by > 0 ? "next rank" : "rank before"),
+                      .results = [q = q[0], kv = kv[0], wrong = wrong_](const World&, WholeResults& results) {
+                        for (const std::string& name : wrong) {
+                          if (name == "dq") results.dq = results.dq.index_select(0, q);
+                          if (name == "dk") results.dk = results.dk.index_select(0, kv);
+                          if (name == "dv") results.dv = results.dv.index_select(0, kv);
+                        }
+                      }});
+    }
+    for (const Ring& ring : rings_of(world_)) {
+      if (ring.size > 1) sum_of_sent(ring);
+    }
+  }
+
+  // What a rank gives to the keys of all others arrives at one of them.
+  void sum_of_sent(const Ring& ring) {
+    const auto at = [ring](int rank) { return ring.place[static_cast<std::size_t>(rank)]; };
+    for (const int by : {1, -1}) {
+      const int of_place = world_.ranks / ring.size;
+      const auto home = [=](int rank, int owner) {
+        if (at(rank) == at(owner)) return owner;
+        const int place = ((at(rank) + by) % ring.size + ring.size) % ring.size;
+        return place * of_place + owner % of_place;
+      };
+      const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, home);
+      if (!landing.defined()) return;
+      add("gradient_of_another_rank", fmt::format("what a rank's queries give to the keys of all others is added up and given to the {}", by > 0 ? "next rank" : "rank before"),
+          [landing](Model& model) { model.landing = landing; });
+    }
+    // Gradients stay with the rank that computed them, in the rows of its own keys.
+    const auto own = [=](int rank, int owner) { return at(rank) * (world_.ranks / ring.size) + owner % (world_.ranks / ring.size); };
+    const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, own);
+    if (!landing.defined()) return;
+    add("gradient_of_another_rank", "what a rank's queries give to the keys of others is added to its own rows", [landing](Model& model) { model.landing = landing; });
+  }
+
+  void exchanged() {
+    const char* const id = "dk_dv_exchanged";
+    const auto change = [this, id](std::string says, std::function<void(WholeResults&)> by) {
+      all_.push_back({.id = id, .says = std::move(says), .results = [by = std::move(by)](const World&, WholeResults& results) { by(results); }});
+    };
+    change("dk and dv stand in each other's place", [](WholeResults& results) { std::swap(results.dk, results.dv); });
+    change("dv is given for dk, too", [](WholeResults& results) { results.dk = results.dv; });
+    change("dk is given for dv, too", [](WholeResults& results) { results.dv = results.dk; });
+  }
+
+  const World& world_;
+  const Case& c_;
+  const Symptoms& symptoms_;
+  std::vector<std::string> wrong_;  // of dq, dk and dv
+  Hypotheses all_;
+};
+
+}  // namespace
+
+Hypotheses gradient_hypotheses(const World& world, const Symptoms& symptoms) {
+  return Gradients(world, symptoms).all();
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,282 @@
+// Which heads of the inputs a head computes with, and where its results go.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <set>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/comm_facts.h"
+#include "cp_core/diagnosis/gradient_sums.h"
+#include "cp_core/diagnosis/hypothesis.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using Map = std::vector<std::int64_t>;
+
+Map mapped(std::int64_t count, const std::function<std::int64_t(std::int64_t)>& to) {
+  Map map;
+  for (std::int64_t h = 0; h < count; ++h) map.push_back(to(h));
+  return map;
+}
+
+bool is_identity(const Map& map) {
+  return map == mapped(static_cast<std::int64_t>(map.size()), [](std::int64_t h) { return h; });
+}
+
+Map inverse(const Map& map) {
+  Map back(map.size());
+  for (std::size_t h = 0; h < map.size(); ++h) back[static_cast<std::size_t>(map[h])] = static_cast<std::int64_t>(h);
+  return back;
+}
+
+class Heads {
+ public:
+  explicit Heads(const World& world) : c_(world.c()), heads_(c_.heads), kv_heads_(c_.kv_heads), group_(world.group()) {
+    std::set<std::int64_t> counts{world.ranks};
+    if (head_ranks(c_) > 1) counts.insert(head_ranks(c_));
+    for (const std::int64_t count : counts) {
+      if (count > 1 && heads_ % count == 0) block_counts_.push_back(count);
+    }
+  }
+
+  Hypotheses all() {
+    key_heads();
+    for (const std::int64_t blocks : block_counts_) exchanged(blocks);
+    repeated();
+    return std::move(all_);
+  }
+
+ private:
+  // Query heads read other key-value heads. Gradients go to the heads that were read, or to those that should have been.
+  void read(const std::string& id, const std::string& says, const Map& kv_of) {
+    if (kv_of == mapped(heads_, [this](std::int64_t h) { return h / group_; })) return;
+    for (const Map& read_ : read_maps_) {
+      if (read_ == kv_of) return;
+    }
+    read_maps_.push_back(kv_of);
+    for (const bool lands_there : {true, false}) {
+      for (const bool backward_alone : {false, true}) {
+        all_.push_back({.id = id, .says = fmt::format("{}{}", says, backward_alone ? ", in the backward alone" : ""), .model = [kv_of, lands_there, backward_alone](Model& model) {
+                          if (!backward_alone) model.forward.kv_head = kv_of;
+                          model.backward.kv_head = kv_of;
+                          if (lands_there) model.dkv_head = kv_of;
+                        }, .level = backward_alone ? Hypothesis::Level::backward : Hypothesis::Level::forward});
+      }
+    }
+  }
+
+  void key_heads() {
+    if (kv_heads_ == 1) return;
+    if (group_ > 1) {
+      read("kv_heads_interleaved", fmt::format("query head h reads key-value head h % {}, not h / {}", kv_heads_, group_),
+           mapped(heads_, [this](std::int64_t h) { return h % kv_heads_; }));
+    }
+    for (const std::int64_t blocks : block_counts_) {
+      if (kv_heads_ % blocks != 0 || group_ == 1) continue;
+      const std::int64_t q_block = heads_ / blocks;
+      const std::int64_t kv_block = kv_heads_ / blocks;
+      if (kv_block > 1) {
+        read("kv_heads_interleaved", fmt::format("in each of {} blocks of heads query head h reads key-value head h % {}, not h / {}", blocks, kv_block, group_),
+             mapped(heads_, [=](std::int64_t h) { return h / q_block * kv_block + h % q_block % kv_block; }));
+      }
+    }
+    const char* const id = "kv_head_repeated";
+    read(id, "all query heads read key-value head 0", mapped(heads_, [](std::int64_t) { return 0; }));
+    read(id, "all query heads read the last key-value head", mapped(heads_, [this](std::int64_t) { return kv_heads_ - 1; }));
+    for (const std::int64_t blocks : block_counts_) {
+      if (kv_heads_ % blocks != 0) continue;
+      const std::int64_t kv_block = kv_heads_ / blocks;
+      const auto own = [this](std::int64_t h) { return h / group_; };
+      read(id, fmt::format("every block of {} key-value heads is the first", kv_block), mapped(heads_, [=](std::int64_t h) { return own(h) % kv_block; }));
+      read(id, fmt::format("of every {} key-value heads the first is repeated", kv_block), mapped(heads_, [=](std::int64_t h) { return own(h) / kv_block * kv_block; }));
+    }
+    for (std::int64_t pair = 2; pair < kv_heads_; pair *= 2) {
+      read(id, fmt::format("of every {} key-value heads the first is repeated", pair), mapped(heads_, [=, this](std::int64_t h) { return h / group_ / pair * pair; }));
+    }
+  }
+
+  struct Exchange {
+    std::string says;
+    Map of;  // of each place the head that stands there; of `count` heads
+  };
+
+  // The ways in which blocks of so many heads are exchanged.
+  static std::vector<Exchange> exchanges(std::int64_t count, std::int64_t blocks) {
+    const std::int64_t block = count / blocks;
+    std::vector<Exchange> all;
+    all.push_back({.says = "blocks of heads go to the ranks in reverse order", .of = mapped(count, [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; })});
+    all.push_back({.says = "blocks of heads go to the next rank", .of = mapped(count, [=](std::int64_t h) { return (h / block + 1) % blocks * block + h % block; })});
+    all.push_back({.says = "blocks of heads go to the rank before", .of = mapped(count, [=](std::int64_t h) { return (h / block + blocks - 1) % blocks * block + h % block; })});
+    all.push_back({.says = fmt::format("head h goes to rank h % {}, not h / {}", blocks, block), .of = mapped(count, [=](std::int64_t h) { return h % block * blocks + h / block; })});
+    all.push_back({.says = fmt::format("heads that were dealt out one by one are put together as blocks"), .of = mapped(count, [=](std::int64_t h) { return h % blocks * block + h / blocks; })});
+    return all;
+  }
+
+  void exchanged(std::int64_t blocks) {
+    const std::vector<Exchange> of_q = exchanges(heads_, blocks);
+    const bool kv_divides = kv_heads_ % blocks == 0;
+    const std::vector<Exchange> of_kv = kv_divides ? exchanges(kv_heads_, blocks) : std::vector<Exchange>();
+    for (std::size_t i = 0; i < of_q.size(); ++i) {
+      if (is_identity(of_q[i].of) || seen_.contains(of_q[i].of)) continue;
+      seen_.insert(of_q[i].of);
+      if (kv_divides) throughout(of_q[i].says, of_q[i].of, of_kv[i].of);
+      results_alone(of_q[i].says, of_q[i].of);
+      if (kv_divides && !is_identity(of_kv[i].of)) keys_alone(of_q[i].says, of_kv[i].of);
+      queries_alone(of_q[i].says, of_q[i].of);
+    }
+  }
+
+  void add(std::string says, std::function<void(Model&)> model) {
+    all_.push_back({.id = "heads_exchanged", .says = std::move(says), .model = std::move(model)});
+  }
+
+  // All that is sent is exchanged, and what comes back is not.
+  void throughout(const std::string& says, const Map& q, const Map& kv) {
+    for (const bool bias_too : {true, false}) {
+      for (const bool sink_too : {false, true}) {
+        if ((!bias_too && !c_.bias) || (sink_too && c_.softmax != SoftmaxType::learnable)) continue;
+        add(says, [=, group = group_](Model& model) {
+          for (Pass* const pass : {&model.forward, &model.backward}) {
+            pass->q_head = q;
+            pass->dout_head = q;
+            for (std::size_t h = 0; h < q.size(); ++h) pass->kv_head[h] = kv[h / static_cast<std::size_t>(group)];
+            if (bias_too && !pass->bias_head.empty() && model.world->bias.size(1) > 1) pass->bias_head = q;
+            if (sink_too) pass->sink_head = q;
+          }
+          model.delta_head = q;
+          model.dkv_head = mapped(static_cast<std::int64_t>(q.size()), [group](std::int64_t h) { return h / group; });
+        });
+      }
+    }
+  }
+
+  // Results come back exchanged; gradients are those of that, or right.
+  void results_alone(const std::string& says, const Map& q) {
+    const at::Tensor index = index_tensor(q);
+    const auto change = [index](const World&, verify::Results& results) {
+      results.out = results.out.index_select(1, index);
+      results.lse = results.lse.index_select(1, index);
+    };
+    const auto change_out = [index](const World&, verify::Results& results) { results.out = results.out.index_select(1, index); };
+    for (const bool lse_too : {true, false}) {
+      for (const bool gradients_too : {true, false}) {
+        add(says + ", in the results alone", [=](Model& model) {
+          if (lse_too) {
+            model.returned = change;
+          } else {
+            model.returned = change_out;
+          }
+          if (gradients_too) model.backward.dout_head = inverse(q);
+        });
+      }
+    }
+  }
+
+  void keys_alone(const std::string& says, const Map& kv) {
+    for (const bool lands_there : {true, false}) {
+      add(says + ", of K and V alone", [=, group = group_](Model& model) {
+        Map kv_of;
+        for (std::int64_t h = 0; h < static_cast<std::int64_t>(model.forward.kv_head.size()); ++h) kv_of.push_back(kv[static_cast<std::size_t>(h / group)]);
+        model.forward.kv_head = model.backward.kv_head = kv_of;
+        if (lands_there) model.dkv_head = kv_of;
+      });
+    }
+  }
+
+  // Queries are exchanged, and results are put back.
+  void queries_alone(const std::string& says, const Map& q) {
+    add(says + ", of queries alone", [=, group = group_](Model& model) {
+      Map kv_of(q.size());
+      for (std::size_t h = 0; h < q.size(); ++h) kv_of[static_cast<std::size_t>(q[h])] = static_cast<std::int64_t>(h) / group;
+      model.forward.kv_head = model.backward.kv_head = kv_of;
+      model.dkv_head = kv_of;
+    });
+  }
+
+  // In the backward a block of heads computes with the inputs, or with what the forward kept, of another.
+  void repeated() {
+    if (!c_.training) return;
+    std::set<std::int64_t> blocks;
+    for (std::int64_t of : {heads_, heads_ / std::max(1, head_ranks(c_))}) {
+      for (const std::int64_t parts : {2, 4}) {
+        if (of % parts == 0 && of / parts % group_ == 0) blocks.insert(of / parts);
+      }
+    }
+    for (const std::int64_t block : blocks) {
+      // The first block of each of the pieces that are computed in two or four.
+      for (const std::int64_t parts : {2, 4}) {
+        if (heads_ % (block * parts) != 0) continue;
+        repeat(block, mapped(heads_, [=](std::int64_t h) { return h / (block * parts) * (block * parts) + h % block; }));
+      }
+    }
+  }
+
+  void repeat(std::int64_t block, const Map& from) {
+    if (is_identity(from)) return;
+    const char* const id = "backward_heads_repeated";
+    const Map kv_of = mapped(heads_, [&](std::int64_t h) { return from[static_cast<std::size_t>(h)] / group_; });
+    all_.push_back({.id = id, .says = fmt::format("in the backward blocks of {} heads take q, k, v and lse of the first block", block), .model = [=](Model& model) {
+                      model.backward.q_head = from;
+                      model.backward.kv_head = kv_of;
+                      model.lse_head = from;
+                      model.delta_head = mapped(static_cast<std::int64_t>(from.size()), [](std::int64_t h) { return h; });
+                    }, .level = Hypothesis::Level::backward});
+    all_.push_back({.id = id, .says = fmt::format("in the backward blocks of {} heads compute the first block again", block), .results = [=, group = group_](const World&, WholeResults& results) {
+                      const at::Tensor q = index_tensor(from);
+                      Map of_kv;
+                      for (std::size_t h = 0; h < from.size(); h += static_cast<std::size_t>(group)) of_kv.push_back(from[h] / group);
+                      results.dq = results.dq.index_select(1, q);
+                      results.dk = results.dk.index_select(1, index_tensor(of_kv));
+                      results.dv = results.dv.index_select(1, index_tensor(of_kv));
+                    }});
+    // The same of a rank's own keys alone.
+    all_.push_back({.id = id, .says = fmt::format("in the backward, with a rank's own keys, blocks of {} heads compute the first block again", block), .model = [=, group = group_](Model& model) {
+                      model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {
+                        repeat_own(of, backward, absolute, from, group, results);
+                      };
+                    }, .level = Hypothesis::Level::sums});
+  }
+
+  static void repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group, verify::Results& results);
+
+  const Case& c_;
+  std::int64_t heads_;
+  std::int64_t kv_heads_;
+  std::int64_t group_;
+  std::vector<std::int64_t> block_counts_;
+  std::vector<Map> read_maps_;
+  std::set<Map> seen_;
+  Hypotheses all_;
+};
+
+void Heads::repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group, verify::Results& results) {
+  const World& world = *of.world;
+  const at::Tensor own = world.q_rows.rank.unsqueeze(1).eq(world.kv_rows.rank.unsqueeze(0)).to(at::kDouble);
+  Model some = of;
+  some.sums = {};
+  const auto sum = [&](const at::Tensor& weight) {
+    verify::Results sums = results;
+    some.weight_dq = some.weight_dk = some.weight_dv = weight;
+    sum_by(some, backward, absolute, sums);
+    return sums;
+  };
+  const verify::Results of_own = sum(own);
+  results = sum(own.mul(-1).add(1));
+  Map of_kv;
+  for (std::size_t h = 0; h < from.size(); h += static_cast<std::size_t>(group)) of_kv.push_back(from[h] / group);
+  results.dq = results.dq.add(of_own.dq.index_select(1, index_tensor(from)));
+  results.dk = results.dk.add(of_own.dk.index_select(1, index_tensor(of_kv)));
+  results.dv = results.dv.add(of_own.dv.index_select(1, index_tensor(of_kv)));
+}
+
+}  // namespace
+
+Hypotheses head_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
+  return Heads(world).all();
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,331 @@
+// How the parts of a row are merged.
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/logaddexp.h>
+#include <ATen/ops/logaddexp2.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/rank_parts.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+at::Tensor has_keys(const at::Tensor& lse) {
+  return lse.gt(kNothing / 2);
+}
+
+// A rule for the parts in which a row sees keys; others change nothing.
+MergeRule where_keys_are(const MergeRule& rule) {
+  return [rule](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+    const Merge merge = rule(lse, part_lse, first);
+    const at::Tensor sees = has_keys(part_lse);
+    return Merge{.keep = at::where(sees, merge.keep, 1.0),
+                 .add = at::where(sees, merge.add, 0.0),
+                 .lse = at::where(sees, merge.lse, lse)};
+  };
+}
+
+// For parts behind the first in which a row sees keys, which stands as it is.
+MergeRule after_the_first(const MergeRule& rule) {
+  return where_keys_are([rule](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+    const Merge merge = rule(lse, part_lse, first);
+    const at::Tensor empty = has_keys(lse).logical_not();
+    return Merge{.keep = at::where(empty, 0.0, merge.keep),
+                 .add = at::where(empty, 1.0, merge.add),
+                 .lse = at::where(empty, part_lse, merge.lse)};
+  });
+}
+
+// Weights by an lse that is not the right one.
+Merge weighed_by(const at::Tensor& lse, const at::Tensor& part_lse, const at::Tensor& total) {
+  return {.keep = lse.sub(total).exp(), .add = part_lse.sub(total).exp(), .lse = total};
+}
+
+at::Tensor rounded(const at::Tensor& values, at::ScalarType dtype) {
+  return values.to(dtype).to(at::kDouble);
+}
+
+class Merges {
+ public:
+  explicit Merges(const World& world) : world_(world), parts_(parts_of(world)) {}
+
+  Hypotheses all() {
+    for (const Parts& parts : parts_) rules(parts);
+    starts();
+    returned_lse();
+    overflow();
+    backward();
+    return std::move(all_);
+  }
+
+ private:
+  void add(const Parts& parts, std::string id, const std::string& says, MergeRule rule) {
+    all_.push_back({.id = std::move(id), .says = fmt::format("{} ({})", says, parts.what), .model = [parts, rule = std::move(rule)](Model& model) {
+                      take_parts(parts, model);
+                      model.merge = rule;
+                      model.merges_rightly = false;
+                    }});
+  }
+
+  static void take_parts(const Parts& parts, Model& model) {
+    model.part = parts.of_pair.index_select(0, model.world->q_rows.row);
+    model.parts = parts.count;
+  }
+
+  void rules(const Parts& parts) {
+    without_weights(parts);
+    add(parts, "merge_not_rescaled", "what was merged before is not rescaled when another part joins",
+        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          Merge merge = merge_rightly(lse, part_lse, false);
+          merge.keep = at::ones_like(merge.keep);
+          return merge;
+        }));
+    add(parts, "merged_lse_is_largest", "the merged lse is the largest of the parts'",
+        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          return weighed_by(lse, part_lse, at::maximum(lse, part_lse));
+        }));
+    add(parts, "lse_without_a_part", "the lse stays that of the first part",
+        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          Merge merge = merge_rightly(lse, part_lse, false);
+          merge.lse = lse;
+          return merge;
+        }));
+    add(parts, "later_part_overwrites", "a later part replaces what was merged before, and its lse",
+        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          return Merge{.keep = at::zeros_like(lse), .add = at::ones_like(lse), .lse = part_lse};
+        }));
+    add(parts, "later_part_overwrites", "a later part replaces what was merged before; the lse is merged",
+        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          return Merge{.keep = at::zeros_like(lse), .add = at::ones_like(lse), .lse = at::logaddexp(lse, part_lse)};
+        }));
+    base_2(parts);
+    small_parts(parts);
+    for (const auto& [dtype, name] : {std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}}) {
+      add(parts, "lse_in_16_bits", fmt::format("the merged lse is rounded to {}", name),
+          after_the_first([dtype = dtype](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+            return weighed_by(lse, part_lse, rounded(at::logaddexp(lse, part_lse), dtype));
+          }));
+    }
+  }
+
+  void without_weights(const Parts& parts) {
+    const char* const id = "parts_without_weights";
+    const auto fixed = [](double keep, double add_weight) {
+      return [keep, add_weight](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+        return Merge{.keep = at::ones_like(lse).mul(keep),
+                     .add = at::ones_like(lse).mul(add_weight),
+                     .lse = at::logaddexp(lse, part_lse)};
+      };
+    };
+    add(parts, id, "parts are summed without weights", after_the_first(fixed(1, 1)));
+    add(parts, id, "parts are averaged two by two, without weights", after_the_first(fixed(0.5, 0.5)));
+    for (const double weight : {0.5, 1.0}) {
+      add(parts, id, fmt::format("a later part is added with the weight {}", weight == 1 ? "one" : "one half"),
+          after_the_first([weight](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+            Merge merge = merge_rightly(lse, part_lse, false);
+            merge.add = at::ones_like(lse).mul(weight);
+            return merge;
+          }));
+    }
+    const auto count = static_cast<double>(parts.count);
+    add(parts, id, "parts are averaged without weights, those without keys as zeros",
+        [count](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          return Merge{.keep = at::ones_like(lse), .add = at::ones_like(lse).div(count), .lse = at::logaddexp(lse, part_lse)};
+        });
+    averaged(parts, id);
+  }
+
+  // The mean of the parts in which a row sees keys: the sum over their number.
+  void averaged(const Parts& parts, const char* id) {
+    for (const bool zero_lse : {false, true}) {
+      all_.push_back({.id = id, .says = fmt::format("parts are averaged without weights{} ({})", zero_lse ? ", as if each lse were 0" : "", parts.what), .model = [parts, zero_lse](Model& model) {
+                        take_parts(parts, model);
+                        model.merges_rightly = false;
+                        model.counts_parts = true;
+                        model.merge = after_the_first([zero_lse, n = static_cast<double>(parts.count)](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+                          at::Tensor total = at::logaddexp(lse, part_lse);
+                          if (zero_lse) total = at::zeros_like(lse).add(std::log(n));
+                          return Merge{.keep = at::ones_like(lse), .add = at::ones_like(lse), .lse = total};
+                        });
+                      }});
+    }
+  }
+
+  void base_2(const Parts& parts) {
+    const char* const id = "lse_base_2";
+    constexpr double kLog2E = std::numbers::log2e;
+    constexpr double kLn2 = std::numbers::ln2;
+    for (const double factor : {kLog2E, kLn2}) {
+      const char* const what = factor > 1 ? "in base 2, is merged as if it were in base e" : "in base e, is merged as if it were in base 2 and converted";
+      add(parts, id, fmt::format("the lse of a later part, {}", what),
+          after_the_first([factor](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+            return merge_rightly(lse, part_lse.mul(factor), false);
+          }));
+      add(parts, id, fmt::format("the lse of every part, {}", what),
+          where_keys_are([factor](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+            return merge_rightly(lse, part_lse.mul(factor), false);
+          }));
+    }
+    add(parts, id, "parts are weighed with powers of 2 of their lse, which are in base e",
+        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          const at::Tensor total = at::logaddexp2(lse, part_lse);
+          return Merge{.keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
+        }));
+    add(parts, id, "parts are weighed with powers of 2 of their distance to the merged lse, which are in base e",
+        after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+          const at::Tensor total = at::logaddexp(lse, part_lse);
+          return Merge{.keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
+        }));
+  }
+
+  void small_parts(const Parts& parts) {
+    for (const double distance : {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0}) {
+      add(parts, "small_part_dropped", fmt::format("a part whose lse is {:g} less than the other's is left out", distance),
+          after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+            const Merge merge = merge_rightly(lse, part_lse, false);
+            const at::Tensor drops = part_lse.lt(lse.sub(distance));
+            return Merge{.keep = at::where(drops, 1.0, merge.keep), .add = at::where(drops, 0.0, merge.add), .lse = at::where(drops, lse, merge.lse)};
+          }));
+      add(parts, "small_part_dropped", fmt::format("whichever part has an lse {:g} less than the other's is left out", distance),
+          after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+            const Merge merge = merge_rightly(lse, part_lse, false);
+            const at::Tensor drops = part_lse.lt(lse.sub(distance));
+            const at::Tensor lost = lse.lt(part_lse.sub(distance));
+            return Merge{.keep = at::where(drops, 1.0, at::where(lost, 0.0, merge.keep)),
+                         .add = at::where(drops, 0.0, at::where(lost, 1.0, merge.add)),
+                         .lse = at::where(drops, lse, at::where(lost, part_lse, merge.lse))};
+          }));
+    }
+  }
+
+  // An lse of 0 before the first part.
+  void starts() {
+    const char* const id = "merge_starts_at_zero";
+    const auto from_zero = [](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+      return merge_rightly(at::where(has_keys(lse), lse, 0.0), part_lse, false);
+    };
+    all_.push_back({.id = id, .says = "the lse before the first part is 0 instead of minus infinity", .model = [from_zero](Model& model) {
+                      model.merge = from_zero;
+                      model.merges_rightly = false;
+                    }});
+    all_.push_back({.id = id, .says = "the lse before the first part is 0 instead of minus infinity, in rows that see a key", .model = [from_zero](Model& model) {
+                      model.merge = where_keys_are(from_zero);
+                      model.merges_rightly = false;
+                    }});
+    for (const Parts& parts : parts_) {
+      // The first part is the result so far, whichever rows it has.
+      add(parts, id, "an lse of minus infinity is taken for 0 when a part joins", where_keys_are([from_zero](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+            return first ? merge_rightly(lse, part_lse, true) : from_zero(lse, part_lse, false);
+          }));
+    }
+  }
+
+  void return_lse(std::string id, std::string says, std::function<at::Tensor(const World&, const at::Tensor&)> change) {
+    all_.push_back({.id = std::move(id), .says = std::move(says), .model = [change = std::move(change)](Model& model) {
+                      model.returned = [change](const World& world, verify::Results& results) {
+                        results.lse = change(world, results.lse);
+                      };
+                    }});
+  }
+
+  void returned_lse() {
+    return_lse("lse_base_2", "the returned lse is in base 2", [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::log2e); });
+    return_lse("lse_base_2", "the returned lse is multiplied by ln 2, as if it were in base 2", [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::ln2); });
+    for (const auto& [dtype, name] : {std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}}) {
+      return_lse("lse_in_16_bits", fmt::format("the returned lse is rounded to {}", name), [dtype = dtype](const World&, const at::Tensor& lse) { return rounded(lse, dtype); });
+    }
+    halves();
+    // The lse of one part alone; out is right.
+    for (const Parts& parts : parts_) {
+      for (std::int64_t part = 0; part < parts.count; ++part) {
+        all_.push_back({.id = "lse_without_a_part", .says = fmt::format("the returned lse is that of part {} alone ({})", part, parts.what), .model = [parts, part](Model& model) {
+                          take_parts(parts, model);
+                          model.returned_part_lse = part;
+                        }});
+      }
+      all_.push_back({.id = "lse_without_a_part", .says = fmt::format("the returned lse lacks the last part ({})", parts.what), .model = [parts](Model& model) {
+                        take_parts(parts, model);
+                        model.returned_part_lse = -1;
+                      }});
+    }
+  }
+
+  void halves() {
+    const std::int64_t count = world_.q_rows.count();
+    std::vector<std::int64_t> other(static_cast<std::size_t>(count), -1);
+    const auto* const sequence = world_.q_rows.sequence.const_data_ptr<std::int64_t>();
+    const auto* const rank = world_.q_rows.rank.const_data_ptr<std::int64_t>();
+    for (std::int64_t begin = 0; begin < count;) {
+      std::int64_t end = begin;
+      while (end < count && rank[end] == rank[begin] && sequence[end] == sequence[begin]) ++end;
+      const std::int64_t half = (end - begin) / 2;
+      if ((end - begin) % 2 != 0) return;
+      for (std::int64_t row = begin; row < end; ++row) other[static_cast<std::size_t>(row)] = row < begin + half ? row + half : row - half;
+      begin = end;
+    }
+    const at::Tensor index = index_tensor(other);
+    const char* const id = "lse_of_wrong_half";
+    return_lse(id, "the lse of a rank's two chunks stand in each other's rows", [index](const World&, const at::Tensor& lse) { return lse.index_select(0, index); });
+    const at::Tensor second = world_.q_rows.half.eq(1).view({-1, 1, 1});
+    return_lse(id, "the lse of a rank's first chunk stands in the rows of the second, too", [index, second](const World&, const at::Tensor& lse) { return at::where(second, lse.index_select(0, index), lse); });
+    return_lse(id, "the lse of a rank's second chunk stands in the rows of the first, too", [index, second](const World&, const at::Tensor& lse) { return at::where(second, lse, lse.index_select(0, index)); });
+  }
+
+  void overflow() {
+    const char* const id = "max_not_subtracted";
+    all_.push_back({.id = id, .says = "the softmax takes exponentials of scores, not of their distance to the largest", .model = [](Model& model) {
+                      model.softmax_in_fp32 = true;
+                    }});
+    for (const Parts& parts : parts_) {
+      all_.push_back({.id = id, .says = fmt::format("the softmax of a part takes exponentials of scores, not of their distance to the largest ({})", parts.what), .model = [parts](Model& model) {
+                        take_parts(parts, model);
+                        model.softmax_in_fp32 = true;
+                      }});
+      add(parts, id, "the merge takes exponentials of the lse themselves, not of their distance to the largest",
+          after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+            const auto in_fp32 = [](const at::Tensor& values) { return values.to(at::kFloat).exp().to(at::kDouble); };
+            const at::Tensor total = in_fp32(lse).add(in_fp32(part_lse)).to(at::kFloat).to(at::kDouble).log();
+            return weighed_by(lse, part_lse, total);
+          }));
+    }
+    if (!world_.c().training) return;
+    all_.push_back({.id = id, .says = "the backward divides exponentials of scores by those of lse, instead of subtracting first", .model = [](Model& model) {
+                      model.exponentials_divided = true;
+                    }, .level = Hypothesis::Level::backward});
+  }
+
+  void backward() {
+    if (!world_.c().training) return;
+    for (const Parts& parts : parts_) {
+      for (const auto& [lse, delta] : {std::pair{true, true}, std::pair{true, false}, std::pair{false, true}}) {
+        const char* const what = lse ? (delta ? "lse and out" : "lse") : "out";
+        all_.push_back({.id = "backward_of_part", .says = fmt::format("the backward takes each part's own {} ({})", what, parts.what), .model = [parts, lse = lse, delta = delta](Model& model) {
+                          take_parts(parts, model);
+                          model.lse_of_part = lse;
+                          model.delta_of_part = delta;
+                        }, .level = Hypothesis::Level::backward});
+      }
+    }
+    all_.push_back({.id = "delta_missing", .says = "the score gradient lacks the dout . out term", .model = [](Model& model) { model.delta_missing = true; }, .level = Hypothesis::Level::backward});
+  }
+
+  const World& world_;
+  std::vector<Parts> parts_;
+  Hypotheses all_;
+};
+
+}  // namespace
+
+Hypotheses merge_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
+  return Merges(world).all();
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,144 @@
+// Rounding alone: sums that were kept in 16 bits.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/where.h>
+#include <fmt/format.h>
+
+#include "cp_core/diagnosis/bench.h"
+#include "cp_core/diagnosis/gradient_sums.h"
+#include "cp_core/diagnosis/hypothesis.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using verify::Results;
+
+struct Format {
+  const char* name;
+  at::ScalarType type;
+  double unit_roundoff;
+};
+constexpr std::array kFormats{Format{"bf16", at::kBFloat16, 0x1p-8}, Format{"fp16", at::kHalf, 0x1p-11}};
+
+// How far errors may be from the size of rounding errors, of so many roundings.
+constexpr double kMostRoundings = 4;
+
+double quantile_of(const at::Tensor& values, double share) {
+  const at::Tensor sorted = std::get<0>(values.flatten().sort());
+  return sorted[static_cast<std::int64_t>(share * static_cast<double>(sorted.numel() - 1))].item<double>();
+}
+
+// The errors of the wrong rows of a result.
+struct Errors {
+  at::Tensor relative;  // [rows]: rms error over the size of its terms, of all rows that have terms
+  double wrong_share = 0;  // of these rows
+  double bias = 0;  // correlation of errors and values
+};
+
+std::optional<Errors> errors_of(const Bench& bench, const Given& given) {
+  const at::Tensor sizes = given.floor.div(given.unit);
+  const at::Tensor judged = sizes.gt(0.0).logical_and(given.judged.unsqueeze(1));
+  if (!judged.any().item<bool>()) return std::nullopt;
+  const at::Tensor error = given.value.sub(given.right).masked_fill(judged.logical_not().unsqueeze(-1), 0.0);
+  if (!error.isfinite().all().item<bool>()) return std::nullopt;
+  const at::Tensor right = given.right.masked_fill(judged.logical_not().unsqueeze(-1), 0.0);
+  Errors errors;
+  errors.relative = verify::row_rms(error).div(sizes).masked_select(judged);
+  const at::Tensor wrong = bench.fits().errors(given).gt(1.0).masked_select(judged);
+  errors.wrong_share = wrong.to(at::kDouble).mean().item<double>();
+  const double norms = std::sqrt(error.square().sum().item<double>() * right.square().sum().item<double>());
+  errors.bias = norms > 0 ? error.mul(right).sum().item<double>() / norms : 0;
+  return errors;
+}
+
+bool is_near(const Errors& errors, double unit_roundoff) {
+  return errors.relative.max().item<double>() <= kMostRoundings * unit_roundoff;
+}
+
+std::vector<const Given*> wrong_results(const Bench& bench) {
+  std::vector<const Given*> wrong;
+  for (const Given& given : bench.fits().given()) {
+    if (bench.fits().errors(given).gt(1.0).any().item<bool>()) wrong.push_back(&given);
+  }
+  return wrong;
+}
+
+// Whether numbers that were computed in fp32 are all numbers of a 16-bit format.
+bool on_grid(const at::Tensor& values, at::ScalarType type) {
+  const at::Tensor finite = values.masked_select(values.isfinite().logical_and(values.ne(0.0)));
+  if (finite.numel() == 0) return false;
+  // The difference to a sum that is exact has the rounding of fp32 on it.
+  constexpr double kOfFp32 = 0x1p-20;
+  const at::Tensor distance = finite.sub(finite.to(type).to(at::kDouble)).abs();
+  return distance.le(finite.abs().mul(kOfFp32)).to(at::kDouble).mean().item<double>() > 0.99;
+}
+
+bool is_fp32(const Bench& bench) {
+  return bench.world().c().dtype == DType::fp32;
+}
+
+// out is of the format, its errors are of that size, lse is right, and gradients are those of such an out.
+bool out_in(const Format& format, const Bench& bench) {
+  if (!is_fp32(bench) || bench.failing_of(&Results::lse) || !bench.failing_of(&Results::out)) return false;
+  for (const Given* const given : wrong_results(bench)) {
+    if (given->member != &Results::out) continue;
+    const auto errors = errors_of(bench, *given);
+    if (!errors || !is_near(*errors, format.unit_roundoff) || !on_grid(given->value, format.type)) return false;
+  }
+  return bench.gradients_follow();
+}
+
+// Wrong gradients are of the format, or without a rank's own share they are.
+bool gradients_in(const Format& format, const Bench& bench) {
+  if (!is_fp32(bench) || bench.forward_fails()) return false;
+  const std::vector<const Given*> wrong = wrong_results(bench);
+  const WholeResults own = bench.own_shares();
+  return !wrong.empty() && std::ranges::all_of(wrong, [&](const Given* given) {
+    if (given->member != &Results::dq && given->member != &Results::dk && given->member != &Results::dv) return false;
+    const auto errors = errors_of(bench, *given);
+    if (!errors || !is_near(*errors, format.unit_roundoff)) return false;
+    return on_grid(given->value, format.type) || on_grid(given->value.sub(own.*(given->member)), format.type);
+  });
+}
+
+// Errors of several results are of the size of rounding, in most rows, in any direction.
+bool rounding_of(const Format& format, const Format* finer, const Bench& bench) {
+  const std::vector<const Given*> wrong = wrong_results(bench);
+  if (wrong.size() < 2) return false;
+  constexpr double kMostRows = 0.3;
+  constexpr double kSpread = 10;
+  constexpr double kBias = 0.3;
+  double largest = 0;
+  for (const Given* const given : wrong) {
+    const auto errors = errors_of(bench, *given);
+    if (!errors || !is_near(*errors, format.unit_roundoff)) return false;
+    const double most = quantile_of(errors->relative, 0.95);
+    if (errors->wrong_share < kMostRows || most > kSpread * quantile_of(errors->relative, 0.6)) return false;
+    if (given->member != &Results::lse && std::abs(errors->bias) > kBias) return false;
+    largest = std::max(largest, most);
+  }
+  return finer == nullptr || largest > kMostRoundings / 2 * finer->unit_roundoff;
+}
+
+}  // namespace
+
+Hypotheses precision_hypotheses(const World& /*world*/, const Symptoms& /*symptoms*/) {
+  Hypotheses all;
+  const auto add = [&all](const char* id, std::string says, std::function<bool(const Bench&)> shows) {
+    all.push_back({.id = id, .says = std::move(says), .shows = std::move(shows)});
+  };
+  for (const Format& format : kFormats) {
+    add("merged_in_16_bits", fmt::format("out is kept in {} between parts", format.name), [format](const Bench& bench) { return out_in(format, bench); });
+    add("gradients_in_16_bits", fmt::format("gradients are summed in {}", format.name), [format](const Bench& bench) { return gradients_in(format, bench); });
+  }
+  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in bf16 fit", [](const Bench& bench) { return rounding_of(kFormats[0], &kFormats[1], bench); });
+  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in fp16 fit", [](const Bench& bench) { return rounding_of(kFormats[1], nullptr, bench); });
+  return all;
+}
+
+}  // namespace cp_pool::diagnosis

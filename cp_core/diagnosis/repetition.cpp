@@ -1,0 +1,64 @@
+#include "cp_core/diagnosis/repetition.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cp_pool::diagnosis {
+namespace {
+
+bool same(const ResultsByRank& a, const ResultsByRank& b) {
+  for (std::size_t rank = 0; rank < a.size(); ++rank) {
+    for (const auto& [name, member] : verify::kResults) {
+      const at::Tensor& x = a[rank].*member;
+      const at::Tensor& y = b[rank].*member;
+      if (x.defined() != y.defined()) return false;
+      if (!x.defined()) continue;
+      if (!x.sizes().equals(y.sizes())) return false;
+      if (!x.eq(y).logical_or(x.isnan().logical_and(y.isnan())).all().item<bool>()) return false;
+    }
+  }
+  return true;
+}
+
+// Whether what the later run gave of the wrong results is what `before` makes of the right ones.
+bool are_stale(const Bench& earlier, const Bench& later, bool added) {
+  if (later.failing().empty()) return false;
+  for (const Given& given : later.fits().given()) {
+    if (std::ranges::find(later.failing(), given.name) == later.failing().end()) continue;
+    const auto before = std::ranges::find(earlier.fits().given(), given.member, &Given::member);
+    if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
+    const at::Tensor predicted = added ? given.right.add(before->right) : before->right;
+    // The bounds are those of the other step, and a sum has those of both.
+    const at::Tensor error = verify::row_rms(given.value.sub(predicted).nan_to_num(1e30, 1e30, -1e30));
+    const at::Tensor bound = given.baseline.add(before->baseline).mul(verify::kAllowedBaselines).add(given.floor).add(before->floor);
+    if (error.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0).gt(bound.mul(2)).any().item<bool>()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+Repetition repetition_of(const Observed& observed) {
+  std::vector<const ResultsByRank*> runs;
+  const bool again_is_the_case = observed.again && observed.again->c.dtype == observed.the_case.c.dtype;
+  if (again_is_the_case) runs.push_back(&observed.the_case.results);
+  if (observed.again) runs.push_back(&observed.again->results);
+  for (const ResultsByRank& results : observed.repeated) runs.push_back(&results);
+  if (runs.size() < 2) return {.same_bits = true, .says = "the step was not taken again"};
+  const auto others = std::ranges::count_if(runs, [&](const ResultsByRank* run) { return !same(*runs.front(), *run); });
+  if (others == 0) return {.same_bits = true, .says = fmt::format("{} runs gave the same bits", runs.size())};
+  return {.same_bits = false, .says = fmt::format("the same step gave other results in {} of {} runs", others, runs.size())};
+}
+
+std::string stale_results(const Observed& /*observed*/, const Bench& again, const Bench& other_seed) {
+  for (const bool added : {false, true}) {
+    if (!are_stale(again, other_seed, added)) continue;
+    return fmt::format("{} of a step {} those of the step before{}", fmt::join(other_seed.failing(), ", "), other_seed.failing().size() == 1 ? "is" : "are",
+                       added ? ", added to its own" : "");
+  }
+  return {};
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,392 @@
+// Whose rows they are: attention takes a rank's rows for others than those that it has.
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/where.h>
+#include <fmt/format.h>
+
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/mask_rule.h"
+#include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/verify/conventions.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using verify::Convention;
+using verify::ConventionKind;
+using verify::LocalRow;
+using verify::RowsByRank;
+
+// Where rows are taken to be, rank by rank. nullopt: they cannot be taken so.
+using Belief = std::function<std::optional<RowsByRank>(const RowsByRank& rows, const std::vector<std::int64_t>& valid,
+                                                       const std::vector<std::int64_t>& padded)>;
+
+RowsByRank rows_of(const Side& side) {
+  RowsByRank rows;
+  for (std::size_t rank = 0; rank + 1 < side.first.size(); ++rank) {
+    auto& own = rows.emplace_back();
+    for (std::int64_t row = side.first[rank]; row < side.first[rank + 1]; ++row) {
+      own.push_back({.sequence = side.sequence[row].item<std::int64_t>(),
+                     .position = side.position[row].item<std::int64_t>(),
+                     .canonical = side.canonical[row].item<std::int64_t>()});
+    }
+  }
+  return rows;
+}
+
+at::Tensor column_of(const RowsByRank& rows, std::int64_t LocalRow::* member) {
+  std::vector<std::int64_t> values;
+  for (const auto& of_rank : rows) {
+    for (const LocalRow& row : of_rank) values.push_back(row.*member);
+  }
+  return index_tensor(values);
+}
+
+bool as_many(const RowsByRank& a, const RowsByRank& b) {
+  return std::ranges::equal(a, b, {}, &std::vector<LocalRow>::size, &std::vector<LocalRow>::size);
+}
+
+bool same_places(const RowsByRank& a, const RowsByRank& b) {
+  const auto place = [](const LocalRow& row) { return std::pair(row.sequence, row.position); };
+  return std::ranges::equal(a, b, [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, {}, place, place); });
+}
+
+// The believed rows of both sides; of a sample of queries those that are in it.
+struct Believed {
+  RowsByRank q;
+  RowsByRank kv;
+};
+
+class Rows {
+ public:
+  explicit Rows(const World& world)
+      : world_(world), c_(world.c()), lengths_(world.lengths()), q_(rows_of(world.q_rows)), kv_(rows_of(world.kv_rows)) {}
+
+  Hypotheses all() {
+    add("chunks_exchanged", "a rank's two chunks are taken one for the other", halves_exchanged());
+    add("chunks_not_mirrored", "a rank's second chunk is taken for chunk n + r instead of 2n - 1 - r", not_mirrored());
+    of_another_rank();
+    conventions();
+    positions_from_zero();
+    windows_of_local_rows();
+    gathered();
+    valid_offsets();
+    return std::move(all_);
+  }
+
+ private:
+  static Belief halves_exchanged() {
+    return [](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
+      RowsByRank believed = rows;
+      for (auto& own : believed) {
+        for (auto begin = own.begin(); begin != own.end();) {
+          const auto end = std::find_if(begin, own.end(), [&](const LocalRow& row) { return row.sequence != begin->sequence; });
+          if ((end - begin) % 2 != 0) return std::nullopt;
+          std::rotate(begin, begin + (end - begin) / 2, end);
+          begin = end;
+        }
+      }
+      return believed;
+    };
+  }
+
+  [[nodiscard]] Belief not_mirrored() const {
+    const int ranks = world_.ranks;
+    return [ranks](const RowsByRank&, const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded)
+               -> std::optional<RowsByRank> {
+      RowsByRank believed(static_cast<std::size_t>(ranks));
+      for (std::size_t b = 0; b < padded.size(); ++b) {
+        const std::int64_t chunk = padded[b] / (2 * ranks);
+        for (int rank = 0; rank < ranks; ++rank) {
+          for (const int part : {rank, ranks + rank}) {
+            for (std::int64_t i = 0; i < chunk; ++i) {
+              const std::int64_t position = part * chunk + i;
+              believed[static_cast<std::size_t>(rank)].push_back({.sequence = static_cast<std::int64_t>(b),
+                                                                  .position = position,
+                                                                  .canonical = position < valid[b] ? 0 : -1});
+            }
+          }
+        }
+      }
+      return believed;
+    };
+  }
+
+  void of_another_rank() {
+    const int ranks = world_.ranks;
+    const auto taken_for = [](auto other) {
+      return [other](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
+        RowsByRank believed;
+        for (std::size_t rank = 0; rank < rows.size(); ++rank) believed.push_back(rows[other(rank)]);
+        return believed;
+      };
+    };
+    const auto count = static_cast<std::size_t>(ranks);
+    const char* const id = "rows_of_another_rank";
+    add(id, "rank r takes its rows for those of rank n - 1 - r", taken_for([count](std::size_t r) { return count - 1 - r; }));
+    add(id, "a rank takes its rows for those of the next rank", taken_for([count](std::size_t r) { return (r + 1) % count; }));
+    add(id, "a rank takes its rows for those of the rank before", taken_for([count](std::size_t r) { return (r + count - 1) % count; }));
+    add(id, "every rank takes its rows for those of rank 0", taken_for([](std::size_t) { return std::size_t{0}; }));
+  }
+
+  void conventions() {
+    std::vector<Convention> known{{.kind = ConventionKind::dual_chunk}, {.kind = ConventionKind::contiguous}};
+    if (c_.layout == Layout::thd && c_.batch > 1) {
+      known.push_back({.kind = ConventionKind::dual_chunk_pack});
+      known.push_back({.kind = ConventionKind::contiguous_pack});
+    }
+    constexpr std::int64_t kLargestStripe = 128;
+    for (std::int64_t stripe = 1; stripe <= kLargestStripe; stripe *= 2) {
+      known.push_back({.kind = ConventionKind::striped, .stripe = stripe});
+    }
+    for (int ring = 2; ring < world_.ranks; ++ring) {
+      if (world_.ranks % ring != 0) continue;
+      for (const bool inner : {true, false}) {
+        known.push_back({.kind = ConventionKind::dual_chunk_ulysses, .ring = ring, .ulysses_inner = inner});
+      }
+    }
+    for (const Convention& convention : known) {
+      const std::string name = verify::to_string(convention);
+      add("sharding_" + name.substr(0, name.find(':')), fmt::format("attention takes rows for those of the convention {}", name),
+          [convention, layout = c_.layout, ranks = world_.ranks](const RowsByRank&, const std::vector<std::int64_t>& valid,
+                                           const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
+            if (!verify::convention_obstacle(convention, layout, padded, ranks).empty()) return std::nullopt;
+            return verify::rows_by_convention(convention, layout, valid, padded, ranks);
+          });
+    }
+  }
+
+  // A hypothesis that both sides, or one of them, are taken so; left out if one before it takes them for the same.
+  void add(const std::string& id, std::string says, const Belief& belief, bool queries = true, bool keys = true) {
+    Believed believed{.q = q_, .kv = kv_};
+    if (queries) {
+      auto q = belief(q_, lengths_.valid_q, lengths_.padded_q);
+      if (!q || !as_many(*q, q_)) return;
+      believed.q = std::move(*q);
+    }
+    if (keys) {
+      auto kv = belief(kv_, lengths_.valid_kv, lengths_.padded_kv);
+      if (!kv || !as_many(*kv, kv_)) return;
+      believed.kv = std::move(*kv);
+    }
+    if (same_places(believed.q, q_) && same_places(believed.kv, kv_)) return;
+    for (const Believed& before : known_) {
+      if (same_places(before.q, believed.q) && same_places(before.kv, believed.kv)) return;
+    }
+    known_.push_back(believed);
+    const Places places = places_of(believed);
+    all_.push_back({.id = id, .says = std::move(says), .pass = [places](const World& world, Pass& pass) {
+                      take_places(world, places, pass);
+                    }});
+  }
+
+  static Places places_of(const Believed& believed) {
+    return {.q_sequence = column_of(believed.q, &LocalRow::sequence),
+            .q_position = column_of(believed.q, &LocalRow::position),
+            .kv_sequence = column_of(believed.kv, &LocalRow::sequence),
+            .kv_position = column_of(believed.kv, &LocalRow::position)};
+  }
+
+  // places: of all rows. A world may have a sample of the queries.
+  static void take_places(const World& world, const Places& places, Pass& pass) {
+    MaskRule rule(world);
+    rule.places = places;
+    const at::Tensor rows = world.q_rows.row;
+    rule.places.q_sequence = places.q_sequence.index_select(0, rows);
+    rule.places.q_position = places.q_position.index_select(0, rows);
+    pass.times = rule.times();
+    if (!world.bias.defined()) return;
+    // In bshd and sbhd a rank has the bias rows of its own queries.
+    const bool by_row = world.c().layout == Layout::thd;
+    const at::Tensor columns = world.bias_index_at(by_row ? rule.places.q_position : world.q_rows.position,
+                                                   rule.places.kv_position);
+    pass.bias_index = columns;
+  }
+
+  // Places counted in the rows that a rank has of a sequence.
+  static Places local_places(const World& world, bool of_chunk) {
+    const auto place = [of_chunk](const Side& side) {
+      return of_chunk ? side.place_in_half : side.place;
+    };
+    return {.q_sequence = world.q_rows.sequence,
+            .q_position = place(world.q_rows),
+            .kv_sequence = world.kv_rows.sequence,
+            .kv_position = place(world.kv_rows)};
+  }
+
+  // Padding is none in a rank's own count.
+  static void count_locally(const World& world, bool queries, bool keys, MaskRule& rule) {
+    const Places local = local_places(world, /*of_chunk=*/false);
+    rule.valid_rows = std::pair(world.q_rows.valid, world.kv_rows.valid);
+    if (queries) rule.places.q_position = local.q_position;
+    if (keys) rule.places.kv_position = local.kv_position;
+    for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
+      if (queries) rule.valid_q[b] = world.lengths().padded_q[b] / world.ranks;
+      if (keys) rule.valid_kv[b] = world.lengths().padded_kv[b] / world.ranks;
+    }
+  }
+
+  void add_rule(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
+    all_.push_back({.id = std::move(id), .says = std::move(says), .pass = [change = std::move(change)](const World& world, Pass& pass) {
+                      MaskRule rule(world);
+                      change(world, rule);
+                      pass.times = rule.times();
+                    }});
+  }
+
+  void positions_from_zero() {
+    if (world_.ranks == 1) return;
+    // Where the mask is a window alone, this is a window that is counted in local rows.
+    const bool window_alone = !c_.causal && c_.chunk == 0;
+    const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
+    add_rule(id, window_alone ? "the window is counted in the rows of queries and keys on their ranks, not in the sequence" : "every rank counts the positions of its queries and keys from 0",
+             [](const World& world, MaskRule& rule) { count_locally(world, true, true, rule); });
+    add_rule(id, "every rank counts the positions of its queries from 0",
+             [](const World& world, MaskRule& rule) { count_locally(world, true, false, rule); });
+    add_rule(id, "every rank counts the positions of its keys from 0",
+             [](const World& world, MaskRule& rule) { count_locally(world, false, true, rule); });
+  }
+
+  void windows_of_local_rows() {
+    if (world_.ranks == 1 || (c_.window[0] < 0 && c_.window[1] < 0 && !c_.causal)) return;
+    const char* const id = "window_of_local_chunk";
+    for (const bool of_chunk : {false, true}) {
+      const char* const where = of_chunk ? "in their chunks" : "in their rank's rows";
+      if (c_.window[0] >= 0 || c_.window[1] >= 0) {
+        add_rule(id, fmt::format("the window is counted from where queries and keys lie {}, not in the sequence", where),
+                 [of_chunk](const World& world, MaskRule& rule) { rule.window_places = local_places(world, of_chunk); });
+      }
+      if (c_.causal) {
+        add_rule(id, fmt::format("the diagonal is counted from where queries and keys lie {}, not in the sequence", where),
+                 [of_chunk](const World& world, MaskRule& rule) { rule.causal_places = local_places(world, of_chunk); });
+      }
+    }
+  }
+
+  // What stands at the places of keys if rows stay in the order of ranks and are taken for whole sequences.
+  void gathered() {
+    if (world_.ranks == 1) return;
+    const char* const id = "gathered_rows_not_reordered";
+    const at::Tensor order = order_in_sequences(world_.kv_rows);
+    const at::Tensor rows = at::arange(world_.kv_rows.count(), at::kLong);
+    if (order.equal(rows)) return;
+    const at::Tensor all = order.unsqueeze(0).expand({world_.ranks, -1}).contiguous();
+    const at::Tensor ranks = at::arange(world_.ranks, at::kLong).unsqueeze(1);
+    const at::Tensor others = at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all);
+    for (const at::Tensor& held : {others, all}) {
+      for (const bool lands_back : {true, false}) {
+        all_.push_back({.id = id,
+                        .says = fmt::format("gathered K and V stay in the order of ranks and are taken for whole sequences{}{}",
+                                            held.is_same(others) ? ", except for a rank's own" : "",
+                                            lands_back ? "" : "; their gradients do not"),
+                        .model = [held, lands_back](Model& model) {
+                          model.forward.held = held;
+                          model.backward.held = held;
+                          if (lands_back) model.landing = held;
+                        }});
+      }
+    }
+    of_groups(id);
+    // The gradients alone.
+    const char* const gradients = "dkv_rows_not_reordered";
+    const at::Tensor own_slice = all.div(std::max<std::int64_t>(1, world_.kv_rows.count() / world_.ranks), "floor").eq(ranks);
+    const at::Tensor of_others = at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0),
+                                           all.masked_fill(own_slice, -1));
+    for (const at::Tensor& landing : {of_others, all}) {
+      all_.push_back({.id = gradients,
+                      .says = "dk and dv of gathered rows are handed out in the order of sequences, not of ranks",
+                      .model = [landing](Model& model) { model.landing = landing; },
+                      .level = Hypothesis::Level::sums});
+    }
+  }
+
+  // Rows of ranks that exchange heads stay in the order of ranks.
+  void of_groups(const char* id) {
+    std::vector<int> sizes{world_.ranks};
+    if (world_.c().comm == CommType::a2a_p2p) sizes.insert(sizes.begin(), 2);
+    for (const int size : sizes) {
+      if (world_.ranks % size != 0) continue;
+      add(id, "the rows of ranks that exchange heads stay in the order of ranks and are taken for whole sequences",
+          [size](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
+            RowsByRank believed = rows;
+            for (std::size_t first = 0; first < rows.size(); first += static_cast<std::size_t>(size)) {
+              std::vector<LocalRow> sorted;
+              for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
+                sorted.insert(sorted.end(), rows[r].begin(), rows[r].end());
+              }
+              std::ranges::stable_sort(sorted, {}, [](const LocalRow& row) { return std::pair(row.sequence, row.position); });
+              auto next = sorted.begin();
+              for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
+                for (LocalRow& row : believed[r]) row = *next++;
+              }
+            }
+            return believed;
+          });
+    }
+  }
+
+  // Sequences begin where they would without padding.
+  void valid_offsets() {
+    if (!c_.pad_between_seqs || c_.batch == 1) return;
+    const char* const id = "valid_offsets_in_padded_rows";
+    // In the padded sequences, one after the other.
+    add(id, "sequences are taken to begin at the offsets of their valid tokens, in rows that have padding",
+        [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded)
+            -> std::optional<RowsByRank> {
+          std::vector<std::int64_t> starts;
+          std::exclusive_scan(padded.begin(), padded.end(), std::back_inserter(starts), std::int64_t{0});
+          RowsByRank believed = rows;
+          for (auto& own : believed) {
+            for (LocalRow& row : own) row = token_at(starts[static_cast<std::size_t>(row.sequence)] + row.position, valid);
+          }
+          return believed;
+        });
+    // In each rank's rows.
+    add(id, "a rank's rows of a sequence are taken to begin at the offset of its valid tokens, in rows that have padding",
+        [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const auto&) -> std::optional<RowsByRank> {
+          RowsByRank believed = rows;
+          for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+            std::vector<std::vector<LocalRow>> of_sequences(valid.size());
+            for (const LocalRow& row : rows[rank]) {
+              if (row.canonical >= 0) of_sequences[static_cast<std::size_t>(row.sequence)].push_back(row);
+            }
+            std::vector<LocalRow> tokens;
+            for (const auto& some : of_sequences) tokens.insert(tokens.end(), some.begin(), some.end());
+            for (std::size_t i = 0; i < rows[rank].size(); ++i) {
+              believed[rank][i] = i < tokens.size() ? tokens[i] : LocalRow{.sequence = 0, .position = -1, .canonical = -1};
+            }
+          }
+          return believed;
+        });
+  }
+
+  static LocalRow token_at(std::int64_t offset, const std::vector<std::int64_t>& valid) {
+    for (std::size_t b = 0; b < valid.size(); ++b) {
+      if (offset < valid[b]) return {.sequence = static_cast<std::int64_t>(b), .position = offset, .canonical = 0};
+      offset -= valid[b];
+    }
+    return {.sequence = 0, .position = -1, .canonical = -1};
+  }
+
+  const World& world_;
+  const Case& c_;
+  const SequenceLengths& lengths_;
+  RowsByRank q_;
+  RowsByRank kv_;
+  std::vector<Believed> known_;
+  Hypotheses all_;
+};
+
+}  // namespace
+
+Hypotheses row_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
+  return Rows(world).all();
+}
+
+}  // namespace cp_pool::diagnosis

@@ -72,8 +72,7 @@ class Step:
         self._v = self._copy(inputs["v"])
         self._bias = self._copy(inputs["bias"], leaf=case.bias != "111s")
         self._sink = self._copy(inputs["sink"])
-        dout = inputs["dout"]
-        self._dout = None if dout is None else dout.detach().clone()
+        self._dout = None if inputs["dout"] is None else copy_of(inputs["dout"])
         if self._dout is not None and case.replicated and not adapter.sums_replicated:
             # The loss has each row once. Who does not sum the parts of a gradient is given it so.
             others = in_turns(query_rows(case, ctx), ctx.rank, ctx.world_size)
@@ -85,7 +84,7 @@ class Step:
     def _copy(self, tensor: torch.Tensor | None, leaf: bool = True) -> Any:
         if tensor is None:
             return None
-        copied = tensor.detach().clone()
+        copied = copy_of(tensor)
         return copied.requires_grad_() if self._leaves and leaf else copied
 
     def forward(self) -> tuple[Any, Any, Any]:
@@ -480,6 +479,16 @@ class Runner:
         except Exception:  # of the store: a rank that does not come, or a connection that was closed to free this rank
             return False
         return True
+
+
+def copy_of(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy that lies in its memory as the tensor does: a slice of a larger tensor is one of a copy of that."""
+    tensor = tensor.detach()
+    if tensor.is_contiguous():
+        return tensor.clone()
+    elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+    whole = tensor.as_strided((elements,), (1,), 0).clone()
+    return whole.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _gradients(out: torch.Tensor, leaves: list[torch.Tensor], dout: torch.Tensor) -> Any:

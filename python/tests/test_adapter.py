@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from adapter_runs import BINARY, SMALL, Run, case, environment, run_cases, worker_command
 
 from cp_pool import Skip, adapter, shard
@@ -16,6 +17,7 @@ from cp_pool.adapter import FEATURES, Adapter, DeclarationError
 from cp_pool.context import CaseView
 from cp_pool.errors import one_line, says_peer_is_gone, user_traceback
 from cp_pool.loading import LoadError, load
+from cp_pool.runner import copy_of
 
 
 def run(q: Any, k: Any, v: Any, case: Any, ctx: Any) -> None:
@@ -272,6 +274,17 @@ def test_an_adapter_that_cannot_be_loaded_is_not_tried_again(tmp_path: Path) -> 
     assert found.outcomes() == ["infra"]
     assert sum(1 for e in found.events if e["type"] == "pool_spawned") == 1
     assert "SyntaxError" in found.output
+
+
+def test_inputs_are_copies_that_lie_in_memory_as_they_were_given() -> None:
+    whole = torch.arange(48.0).view(2, 3, 8)
+    for given in (whole, whole[:, :, :4], whole[:, 1:, 4:], whole.transpose(0, 1)):
+        copied = copy_of(given)
+        assert copied.equal(given)
+        assert copied.stride() == given.stride()
+        copied.zero_()
+        assert given.any()
+    assert copy_of(whole[:, :, 4:]).as_strided((8,), (1,), 0).equal(whole[0, 0])  # what lies around it as well
 
 
 # --- Over real ranks --------------------------------------------------------------------------------------------------

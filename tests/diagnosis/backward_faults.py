@@ -1,0 +1,90 @@
+"""Faults of the backward alone: the forward is right. expected.json has the classes and threads."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from fault_list import FaultList
+from right_attention import Attention, Held, StepGradients
+from torch import Tensor
+
+FAULTS = FaultList()
+
+
+@FAULTS.named("backward_with_own_kv")
+class BackwardWithOwnKv(Attention):
+    def step_gradients(self, held: Held, dout: Tensor) -> StepGradients:
+        k, v = (self.k, self.v) if self.in_ring else (held.k, held.v)
+        return super().step_gradients(Held(held.step, k, v, held.places), dout)
+
+
+@FAULTS.named("backward_per_part")
+class BackwardPerPart(Attention):
+    def lse_of_step(self, held: Held) -> Tensor:
+        return self.own_parts[held.step].lse if self.in_ring else super().lse_of_step(held)
+
+    def out_of_step(self, held: Held) -> Tensor:
+        return self.own_parts[held.step].out if self.in_ring else super().out_of_step(held)
+
+
+@FAULTS.named("kv_transposed_twice")
+class KvTransposedTwice(Attention):
+    """The memory of [tokens, heads, dim] is read as [heads, tokens, dim], and then transposed."""
+
+    def backward(self, dout: Tensor) -> StepGradients:
+        self.k, self.v = (x.transpose(0, 1).reshape(x.shape) for x in (self.k, self.v))
+        return super().backward(dout)
+
+
+@FAULTS.named("dkv_not_reduced")
+class DkvNotReduced(Attention):
+    def step_gradients(self, held: Held, dout: Tensor) -> StepGradients:
+        step = super().step_gradients(held, dout)
+        if held.step == 0:
+            return step
+        return StepGradients(step.dq, torch.zeros_like(step.dk), torch.zeros_like(step.dv), step.dbias)
+
+    def pass_gradients_on(self, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
+        return dk, dv
+
+    def share_of_owner(self, whole: Tensor) -> Tensor:
+        return self.rows_of_whole(whole, "kv").chunk(self.size)[self.rank]
+
+
+@FAULTS.named("dq_over_ranks")
+class DqOverRanks(Attention):
+    def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {**gradients, "dq": gradients["dq"] / self.size}
+
+
+@FAULTS.named("dsink_zero")
+class DsinkZero(Attention):
+    def sink_gradient(self, sink: Tensor, out: Tensor, lse: Tensor, dout: Tensor) -> Tensor:
+        return torch.zeros_like(sink)
+
+
+_backwards = itertools.count()
+
+
+@FAULTS.named("dk_nan_now_and_then")
+class DkNanNowAndThen(Attention):
+    """As a race gives it: here every second backward of a rank, so that a test can rely on it."""
+
+    def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        if next(_backwards) % 2 == 1:
+            gradients["dk"].flatten()[0] = torch.nan
+        return gradients
+
+
+_earlier: dict[torch.Size, dict[str, Tensor]] = {}
+
+
+@FAULTS.named("stale_gradients")
+class StaleGradients(Attention):
+    """A cache that goes by shapes hands out the gradients of the step before."""
+
+    def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
+        earlier = _earlier.get(gradients["dq"].shape, gradients)
+        _earlier[gradients["dq"].shape] = gradients
+        return earlier

@@ -1,0 +1,196 @@
+"""Faults of the mask, of where rows stand, and of which heads are read. expected.json has the classes and threads."""
+
+from __future__ import annotations
+
+import torch
+from fault_list import FaultList
+from right_attention import Attention, Places
+from torch import Tensor
+
+from cp_pool.context import CaseView, Ctx
+
+FAULTS = FaultList()
+
+
+def by_local_row(places: Places) -> Places:
+    """Positions counted from 0 among these rows of the sequence."""
+    counts = torch.bincount(places.sequences)
+    rows = torch.arange(places.sequences.numel()) - (counts.cumsum(0) - counts)[places.sequences]
+    return Places(places.sequences, rows, places.valid)
+
+
+# --- Lengths and padding ----------------------------------------------------------------------------------------------
+
+
+@FAULTS.named("lengths_divided")
+class LengthsDivided(Attention):
+    def valid_lengths(self, side: str) -> list[int]:
+        return [length // self.size * self.size for length in super().valid_lengths(side)]
+
+
+@FAULTS.named("padding_keys_kept")
+class PaddingKeysKept(Attention):
+    def keys_that_count(self, keys: Places) -> Tensor:
+        return torch.ones_like(keys.valid)
+
+
+@FAULTS.named("padding_rows_kept")
+class PaddingRowsKept(Attention):
+    def queries_that_count(self, queries: Places) -> Tensor:
+        return torch.ones_like(queries.valid)
+
+
+@FAULTS.named("padding_half_nan")
+class PaddingHalfNan(Attention):
+    """As a softmax over no key at all gives it to a chunk without a valid token."""
+
+    def finished(self, results: dict[str, Tensor]) -> dict[str, Tensor]:
+        places = self.places(self.rank, "q")
+        results["out"] = results["out"].clone()  # the backward has another
+        for sequence in range(len(self.valid_lengths("q"))):
+            rows = (places.sequences == sequence).nonzero().flatten()
+            for chunk in rows.chunk(2):
+                if not places.valid[chunk].any():
+                    results["out"][chunk] = torch.nan
+        return results
+
+
+# --- The mask ---------------------------------------------------------------------------------------------------------
+
+
+@FAULTS.named("documents_see_each_other")
+class DocumentsSeeEachOther(Attention):
+    """One causal mask, or window, over the whole pack."""
+
+    def in_pack(self, places: Places, side: str) -> Places:
+        lengths = torch.tensor(self.padded_lengths(side))
+        begin = (lengths.cumsum(0) - lengths)[places.sequences]
+        return Places(torch.zeros_like(places.sequences), places.positions + begin, places.valid)
+
+    def diagonal(self, queries: Places) -> Tensor:
+        shift = sum(self.padded_lengths("kv")) - sum(self.padded_lengths("q"))
+        return (queries.positions + shift).unsqueeze(1)
+
+    def visible(self, queries: Places, keys: Places) -> Tensor:
+        return super().visible(self.in_pack(queries, "q"), self.in_pack(keys, "kv"))
+
+
+@FAULTS.named("causal_dropped_in_ring")
+class CausalDroppedInRing(Attention):
+    def __init__(self, case: CaseView, ctx: Ctx) -> None:
+        super().__init__(case, ctx)
+        self.causal = case.causal and not self.in_ring
+
+
+@FAULTS.named("window_dropped_in_all_gather")
+class WindowDroppedInAllGather(Attention):
+    def __init__(self, case: CaseView, ctx: Ctx) -> None:
+        super().__init__(case, ctx)
+        if case.comm == "all_gather":
+            self.left = self.right = -1
+
+
+@FAULTS.named("window_minus_one")
+class WindowMinusOne(Attention):
+    def in_window(self, queries: Places, keys: Places) -> Tensor:
+        if self.case.window == (-1, -1):
+            return super().in_window(queries, keys)
+        distance = keys.positions.unsqueeze(0) - self.diagonal(queries)
+        return super().in_window(queries, keys) & (distance >= -self.left)
+
+
+@FAULTS.named("chunk_replaced_by_causal")
+class ChunkReplacedByCausal(Attention):
+    def __init__(self, case: CaseView, ctx: Ctx) -> None:
+        super().__init__(case, ctx)
+        self.chunk = 0
+
+
+@FAULTS.named("window_of_local_rows")
+class WindowOfLocalRows(Attention):
+    """A ring's step knows its own rows and those of the keys that it has, not where they stand."""
+
+    def in_window(self, queries: Places, keys: Places) -> Tensor:
+        return super().in_window(by_local_row(queries), by_local_row(keys))
+
+
+# --- Where rows stand -------------------------------------------------------------------------------------------------
+
+
+@FAULTS.named("attention_by_contiguous")
+class AttentionByContiguous(Attention):
+    """The data was cut into dual chunks."""
+
+    def positions_of(self, rank: int, padded: int) -> Tensor:
+        length = padded // self.size
+        return torch.arange(rank * length, (rank + 1) * length)
+
+
+@FAULTS.named("gathered_rows_in_rank_order")
+class GatheredRowsInRankOrder(Attention):
+    def order(self, side: str) -> Tensor:
+        order = super().order(side)
+        return order if self.in_a2a else torch.arange(order.numel())
+
+
+@FAULTS.named("valid_offsets_in_padded_rows")
+class ValidOffsetsInPaddedRows(Attention):
+    """A rank's rows of a sequence are sought behind the valid tokens of the sequences before it."""
+
+    def places(self, rank: int, side: str) -> Places:
+        right = super().places(rank, side)
+        if not self.in_ring:
+            return right
+        lengths = torch.tensor(self.valid_lengths(side))
+        begin = (lengths.cumsum(0) - lengths) // self.size
+        rows = torch.arange(right.positions.numel())
+        sequences = torch.searchsorted(begin, rows, right=True) - 1
+        local = rows - begin[sequences]
+        held = [self.positions_of(rank, padded) for padded in self.padded_lengths(side)]
+        positions = torch.zeros_like(rows)
+        inside = torch.zeros_like(rows, dtype=torch.bool)
+        for sequence, of_sequence in enumerate(held):
+            its = (sequences == sequence) & (local < of_sequence.numel())
+            positions[its] = of_sequence[local[its]]
+            inside |= its
+        return Places(sequences, positions, inside & (positions < lengths[sequences]))
+
+
+@FAULTS.named("positions_from_zero")
+class PositionsFromZero(Attention):
+    """As every rank of a ring numbers its own tokens where nobody tells it which they are."""
+
+    def visible(self, queries: Places, keys: Places) -> Tensor:
+        if not self.in_ring:
+            return super().visible(queries, keys)
+        return super().visible(by_local_row(queries), by_local_row(keys))
+
+
+# --- Heads ------------------------------------------------------------------------------------------------------------
+
+
+@FAULTS.named("kv_heads_repeated_whole")
+class KvHeadsRepeatedWhole(Attention):
+    def for_query_heads(self, of_kv_heads: Tensor) -> Tensor:
+        return of_kv_heads.repeat(1, self.q.shape[1] // of_kv_heads.shape[1], 1).transpose(0, 1)
+
+    def for_kv_heads(self, of_heads: Tensor) -> Tensor:
+        return of_heads.reshape(-1, self.k.shape[1], *of_heads.shape[1:]).sum(0).transpose(0, 1)
+
+
+@FAULTS.named("kv_head_of_first")
+class KvHeadOfFirst(Attention):
+    def for_query_heads(self, of_kv_heads: Tensor) -> Tensor:
+        return of_kv_heads[:, :1].expand(-1, self.q.shape[1], -1).transpose(0, 1)
+
+    def for_kv_heads(self, of_heads: Tensor) -> Tensor:
+        gradient = of_heads.new_zeros(of_heads.shape[1], self.k.shape[1], of_heads.shape[2])
+        gradient[:, 0] = of_heads.sum(0)
+        return gradient
+
+
+@FAULTS.named("strides_ignored")
+class StridesIgnored(Attention):
+    def read(self, given: Tensor) -> Tensor:
+        contiguous = torch.empty(given.shape, device="meta").stride()
+        return given.as_strided(given.shape, contiguous, given.storage_offset())

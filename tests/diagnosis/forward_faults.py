@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 from fault_list import FaultList
-from right_attention import Attention, Places
+from mask import Places
+from right_attention import Attention
 from torch import Tensor
 
 from cp_pool.context import CaseView, Ctx

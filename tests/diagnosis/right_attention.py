@@ -1,5 +1,5 @@
 """Context-parallel attention of one rank, forward and backward written out in fp32: a ring, an all-gather and an a2a.
-It is right. Every fault of this folder replaces one of its methods.
+It is right. Every fault of this folder replaces one of its methods, or of its mask's.
 
 Inside, tensors are packed: [rows, heads, dim], sequence by sequence; scores are [heads, rows, keys].
 """
@@ -11,29 +11,10 @@ from dataclasses import dataclass
 
 import exchange
 import torch
+from mask import Mask, Places
 from torch import Tensor
 
 from cp_pool.context import CaseView, Ctx
-
-
-@dataclass(frozen=True)
-class Places:
-    """Where rows stand: of each its sequence, its position in the padded sequence, and whether it is no padding."""
-
-    sequences: Tensor
-    positions: Tensor
-    valid: Tensor
-
-    def chosen(self, rows: Tensor) -> Places:
-        return Places(self.sequences[rows], self.positions[rows], self.valid[rows])
-
-
-def joined(parts: list[Places]) -> Places:
-    return Places(
-        torch.cat([part.sequences for part in parts]),
-        torch.cat([part.positions for part in parts]),
-        torch.cat([part.valid for part in parts]),
-    )
 
 
 @dataclass(frozen=True)
@@ -75,92 +56,11 @@ def finite(lse: Tensor) -> Tensor:
     return lse.masked_fill(lse.isinf(), 0.0)
 
 
-class Attention:
+class Attention(Mask):
     def __init__(self, case: CaseView, ctx: Ctx) -> None:
-        self.case, self.ctx = case, ctx
-        self.rank, self.size, self.group = ctx.rank, ctx.world_size, ctx.group
-        self.in_ring, self.in_a2a = case.comm == "p2p", case.comm == "a2a"
-        self.causal, self.chunk, self.scale = case.causal, case.chunk, case.scale
-        self.left, self.right = case.window
+        super().__init__(case, ctx)
+        self.scale = case.scale
         self.own_parts: list[Part] = []
-
-    # --- Where rows stand ---------------------------------------------------------------------------------------------
-
-    def padded_lengths(self, side: str) -> list[int]:
-        offsets = self.ctx.cu_seqlens_q_padded if side == "q" else self.ctx.cu_seqlens_kv_padded
-        return [int(length) for length in offsets.diff()]
-
-    def valid_lengths(self, side: str) -> list[int]:
-        return self.ctx.seqlens_q if side == "q" else self.ctx.seqlens_kv
-
-    def positions_of(self, rank: int, padded: int) -> Tensor:
-        """The positions that a rank has of a sequence of so many tokens."""
-        length = padded // (2 * self.size)
-        return torch.cat([torch.arange(c * length, (c + 1) * length) for c in (rank, 2 * self.size - 1 - rank)])
-
-    def places(self, rank: int, side: str) -> Places:
-        """Those of a rank's rows of queries (q) or keys (kv)."""
-        parts = []
-        for sequence, (padded, valid) in enumerate(
-            zip(self.padded_lengths(side), self.valid_lengths(side), strict=True)
-        ):
-            positions = self.positions_of(rank, padded)
-            parts.append(Places(torch.full_like(positions, sequence), positions, positions < valid))
-        return joined(parts)
-
-    def gathered_places(self, side: str) -> Places:
-        return joined([self.places(rank, side) for rank in range(self.size)])
-
-    def order(self, side: str) -> Tensor:
-        """Of the rows of all ranks, one rank after the other, those that stand first, second, .. in the sequences."""
-        places = self.gathered_places(side)
-        length = max(self.padded_lengths(side), default=0) + 1
-        return (places.sequences * length + places.positions).argsort(stable=True)
-
-    def rows_of_whole(self, whole: Tensor, side: str) -> Tensor:
-        """Of rows in the order of sequences those of all ranks, one rank after the other."""
-        return whole[self.order(side).argsort()]
-
-    def whole_places(self, side: str) -> Places:
-        places = self.gathered_places(side)
-        length = max(self.padded_lengths(side), default=0) + 1
-        return places.chosen((places.sequences * length + places.positions).argsort(stable=True))
-
-    # --- Which keys a query sees --------------------------------------------------------------------------------------
-
-    def diagonal(self, queries: Places) -> Tensor:
-        """[rows, 1]: the position of the key at which each query stands."""
-        shift = torch.tensor(self.valid_lengths("kv")) - torch.tensor(self.valid_lengths("q"))
-        return (queries.positions + shift[queries.sequences]).unsqueeze(1)
-
-    def in_window(self, queries: Places, keys: Places) -> Tensor:
-        i, j = self.diagonal(queries), keys.positions.unsqueeze(0)
-        seen = torch.ones(i.shape[0], j.shape[1], dtype=torch.bool)
-        if self.left >= 0:
-            seen &= i - self.left <= j
-        if self.right >= 0:
-            seen &= j <= i + self.right
-        return seen
-
-    def in_one_sequence(self, queries: Places, keys: Places) -> Tensor:
-        return queries.sequences.unsqueeze(1) == keys.sequences.unsqueeze(0)
-
-    def keys_that_count(self, keys: Places) -> Tensor:
-        return keys.valid
-
-    def queries_that_count(self, queries: Places) -> Tensor:
-        return queries.valid
-
-    def visible(self, queries: Places, keys: Places) -> Tensor:
-        """[rows, keys]"""
-        i, j = self.diagonal(queries), keys.positions.unsqueeze(0)
-        seen = self.in_one_sequence(queries, keys) & self.in_window(queries, keys)
-        seen &= self.queries_that_count(queries).unsqueeze(1) & self.keys_that_count(keys).unsqueeze(0)
-        if self.causal:
-            seen &= j <= i
-        if self.chunk:
-            seen &= i.div(self.chunk, rounding_mode="floor") == j.div(self.chunk, rounding_mode="floor")
-        return seen
 
     # --- One part -----------------------------------------------------------------------------------------------------
 

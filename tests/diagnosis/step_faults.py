@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import exchange
 import torch
 from fault_list import FaultList
-from right_attention import Attention, Held, Part, Places, StepGradients, rowwise
+from mask import Places
+from right_attention import Attention, Held, Part, StepGradients, rowwise
 from torch import Tensor
 
 FAULTS = FaultList()

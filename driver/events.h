@@ -1,6 +1,9 @@
 // Everything that happens in a run, in one ordered stream. The JSONL file is this stream; terminal, JUnit and summary
 // are views of it: none of them sees anything else. What a line of the file holds is said in the fields() of its event
 // alone, in the order in which they are written.
+//
+// at_ms, where an event has it: when it happened, on the run's clock, since run_started. None in events of earlier
+// versions.
 #pragma once
 
 #include <array>
@@ -70,12 +73,14 @@ struct PoolSpawned {
   PoolId pool;
   int world_size = 0;
   std::vector<int> pids;  // by rank
+  std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "pool_spawned";
   static constexpr auto fields() {
     return std::tuple{field("pool", &PoolSpawned::pool, Presence::required),
                       field("world_size", &PoolSpawned::world_size, Presence::required),
-                      field("pids", &PoolSpawned::pids)};
+                      field("pids", &PoolSpawned::pids),
+                      field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
   }
 };
 
@@ -83,6 +88,7 @@ struct PoolReady {
   PoolId pool;
   double spawn_to_ready_ms = 0;
   protocol::ReadyEvent ready;
+  std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "pool_ready";
   static constexpr auto fields() {
@@ -99,7 +105,8 @@ struct PoolReady {
         field("ranks", [](auto& event) -> auto& { return event.ready.ranks; }),
         field("capabilities", [](auto& event) -> auto& { return event.ready.capabilities; }),
         field("versions", [](auto& event) -> auto& { return event.ready.versions; }),
-        field("startup_ms", [](auto& event) -> auto& { return event.ready.startup_ms; })};
+        field("startup_ms", [](auto& event) -> auto& { return event.ready.startup_ms; }),
+        field("at_ms", &PoolReady::at_ms, Presence::sparse)};
   }
 };
 
@@ -167,6 +174,7 @@ struct PoolRetired {
   int cases = 0;       // it ran
   std::vector<RankExit> exits;
   std::vector<Leftover> leftovers;
+  std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "pool_retired";
   static constexpr auto fields() {
@@ -175,7 +183,8 @@ struct PoolRetired {
                       field("detail", &PoolRetired::detail),
                       field("cases", &PoolRetired::cases),
                       field("exits", &PoolRetired::exits),
-                      field("leftovers", &PoolRetired::leftovers)};
+                      field("leftovers", &PoolRetired::leftovers),
+                      field("at_ms", &PoolRetired::at_ms, Presence::sparse)};
   }
 };
 
@@ -321,6 +330,7 @@ struct CaseFinished {
   std::optional<Diagnosis> diagnosis;    // of a fail whose worker was asked for one
   std::vector<StderrTail> stderr_tails;  // of outcomes other than pass and skip
   std::string rerun;                     // the exact command that reruns this case alone
+  std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "case_finished";
   static constexpr auto fields() {
@@ -350,7 +360,8 @@ struct CaseFinished {
                       field("diagnosis", &CaseFinished::diagnosis),
                       field("stderr", &CaseFinished::stderr_tails),
                       field("case", &CaseFinished::c, Presence::required),
-                      field("rerun", &CaseFinished::rerun)};
+                      field("rerun", &CaseFinished::rerun),
+                      field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
   }
 };
 
@@ -358,10 +369,12 @@ struct CaseFinished {
 struct RunPaused {
   double paused_ms = 0;
   bool ranks_stopped = false;  // with it; false: SIGSTOP and the like, which the driver cannot catch
+  std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "run_paused";
   static constexpr auto fields() {
-    return std::tuple{field("paused_ms", &RunPaused::paused_ms), field("ranks_stopped", &RunPaused::ranks_stopped)};
+    return std::tuple{field("paused_ms", &RunPaused::paused_ms), field("ranks_stopped", &RunPaused::ranks_stopped),
+                      field("at_ms", &RunPaused::at_ms, Presence::sparse)};
   }
 };
 

@@ -1,15 +1,18 @@
 // What the pools of one run share.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <sys/types.h>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <asio/io_context.hpp>
 
+#include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/output_bits.h"
 #include "driver/pool/wakeup.h"
@@ -40,6 +43,7 @@ struct RunContext {
   const RunConfig& config;
   EventSink& sink;
   StopState stop;
+  Clock::time_point start = Clock::now();  // of the run
   std::vector<Wakeup*> wakeups;        // of every coroutine that must see a change of stop
   int failures = 0;                    // cases that ended as one
   std::int64_t last_seq = 0;           // never repeats in a run
@@ -50,7 +54,16 @@ struct RunContext {
   std::set<Pool*> pools;               // those that live
   ForkServer* fork_server = nullptr;   // that ranks are forked from, if there is one
 
-  void emit(const Event& event) { sink.on_event(event); }
+  // Says when the event happened, if its type has at_ms.
+  void emit(Event event) {
+    const double now = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+    std::visit(
+        [now](auto& e) {
+          if constexpr (requires { e.at_ms; }) e.at_ms = now;
+        },
+        event);
+    sink.on_event(event);
+  }
   // option: whose file cannot be written; message: one line that names it and the cause.
   void lose_output(const std::string& option, std::string message) {
     if (lost_outputs.insert(option).second) emit(OutputLost{option, std::move(message)});

@@ -86,7 +86,7 @@ Lane& Runner::lane(int world_size) {
 }
 
 RunResult Runner::run(const RunStarted& header) {
-  const auto start = Clock::now();
+  context_.start = Clock::now();
   const double cpu_before = own_cpu_ms();
   RunStarted started = header;
   started.title = protocol::clean_text(started.title);  // files as the command line has them
@@ -111,7 +111,7 @@ RunResult Runner::run(const RunStarted& header) {
   RunResult out;
   out.finished = ledger_.close(context_.stop.interrupted,
                                {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
-  out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
+  out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);
   return out;

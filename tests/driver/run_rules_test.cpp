@@ -39,6 +39,28 @@ TEST(Run, WaitsForNoClockOnceItsCasesAreDone) {
   EXPECT_LT(finished.duration_ms, 20000);
 }
 
+TEST(Run, SaysWhenPoolsAndCasesWere) {
+  Recorder recorder;
+  const RunFinished finished = run(fake_cases({"pass", "crash", "pass"}), fake_config(), recorder);
+  double last = 0;
+  std::size_t told = 0;
+  for (const Event& event : recorder.events) {
+    std::visit(
+        [&](const auto& e) {
+          if constexpr (requires { e.at_ms; }) {
+            ASSERT_TRUE(e.at_ms);
+            EXPECT_GE(*e.at_ms, last);
+            last = *e.at_ms;
+            ++told;
+          }
+        },
+        event);
+  }
+  EXPECT_EQ(told, 9U) << "two pools: spawned, ready, retired; three cases";
+  EXPECT_LE(last, finished.duration_ms);
+  for (const CaseFinished& event : recorder.all<CaseFinished>()) EXPECT_LE(event.duration_ms, *event.at_ms);
+}
+
 TEST(Run, StopsAtTheFirstFailureIfAsked) {
   Recorder recorder;
   RunConfig config = fake_config();

@@ -68,6 +68,17 @@ std::string why_unfinished(const ReadRun& run, bool running) {
   return running ? "the run was killed while this case ran" : "the run was killed before this case started";
 }
 
+// later_ms: how much later than the first run that of this event began.
+void shift(Event& event, double later_ms) {
+  std::visit(
+      [later_ms](auto& e) {
+        if constexpr (requires { e.at_ms; }) {
+          if (e.at_ms) *e.at_ms += later_ms;
+        }
+      },
+      event);
+}
+
 CaseKey key_of(const ReadRun& run, const CaseFinished& event) {
   return {.id = event.id,
           .size = run.header.size,
@@ -176,7 +187,9 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
   }
   // An interruption no longer counts if reruns ran all cases that it left.
   if (run.end) interrupted_ |= run.end->interrupted && (left == 0 || left_to_others < left);
+  const std::chrono::duration<double, std::milli> later = run.header.started - runs_.front().header.started;
   for (Event event : run.events) {
+    shift(event, later.count());
     if (auto* spawned = std::get_if<PoolSpawned>(&event)) count_on(spawned->pool);
     if (auto* ready = std::get_if<PoolReady>(&event)) count_on(ready->pool);
     if (auto* retired = std::get_if<PoolRetired>(&event)) count_on(retired->pool);

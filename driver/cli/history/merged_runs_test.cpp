@@ -89,6 +89,24 @@ TEST(MergedRuns, CountOnFromRunToRun) {
   EXPECT_EQ(end.exit_code, 0);
 }
 
+TEST(MergedRuns, HappenedAfterTheBeginningOfTheFirst) {
+  const auto job = [](const std::string& id, seconds start) {
+    RunStarted begin = run_of("te", {id});
+    begin.started = kStart + start;
+    CaseFinished event = finished(0, id, CaseOutcome::pass);
+    event.at_ms = 500;
+    return std::vector<Event>{begin, PoolSpawned{{"cpu/2", 1}, 2, {}}, event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})};
+  };
+  std::vector<Event> events = job("late", seconds(60));
+  for (const Event& event : job("early", seconds(20))) events.push_back(event);
+  const auto cases = all<CaseFinished>(merged(events));
+  ASSERT_EQ(cases.size(), 2U);
+  EXPECT_EQ(cases[0].id, "early");
+  EXPECT_EQ(cases[0].at_ms, 500);
+  EXPECT_EQ(cases[1].at_ms, 40500);
+  EXPECT_FALSE(all<PoolSpawned>(merged(events))[0].at_ms) << "of an earlier version";
+}
+
 TEST(MergedRuns, WhatAKilledDriverLeftIsNotRun) {
   CaseStarted started;
   started.id = "te/m/a2a/cp4/thd/fp32";

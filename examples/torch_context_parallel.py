@@ -5,7 +5,7 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor.experimental import context_parallel
 from torch.distributed.tensor.experimental._attention import _cp_options, set_rotate_method
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn import functional as F
 
 from cp_pool import adapter, shard
 
@@ -27,7 +27,7 @@ class head_tail:
         leaves = [x.detach().requires_grad_() for x in (q, k, v)]
         gqa = case.heads != case.kv_heads
         with torch.enable_grad(), sdpa_kernel(SDPBackend.FLASH_ATTENTION), self.context(case, ctx):
-            out = scaled_dot_product_attention(
+            out = F.scaled_dot_product_attention(  # by this name: context_parallel() replaces it there
                 *(x.transpose(1, 2) for x in leaves), is_causal=case.causal, scale=case.scale, enable_gqa=gqa
             )
         return dict(out=out.transpose(1, 2), leaves=leaves)

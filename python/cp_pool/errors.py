@@ -57,6 +57,10 @@ def user_traceback(error: BaseException) -> str:
     return "".join(whole.format()).rstrip("\n")
 
 
+# What Gloo says of a tensor of a GPU that it is to send to one rank.
+_GLOO_SENDS_NO_GPU_TENSOR = ("writev", "bad address")
+
+
 def one_line(error: BaseException) -> str:
     """The type of an exception, with its module unless it is a built-in, and the first line of what it says."""
     kind = type(error)
@@ -64,6 +68,8 @@ def one_line(error: BaseException) -> str:
         kind.__qualname__ if kind.__module__ in ("builtins", "__main__") else f"{kind.__module__}.{kind.__qualname__}"
     )
     first, _, _ = str(error).strip().partition("\n")
+    if all(part in first.lower() for part in _GLOO_SENDS_NO_GPU_TENSOR):
+        first += " (Gloo, which ranks that share a GPU have, sends tensors of a GPU in collectives, not point to point)"
     return f"{name}: {first}" if first else name
 
 

@@ -52,7 +52,7 @@ def unpacked(x: torch.Tensor, like: torch.Tensor, layout: str) -> torch.Tensor:
 
 def visible(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor, sequences_kv: torch.Tensor) -> torch.Tensor:
     """[query rows of this rank, keys of all]: which key a query sees (docs/definitions.md)."""
-    shift = torch.tensor(ctx.seqlens_kv) - torch.tensor(ctx.seqlens_q)
+    shift = torch.tensor(ctx.seqlens_kv, device=ctx.device) - torch.tensor(ctx.seqlens_q, device=ctx.device)
     i = (ctx.positions_q + shift[ctx.sequences_q]).unsqueeze(1)
     j = positions_kv.unsqueeze(0)
     seen = (ctx.sequences_q.unsqueeze(1) == sequences_kv.unsqueeze(0)) & (ctx.positions_q >= 0).unsqueeze(1) & (j >= 0)
@@ -70,7 +70,7 @@ def visible(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor, sequences_kv: 
 
 def counted_once(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor) -> torch.Tensor:
     """Which of the gathered keys count: of those that every rank has, this rank's own."""
-    from_rank = torch.arange(positions_kv.numel()) // max(ctx.positions_kv.numel(), 1)
+    from_rank = torch.arange(positions_kv.numel(), device=positions_kv.device) // max(ctx.positions_kv.numel(), 1)
     return (positions_kv >= case.replicated) | (from_rank == ctx.rank)
 
 
@@ -80,7 +80,7 @@ def bias_of_rows(case: CaseView, ctx: Ctx, positions_kv: torch.Tensor) -> torch.
     assert bias is not None
     rows = ctx.positions_q.clamp_min(0)
     if case.layout != "thd" and bias.shape[2] > 1:  # the rows of this rank's queries
-        rows = torch.arange(rows.numel()) % bias.shape[2]
+        rows = torch.arange(rows.numel(), device=rows.device) % bias.shape[2]
     if bias.shape[2] == 1:
         rows = torch.zeros_like(rows)
     sequences = ctx.sequences_q if bias.shape[0] > 1 else torch.zeros_like(ctx.sequences_q)
@@ -107,7 +107,7 @@ def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, case: CaseView,
     top = scores.detach().amax(2) if scores.shape[2] else scores.new_full(scores.shape[:2], -torch.inf)
     sink = None
     if case.softmax != "vanilla":
-        sink = (torch.zeros(case.heads) if ctx.sink is None else ctx.sink).unsqueeze(1)
+        sink = (torch.zeros(case.heads, device=ctx.device) if ctx.sink is None else ctx.sink).unsqueeze(1)
         shift = torch.maximum(top, sink.detach())
     else:
         shift = top.masked_fill(top == -torch.inf, 0.0)

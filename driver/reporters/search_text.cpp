@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kColumns = 110;
 constexpr std::size_t kMostNeverJudged = 20;  // that are listed
-constexpr std::size_t kReasonColumns = 80;
+constexpr std::size_t kSearchReasonColumns = 80;
 
 // The words on lines of at most kColumns, those after the first indented further.
 std::string wrapped(std::string_view head, const std::vector<std::string>& words) {
@@ -75,7 +75,7 @@ std::string never_judged_text(const SearchFinished& event) {
     if (shown++ == kMostNeverJudged) break;
     const std::string reason = shortened(one.reason.substr(0, one.reason.find('\n')));
     out += fmt::format("  {} ({}{}{})\n", one.what, count_of(one.cases, "case"), reason.empty() ? "" : ": ",
-                       cut_middle(reason, kReasonColumns));
+                       cut_middle(reason, kSearchReasonColumns));
   }
   if (event.never_judged.size() > kMostNeverJudged) {
     out += fmt::format("  and {} more\n", event.never_judged.size() - kMostNeverJudged);

@@ -50,21 +50,26 @@ class WeightProbe {
 
   // Returns why nothing can be read.
   std::string ask() {
+    constexpr const char* kDrifts =
+        "the same step gave other bits when it was repeated, so what one step shows may not hold of the next";
     CanonicalInputs inputs = forward_inputs(prober_, asked_);
+    Results first;
     while (keys_asked_ < keys_ && prober_.has_time(Prober::Part::forward)) {
       const std::int64_t count = set_one_hot(inputs.v, keys_asked_);
       const Results results = prober_.ask(asked_, inputs, Prober::Part::forward);
       if (!results.out.defined()) return "a rank gave no out, or one of another shape";
       if (keys_asked_ == 0) {
-        if (!repeats(inputs, results)) {
-          return "the same step gave other bits when it was repeated, so what one step shows may not hold of the next";
-        }
+        if (!repeats(inputs, results)) return kDrifts;
         keep_lse(results.lse);
+        first = results;
       }
       values_.set_keys(keys_asked_, results.out.narrow(2, 0, count));
       keys_asked_ += count;
     }
-    return keys_asked_ == 0 ? "there was no time for a step" : "";
+    if (keys_asked_ == 0) return "there was no time for a step";
+    // What holds of the second step may not hold of a later one.
+    if (keys_asked_ > set_one_hot(inputs.v, 0) && !repeats(inputs, first)) return kDrifts;
+    return {};
   }
 
   // What each class of heads saw.
@@ -117,20 +122,22 @@ class WeightProbe {
     return sight;
   }
 
-  // Where lse is wrong for some queries, that of others is no reason to believe that they saw all keys several times.
+  // That a query saw all of its keys several times is believed of an lse that is right where out can tell, and nowhere
+  // wrong: in another base, say, an lse may stand for a whole number by chance.
   static void distrust_lse(Sight& sight) {
     const auto times_of = [&](std::size_t i) { return sight.times.select(0, static_cast<std::int64_t>(i)); };
+    bool is_right = false;
     bool is_wrong = false;
     for (std::size_t i = 0; i < sight.rows.size(); ++i) {
-      is_wrong = is_wrong || (sight.rows[i].lse_is_wrong && times_of(i).max().item<double>() > 0);
+      const RowReading& row = sight.rows[i];
+      is_wrong = is_wrong || (row.lse_is_wrong && times_of(i).max().item<double>() > 0);
+      is_right = is_right || row.lse_is_proved;
     }
-    if (!is_wrong) return;
+    if (is_right && !is_wrong) return;
     for (std::size_t i = 0; i < sight.rows.size(); ++i) {
       RowReading& row = sight.rows[i];
-      if (!row.only_lse_counts) continue;
-      times_of(i).clamp_max_(1.0);
-      row.lse_is_wrong = true;
-      row.only_lse_counts = false;
+      if (row.only_lse_counts) times_of(i).clamp_max_(1.0);
+      if (row.only_lse_counts && is_wrong) row.lse_is_wrong = true;
     }
   }
 
@@ -162,7 +169,7 @@ ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Te
     if (chosen == nullptr || sight.heads.size() > chosen->heads.size()) chosen = &sight;
   }
   reading.wrong = prober.agreed(chosen != nullptr);
-  reading.heads_differ = sights.size() > 1;
+  reading.heads_differ = prober.agreed(sights.size() > 1);
   reading.sight = std::move(chosen == nullptr ? sights.front() : *chosen);
   reading.has_lse = probe.has_lse();
   reading.keys_asked = probe.keys_asked();

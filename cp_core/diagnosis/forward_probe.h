@@ -1,5 +1,5 @@
-// Which keys each query saw, read off outputs: with q = 0 all visible keys weigh the same, and with one-hot V, a block of
-// keys a step, each element of a query's output is the weight of one key.
+// Which keys each query saw, read off outputs: with q = 0 all visible keys weigh the same, and with one-hot V, a block
+// of keys a step, each element of a query's output is the weight of one key.
 #pragma once
 
 #include <cstdint>
@@ -26,14 +26,14 @@ struct Sight {
 struct ForwardReading {
   std::string why_not;        // nothing can be read, as a sentence; empty if it can
   Sight sight;                // of the heads that saw wrong keys, the class of most; if none did, that of head 0
-  bool wrong = false;         // it differs from what is expected. Rank 0's word
+  bool wrong = false;         // it differs from what is expected. Rank 0's word, as the next
   bool heads_differ = false;  // other heads saw other keys
   bool has_lse = false;
   std::int64_t keys_asked = 0;             // the first so many; the others were left for want of time
   std::vector<std::int64_t> unread_heads;  // for want of memory
 };
 
-// Asks for the weights of all keys, block by block. Collective; but for `wrong`, each rank reads for itself.
+// Asks for the weights of all keys, block by block. Collective; each rank reads for itself what all have.
 ForwardReading read_forward(Prober& prober, const AskedCase& asked, const at::Tensor& expected);
 
 // Whether all heads of another asked case give the keys of the block from `first` on the weights of `sight`. nullopt:

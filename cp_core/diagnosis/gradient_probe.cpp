@@ -16,8 +16,16 @@ using verify::Results;
 constexpr std::int64_t kMostGradientValues = std::int64_t{1} << 26U;  // of each gradient: 256 MiB
 constexpr double kHeadsAgree = 0.02;
 
-// The element of v and dout that all keys and queries use; the others are for codes.
+// The element of v and dout that all keys and queries use. In q and k it stays 0, if there is another, and so does that
+// of dq and dk if they hold nothing but pairs. Codes stand in the others.
 constexpr std::int64_t kCommonElement = 0;
+
+std::int64_t first_code(std::int64_t elements) {
+  return elements > 1 ? 1 : 0;
+}
+std::int64_t codes_in(std::int64_t elements) {
+  return elements - first_code(elements);
+}
 
 void fill_key_values(at::Tensor& v, KeyValues choice) {
   std::vector<double> values;
@@ -65,10 +73,10 @@ class GradientProbe {
     fill_key_values(inputs.v, choice_);
     bool repeated = choice_ != KeyValues::first || !prober_.promises_bits(asked_);
     while ((dq.asked < keys_ || (dv.asked < queries_ && dv_elements > 0)) && prober_.has_time(Prober::Part::whole)) {
-      const std::int64_t keys = std::min(asked_.c.head_dim_qk, keys_ - dq.asked);
+      const std::int64_t keys = std::min(codes_in(asked_.c.head_dim_qk), keys_ - dq.asked);
       const std::int64_t queries = std::min(dv_elements, queries_ - dv.asked);
       inputs.k.zero_();
-      add_one_hot(inputs.k, dq.asked, keys, 0);
+      add_one_hot(inputs.k, dq.asked, keys, first_code(asked_.c.head_dim_qk));
       inputs.dout.zero_();
       inputs.dout.select(2, kCommonElement).fill_(1);
       add_one_hot(inputs.dout, dv.asked, queries, 1);
@@ -77,7 +85,8 @@ class GradientProbe {
       if (!given(results)) return;
       if (!repeated && !repeats(inputs, results)) return;
       repeated = true;
-      if (keys > 0) dq.values.set_keys(dq.asked, results.dq.narrow(2, 0, keys).mul(unit_));
+      look_for_others(dq, results.dq);
+      if (keys > 0) dq.values.set_keys(dq.asked, results.dq.narrow(2, first_code(results.dq.size(2)), keys).mul(unit_));
       if (queries > 0) dv.values.set_queries(dv.asked, results.dv.narrow(2, 1, queries).div(group_));
       dq.asked += keys;
       dv.asked += queries;
@@ -94,15 +103,30 @@ class GradientProbe {
     inputs.dout.select(2, kCommonElement).fill_(1);
     prober_.clear_padding(inputs.dout);
     while (dk.asked < queries_ && prober_.has_time(Prober::Part::whole)) {
-      const std::int64_t queries = std::min(asked_.c.head_dim_qk, queries_ - dk.asked);
+      const std::int64_t queries = std::min(codes_in(asked_.c.head_dim_qk), queries_ - dk.asked);
       inputs.q.zero_();
-      add_one_hot(inputs.q, dk.asked, queries, 0);
+      add_one_hot(inputs.q, dk.asked, queries, first_code(asked_.c.head_dim_qk));
       const Results results = prober_.ask(asked_, inputs, Prober::Part::whole);
       if (!given(results)) return;
-      dk.values.set_queries(dk.asked, results.dk.narrow(2, 0, queries).mul(unit_ / static_cast<double>(group_)));
+      look_for_others(dk, results.dk);
+      dk.values.set_queries(
+          dk.asked,
+          results.dk.narrow(2, first_code(results.dk.size(2)), queries).mul(unit_ / static_cast<double>(group_)));
       dk.asked += queries;
     }
     found_.all.push_back(std::move(dk));
+  }
+
+  // The element of dq or dk that stays 0 has something if it holds more than pairs.
+  void look_for_others(GradientValues& gradient, const at::Tensor& result) const {
+    if (first_code(result.size(2)) == kCommonElement) return;
+    constexpr double kRounding = 1e-4;
+    const GridAxis& axis = gradient.of_keys ? prober_.grid().kv : prober_.grid().q;
+    const at::Tensor largest = result.select(2, kCommonElement).abs().amax({1});
+    for (std::int64_t i = 0; i < axis.size(); ++i) {
+      if (axis.row(i).padding && !prober_.judged().sharding.judges_padding) continue;
+      gradient.foreign = gradient.foreign || largest[i].item<double>() > kRounding;
+    }
   }
 
   bool given(const Results& results) {
@@ -135,16 +159,15 @@ class GradientProbe {
 }  // namespace
 
 double key_value(KeyValues choice, std::int64_t key) {
-  // Four values far from their mean, which follow each other in no order, so that neither neighbours nor every second or
-  // fourth key have the same. The second choice has another mean.
+  // Four values far from their mean, which follow each other in no order, so that neither neighbours nor every second
+  // or fourth key have the same. The second choice has another mean.
   constexpr std::array kValues{-3.0, -2.0, 2.0, 3.0};
   constexpr double kSecondMean = 4;
   constexpr std::uint64_t kFirstMultiplier = 0x9E3779B97F4A7C15;
   constexpr std::uint64_t kSecondMultiplier = 0xD1B54A32D192ED03;
   constexpr unsigned kTopBits = 62;
   const bool is_first = choice == KeyValues::first;
-  const std::uint64_t bits =
-      (static_cast<std::uint64_t>(key) + 1) * (is_first ? kFirstMultiplier : kSecondMultiplier);
+  const std::uint64_t bits = (static_cast<std::uint64_t>(key) + 1) * (is_first ? kFirstMultiplier : kSecondMultiplier);
   return kValues.at(bits >> kTopBits) + (is_first ? 0 : kSecondMean);
 }
 

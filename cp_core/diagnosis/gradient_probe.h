@@ -25,12 +25,13 @@ double key_value(KeyValues choice, std::int64_t key);
 
 // What a gradient has of each pair: p of dv, ds of dq and dk.
 struct GradientValues {
-  std::string_view name;   // "dq"
-  bool of_keys = true;     // a gradient of keys, which queries reach; else of queries
-  bool of_scores = true;   // has ds
+  std::string_view name;  // "dq"
+  bool of_keys = true;    // a gradient of keys, which queries reach; else of queries
+  bool of_scores = true;  // has ds
   PairValues values;
   std::int64_t asked = 0;  // the first so many keys (dq) or queries (dk, dv); the others were left for want of time
   std::int64_t to_ask = 0;
+  bool foreign = false;  // it holds what no pair gives
 };
 
 struct Gradients {

@@ -116,8 +116,8 @@ class GradientJudge {
     add_blocks(Standing::excess, "has", ", though " + not_seen());
     add_blocks(Standing::other, "counts", "");
     if (counted(Standing::bent) > 0) {
-      add("{} has {} pairs whose ds is not p (dout . v - delta), among them {}", gradient_.name, counted(Standing::bent),
-          largest(Standing::bent));
+      add("{} has {} pairs whose ds is not p (dout . v - delta), among them {}", gradient_.name,
+          counted(Standing::bent), largest(Standing::bent));
     }
     if (counted(Standing::unclear) > 0) {
       add("{} is wrong in {} pairs, among them {}; there was no time to tell whether it lacks them", gradient_.name,
@@ -161,11 +161,10 @@ class GradientJudge {
     bool bent = false;
     for (std::int64_t j = 0; j < keys_; ++j) {
       if (gradient_.of_keys && !judges(prober_.grid().kv.row(j))) continue;
-      const Standing standing = seen(i, j) > 0
-                                    ? standing_of(share(i, j, 0, KeyValues::first, count, mean[0]),
-                                                  share(i, j, 1, KeyValues::second, count, mean[1]), gradient_.of_scores,
-                                                  agreement_)
-                                    : standing_of_unseen(i, j, count);
+      const Standing standing = seen(i, j) > 0 ? standing_of(share(i, j, 0, KeyValues::first, count, mean[0]),
+                                                             share(i, j, 1, KeyValues::second, count, mean[1]),
+                                                             gradient_.of_scores, agreement_)
+                                               : standing_of_unseen(i, j, count);
       bent = bent || standing == Standing::bent;
       ++counts_.at(static_cast<std::size_t>(standing));
       labels_.at(i, j) = seen(i, j) > 0 || standing == Standing::excess ? label(standing) : 0;
@@ -215,9 +214,8 @@ class GradientJudge {
     if (standing == Standing::other) {
       note_ratio();
       const double most = static_cast<double>(kMostTenths) / kTenths;
-      tenths = std::isfinite(ratio_)
-                   ? static_cast<std::int32_t>(std::lround(std::clamp(ratio_, -most, most) * kTenths))
-                   : kMostTenths;
+      tenths = std::isfinite(ratio_) ? static_cast<std::int32_t>(std::lround(std::clamp(ratio_, -most, most) * kTenths))
+                                     : kMostTenths;
     }
     return static_cast<std::int32_t>(standing) * kOfStanding + tenths;
   }
@@ -250,9 +248,7 @@ class GradientJudge {
   [[nodiscard]] std::vector<std::string> apart() {
     return ranks_apart(
         prober_.grid(),
-        [&](std::int64_t i, std::int64_t j) {
-          return seen(i, j) > 0 && !is_of(labels_.at(i, j), Standing::not_told);
-        },
+        [&](std::int64_t i, std::int64_t j) { return seen(i, j) > 0 && !is_of(labels_.at(i, j), Standing::not_told); },
         [&](std::int64_t i, std::int64_t j) { return is_of(labels_.at(i, j), Standing::lacking); });
   }
 
@@ -265,8 +261,7 @@ class GradientJudge {
     return queries_text(prober_.grid().q, {block.q_first, block.q_last});
   }
   [[nodiscard]] std::string keys(const PairBlock& block) const {
-    return keys_text(prober_.grid().kv, {block.kv_first, block.kv_last},
-                     prober_.grid().q.row(block.q_first).sequence);
+    return keys_text(prober_.grid().kv, {block.kv_first, block.kv_last}, prober_.grid().q.row(block.q_first).sequence);
   }
   [[nodiscard]] std::string largest(Standing standing) const {
     const PairBlock block = blocks(standing, 1).front();
@@ -297,9 +292,7 @@ class GradientJudge {
   }
 
   [[nodiscard]] double seen(std::int64_t i, std::int64_t j) const { return seen_[i * keys_ + j]; }
-  [[nodiscard]] std::int64_t counted(Standing standing) const {
-    return counts_.at(static_cast<std::size_t>(standing));
-  }
+  [[nodiscard]] std::int64_t counted(Standing standing) const { return counts_.at(static_cast<std::size_t>(standing)); }
 
   const Prober& prober_;
   const GradientValues& gradient_;
@@ -323,6 +316,17 @@ class GradientJudge {
 GradientReading read_gradient(const Prober& prober, const GradientValues& gradient, const GradientValues* second,
                               const GradientMeasure& measure) {
   GradientReading reading;
+  if (gradient.asked == 0) {
+    reading.notes.push_back(fmt::format("there was no time to ask which pairs {} has", gradient.name));
+    return reading;
+  }
+  if (gradient.foreign) {
+    reading.wrong = true;
+    reading.notes.push_back(
+        fmt::format("{} holds values in elements that no pair of a query and a key fills: it is no {}, or not it alone",
+                    gradient.name, gradient.name));
+    return reading;
+  }
   for (const PairValues::HeadClass& heads : gradient.values.classes()) {
     GradientJudge judge(prober, gradient, heads, second, measure);
     if (!judge.judge()) continue;

@@ -19,8 +19,8 @@ struct GradientReading {
 
 // What a gradient is held against.
 struct GradientMeasure {
-  const at::Tensor& seen;      // fp64 [q, kv]: how often each query saw each key. Rows with NaN are not judged
-  bool is_observed = true;     // that is what the forward saw; else what it should have seen
+  const at::Tensor& seen;   // fp64 [q, kv]: how often each query saw each key. Rows with NaN are not judged
+  bool is_observed = true;  // that is what the forward saw; else what it should have seen
 };
 
 // second: the same gradient with the second choice of g; null if it was not asked. Without it nothing is said of pairs

@@ -21,7 +21,7 @@ class BlockSearch {
 
  private:
   struct Bar {
-    std::int64_t first;   // column from which on bars are at least so high
+    std::int64_t first;  // column from which on bars are at least so high
     std::int64_t height;
   };
 

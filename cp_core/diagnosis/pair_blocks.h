@@ -32,8 +32,8 @@ struct PairBlock {
   bool operator==(const PairBlock&) const = default;
 };
 
-// The largest rectangle of one label, then the largest of what is left, and so on, at most `most`. Of equally large ones
-// the one that ends first, downwards and then to the right.
+// The largest rectangle of one label, then the largest of what is left, and so on, at most `most`. Of equally large
+// ones the one that ends first, downwards and then to the right.
 std::vector<PairBlock> largest_blocks(PairLabels labels, std::size_t most);
 
 }  // namespace cp_pool::diagnosis

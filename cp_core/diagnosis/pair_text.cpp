@@ -38,7 +38,8 @@ std::string rows_text(const GridAxis& axis, RowSpan rows, Noun noun, bool names_
   const std::string_view called = rows.first == rows.last ? noun.one : noun.several;
   const std::string positions =
       rows.first == rows.last ? fmt::format("{}", last) : fmt::format("{}..{}", first.position, last);
-  std::string text = first.padding ? fmt::format("{} padding {}", rows.last - rows.first + 1, called) : std::string(called);
+  std::string text =
+      first.padding ? fmt::format("{} padding {}", rows.last - rows.first + 1, called) : std::string(called);
   if (!first.padding || axis.places_padding) text += fmt::format(" {}", positions);
   if (names_sequence) text += fmt::format(" of sequence {}", first.sequence);
   return fmt::format("{} ({})", text, place_text(axis, rows, with_chunk));

@@ -20,8 +20,8 @@ struct RowSpan {
 // "queries 64..127 of sequence 1 (rank 1)", "query 3 (rank 0)", "2 padding queries (rank 1)". The rows are of one
 // sequence, and padding all or none; it is named if the axis has several.
 std::string queries_text(const GridAxis& axis, RowSpan rows);
-// "keys 32..47 (chunk 1, rank 0)", "16 padding keys 48..63 (chunk 3, rank 0)"; with "of sequence 2" unless it is that of
-// the queries.
+// "keys 32..47 (chunk 1, rank 0)", "16 padding keys 48..63 (chunk 3, rank 0)"; with "of sequence 2" unless it is that
+// of the queries.
 std::string keys_text(const GridAxis& axis, RowSpan rows, std::int64_t sequence_of_queries);
 
 // "0", "0..3", "0, 2, 3" of ascending numbers.

@@ -50,7 +50,8 @@ GridAxis make_axis(const verify::RowsByRank& by_rank, const std::vector<std::int
       axis.places_padding = axis.places_padding && held[i].position == position;
       LocalRow& local = axis.by_rank[static_cast<std::size_t>(held[i].rank)][held[i].place];
       local = {.sequence = sequence, .position = position, .canonical = axis.size()};
-      axis.rows.push_back({.sequence = sequence, .position = position, .padding = held[i].padding, .rank = held[i].rank});
+      axis.rows.push_back(
+          {.sequence = sequence, .position = position, .padding = held[i].padding, .rank = held[i].rank});
     }
     ++sequence;
   }

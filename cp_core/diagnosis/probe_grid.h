@@ -17,8 +17,9 @@ struct GridRow {
   // In the sequence. Padding rows that have no position of their own stand behind the others.
   std::int64_t position = 0;
   bool padding = false;
-  int rank = 0;             // that holds it
-  std::int64_t chunk = -1;  // the dual chunk, of the sequence or of the pack as the convention cuts; -1: it cuts otherwise
+  int rank = 0;  // that holds it
+  std::int64_t chunk =
+      -1;  // the dual chunk, of the sequence or of the pack as the convention cuts; -1: it cuts otherwise
 
   bool operator==(const GridRow&) const = default;
 };

@@ -20,10 +20,8 @@ using verify::Results;
 
 // The lengths and the declaration of a case in which every row of the grid is valid.
 SequenceLengths grid_lengths(const ProbeGrid& grid) {
-  return {.valid_q = grid.q.lengths,
-          .padded_q = grid.q.lengths,
-          .valid_kv = grid.kv.lengths,
-          .padded_kv = grid.kv.lengths};
+  return {
+      .valid_q = grid.q.lengths, .padded_q = grid.q.lengths, .valid_kv = grid.kv.lengths, .padded_kv = grid.kv.lengths};
 }
 
 verify::Sharding grid_sharding(const verify::Sharding& declared, const ProbeGrid& grid) {
@@ -81,9 +79,10 @@ std::optional<AskedCase> Prober::asked_case(std::int64_t heads, std::int64_t kv_
   if (!implementation_.skip_reason(c, judged_.device).empty()) return std::nullopt;
   const int rank = groups_.cp->rank();
   const int size = groups_.cp->size();
-  return AskedCase{.c = c,
-                   .view = {c, judged_.lengths, judged_.sharding, rank, size, judged_.device},
-                   .grid = {c, grid_lengths(grid_), grid_sharding(judged_.sharding, grid_), rank, size, judged_.device}};
+  return AskedCase{
+      .c = c,
+      .view = {c, judged_.lengths, judged_.sharding, rank, size, judged_.device},
+      .grid = {c, grid_lengths(grid_), grid_sharding(judged_.sharding, grid_), rank, size, judged_.device}};
 }
 
 std::optional<AskedCase> Prober::with_few_heads() {
@@ -91,13 +90,12 @@ std::optional<AskedCase> Prober::with_few_heads() {
   return asked_case(heads, heads);
 }
 
-std::int64_t Prober::agreed_number(std::int64_t here) {
-  at::Tensor number =
-      at::full({1}, is_rank_0() ? here : std::int64_t{0}, at::TensorOptions(judged_.device).dtype(at::kLong));
-  constexpr const char* kWhat = "rank 0's decision in a diagnosis";
+std::int64_t Prober::largest_of_all(std::int64_t here) {
+  at::Tensor number = at::full({1}, here, at::TensorOptions(judged_.device).dtype(at::kInt));
+  constexpr const char* kWhat = "decisions of a diagnosis";
   groups_.cp->all_reduce(number, ReduceOp::max, kWhat)->wait();
   groups_.cp->synchronize(kWhat);
-  return number.item<std::int64_t>();
+  return number.item<int>();
 }
 
 bool Prober::has_time(Part part) {
@@ -115,7 +113,8 @@ Results Prober::ask(const AskedCase& asked, const verify::CanonicalInputs& input
   const steady_clock::time_point start = steady_clock::now();
   verify::CanonicalInputs given = padding == Padding::codes ? inputs : valid_rows(inputs, grid_);
   if (part == Part::forward) given.dout = at::Tensor();
-  const verify::Shards shards = verify::make_shards(asked.c, given, padding == Padding::codes ? asked.grid : asked.view);
+  const verify::Shards shards =
+      verify::make_shards(asked.c, given, padding == Padding::codes ? asked.grid : asked.view);
   const StepSetting setting{
       .c = asked.c, .lengths = judged_.lengths, .groups = groups_, .view = asked.view, .device = judged_.device};
   Results own;

@@ -52,7 +52,9 @@ class Prober {
   // Collective, as all below. Rank 0's answer, on every rank: no decision that changes what is asked next may rest on
   // what one rank alone sees.
   [[nodiscard]] bool agreed(bool here) { return agreed_number(here ? 1 : 0) != 0; }
-  [[nodiscard]] std::int64_t agreed_number(std::int64_t here);  // not negative
+  [[nodiscard]] std::int64_t agreed_number(std::int64_t here) { return largest_of_all(is_rank_0() ? here : 0); }
+  // Whether it is so on any rank.
+  [[nodiscard]] bool anywhere(bool here) { return largest_of_all(here ? 1 : 0) != 0; }
   enum class Part { forward, whole };
   // Whether one more step may be begun: the longest of its kind so far would end before the deadline.
   [[nodiscard]] bool has_time(Part part);
@@ -71,6 +73,9 @@ class Prober {
   void clear_padding(at::Tensor& dout) const;
 
  private:
+  // numbers: not negative, and int32.
+  [[nodiscard]] std::int64_t largest_of_all(std::int64_t here);
+
   Implementation& implementation_;
   const JudgedCase& judged_;
   const CpGroups& groups_;

@@ -80,8 +80,8 @@ double sum_of(std::span<const double> times) {
   return std::accumulate(times.begin(), times.end(), 0.0);
 }
 
-// For how many of the keys that lse counts out has -1 in each element instead of their values, if it has the values of all
-// the others; 0 if it is otherwise. times: to work in.
+// For how many of the keys that lse counts out has -1 in each element instead of their values, if it has the values of
+// all the others; 0 if it is otherwise. times: to work in.
 double keys_of_minus_one(std::span<const float> weights, double counted, double tolerance, std::span<double> times) {
   const double offset = -static_cast<double>(std::ranges::min(weights));
   std::vector<float> raised(weights.begin(), weights.end());
@@ -132,6 +132,7 @@ RowReading read_row(std::span<const float> weights, std::optional<double> lse, b
       if (error > lse_rounding(*lse)) reading.lse_error = error;
       const double most = std::ranges::max(times);
       reading.only_lse_counts = most > 1 && most * static_cast<double>(found.seen) == number;
+      reading.lse_is_proved = is_mean && number > 1 && !reading.only_lse_counts;
       return reading;
     }
   }

@@ -26,6 +26,7 @@ struct RowReading {
   double sum = 1;                // of the weights, if it is neither 1 nor explained by more_in_lse: out is no mean
   bool lse_is_wrong = false;     // no keys that the weights allow are so many; times rest on the weights alone
   bool only_lse_counts = false;  // all keys seen were seen equally often, and more than once, as lse alone says
+  bool lse_is_proved = false;    // it is the logarithm of the number of keys that the weights show, and that is not 1
   double lse_error = 0;          // how far lse is from the logarithm of the number of keys, beyond its rounding in fp32
 };
 
@@ -35,8 +36,8 @@ struct RowReading {
 RowReading read_row(std::span<const float> weights, std::optional<double> lse, bool whole, double tolerance,
                     std::span<double> times);
 
-// The relative rounding error that the weight of a key may have: probabilities, outputs, and what is merged at each rank
-// may be rounded to the dtype. fp32: what fast exponentials and TF32 leave.
+// The relative rounding error that the weight of a key may have: probabilities, outputs, and what is merged at each
+// rank may be rounded to the dtype. fp32: what fast exponentials and TF32 leave.
 double weight_tolerance(DType dtype, int ranks);
 
 }  // namespace cp_pool::diagnosis

@@ -43,14 +43,17 @@ class KeySearch {
     found_.q_lengths = prober_.grid().q.lengths;
     found_.kv_lengths = prober_.grid().kv.lengths;
     found_.why_not = obstacle();
-    if (found_.why_not.empty()) ask_forward();
+    if (found_.why_not.empty()) ask_few_heads();
     if (!found_.why_not.empty()) return std::move(found_);
-    keep_sight();
-    ask_heads_of_all();
+    // What failed is asked first, since time may be short.
+    const bool gradients_first = judged_.c.training && only_gradients_failed();
+    if (gradients_first) ask_gradients_of(*few_, "");
+    ask_all_heads();
+    ask_mapping_of_heads();
     ask_padding();
-    if (judged_.c.training) ask_all_gradients();
-    tell_what_vanished();
-    if (!prober_.is_rank_0()) found_.notes.clear();
+    if (judged_.c.training && !gradients_first) ask_gradients_of(*few_, "");
+    if (judged_.c.training && own_ && !found_.gradients_wrong) ask_gradients_of(*own_, kWithAllHeads);
+    if (prober_.is_rank_0()) tell();
     return std::move(found_);
   }
 
@@ -61,9 +64,10 @@ class KeySearch {
     const std::int64_t keys = prober_.grid().kv.size();
     if (queries == 0 || keys == 0) return "the case has no queries, or no keys";
     if (keys > kMostKeys || queries * keys > kMostPairs) {
-      return fmt::format("the case has {} queries and {} keys, padding included, and no more than {} are asked one by one: "
-                         "ask of a smaller case that fails, too",
-                         queries, keys, kMostKeys);
+      return fmt::format(
+          "the case has {} queries and {} keys, padding included, and no more than {} are asked one by one: "
+          "ask of a smaller case that fails, too",
+          queries, keys, kMostKeys);
     }
     own_ = prober_.asked_case(judged_.c.heads, judged_.c.kv_heads);
     few_ = prober_.with_few_heads();
@@ -73,35 +77,59 @@ class KeySearch {
     return {};
   }
 
-  void begin(std::string_view question) {
+  // Whether there is time for a question. If not, it is said that it was not asked.
+  bool begins(const std::string& question, Prober::Part part) {
+    if (!prober_.has_time(part)) {
+      note(fmt::format("there was no time to ask {}", question));
+      all_asked_ = false;
+      return false;
+    }
     if (settings_.on_phase) settings_.on_phase(question);
+    return true;
   }
-  void note(std::string text) { found_.notes.push_back(std::move(text)); }
-  void note_all(std::vector<std::string> texts) { std::ranges::move(texts, std::back_inserter(found_.notes)); }
+  void note(std::string text) { notes_.push_back(std::move(text)); }
+  void note_all(std::vector<std::string> texts) { std::ranges::move(texts, std::back_inserter(notes_)); }
 
-  // Reads the forward with few heads. What goes wrong there is tried on one block with the case's own heads; if nothing
-  // does, all is read with those.
-  void ask_forward() {
-    begin("which keys each query saw");
+  // Checks fail on the ranks that own the wrong rows.
+  bool only_gradients_failed() {
+    const auto failed = [this](bool of_forward) {
+      return std::ranges::any_of(judged_.checks, [of_forward](const Check& check) {
+        const bool is_of_forward = check.tensor.ends_with("out") || check.tensor.ends_with("lse");
+        return !check.ok && is_of_forward == of_forward;
+      });
+    };
+    const bool forward_failed = prober_.anywhere(failed(true));
+    return prober_.anywhere(failed(false)) && !forward_failed;
+  }
+
+  // --- Which keys each query saw ---
+
+  void ask_few_heads() {
+    if (settings_.on_phase) settings_.on_phase(kWhichKeys);
     found_.expected = expected_sight(*few_, judged_.lengths, prober_.grid());
-    reading_ = read_forward(prober_, *few_, found_.expected);
-    found_.why_not = reading_.why_not;
-    used_ = &*few_;
-    if (!own_ || !found_.why_not.empty()) return;
+    ForwardReading reading = read_forward(prober_, *few_, found_.expected);
+    found_.why_not = reading.why_not;
+    if (found_.why_not.empty()) adopt(std::move(reading), *few_);
+  }
+
+  // What goes wrong with few heads is tried on one block with the case's own; if nothing does, all is read with those.
+  void ask_all_heads() {
+    if (!own_) return;
     if (reading_.wrong || reading_.heads_differ) {
       confirm_with_own_heads();
       return;
     }
-    begin("which keys each query saw, with all heads");
-    ForwardReading with_own = read_forward(prober_, *own_, found_.expected);
-    if (!with_own.why_not.empty()) {
-      note(fmt::format("with {} nothing could be read: {}", heads_of(*own_), with_own.why_not));
-    } else if (with_own.wrong || with_own.keys_asked == reading_.keys_asked) {
-      reading_ = std::move(with_own);
-      used_ = &*own_;
+    if (!begins(std::string(kWhichKeys) + kWithAllHeads, Prober::Part::forward)) return;
+    ForwardReading reading = read_forward(prober_, *own_, found_.expected);
+    const std::int64_t keys = prober_.grid().kv.size();
+    if (!reading.why_not.empty()) {
+      note(fmt::format("with {} nothing could be read: {}", heads_of(*own_), reading.why_not));
+      all_asked_ = false;
+    } else if (reading.wrong || reading.heads_differ || reading.keys_asked == keys) {
+      adopt(std::move(reading), *own_);
     } else {
       note(fmt::format("with {} {} of {} keys were asked: there was no time for the others", heads_of(*own_),
-                       with_own.keys_asked, prober_.grid().kv.size()));
+                       reading.keys_asked, keys));
     }
   }
 
@@ -116,59 +144,24 @@ class KeySearch {
                      heads_of(*few_), heads_of(*own_)));
   }
 
-  // Makes the forward's reading the answer.
-  void keep_sight() {
-    const Sight& sight = reading_.sight;
-    found_.times = sight.times;
+  void adopt(ForwardReading reading, const AskedCase& asked) {
+    reading_ = std::move(reading);
+    used_ = &asked;
+    found_.times = reading_.sight.times;
     found_.wrong = reading_.wrong;
     found_.heads_differ = reading_.heads_differ;
-    found_.whole_numbers = std::ranges::none_of(sight.rows, [](const RowReading& row) {
+    found_.whole_numbers = std::ranges::none_of(reading_.sight.rows, [](const RowReading& row) {
       return row.kind == RowReading::Kind::weights || row.negative;
     });
-    if (!prober_.is_rank_0()) return;
-    std::string prefix;
-    if (found_.heads_differ) {
-      prefix = fmt::format("head{} {} of {}: ", sight.heads.size() == 1 ? "" : "s", numbers_text(sight.heads),
-                           used_->c.heads);
-    }
-    const SightPairs pairs{.grid = prober_.grid(),
-                           .judged = judged_,
-                           .times = found_.times,
-                           .expected = found_.expected,
-                           .rows = sight.rows,
-                           .has_lse = reading_.has_lse,
-                           .prefix = prefix};
-    if (found_.wrong) {
-      found_.pairs = find_wrong_pairs(pairs);
-      found_.picture = draw_mask(prober_.grid(), found_.times, found_.expected, sight.rows);
-    }
-    note_all(notes_on_pairs(pairs));
-    note_all(notes_on_weights(pairs));
-    if (found_.heads_differ) note("other heads saw other keys");
-    tell_limits();
-  }
-
-  // What could not be observed of the forward.
-  void tell_limits() {
-    const std::int64_t keys = prober_.grid().kv.size();
-    if (reading_.keys_asked < keys) {
-      note(fmt::format("{} of {} keys were asked: there was no time for the others", reading_.keys_asked, keys));
-    }
-    if (!reading_.has_lse) {
-      note("no lse is given, so what keys weigh is known up to a factor of each query: that all are seen twice would not "
-           "show, and unequal weights may be keys seen more than once or parts merged wrongly");
-    }
-    if (!reading_.unread_heads.empty()) {
-      note(fmt::format("heads {} were not read: too many differ", numbers_text(reading_.unread_heads)));
-    }
   }
 
   [[nodiscard]] const AskedCase& with_most_heads() const { return own_ ? *own_ : *few_; }
 
-  void ask_heads_of_all() {
+  void ask_mapping_of_heads() {
     if (found_.wrong || with_most_heads().c.heads == 1) return;
-    begin("which heads each head read");
+    if (!begins("which heads each head read", Prober::Part::forward)) return;
     HeadMapping mapping = ask_heads(prober_, with_most_heads(), judged_.c.training);
+    all_asked_ = all_asked_ && mapping.asked;
     note_all(std::move(mapping.notes));
     found_.heads_differ = found_.heads_differ || prober_.agreed(mapping.wrong);
   }
@@ -183,30 +176,24 @@ class KeySearch {
     if (found_.wrong || judged_.sharding.padding != verify::PaddingFill::nan || !has_padding) return;
     spoilt_by_padding_ = queries_spoilt_by_padding(prober_, *few_);
     if (spoilt_by_padding_ == 0) return;
-    note(fmt::format("out of {} queries is NaN if padding holds NaN, and is not if it holds numbers: padding is read, and "
-                     "weighs nothing",
-                     spoilt_by_padding_));
+    note(fmt::format(
+        "out of {} queries is NaN if padding holds NaN, and is not if it holds numbers: padding is read, and "
+        "weighs nothing",
+        spoilt_by_padding_));
   }
 
-  void ask_all_gradients() {
-    begin("which queries reached dq, dk and dv");
-    read_gradients(*few_);
-    if (found_.gradients_wrong || !own_) return;
-    begin("which queries reached dq, dk and dv, with all heads");
-    read_gradients(*own_);
-  }
+  // --- Which pairs gradients have ---
 
-  // Asks with another choice of key values, too, if anything is wrong with dq or dk.
-  void read_gradients(const AskedCase& asked) {
+  // Asks with another choice of key values, too, if anything is wrong.
+  void ask_gradients_of(const AskedCase& asked, const char* with) {
+    if (!begins(std::string("which queries reached dq, dk and dv") + with, Prober::Part::whole)) return;
     const Gradients first = ask_gradients(prober_, asked, KeyValues::first);
     if (!first.why_not.empty()) {
       note(fmt::format("which pairs dq, dk and dv have is not known: {}", first.why_not));
-      gradients_known_ = false;
+      all_asked_ = false;
       return;
     }
-    for (const GradientValues& gradient : first.all) {
-      gradients_known_ = gradients_known_ && gradient.asked == gradient.to_ask;
-    }
+    for (const GradientValues& gradient : first.all) all_asked_ = all_asked_ && gradient.asked == gradient.to_ask;
     GradientReading reading = judge_gradients(first, nullptr);
     if (!prober_.agreed(reading.wrong)) {
       note_all(std::move(reading.notes));
@@ -237,19 +224,64 @@ class KeySearch {
     return whole;
   }
 
+  // --- Rank 0's words ---
+
+  void tell() {
+    std::string prefix;
+    const Sight& sight = reading_.sight;
+    if (reading_.heads_differ) {
+      prefix = fmt::format("head{} {} of {}: ", sight.heads.size() == 1 ? "" : "s", numbers_text(sight.heads),
+                           used_->c.heads);
+    }
+    const SightPairs pairs{.grid = prober_.grid(),
+                           .judged = judged_,
+                           .times = found_.times,
+                           .expected = found_.expected,
+                           .rows = sight.rows,
+                           .has_lse = reading_.has_lse,
+                           .prefix = prefix};
+    std::vector<std::string> of_queries = std::exchange(notes_, {});
+    if (found_.wrong) {
+      found_.pairs = find_wrong_pairs(pairs);
+      found_.picture = draw_mask(prober_.grid(), found_.times, found_.expected, sight.rows);
+      note_all(notes_on_pairs(pairs));
+    }
+    note_all(notes_on_weights(pairs));
+    if (reading_.heads_differ) note("other heads saw other keys");
+    tell_limits();
+    note_all(std::move(of_queries));
+    tell_what_vanished();
+    found_.notes = std::move(notes_);
+  }
+
+  // What could not be observed of the forward.
+  void tell_limits() {
+    const std::int64_t keys = prober_.grid().kv.size();
+    if (reading_.keys_asked < keys) {
+      note(fmt::format("{} of {} keys were asked: there was no time for the others", reading_.keys_asked, keys));
+    }
+    if (!reading_.has_lse) {
+      note(
+          "no lse is given, so what keys weigh is known up to a factor of each query: that all are seen twice would "
+          "not "
+          "show, and unequal weights may be keys seen more than once or parts merged wrongly");
+    }
+    if (!reading_.unread_heads.empty()) {
+      note(fmt::format("heads {} were not read: too many differ", numbers_text(reading_.unread_heads)));
+    }
+  }
+
   // A fault of which nothing was seen lies in what the questions leave out.
   void tell_what_vanished() {
     if (found_.wrong || found_.heads_differ || reading_.keys_asked < prober_.grid().kv.size()) return;
     const auto is_unknown = [](const RowReading& row) { return row.kind == RowReading::Kind::unknown; };
     if (std::ranges::any_of(reading_.sight.rows, is_unknown)) return;
     const auto saw_strangely = [](const RowReading& row) {
-      return row.more_in_lse > 0 || row.sum != 1 || row.lse_is_wrong ||
-             row.lse_error > 0;
+      return row.more_in_lse > 0 || row.sum != 1 || row.lse_is_wrong || row.lse_error > 0 || row.only_lse_counts;
     };
     const std::string saw =
         fmt::format("asked with q = 0 and {}, every query saw exactly the keys that it should", heads_of(*used_));
-    const bool all_known = !judged_.c.training || gradients_known_;
-    if (found_.gradients_wrong || spoilt_by_padding_ > 0 || !all_known ||
+    if (found_.gradients_wrong || spoilt_by_padding_ > 0 || !all_asked_ ||
         std::ranges::any_of(reading_.sight.rows, saw_strangely)) {
       note(saw);
       return;
@@ -258,11 +290,14 @@ class KeySearch {
     if (judged_.c.bias) left_out.emplace_back("the bias");
     if (judged_.c.softmax != SoftmaxType::vanilla) left_out.emplace_back("the sink");
     if (used_->c.heads != judged_.c.heads || used_->c.kv_heads != judged_.c.kv_heads) left_out.emplace_back("heads");
-    note(fmt::format("{}{}: what is wrong depends on {}, is rounding, or is in what was not asked for (max_logit, dbias, "
-                     "dsink)",
-                     saw, judged_.c.training ? ", and dq, dk and dv have the same pairs" : "",
-                     fmt::join(left_out, " or ")));
+    note(fmt::format(
+        "{}{}: what is wrong depends on {}, is rounding, or is in what was not asked for (max_logit, dbias, "
+        "dsink)",
+        saw, judged_.c.training ? ", and dq, dk and dv have the same pairs" : "", fmt::join(left_out, " or ")));
   }
+
+  static constexpr const char* kWhichKeys = "which keys each query saw";
+  static constexpr const char* kWithAllHeads = ", with all heads";
 
   const JudgedCase& judged_;
   const Settings& settings_;
@@ -271,8 +306,9 @@ class KeySearch {
   std::optional<AskedCase> own_;     // with the case's own heads, if they are others
   const AskedCase* used_ = nullptr;  // the one that reading_ is of
   ForwardReading reading_;
-  bool gradients_known_ = true;
+  bool all_asked_ = true;  // of what is asked after few heads of the forward
   std::int64_t spoilt_by_padding_ = 0;
+  std::vector<std::string> notes_;
   SeenKeys found_;
 };
 

@@ -78,10 +78,11 @@ TEST(SeenKeysOfMutants, NothingIsWrongWithoutOne) {
   EXPECT_FALSE(seen.wrong || seen.heads_differ || seen.gradients_wrong) << test::text_of(seen);
   EXPECT_TRUE(seen.whole_numbers);
   EXPECT_FALSE(seen.picture);
-  EXPECT_THAT(seen.notes,
-              ElementsAre("asked with q = 0 and 2 heads, every query saw exactly the keys that it should, and dq, dk and dv "
-                          "have the same pairs: what is wrong depends on scores, is rounding, or is in what was not asked "
-                          "for (max_logit, dbias, dsink)"));
+  EXPECT_THAT(
+      seen.notes,
+      ElementsAre("asked with q = 0 and 2 heads, every query saw exactly the keys that it should, and dq, dk and dv "
+                  "have the same pairs: what is wrong depends on scores, is rounding, or is in what was not asked "
+                  "for (max_logit, dbias, dsink)"));
 }
 
 TEST(SeenKeysOfMutants, WindowLeftNarrow) {
@@ -139,9 +140,10 @@ TEST(SeenKeysOfMutants, PackedSequencesSeen) {
   c.seqlens = {{8, 8}};
   const SeenKeys seen = seen_with(Mutant::packed_sequences_seen, c);
   EXPECT_EQ(seen.pairs.excess_pairs, 128);
-  EXPECT_THAT(texts_of(seen.pairs.excess),
-              ElementsAre("queries 0..7 of sequence 0 (ranks 0, 1) saw keys 0..7 of sequence 1 (chunks 0..3, ranks 0, 1)",
-                          "queries 0..7 of sequence 1 (ranks 0, 1) saw keys 0..7 of sequence 0 (chunks 0..3, ranks 0, 1)"));
+  EXPECT_THAT(
+      texts_of(seen.pairs.excess),
+      ElementsAre("queries 0..7 of sequence 0 (ranks 0, 1) saw keys 0..7 of sequence 1 (chunks 0..3, ranks 0, 1)",
+                  "queries 0..7 of sequence 1 (ranks 0, 1) saw keys 0..7 of sequence 0 (chunks 0..3, ranks 0, 1)"));
   ASSERT_TRUE(seen.picture);
   EXPECT_THAT(seen.picture->q_borders, ElementsAre(8));
   EXPECT_EQ(seen.picture->rows.front(), "........++++++++");
@@ -171,7 +173,8 @@ TEST(SeenKeysOfMutants, PaddingQueriesComputed) {
               ElementsAre("3 padding queries 13..15 (rank 0) saw keys 0..12 (chunks 0..3, ranks 0, 1)"));
 }
 
-// What a rank holds of the other it takes for its own, so keys of the other count as those at the same place of its own.
+// What a rank holds of the other it takes for its own, so keys of the other count as those at the same place of its
+// own.
 TEST(SeenKeysOfMutants, RingOrder) {
   const auto taken_for = [](std::int64_t key) { return key < 4 || key >= 12 ? key ^ 4 : key ^ 4; };
   const SeenKeys seen = seen_with(Mutant::ring_order, forward_only(causal_sequence()));
@@ -302,8 +305,9 @@ TEST(SeenKeysOfMutants, ValuesThatDidNotCome) {
 TEST(SeenKeysOfMutants, KInThePlaceOfV) {
   const SeenKeys seen = seen_with(Mutant::kv_places_swapped, forward_only(one_sequence()));
   EXPECT_FALSE(seen.whole_numbers);
-  EXPECT_THAT(seen.notes,
-              ElementsAre("out of 16 queries holds values of K in the place of those of V: of 8 keys for query 0 (rank 0)"));
+  EXPECT_THAT(
+      seen.notes,
+      ElementsAre("out of 16 queries holds values of K in the place of those of V: of 8 keys for query 0 (rank 0)"));
 }
 
 TEST(SeenKeysOfMutants, WhatDoesNotRepeatIsUnknown) {

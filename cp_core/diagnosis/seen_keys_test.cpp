@@ -53,8 +53,7 @@ at::Tensor pairs_with(std::int64_t q_first, std::int64_t q_last, std::int64_t kv
 std::vector<SeenKeys> seen_by_all(const Case& c, const ToySight& sight, const Settings& settings = {}) {
   verify::Sharding sharding;
   sharding.rows = verify::parse_convention("contiguous").value();
-  return test::seen_on_threads(
-      c, [&] { return std::make_unique<ToyAttention>(sharding, sight); }, settings);
+  return test::seen_on_threads(c, [&] { return std::make_unique<ToyAttention>(sharding, sight); }, settings);
 }
 
 SeenKeys seen_by(const Case& c, const ToySight& sight) {
@@ -86,8 +85,7 @@ TEST(SeenKeys, HeadsThatSawOtherKeysAreNamed) {
   EXPECT_TRUE(seen.wrong);
   EXPECT_TRUE(seen.heads_differ);
   ASSERT_EQ(seen.pairs.missing.size(), 1);
-  EXPECT_EQ(seen.pairs.missing.front().text,
-            "heads 2, 3 of 4: queries 0..3 (rank 0) did not see keys 8..15 (rank 1)");
+  EXPECT_EQ(seen.pairs.missing.front().text, "heads 2, 3 of 4: queries 0..3 (rank 0) did not see keys 8..15 (rank 1)");
   EXPECT_THAT(seen.notes, Contains("other heads saw other keys"));
 }
 
@@ -109,11 +107,10 @@ TEST(SeenKeys, GradientsThatLackPairs) {
   const SeenKeys seen = seen_by(toy_sequence(), sight);
   EXPECT_FALSE(seen.wrong || seen.heads_differ);
   EXPECT_TRUE(seen.gradients_wrong);
-  EXPECT_THAT(seen.notes,
-              ElementsAre("dq of queries 0..7 (rank 0) lacks keys 8..11 (rank 1)",
-                          "dv of keys 0..3 (rank 0) lacks queries 12..15 (rank 1)",
-                          "dk of keys 0..15 (ranks 0, 1) lacks queries 4..5 (rank 0)",
-                          "asked with q = 0 and 2 heads, every query saw exactly the keys that it should"));
+  EXPECT_THAT(seen.notes, ElementsAre("dq of queries 0..7 (rank 0) lacks keys 8..11 (rank 1)",
+                                      "dv of keys 0..3 (rank 0) lacks queries 12..15 (rank 1)",
+                                      "dk of keys 0..15 (ranks 0, 1) lacks queries 4..5 (rank 0)",
+                                      "asked with q = 0 and 2 heads, every query saw exactly the keys that it should"));
 }
 
 TEST(SeenKeys, GradientsThatCountPairsTwice) {
@@ -163,6 +160,27 @@ TEST(SeenKeys, AnLseInAnotherBaseIsNotTakenForKeysSeenSeveralTimes) {
   const SeenKeys seen = seen_by(c, sight);
   EXPECT_TRUE(at::equal(seen.times, sight.times.front())) << seen.times;
   EXPECT_THAT(seen.notes, Contains(HasSubstr("lse of 16 queries is not the logarithm of the number of keys")));
+}
+
+// All keys twice, or an lse that is too large by log 2: out is the same.
+TEST(SeenKeys, ThatAllKeysAreSeenTwiceIsNotBelievedOfLseAlone) {
+  Case c = toy_sequence();
+  c.training = false;
+  ToySight sight;
+  sight.times = {at::ones({kToyTokens, kToyTokens}, at::kDouble).mul(2)};
+  const SeenKeys seen = seen_by(c, sight);
+  EXPECT_FALSE(seen.wrong);
+  EXPECT_THAT(seen.notes,
+              Contains(HasSubstr("of 16 queries lse alone says that all of their keys were seen several times")));
+  EXPECT_THAT(seen.notes, Not(Contains(HasSubstr("what is wrong depends on"))));
+}
+
+TEST(SeenKeys, AGradientThatHoldsSomethingElseIsNotReadAsPairs) {
+  ToySight sight = sees_all();
+  sight.dk_has_dv = true;
+  const SeenKeys seen = seen_by(toy_sequence(), sight);
+  EXPECT_TRUE(seen.gradients_wrong);
+  EXPECT_THAT(seen.notes, Contains(HasSubstr("dk holds values in elements that no pair")));
 }
 
 TEST(SeenKeys, WhatDoesNotRepeatIsUnknown) {

@@ -89,8 +89,7 @@ at::Tensor sizes_of(const std::vector<at::Tensor>& own) {
 
 }  // namespace
 
-ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, const Results& results,
-                             Communicator& cp) {
+ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, const Results& results, Communicator& cp) {
   const at::Device device = device_of(results);
   const OwnResults own(c, owners, results, cp.rank());
   std::vector<at::Tensor> given;

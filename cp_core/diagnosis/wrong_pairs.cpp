@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t kMostRectangles = 8;
 constexpr std::size_t kMostWeights = 4;
-// Of an excess pair whose query has weights that are no whole numbers.
-constexpr std::int32_t kOfSomeWeight = std::numeric_limits<std::int32_t>::max();
+// Labels of excess pairs whose query has weights that are no whole numbers: this and the weight in hundredths.
+constexpr std::int32_t kOfSomeWeight = 1 << 24;
 // Less is no weight at all (row_reading.cpp rounds so small times to 0 in rows of whole numbers).
 constexpr double kNoWeight = 1e-4;
 constexpr double kHundred = 100;
@@ -45,18 +45,16 @@ class PairReader {
   [[nodiscard]] std::int32_t excess(std::int64_t i, std::int64_t j) const {
     const double seen = times(i, j);
     if (std::isnan(seen)) return 0;
-    if (weighs(i)) return !expected(i, j) && std::abs(seen) > kNoWeight ? kOfSomeWeight : 0;
+    if (weighs(i)) return !expected(i, j) && std::abs(seen) > kNoWeight ? kOfSomeWeight + hundredths_of(seen) : 0;
     return seen > (expected(i, j) ? 1 : 0) ? static_cast<std::int32_t>(seen) : 0;
   }
   // A label for keys that are seen as they should be, with another weight: hundredths. 0: it is none.
   [[nodiscard]] std::int32_t weight(std::int64_t i, std::int64_t j) const {
-    constexpr double kMost = 1e6;
     constexpr double kAsDue = 0.02;
     const double seen = times(i, j);
     if (!weighs(i) || !expected(i, j) || std::isnan(seen) || std::abs(seen) <= kNoWeight) return 0;
     if (std::abs(seen - 1) <= kAsDue) return 0;
-    const auto hundredths = static_cast<std::int32_t>(std::lround(std::clamp(seen, -kMost, kMost) * kHundred));
-    return hundredths == 0 ? 1 : hundredths;
+    return hundredths_of(seen);
   }
   [[nodiscard]] std::int64_t missing_of(std::int64_t i) const {
     std::int64_t count = 0;
@@ -93,6 +91,11 @@ class PairReader {
   }
 
  private:
+  static std::int32_t hundredths_of(double weight) {
+    constexpr double kMost = 1e4;
+    return std::max(static_cast<std::int32_t>(std::lround(std::min(weight, kMost) * kHundred)), 1);
+  }
+
   const SightPairs& pairs_;
   const double* times_;
   const double* expected_;
@@ -105,8 +108,11 @@ std::int64_t count_labels(const PairLabels& labels) {
 
 std::string excess_text(const PairReader& reader, const PairBlock& block, bool has_lse) {
   const std::string saw = fmt::format("{} saw {}", reader.queries(block), reader.keys(block));
-  if (block.label == 1 || block.label == kOfSomeWeight) return saw;
-  return fmt::format("{} {}{}", saw, times_text(block.label), has_lse ? "" : ", the keys that they saw least counting once");
+  if (block.label == 1) return saw;
+  if (block.label > kOfSomeWeight)
+    return fmt::format("{} with the weight {:.2f}", saw, (block.label - kOfSomeWeight) / kHundred);
+  return fmt::format("{} {}{}", saw, times_text(block.label),
+                     has_lse ? "" : ", the keys that they saw least counting once");
 }
 
 // The queries of a reading that have something in common.
@@ -156,12 +162,14 @@ class WeightNotes {
     if (rows.count == 0) return;
     const double distance = reader_.farthest_from_number();
     if (distance < kOfRounding) {
-      add("what {} of {} queries gave to keys is up to {:.2g} % off a whole number: more than rounding to the dtype does, "
+      add("what {} of {} queries gave to keys is up to {:.2g} % off a whole number: more than rounding to the dtype "
+          "does, "
           "and as much as rounding to a shorter one",
           rows.count, pairs_.rows.size(), distance * kHundred);
       return;
     }
-    add("what {} of {} queries gave to keys are no whole numbers, which no set of keys explains: parts were merged with "
+    add("what {} of {} queries gave to keys are no whole numbers, which no set of keys explains: parts were merged "
+        "with "
         "wrong weights, or other values than those of the keys were read",
         rows.count, pairs_.rows.size());
     const PairLabels labels = reader_.label([&](std::int64_t i, std::int64_t j) { return reader_.weight(i, j); });
@@ -174,8 +182,8 @@ class WeightNotes {
   void add_sums() {
     const FoundRows rows = find_rows(pairs_.rows, [](const RowReading& row) { return row.sum != 1; });
     if (rows.count == 0) return;
-    add("out of {} queries is no mean of the values that they saw: its weights sum to {:.4g}, not to 1, for {}", rows.count,
-        first(rows).sum, query(rows));
+    add("out of {} queries is no mean of the values that they saw: its weights sum to {:.4g}, not to 1, for {}",
+        rows.count, first(rows).sum, query(rows));
   }
 
   void add_more_in_lse() {
@@ -204,12 +212,15 @@ class WeightNotes {
       return row.lse_error > 0;
     });
     if (off.count > 0) {
-      add("lse of {} queries is off by up to {:.2g}, though they are the right keys that it counts", off.count, largest);
+      add("lse of {} queries is off by up to {:.2g}, though they are the right keys that it counts", off.count,
+          largest);
     }
-    const FoundRows alone = find_rows(pairs_.rows, [](const RowReading& row) { return row.only_lse_counts; });
+    const FoundRows alone =
+        find_rows(pairs_.rows, [](const RowReading& row) { return row.only_lse_counts && !row.lse_is_wrong; });
     if (alone.count > 0) {
-      add("that {} queries saw all of their keys several times rests on lse alone: one that is too large by as much would "
-          "look the same",
+      add("of {} queries lse alone says that all of their keys were seen several times: one that is too large by as "
+          "much "
+          "would look the same",
           alone.count);
     }
   }
@@ -220,18 +231,17 @@ class WeightNotes {
       add("out of {} queries holds values of K in the place of those of V: of {:g} keys for {}", of_k.count,
           first(of_k).keys_of_minus_one, query(of_k));
     }
-    const FoundRows foreign = find_rows(
-        pairs_.rows, [](const RowReading& row) { return row.negative && row.keys_of_minus_one == 0; });
+    const FoundRows foreign =
+        find_rows(pairs_.rows, [](const RowReading& row) { return row.negative && row.keys_of_minus_one == 0; });
     if (foreign.count > 0) {
-      add("out of {} queries holds what is no mean of values of V, which were all 0 or 1; the first is {}", foreign.count,
-          query(foreign));
+      add("out of {} queries holds what is no mean of values of V, which were all 0 or 1; the first is {}",
+          foreign.count, query(foreign));
     }
-    const FoundRows rows = find_rows(pairs_.rows, [](const RowReading& row) {
-      return row.kind == RowReading::Kind::unknown && !row.negative;
-    });
+    const FoundRows rows = find_rows(
+        pairs_.rows, [](const RowReading& row) { return row.kind == RowReading::Kind::unknown && !row.negative; });
     if (rows.count == 0) return;
-    add("what {} of {} queries saw is not known, since out is not finite, or contradicts lse; the first is {}", rows.count,
-        pairs_.rows.size(), query(rows));
+    add("what {} of {} queries saw is not known, since out is not finite, or contradicts lse; the first is {}",
+        rows.count, pairs_.rows.size(), query(rows));
   }
 
   static constexpr double kOfRounding = 0.02;
@@ -258,7 +268,7 @@ WrongPairs find_wrong_pairs(const SightPairs& pairs) {
   for (const PairBlock& block : largest_blocks(excess, kMostRectangles)) {
     PairRectangle rectangle = rectangle_of(pairs.grid, block);
     rectangle.text = excess_text(reader, block, pairs.has_lse);
-    rectangle.times = block.label == kOfSomeWeight ? 1 : block.label;
+    rectangle.times = block.label > kOfSomeWeight ? 1 : block.label;
     found.excess.push_back(std::move(rectangle));
   }
   return found;
@@ -274,12 +284,12 @@ std::vector<std::string> notes_on_pairs(const SightPairs& pairs) {
     notes.push_back(fmt::format("{}nothing came through between {}", pairs.prefix, who));
   }
   if (const std::string where = distance_text(pairs.grid, pairs.judged.lengths, missing); !where.empty()) {
-    notes.push_back(fmt::format("{}all missing pairs lie {}, i' being the diagonal of query i and j the key",
-                                pairs.prefix, where));
+    notes.push_back(
+        fmt::format("{}all missing pairs lie {}, i' being the diagonal of query i and j the key", pairs.prefix, where));
   }
   if (const std::string where = distance_text(pairs.grid, pairs.judged.lengths, excess); !where.empty()) {
-    notes.push_back(fmt::format("{}all excess pairs lie {}, i' being the diagonal of query i and j the key",
-                                pairs.prefix, where));
+    notes.push_back(
+        fmt::format("{}all excess pairs lie {}, i' being the diagonal of query i and j the key", pairs.prefix, where));
   }
   return notes;
 }

@@ -28,8 +28,9 @@ struct StepSetting {
   bool replayed = false;  // the step will be captured and replayed as a CUDA graph
 };
 
-// One step of this rank: a forward and, for cases that train, then a backward. Both are collective over the groups.
-// They may throw CommError, BackendUnsupported (the case becomes a skip) or whatever a library throws.
+// One step of this rank: a forward and, for cases that train, then a backward, which may be left out. Both are
+// collective over the groups. They may throw CommError, BackendUnsupported (the case becomes a skip) or whatever a
+// library throws.
 class Step {
  public:
   Step() = default;

@@ -44,11 +44,12 @@ std::string frame(const MaskPicture& picture, std::size_t columns) {
 }
 
 std::string legend(const MaskPicture& picture) {
-  constexpr std::array<std::pair<char, std::string_view>, 5> kMeanings{{{'.', "as it should be"},
-                                                                        {'-', "keys not seen"},
-                                                                        {'+', "keys seen that should not be, or twice"},
-                                                                        {'!', "both"},
-                                                                        {'?', "weights that are no numbers, or not known"}}};
+  constexpr std::array<std::pair<char, std::string_view>, 5> kMeanings{
+      {{'.', "as it should be"},
+       {'-', "keys not seen"},
+       {'+', "keys seen that should not be, or twice"},
+       {'!', "both"},
+       {'?', "weights that are no numbers, or not known"}}};
   std::vector<std::string> meanings;
   for (const auto& [sign, meaning] : kMeanings) {
     const auto occurs = [sign](const std::string& row) { return row.find(sign) != std::string::npos; };

@@ -22,10 +22,12 @@ struct ToySight {
   at::Tensor in_dv{};
   at::Tensor in_out{};  // a factor of each weight in out, of which lse knows nothing. Undefined: 1
   bool gives_lse = true;
-  double lse_factor = 1;      // lse is so many times as large as it should be
+  double lse_factor = 1;  // lse is so many times as large as it should be
   double dq_factor = 1;
-  bool repeats = true;        // else every second out is a little larger
-  std::vector<std::int64_t> kv_heads{};  // that query heads read, by query head, if the case has as many; empty: as defined
+  bool dk_has_dv = false;  // dk is dk + dv
+  bool repeats = true;     // else every second out is a little larger
+  std::vector<std::int64_t>
+      kv_heads{};  // that query heads read, by query head, if the case has as many; empty: as defined
 };
 
 class ToyAttention final : public Implementation {

@@ -272,14 +272,15 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current, const 
     run_.lose_output("--" + lost.output, lost.message);
   }
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
+  const bool diagnosing = current.asks_why && current.result->diagnosing && out.outcome == CaseOutcome::fail;
   if (needs_tail) {
+    std::optional<OwnDeadlines> own_deadlines;
+    if (diagnosing) own_deadlines.emplace(has_own_deadlines_);
     co_await wait_for_fences();
     out.stderr_tails = group_->tails();
   }
   std::optional<Retirement> of_diagnosis;
-  if (current.asks_why && current.result->diagnosing && out.outcome == CaseOutcome::fail) {
-    of_diagnosis = co_await diagnose(current, started, out);
-  }
+  if (diagnosing) of_diagnosis = co_await diagnose(current, started, out);
   take_messages(current);
   out.retirement = disbelieved ? disbelieved : judge(current);
   if (!out.retirement) out.retirement = std::move(of_diagnosis);

@@ -19,10 +19,12 @@ namespace {
 constexpr std::size_t kSlowest = 10;
 constexpr const char* kWholeCase = "case";
 
-// Phases in the order in which a case goes through them, others after them by name, the whole case last.
+// Phases in the order in which a case goes through them, others after them by name, the whole case, and the diagnosis
+// that comes after it.
 std::size_t place(std::string_view phase) {
   constexpr const auto& kPhases = case_phase::kOfACase;
   if (phase == kWholeCase) return kPhases.size() + 1;
+  if (phase == case_phase::kDiagnosis) return kPhases.size() + 2;
   return static_cast<std::size_t>(std::ranges::find(kPhases, phase) - kPhases.begin());
 }
 
@@ -36,6 +38,9 @@ void TimingsTable::add(const CaseFinished& event) {
   if (!is_of_the_case(event.outcome)) return;
   const int world_size = cp_pool::world_size(event.c);
   for (const auto& [phase, milliseconds] : event.timings_ms) phases_ms_[{world_size, phase}].push_back(milliseconds);
+  if (event.diagnosis && event.diagnosis->ms > 0) {
+    phases_ms_[{world_size, case_phase::kDiagnosis}].push_back(event.diagnosis->ms);
+  }
   phases_ms_[{world_size, kWholeCase}].push_back(event.duration_ms);
   cases_.emplace_back(event.duration_ms, event.id);
 }

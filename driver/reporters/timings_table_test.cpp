@@ -62,6 +62,16 @@ TEST(TimingsTable, NamesThePhasesInTheOrderOfACase) {
   }
 }
 
+TEST(TimingsTable, HasDiagnosesBehindTheCases) {
+  TimingsTable table;
+  CaseFinished event = finished(0, "a", CaseOutcome::fail);
+  event.diagnosis = test::example_diagnosis();
+  table.add(event);
+  EXPECT_THAT(table.text(), ::testing::HasSubstr(
+                                "    2  case                  1    100 ms    100 ms    100 ms    100 ms\n"
+                                "    2  diagnosis             1     12 ms     12 ms     12 ms     12 ms\n"));
+}
+
 TEST(TimingsTable, NamesNoMoreThanTenSlowCases) {
   TimingsTable table;
   for (std::size_t i = 0; i < 12; ++i) table.add(timed(i, 2, 1));

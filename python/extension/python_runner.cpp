@@ -83,7 +83,13 @@ Diagnosis PythonRunner::diagnose(const JudgedCase& judged, const CpGroups& group
                                  std::chrono::steady_clock::time_point waits_end) {
   breaker_.begin_case(waits_end);
   const AtEnd end([this] { breaker_.end_case(); });
-  return diagnosis::diagnose(implementation_, judged, groups, settings);
+  try {
+    return diagnosis::diagnose(implementation_, judged, groups, settings);
+  } catch (const SkippedByAll& skip) {
+    Diagnosis unknown;
+    unknown.cause = fmt::format("the adapter skipped a question of the diagnosis: {}", skip.what());
+    return unknown;
+  }
 }
 
 void PythonRunner::connect(const Connection& connection) {

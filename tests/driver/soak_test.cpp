@@ -51,6 +51,9 @@ const std::map<std::string, std::set<std::string>> kFaulty{
     {"invalid_utf8", {"error"}},
     {"daemon", {"pass"}},
     {"chatter_stdout", {"pass"}},
+    {"diag_good", {"fail"}},
+    {"diag_exit", {"fail"}},
+    {"diag_garbage", {"fail"}},
 };
 
 // Sanitizers keep freed memory for a while, to find uses of it.

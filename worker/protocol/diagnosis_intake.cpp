@@ -113,7 +113,6 @@ Diagnosis well_formed(Diagnosis diagnosis) {
   }
   keep_names(diagnosis.explains);
   keep_names(diagnosis.others);
-  if (diagnosis.evidence.size() > kMaxSentences) diagnosis.evidence.resize(kMaxSentences);
   for (std::string& evidence : diagnosis.evidence) evidence = sentence(std::move(evidence));
   const auto drop = [&](const char* what) {
     diagnosis.evidence.push_back(fmt::format("the worker's {} not well formed", what));
@@ -136,6 +135,7 @@ Diagnosis well_formed(Diagnosis diagnosis) {
     keep_on_the_scale(strip.by_row);
     keep_on_the_scale(strip.by_head);
   }
+  if (diagnosis.evidence.size() > kMaxSentences) diagnosis.evidence.resize(kMaxSentences);
   if (!std::isfinite(diagnosis.ms) || diagnosis.ms < 0) diagnosis.ms = 0;
   return diagnosis;
 }

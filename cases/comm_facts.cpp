@@ -18,6 +18,24 @@ const CommFacts& facts_of(CommType type) {
   return all.at(static_cast<std::size_t>(type));
 }
 
+std::vector<Message> messages_around(int ranks, int distance, std::int64_t bytes) {
+  std::vector<Message> messages;
+  for (int rank = 0; rank < ranks; ++rank) {
+    messages.push_back({.from = rank, .to = (rank + distance + ranks) % ranks, .bytes = bytes});
+  }
+  return messages;
+}
+
+std::vector<Message> messages_to_all(int ranks, std::int64_t bytes) {
+  std::vector<Message> messages;
+  for (int from = 0; from < ranks; ++from) {
+    for (int to = 0; to < ranks; ++to) {
+      if (to != from) messages.push_back({.from = from, .to = to, .bytes = bytes});
+    }
+  }
+  return messages;
+}
+
 int head_ranks(const Case& c) {
   return facts_of(c.comm).head_ranks(c.cp_size);
 }

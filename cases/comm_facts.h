@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "cases/case.h"
 
@@ -28,6 +29,21 @@ struct Traffic {
   std::int64_t backward = 0;
 };
 
+struct Message {
+  int from = 0;
+  int to = 0;
+  std::int64_t bytes = 0;
+};
+
+// Messages that ranks send at the same time.
+struct Exchange {
+  enum class Pass { forward, backward };
+  Pass pass = Pass::forward;
+  std::string what;  // for `cp-pool explain`: "k and v go to the next rank of the ring"
+  int times = 1;     // how often, one after another
+  std::vector<Message> messages;
+};
+
 // Members that have a default may be left out.
 struct CommFacts {
   // What travels where: one sentence, for `cp-pool explain`.
@@ -43,7 +59,14 @@ struct CommFacts {
   bool sums_dkv = false;
   // Returns what each of cp_size ranks sends. cp_size: at least 1, and a number that the type takes.
   Traffic (*traffic)(const RankBytes& rank, int cp_size);
+  // Returns the messages of which that is the sum, in order. The same sizes; none for one rank.
+  std::vector<Exchange> (*exchanges)(const RankBytes& rank, int cp_size);
 };
+
+// For CommFacts::exchanges: each rank sends to the one `distance` places further in the ring of all; every rank sends
+// to every other.
+std::vector<Message> messages_around(int ranks, int distance, std::int64_t bytes);
+std::vector<Message> messages_to_all(int ranks, std::int64_t bytes);
 
 const CommFacts& facts_of(CommType type);
 

@@ -1,6 +1,9 @@
 #include "cases/comm_facts.h"
 
+#include <algorithm>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,6 +63,42 @@ TEST(CommFacts, OneRankSendsNothingAndSeveralSendBothWays) {
     EXPECT_EQ(traffic.forward > 0, size > 1) << to_string(type) << " of " << size;
     EXPECT_EQ(traffic.backward > 0, size > 1) << to_string(type) << " of " << size;
   });
+}
+
+TEST(CommFacts, TheMessagesAddUpToTheTraffic) {
+  for_each_type_and_size([](CommType type, const CommFacts& facts, int size) {
+    const RankBytes bytes{
+        .q = 640L * size, .kv = 1280L * size, .out = 320L * size, .dkv_sums = 2560L * size, .statistic = 64L * size};
+    std::vector<Traffic> sent(static_cast<std::size_t>(size));
+    for (const Exchange& exchange : facts.exchanges(bytes, size)) {
+      EXPECT_FALSE(exchange.what.empty());
+      for (const Message& message : exchange.messages) {
+        EXPECT_NE(message.from, message.to);
+        EXPECT_TRUE(message.to >= 0 && message.to < size) << to_string(type) << " of " << size;
+        Traffic& of_rank = sent.at(static_cast<std::size_t>(message.from));
+        (exchange.pass == Exchange::Pass::forward ? of_rank.forward : of_rank.backward) +=
+            exchange.times * message.bytes;
+      }
+    }
+    const Traffic expected = facts.traffic(bytes, size);
+    for (const Traffic& of_rank : sent) {
+      EXPECT_EQ(of_rank.forward, expected.forward) << to_string(type) << " of " << size;
+      EXPECT_EQ(of_rank.backward, expected.backward) << to_string(type) << " of " << size;
+    }
+  });
+}
+
+TEST(CommFacts, TheRingOfEverySecondRankTurnsBetweenTheTradesOfThePairs) {
+  const std::vector<Exchange> exchanges = facts_of(CommType::a2a_p2p).exchanges(kBytes, 6);
+  std::vector<std::string> said;
+  for (const Exchange& exchange : exchanges) {
+    const Message& of_rank_1 = *std::ranges::find(exchange.messages, 1, &Message::from);
+    said.push_back(exchange.what.substr(0, exchange.what.find_first_of(":,")) + " to " + std::to_string(of_rank_1.to));
+  }
+  EXPECT_THAT(said,
+              testing::ElementsAre("q to 0", "k and v go to the next rank of the ring to 3", "out and lse to 0",
+                                   "dout and a statistic to 0", "k and v go back to the previous rank of the ring to 5",
+                                   "the sums of dk and dv follow them to 5", "dq to 0"));
 }
 
 TEST(CommFacts, PairsInARingSendAsAPairAndAsARing) {

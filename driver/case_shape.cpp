@@ -84,27 +84,41 @@ double Compute::backward_flops(const Case& c) const {
          static_cast<double>(3 * c.head_dim_qk + 2 * c.head_dim_v);
 }
 
-Compute compute_of(const Case& c, const SequenceLengths& given, int rank) {
+Compute compute_with(const Case& c, const SequenceLengths& given, int rank, int owner) {
   const SequenceLengths lengths = without_replication(given, c.cp_size);
   const int head_split = head_ranks(c);
   const int ring_ranks = c.cp_size / head_split;
-  const int ring_rank = rank / head_split;
   Compute out;
   out.heads = c.heads / head_split;
   for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
-    for (const Interval& queries : owned_chunks(lengths.padded_q[b], ring_ranks, ring_rank)) {
-      for (int owner = 0; owner < ring_ranks; ++owner) {
-        for (const Interval& keys : owned_chunks(lengths.padded_kv[b], ring_ranks, owner)) {
-          add_tile(c, queries, keys, lengths.valid_q[b], lengths.valid_kv[b], out);
-        }
+    for (const Interval& queries : owned_chunks(lengths.padded_q[b], ring_ranks, rank / head_split)) {
+      for (const Interval& keys : owned_chunks(lengths.padded_kv[b], ring_ranks, owner)) {
+        add_tile(c, queries, keys, lengths.valid_q[b], lengths.valid_kv[b], out);
       }
     }
   }
   return out;
 }
 
+Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank) {
+  Compute out;
+  for (int owner = 0; owner < c.cp_size / head_ranks(c); ++owner) {
+    const Compute part = compute_with(c, lengths, rank, owner);
+    out.full_tiles += part.full_tiles;
+    out.band_tiles += part.band_tiles;
+    out.empty_tiles += part.empty_tiles;
+    out.pairs += part.pairs;
+    out.heads = part.heads;
+  }
+  return out;
+}
+
+RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths) {
+  return bytes_of_rank(c, without_replication(lengths, c.cp_size));
+}
+
 Traffic traffic_of(const Case& c, const SequenceLengths& lengths) {
-  const RankBytes whole = bytes_of_rank(c, without_replication(lengths, c.cp_size));
+  const RankBytes whole = rank_bytes_of(c, lengths);
   Traffic traffic = facts_of(c.comm).traffic(whole, c.cp_size);
   if (c.replicated > 0) {
     // Every rank gathers the rows of all: shards before a pass, results behind it.

@@ -34,6 +34,11 @@ struct Compute {
   [[nodiscard]] double backward_flops(const Case& c) const;
 };
 Compute compute_of(const Case& c, const SequenceLengths& lengths, int rank);
+// Of it, what it computes with the keys of one of the places in the ring of head groups (CommFacts::head_ranks).
+Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, int owner);
+
+// The bytes of each rank's shards of what the ranks exchange: of whole sequences, where tokens are replicated.
+RankBytes rank_bytes_of(const Case& c, const SequenceLengths& lengths);
 
 // What one rank sends to others, in bytes: q, k, v, out, their gradients (those of k and v in fp32 where they are
 // summed over ranks) and the statistics of rows. Bias, sinks and max_logit come on top. An upper bound where

@@ -79,8 +79,7 @@ struct PoolSpawned {
   static constexpr auto fields() {
     return std::tuple{field("pool", &PoolSpawned::pool, Presence::required),
                       field("world_size", &PoolSpawned::world_size, Presence::required),
-                      field("pids", &PoolSpawned::pids),
-                      field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
+                      field("pids", &PoolSpawned::pids), field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
   }
 };
 
@@ -196,6 +195,7 @@ struct CaseStarted {
   int attempt = 1;
   std::optional<std::size_t> number = std::nullopt;  // as in CaseFinished
   std::optional<Case> c = std::nullopt;              // of a stream, whose cases are nowhere else if the driver dies
+  std::optional<double> at_ms = std::nullopt;
 
   static constexpr const char* kName = "case_started";
   static constexpr auto fields() {
@@ -205,7 +205,8 @@ struct CaseStarted {
                       field("pool", &CaseStarted::pool, Presence::required),
                       field("attempt", &CaseStarted::attempt),
                       field("number", &CaseStarted::number, Presence::sparse),
-                      field("case", &CaseStarted::c, Presence::sparse)};
+                      field("case", &CaseStarted::c, Presence::sparse),
+                      field("at_ms", &CaseStarted::at_ms, Presence::sparse)};
   }
 };
 

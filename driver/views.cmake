@@ -7,6 +7,7 @@ add_library(cp_reporters STATIC
   reporters/failure_text.cpp
   reporters/fan_out.cpp
   reporters/file_lock.cpp
+  reporters/html_document.cpp
   reporters/html_page.cpp
   reporters/html_sink.cpp
   reporters/jsonl_sink.cpp
@@ -17,6 +18,17 @@ add_library(cp_reporters STATIC
   reporters/output_file.cpp
   reporters/perf_table.cpp
   reporters/search_text.cpp
+  reporters/pictures/case_mask_svg.cpp
+  reporters/pictures/exchange_svg.cpp
+  reporters/pictures/features_table.cpp
+  reporters/pictures/mask_svg.cpp
+  reporters/pictures/rank_axes.cpp
+  reporters/pictures/strip_svg.cpp
+  reporters/pictures/svg.cpp
+  reporters/pictures/time_axis.cpp
+  reporters/pictures/timeline.cpp
+  reporters/pictures/timeline_bars.cpp
+  reporters/pictures/timeline_svg.cpp
   reporters/stack_lines.cpp
   reporters/summary.cpp
   reporters/terminal_sink.cpp
@@ -45,6 +57,14 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/output_file_test.cpp
     reporters/perf_table_test.cpp
     reporters/search_text_test.cpp
+    reporters/pictures/case_mask_svg_test.cpp
+    reporters/pictures/exchange_svg_test.cpp
+    reporters/pictures/features_table_test.cpp
+    reporters/pictures/mask_svg_test.cpp
+    reporters/pictures/strip_svg_test.cpp
+    reporters/pictures/time_axis_test.cpp
+    reporters/pictures/timeline_svg_test.cpp
+    reporters/pictures/timeline_test.cpp
     reporters/shared_gpus_test.cpp
     reporters/stack_lines_test.cpp
     reporters/summary_test.cpp
@@ -52,7 +72,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/text_format_test.cpp
     reporters/timings_table_test.cpp
     reporters/told_failures_test.cpp
-  LIBRARIES cp_reporters pugixml::pugixml)
+  LIBRARIES cp_reporters fmt::fmt pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_junit.py"
   CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -87,6 +107,7 @@ add_library(cp_cli STATIC
   cli/commands/doctor_command.cpp
   cli/commands/explain_command.cpp
   cli/commands/explanation.cpp
+  cli/commands/explanation_page.cpp
   cli/commands/help_command.cpp
   cli/commands/list_command.cpp
   cli/commands/report_command.cpp
@@ -111,6 +132,8 @@ add_library(cp_cli STATIC
 # CLI11 takes long to compile, and runs once.
 set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11)
+target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance fmt::fmt CLI11::CLI11
+                             pugixml::pugixml)
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
@@ -134,6 +157,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/worker_command_test.cpp
     cli/commands/command_line_test.cpp
     cli/commands/doctor_test.cpp
+    cli/commands/explanation_page_test.cpp
     cli/commands/explanation_test.cpp
     cli/commands/help_text_test.cpp
     cli/commands/list_command_test.cpp
@@ -155,7 +179,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/select/selection_test.cpp
     cli/select/shard_test.cpp
     cli/select/submitted_case_test.cpp
-  LIBRARIES cp_cli fmt::fmt)
+  LIBRARIES cp_cli fmt::fmt pugixml::pugixml)
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
 cp_pool_test(cli_program_test LABEL integration DISCOVER

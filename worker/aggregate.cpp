@@ -203,7 +203,8 @@ protocol::DiagnosisEvent aggregate_diagnosis(std::int64_t seq, const std::vector
     troubles.push_back(name_rank(*cause, cause->failure->summary));
   }
   if (!trouble.empty()) troubles.push_back(trouble);
-  const auto given = std::ranges::find_if(answers, [](const DiagnosisDone& answer) { return answer.diagnosis.has_value(); });
+  const auto given =
+      std::ranges::find_if(answers, [](const DiagnosisDone& answer) { return answer.diagnosis.has_value(); });
   if (troubles.empty() && given == answers.end()) troubles.emplace_back("rank 0 gave no answer");
   if (troubles.empty()) {
     out.diagnosis = *given->diagnosis;

@@ -14,6 +14,16 @@ CommFacts a2a_facts() {
             const std::int64_t leaving = all * (cp_size - 1) / cp_size;
             return Traffic{.forward = leaving, .backward = leaving};
           },
+      .exchanges = [](const RankBytes& rank, int cp_size) -> std::vector<Exchange> {
+        using enum Exchange::Pass;
+        if (cp_size == 1) return {};
+        const auto trade = [&](std::int64_t bytes) { return messages_to_all(cp_size, bytes / cp_size); };
+        return {{forward, "q, k and v: a rank's tokens of the receiver's heads", 1, trade(rank.q + rank.kv)},
+                {forward, "out and lse: the receiver's tokens of a rank's heads", 1, trade(rank.out + rank.statistic)},
+                {backward, "dout and a statistic: a rank's tokens of the receiver's heads", 1,
+                 trade(rank.out + rank.statistic)},
+                {backward, "dq, dk and dv: the receiver's tokens of a rank's heads", 1, trade(rank.q + rank.kv)}};
+      },
   };
 }
 

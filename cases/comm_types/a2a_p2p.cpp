@@ -1,6 +1,30 @@
+#include <algorithm>
+#include <functional>
+#include <iterator>
+#include <utility>
+
 #include "cases/comm_facts.h"
 
 namespace cp_pool {
+
+namespace {
+
+// Exchanges that `groups` groups of ranks make at the same time. place_of(group, rank): which rank of all it is.
+std::vector<Exchange> of_each_group(std::vector<Exchange> exchanges, int groups,
+                                    const std::function<int(int group, int rank)>& place_of) {
+  for (Exchange& exchange : exchanges) {
+    const std::vector<Message> of_one = std::exchange(exchange.messages, {});
+    for (int group = 0; group < groups; ++group) {
+      for (const Message& message : of_one) {
+        exchange.messages.push_back(
+            {.from = place_of(group, message.from), .to = place_of(group, message.to), .bytes = message.bytes});
+      }
+    }
+  }
+  return exchanges;
+}
+
+}  // namespace
 
 CommFacts a2a_p2p_facts() {
   static constexpr int kPair = 2;
@@ -17,6 +41,24 @@ CommFacts a2a_p2p_facts() {
             const Traffic in_ring = p2p_facts().traffic(rank, cp_size / kPair);
             return Traffic{.forward = in_pair.forward + in_ring.forward,
                            .backward = in_pair.backward + in_ring.backward};
+          },
+      .exchanges =
+          [](const RankBytes& rank, int cp_size) {
+            const int pairs = cp_size / kPair;
+            std::vector<Exchange> out = of_each_group(a2a_facts().exchanges(rank, kPair), pairs,
+                                                      [](int pair, int place) { return kPair * pair + place; });
+            const std::vector<Exchange> rings = of_each_group(p2p_facts().exchanges(rank, pairs), kPair,
+                                                              [](int ring, int place) { return kPair * place + ring; });
+            // The ring turns between the two trades of its pass.
+            for (const Exchange::Pass pass : {Exchange::Pass::forward, Exchange::Pass::backward}) {
+              const auto last =
+                  std::find_if(out.rbegin(), out.rend(), [pass](const Exchange& trade) { return trade.pass == pass; });
+              std::vector<Exchange> turns;
+              std::ranges::copy_if(rings, std::back_inserter(turns),
+                                   [pass](const Exchange& ring) { return ring.pass == pass; });
+              out.insert(std::prev(last.base()), turns.begin(), turns.end());
+            }
+            return out;
           },
   };
 }

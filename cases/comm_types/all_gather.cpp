@@ -14,6 +14,14 @@ CommFacts all_gather_facts() {
             const std::int64_t others = cp_size - 1;
             return Traffic{.forward = others * rank.kv, .backward = others * (rank.kv + rank.dkv_sums)};
           },
+      .exchanges = [](const RankBytes& rank, int cp_size) -> std::vector<Exchange> {
+        using enum Exchange::Pass;
+        if (cp_size == 1) return {};
+        return {{forward, "every rank sends its k and v to every other", 1, messages_to_all(cp_size, rank.kv)},
+                {backward, "every rank sends its k and v to every other", 1, messages_to_all(cp_size, rank.kv)},
+                {backward, "every rank sends its part of dk and dv to their owner, which sums them", 1,
+                 messages_to_all(cp_size, rank.dkv_sums)}};
+      },
   };
 }
 

@@ -18,6 +18,20 @@ CommFacts p2p_facts() {
             return Traffic{.forward = others * rank.kv,
                            .backward = std::max<std::int64_t>(others - 1, 0) * rank.kv + others * rank.dkv_sums};
           },
+      .exchanges =
+          [](const RankBytes& rank, int cp_size) {
+            using enum Exchange::Pass;
+            std::vector<Exchange> exchanges;
+            const auto add = [&](Exchange::Pass pass, const char* what, int times, int distance, std::int64_t bytes) {
+              if (times > 0) exchanges.push_back({pass, what, times, messages_around(cp_size, distance, bytes)});
+            };
+            add(forward,
+                "k and v go to the next rank of the ring: after s times a rank holds those of the s-th before it",
+                cp_size - 1, 1, rank.kv);
+            add(backward, "k and v go back to the previous rank of the ring", cp_size - 2, -1, rank.kv);
+            add(backward, "the sums of dk and dv follow them, one step later", cp_size - 1, -1, rank.dkv_sums);
+            return exchanges;
+          },
   };
 }
 

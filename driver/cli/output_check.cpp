@@ -102,6 +102,29 @@ void expect_own(const Output& output) {
                                  shown.empty() ? "" : fmt::format(" (it begins with '{}')", shown)));
 }
 
+void check(const std::vector<Output>& outputs, const std::vector<InputFile>& inputs, bool force) {
+  const Place standard_out{"stdout", identify(kStdout)};
+  const Place standard_error{"stderr", identify(kStderr)};
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Output& output = outputs[i];
+    const Place place{output.name, identify(output.path)};
+    for (const InputFile& input : inputs) {
+      if (!(output.events && input.may_become_events)) expect_different(place, place_of(input));
+    }
+    for (std::size_t j = 0; j < i; ++j) {
+      const Output& other = outputs[j];
+      if (!(output.folder && other.folder)) expect_different(place, {other.name, identify(other.path)});
+    }
+    expect_different(place, standard_out);
+    expect_different(place, standard_error);
+  }
+  check_stdout(inputs);
+  if (force) return;
+  for (const Output& output : outputs) {
+    if (!output.folder) expect_own(output);
+  }
+}
+
 }  // namespace
 
 std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
@@ -120,27 +143,15 @@ std::vector<InputFile> execution_inputs(const ExecutionOptions& options) {
 }
 
 void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs) {
-  const std::vector<Output> outputs = outputs_of(options);
-  const Place standard_out{"stdout", identify(kStdout)};
-  const Place standard_error{"stderr", identify(kStderr)};
-  for (std::size_t i = 0; i < outputs.size(); ++i) {
-    const Output& output = outputs[i];
-    const Place place{output.name, identify(output.path)};
-    for (const InputFile& input : inputs) {
-      if (!(output.events && input.may_become_events)) expect_different(place, place_of(input));
-    }
-    for (std::size_t j = 0; j < i; ++j) {
-      const Output& other = outputs[j];
-      if (!(output.folder && other.folder)) expect_different(place, {other.name, identify(other.path)});
-    }
-    expect_different(place, standard_out);
-    expect_different(place, standard_error);
-  }
-  check_stdout(inputs);
-  if (options.force) return;
-  for (const Output& output : outputs) {
-    if (!output.folder) expect_own(output);
-  }
+  check(outputs_of(options), inputs, options.force);
+}
+
+void check_output(const OneOutput& output, const std::vector<InputFile>& inputs, bool force) {
+  check({{.name = option_name(output.option, output.path),
+          .path = output.path,
+          .start = output.start,
+          .what = output.what}},
+        inputs, force);
 }
 
 void check_stdout(const std::vector<InputFile>& inputs) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "driver/cli/execution_options.h"
@@ -28,6 +29,14 @@ std::vector<InputFile> execution_inputs(const ExecutionOptions& options);
 // Throws CommandError (usage) if an output, stdout among them, is one of the inputs or another output, and if a file to
 // be replaced holds what its option does not write (unless options.force). Before anything is opened.
 void check_outputs(const ExecutionOptions& options, const std::vector<InputFile>& inputs);
+// The same for a command that writes one file and to stdout.
+struct OneOutput {
+  const char* option;
+  std::filesystem::path path;
+  std::string_view start;  // the first bytes of every file that the option writes
+  std::string_view what;   // what such a file is called in errors
+};
+void check_output(const OneOutput& output, const std::vector<InputFile>& inputs, bool force);
 // The same for a command that writes to stdout alone.
 void check_stdout(const std::vector<InputFile>& inputs);
 

@@ -43,7 +43,7 @@ struct RunContext {
   const RunConfig& config;
   EventSink& sink;
   StopState stop;
-  Clock::time_point start = Clock::now();  // of the run
+  Clock::time_point start = Clock::now();
   std::vector<Wakeup*> wakeups;        // of every coroutine that must see a change of stop
   int failures = 0;                    // cases that ended as one
   std::int64_t last_seq = 0;           // never repeats in a run

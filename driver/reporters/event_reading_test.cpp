@@ -42,7 +42,7 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
     retired.leftovers = {{.pid = 8, .state = "D", .wchan = "nfs"}};
     expect_round_trip(retired);
   }
-  expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2});
+  expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2, .at_ms = 3});
   expect_round_trip(RunPaused{1234.5, true});
   expect_round_trip(OutputLost{"--run-dir", "cannot write x"});
   expect_round_trip(ForkServerTold{.ready = false, .pid = 7, .start_ms = 1.5, .reason = "threads exist"});
@@ -78,6 +78,7 @@ TEST(ReadEvent, GivesBackEveryKindOfCase) {
   failed.other_bits = {0, 1};
   failed.c.window = {3, 4};
   failed.c.bias = BiasShape::shape_b1ss;
+  failed.at_ms = 12.25;
   expect_round_trip(failed);
   failed.diagnosis = test::example_diagnosis();
   expect_round_trip(failed);

@@ -1,14 +1,16 @@
 #include "driver/reporters/html_page.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
-#include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
 #include <pugixml.hpp>
 
+#include "driver/reporters/html_document.h"
+#include "driver/reporters/pictures/mask_svg.h"
+#include "driver/reporters/pictures/strip_svg.h"
+#include "driver/reporters/pictures/timeline_svg.h"
 #include "driver/reporters/text_format.h"
 #include "driver/reporters/xml_nodes.h"
 
@@ -16,46 +18,8 @@ namespace cp_pool {
 
 namespace {
 
-// Without characters that XML would escape: a browser takes what stands in <style> as it is.
-constexpr const char* kStyle = R"(
-:root { color-scheme: light dark; --line: #8884; --pass: #2e9e4f; --bad: #d3382f; --other: #b8860b; }
-body { font: 15px/1.5 system-ui, sans-serif; margin: 2em auto; max-width: 80em; padding: 0 1em; }
-h1 { font-size: 1.4em; } h2 { font-size: 1.15em; margin-top: 2em; }
-pre, code, td, th { font-family: ui-monospace, monospace; font-size: 13px; }
-pre { overflow-x: auto; margin: .5em 0; white-space: pre-wrap; overflow-wrap: anywhere; }
-pre.wide { white-space: pre; }
-table { border-collapse: collapse; display: block; overflow-x: auto; }
-td, th { border-bottom: 1px solid var(--line); padding: .15em .8em .15em 0; text-align: left; vertical-align: top; }
-td.number { text-align: right; white-space: nowrap; }
-.pass { color: var(--pass); } .bad { color: var(--bad); font-weight: bold; } .other { color: var(--other); }
-details { border-left: 3px solid var(--bad); margin: 1em 0; padding-left: 1em; }
-a { color: inherit; }
-)";
-
-constexpr std::size_t kOpenFailures = 5;  // of the others a reader sees the first line
-
-// The class that it has in the style.
-const char* kind_of(CaseOutcome outcome) {
-  constexpr std::array<const char*, 3> kKinds{"pass", "other", "bad"};
-  return kKinds.at(static_cast<std::size_t>(urgency_of(outcome)));
-}
-
-std::string anchor_of(std::size_t index) {
-  return fmt::format("case-{}", index);
-}
-
-pugi::xml_node append_cell(pugi::xml_node row, const std::string& text, const char* kind = nullptr) {
-  pugi::xml_node cell = append_text(row, "td", text);
-  if (kind != nullptr) set(cell, "class", kind);
-  return cell;
-}
-
-pugi::xml_node append_table(pugi::xml_node parent, const std::vector<std::string>& head) {
-  pugi::xml_node table = parent.append_child("table");
-  pugi::xml_node row = table.append_child("tr");
-  for (const std::string& name : head) append_text(row, "th", name);
-  return table;
-}
+constexpr std::size_t kOpenFailures = 5;    // of the others a reader sees the first line
+constexpr std::size_t kDrawnFailures = 50;  // of those that have pictures
 
 void append_section(pugi::xml_node body, const char* title, const std::string& text) {
   if (text.empty()) return;
@@ -63,19 +27,31 @@ void append_section(pugi::xml_node body, const char* title, const std::string& t
   set(append_text(body, "pre", text), "class", "wide");
 }
 
+// Whether there was anything to draw.
+bool append_diagnosis(pugi::xml_node parent, const Diagnosis& diagnosis, std::size_t index) {
+  const std::string id = fmt::format("failure-{}", index);
+  if (diagnosis.picture) append_mask(parent, *diagnosis.picture, id + "-mask");
+  append_strips(parent, diagnosis.strips, id + "-strips");
+  return diagnosis.picture || !diagnosis.strips.empty();
+}
+
 void append_failures(pugi::xml_node body, const HtmlPage& page) {
   if (page.failures.empty()) return;
   append_text(body, "h2", "Failures");
   if (!page.failed.empty()) append_text(body, "pre", page.failed);
   std::size_t place = 0;
+  std::size_t drawn = 0;
   for (const HtmlFailure& failure : page.failures) {
     pugi::xml_node details = body.append_child("details");
     if (place++ < kOpenFailures) set(details, "open", "open");
     pugi::xml_node head = details.append_child("summary");
-    set(append_text(head, "span", std::string{to_string(failure.outcome)}), "class", kind_of(failure.outcome));
+    set(append_text(head, "span", std::string{to_string(failure.outcome)}), "class", outcome_class(failure.outcome));
     head.append_child(pugi::node_pcdata).set_value(" ");
-    set(append_text(head, "a", failure.head), "href", "#" + anchor_of(failure.index));
+    set(append_text(head, "a", failure.head), "href", "#" + case_anchor(failure.index));
     append_text(details, "pre", failure.text);
+    if (failure.diagnosis && drawn < kDrawnFailures) {
+      drawn += append_diagnosis(details, *failure.diagnosis, failure.index) ? 1 : 0;
+    }
     if (failure.rerun.empty()) continue;
     pugi::xml_node rerun = append_text(details, "p", "rerun: ");
     append_text(rerun, "code", failure.rerun);
@@ -126,8 +102,8 @@ void append_overview(pugi::xml_node body, const std::vector<HtmlCase>& cases) {
         const Cell& cell = found->second;
         const std::string text = cell.passed == cell.cases ? fmt::format("{}", cell.cases)
                                                            : fmt::format("{} of {}", cell.passed, cell.cases);
-        pugi::xml_node link = append_text(append_cell(row, "", kind_of(cell.shown->outcome)), "a", text);
-        set(link, "href", "#" + anchor_of(cell.shown->index));
+        pugi::xml_node link = append_text(append_cell(row, "", outcome_class(cell.shown->outcome)), "a", text);
+        set(link, "href", "#" + case_anchor(cell.shown->index));
       }
     }
   }
@@ -155,9 +131,9 @@ void append_cases(pugi::xml_node body, const std::vector<HtmlCase>& cases) {
   pugi::xml_node table = append_table(body, {"", "outcome", "time", "case", "backend", "error over bound", "reason"});
   for (const HtmlCase& c : cases) {
     pugi::xml_node row = table.append_child("tr");
-    set(row, "id", anchor_of(c.index));
+    set(row, "id", case_anchor(c.index));
     append_cell(row, std::to_string(c.index + 1), "number");
-    append_cell(row, std::string{to_string(c.outcome)}, kind_of(c.outcome));
+    append_cell(row, std::string{to_string(c.outcome)}, outcome_class(c.outcome));
     append_cell(row, format_duration(c.ms), "number");
     append_cell(row, c.id);
     append_cell(row, c.backend);
@@ -169,29 +145,21 @@ void append_cases(pugi::xml_node body, const std::vector<HtmlCase>& cases) {
 }  // namespace
 
 std::string html_text(const HtmlPage& page) {
-  pugi::xml_document document;
-  document.append_child(pugi::node_doctype).set_value("html");
-  pugi::xml_node root = document.append_child("html");
-  set(root, "lang", "en");
-  pugi::xml_node head = root.append_child("head");
-  set(head.append_child("meta"), "charset", "utf-8");
-  append_text(head, "title", "cp-pool: " + page.title);
-  append_text(head, "style", kStyle);
-  pugi::xml_node body = root.append_child("body");
+  const HtmlDocument document("cp-pool: " + page.title);
+  pugi::xml_node body = document.body();
   append_text(body, "h1", page.title);
   append_text(body, "p", page.run);
   set(append_text(body, "p", page.ledger), "class", page.good ? "pass" : "bad");
   if (!page.summary.empty()) append_text(body, "pre", page.summary);
   append_failures(body, page);
   append_overview(body, page.cases);
+  page.features.append_to(body);
+  append_timeline(body, page.timeline);
   append_section(body, "How fast", page.perf);
   append_section(body, "Where the time went", page.timings);
   append_pools(body, page.pools);
   append_cases(body, page.cases);
-  std::ostringstream text;
-  // Raw: white space between elements would show.
-  document.save(text, "", pugi::format_raw | pugi::format_no_declaration, pugi::encoding_utf8);
-  return text.str();
+  return document.text();
 }
 
 }  // namespace cp_pool

@@ -1,12 +1,16 @@
-// The page of the HTML report: one file without scripts, fonts or pictures from elsewhere. Texts are plain
-// (reporters/xml_nodes.h); tables that the terminal shows stand there as they are.
+// The page of the HTML report, a document of reporters/html_document.h. Tables that the terminal shows stand there as
+// they are; pictures are in reporters/pictures/.
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "cases/diagnosis.h"
 #include "driver/events.h"
+#include "driver/reporters/pictures/features_table.h"
+#include "driver/reporters/pictures/timeline.h"
 
 namespace cp_pool {
 
@@ -30,6 +34,7 @@ struct HtmlFailure {
   std::string head;  // "ID after 12 ms on pool cpu/2 #1"
   std::string text;  // checks, errors, stderr
   std::string rerun;
+  std::optional<Diagnosis> diagnosis;  // for its pictures: its words are in the text
 };
 
 struct HtmlPool {
@@ -53,6 +58,8 @@ struct HtmlPage {
   std::vector<HtmlFailure> failures;
   std::vector<HtmlPool> pools;
   std::vector<HtmlCase> cases;  // in the order of the list
+  FeaturesTable features;
+  Timeline timeline;
 };
 
 // The document, which is well-formed XML, too.

@@ -41,6 +41,7 @@ std::string on_one_line(std::string_view foreign) {
 HtmlSink::HtmlSink(std::filesystem::path path) : file_{std::move(path)} {}
 
 void HtmlSink::on_event(const Event& event) {
+  page_.timeline.add(event);
   std::visit([this](const auto& e) { this->on(e); }, event);
 }
 
@@ -90,6 +91,7 @@ void HtmlSink::on(const CaseFinished& event) {
   summary_.add(event);
   timings_.add(event);
   perf_.add(event);
+  page_.features.add(event);
   HtmlCase& c = page_.cases.emplace_back();
   c.index = event.index;
   c.id = case_name(event);
@@ -119,6 +121,7 @@ void HtmlSink::add_failure(const CaseFinished& event) {
   if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
   failure.text = failure_details(event) + stderr_details(event);
   failure.rerun = event.rerun;
+  failure.diagnosis = event.diagnosis;
 }
 
 void HtmlSink::on(const SearchFinished& event) {

@@ -6,9 +6,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <pugixml.hpp>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/reporters/testing/parsed_page.h"
+#include "driver/reporters/testing/window_diagnosis.h"
 #include "driver/testing/example_events.h"
 #include "worker/protocol/text_clean.h"
 
@@ -26,44 +27,22 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// The page, read as XML.
-class Page {
+std::string page_text(const std::vector<Event>& events) {
+  const TemporaryFolder folder;
+  HtmlSink sink{folder / "report.html"};
+  for (Event event : events) {
+    if (auto* run = std::get_if<RunStarted>(&event)) {
+      run->baseline = "before.jsonl";
+      run->rerun_failed = "cp-pool run --rerun-failed e.jsonl";
+    }
+    sink.on_event(event);
+  }
+  return test::read_file(folder / "report.html");
+}
+
+class Page : public test::ParsedPage {
  public:
-  explicit Page(const std::vector<Event>& events) {
-    const TemporaryFolder folder;
-    HtmlSink sink{folder / "report.html"};
-    for (Event event : events) {
-      if (auto* run = std::get_if<RunStarted>(&event)) {
-        run->baseline = "before.jsonl";
-        run->rerun_failed = "cp-pool run --rerun-failed e.jsonl";
-      }
-      sink.on_event(event);
-    }
-    text = test::read_file(folder / "report.html");
-    const pugi::xml_parse_result parsed =
-        document_.load_string(text.c_str(), pugi::parse_default | pugi::parse_ws_pcdata);
-    EXPECT_TRUE(parsed) << parsed.description() << "\n" << text;
-  }
-
-  // The text of every node that the XPath selects, all that is inside of it.
-  [[nodiscard]] std::vector<std::string> all(const std::string& path) const {
-    std::vector<std::string> out;
-    for (const pugi::xpath_node& found : document_.select_nodes(path.c_str())) {
-      out.push_back(found.attribute() ? found.attribute().value()
-                                      : pugi::xpath_query("string()").evaluate_string(found));
-    }
-    return out;
-  }
-  [[nodiscard]] std::string one(const std::string& path) const {
-    const std::vector<std::string> found = all(path);
-    EXPECT_EQ(found.size(), 1U) << path << "\n" << text;
-    return found.empty() ? "" : found.front();
-  }
-
-  std::string text;
-
- private:
-  pugi::xml_document document_;
+  explicit Page(const std::vector<Event>& events) : ParsedPage(page_text(events)) { test::expect_readable(*this); }
 };
 
 TEST(Html, SaysWhatRanAndWhatCameOfIt) {
@@ -71,7 +50,7 @@ TEST(Html, SaysWhatRanAndWhatCameOfIt) {
                    finished(1, "te-flash/b", CaseOutcome::skip, "too few heads"),
                    run_finished({1, 0, 1, 0, 0, 0, 0, 0, 0})});
   EXPECT_THAT(page.text, StartsWith("<!DOCTYPE html>"));
-  EXPECT_EQ(page.one("//title"), "cp-pool: te-flash (small) on cpu");
+  EXPECT_EQ(page.one("//head/title"), "cp-pool: te-flash (small) on cpu");
   EXPECT_EQ(page.one("//h1"), "te-flash (small) on cpu");
   EXPECT_THAT(page.one("//h1/following-sibling::p[1]"),
               AllOf(StartsWith("cp-pool 0.1.0, 20"), EndsWith(" UTC, 41.2 s")));
@@ -218,6 +197,38 @@ TEST(Html, PoolsTimesAndPhasesAreThere) {
   EXPECT_THAT(page.one("//h2[.='How fast']/following-sibling::pre[1]"),
               AllOf(HasSubstr("te-flash/a"), HasSubstr("before.jsonl")));
   EXPECT_THAT(page.one("//h2[.='Where the time went']/following-sibling::pre[1]"), HasSubstr("forward"));
+}
+
+TEST(Html, AFailureWithADiagnosisHasItsPictures) {
+  CaseFinished event = failed_case(0, "te-flash/a");
+  event.diagnosis = test::window_diagnosis();
+  const Page page({run_started(2), event, failed_case(1, "te-flash/b"), run_finished({0, 2, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(page.one("//details[1]//svg[contains(@class, 'mask')]/@id"), "failure-0-mask");
+  EXPECT_EQ(page.all("//details[1]//svg[@class='strip']").size(), 8U) << "4 tensors and ranks, by rows and by heads";
+  EXPECT_THAT(page.all("//details[2]//svg"), ElementsAre());
+}
+
+TEST(Html, OfManyFailuresTheFirstHavePictures) {
+  std::vector<Event> events{run_started(60)};
+  for (std::size_t i = 0; i < 60; ++i) {
+    CaseFinished event = failed_case(i, "id");
+    event.diagnosis = test::window_diagnosis();
+    events.emplace_back(event);
+  }
+  events.emplace_back(run_finished({0, 60, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(Page(events).all("//details//svg[contains(@class, 'mask')]").size(), 50U);
+}
+
+TEST(Html, PoolsThatSayWhenTheyWereAreATimeline) {
+  CaseFinished event = finished(0, "te-flash/a", CaseOutcome::pass);
+  event.at_ms = 950;
+  PoolReady ready = test::pool_ready();
+  ready.at_ms = 820;
+  PoolRetired retired = test::pool_retired(RetireReason::finished);
+  retired.at_ms = 1000;
+  const Page page({run_started(1), PoolSpawned{{"cpu/2", 1}, 2, {70, 71}, 10}, ready, event, retired,
+                   run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_THAT(page.one("//svg[@id='timeline']/g[1]/title"), "te-flash/a: pass, 100 ms");
 }
 
 TEST(Html, ForeignTextIsTextNotMarkup) {

@@ -56,7 +56,7 @@ TEST(Run, SaysWhenPoolsAndCasesWere) {
         },
         event);
   }
-  EXPECT_EQ(told, 9U) << "two pools: spawned, ready, retired; three cases";
+  EXPECT_EQ(told, 12U) << "two pools: spawned, ready, retired; three cases: started, finished";
   EXPECT_LE(last, finished.duration_ms);
   for (const CaseFinished& event : recorder.all<CaseFinished>()) EXPECT_LE(event.duration_ms, *event.at_ms);
 }

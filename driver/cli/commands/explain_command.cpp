@@ -1,9 +1,13 @@
+#include <filesystem>
+#include <optional>
 #include <string>
 #include <unistd.h>
 #include <vector>
 
+#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/explanation.h"
+#include "driver/cli/commands/explanation_page.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/case_source.h"
@@ -18,12 +22,14 @@ constexpr const char* kExplainFooter =
     "Examples:\n"
     "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad\n"
     "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad --size full --set comm=a2a\n"
-    "  cp-pool explain case.json\n";
+    "  cp-pool explain case.json --html case.html\n";
 
 struct ExplainOptions {
   std::string case_argument;  // an ID or a file
   SelectionOptions selection;
   std::vector<std::string> edits;
+  std::optional<std::filesystem::path> html;
+  bool force = false;
 };
 
 class ExplainCommand : public CommandWith<ExplainOptions> {
@@ -32,15 +38,34 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     add_positional(command, "CASE", options.case_argument, Needed::yes, "The ID of a case of a matrix, or a JSON file");
     add_lookup(command, options.selection);
     add_edits(command, options.edits);
+    add_path(command, "--html", options.html, "FILE", PathUse::output,
+             "Write a page with pictures: the mask and its owners, the exchanges of a step");
+    add_flag(command, "--force", options.force, "Let --html replace a file of another program");
   }
 
   void finish(const CLI::App& command) override { check_lookup(command, options.case_argument); }
 
   int run(const std::string& /*program*/) override {
-    check_stdout(case_inputs(options.case_argument, options.selection));
+    const std::vector<InputFile> inputs = case_inputs(options.case_argument, options.selection);
+    if (options.html) {
+      check_output({.option = "--html", .path = *options.html, .start = kExplanationStart, .what = "explanation"},
+                   inputs, options.force);
+    } else {
+      check_stdout(inputs);
+    }
     const NamedCase named = find_case(options.case_argument, options.selection, options.edits, {}, "cp-pool");
+    if (options.html) write_page(named);
     write_all(STDOUT_FILENO, explain_case(named.id, named.c), "stdout");
     return 0;
+  }
+
+ private:
+  void write_page(const NamedCase& named) const {
+    try {
+      AtomicFile(*options.html).commit(explanation_page(named.id, named.c));
+    } catch (const OutputError& e) {
+      throw CommandError(ExitCode::cannot_write, e.what());
+    }
   }
 };
 

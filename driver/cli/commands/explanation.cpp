@@ -9,7 +9,7 @@
 #include "cases/backend_facts.h"
 #include "cases/case_groups.h"
 #include "cases/comm_facts.h"
-#include "cases/dual_chunk.h"
+#include "driver/case_drawing.h"
 #include "driver/case_shape.h"
 #include "driver/reporters/text_format.h"
 
@@ -20,70 +20,14 @@ namespace {
 constexpr std::int64_t kDrawnBlocks = 32;  // at most, unless the ranks have more chunks
 constexpr std::size_t kListedSequences = 8;
 
-// Positions a block of the drawing: the padded length divides into whole blocks, and chunks into whole blocks too.
-std::int64_t block_size(std::int64_t padded, int ranks) {
-  const std::int64_t chunk = padded / (2 * ranks);
-  for (std::int64_t size = 1; size < chunk; ++size) {
-    if (chunk % size == 0 && padded / size <= kDrawnBlocks) return size;
-  }
-  return std::max<std::int64_t>(chunk, 1);
-}
-
 // What stands for every rank.
 constexpr char kEveryRank = '*';
 
 // One column for each rank that a case can have.
 char rank_letter(int rank) {
+  if (rank == CaseDrawing::kEveryRank) return kEveryRank;
   constexpr std::string_view kLetters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ@&";
   return kLetters[static_cast<std::size_t>(rank)];
-}
-
-int owner_of(std::int64_t position, std::int64_t padded, int ranks) {
-  return owner_of_chunk(ranks, static_cast<int>(position / (padded / (2 * ranks))));
-}
-
-struct Block {
-  Interval positions;
-  char owner;
-};
-
-// The replicated tokens of a sequence are one block, the others blocks of one size.
-std::vector<Block> blocks_of(std::int64_t padded, std::int64_t replicated, int ranks) {
-  std::vector<Block> blocks;
-  if (replicated > 0) blocks.push_back({{.begin = 0, .end = replicated}, kEveryRank});
-  const std::int64_t cut = padded - replicated;
-  const std::int64_t size = block_size(cut, ranks);
-  for (std::int64_t at = 0; at < cut; at += size) {
-    blocks.push_back(
-        {{.begin = replicated + at, .end = replicated + at + size}, rank_letter(owner_of(at, cut, ranks))});
-  }
-  return blocks;
-}
-
-char cell(const Case& c, const Interval& queries, const Interval& keys, std::int64_t sq, std::int64_t skv) {
-  const Interval valid_queries = intersect(queries, {.begin = 0, .end = sq});
-  const Interval valid_keys = intersect(keys, {.begin = 0, .end = skv});
-  const std::int64_t all = valid_queries.size() * valid_keys.size();
-  if (all == 0) return ' ';
-  const std::int64_t seen = visible_pairs(make_mask(c), valid_queries, valid_keys, sq, skv);
-  if (seen == 0) return '.';
-  return seen == all ? '#' : '+';
-}
-
-std::string bytes(std::int64_t count) {
-  constexpr double kKib = 1024;
-  const auto value = static_cast<double>(count);
-  if (value < kKib) return fmt::format("{} B", count);
-  if (value < kKib * kKib) return fmt::format("{:.1f} KiB", value / kKib);
-  if (value < kKib * kKib * kKib) return fmt::format("{:.1f} MiB", value / kKib / kKib);
-  return fmt::format("{:.2f} GiB", value / kKib / kKib / kKib);
-}
-
-std::string flops(double count) {
-  for (const auto& [unit, size] : {std::pair{"TFLOP", 1e12}, std::pair{"GFLOP", 1e9}, std::pair{"MFLOP", 1e6}}) {
-    if (count >= size) return fmt::format("{:.2f} {}", count / size, unit);
-  }
-  return fmt::format("{:.1f} kFLOP", count / 1e3);
 }
 
 std::string window_side(std::int64_t keys) {
@@ -174,9 +118,9 @@ bool may_send_less(const Case& c) {
 
 std::string work(const Case& c, const SequenceLengths& lengths) {
   const Traffic traffic = traffic_of(c, lengths);
-  std::string text =
-      fmt::format("exchange: {}\n  each rank sends {} forward", facts_of(c.comm).exchange, bytes(traffic.forward));
-  if (c.training) text += fmt::format(", {} backward", bytes(traffic.backward));
+  std::string text = fmt::format("exchange: {}\n  each rank sends {} forward", facts_of(c.comm).exchange,
+                                 bytes_words(traffic.forward));
+  if (c.training) text += fmt::format(", {} backward", bytes_words(traffic.backward));
   if (may_send_less(c)) text += " (at most: dk and dv count as fp32)";
   if (c.bias) text += ", without what the bias and its gradient need";
   if (c.replicated > 0) {
@@ -187,8 +131,8 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
     const Compute compute = compute_of(c, lengths, rank);
     text += fmt::format("  rank {}: {} full, {} banded, {} empty tiles; {} visible pairs x {} heads: {} forward", rank,
                         compute.full_tiles, compute.band_tiles, compute.empty_tiles, compute.pairs, compute.heads,
-                        flops(compute.forward_flops(c)));
-    if (c.training) text += fmt::format(", {} backward", flops(compute.backward_flops(c)));
+                        flops_words(compute.forward_flops(c)));
+    if (c.training) text += fmt::format(", {} backward", flops_words(compute.backward_flops(c)));
     text += '\n';
   }
   return text;
@@ -196,43 +140,54 @@ std::string work(const Case& c, const SequenceLengths& lengths) {
 
 }  // namespace
 
+std::string bytes_words(std::int64_t count) {
+  constexpr double kKib = 1024;
+  const auto value = static_cast<double>(count);
+  if (value < kKib) return fmt::format("{} B", count);
+  if (value < kKib * kKib) return fmt::format("{:.1f} KiB", value / kKib);
+  if (value < kKib * kKib * kKib) return fmt::format("{:.1f} MiB", value / kKib / kKib);
+  return fmt::format("{:.2f} GiB", value / kKib / kKib / kKib);
+}
+
+std::string flops_words(double count) {
+  for (const auto& [unit, size] : {std::pair{"TFLOP", 1e12}, std::pair{"GFLOP", 1e9}, std::pair{"MFLOP", 1e6}}) {
+    if (count >= size) return fmt::format("{:.2f} {}", count / size, unit);
+  }
+  return fmt::format("{:.1f} kFLOP", count / 1e3);
+}
+
 std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence) {
-  const std::int64_t sq = lengths.valid_q[sequence];
-  const std::int64_t skv = lengths.valid_kv[sequence];
-  const auto blocks = [&](std::int64_t padded, std::int64_t valid) {
-    return blocks_of(padded, replicated_tokens(lengths.replicated, valid), c.cp_size);
-  };
-  const std::vector<Block> queries = blocks(lengths.padded_q[sequence], sq);
-  const std::vector<Block> keys = blocks(lengths.padded_kv[sequence], skv);
-  if (queries.empty() || keys.empty()) return "  (empty)\n";
+  const CaseDrawing drawing = draw_case(c, lengths, sequence, kDrawnBlocks);
+  if (drawing.rows.empty()) return "  (empty)\n";
   std::string text = fmt::format("  {:>6} ", "");
-  for (const Block& column : keys) text += column.owner;
+  for (const int rank : drawing.kv_ranks) text += rank_letter(rank);
   text += '\n';
-  for (const Block& row : queries) {
-    text += fmt::format("  {:>6} ", row.positions.begin);
-    for (const Block& column : keys) text += cell(c, row.positions, column.positions, sq, skv);
-    text += fmt::format(" {}\n", row.owner);
+  for (std::size_t i = 0; i < drawing.rows.size(); ++i) {
+    text += fmt::format("  {:>6} {} {}\n", drawing.q_begins[i], drawing.rows[i], rank_letter(drawing.q_ranks[i]));
   }
   return text;
 }
 
-std::string explain_case(const std::string& id, const Case& c) {
+Explanation explanation_of(const Case& c) {
   const SequenceLengths lengths = resolve_lengths(c);
   // The longest shows most.
   const auto longest = static_cast<std::size_t>(std::ranges::max_element(lengths.valid_q) - lengths.valid_q.begin());
-  std::string text = id + '\n' + description(c) + sequences(lengths);
-  const auto block = [&](std::int64_t padded, std::int64_t valid) {
-    return block_size(padded - replicated_tokens(lengths.replicated, valid), c.cp_size);
-  };
-  text += fmt::format(
-      "mask of sequence {}, queries down, keys across, a character for {} x {}: # all visible, + some, . none; and who "
-      "owns them{}\n",
-      longest, block(lengths.padded_q[longest], lengths.valid_q[longest]),
-      block(lengths.padded_kv[longest], lengths.valid_kv[longest]),
-      c.replicated > 0 ? fmt::format(" ({}: the replicated tokens, as one)", kEveryRank) : "");
-  text += draw_mask(c, lengths, longest);
-  text += ownership(c, lengths, longest);
-  return text + work(c, lengths);
+  const CaseDrawing drawing = draw_case(c, lengths, longest, kDrawnBlocks);
+  return {
+      .description = description(c),
+      .sequences = sequences(lengths),
+      .mask = fmt::format("mask of sequence {}, queries down, keys across, a character for {} x {}: # all visible, + "
+                          "some, . none; and who owns them{}\n",
+                          longest, drawing.q_per_block, drawing.kv_per_block,
+                          c.replicated > 0 ? fmt::format(" ({}: the replicated tokens, as one)", kEveryRank) : "") +
+              draw_mask(c, lengths, longest),
+      .ownership = ownership(c, lengths, longest),
+      .work = work(c, lengths)};
+}
+
+std::string explain_case(const std::string& id, const Case& c) {
+  const Explanation words = explanation_of(c);
+  return id + '\n' + words.description + words.sequences + words.mask + words.ownership + words.work;
 }
 
 }  // namespace cp_pool

@@ -1,6 +1,7 @@
 // A case in words and a drawing: `cp-pool explain`.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "cases/case.h"
@@ -14,7 +15,21 @@ namespace cp_pool {
 // each ended by a newline.
 std::string draw_mask(const Case& c, const SequenceLengths& lengths, std::size_t sequence);
 
+// The parts of an explanation, each of lines.
+struct Explanation {
+  std::string description;
+  std::string sequences;  // their lengths
+  std::string mask;       // of the longest
+  std::string ownership;
+  std::string work;  // what each rank sends and computes
+};
+Explanation explanation_of(const Case& c);
+
 // What the case is, its lengths, its mask, who owns what, what each rank sends and computes. Lines.
 std::string explain_case(const std::string& id, const Case& c);
+
+// "64.0 KiB", "1.23 GFLOP".
+std::string bytes_words(std::int64_t count);
+std::string flops_words(double count);
 
 }  // namespace cp_pool

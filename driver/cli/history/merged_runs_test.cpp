@@ -95,7 +95,8 @@ TEST(MergedRuns, HappenedAfterTheBeginningOfTheFirst) {
     begin.started = kStart + start;
     CaseFinished event = finished(0, id, CaseOutcome::pass);
     event.at_ms = 500;
-    return std::vector<Event>{begin, PoolSpawned{{"cpu/2", 1}, 2, {}}, event, run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})};
+    return std::vector<Event>{begin, PoolSpawned{{"cpu/2", 1}, 2, {}}, event,
+                              run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})};
   };
   std::vector<Event> events = job("late", seconds(60));
   for (const Event& event : job("early", seconds(20))) events.push_back(event);

@@ -1,0 +1,135 @@
+#include "driver/reporters/pictures/case_mask_svg.h"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/pictures/rank_axes.h"
+#include "driver/reporters/pictures/svg.h"
+#include "driver/reporters/xml_nodes.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Units.
+constexpr double kLongestSide = 330;
+constexpr double kLargestBlock = 20;
+constexpr double kMargin = kRankAxis;
+constexpr double kLegendLine = 17;
+constexpr double kLeastWidth = 372;  // of the legend
+constexpr double kSwatch = 12;
+
+// The runs of a kind of block in a row, in blocks.
+std::string area_of(const CaseDrawing& drawing, std::size_t row, char kind) {
+  const std::string& blocks = drawing.rows[row];
+  std::string data;
+  for (std::size_t column = 0; column < blocks.size();) {
+    const std::size_t begin = column;
+    while (column < blocks.size() && blocks[column] == kind) ++column;
+    if (column > begin) data += fmt::format("M{} {}H{}V{}H{}z", begin, row, column, row + 1, begin);
+    if (column == begin) ++column;
+  }
+  return data;
+}
+
+// Where tile number `tile` of a side begins, in blocks: replicated tokens are one block before the first.
+double tile_begin(const std::vector<int>& ranks, int tile, int tiles) {
+  const double first = !ranks.empty() && ranks.front() == CaseDrawing::kEveryRank ? 1 : 0;
+  return first + (static_cast<double>(ranks.size()) - first) * tile / tiles;
+}
+
+std::string tile_lines(const CaseDrawing& drawing, int tiles) {
+  std::string data;
+  for (int tile = 0; tile <= tiles; ++tile) {
+    data += fmt::format("M0 {}H{}", svg_number(tile_begin(drawing.q_ranks, tile, tiles)), drawing.kv_ranks.size());
+    data += fmt::format("M{} 0V{}", svg_number(tile_begin(drawing.kv_ranks, tile, tiles)), drawing.q_ranks.size());
+  }
+  return data;
+}
+
+void append_blocks(pugi::xml_node svg, const CaseDrawing& drawing, double block, const std::string& id) {
+  std::map<std::string, std::string> areas;  // by class
+  std::string partly;
+  std::string padding;
+  for (std::size_t row = 0; row < drawing.rows.size(); ++row) {
+    const std::string owner = rank_class(drawing.q_ranks[row]);
+    const std::string some = area_of(drawing, row, '+');
+    areas[owner] += area_of(drawing, row, '#');
+    areas[owner + " partly"] += some;
+    partly += some;
+    padding += area_of(drawing, row, ' ');
+  }
+  for (const auto& [kind, area] : areas) {
+    if (!area.empty()) append_path(svg, area, kind);
+  }
+  const auto append_textured = [&](const std::string& area, const char* name, Texture texture) {
+    if (area.empty()) return;
+    set(append_path(svg, area, ""), "fill", append_texture(svg, id + name, texture, "stroke-faint", 1 / block));
+  };
+  append_textured(partly, "-partly", Texture::hatch);
+  append_textured(padding, "-padding", Texture::dots);
+}
+
+void append_legend(pugi::xml_node svg, const CaseDrawing& drawing, double top, const std::string& id) {
+  double y = top;
+  const auto entry = [&](const std::string& words, const char* name, Texture texture, const char* kind) {
+    const SvgBox box{.x = 1, .y = y, .width = kSwatch, .height = kSwatch};
+    append_rect(svg, box, kind);
+    if (*name != '\0') set(append_rect(svg, box, ""), "fill", append_texture(svg, id + name, texture, "stroke-faint"));
+    append_label(svg, kSwatch + 8, y + kSwatch - 2, words);
+    y += kLegendLine;
+  };
+  entry("every query of the block sees every key; colour and number: its rank", "", Texture::hatch, "r0 bordered");
+  entry("some see some", "-key-partly", Texture::hatch, "r0 partly bordered");
+  entry(fmt::format("none sees any (a block is {} x {})", drawing.q_per_block, drawing.kv_per_block), "",
+        Texture::hatch, "fill-none bordered");
+  entry("padding", "-key-padding", Texture::dots, "fill-none bordered");
+  append_path(svg, line_data(0, y + kSwatch / 2, kSwatch + 2, y + kSwatch / 2), "edge");
+  append_label(svg, kSwatch + 8, y + kSwatch - 2, "tiles meet: a chunk of queries and a chunk of keys");
+}
+
+std::string description(const CaseDrawing& drawing) {
+  std::size_t all = 0;
+  std::size_t some = 0;
+  for (const std::string& row : drawing.rows) {
+    all += static_cast<std::size_t>(std::ranges::count(row, '#'));
+    some += static_cast<std::size_t>(std::ranges::count(row, '+'));
+  }
+  return fmt::format(
+      "{} rows and {} columns of blocks of {} queries x {} keys. In {} blocks every query sees every key, "
+      "in {} some see some. The page has the same as text.",
+      drawing.rows.size(), drawing.kv_ranks.size(), drawing.q_per_block, drawing.kv_per_block, all, some);
+}
+
+}  // namespace
+
+void append_case_mask(pugi::xml_node parent, const CaseDrawing& drawing, int tiles, const std::string& caption,
+                      const std::string& id) {
+  if (drawing.rows.empty()) return;
+  constexpr double kLegendLines = 5;
+  const std::size_t rows = drawing.rows.size();
+  const std::size_t columns = drawing.kv_ranks.size();
+  const double block = std::min(kLargestBlock, kLongestSide / static_cast<double>(std::max(rows, columns)));
+  const double width = block * static_cast<double>(columns);
+  const double height = block * static_cast<double>(rows);
+  const double legend = kMargin + height + kLegendLine / 2;
+  pugi::xml_node figure = parent.append_child("figure");
+  append_text(figure, "figcaption", caption);
+  pugi::xml_node svg = append_svg(figure, {.id = id,
+                                           .kind = "mask",
+                                           .width = std::max(kLeastWidth, kMargin + width + 2),
+                                           .height = legend + kLegendLine * kLegendLines,
+                                           .title = caption,
+                                           .description = description(drawing)});
+  append_rank_axes(svg, {.x = kMargin, .y = kMargin, .width = width, .height = height}, block, drawing.q_ranks,
+                   drawing.kv_ranks);
+  pugi::xml_node plot = svg.append_child("g");
+  set(plot, "transform", fmt::format("translate({0} {0}) scale({1})", kMargin, svg_number(block)));
+  append_blocks(plot, drawing, block, id);
+  append_path(plot, tile_lines(drawing, tiles), "edge");
+  append_legend(svg, drawing, legend, id);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,210 @@
+#include "driver/reporters/pictures/strip_svg.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/html_document.h"
+#include "driver/reporters/pictures/svg.h"
+#include "driver/reporters/text_format.h"
+#include "driver/reporters/xml_nodes.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostDrawn = 24;   // strips
+constexpr std::size_t kMostListed = 64;  // rows of the table
+constexpr std::size_t kMostCells = 512;  // of a strip; those of a longer one are drawn together
+constexpr double kHeight = 36;           // units, and pixels
+constexpr double kDecadesBelow = 2;      // the bound; less is no bar
+constexpr double kMostDecadesAbove = 6;
+
+// A row without a bound is off the scale; so is a number that is none.
+bool is_off(double ratio) {
+  return std::isnan(ratio) || ratio >= ErrorStrip::kOffTheScale;
+}
+
+// nan counts as the largest.
+bool is_smaller(double one, double other) {
+  return !is_off(one) && (is_off(other) || one < other);
+}
+
+double largest_of(const std::vector<double>& ratios) {
+  const auto found = std::ranges::max_element(ratios, is_smaller);
+  return found == ratios.end() ? 0 : *found;
+}
+
+// At most kMostCells cells: the largest of each group. group: how many cells became one.
+std::vector<double> folded(const std::vector<double>& ratios, std::size_t& group) {
+  group = (ratios.size() + kMostCells - 1) / kMostCells;
+  if (group <= 1) return ratios;
+  std::vector<double> out;
+  for (std::size_t begin = 0; begin < ratios.size(); begin += group) {
+    const auto first = ratios.begin() + static_cast<std::ptrdiff_t>(begin);
+    const auto last = ratios.begin() + static_cast<std::ptrdiff_t>(std::min(begin + group, ratios.size()));
+    out.push_back(*std::max_element(first, last, is_smaller));
+  }
+  return out;
+}
+
+// Whole decades, from kDecadesBelow the bound up to the largest value of all strips.
+class Scale {
+ public:
+  explicit Scale(const std::vector<ErrorStrip>& strips) {
+    for (const ErrorStrip& strip : strips) {
+      for (const auto* ratios : {&strip.by_row, &strip.by_head}) {
+        for (const double ratio : *ratios) {
+          if (!is_off(ratio) && ratio > 0) above_ = std::max(above_, std::ceil(std::log10(ratio)));
+        }
+      }
+    }
+    above_ = std::min(above_, kMostDecadesAbove);
+  }
+  [[nodiscard]] double top() const { return std::pow(10, above_); }
+  [[nodiscard]] double bottom() const { return std::pow(10, -kDecadesBelow); }
+  // Units, whole ones. At least one above the line for what is beyond its bound.
+  [[nodiscard]] double height_of(double ratio) const {
+    if (is_off(ratio)) return kHeight;
+    if (ratio <= bottom()) return 0;
+    const double height = std::round(kHeight * (kDecadesBelow + std::log10(ratio)) / (kDecadesBelow + above_));
+    return std::clamp(height, ratio > 1 ? line() + 1 : 0, ratio > 1 ? kHeight : line());
+  }
+  // The height of the bound.
+  [[nodiscard]] double line() const { return std::round(kHeight * kDecadesBelow / (kDecadesBelow + above_)); }
+
+ private:
+  double above_ = 1;
+};
+
+// The bars of these colours: within the bound, up to ten times the bound, beyond, and off the scale.
+constexpr std::array<std::string_view, 4> kFills{"fill-calm", "fill-warm", "fill-bad", "fill-ink"};
+
+std::size_t heat_of(double ratio) {
+  constexpr double kFar = 10;
+  if (is_off(ratio)) return 3;
+  return ratio > kFar ? 2 : ratio > 1 ? 1 : 0;
+}
+
+std::string figure_of(double ratio) {
+  return is_off(ratio) ? "no bound, and wrong" : format_figure(ratio);
+}
+
+std::string place_of(const ErrorStrip& strip, std::size_t cell) {
+  const std::int64_t first = static_cast<std::int64_t>(cell) * strip.rows_per_cell;
+  if (strip.rows_per_cell <= 1) return fmt::format("row {}", first);
+  return fmt::format("rows {} to {}", first, first + strip.rows_per_cell - 1);
+}
+
+std::size_t worst_of(const std::vector<double>& ratios) {
+  return static_cast<std::size_t>(std::ranges::max_element(ratios, is_smaller) - ratios.begin());
+}
+
+std::size_t beyond(const std::vector<double>& ratios) {
+  return static_cast<std::size_t>(
+      std::ranges::count_if(ratios, [](double ratio) { return is_off(ratio) || ratio > 1; }));
+}
+
+// Neighbours of one height and colour are one bar.
+void append_bars(pugi::xml_node svg, const std::vector<double>& ratios, const Scale& scale) {
+  std::array<std::string, kFills.size()> data;
+  for (std::size_t cell = 0; cell < ratios.size();) {
+    const std::size_t begin = cell;
+    const double height = scale.height_of(ratios[begin]);
+    const std::size_t heat = heat_of(ratios[begin]);
+    while (cell < ratios.size() && scale.height_of(ratios[cell]) == height && heat_of(ratios[cell]) == heat) ++cell;
+    if (height > 0) data.at(heat) += fmt::format("M{} {}V{}H{}V{}z", begin, kHeight, kHeight - height, cell, kHeight);
+  }
+  for (std::size_t heat = 0; heat < kFills.size(); ++heat) {
+    if (!data.at(heat).empty()) append_path(svg, data.at(heat), std::string{kFills.at(heat)});
+  }
+}
+
+// The picture is stretched to the place that the page has for it, so it holds no text.
+void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, const std::vector<std::int64_t>& borders,
+                  const Scale& scale, const std::string& title) {
+  if (ratios.empty()) {
+    parent.append_child("div");
+    return;
+  }
+  std::size_t group = 1;
+  const std::vector<double> cells = folded(ratios, group);
+  pugi::xml_node svg = parent.append_child("svg");
+  set(svg, "class", "strip");
+  set(svg, "viewBox", fmt::format("0 0 {} {}", cells.size(), kHeight));
+  set(svg, "preserveAspectRatio", "none");
+  set(svg, "role", "img");
+  append_text(svg, "title", title);
+  append_bars(svg, cells, scale);
+  std::string lines;
+  for (const std::int64_t border : borders) {
+    if (border <= 0 || static_cast<std::size_t>(border) >= ratios.size()) continue;
+    lines += fmt::format("M{} 0V{}", svg_number(static_cast<double>(border) / static_cast<double>(group)), kHeight);
+  }
+  if (!lines.empty()) append_path(svg, lines, "thin");
+  const double bound = kHeight - scale.line();
+  append_path(svg, fmt::format("M0 {}H{}", bound, cells.size()), "edge dashed");
+}
+
+void append_row(pugi::xml_node grid, const ErrorStrip& strip, const Scale& scale) {
+  const std::string name = fmt::format("{} rank {}", strip.tensor, strip.rank);
+  append_text(grid, "span", name);
+  std::string rows = fmt::format("{} by rows: none", name);
+  if (!strip.by_row.empty()) {
+    const std::size_t worst = worst_of(strip.by_row);
+    rows = fmt::format("{} by rows: largest error / bound {} at {}; {} of {} beyond the bound", name,
+                       figure_of(strip.by_row[worst]), place_of(strip, worst), beyond(strip.by_row),
+                       count_of(strip.by_row.size(), "cell"));
+  }
+  append_strip(grid, strip.by_row, strip.borders, scale, rows);
+  const std::string heads = fmt::format("{} by heads: {} of {} beyond the bound", name, beyond(strip.by_head),
+                                        count_of(strip.by_head.size(), "head"));
+  append_strip(grid, strip.by_head, {}, scale, heads);
+}
+
+void append_worst_cells(pugi::xml_node parent, std::span<const ErrorStrip> strips) {
+  pugi::xml_node table = append_table(
+      parent, {"tensor", "rank", "largest error / bound", "at", "cells beyond", "worst head", "heads beyond"});
+  for (const ErrorStrip& strip : strips) {
+    pugi::xml_node row = table.append_child("tr");
+    append_cell(row, strip.tensor);
+    append_cell(row, std::to_string(strip.rank), "number");
+    append_cell(row, figure_of(largest_of(strip.by_row)), "number");
+    append_cell(row, strip.by_row.empty() ? "" : place_of(strip, worst_of(strip.by_row)));
+    append_cell(row, fmt::format("{} of {}", beyond(strip.by_row), strip.by_row.size()), "number");
+    append_cell(row, strip.by_head.empty() ? "" : std::to_string(worst_of(strip.by_head)), "number");
+    append_cell(row, fmt::format("{} of {}", beyond(strip.by_head), strip.by_head.size()), "number");
+  }
+}
+
+}  // namespace
+
+void append_strips(pugi::xml_node parent, const std::vector<ErrorStrip>& strips, const std::string& id) {
+  if (strips.empty()) return;
+  const Scale scale(strips);
+  pugi::xml_node figure = parent.append_child("figure");
+  set(figure, "id", id);
+  append_text(figure, "figcaption",
+              fmt::format("Error / bound of tensors that are wrong: left over the rank's rows in packed order, right "
+                          "over its heads. The scale is logarithmic, from {} to {}; the dashed line is the bound, and "
+                          "upright lines are borders of chunks and sequences.",
+                          format_figure(scale.bottom()), format_figure(scale.top())));
+  pugi::xml_node grid = figure.append_child("div");
+  set(grid, "class", "strips");
+  const std::span all{strips};
+  for (const ErrorStrip& strip : all.first(std::min(kMostDrawn, all.size()))) append_row(grid, strip, scale);
+  append_worst_cells(figure, all.first(std::min(kMostListed, all.size())));
+  if (strips.size() > kMostDrawn) {
+    append_text(figure, "p",
+                fmt::format("{} in all: {} drawn, {} in the table.", strips.size(), kMostDrawn,
+                            std::min(strips.size(), kMostListed)));
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,44 @@
+// The cases of a pool as bars of a timeline.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <pugixml.hpp>
+
+#include "driver/reporters/pictures/time_axis.h"
+#include "driver/reporters/pictures/timeline.h"
+
+namespace cp_pool {
+
+// Cases that are drawn as one.
+struct TimelineBar {
+  double begin = 0;  // units of the axis
+  double end = 0;
+  std::size_t cases = 0;
+  std::array<std::size_t, 3> by_urgency{};
+  OutcomeCounts counts{};
+  const TimelineCase* shown = nullptr;  // the first of the most urgent
+
+  void add(const TimelineCase& c, double from, double to);
+  // "ID: pass, 12 ms", or "12 cases: 11 pass, 1 fail. ID: fail, 15 ms".
+  [[nodiscard]] std::string hint() const;
+};
+
+// A case is drawn with those before it as long as the bar is no wider than `least` units.
+std::vector<TimelineBar> timeline_bars(const TimelinePool& pool, const TimeAxis& axis, double least);
+
+// Colours of bars, by Urgency.
+inline constexpr std::array<std::string_view, 3> kOutcomeFills{"fill-pass", "fill-other partly", "fill-bad"};
+
+// Draws the bar from `top` on, `height` units high, shifted to the right by `left`. Passes are below, other outcomes
+// above them, and what went wrong stands out on top under the texture `hatch`; each has a part that can be seen. A bar
+// that has neither passes nor failures is half as high.
+void append_bar(pugi::xml_node parent, const TimelineBar& bar, double left, double top, double height,
+                const std::string& hatch);
+inline constexpr double kBarStandsOut = 5;
+
+}  // namespace cp_pool

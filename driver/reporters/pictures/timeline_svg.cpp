@@ -1,0 +1,232 @@
+#include "driver/reporters/pictures/timeline_svg.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "driver/reporters/pictures/svg.h"
+#include "driver/reporters/pictures/time_axis.h"
+#include "driver/reporters/pictures/timeline_bars.h"
+#include "driver/reporters/text_format.h"
+#include "driver/reporters/xml_nodes.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kId = "timeline";
+
+// Units; one is about a pixel.
+constexpr double kWidth = 1000;
+constexpr double kLeft = 4;
+constexpr double kRight = 30;
+constexpr double kTop = 34;  // ticks, and words of pauses below them
+constexpr double kLane = 46;
+constexpr double kPoolTop = 20;  // in its lane, below its name
+constexpr double kPoolHeight = 20;
+constexpr double kInset = 3;  // of a case in its pool
+constexpr double kLeastBar = 2;
+constexpr double kLegend = 26;
+constexpr double kTickDistance = 90;
+constexpr std::size_t kWordLetters = 200;
+
+struct Drawing {
+  const Timeline& timeline;
+  std::vector<std::vector<std::size_t>> lanes;
+  TimeAxis axis;
+  pugi::xml_node svg;
+  std::string hatch;    // of what went wrong
+  std::string stripes;  // of a pool that starts
+
+  [[nodiscard]] double x(double ms) const { return kLeft + axis.x(ms); }
+  [[nodiscard]] double bottom() const { return kTop + kLane * static_cast<double>(lanes.size()); }
+};
+
+TimeAxis axis_of(const Timeline& timeline) {
+  std::vector<TimeSpan> shown;
+  for (const TimelinePool& pool : timeline.pools()) {
+    shown.push_back({.begin = pool.spawned, .end = timeline.end_of(pool)});
+  }
+  return {std::move(shown), kWidth - kLeft - kRight};
+}
+
+bool ended_badly(const TimelinePool& pool) {
+  return pool.retired && pool.reason != RetireReason::finished && pool.reason != RetireReason::max_cases;
+}
+
+std::string end_words(const TimelinePool& pool) {
+  if (!pool.retired) return "not over when the run ended";
+  std::string words{to_string(pool.reason)};
+  if (!pool.detail.empty()) words += ": " + cut_middle(pool.detail, kWordLetters);
+  return words;
+}
+
+std::string pool_words(const TimelinePool& pool) {
+  return fmt::format("{} #{}, {}, {}; {}", pool.id.key, pool.id.generation,
+                     pool.ready ? "ready after " + format_duration(*pool.ready - pool.spawned) : "never ready",
+                     count_of(pool.cases.size(), "case"), end_words(pool));
+}
+
+std::string description(const Timeline& timeline) {
+  std::size_t cases = 0;
+  std::size_t lost = 0;
+  for (const TimelinePool& pool : timeline.pools()) {
+    cases += pool.cases.size();
+    lost += ended_badly(pool) ? 1 : 0;
+  }
+  return fmt::format(
+      "{} on {} in {}. {} given up before the end. The tables of pools and cases on this page have all "
+      "of it in words.",
+      count_of(cases, "case"), count_of(timeline.pools().size(), "pool"), format_duration(timeline.end()),
+      count_of(lost, "pool"));
+}
+
+void append_time(const Drawing& drawing) {
+  constexpr double kBaseLine = 11;
+  for (const TimeAxis::Tick& tick : drawing.axis.ticks(kTickDistance)) {
+    append_path(drawing.svg, line_data(kLeft + tick.x, kBaseLine + 4, kLeft + tick.x, drawing.bottom()), "thin");
+    append_label(drawing.svg, kLeft + tick.x, kBaseLine, tick.text, "faint");
+  }
+  for (const TimeAxis::Cut& cut : drawing.axis.cuts()) {
+    pugi::xml_node mark = append_rect(drawing.svg,
+                                      {.x = kLeft + cut.x - TimeAxis::kCutWidth / 2,
+                                       .y = kBaseLine + 4,
+                                       .width = TimeAxis::kCutWidth,
+                                       .height = drawing.bottom() - kBaseLine - 4},
+                                      "fill-padding");
+    append_hint(mark, fmt::format("{} without a pool are left out", format_duration(cut.ms)));
+    append_label(drawing.svg, kLeft + cut.x, drawing.bottom() - 4, "//", "middle");
+  }
+}
+
+// A word for each that has room for one.
+void append_pauses(const Drawing& drawing) {
+  constexpr double kBaseLine = 25;
+  double free_from = 0;
+  for (const TimelinePause& pause : drawing.timeline.pauses()) {
+    const double x = drawing.x(pause.at);
+    const std::string words = fmt::format("paused {}", format_duration(pause.length));
+    pugi::xml_node line = append_path(drawing.svg, line_data(x, kBaseLine - 9, x, drawing.bottom()), "edge dashed");
+    append_hint(line, words);
+    if (x < free_from) continue;
+    append_label(drawing.svg, x + 3, kBaseLine, words);
+    free_from = x + 3 + label_width(words);
+  }
+}
+
+void append_cross(const Drawing& drawing, const TimelinePool& pool, double x, double middle) {
+  constexpr double kArm = 5;
+  pugi::xml_node cross = append_path(drawing.svg,
+                                     line_data(x - kArm, middle - kArm, x + kArm, middle + kArm) +
+                                         line_data(x - kArm, middle + kArm, x + kArm, middle - kArm),
+                                     "cross");
+  append_hint(cross, pool_words(pool));
+}
+
+void append_pool(const Drawing& drawing, const TimelinePool& pool, double top) {
+  const double begin = drawing.x(pool.spawned);
+  const double end = drawing.x(drawing.timeline.end_of(pool));
+  const double ready = pool.ready ? drawing.x(*pool.ready) : end;
+  const SvgBox life{.x = begin, .y = top, .width = std::max(end - begin, 1.0), .height = kPoolHeight};
+  append_hint(append_rect(drawing.svg, life, "pool bordered"), pool_words(pool));
+  const SvgBox start{.x = begin, .y = top, .width = std::max(ready - begin, 0.0), .height = kPoolHeight};
+  pugi::xml_node starting = append_rect(drawing.svg, start, "");
+  set(starting, "fill", drawing.stripes);
+  append_hint(starting, pool_words(pool));
+  for (const TimelineBar& bar : timeline_bars(pool, drawing.axis, kLeastBar)) {
+    append_bar(drawing.svg, bar, kLeft, top + kInset, kPoolHeight - 2 * kInset, drawing.hatch);
+  }
+  if (ended_badly(pool)) append_cross(drawing, pool, end, top + kPoolHeight / 2);
+}
+
+// Which pools of the lane they are, and why those before them were given up: as many words as there is room for.
+void append_names(const Drawing& drawing, const std::vector<std::size_t>& lane, double base_line) {
+  double free_from = 0;
+  const TimelinePool* before = nullptr;
+  for (const std::size_t i : lane) {
+    const TimelinePool& pool = drawing.timeline.pools()[i];
+    std::string words = fmt::format("#{}", pool.id.generation);
+    if (before == nullptr) words = fmt::format("{} {}", pool.id.key, words);
+    if (before != nullptr && ended_badly(*before)) words += fmt::format(" after {}", to_string(before->reason));
+    before = &pool;
+    const double x = drawing.x(pool.spawned);
+    if (x < free_from) continue;
+    append_label(drawing.svg, x, base_line, words);
+    free_from = x + label_width(words);
+  }
+}
+
+void append_legend(const Drawing& drawing) {
+  constexpr double kSwatch = 14;
+  constexpr double kGap = 5;
+  const double top = drawing.bottom() + 6;
+  double x = kLeft;
+  const auto entry = [&](const char* words, const auto& draw) {
+    draw(x);
+    append_label(drawing.svg, x + kSwatch + kGap, top + kSwatch - 3, words);
+    x += kSwatch + kGap + label_width(words) + 3 * kGap;
+  };
+  const auto bar_of = [&](CaseOutcome outcome) {
+    return [&, outcome](double left) {
+      const TimelineCase c{.name = "", .outcome = outcome};
+      TimelineBar bar;
+      bar.add(c, 0, kSwatch);
+      append_bar(drawing.svg, bar, left, top + 2, kSwatch - 2, drawing.hatch);
+    };
+  };
+  entry("the pool starts", [&](double left) {
+    set(append_rect(drawing.svg, {.x = left, .y = top, .width = kSwatch, .height = kSwatch}, "bordered"), "fill",
+        drawing.stripes);
+  });
+  entry("pass", bar_of(CaseOutcome::pass));
+  entry("skip, cancelled or not run", bar_of(CaseOutcome::skip));
+  entry("fail, error, timeout, crash", bar_of(CaseOutcome::fail));
+  entry("the pool was given up",
+        [&](double left) { append_cross(drawing, TimelinePool{}, left + kSwatch / 2, top + kSwatch / 2); });
+}
+
+}  // namespace
+
+void append_timeline(pugi::xml_node parent, const Timeline& timeline) {
+  if (timeline.pools().empty()) return;
+  append_text(parent, "h2", "Timeline");
+  pugi::xml_node figure = parent.append_child("figure");
+  std::string caption =
+      "Pools, in lanes by device and number of ranks, from their start to their end, and the cases that they ran. The "
+      "pointer shows which.";
+  if (timeline.without_pool() > 0) {
+    caption += fmt::format(" {} that no pool ran are not here.", count_of(timeline.without_pool(), "case"));
+  }
+  append_text(figure, "figcaption", caption);
+  pugi::xml_node box = figure.append_child("div");
+  set(box, "class", "scroll");
+  set(box, "tabindex", "0");  // so that it can be scrolled by keys
+  Drawing drawing{.timeline = timeline,
+                  .lanes = timeline.lanes(),
+                  .axis = axis_of(timeline),
+                  .svg = {},
+                  .hatch = "",
+                  .stripes = ""};
+  drawing.svg = append_svg(box, {.id = kId,
+                                 .kind = "timeline",
+                                 .width = kWidth,
+                                 .height = drawing.bottom() + kLegend,
+                                 .title = "Timeline of pools and cases",
+                                 .description = description(timeline)});
+  drawing.hatch = append_texture(drawing.svg, "timeline-bad", Texture::hatch, "stroke-paper");
+  drawing.stripes = append_texture(drawing.svg, "timeline-start", Texture::hatch, "stroke-faint");
+  append_time(drawing);
+  double top = kTop;
+  for (const std::vector<std::size_t>& lane : drawing.lanes) {
+    append_names(drawing, lane, top + kPoolTop - 6);
+    for (const std::size_t i : lane) append_pool(drawing, timeline.pools()[i], top + kPoolTop);
+    top += kLane;
+  }
+  append_pauses(drawing);
+  append_legend(drawing);
+}
+
+}  // namespace cp_pool

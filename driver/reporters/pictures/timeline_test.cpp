@@ -1,0 +1,103 @@
+#include "driver/reporters/pictures/timeline.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/testing/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+PoolSpawned spawned(const PoolId& id, int world_size, double at_ms) {
+  return {.pool = id, .world_size = world_size, .pids = {}, .at_ms = at_ms};
+}
+
+CaseFinished case_at(double end_ms, double duration_ms, const PoolId& pool) {
+  CaseFinished event = test::finished(0, "id", CaseOutcome::pass);
+  event.pool = pool;
+  event.duration_ms = duration_ms;
+  event.at_ms = end_ms;
+  return event;
+}
+
+TEST(Timeline, KeepsWhenPoolsAndCasesWere) {
+  Timeline timeline;
+  timeline.add(spawned({"cpu/2", 1}, 2, 120));
+  PoolReady ready = test::pool_ready();
+  ready.spawn_to_ready_ms = 800;
+  ready.at_ms = 900;
+  timeline.add(ready);
+  timeline.add(CaseStarted{.index = 0, .id = "id", .pool = {"cpu/2", 1}, .at_ms = 1050});
+  timeline.add(case_at(1500, 400, {"cpu/2", 1}));
+  timeline.add(case_at(1550, 40, {"cpu/2", 1}));
+  RunPaused paused{.paused_ms = 5000, .ranks_stopped = true, .at_ms = 1600};
+  timeline.add(paused);
+  PoolRetired retired = test::pool_retired(RetireReason::crash, "rank 1 died");
+  retired.at_ms = 2000;
+  timeline.add(retired);
+  ASSERT_THAT(timeline.pools(), SizeIs(1));
+  const TimelinePool& pool = timeline.pools()[0];
+  EXPECT_EQ(pool.spawned, 100) << "the event comes after the start of the ranks";
+  EXPECT_EQ(pool.ready, 900);
+  EXPECT_EQ(pool.retired, 2000);
+  EXPECT_EQ(pool.reason, RetireReason::crash);
+  ASSERT_THAT(pool.cases, SizeIs(2));
+  EXPECT_EQ(pool.cases[0].begin, 1050);
+  EXPECT_EQ(pool.cases[0].end, 1500);
+  EXPECT_EQ(pool.cases[0].duration, 400);
+  EXPECT_EQ(pool.cases[1].begin, 1510) << "no event says when it was sent";
+  EXPECT_EQ(timeline.pauses().at(0).length, 5000);
+  EXPECT_EQ(timeline.end(), 2000);
+}
+
+TEST(Timeline, KeepsNothingOfEventsThatDoNotSayWhen) {
+  Timeline timeline;
+  timeline.add(PoolSpawned{{"cpu/2", 1}, 2, {}});
+  timeline.add(test::pool_ready());
+  timeline.add(test::finished(0, "id", CaseOutcome::pass));
+  timeline.add(test::pool_retired(RetireReason::finished));
+  EXPECT_THAT(timeline.pools(), IsEmpty());
+  EXPECT_EQ(timeline.without_pool(), 0U);
+}
+
+TEST(Timeline, CountsCasesThatNoPoolRan) {
+  Timeline timeline;
+  CaseFinished event = case_at(10, 0, {"cpu/2", 1});
+  timeline.add(event);
+  event.pool.reset();
+  timeline.add(event);
+  EXPECT_EQ(timeline.without_pool(), 2U) << "no pool of that name was spawned";
+}
+
+TEST(Timeline, APoolThatTheRunLeftEndsWithIt) {
+  Timeline timeline;
+  timeline.add(spawned({"cpu/2", 1}, 2, 0));
+  timeline.add(case_at(70, 10, {"cpu/2", 1}));
+  EXPECT_FALSE(timeline.pools()[0].retired);
+  EXPECT_EQ(timeline.end_of(timeline.pools()[0]), 70);
+}
+
+TEST(Timeline, PoolsOfAKeyFollowOneAnotherInALane) {
+  Timeline timeline;
+  const auto add = [&](const PoolId& id, int world_size, double from, double to) {
+    timeline.add(spawned(id, world_size, from));
+    PoolRetired retired = test::pool_retired(RetireReason::finished);
+    retired.pool = id;
+    retired.at_ms = to;
+    timeline.add(retired);
+  };
+  add({"cpu/10", 1}, 10, 0, 5);
+  add({"cpu/2", 1}, 2, 0, 10);
+  add({"cpu/2", 2}, 2, 10, 20);
+  add({"cpu/2", 3}, 2, 15, 30);  // of a run beside it
+  add({"cpu/2", 4}, 2, 40, 50);
+  using Lane = std::vector<std::size_t>;
+  EXPECT_THAT(timeline.lanes(), ElementsAre(Lane{1, 2, 4}, Lane{3}, Lane{0}));
+}
+
+}  // namespace
+}  // namespace cp_pool

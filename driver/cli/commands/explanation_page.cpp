@@ -22,10 +22,10 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::int64_t kDrawnBlocks = 64;    // a side
-constexpr std::size_t kDrawnSequences = 6;   // of different lengths
-constexpr std::size_t kListedSequences = 8;  // in a caption
-constexpr int kMostColumns = 8;              // of the table of tiles
+constexpr std::int64_t kPageBlocks = 64;    // a side
+constexpr std::size_t kDrawnSequences = 6;  // of different lengths
+constexpr std::size_t kNamedSequences = 8;  // in a caption
+constexpr int kMostColumns = 8;             // of the table of tiles
 
 // Sequences of the same lengths, which have one mask.
 struct EqualSequences {
@@ -50,14 +50,14 @@ std::vector<EqualSequences> different_sequences(const SequenceLengths& lengths) 
   return out;
 }
 
-std::string caption_of(const SequenceLengths& lengths, const EqualSequences& sequences) {
+std::string sequences_caption(const SequenceLengths& lengths, const EqualSequences& sequences) {
   const std::size_t b = sequences.places.front();
   const std::size_t count = sequences.places.size();
   const std::vector<std::size_t> listed(
       sequences.places.begin(),
-      sequences.places.begin() + static_cast<std::ptrdiff_t>(std::min(count, kListedSequences)));
+      sequences.places.begin() + static_cast<std::ptrdiff_t>(std::min(count, kNamedSequences)));
   return fmt::format("Sequence{} {}{}: queries {} of {}, keys {} of {} (valid of padded)", count == 1 ? "" : "s",
-                     fmt::join(listed, ", "), count > kListedSequences ? ", .." : "", lengths.valid_q[b],
+                     fmt::join(listed, ", "), count > kNamedSequences ? ", .." : "", lengths.valid_q[b],
                      lengths.padded_q[b], lengths.valid_kv[b], lengths.padded_kv[b]);
 }
 
@@ -69,7 +69,7 @@ void append_masks(pugi::xml_node body, const Case& c, const SequenceLengths& len
   const int tiles = 2 * c.cp_size / head_ranks(c);
   for (std::size_t i = 0; i < different.size() && i < kDrawnSequences; ++i) {
     const std::size_t b = different[i].places.front();
-    append_case_mask(row, draw_case(c, lengths, b, kDrawnBlocks), tiles, caption_of(lengths, different[i]),
+    append_case_mask(row, draw_case(c, lengths, b, kPageBlocks), tiles, sequences_caption(lengths, different[i]),
                      fmt::format("mask-{}", b));
   }
   if (different.size() > kDrawnSequences) {

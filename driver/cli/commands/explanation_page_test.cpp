@@ -20,7 +20,7 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-ParsedPage page_of(const Case& c) {
+ParsedPage explained(const Case& c) {
   ParsedPage page(explanation_page("the/<id>", c));
   test::expect_readable(page);
   return page;
@@ -29,7 +29,7 @@ ParsedPage page_of(const Case& c) {
 TEST(ExplanationPage, HasTheDrawingsAndAllThatTheTextSays) {
   Case c = test::example_case();
   c.causal = true;
-  const ParsedPage page = page_of(c);
+  const ParsedPage page = explained(c);
   EXPECT_THAT(page.text, StartsWith(std::string{kExplanationStart}));
   EXPECT_THAT(page.text, Not(StartsWith(std::string{kHtmlStart}))) << "a report does not replace it";
   EXPECT_EQ(page.one("//h1"), "the/<id>");
@@ -50,11 +50,11 @@ TEST(ExplanationPage, HasTheExchangesOfEachTypeByPass) {
   for (const CommType comm : kValues<CommType>) {
     SCOPED_TRACE(to_string(comm));
     c.comm = comm;
-    const ParsedPage page = page_of(c);
+    const ParsedPage page = explained(c);
     EXPECT_THAT(page.all("//h3"), ElementsAre("Forward", "Backward"));
     EXPECT_GE(page.all("//svg[starts-with(@id, 'exchange-')]").size(), 3U);
     c.training = false;
-    EXPECT_THAT(page_of(c).all("//h3"), ElementsAre("Forward"));
+    EXPECT_THAT(explained(c).all("//h3"), ElementsAre("Forward"));
     c.training = true;
   }
 }
@@ -62,7 +62,7 @@ TEST(ExplanationPage, HasTheExchangesOfEachTypeByPass) {
 TEST(ExplanationPage, OneRankSendsNothing) {
   Case c = test::example_case();
   c.cp_size = 1;
-  const ParsedPage page = page_of(c);
+  const ParsedPage page = explained(c);
   EXPECT_THAT(page.all("//h3"), IsEmpty());
   EXPECT_THAT(page.text, HasSubstr("One rank sends nothing."));
 }
@@ -72,7 +72,7 @@ TEST(ExplanationPage, OfManyLengthsTheFirstAreDrawn) {
   c.layout = Layout::thd;
   c.batch = 9;
   c.seqlens = std::vector<std::int64_t>{4, 8, 12, 16, 20, 24, 28, 32, 4};
-  const ParsedPage page = page_of(c);
+  const ParsedPage page = explained(c);
   EXPECT_THAT(page.all("//svg[starts-with(@id, 'mask-')]"), SizeIs(6));
   EXPECT_THAT(page.text, HasSubstr("2 more lengths are not drawn."));
 }
@@ -80,7 +80,7 @@ TEST(ExplanationPage, OfManyLengthsTheFirstAreDrawn) {
 TEST(ExplanationPage, HasRoomForTheMostRanks) {
   Case c = test::example_case();
   c.cp_size = 64;
-  const ParsedPage page = page_of(c);
+  const ParsedPage page = explained(c);
   EXPECT_THAT(page.all("//tr"), SizeIs(65));
   EXPECT_THAT(page.all("//th"), SizeIs(6)) << "no column for each of so many owners";
 }

@@ -14,15 +14,15 @@ namespace cp_pool {
 namespace {
 
 // Units.
-constexpr double kLongestSide = 330;
+constexpr double kLongestDrawing = 330;
 constexpr double kLargestBlock = 20;
-constexpr double kMargin = kRankAxis;
-constexpr double kLegendLine = 17;
-constexpr double kLeastWidth = 372;  // of the legend
-constexpr double kSwatch = 12;
+constexpr double kDrawingMargin = kRankAxis;
+constexpr double kDrawingKeyLine = 17;
+constexpr double kLeastDrawing = 372;  // of the legend
+constexpr double kDrawingSwatch = 12;
 
 // The runs of a kind of block in a row, in blocks.
-std::string area_of(const CaseDrawing& drawing, std::size_t row, char kind) {
+std::string blocks_of(const CaseDrawing& drawing, std::size_t row, char kind) {
   const std::string& blocks = drawing.rows[row];
   std::string data;
   for (std::size_t column = 0; column < blocks.size();) {
@@ -55,11 +55,11 @@ void append_blocks(pugi::xml_node svg, const CaseDrawing& drawing, double block,
   std::string padding;
   for (std::size_t row = 0; row < drawing.rows.size(); ++row) {
     const std::string owner = rank_class(drawing.q_ranks[row]);
-    const std::string some = area_of(drawing, row, '+');
-    areas[owner] += area_of(drawing, row, '#');
+    const std::string some = blocks_of(drawing, row, '+');
+    areas[owner] += blocks_of(drawing, row, '#');
     areas[owner + " partly"] += some;
     partly += some;
-    padding += area_of(drawing, row, ' ');
+    padding += blocks_of(drawing, row, ' ');
   }
   for (const auto& [kind, area] : areas) {
     if (!area.empty()) append_path(svg, area, kind);
@@ -72,25 +72,25 @@ void append_blocks(pugi::xml_node svg, const CaseDrawing& drawing, double block,
   append_textured(padding, "-padding", Texture::dots);
 }
 
-void append_legend(pugi::xml_node svg, const CaseDrawing& drawing, double top, const std::string& id) {
+void append_drawing_key(pugi::xml_node svg, const CaseDrawing& drawing, double top, const std::string& id) {
   double y = top;
   const auto entry = [&](const std::string& words, const char* name, Texture texture, const char* kind) {
-    const SvgBox box{.x = 1, .y = y, .width = kSwatch, .height = kSwatch};
+    const SvgBox box{.x = 1, .y = y, .width = kDrawingSwatch, .height = kDrawingSwatch};
     append_rect(svg, box, kind);
     if (*name != '\0') set(append_rect(svg, box, ""), "fill", append_texture(svg, id + name, texture, "stroke-faint"));
-    append_label(svg, kSwatch + 8, y + kSwatch - 2, words);
-    y += kLegendLine;
+    append_label(svg, kDrawingSwatch + 8, y + kDrawingSwatch - 2, words);
+    y += kDrawingKeyLine;
   };
   entry("every query of the block sees every key; colour and number: its rank", "", Texture::hatch, "r0 bordered");
   entry("some see some", "-key-partly", Texture::hatch, "r0 partly bordered");
   entry(fmt::format("none sees any (a block is {} x {})", drawing.q_per_block, drawing.kv_per_block), "",
         Texture::hatch, "fill-none bordered");
   entry("padding", "-key-padding", Texture::dots, "fill-none bordered");
-  append_path(svg, line_data(0, y + kSwatch / 2, kSwatch + 2, y + kSwatch / 2), "edge");
-  append_label(svg, kSwatch + 8, y + kSwatch - 2, "tiles meet: a chunk of queries and a chunk of keys");
+  append_path(svg, line_data(0, y + kDrawingSwatch / 2, kDrawingSwatch + 2, y + kDrawingSwatch / 2), "edge");
+  append_label(svg, kDrawingSwatch + 8, y + kDrawingSwatch - 2, "tiles meet: a chunk of queries and a chunk of keys");
 }
 
-std::string description(const CaseDrawing& drawing) {
+std::string drawing_description(const CaseDrawing& drawing) {
   std::size_t all = 0;
   std::size_t some = 0;
   for (const std::string& row : drawing.rows) {
@@ -108,28 +108,28 @@ std::string description(const CaseDrawing& drawing) {
 void append_case_mask(pugi::xml_node parent, const CaseDrawing& drawing, int tiles, const std::string& caption,
                       const std::string& id) {
   if (drawing.rows.empty()) return;
-  constexpr double kLegendLines = 5;
+  constexpr double kDrawingKeyLines = 5;
   const std::size_t rows = drawing.rows.size();
   const std::size_t columns = drawing.kv_ranks.size();
-  const double block = std::min(kLargestBlock, kLongestSide / static_cast<double>(std::max(rows, columns)));
+  const double block = std::min(kLargestBlock, kLongestDrawing / static_cast<double>(std::max(rows, columns)));
   const double width = block * static_cast<double>(columns);
   const double height = block * static_cast<double>(rows);
-  const double legend = kMargin + height + kLegendLine / 2;
+  const double legend = kDrawingMargin + height + kDrawingKeyLine / 2;
   pugi::xml_node figure = parent.append_child("figure");
   append_text(figure, "figcaption", caption);
   pugi::xml_node svg = append_svg(figure, {.id = id,
                                            .kind = "mask",
-                                           .width = std::max(kLeastWidth, kMargin + width + 2),
-                                           .height = legend + kLegendLine * kLegendLines,
+                                           .width = std::max(kLeastDrawing, kDrawingMargin + width + 2),
+                                           .height = legend + kDrawingKeyLine * kDrawingKeyLines,
                                            .title = caption,
-                                           .description = description(drawing)});
-  append_rank_axes(svg, {.x = kMargin, .y = kMargin, .width = width, .height = height}, block, drawing.q_ranks,
-                   drawing.kv_ranks);
+                                           .description = drawing_description(drawing)});
+  append_rank_axes(svg, {.x = kDrawingMargin, .y = kDrawingMargin, .width = width, .height = height}, block,
+                   drawing.q_ranks, drawing.kv_ranks);
   pugi::xml_node plot = svg.append_child("g");
-  set(plot, "transform", fmt::format("translate({0} {0}) scale({1})", kMargin, svg_number(block)));
+  set(plot, "transform", fmt::format("translate({0} {0}) scale({1})", kDrawingMargin, svg_number(block)));
   append_blocks(plot, drawing, block, id);
   append_path(plot, tile_lines(drawing, tiles), "edge");
-  append_legend(svg, drawing, legend, id);
+  append_drawing_key(svg, drawing, legend, id);
 }
 
 }  // namespace cp_pool

@@ -14,11 +14,11 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-ParsedPage page_of(const CaseDrawing& drawing, int tiles) {
+ParsedPage case_mask_page(const CaseDrawing& drawing, int tiles) {
   return page_with([&](pugi::xml_node body) { append_case_mask(body, drawing, tiles, "Sequence 0", "m"); });
 }
 
-CaseDrawing causal() {
+CaseDrawing causal_drawing() {
   return {.q_per_block = 2,
           .kv_per_block = 4,
           .rows = {"+.. ", "#+. ", "##+ ", "    "},
@@ -27,7 +27,7 @@ CaseDrawing causal() {
 }
 
 TEST(CaseMaskSvg, HasTheColourOfTheRankThatOwnsTheQueries) {
-  const ParsedPage page = page_of(causal(), 4);
+  const ParsedPage page = case_mask_page(causal_drawing(), 4);
   test::expect_readable(page);
   EXPECT_EQ(page.one("//g/path[@class='r1']/@d"), "M0 1H1V2H0zM0 2H2V3H0z");
   EXPECT_EQ(page.one("//g/path[@class='r0 partly']/@d"), "M0 0H1V1H0z");
@@ -37,11 +37,12 @@ TEST(CaseMaskSvg, HasTheColourOfTheRankThatOwnsTheQueries) {
 }
 
 TEST(CaseMaskSvg, DrawsWhereTilesMeet) {
-  EXPECT_EQ(page_of(causal(), 2).one("//g/path[@class='edge']/@d"), "M0 0H4M0 0V4M0 2H4M2 0V4M0 4H4M4 0V4");
+  EXPECT_EQ(case_mask_page(causal_drawing(), 2).one("//g/path[@class='edge']/@d"),
+            "M0 0H4M0 0V4M0 2H4M2 0V4M0 4H4M4 0V4");
 }
 
 TEST(CaseMaskSvg, ThereIsNoneWithoutBlocks) {
-  EXPECT_THAT(page_of({}, 4).all("//figure"), IsEmpty());
+  EXPECT_THAT(case_mask_page({}, 4).all("//figure"), IsEmpty());
 }
 
 }  // namespace

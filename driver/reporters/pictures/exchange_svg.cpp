@@ -26,26 +26,26 @@ constexpr double kBoxHeight = 20;
 constexpr double kSmallBox = 18;  // a side
 constexpr int kMostLargeBoxes = 12;
 constexpr double kLeastRadius = 70;
-constexpr double kGap = 8;
+constexpr double kBoxGap = 8;
 
-struct Point {
+struct PicturePoint {
   double x = 0;
   double y = 0;
 };
 
-class Circle {
+class RankCircle {
  public:
-  explicit Circle(int ranks) : ranks_(ranks), large_(ranks <= kMostLargeBoxes) {
-    const double around = (box_width() + kGap) * ranks;
+  explicit RankCircle(int ranks) : ranks_(ranks), large_(ranks <= kMostLargeBoxes) {
+    const double around = (box_width() + kBoxGap) * ranks;
     radius_ = std::max(kLeastRadius, around / (2 * std::numbers::pi));
   }
   [[nodiscard]] bool large() const { return large_; }
   [[nodiscard]] double box_width() const { return large_ ? kBoxWidth : kSmallBox; }
   [[nodiscard]] double box_height() const { return large_ ? kBoxHeight : kSmallBox; }
-  [[nodiscard]] double width() const { return 2 * radius_ + box_width() + 2 * kGap; }
-  [[nodiscard]] double height() const { return 2 * radius_ + box_height() + 2 * kGap; }
+  [[nodiscard]] double width() const { return 2 * radius_ + box_width() + 2 * kBoxGap; }
+  [[nodiscard]] double height() const { return 2 * radius_ + box_height() + 2 * kBoxGap; }
   // Rank 0 is on top, or left of two; the others follow clockwise.
-  [[nodiscard]] Point place(int rank) const {
+  [[nodiscard]] PicturePoint place(int rank) const {
     const double first = ranks_ == 2 ? std::numbers::pi : -std::numbers::pi / 2;
     const double angle = first + 2 * std::numbers::pi * rank / ranks_;
     return {.x = width() / 2 + radius_ * std::cos(angle), .y = height() / 2 + radius_ * std::sin(angle)};
@@ -58,7 +58,7 @@ class Circle {
 };
 
 // Ends where the line leaves the box of its rank.
-Point edge_of(const Circle& circle, const Point& from, const Point& towards) {
+PicturePoint edge_of(const RankCircle& circle, const PicturePoint& from, const PicturePoint& towards) {
   const double x = towards.x - from.x;
   const double y = towards.y - from.y;
   constexpr double kFromBox = 3;
@@ -68,7 +68,7 @@ Point edge_of(const Circle& circle, const Point& from, const Point& towards) {
   return {.x = from.x + part * x, .y = from.y + part * y};
 }
 
-std::string append_head(pugi::xml_node svg, const std::string& id) {
+std::string append_arrow_head(pugi::xml_node svg, const std::string& id) {
   pugi::xml_node marker = svg.append_child("marker");
   const std::string name = id + "-head";
   set(marker, "id", name);
@@ -83,12 +83,12 @@ std::string append_head(pugi::xml_node svg, const std::string& id) {
 }
 
 // both: one line with two heads, for a message each way.
-void append_arrow(pugi::xml_node svg, const Circle& circle, const Message& message, bool both, const std::string& head,
-                  const std::string& bytes, bool labelled) {
-  const Point from = circle.place(message.from);
-  const Point to = circle.place(message.to);
-  const Point begin = edge_of(circle, from, to);
-  const Point end = edge_of(circle, to, from);
+void append_arrow(pugi::xml_node svg, const RankCircle& circle, const Message& message, bool both,
+                  const std::string& head, const std::string& bytes, bool labelled) {
+  const PicturePoint from = circle.place(message.from);
+  const PicturePoint to = circle.place(message.to);
+  const PicturePoint begin = edge_of(circle, from, to);
+  const PicturePoint end = edge_of(circle, to, from);
   pugi::xml_node arrow = append_path(svg, line_data(begin.x, begin.y, end.x, end.y), "edge");
   set(arrow, "marker-end", head);
   if (both) set(arrow, "marker-start", head);
@@ -100,10 +100,10 @@ void append_arrow(pugi::xml_node svg, const Circle& circle, const Message& messa
                "small middle halo");
 }
 
-void append_ranks(pugi::xml_node svg, const Circle& circle, int ranks) {
+void append_ranks(pugi::xml_node svg, const RankCircle& circle, int ranks) {
   constexpr double kBelowMiddle = 3.5;
   for (int rank = 0; rank < ranks; ++rank) {
-    const Point place = circle.place(rank);
+    const PicturePoint place = circle.place(rank);
     pugi::xml_node box = append_rect(svg,
                                      {.x = place.x - circle.box_width() / 2,
                                       .y = place.y - circle.box_height() / 2,
@@ -117,7 +117,7 @@ void append_ranks(pugi::xml_node svg, const Circle& circle, int ranks) {
   }
 }
 
-std::string caption_of(const Exchange& exchange, const std::string& bytes, bool first_alone) {
+std::string exchange_caption(const Exchange& exchange, const std::string& bytes, bool first_alone) {
   std::string text = fmt::format("{}. {} an arrow", exchange.what, bytes);
   if (exchange.times > 1) text += fmt::format(", {} times", exchange.times);
   if (first_alone) text += "; drawn are those of rank 0, and every rank has the like";
@@ -129,8 +129,8 @@ std::string caption_of(const Exchange& exchange, const std::string& bytes, bool 
 void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks, const std::string& bytes,
                      const std::string& id) {
   const bool first_alone = exchange.messages.size() > kMostMessages;
-  const Circle circle(ranks);
-  const std::string caption = caption_of(exchange, bytes, first_alone);
+  const RankCircle circle(ranks);
+  const std::string caption = exchange_caption(exchange, bytes, first_alone);
   pugi::xml_node figure = parent.append_child("figure");
   set(figure, "class", "exchange");
   append_text(figure, "figcaption", caption);
@@ -142,7 +142,7 @@ void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks,
                           .title = exchange.what,
                           .description = fmt::format("{} between {}. {}", count_of(exchange.messages.size(), "message"),
                                                      count_of(static_cast<std::size_t>(ranks), "rank"), caption)});
-  const std::string head = append_head(svg, id);
+  const std::string head = append_arrow_head(svg, id);
   std::set<std::pair<int, int>> ends;
   for (const Message& message : exchange.messages) ends.emplace(message.from, message.to);
   for (const Message& message : exchange.messages) {

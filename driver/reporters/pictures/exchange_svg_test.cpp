@@ -16,14 +16,14 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-ParsedPage page_of(std::vector<Message> messages, int ranks, int times = 1) {
+ParsedPage exchange_page(std::vector<Message> messages, int ranks, int times = 1) {
   const Exchange exchange{
       .pass = Exchange::Pass::forward, .what = "k and v travel", .times = times, .messages = std::move(messages)};
   return page_with([&](pugi::xml_node body) { append_exchange(body, exchange, ranks, "16.0 KiB", "x"); });
 }
 
 TEST(ExchangeSvg, HasAnArrowForEachMessageOfARing) {
-  const ParsedPage page = page_of(messages_around(6, 1, 1), 6, 5);
+  const ParsedPage page = exchange_page(messages_around(6, 1, 1), 6, 5);
   test::expect_readable(page);
   EXPECT_EQ(page.one("//figcaption"), "k and v travel. 16.0 KiB an arrow, 5 times.");
   EXPECT_THAT(page.all("//path[@marker-end]/title"), SizeIs(6));
@@ -32,17 +32,17 @@ TEST(ExchangeSvg, HasAnArrowForEachMessageOfARing) {
 }
 
 TEST(ExchangeSvg, TwoMessagesBetweenTwoRanksAreALineWithTwoHeads) {
-  const ParsedPage page = page_of(messages_to_all(2, 1), 2);
+  const ParsedPage page = exchange_page(messages_to_all(2, 1), 2);
   EXPECT_EQ(page.one("//path[@marker-end and @marker-start]/title"),
             "rank 0 to rank 1: 16.0 KiB, and as much from rank 1 to rank 0");
   EXPECT_THAT(page.all("//text"), Contains("16.0 KiB each way")) << "few arrows say how much it is";
 }
 
 TEST(ExchangeSvg, OfVeryManyMessagesThoseOfRank0AreDrawn) {
-  const ParsedPage few = page_of(messages_to_all(9, 1), 9);
+  const ParsedPage few = exchange_page(messages_to_all(9, 1), 9);
   EXPECT_THAT(few.all("//path[@marker-end]"), SizeIs(36));
   EXPECT_THAT(few.text, Not(HasSubstr("drawn are")));
-  const ParsedPage many = page_of(messages_to_all(64, 1), 64);
+  const ParsedPage many = exchange_page(messages_to_all(64, 1), 64);
   test::expect_readable(many);
   EXPECT_THAT(many.all("//path[@marker-end]"), SizeIs(63));
   EXPECT_THAT(many.one("//figcaption"), HasSubstr("drawn are those of rank 0"));

@@ -16,7 +16,7 @@ namespace cp_pool {
 
 namespace {
 
-struct Feature {
+struct CaseFeature {
   const char* name;
   bool (*has)(const Case& c);
 };
@@ -25,7 +25,7 @@ bool has_window(const Case& c) {
   return c.window != std::array<std::int64_t, 2>{kInfiniteWindow, kInfiniteWindow};
 }
 
-constexpr Feature kFeatures[] = {
+constexpr CaseFeature kFeatures[] = {
     {"no mask", [](const Case& c) { return !c.causal && !has_window(c) && c.chunk == 0; }},
     {"causal", [](const Case& c) { return c.causal; }},
     {"window", [](const Case& c) { return has_window(c); }},
@@ -85,7 +85,7 @@ void FeaturesTable::add(const CaseFinished& event) {
     first = std::min(first.value_or(event.index), event.index);
   };
   std::size_t order = 0;
-  for (const Feature& feature : kFeatures) {
+  for (const CaseFeature& feature : kFeatures) {
     if (feature.has(event.c)) count(order, feature.name);
     ++order;
   }

@@ -17,14 +17,14 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostCells = 256;  // along a side
+constexpr std::size_t kMostMaskCells = 256;  // along a side
 
 // Units.
-constexpr double kLongestSide = 330;
-constexpr double kLargestCell = 14;
-constexpr double kMargin = kRankAxis;
-constexpr double kLegendLine = 17;
-constexpr double kLeastWidth = 372;  // of the legend
+constexpr double kLongestMask = 330;
+constexpr double kLargestMaskCell = 14;
+constexpr double kMaskMargin = kRankAxis;
+constexpr double kMaskKeyLine = 17;
+constexpr double kLeastMask = 372;  // of the legend
 
 struct CellKind {
   char character;
@@ -34,15 +34,15 @@ struct CellKind {
   std::string_view stroke;
 };
 
-constexpr std::array<CellKind, 5> kKinds{
+constexpr std::array<CellKind, 5> kCellKinds{
     {{'.', "seen as expected", "fill-calm", std::nullopt, ""},
      {'-', "missing: expected, and not seen", "", Texture::hatch, "stroke-bad"},
      {'+', "excess: seen, and not expected, or seen twice", "fill-warm partly", Texture::dots, "stroke-ink"},
      {'!', "both: some missing, some in excess", "fill-warm", Texture::cross, "stroke-bad"},
      {'?', "weights that are no whole numbers", "fill-padding", Texture::cross, "stroke-ink"}}};
 
-// The cells, whatever a worker has sent: all rows count as long as the longest, and characters that are not known as
-// those of weights that are no whole numbers.
+// The cells, whatever a worker has sent: all rows count_cells as long as the longest, and characters that are not known
+// as those of weights that are no whole numbers.
 class Cells {
  public:
   explicit Cells(const MaskPicture& picture) : rows_(picture.rows) {
@@ -53,8 +53,9 @@ class Cells {
   [[nodiscard]] char at(std::size_t row, std::size_t column) const {
     if (row >= rows_.size() || column >= rows_[row].size()) return ' ';
     const char character = rows_[row][column];
-    return character == ' ' || std::ranges::find(kKinds, character, &CellKind::character) != kKinds.end() ? character
-                                                                                                          : '?';
+    return character == ' ' || std::ranges::find(kCellKinds, character, &CellKind::character) != kCellKinds.end()
+               ? character
+               : '?';
   }
   [[nodiscard]] bool expected(std::size_t row, std::size_t column) const {
     return std::string_view{".-!"}.find(at(row, column)) != std::string_view::npos;
@@ -65,7 +66,7 @@ class Cells {
   std::size_t columns_ = 0;
 };
 
-std::size_t count(const Cells& cells, char character) {
+std::size_t count_cells(const Cells& cells, char character) {
   std::size_t found = 0;
   for (std::size_t row = 0; row < cells.rows(); ++row) {
     for (std::size_t column = 0; column < cells.columns(); ++column) found += cells.at(row, column) == character;
@@ -133,11 +134,11 @@ std::string cell_words(const MaskPicture& picture) {
   return fmt::format("A cell is {} queries x {} keys", picture.q_per_cell, picture.kv_per_cell);
 }
 
-std::string description(const MaskPicture& picture, const Cells& cells) {
+std::string mask_description(const MaskPicture& picture, const Cells& cells) {
   std::string text = fmt::format("{} of cells downwards, {} to the right. {}.", count_of(cells.rows(), "row"),
                                  count_of(cells.columns(), "column"), cell_words(picture));
-  for (const CellKind& kind : kKinds) {
-    if (const std::size_t found = count(cells, kind.character); found > 0) {
+  for (const CellKind& kind : kCellKinds) {
+    if (const std::size_t found = count_cells(cells, kind.character); found > 0) {
       text += fmt::format(" {} {}.", count_of(found, "cell"), kind.words);
     }
   }
@@ -154,38 +155,38 @@ void append_kind(pugi::xml_node svg, pugi::xml_node into, const CellKind& kind, 
 }
 
 // What the picture needs to say, a line each below it.
-void append_legend(pugi::xml_node svg, const MaskPicture& picture, const Cells& cells, double top,
-                   const std::string& id) {
+void append_mask_key(pugi::xml_node svg, const MaskPicture& picture, const Cells& cells, double top,
+                     const std::string& id) {
   constexpr double kSwatch = 12;
   constexpr double kTextX = kSwatch + 8;
   double y = top;
-  for (const CellKind& kind : kKinds) {
-    const std::size_t found = count(cells, kind.character);
+  for (const CellKind& kind : kCellKinds) {
+    const std::size_t found = count_cells(cells, kind.character);
     if (found == 0) continue;
     const std::string area = fmt::format("M1 {0}h{1}v{1}h-{1}z", svg_number(y), kSwatch);
     append_kind(svg, svg, kind, area, fmt::format("{}-key-{}", id, static_cast<int>(kind.character)), 1);
     append_label(svg, kTextX, y + kSwatch - 2, fmt::format("{} ({})", kind.words, count_of(found, "cell")));
-    y += kLegendLine;
+    y += kMaskKeyLine;
   }
   append_path(svg, line_data(0, y + kSwatch / 2, kSwatch + 2, y + kSwatch / 2), "edge");
   append_label(svg, kTextX, y + kSwatch - 2, "outline of what was expected");
   if (picture.q_borders.empty() && picture.kv_borders.empty()) return;
-  y += kLegendLine;
+  y += kMaskKeyLine;
   append_path(svg, line_data(0, y + kSwatch / 2, kSwatch + 2, y + kSwatch / 2), "edge dashed");
   append_label(svg, kTextX, y + kSwatch - 2, "another sequence begins");
 }
 
-std::size_t legend_lines(const MaskPicture& picture, const Cells& cells) {
+std::size_t mask_key_lines(const MaskPicture& picture, const Cells& cells) {
   std::size_t lines = picture.q_borders.empty() && picture.kv_borders.empty() ? 1 : 2;
-  for (const CellKind& kind : kKinds) lines += count(cells, kind.character) > 0 ? 1 : 0;
+  for (const CellKind& kind : kCellKinds) lines += count_cells(cells, kind.character) > 0 ? 1 : 0;
   return lines;
 }
 
 void append_cells(pugi::xml_node svg, const MaskPicture& picture, const Cells& cells, double cell,
                   const std::string& id) {
   pugi::xml_node plot = svg.append_child("g");
-  set(plot, "transform", fmt::format("translate({0} {0}) scale({1})", kMargin, svg_number(cell)));
-  for (const CellKind& kind : kKinds) {
+  set(plot, "transform", fmt::format("translate({0} {0}) scale({1})", kMaskMargin, svg_number(cell)));
+  for (const CellKind& kind : kCellKinds) {
     const std::string area = area_of(cells, kind.character);
     if (area.empty()) continue;
     append_kind(svg, plot, kind, area, fmt::format("{}-cell-{}", id, static_cast<int>(kind.character)), 1 / cell);
@@ -201,7 +202,7 @@ void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::s
   const Cells cells(picture);
   if (cells.rows() == 0 || cells.columns() == 0) return;
   pugi::xml_node figure = parent.append_child("figure");
-  if (std::max(cells.rows(), cells.columns()) > kMostCells) {
+  if (std::max(cells.rows(), cells.columns()) > kMostMaskCells) {
     append_text(
         figure, "figcaption",
         fmt::format("The mask as it was seen has {} x {} cells: too many to draw.", cells.rows(), cells.columns()));
@@ -212,21 +213,21 @@ void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::s
                           "The bands name the ranks that own them.",
                           cell_words(picture)));
   const double cell =
-      std::min(kLargestCell, kLongestSide / static_cast<double>(std::max(cells.rows(), cells.columns())));
+      std::min(kLargestMaskCell, kLongestMask / static_cast<double>(std::max(cells.rows(), cells.columns())));
   const double width = cell * static_cast<double>(cells.columns());
   const double height = cell * static_cast<double>(cells.rows());
-  const double legend = kMargin + height + kLegendLine / 2;
+  const double legend = kMaskMargin + height + kMaskKeyLine / 2;
   pugi::xml_node svg =
       append_svg(figure, {.id = id,
                           .kind = "mask",
-                          .width = std::max(kLeastWidth, kMargin + width + 2),
-                          .height = legend + kLegendLine * static_cast<double>(legend_lines(picture, cells)),
+                          .width = std::max(kLeastMask, kMaskMargin + width + 2),
+                          .height = legend + kMaskKeyLine * static_cast<double>(mask_key_lines(picture, cells)),
                           .title = "The mask as it was seen",
-                          .description = description(picture, cells)});
-  append_rank_axes(svg, {.x = kMargin, .y = kMargin, .width = width, .height = height}, cell, picture.q_ranks,
+                          .description = mask_description(picture, cells)});
+  append_rank_axes(svg, {.x = kMaskMargin, .y = kMaskMargin, .width = width, .height = height}, cell, picture.q_ranks,
                    picture.kv_ranks);
   append_cells(svg, picture, cells, cell, id);
-  append_legend(svg, picture, cells, legend, id);
+  append_mask_key(svg, picture, cells, legend, id);
 }
 
 }  // namespace cp_pool

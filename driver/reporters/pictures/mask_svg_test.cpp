@@ -16,12 +16,12 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-ParsedPage page_of(const MaskPicture& picture) {
+ParsedPage mask_page(const MaskPicture& picture) {
   return page_with([&](pugi::xml_node body) { append_mask(body, picture, "m"); });
 }
 
 // Causal, two ranks; a query too many is seen by row 1, one too few by row 3.
-MaskPicture causal() {
+MaskPicture causal_mask() {
   return {.q_per_cell = 16,
           .kv_per_cell = 8,
           .rows = {".   ", ".+  ", "... ", ".-.!"},
@@ -32,7 +32,7 @@ MaskPicture causal() {
 }
 
 TEST(MaskSvg, SaysInWordsWhatItShows) {
-  const ParsedPage page = page_of(causal());
+  const ParsedPage page = mask_page(causal_mask());
   test::expect_readable(page);
   EXPECT_THAT(page.one("//figcaption"), HasSubstr("A cell is 16 queries x 8 keys of the padded sequences"));
   EXPECT_THAT(page.one("//desc"), AllOf(HasSubstr("4 rows of cells downwards, 4 columns to the right"),
@@ -46,7 +46,7 @@ TEST(MaskSvg, SaysInWordsWhatItShows) {
 }
 
 TEST(MaskSvg, DrawsRunsOfEachKindWhereTheyAre) {
-  const ParsedPage page = page_of(causal());
+  const ParsedPage page = mask_page(causal_mask());
   EXPECT_EQ(page.one("//g/path[@class='fill-calm']/@d"), "M0 0H1V1H0zM0 1H1V2H0zM0 2H3V3H0zM0 3H1V4H0zM2 3H3V4H2z");
   // Missing keys have a texture and no colour of their own, so that they differ on paper, too.
   EXPECT_EQ(page.one("//g/path[@fill='url(#m-cell-45)']/@d"), "M1 3H2V4H1z");
@@ -54,35 +54,35 @@ TEST(MaskSvg, DrawsRunsOfEachKindWhereTheyAre) {
 }
 
 TEST(MaskSvg, OutlinesWhatWasExpected) {
-  MaskPicture picture = causal();
+  MaskPicture picture = causal_mask();
   picture.rows = {"-+", ".-"};
-  const ParsedPage page = page_of(picture);
+  const ParsedPage page = mask_page(picture);
   EXPECT_EQ(page.one("//g/path[@class='edge']/@d"), "M0 0H1M1 1H2M0 2H2M0 0V2M1 0V1M2 1V2");
 }
 
 TEST(MaskSvg, NamesTheOwnersAlongBothAxes) {
-  const ParsedPage page = page_of(causal());
+  const ParsedPage page = mask_page(causal_mask());
   EXPECT_THAT(page.all("//rect[contains(@class, 'r0') or contains(@class, 'r1')]/title"),
               ElementsAre("rank 0", "rank 1", "rank 0", "rank 0", "rank 1", "rank 0"));
   EXPECT_THAT(page.all("//text[@class='small middle']"), ElementsAre("0", "1", "0", "0", "1", "0"));
 }
 
 TEST(MaskSvg, DrawsBordersOfSequences) {
-  MaskPicture picture = causal();
-  EXPECT_THAT(page_of(picture).text, Not(HasSubstr("another sequence begins")));
+  MaskPicture picture = causal_mask();
+  EXPECT_THAT(mask_page(picture).text, Not(HasSubstr("another sequence begins")));
   picture.q_borders = {2, 9, -1};
   picture.kv_borders = {2};
-  const ParsedPage page = page_of(picture);
+  const ParsedPage page = mask_page(picture);
   EXPECT_EQ(page.one("//g/path[@class='edge dashed']/@d"), "M0 2H4M2 0V4") << "9 and -1 are outside";
   EXPECT_THAT(page.text, HasSubstr("another sequence begins"));
 }
 
 TEST(MaskSvg, TakesWhateverAWorkerSends) {
-  EXPECT_THAT(page_of({}).all("//figure"), IsEmpty());
+  EXPECT_THAT(mask_page({}).all("//figure"), IsEmpty());
   MaskPicture ragged;
   ragged.rows = {".", "", "..<&"};
   ragged.q_ranks = {0, -1, 3, 4, 5, 6, 7, 8, 9};
-  const ParsedPage page = page_of(ragged);
+  const ParsedPage page = mask_page(ragged);
   test::expect_readable(page);
   EXPECT_THAT(page.one("//desc"), HasSubstr("2 cells weights that are no whole numbers"));
   EXPECT_THAT(page.all("//rect/title"), ElementsAre("rank 0", "rank 3")) << "there are three rows";
@@ -91,7 +91,7 @@ TEST(MaskSvg, TakesWhateverAWorkerSends) {
 TEST(MaskSvg, APictureThatIsTooLargeIsNamed) {
   MaskPicture picture;
   picture.rows.assign(300, std::string(20, '.'));
-  const ParsedPage page = page_of(picture);
+  const ParsedPage page = mask_page(picture);
   EXPECT_EQ(page.one("//figcaption"), "The mask as it was seen has 300 x 20 cells: too many to draw.");
   EXPECT_THAT(page.all("//svg"), IsEmpty());
 }

@@ -19,11 +19,11 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostDrawn = 24;   // strips
-constexpr std::size_t kMostListed = 64;  // rows of the table
-constexpr std::size_t kMostCells = 512;  // of a strip; those of a longer one are drawn together
-constexpr double kHeight = 36;           // units, and pixels
-constexpr double kDecadesBelow = 2;      // the bound; less is no bar
+constexpr std::size_t kMostDrawnStrips = 24;   // strips
+constexpr std::size_t kMostListedStrips = 64;  // rows of the table
+constexpr std::size_t kMostStripCells = 512;   // of a strip; those of a longer one are drawn together
+constexpr double kStripHeight = 36;            // units, and pixels
+constexpr double kDecadesBelow = 2;            // the bound; less is no bar
 constexpr double kMostDecadesAbove = 6;
 
 // A row without a bound is off the scale; so is a number that is none.
@@ -41,9 +41,9 @@ double largest_of(const std::vector<double>& ratios) {
   return found == ratios.end() ? 0 : *found;
 }
 
-// At most kMostCells cells: the largest of each group. group: how many cells became one.
+// At most kMostStripCells cells: the largest of each group. group: how many cells became one.
 std::vector<double> folded(const std::vector<double>& ratios, std::size_t& group) {
-  group = (ratios.size() + kMostCells - 1) / kMostCells;
+  group = (ratios.size() + kMostStripCells - 1) / kMostStripCells;
   if (group <= 1) return ratios;
   std::vector<double> out;
   for (std::size_t begin = 0; begin < ratios.size(); begin += group) {
@@ -55,9 +55,9 @@ std::vector<double> folded(const std::vector<double>& ratios, std::size_t& group
 }
 
 // Whole decades, from kDecadesBelow the bound up to the largest value of all strips.
-class Scale {
+class StripScale {
  public:
-  explicit Scale(const std::vector<ErrorStrip>& strips) {
+  explicit StripScale(const std::vector<ErrorStrip>& strips) {
     for (const ErrorStrip& strip : strips) {
       for (const auto* ratios : {&strip.by_row, &strip.by_head}) {
         for (const double ratio : *ratios) {
@@ -71,13 +71,13 @@ class Scale {
   [[nodiscard]] double bottom() const { return std::pow(10, -kDecadesBelow); }
   // Units, whole ones. At least one above the line for what is beyond its bound.
   [[nodiscard]] double height_of(double ratio) const {
-    if (is_off(ratio)) return kHeight;
+    if (is_off(ratio)) return kStripHeight;
     if (ratio <= bottom()) return 0;
-    const double height = std::round(kHeight * (kDecadesBelow + std::log10(ratio)) / (kDecadesBelow + above_));
-    return std::clamp(height, ratio > 1 ? line() + 1 : 0, ratio > 1 ? kHeight : line());
+    const double height = std::round(kStripHeight * (kDecadesBelow + std::log10(ratio)) / (kDecadesBelow + above_));
+    return std::clamp(height, ratio > 1 ? line() + 1 : 0, ratio > 1 ? kStripHeight : line());
   }
   // The height of the bound.
-  [[nodiscard]] double line() const { return std::round(kHeight * kDecadesBelow / (kDecadesBelow + above_)); }
+  [[nodiscard]] double line() const { return std::round(kStripHeight * kDecadesBelow / (kDecadesBelow + above_)); }
 
  private:
   double above_ = 1;
@@ -92,11 +92,11 @@ std::size_t heat_of(double ratio) {
   return ratio > kFar ? 2 : ratio > 1 ? 1 : 0;
 }
 
-std::string figure_of(double ratio) {
+std::string ratio_words(double ratio) {
   return is_off(ratio) ? "no bound, and wrong" : format_figure(ratio);
 }
 
-std::string place_of(const ErrorStrip& strip, std::size_t cell) {
+std::string rows_words(const ErrorStrip& strip, std::size_t cell) {
   const std::int64_t first = static_cast<std::int64_t>(cell) * strip.rows_per_cell;
   if (strip.rows_per_cell <= 1) return fmt::format("row {}", first);
   return fmt::format("rows {} to {}", first, first + strip.rows_per_cell - 1);
@@ -112,14 +112,15 @@ std::size_t beyond(const std::vector<double>& ratios) {
 }
 
 // Neighbours of one height and colour are one bar.
-void append_bars(pugi::xml_node svg, const std::vector<double>& ratios, const Scale& scale) {
+void append_bars(pugi::xml_node svg, const std::vector<double>& ratios, const StripScale& scale) {
   std::array<std::string, kFills.size()> data;
   for (std::size_t cell = 0; cell < ratios.size();) {
     const std::size_t begin = cell;
     const double height = scale.height_of(ratios[begin]);
     const std::size_t heat = heat_of(ratios[begin]);
     while (cell < ratios.size() && scale.height_of(ratios[cell]) == height && heat_of(ratios[cell]) == heat) ++cell;
-    if (height > 0) data.at(heat) += fmt::format("M{} {}V{}H{}V{}z", begin, kHeight, kHeight - height, cell, kHeight);
+    if (height > 0)
+      data.at(heat) += fmt::format("M{} {}V{}H{}V{}z", begin, kStripHeight, kStripHeight - height, cell, kStripHeight);
   }
   for (std::size_t heat = 0; heat < kFills.size(); ++heat) {
     if (!data.at(heat).empty()) append_path(svg, data.at(heat), std::string{kFills.at(heat)});
@@ -128,7 +129,7 @@ void append_bars(pugi::xml_node svg, const std::vector<double>& ratios, const Sc
 
 // The picture is stretched to the place that the page has for it, so it holds no text.
 void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, const std::vector<std::int64_t>& borders,
-                  const Scale& scale, const std::string& title) {
+                  const StripScale& scale, const std::string& title) {
   if (ratios.empty()) {
     parent.append_child("div");
     return;
@@ -137,7 +138,7 @@ void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, cons
   const std::vector<double> cells = folded(ratios, group);
   pugi::xml_node svg = parent.append_child("svg");
   set(svg, "class", "strip");
-  set(svg, "viewBox", fmt::format("0 0 {} {}", cells.size(), kHeight));
+  set(svg, "viewBox", fmt::format("0 0 {} {}", cells.size(), kStripHeight));
   set(svg, "preserveAspectRatio", "none");
   set(svg, "role", "img");
   append_text(svg, "title", title);
@@ -145,21 +146,22 @@ void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, cons
   std::string lines;
   for (const std::int64_t border : borders) {
     if (border <= 0 || static_cast<std::size_t>(border) >= ratios.size()) continue;
-    lines += fmt::format("M{} 0V{}", svg_number(static_cast<double>(border) / static_cast<double>(group)), kHeight);
+    lines +=
+        fmt::format("M{} 0V{}", svg_number(static_cast<double>(border) / static_cast<double>(group)), kStripHeight);
   }
   if (!lines.empty()) append_path(svg, lines, "thin");
-  const double bound = kHeight - scale.line();
+  const double bound = kStripHeight - scale.line();
   append_path(svg, fmt::format("M0 {}H{}", bound, cells.size()), "edge dashed");
 }
 
-void append_row(pugi::xml_node grid, const ErrorStrip& strip, const Scale& scale) {
+void append_strip_row(pugi::xml_node grid, const ErrorStrip& strip, const StripScale& scale) {
   const std::string name = fmt::format("{} rank {}", strip.tensor, strip.rank);
   append_text(grid, "span", name);
   std::string rows = fmt::format("{} by rows: none", name);
   if (!strip.by_row.empty()) {
     const std::size_t worst = worst_of(strip.by_row);
     rows = fmt::format("{} by rows: largest error / bound {} at {}; {} of {} beyond the bound", name,
-                       figure_of(strip.by_row[worst]), place_of(strip, worst), beyond(strip.by_row),
+                       ratio_words(strip.by_row[worst]), rows_words(strip, worst), beyond(strip.by_row),
                        count_of(strip.by_row.size(), "cell"));
   }
   append_strip(grid, strip.by_row, strip.borders, scale, rows);
@@ -175,8 +177,8 @@ void append_worst_cells(pugi::xml_node parent, std::span<const ErrorStrip> strip
     pugi::xml_node row = table.append_child("tr");
     append_cell(row, strip.tensor);
     append_cell(row, std::to_string(strip.rank), "number");
-    append_cell(row, figure_of(largest_of(strip.by_row)), "number");
-    append_cell(row, strip.by_row.empty() ? "" : place_of(strip, worst_of(strip.by_row)));
+    append_cell(row, ratio_words(largest_of(strip.by_row)), "number");
+    append_cell(row, strip.by_row.empty() ? "" : rows_words(strip, worst_of(strip.by_row)));
     append_cell(row, fmt::format("{} of {}", beyond(strip.by_row), strip.by_row.size()), "number");
     append_cell(row, strip.by_head.empty() ? "" : std::to_string(worst_of(strip.by_head)), "number");
     append_cell(row, fmt::format("{} of {}", beyond(strip.by_head), strip.by_head.size()), "number");
@@ -187,7 +189,7 @@ void append_worst_cells(pugi::xml_node parent, std::span<const ErrorStrip> strip
 
 void append_strips(pugi::xml_node parent, const std::vector<ErrorStrip>& strips, const std::string& id) {
   if (strips.empty()) return;
-  const Scale scale(strips);
+  const StripScale scale(strips);
   pugi::xml_node figure = parent.append_child("figure");
   set(figure, "id", id);
   append_text(figure, "figcaption",
@@ -198,12 +200,13 @@ void append_strips(pugi::xml_node parent, const std::vector<ErrorStrip>& strips,
   pugi::xml_node grid = figure.append_child("div");
   set(grid, "class", "strips");
   const std::span all{strips};
-  for (const ErrorStrip& strip : all.first(std::min(kMostDrawn, all.size()))) append_row(grid, strip, scale);
-  append_worst_cells(figure, all.first(std::min(kMostListed, all.size())));
-  if (strips.size() > kMostDrawn) {
+  for (const ErrorStrip& strip : all.first(std::min(kMostDrawnStrips, all.size())))
+    append_strip_row(grid, strip, scale);
+  append_worst_cells(figure, all.first(std::min(kMostListedStrips, all.size())));
+  if (strips.size() > kMostDrawnStrips) {
     append_text(figure, "p",
-                fmt::format("{} in all: {} drawn, {} in the table.", strips.size(), kMostDrawn,
-                            std::min(strips.size(), kMostListed)));
+                fmt::format("{} in all: {} drawn, {} in the table.", strips.size(), kMostDrawnStrips,
+                            std::min(strips.size(), kMostListedStrips)));
   }
 }
 

@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-ParsedPage page_of(const std::vector<ErrorStrip>& strips) {
+ParsedPage strips_page(const std::vector<ErrorStrip>& strips) {
   return page_with([&](pugi::xml_node body) { append_strips(body, strips, "s"); });
 }
 
@@ -31,7 +31,7 @@ ErrorStrip strip_of(std::vector<double> by_row, std::vector<double> by_head = {}
 }
 
 TEST(StripSvg, HasAStripForRowsAndOneForHeadsAndATableOfTheWorst) {
-  const ParsedPage page = page_of({strip_of({0.1, 0.2, 5, 30}, {0.5, 30})});
+  const ParsedPage page = strips_page({strip_of({0.1, 0.2, 5, 30}, {0.5, 30})});
   test::expect_readable(page);
   EXPECT_THAT(page.all("//svg/title"),
               ElementsAre("dq rank 1 by rows: largest error / bound 30 at rows 48 to 63; 2 of 4 cells beyond the bound",
@@ -41,7 +41,7 @@ TEST(StripSvg, HasAStripForRowsAndOneForHeadsAndATableOfTheWorst) {
 }
 
 TEST(StripSvg, BarsAreHighByTheLogarithmAndHaveAColourByHowFarTheyAreBeyond) {
-  const ParsedPage page = page_of({strip_of({0.1, 1, 10, 100, 0.001})});
+  const ParsedPage page = strips_page({strip_of({0.1, 1, 10, 100, 0.001})});
   // 36 units for four decades: 9 each, the bound at 18.
   EXPECT_EQ(page.one("//svg[1]/path[@class='fill-calm']/@d"), "M0 36V27H1V36zM1 36V18H2V36z");
   EXPECT_EQ(page.one("//svg[1]/path[@class='fill-warm']/@d"), "M2 36V9H3V36z");
@@ -51,7 +51,7 @@ TEST(StripSvg, BarsAreHighByTheLogarithmAndHaveAColourByHowFarTheyAreBeyond) {
 }
 
 TEST(StripSvg, WhatIsJustBeyondItsBoundIsAboveTheLine) {
-  const ParsedPage page = page_of({strip_of({1.001, 0.999})});
+  const ParsedPage page = strips_page({strip_of({1.001, 0.999})});
   EXPECT_EQ(page.one("//svg[1]/path[@class='edge dashed']/@d"), "M0 12H2");
   EXPECT_EQ(page.one("//svg[1]/path[@class='fill-warm']/@d"), "M0 36V11H1V36z");
   EXPECT_EQ(page.one("//svg[1]/path[@class='fill-calm']/@d"), "M1 36V12H2V36z");
@@ -60,7 +60,7 @@ TEST(StripSvg, WhatIsJustBeyondItsBoundIsAboveTheLine) {
 TEST(StripSvg, ARowWithoutABoundIsOffTheScaleAndLeavesItAsItIs) {
   for (const double off :
        {ErrorStrip::kOffTheScale, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    const ParsedPage page = page_of({strip_of({2, off, 0})});
+    const ParsedPage page = strips_page({strip_of({2, off, 0})});
     EXPECT_EQ(page.one("//svg[1]/path[@class='fill-ink']/@d"), "M1 36V0H2V36z");
     EXPECT_THAT(page.one("//figcaption"), HasSubstr("from 0.01 to 10."));
     EXPECT_EQ(page.one("//tr[2]/td[3]"), "no bound, and wrong");
@@ -68,25 +68,25 @@ TEST(StripSvg, ARowWithoutABoundIsOffTheScaleAndLeavesItAsItIs) {
 }
 
 TEST(StripSvg, AllStripsHaveOneScale) {
-  const ParsedPage page = page_of({strip_of({10}), strip_of({1000})});
+  const ParsedPage page = strips_page({strip_of({10}), strip_of({1000})});
   EXPECT_THAT(page.all("//svg/path[@class='edge dashed']/@d"), ElementsAre("M0 22H1", "M0 22H1"));
 }
 
 TEST(StripSvg, ALongStripShowsTheLargestOfNeighbours) {
   std::vector<double> rows(1024, 0.5);
   rows[1001] = 7;
-  const ParsedPage page = page_of({strip_of(rows)});
+  const ParsedPage page = strips_page({strip_of(rows)});
   EXPECT_EQ(page.one("//svg[1]/@viewBox"), "0 0 512 36");
   EXPECT_THAT(page.one("//svg[1]/path[@class='fill-warm']/@d"), ::testing::StartsWith("M500 36"));
   EXPECT_EQ(page.one("//svg[1]/path[@class='thin']/@d"), "M1 0V36");
 }
 
 TEST(StripSvg, OfManyStripsTheFirstAreDrawn) {
-  const ParsedPage page = page_of(std::vector<ErrorStrip>(100, strip_of({2})));
+  const ParsedPage page = strips_page(std::vector<ErrorStrip>(100, strip_of({2})));
   EXPECT_THAT(page.all("//svg"), SizeIs(24));
   EXPECT_THAT(page.all("//tr"), SizeIs(65));
   EXPECT_EQ(page.one("//figure/p"), "100 in all: 24 drawn, 64 in the table.");
-  EXPECT_THAT(page_of({}).all("//figure"), IsEmpty());
+  EXPECT_THAT(strips_page({}).all("//figure"), IsEmpty());
 }
 
 }  // namespace

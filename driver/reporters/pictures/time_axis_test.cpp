@@ -10,7 +10,7 @@ using ::testing::DoubleEq;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::vector<std::string> texts(const std::vector<TimeAxis::Tick>& ticks) {
+std::vector<std::string> tick_texts(const std::vector<TimeAxis::Tick>& ticks) {
   std::vector<std::string> out;
   for (const TimeAxis::Tick& tick : ticks) out.push_back(tick.text);
   return out;
@@ -40,11 +40,11 @@ TEST(TimeAxis, CutsOutLongTimesInWhichNothingWas) {
 }
 
 TEST(TimeAxis, TicksAreRoundAndFarEnoughApart) {
-  EXPECT_THAT(texts(TimeAxis({{.begin = 0, .end = 40}}, 400).ticks(90)),
+  EXPECT_THAT(tick_texts(TimeAxis({{.begin = 0, .end = 40}}, 400).ticks(90)),
               ElementsAre("0", "10 ms", "20 ms", "30 ms", "40 ms"));
-  EXPECT_THAT(texts(TimeAxis({{.begin = 0, .end = 100'000}}, 400).ticks(90)),
+  EXPECT_THAT(tick_texts(TimeAxis({{.begin = 0, .end = 100'000}}, 400).ticks(90)),
               ElementsAre("0", "30.0 s", "1 m 00 s", "1 m 30 s"));
-  EXPECT_THAT(texts(TimeAxis({{.begin = 0, .end = 7'000'000}}, 400).ticks(90)),
+  EXPECT_THAT(tick_texts(TimeAxis({{.begin = 0, .end = 7'000'000}}, 400).ticks(90)),
               ElementsAre("0", "30 m 00 s", "1 h 00 m", "1 h 30 m"));
   double last = -90;
   for (const TimeAxis::Tick& tick :

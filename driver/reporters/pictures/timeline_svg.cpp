@@ -17,23 +17,23 @@ namespace cp_pool {
 
 namespace {
 
-constexpr const char* kId = "timeline";
+constexpr const char* kTimelineId = "timeline";
 
 // Units; one is about a pixel.
-constexpr double kWidth = 1000;
-constexpr double kLeft = 4;
-constexpr double kRight = 30;
-constexpr double kTop = 34;  // ticks, and words of pauses below them
-constexpr double kLane = 46;
+constexpr double kTimelineWidth = 1000;
+constexpr double kTimelineLeft = 4;
+constexpr double kTimelineRight = 30;
+constexpr double kTimelineTop = 34;  // ticks, and words of pauses below them
+constexpr double kLaneHeight = 46;
 constexpr double kPoolTop = 20;  // in its lane, below its name
 constexpr double kPoolHeight = 20;
-constexpr double kInset = 3;  // of a case in its pool
+constexpr double kCaseInset = 3;  // of a case in its pool
 constexpr double kLeastBar = 2;
-constexpr double kLegend = 26;
+constexpr double kTimelineKey = 26;
 constexpr double kTickDistance = 90;
 constexpr std::size_t kWordLetters = 200;
 
-struct Drawing {
+struct TimelineDrawing {
   const Timeline& timeline;
   std::vector<std::vector<std::size_t>> lanes;
   TimeAxis axis;
@@ -41,8 +41,8 @@ struct Drawing {
   std::string hatch;    // of what went wrong
   std::string stripes;  // of a pool that starts
 
-  [[nodiscard]] double x(double ms) const { return kLeft + axis.x(ms); }
-  [[nodiscard]] double bottom() const { return kTop + kLane * static_cast<double>(lanes.size()); }
+  [[nodiscard]] double x(double ms) const { return kTimelineLeft + axis.x(ms); }
+  [[nodiscard]] double bottom() const { return kTimelineTop + kLaneHeight * static_cast<double>(lanes.size()); }
 };
 
 TimeAxis axis_of(const Timeline& timeline) {
@@ -50,7 +50,7 @@ TimeAxis axis_of(const Timeline& timeline) {
   for (const TimelinePool& pool : timeline.pools()) {
     shown.push_back({.begin = pool.spawned, .end = timeline.end_of(pool)});
   }
-  return {std::move(shown), kWidth - kLeft - kRight};
+  return {std::move(shown), kTimelineWidth - kTimelineLeft - kTimelineRight};
 }
 
 bool ended_badly(const TimelinePool& pool) {
@@ -70,7 +70,7 @@ std::string pool_words(const TimelinePool& pool) {
                      count_of(pool.cases.size(), "case"), end_words(pool));
 }
 
-std::string description(const Timeline& timeline) {
+std::string timeline_description(const Timeline& timeline) {
   std::size_t cases = 0;
   std::size_t lost = 0;
   for (const TimelinePool& pool : timeline.pools()) {
@@ -84,26 +84,27 @@ std::string description(const Timeline& timeline) {
       count_of(lost, "pool"));
 }
 
-void append_time(const Drawing& drawing) {
+void append_time(const TimelineDrawing& drawing) {
   constexpr double kBaseLine = 11;
   for (const TimeAxis::Tick& tick : drawing.axis.ticks(kTickDistance)) {
-    append_path(drawing.svg, line_data(kLeft + tick.x, kBaseLine + 4, kLeft + tick.x, drawing.bottom()), "thin");
-    append_label(drawing.svg, kLeft + tick.x, kBaseLine, tick.text, "faint");
+    append_path(drawing.svg, line_data(kTimelineLeft + tick.x, kBaseLine + 4, kTimelineLeft + tick.x, drawing.bottom()),
+                "thin");
+    append_label(drawing.svg, kTimelineLeft + tick.x, kBaseLine, tick.text, "faint");
   }
   for (const TimeAxis::Cut& cut : drawing.axis.cuts()) {
     pugi::xml_node mark = append_rect(drawing.svg,
-                                      {.x = kLeft + cut.x - TimeAxis::kCutWidth / 2,
+                                      {.x = kTimelineLeft + cut.x - TimeAxis::kCutWidth / 2,
                                        .y = kBaseLine + 4,
                                        .width = TimeAxis::kCutWidth,
                                        .height = drawing.bottom() - kBaseLine - 4},
                                       "fill-padding");
     append_hint(mark, fmt::format("{} without a pool are left out", format_duration(cut.ms)));
-    append_label(drawing.svg, kLeft + cut.x, drawing.bottom() - 4, "//", "middle");
+    append_label(drawing.svg, kTimelineLeft + cut.x, drawing.bottom() - 4, "//", "middle");
   }
 }
 
 // A word for each that has room for one.
-void append_pauses(const Drawing& drawing) {
+void append_pauses(const TimelineDrawing& drawing) {
   constexpr double kBaseLine = 25;
   double free_from = 0;
   for (const TimelinePause& pause : drawing.timeline.pauses()) {
@@ -117,7 +118,7 @@ void append_pauses(const Drawing& drawing) {
   }
 }
 
-void append_cross(const Drawing& drawing, const TimelinePool& pool, double x, double middle) {
+void append_cross(const TimelineDrawing& drawing, const TimelinePool& pool, double x, double middle) {
   constexpr double kArm = 5;
   pugi::xml_node cross = append_path(drawing.svg,
                                      line_data(x - kArm, middle - kArm, x + kArm, middle + kArm) +
@@ -126,7 +127,7 @@ void append_cross(const Drawing& drawing, const TimelinePool& pool, double x, do
   append_hint(cross, pool_words(pool));
 }
 
-void append_pool(const Drawing& drawing, const TimelinePool& pool, double top) {
+void append_pool(const TimelineDrawing& drawing, const TimelinePool& pool, double top) {
   const double begin = drawing.x(pool.spawned);
   const double end = drawing.x(drawing.timeline.end_of(pool));
   const double ready = pool.ready ? drawing.x(*pool.ready) : end;
@@ -137,13 +138,13 @@ void append_pool(const Drawing& drawing, const TimelinePool& pool, double top) {
   set(starting, "fill", drawing.stripes);
   append_hint(starting, pool_words(pool));
   for (const TimelineBar& bar : timeline_bars(pool, drawing.axis, kLeastBar)) {
-    append_bar(drawing.svg, bar, kLeft, top + kInset, kPoolHeight - 2 * kInset, drawing.hatch);
+    append_bar(drawing.svg, bar, kTimelineLeft, top + kCaseInset, kPoolHeight - 2 * kCaseInset, drawing.hatch);
   }
   if (ended_badly(pool)) append_cross(drawing, pool, end, top + kPoolHeight / 2);
 }
 
 // Which pools of the lane they are, and why those before them were given up: as many words as there is room for.
-void append_names(const Drawing& drawing, const std::vector<std::size_t>& lane, double base_line) {
+void append_names(const TimelineDrawing& drawing, const std::vector<std::size_t>& lane, double base_line) {
   double free_from = 0;
   const TimelinePool* before = nullptr;
   for (const std::size_t i : lane) {
@@ -159,11 +160,11 @@ void append_names(const Drawing& drawing, const std::vector<std::size_t>& lane, 
   }
 }
 
-void append_legend(const Drawing& drawing) {
+void append_timeline_key(const TimelineDrawing& drawing) {
   constexpr double kSwatch = 14;
   constexpr double kGap = 5;
   const double top = drawing.bottom() + 6;
-  double x = kLeft;
+  double x = kTimelineLeft;
   const auto entry = [&](const char* words, const auto& draw) {
     draw(x);
     append_label(drawing.svg, x + kSwatch + kGap, top + kSwatch - 3, words);
@@ -204,29 +205,31 @@ void append_timeline(pugi::xml_node parent, const Timeline& timeline) {
   pugi::xml_node box = figure.append_child("div");
   set(box, "class", "scroll");
   set(box, "tabindex", "0");  // so that it can be scrolled by keys
-  Drawing drawing{.timeline = timeline,
-                  .lanes = timeline.lanes(),
-                  .axis = axis_of(timeline),
-                  .svg = {},
-                  .hatch = "",
-                  .stripes = ""};
-  drawing.svg = append_svg(box, {.id = kId,
+  set(box, "role", "group");
+  set(box, "aria-label", "Timeline");
+  TimelineDrawing drawing{.timeline = timeline,
+                          .lanes = timeline.lanes(),
+                          .axis = axis_of(timeline),
+                          .svg = {},
+                          .hatch = "",
+                          .stripes = ""};
+  drawing.svg = append_svg(box, {.id = kTimelineId,
                                  .kind = "timeline",
-                                 .width = kWidth,
-                                 .height = drawing.bottom() + kLegend,
+                                 .width = kTimelineWidth,
+                                 .height = drawing.bottom() + kTimelineKey,
                                  .title = "Timeline of pools and cases",
-                                 .description = description(timeline)});
+                                 .description = timeline_description(timeline)});
   drawing.hatch = append_texture(drawing.svg, "timeline-bad", Texture::hatch, "stroke-paper");
   drawing.stripes = append_texture(drawing.svg, "timeline-start", Texture::hatch, "stroke-faint");
   append_time(drawing);
-  double top = kTop;
+  double top = kTimelineTop;
   for (const std::vector<std::size_t>& lane : drawing.lanes) {
     append_names(drawing, lane, top + kPoolTop - 6);
     for (const std::size_t i : lane) append_pool(drawing, timeline.pools()[i], top + kPoolTop);
-    top += kLane;
+    top += kLaneHeight;
   }
   append_pauses(drawing);
-  append_legend(drawing);
+  append_timeline_key(drawing);
 }
 
 }  // namespace cp_pool

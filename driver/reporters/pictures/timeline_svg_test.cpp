@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
 
-ParsedPage page_of(const Timeline& timeline) {
+ParsedPage timeline_page(const Timeline& timeline) {
   return page_with([&](pugi::xml_node body) { append_timeline(body, timeline); });
 }
 
@@ -49,14 +49,14 @@ void add_case(Timeline& timeline, const PoolId& pool, const std::string& id, Cas
   timeline.add(event);
 }
 
-const PoolId kPool{"cpu/2", 1};
+const PoolId kOnePool{"cpu/2", 1};
 
 TEST(TimelineSvg, SaysOfEachCaseAndPoolWhatItIs) {
   Timeline timeline;
-  add_pool(timeline, kPool, 0, 2000, RetireReason::crash, "rank 1 died: exit 3");
-  add_case(timeline, kPool, "te/<a>", CaseOutcome::pass, 200, 1200);
-  add_case(timeline, kPool, "te/b", CaseOutcome::crash, 1200, 2000);
-  const ParsedPage page = page_of(timeline);
+  add_pool(timeline, kOnePool, 0, 2000, RetireReason::crash, "rank 1 died: exit 3");
+  add_case(timeline, kOnePool, "te/<a>", CaseOutcome::pass, 200, 1200);
+  add_case(timeline, kOnePool, "te/b", CaseOutcome::crash, 1200, 2000);
+  const ParsedPage page = timeline_page(timeline);
   test::expect_readable(page);
   EXPECT_THAT(page.all("//g/title"), Contains("te/<a>: pass, 1.00 s"));
   EXPECT_THAT(page.all("//g/title"), Contains("te/b: crash, 800 ms"));
@@ -67,10 +67,10 @@ TEST(TimelineSvg, SaysOfEachCaseAndPoolWhatItIs) {
 
 TEST(TimelineSvg, WhatFailedHasATextureAndStandsOut) {
   Timeline timeline;
-  add_pool(timeline, kPool, 0, 2000);
-  add_case(timeline, kPool, "a", CaseOutcome::pass, 200, 1000);
-  add_case(timeline, kPool, "b", CaseOutcome::fail, 1000, 2000);
-  const ParsedPage page = page_of(timeline);
+  add_pool(timeline, kOnePool, 0, 2000);
+  add_case(timeline, kOnePool, "a", CaseOutcome::pass, 200, 1000);
+  add_case(timeline, kOnePool, "b", CaseOutcome::fail, 1000, 2000);
+  const ParsedPage page = timeline_page(timeline);
   EXPECT_THAT(page.all("//g[title='a: pass, 800 ms']/rect/@height"), ElementsAre("14"));
   EXPECT_THAT(page.all("//g[title='b: fail, 1.00 s']/rect/@height"), ElementsAre("19", "19"));
   EXPECT_THAT(page.all("//g[title='b: fail, 1.00 s']/rect/@fill"), ElementsAre("url(#timeline-bad)"));
@@ -81,7 +81,7 @@ TEST(TimelineSvg, TheNextPoolOfALaneSaysWhyTheOneBeforeIsGone) {
   add_pool(timeline, {"cpu/2", 1}, 0, 2000, RetireReason::crash);
   add_pool(timeline, {"cpu/2", 2}, 2000, 4000, RetireReason::max_cases);
   add_pool(timeline, {"cpu/2", 3}, 4000, 6000);
-  const ParsedPage page = page_of(timeline);
+  const ParsedPage page = timeline_page(timeline);
   EXPECT_THAT(page.all("//text[contains(., '#')]"), ElementsAre("cpu/2 #1", "#2 after crash", "#3"));
   EXPECT_THAT(page.all("//path[@class='cross']"), SizeIs(2)) << "one on the pool, one in the legend";
 }
@@ -95,7 +95,7 @@ TEST(TimelineSvg, HasPausesAndTimesWithoutPools) {
   unsent.pool.reset();
   unsent.at_ms = 10;
   timeline.add(unsent);
-  const ParsedPage page = page_of(timeline);
+  const ParsedPage page = timeline_page(timeline);
   test::expect_readable(page);
   EXPECT_THAT(page.all("//text"), Contains("paused 12.0 s"));
   EXPECT_THAT(page.all("//rect/title"), Contains("2 h 00 m without a pool are left out"));
@@ -104,12 +104,12 @@ TEST(TimelineSvg, HasPausesAndTimesWithoutPools) {
 
 TEST(TimelineSvg, ShortCasesAreOneBarThatCountsThem) {
   Timeline timeline;
-  add_pool(timeline, kPool, 0, 100'000);
+  add_pool(timeline, kOnePool, 0, 100'000);
   for (int i = 0; i < 10; ++i) {
-    add_case(timeline, kPool, fmt::format("c{}", i), i == 6 ? CaseOutcome::fail : CaseOutcome::pass, 1000 + i * 10,
+    add_case(timeline, kOnePool, fmt::format("c{}", i), i == 6 ? CaseOutcome::fail : CaseOutcome::pass, 1000 + i * 10,
              1010 + i * 10);
   }
-  const ParsedPage page = page_of(timeline);
+  const ParsedPage page = timeline_page(timeline);
   EXPECT_THAT(page.all("//g[contains(title, '10 cases')]/title"),
               ElementsAre("10 cases: 9 pass, 1 fail. c6: fail, 10 ms"));
   EXPECT_THAT(page.all("//g[contains(title, '10 cases')]/rect"), SizeIs(3)) << "passes, the failure and its texture";
@@ -125,14 +125,14 @@ TEST(TimelineSvg, StaysSmallHoweverManyCasesThereAre) {
       add_case(timeline, pool, id, i % 50 == 0 ? CaseOutcome::fail : CaseOutcome::pass, 100 * i, 100 * (i + 1));
     }
   }
-  const ParsedPage page = page_of(timeline);
+  const ParsedPage page = timeline_page(timeline);
   EXPECT_LT(page.text.size(), 1'200'000U) << "for 20000 cases";
   EXPECT_GT(page.all("//g[title]").size(), 1000U) << "as fine as can be seen";
   EXPECT_THAT(page.one("//desc"), HasSubstr("20000 cases"));
 }
 
 TEST(TimelineSvg, ThereIsNoneWithoutPools) {
-  EXPECT_THAT(page_of({}).all("//body/*"), IsEmpty());
+  EXPECT_THAT(timeline_page({}).all("//body/*"), IsEmpty());
 }
 
 }  // namespace

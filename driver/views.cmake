@@ -19,6 +19,7 @@ add_library(cp_reporters STATIC
   reporters/perf_table.cpp
   reporters/search_text.cpp
   reporters/pictures/case_mask_svg.cpp
+  reporters/pictures/cell_runs.cpp
   reporters/pictures/exchange_svg.cpp
   reporters/pictures/features_table.cpp
   reporters/pictures/mask_svg.cpp

@@ -49,7 +49,7 @@ figure.exchange { max-width: 24em; }
   pre, code, td, th { font-size: 9px; }
   pre.wide { white-space: pre-wrap; }
   table, .scroll { display: table; overflow: visible; overflow-wrap: anywhere; }
-  .scroll { display: block; }
+  .scroll { display: block; } th { overflow-wrap: normal; }
   details::details-content { content-visibility: visible; block-size: auto; }
 }
 )";
@@ -66,9 +66,10 @@ svg.picture text.halo { paint-order: stroke; stroke: Canvas; stroke-width: 3; }
 .fill-pass { fill: var(--pass); } .fill-bad { fill: var(--bad); } .fill-other { fill: var(--other); }
 .fill-calm { fill: var(--calm); } .fill-warm { fill: var(--warm); } .fill-ink { fill: var(--ink); }
 .fill-padding { fill: var(--padding); } .fill-none { fill: none; }
+.every-rank { fill: var(--padding); }
 .r0 { fill: var(--r0); } .r1 { fill: var(--r1); } .r2 { fill: var(--r2); } .r3 { fill: var(--r3); }
 .r4 { fill: var(--r4); } .r5 { fill: var(--r5); } .r6 { fill: var(--r6); } .r7 { fill: var(--r7); }
-.partly { fill-opacity: .45; }
+.partly { fill-opacity: .45; } .tint { fill-opacity: .2; }
 .edge { fill: none; stroke: var(--ink); stroke-width: 1; vector-effect: non-scaling-stroke; }
 .thin { fill: none; stroke: var(--faint); stroke-width: .6; vector-effect: non-scaling-stroke; }
 .bordered { stroke: var(--faint); stroke-width: .6; }
@@ -81,13 +82,14 @@ svg.picture text.halo { paint-order: stroke; stroke: Canvas; stroke-width: 3; }
 
 constexpr const char* kLayouts = R"(
 svg.mask { width: 32em; }
-svg.timeline { width: 100%; min-width: 720px; max-width: none; }
-svg.share { display: block; width: 100%; height: .9em; }
+svg.picture.timeline { width: 100%; min-width: 720px; max-width: none; }
+svg.picture.timeline text { font-size: 13px; }
+svg.parts { display: block; width: 100%; height: .9em; }
 svg.strip { display: block; width: 100%; height: 36px; border-bottom: 1px solid var(--faint); }
 .strips { display: grid; grid-template-columns: max-content 4fr 1fr; gap: .5em 1em; align-items: end; }
 .strips span { white-space: nowrap; }
 @media (max-width: 50em) { .strips { grid-template-columns: 3fr 1fr; } .strips span { grid-column: 1 / -1; margin-bottom: -.5em; } }
-@media print { svg.timeline { min-width: 0; } svg.mask { width: 26em; } }
+@media print { svg.picture.timeline { min-width: 0; } svg.mask { width: 26em; } }
 )";
 
 }  // namespace

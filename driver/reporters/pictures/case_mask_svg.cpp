@@ -1,10 +1,12 @@
 #include "driver/reporters/pictures/case_mask_svg.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
+#include <vector>
 
 #include <fmt/format.h>
 
+#include "driver/reporters/pictures/cell_runs.h"
 #include "driver/reporters/pictures/rank_axes.h"
 #include "driver/reporters/pictures/svg.h"
 #include "driver/reporters/xml_nodes.h"
@@ -21,19 +23,6 @@ constexpr double kDrawingKeyLine = 17;
 constexpr double kLeastDrawing = 372;  // of the legend
 constexpr double kDrawingSwatch = 12;
 
-// The runs of a kind of block in a row, in blocks.
-std::string blocks_of(const CaseDrawing& drawing, std::size_t row, char kind) {
-  const std::string& blocks = drawing.rows[row];
-  std::string data;
-  for (std::size_t column = 0; column < blocks.size();) {
-    const std::size_t begin = column;
-    while (column < blocks.size() && blocks[column] == kind) ++column;
-    if (column > begin) data += fmt::format("M{} {}H{}V{}H{}z", begin, row, column, row + 1, begin);
-    if (column == begin) ++column;
-  }
-  return data;
-}
-
 // Where tile number `tile` of a side begins, in blocks: replicated tokens are one block before the first.
 double tile_begin(const std::vector<int>& ranks, int tile, int tiles) {
   const double first = !ranks.empty() && ranks.front() == CaseDrawing::kEveryRank ? 1 : 0;
@@ -49,27 +38,25 @@ std::string tile_lines(const CaseDrawing& drawing, int tiles) {
   return data;
 }
 
+void append_blocks_of(pugi::xml_node svg, const std::string& area, const std::string& kind) {
+  if (!area.empty()) append_path(svg, area, kind);
+}
+
 void append_blocks(pugi::xml_node svg, const CaseDrawing& drawing, double block, const std::string& id) {
-  std::map<std::string, std::string> areas;  // by class
-  std::string partly;
-  std::string padding;
-  for (std::size_t row = 0; row < drawing.rows.size(); ++row) {
-    const std::string owner = rank_class(drawing.q_ranks[row]);
-    const std::string some = blocks_of(drawing, row, '+');
-    areas[owner] += blocks_of(drawing, row, '#');
-    areas[owner + " partly"] += some;
-    partly += some;
-    padding += blocks_of(drawing, row, ' ');
-  }
-  for (const auto& [kind, area] : areas) {
-    if (!area.empty()) append_path(svg, area, kind);
+  for (int rank : std::set<int>(drawing.q_ranks.begin(), drawing.q_ranks.end())) {
+    std::vector<std::string> own = drawing.rows;
+    for (std::size_t row = 0; row < own.size(); ++row) {
+      if (drawing.q_ranks[row] != rank) own[row].clear();
+    }
+    append_blocks_of(svg, cells_data(own, '#'), rank_class(rank));
+    append_blocks_of(svg, cells_data(own, '+'), rank_class(rank) + " partly");
   }
   const auto append_textured = [&](const std::string& area, const char* name, Texture texture) {
     if (area.empty()) return;
     set(append_path(svg, area, ""), "fill", append_texture(svg, id + name, texture, "stroke-faint", 1 / block));
   };
-  append_textured(partly, "-partly", Texture::hatch);
-  append_textured(padding, "-padding", Texture::dots);
+  append_textured(cells_data(drawing.rows, '+'), "-partly", Texture::hatch);
+  append_textured(cells_data(drawing.rows, ' '), "-padding", Texture::dots);
 }
 
 void append_drawing_key(pugi::xml_node svg, const CaseDrawing& drawing, double top, const std::string& id) {
@@ -81,7 +68,7 @@ void append_drawing_key(pugi::xml_node svg, const CaseDrawing& drawing, double t
     append_label(svg, kDrawingSwatch + 8, y + kDrawingSwatch - 2, words);
     y += kDrawingKeyLine;
   };
-  entry("every query of the block sees every key; colour and number: its rank", "", Texture::hatch, "r0 bordered");
+  entry("every query sees every key, in the colour of its rank", "", Texture::hatch, "r0 bordered");
   entry("some see some", "-key-partly", Texture::hatch, "r0 partly bordered");
   entry(fmt::format("none sees any (a block is {} x {})", drawing.q_per_block, drawing.kv_per_block), "",
         Texture::hatch, "fill-none bordered");

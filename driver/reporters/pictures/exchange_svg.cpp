@@ -82,9 +82,9 @@ std::string append_arrow_head(pugi::xml_node svg, const std::string& id) {
   return fmt::format("url(#{})", name);
 }
 
-// both: one line with two heads, for a message each way.
-void append_arrow(pugi::xml_node svg, const RankCircle& circle, const Message& message, bool both,
-                  const std::string& head, const std::string& bytes, bool labelled) {
+// both: one line with two heads, for a message each way. Returns its middle.
+PicturePoint append_arrow(pugi::xml_node svg, const RankCircle& circle, const Message& message, bool both,
+                          const std::string& head, const std::string& bytes) {
   const PicturePoint from = circle.place(message.from);
   const PicturePoint to = circle.place(message.to);
   const PicturePoint begin = edge_of(circle, from, to);
@@ -92,12 +92,10 @@ void append_arrow(pugi::xml_node svg, const RankCircle& circle, const Message& m
   pugi::xml_node arrow = append_path(svg, line_data(begin.x, begin.y, end.x, end.y), "edge");
   set(arrow, "marker-end", head);
   if (both) set(arrow, "marker-start", head);
-  append_hint(arrow,
-              fmt::format("rank {} to rank {}: {}{}", message.from, message.to, bytes,
-                          both ? fmt::format(", and as much from rank {} to rank {}", message.to, message.from) : ""));
-  if (!labelled) return;
-  append_label(svg, (begin.x + end.x) / 2, (begin.y + end.y) / 2 - 4, both ? bytes + " each way" : bytes,
-               "small middle halo");
+  std::string words = fmt::format("rank {} to rank {}: {}", message.from, message.to, bytes);
+  if (both) words += fmt::format(", and as much from rank {} to rank {}", message.to, message.from);
+  append_hint(arrow, words);
+  return {.x = (begin.x + end.x) / 2, .y = (begin.y + end.y) / 2};
 }
 
 void append_ranks(pugi::xml_node svg, const RankCircle& circle, int ranks) {
@@ -144,12 +142,18 @@ void append_exchange(pugi::xml_node parent, const Exchange& exchange, int ranks,
                                                      count_of(static_cast<std::size_t>(ranks), "rank"), caption)});
   const std::string head = append_arrow_head(svg, id);
   std::set<std::pair<int, int>> ends;
+  std::set<std::pair<long, long>> labelled;
   for (const Message& message : exchange.messages) ends.emplace(message.from, message.to);
   for (const Message& message : exchange.messages) {
     const bool both = ends.contains({message.to, message.from});
     if (both && message.from > message.to) continue;
     if (first_alone && message.from != 0) continue;
-    append_arrow(svg, circle, message, both, head, bytes, exchange.messages.size() <= kMostLabels);
+    const PicturePoint middle = append_arrow(svg, circle, message, both, head, bytes);
+    // Where lines cross, one label is enough.
+    if (exchange.messages.size() <= kMostLabels &&
+        labelled.emplace(std::lround(middle.x), std::lround(middle.y)).second) {
+      append_label(svg, middle.x, middle.y - 4, both ? bytes + " each way" : bytes, "small middle halo");
+    }
   }
   append_ranks(svg, circle, ranks);
 }

@@ -50,10 +50,10 @@ constexpr CaseFeature kFeatures[] = {
     {"fp16", [](const Case& c) { return c.dtype == DType::fp16; }},
 };
 
-// Shares of pass, other and bad outcomes; the counts beside it say the same.
-void append_shares(pugi::xml_node cell, const OutcomeCounts& counts, std::size_t cases) {
+// Parts of pass, other and bad outcomes; the counts beside it say the same.
+void append_parts(pugi::xml_node cell, const OutcomeCounts& counts, std::size_t cases) {
   pugi::xml_node svg = cell.append_child("svg");
-  set(svg, "class", "share");
+  set(svg, "class", "parts");
   set(svg, "viewBox", "0 0 100 10");
   set(svg, "preserveAspectRatio", "none");
   set(svg, "aria-hidden", "true");
@@ -106,7 +106,7 @@ void FeaturesTable::append_to(pugi::xml_node parent) const {
   }
   std::vector<std::string> head{"feature", "cases"};
   for (const CaseOutcome outcome : outcomes) head.emplace_back(to_string(outcome));
-  head.emplace_back("shares");
+  head.emplace_back("parts");
   pugi::xml_node table = append_table(parent, head);
   for (const auto& [order, row] : rows_) {
     pugi::xml_node line = table.append_child("tr");
@@ -120,7 +120,7 @@ void FeaturesTable::append_to(pugi::xml_node parent) const {
       const std::size_t count = row.counts.at(static_cast<std::size_t>(outcome));
       set(append_text(cell, "a", std::to_string(count)), "href", "#" + case_anchor(*first));
     }
-    append_shares(append_cell(line, "", "bar"), row.counts, row.cases);
+    append_parts(append_cell(line, "", "bar"), row.counts, row.cases);
   }
 }
 

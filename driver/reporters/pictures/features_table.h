@@ -17,7 +17,7 @@ class FeaturesTable {
  public:
   void add(const CaseFinished& event);
 
-  // A heading and a table: features down, outcomes to the right, and a bar of their shares. Only features and outcomes
+  // A heading and a table: features down, outcomes to the right, and a bar of their parts. Only features and outcomes
   // that there are; nothing without cases. Counts lead to the first case of their kind in the page's table of cases.
   void append_to(pugi::xml_node parent) const;
 

@@ -66,7 +66,7 @@ TEST(FeaturesTable, CountsOutcomesAndLeadsToTheFirstCaseOfEach) {
   table.add(with(2, CaseOutcome::skip, [](Case& c) { c.cp_size = 4; }));
   const ParsedPage page = page_with([&](pugi::xml_node body) { table.append_to(body); });
   test::expect_readable(page);
-  EXPECT_THAT(page.all("//tr[1]/th"), ElementsAre("feature", "cases", "pass", "fail", "skip", "shares"));
+  EXPECT_THAT(page.all("//tr[1]/th"), ElementsAre("feature", "cases", "pass", "fail", "skip", "parts"));
   EXPECT_THAT(page.all("//tr[td[1]='causal']/td"), ElementsAre("causal", "3", "1", "2", "", ""));
   EXPECT_THAT(page.all("//tr[td[1]='causal']//a/@href"), ElementsAre("#case-1", "#case-3"));
   EXPECT_THAT(page.all("//tr[td[1]='causal']//rect/@width"), ElementsAre("33.33", "66.67"));

@@ -10,7 +10,7 @@
 namespace cp_pool {
 
 // A figure: cells that are as they should be, and those where keys are missing or too many, with borders of sequences,
-// owners along both axes, and a legend. A picture with more cells than a side can show is named and not drawn. id: as
+// owners along both axes, and a legend. The picture is well formed (worker/protocol/diagnosis_intake.h). id: as
 // SvgFrame::id.
 void append_mask(pugi::xml_node parent, const MaskPicture& picture, const std::string& id);
 

@@ -1,9 +1,6 @@
 #include "driver/reporters/pictures/rank_axes.h"
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
-#include <span>
 
 #include <fmt/format.h>
 
@@ -28,9 +25,8 @@ void append_rank_stretch(pugi::xml_node svg, RankAxis axis, const SvgBox& box, i
   append_label(svg, box.x + box.width / 2, box.y + box.height / 2 + kBelowMiddle, number, "small middle");
 }
 
-void append_rank_band(pugi::xml_node svg, RankAxis axis, const SvgBox& box, double cell, std::span<const int> ranks) {
-  const double length_of_all = axis == RankAxis::across ? box.width : box.height;
-  ranks = ranks.first(std::min(ranks.size(), static_cast<std::size_t>(std::lround(length_of_all / cell))));
+void append_rank_band(pugi::xml_node svg, RankAxis axis, const SvgBox& box, double cell,
+                      const std::vector<int>& ranks) {
   for (std::size_t begin = 0; begin < ranks.size();) {
     std::size_t end = begin;
     while (end < ranks.size() && ranks[end] == ranks[begin]) ++end;
@@ -47,6 +43,7 @@ void append_rank_band(pugi::xml_node svg, RankAxis axis, const SvgBox& box, doub
 }  // namespace
 
 std::string rank_class(int rank) {
+  if (rank < 0) return "every-rank";
   return fmt::format("r{}", rank % kRankColors);
 }
 

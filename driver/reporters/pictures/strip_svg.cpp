@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -19,26 +18,13 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostDrawnStrips = 24;   // strips
-constexpr std::size_t kMostListedStrips = 64;  // rows of the table
-constexpr std::size_t kMostStripCells = 512;   // of a strip; those of a longer one are drawn together
-constexpr double kStripHeight = 36;            // units, and pixels
-constexpr double kDecadesBelow = 2;            // the bound; less is no bar
+constexpr std::size_t kMostStripCells = 512;  // of a strip; those of a longer one are drawn together
+constexpr double kStripHeight = 36;           // units, and pixels
+constexpr double kDecadesBelow = 2;           // the bound; less is no bar
 constexpr double kMostDecadesAbove = 6;
 
-// A row without a bound is off the scale; so is a number that is none.
 bool is_off(double ratio) {
-  return std::isnan(ratio) || ratio >= ErrorStrip::kOffTheScale;
-}
-
-// nan counts as the largest.
-bool is_smaller(double one, double other) {
-  return !is_off(one) && (is_off(other) || one < other);
-}
-
-double largest_of(const std::vector<double>& ratios) {
-  const auto found = std::ranges::max_element(ratios, is_smaller);
-  return found == ratios.end() ? 0 : *found;
+  return ratio >= ErrorStrip::kOffTheScale;
 }
 
 // At most kMostStripCells cells: the largest of each group. group: how many cells became one.
@@ -49,7 +35,7 @@ std::vector<double> folded(const std::vector<double>& ratios, std::size_t& group
   for (std::size_t begin = 0; begin < ratios.size(); begin += group) {
     const auto first = ratios.begin() + static_cast<std::ptrdiff_t>(begin);
     const auto last = ratios.begin() + static_cast<std::ptrdiff_t>(std::min(begin + group, ratios.size()));
-    out.push_back(*std::max_element(first, last, is_smaller));
+    out.push_back(*std::max_element(first, last));
   }
   return out;
 }
@@ -103,12 +89,11 @@ std::string rows_words(const ErrorStrip& strip, std::size_t cell) {
 }
 
 std::size_t worst_of(const std::vector<double>& ratios) {
-  return static_cast<std::size_t>(std::ranges::max_element(ratios, is_smaller) - ratios.begin());
+  return static_cast<std::size_t>(std::ranges::max_element(ratios) - ratios.begin());
 }
 
 std::size_t beyond(const std::vector<double>& ratios) {
-  return static_cast<std::size_t>(
-      std::ranges::count_if(ratios, [](double ratio) { return is_off(ratio) || ratio > 1; }));
+  return static_cast<std::size_t>(std::ranges::count_if(ratios, [](double ratio) { return ratio > 1; }));
 }
 
 // Neighbours of one height and colour are one bar.
@@ -145,7 +130,6 @@ void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, cons
   append_bars(svg, cells, scale);
   std::string lines;
   for (const std::int64_t border : borders) {
-    if (border <= 0 || static_cast<std::size_t>(border) >= ratios.size()) continue;
     lines +=
         fmt::format("M{} 0V{}", svg_number(static_cast<double>(border) / static_cast<double>(group)), kStripHeight);
   }
@@ -157,28 +141,25 @@ void append_strip(pugi::xml_node parent, const std::vector<double>& ratios, cons
 void append_strip_row(pugi::xml_node grid, const ErrorStrip& strip, const StripScale& scale) {
   const std::string name = fmt::format("{} rank {}", strip.tensor, strip.rank);
   append_text(grid, "span", name);
-  std::string rows = fmt::format("{} by rows: none", name);
-  if (!strip.by_row.empty()) {
-    const std::size_t worst = worst_of(strip.by_row);
-    rows = fmt::format("{} by rows: largest error / bound {} at {}; {} of {} beyond the bound", name,
-                       ratio_words(strip.by_row[worst]), rows_words(strip, worst), beyond(strip.by_row),
-                       count_of(strip.by_row.size(), "cell"));
-  }
+  const std::size_t worst = worst_of(strip.by_row);
+  const std::string rows = fmt::format("{} by rows: largest error / bound {} at {}; {} of {} beyond the bound", name,
+                                       ratio_words(strip.by_row[worst]), rows_words(strip, worst), beyond(strip.by_row),
+                                       count_of(strip.by_row.size(), "cell"));
   append_strip(grid, strip.by_row, strip.borders, scale, rows);
   const std::string heads = fmt::format("{} by heads: {} of {} beyond the bound", name, beyond(strip.by_head),
                                         count_of(strip.by_head.size(), "head"));
   append_strip(grid, strip.by_head, {}, scale, heads);
 }
 
-void append_worst_cells(pugi::xml_node parent, std::span<const ErrorStrip> strips) {
+void append_worst_cells(pugi::xml_node parent, const std::vector<ErrorStrip>& strips) {
   pugi::xml_node table = append_table(
       parent, {"tensor", "rank", "largest error / bound", "at", "cells beyond", "worst head", "heads beyond"});
   for (const ErrorStrip& strip : strips) {
     pugi::xml_node row = table.append_child("tr");
     append_cell(row, strip.tensor);
     append_cell(row, std::to_string(strip.rank), "number");
-    append_cell(row, ratio_words(largest_of(strip.by_row)), "number");
-    append_cell(row, strip.by_row.empty() ? "" : rows_words(strip, worst_of(strip.by_row)));
+    append_cell(row, ratio_words(strip.by_row[worst_of(strip.by_row)]), "number");
+    append_cell(row, rows_words(strip, worst_of(strip.by_row)));
     append_cell(row, fmt::format("{} of {}", beyond(strip.by_row), strip.by_row.size()), "number");
     append_cell(row, strip.by_head.empty() ? "" : std::to_string(worst_of(strip.by_head)), "number");
     append_cell(row, fmt::format("{} of {}", beyond(strip.by_head), strip.by_head.size()), "number");
@@ -199,15 +180,8 @@ void append_strips(pugi::xml_node parent, const std::vector<ErrorStrip>& strips,
                           format_figure(scale.bottom()), format_figure(scale.top())));
   pugi::xml_node grid = figure.append_child("div");
   set(grid, "class", "strips");
-  const std::span all{strips};
-  for (const ErrorStrip& strip : all.first(std::min(kMostDrawnStrips, all.size())))
-    append_strip_row(grid, strip, scale);
-  append_worst_cells(figure, all.first(std::min(kMostListedStrips, all.size())));
-  if (strips.size() > kMostDrawnStrips) {
-    append_text(figure, "p",
-                fmt::format("{} in all: {} drawn, {} in the table.", strips.size(), kMostDrawnStrips,
-                            std::min(strips.size(), kMostListedStrips)));
-  }
+  for (const ErrorStrip& strip : strips) append_strip_row(grid, strip, scale);
+  append_worst_cells(figure, strips);
 }
 
 }  // namespace cp_pool

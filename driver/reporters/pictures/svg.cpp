@@ -97,7 +97,7 @@ std::string append_texture(pugi::xml_node svg, const std::string& id, Texture te
   set(pattern, "width", svg_number(kTextureSize));
   set(pattern, "height", svg_number(kTextureSize));
   set(pattern, "patternUnits", "userSpaceOnUse");
-  set(pattern, "patternTransform", fmt::format("scale({:.4g}) rotate(45)", unit));
+  set(pattern, "patternTransform", fmt::format("scale({:.4g}) rotate(-45)", unit));
   append_path(pattern, texture_data(texture), "texture " + kind);
   return fmt::format("url(#{})", id);
 }

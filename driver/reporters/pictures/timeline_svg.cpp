@@ -30,8 +30,13 @@ constexpr double kPoolHeight = 20;
 constexpr double kCaseInset = 3;  // of a case in its pool
 constexpr double kLeastBar = 2;
 constexpr double kTimelineKey = 26;
-constexpr double kTickDistance = 90;
+constexpr double kTickDistance = 100;
 constexpr std::size_t kWordLetters = 200;
+
+// The page has larger letters in this picture, since it is wider than others.
+double words_width(const std::string& words) {
+  return label_width(words) * 13 / 11;
+}
 
 struct TimelineDrawing {
   const Timeline& timeline;
@@ -105,7 +110,7 @@ void append_time(const TimelineDrawing& drawing) {
 
 // A word for each that has room for one.
 void append_pauses(const TimelineDrawing& drawing) {
-  constexpr double kBaseLine = 25;
+  constexpr double kBaseLine = 27;
   double free_from = 0;
   for (const TimelinePause& pause : drawing.timeline.pauses()) {
     const double x = drawing.x(pause.at);
@@ -114,7 +119,7 @@ void append_pauses(const TimelineDrawing& drawing) {
     append_hint(line, words);
     if (x < free_from) continue;
     append_label(drawing.svg, x + 3, kBaseLine, words);
-    free_from = x + 3 + label_width(words);
+    free_from = x + 3 + words_width(words);
   }
 }
 
@@ -156,7 +161,7 @@ void append_names(const TimelineDrawing& drawing, const std::vector<std::size_t>
     const double x = drawing.x(pool.spawned);
     if (x < free_from) continue;
     append_label(drawing.svg, x, base_line, words);
-    free_from = x + label_width(words);
+    free_from = x + words_width(words);
   }
 }
 
@@ -168,7 +173,7 @@ void append_timeline_key(const TimelineDrawing& drawing) {
   const auto entry = [&](const char* words, const auto& draw) {
     draw(x);
     append_label(drawing.svg, x + kSwatch + kGap, top + kSwatch - 3, words);
-    x += kSwatch + kGap + label_width(words) + 3 * kGap;
+    x += kSwatch + kGap + words_width(words) + 3 * kGap;
   };
   const auto bar_of = [&](CaseOutcome outcome) {
     return [&, outcome](double left) {

@@ -20,7 +20,7 @@ inline Diagnosis window_diagnosis() {
   diagnosis.id = "window_off_by_one";
   diagnosis.cause = "each query sees one key too few at the left edge of the window";
   diagnosis.explains = {"out", "dq"};
-  diagnosis.evidence = {"416 pairs of a query and a key are missing, all at the left edge of the window"};
+  diagnosis.evidence = {"keys at the left edge of the window are missing"};
   MaskPicture& picture = diagnosis.picture.emplace();
   picture.q_per_cell = picture.kv_per_cell = 4;
   picture.q_borders = picture.kv_borders = {kSequence};

@@ -47,6 +47,8 @@ class Bench {
   // What a rank's own queries give to its own keys: of dq, dk and dv.
   [[nodiscard]] WholeResults own_shares() const;
 
+  // The right model with what a hypothesis changes in it.
+  static Model changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt);
   // The forms in which a hypothesis may explain what is wrong here.
   [[nodiscard]] std::vector<Attempt> attempts(const Hypothesis& hypothesis) const;
   // Whether it brings every result of every rank within its bounds.
@@ -54,7 +56,7 @@ class Bench {
 
  private:
   static bool has_other_forward(const Hypothesis& hypothesis, const Attempt& attempt);
-  static Model changed(const Model& right, const Hypothesis& hypothesis, const Attempt& attempt);
+
   static at::Tensor are_of(const at::Tensor& row_ranks, const std::vector<int>& ranks);
 
   void choose_sample();

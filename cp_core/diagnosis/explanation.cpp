@@ -1,6 +1,7 @@
 #include "cp_core/diagnosis/explanation.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 #include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/common_ground.h"
+#include "cp_core/diagnosis/error_strips.h"
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/repetition.h"
 #include "cp_core/diagnosis/seen_pairs.h"
@@ -63,9 +65,10 @@ class Explainer {
 
   Diagnosis answer() {
     diagnosis_.explains = of_case_.failing();
+    diagnosis_.strips = error_strips(of_case_);
     const Bench* const first = first_failing();
     if (is_stale()) return std::move(diagnosis_);
-    if (first == nullptr) {
+    if (first == nullptr || differs_alone()) {
       not_in_the_results();
       return std::move(diagnosis_);
     }
@@ -166,9 +169,14 @@ class Explainer {
     return true;
   }
 
+  // The judged results are right, and only another run of the same step is not.
+  [[nodiscard]] bool differs_alone() const {
+    return of_case_.failing().empty() && !observed_.failed_checks.empty() &&
+           std::ranges::all_of(observed_.failed_checks, [](const std::string& name) { return name.starts_with("repeat"); });
+  }
+
   void not_in_the_results() {
-    const bool repeats = std::ranges::all_of(observed_.failed_checks, [](const std::string& name) { return name.starts_with("repeat"); });
-    if (repeats && !observed_.failed_checks.empty()) {
+    if (differs_alone()) {
       diagnosis_.id = "not_repeatable";
       diagnosis_.cause = "results are right within their bounds, and the same step gave others the second time";
       diagnosis_.certainty = repetition_.same_bits ? Certainty::likely : Certainty::certain;

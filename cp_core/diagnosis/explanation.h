@@ -17,10 +17,10 @@ struct Observed {
   Observation the_case;
   std::vector<std::string> failed_checks;
   // The case again, in fp32 where what is under test takes it; then with another seed; then twice as the first time.
-  std::optional<Observation> again;
-  std::optional<Observation> other_seed;
-  std::vector<ResultsByRank> repeated;
-  std::optional<Observation> probe;  // the mask probe
+  std::optional<Observation> again = {};
+  std::optional<Observation> other_seed = {};
+  std::vector<ResultsByRank> repeated = {};
+  std::optional<Observation> probe = {};  // the mask probe
   bool shrunk = false;               // all of it is of a smaller case than the one that failed
 };
 

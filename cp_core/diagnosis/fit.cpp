@@ -23,7 +23,6 @@ constexpr double kSlack = 2;
 constexpr double kNearBounds = 8;
 constexpr double kNearErrors = 0.3;
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 at::Tensor both_equal(const at::Tensor& a, const at::Tensor& b) {
   return a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));

@@ -222,7 +222,7 @@ class Gradients {
           [landing](Model& model) { model.landing = landing; });
     }
     // Gradients stay with the rank that computed them, in the rows of its own keys.
-    const auto own = [=](int rank, int owner) { return at(rank) * (world_.ranks / ring.size) + owner % (world_.ranks / ring.size); };
+    const auto own = [=, this](int rank, int owner) { return at(rank) * (world_.ranks / ring.size) + owner % (world_.ranks / ring.size); };
     const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, own);
     if (!landing.defined()) return;
     add("gradient_of_another_rank", "what a rank's queries give to the keys of others is added to its own rows", [landing](Model& model) { model.landing = landing; });

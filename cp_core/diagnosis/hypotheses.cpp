@@ -1,8 +1,13 @@
 #include "cp_core/diagnosis/hypotheses.h"
 
+#include <algorithm>
+#include <chrono>
 #include <utility>
 
+#include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/explanation.h"
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/smaller_case.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -11,6 +16,9 @@ using std::chrono::milliseconds;
 
 // Hardly the seed of any case.
 constexpr std::uint64_t kOtherSeed = 0x9E3779B97F4A7C15;
+
+// A step of a small case needs less.
+constexpr milliseconds kForAStep{200};
 
 // With lengths that do not depend on the seed.
 Case with_lengths(const Case& c, const SequenceLengths& lengths) {
@@ -21,19 +29,65 @@ Case with_lengths(const Case& c, const SequenceLengths& lengths) {
   return fixed;
 }
 
-Observed observe(Questions& questions, const JudgedCase& judged) {
-  Observed observed{.the_case = questions.the_case(), .sharp = {}, .other_seed = {}, .probe = {}};
-  Case c = with_lengths(judged.c, judged.lengths);
-  if (c.dtype != DType::fp32) {
-    Case sharp = c;
-    sharp.dtype = DType::fp32;
-    observed.sharp = questions.variant(sharp, judged.lengths);
-    if (observed.sharp) c = sharp;
-  }
-  c.seed ^= kOtherSeed;
-  observed.other_seed = questions.variant(c, judged.lengths);
-  return observed;
+// The same problem where rounding hides least.
+Case sharp_case(const Case& c) {
+  Case sharp = c;
+  sharp.dtype = DType::fp32;
+  return sharp;
 }
+
+class Observing {
+ public:
+  Observing(Questions& questions, const JudgedCase& judged, bool on_rank_0)
+      : questions_(questions), judged_(judged), on_rank_0_(on_rank_0) {}
+
+  std::optional<Observed> observe() {
+    std::vector<std::string> failed_checks = questions_.failed_checks();
+    SizedCase of{.c = with_lengths(judged_.c, judged_.lengths), .lengths = judged_.lengths};
+    std::optional<Observation> first;
+    const bool shrunk = !is_small(of.c, of.lengths);
+    if (shrunk) {
+      auto smaller = smaller_case(judged_.c, judged_.lengths);
+      if (!smaller || !questions_.has_time(kForAStep)) return std::nullopt;
+      of = std::move(*smaller);
+      first = questions_.variant(of.c, of.lengths);
+      if (!first || !questions_.agreed(on_rank_0_ && is_wrong(*first))) return std::nullopt;
+    } else {
+      first = questions_.the_case();
+    }
+    Observed observed{.the_case = std::move(*first), .failed_checks = std::move(failed_checks), .shrunk = shrunk};
+    take_others(of, observed);
+    return observed;
+  }
+
+ private:
+  static bool is_wrong(const Observation& observation) { return !Bench(observation).failing().empty(); }
+
+  void take_others(const SizedCase& of, Observed& observed) {
+    if (!questions_.has_time(kForAStep)) return;
+    Case again = sharp_case(of.c);
+    observed.again = questions_.variant(again, of.lengths);
+    if (!observed.again) {
+      again = of.c;
+      observed.again = questions_.variant(again, of.lengths);
+    }
+    if (!observed.again || !questions_.has_time(kForAStep)) return;
+    Case other = again;
+    other.seed ^= kOtherSeed;
+    observed.other_seed = questions_.variant(other, of.lengths);
+    for (int i = 0; i < 2 && questions_.has_time(kForAStep); ++i) {
+      if (auto repeated = questions_.variant(again, of.lengths)) observed.repeated.push_back(std::move(repeated->results));
+    }
+    // In 16 bits, and with large scores, the probe sees what rounding hides.
+    const bool sharp = again.dtype == DType::fp32 && again.input_scale <= 1;
+    const bool masked = std::ranges::any_of(observed.failed_checks, [](const std::string& name) { return name.starts_with("mask"); });
+    if ((!sharp || masked) && questions_.has_time(kForAStep)) observed.probe = questions_.probe(again, of.lengths);
+  }
+
+  Questions& questions_;
+  const JudgedCase& judged_;
+  bool on_rank_0_;
+};
 
 }  // namespace
 
@@ -52,9 +106,13 @@ Diagnosis explain(Implementation& implementation, const JudgedCase& judged, cons
                   const CpGroups& groups, const Settings& settings) {
   if (settings.on_phase) settings.on_phase("hypotheses");
   Questions questions(implementation, judged, groups, settings);
-  const Observed observed = observe(questions, judged);
-  if (groups.cp->rank() != 0) return {};
-  return explanation_of(observed, seen, settings);
+  const bool on_rank_0 = groups.cp->rank() == 0;
+  const std::optional<Observed> observed = Observing(questions, judged, on_rank_0).observe();
+  if (!on_rank_0) return {};
+  if (observed) return explanation_of(*observed, observed->shrunk ? nullptr : seen, settings);
+  Diagnosis unknown;
+  unknown.cause = "the case is too large for its mistake to be looked for, and a smaller one with its features is right or could not be tried";
+  return unknown;
 }
 
 }  // namespace cp_pool::diagnosis

@@ -26,9 +26,9 @@ struct Observation {
   Case c;
   SequenceLengths lengths;
   verify::Sharding sharding;
-  verify::CanonicalInputs inputs;  // on the CPU
-  std::shared_ptr<const verify::Expected> expected;
-  ResultsByRank results;
+  verify::CanonicalInputs inputs = {};  // on the CPU
+  std::shared_ptr<const verify::Expected> expected = {};
+  ResultsByRank results = {};
   bool is_probe = false;  // the mask probe of a case: its inputs make the mask readable (verify/mask_probe.h)
 };
 

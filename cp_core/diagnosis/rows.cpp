@@ -156,7 +156,7 @@ class Rows {
       add("sharding_" + name.substr(0, name.find(':')), fmt::format("attention takes rows for those of the convention {}", name),
           [convention, layout = c_.layout, ranks = world_.ranks](const RowsByRank&, const std::vector<std::int64_t>& valid,
                                            const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
-            if (!verify::convention_obstacle(convention, layout, padded, ranks).empty()) return std::nullopt;
+            if (!verify::convention_obstacle(convention, layout, valid, padded, ranks).empty()) return std::nullopt;
             return verify::rows_by_convention(convention, layout, valid, padded, ranks);
           });
     }

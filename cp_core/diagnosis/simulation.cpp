@@ -21,7 +21,6 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 at::Tensor scores_of(const World& world, const Pass& pass) {
@@ -187,7 +186,8 @@ void differentiate_merge(const Model& model, const Forward& forward, Backward& b
     sink = joined_sink(model).expand_as(part_lse.select(-1, 0)).clone().requires_grad_();
   }
   const Merged all = merged(model, part_lse, sink);
-  all.weights.mul(part_delta).sum().backward();
+  // Weights may be constant, whatever the lse.
+  if (all.weights.requires_grad()) all.weights.mul(part_delta).sum().backward();
   const at::Tensor of_lse = part_lse.grad().defined() ? part_lse.grad() : at::zeros_like(part_delta);
   backward.p = forward.p;
   backward.ds = forward.p.mul(backward.dp.sub(of_pairs(model, part_delta, forward.p)))

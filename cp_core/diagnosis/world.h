@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -12,6 +13,8 @@
 #include "cp_core/verify/ownership.h"
 
 namespace cp_pool::diagnosis {
+
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // The rows of q, or of k and v: rank after rank, each in packed order.
 struct Side {

@@ -1,0 +1,14 @@
+// Where the tensors of each rank were wrong, over its rows and its heads.
+#pragma once
+
+#include <vector>
+
+#include "cases/diagnosis.h"
+#include "cp_core/diagnosis/bench.h"
+
+namespace cp_pool::diagnosis {
+
+// One of each tensor of each rank that has a wrong row, rank by rank.
+std::vector<ErrorStrip> error_strips(const Bench& bench);
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,79 @@
+#include "cp_core/diagnosis/smaller_case.h"
+
+#include <algorithm>
+#include <numeric>
+#include <vector>
+
+#include "cases/case_json.h"
+#include "cases/comm_facts.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+// Pairs of a query and a key, times heads, that one simulation may have: some 20 MiB in fp64.
+constexpr std::int64_t kMostElements = 2'500'000;
+constexpr std::int64_t kTokens = 192;  // of a smaller case
+constexpr std::int64_t kHeads = 4;
+constexpr std::int64_t kMostSequences = 3;
+
+std::int64_t total(const std::vector<std::int64_t>& lengths) {
+  return std::reduce(lengths.begin(), lengths.end());
+}
+
+// A window or a chunk; none stays none, and what there is does not vanish.
+std::int64_t scaled(std::int64_t size, double by, std::int64_t none) {
+  if (size == none || size == 0) return size;
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(static_cast<double>(size) * by));
+}
+
+void shrink_heads(Case& c) {
+  const std::int64_t blocks = std::max(1, head_ranks(c));
+  const std::int64_t group = std::min<std::int64_t>(c.heads / c.kv_heads, 2);
+  std::int64_t kv_heads = std::min(c.kv_heads, std::max(blocks, kHeads / group));
+  while (kv_heads % blocks != 0 && kv_heads < c.kv_heads) ++kv_heads;
+  c.kv_heads = kv_heads;
+  c.heads = kv_heads * group;
+}
+
+// Lengths of so many sequences, the longest first in weight: all shorter by as much.
+std::vector<std::int64_t> shrunk(std::vector<std::int64_t> lengths, std::int64_t batch, double by, std::int64_t multiple, bool whole) {
+  lengths.resize(static_cast<std::size_t>(batch));
+  for (std::int64_t& length : lengths) {
+    length = static_cast<std::int64_t>(static_cast<double>(length) * by);
+    if (whole) length = std::max(multiple, length / multiple * multiple);
+  }
+  return lengths;
+}
+
+}  // namespace
+
+bool is_small(const Case& c, const SequenceLengths& lengths) {
+  return c.heads * total(lengths.padded_q) * total(lengths.padded_kv) <= kMostElements;
+}
+
+std::optional<SizedCase> smaller_case(const Case& c, const SequenceLengths& lengths) {
+  Case small = c;
+  small.batch = std::min(c.batch, kMostSequences);
+  const std::int64_t multiple = std::int64_t{2} * c.cp_size;
+  const std::int64_t longest = std::max(std::ranges::max(lengths.valid_q), std::ranges::max(lengths.valid_kv));
+  if (longest == 0) return std::nullopt;
+  const std::int64_t wanted = std::max(2 * multiple, kTokens / small.batch);
+  const double by = std::min(1.0, static_cast<double>(wanted) / static_cast<double>(longest));
+  shrink_heads(small);
+  for (std::int64_t& side : small.window) side = scaled(side, by, kInfiniteWindow);
+  small.chunk = scaled(small.chunk, by, 0);
+  const bool whole = !c.pad_between_seqs;
+  const std::vector<std::int64_t> q = shrunk(lengths.valid_q, small.batch, by, multiple, whole);
+  const std::vector<std::int64_t> kv = shrunk(lengths.valid_kv, small.batch, by, multiple, whole);
+  small.seqlen_q = std::max(multiple, std::ranges::max(q));
+  small.seqlen_kv = std::max(multiple, std::ranges::max(kv));
+  if (c.layout == Layout::thd) {
+    small.seqlens = q;
+    small.seqlens_kv = kv;
+  }
+  if (find_problem(small)) return std::nullopt;
+  SizedCase sized{.c = small, .lengths = resolve_lengths(small)};
+  return is_small(sized.c, sized.lengths) ? std::optional(sized) : std::nullopt;
+}
+
+}  // namespace cp_pool::diagnosis

@@ -1,0 +1,53 @@
+#include "cp_core/diagnosis/testing/diagnosed_on_threads.h"
+
+#include <vector>
+
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cp_core/diagnosis/diagnose.h"
+#include "cp_core/own/own_implementation.h"
+#include "cp_core/testing/ranks_on_threads.h"
+
+namespace cp_pool::diagnosis::test {
+
+Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_ptr<Implementation>()>& make) {
+  Diagnosed result;
+  std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
+  std::vector<std::unique_ptr<Implementation>> ranks;
+  for (int rank = 0; rank < c.cp_size; ++rank) ranks.push_back(make());
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    const auto r = static_cast<std::size_t>(rank);
+    RunOptions options;
+    options.keep_judged = true;
+    reports[r] = run_case(*ranks[r], c, groups, options);
+  });
+  for (const RankReport& report : reports) {
+    if (report.outcome != CaseOutcome::fail || result.failed) continue;
+    result.failed = true;
+    result.reason = report.reason;
+  }
+  if (!result.failed) return result;
+  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+    const at::NoGradGuard no_grad;
+    const auto r = static_cast<std::size_t>(rank);
+    Diagnosis found = diagnose(*ranks[r], *reports[r].judged, groups, {});
+    if (rank == 0) result.diagnosis = std::move(found);
+  }, std::chrono::minutes(10));
+  return result;
+}
+
+Diagnosed diagnosed(const Case& c) {
+  return diagnosed_on_threads(c, [] { return std::make_unique<OwnImplementation>(); });
+}
+
+std::string text_of(const Diagnosis& diagnosis) {
+  std::string text = fmt::format("{} {}: {}", to_string(diagnosis.certainty), diagnosis.id, diagnosis.cause);
+  if (!diagnosis.others.empty()) text += fmt::format(" [or {}]", fmt::join(diagnosis.others, ", "));
+  text += fmt::format(" (explains {})", fmt::join(diagnosis.explains, ", "));
+  for (const std::string& sentence : diagnosis.evidence) text += "\n    " + sentence;
+  return text;
+}
+
+}  // namespace cp_pool::diagnosis::test

@@ -1,0 +1,93 @@
+#include "cp_core/diagnosis/testing/simulated_attention.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include "cp_core/diagnosis/gradient_sums.h"
+
+namespace cp_pool::diagnosis::test {
+namespace {
+
+using verify::Results;
+
+class SimulatedStep final : public Step {
+ public:
+  SimulatedStep(const StepSetting& setting, const verify::Sharding& sharding, const std::vector<std::string>& failing,
+                int hypothesis, const Attempt& attempt)
+      : setting_(setting), rank_(setting.groups.cp->rank()) {
+    const at::NoGradGuard no_grad;
+    of_ = Observation{.c = setting.c, .lengths = setting.lengths, .sharding = sharding};
+    of_.inputs = verify::make_inputs(verify::canonical_problem(setting.c, setting.lengths));
+    of_.results.resize(static_cast<std::size_t>(setting.groups.cp->size()));
+    world_.emplace(of_);
+    const Hypotheses all = all_hypotheses(*world_, {.failing = failing});
+    const Hypothesis* const wrong = hypothesis < 0 ? nullptr : &all.at(static_cast<std::size_t>(hypothesis));
+    const Model right(*world_);
+    const Model model = wrong == nullptr ? right : Bench::changed(right, *wrong, attempt);
+    const Forward forward = run_forward(model);
+    whole_ = forward.results;
+    if (setting.c.training) sum_by(model, run_backward(model, forward), /*absolute=*/false, whole_);
+    if (wrong != nullptr && wrong->results) wrong->results(*world_, whole_);
+  }
+
+  void forward(Results& results) override {
+    results.out = in_layout(rows(world_->q_rows, whole_.out));
+    results.lse = rows(world_->q_rows, whole_.lse).squeeze(-1).t().contiguous().to(at::kFloat);
+    if (whole_.max_logit.defined()) results.max_logit = whole_.max_logit[rank_].flatten().to(at::kFloat);
+  }
+
+  void backward(Results& results) override {
+    results.dq = in_layout(rows(world_->q_rows, whole_.dq));
+    results.dk = in_layout(rows(world_->kv_rows, whole_.dk));
+    results.dv = in_layout(rows(world_->kv_rows, whole_.dv));
+    if (whole_.dsink.defined()) results.dsink = whole_.dsink[rank_].flatten().to(at::kFloat);
+    if (whole_.dbias.defined()) results.dbias = dbias();
+  }
+
+ private:
+  static at::Tensor rows(const Side& side, int rank, const at::Tensor& whole) {
+    const auto r = static_cast<std::size_t>(rank);
+    return whole.narrow(0, side.first[r], side.first[r + 1] - side.first[r]);
+  }
+  [[nodiscard]] at::Tensor rows(const Side& side, const at::Tensor& whole) const { return rows(side, rank_, whole); }
+
+  [[nodiscard]] at::Tensor in_layout(const at::Tensor& packed) const {
+    const Case& c = setting_.c;
+    const at::Tensor rounded = packed.to(verify::scalar_type_of(c.dtype)).contiguous();
+    if (c.layout == Layout::thd) return rounded;
+    const at::Tensor bshd = rounded.view({c.batch, -1, rounded.size(1), rounded.size(2)});
+    return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();
+  }
+
+  [[nodiscard]] at::Tensor dbias() const {
+    const std::int64_t of_a_rank = whole_.dbias.size(0) / setting_.groups.cp->size();
+    const at::Tensor own = whole_.dbias.narrow(0, rank_ * of_a_rank, of_a_rank);
+    const std::int64_t columns = world_->bias.size(3);
+    at::Tensor padded = at::zeros({own.size(0), own.size(1), columns}, own.options());
+    padded.narrow(2, 0, own.size(2)).copy_(own);
+    return padded.view({own.size(0), world_->bias.size(0), world_->bias.size(1), columns})
+        .permute({1, 2, 0, 3})
+        .contiguous()
+        .to(verify::scalar_type_of(setting_.c.dtype));
+  }
+
+  StepSetting setting_;
+  int rank_;
+  Observation of_;
+  std::optional<World> world_;
+  WholeResults whole_;
+};
+
+}  // namespace
+
+verify::Sharding SimulatedAttention::sharding(const Case& /*c*/, const SequenceLengths& /*lengths*/) {
+  verify::Sharding sharding;
+  sharding.padding = verify::PaddingFill::garbage;
+  return sharding;
+}
+
+std::unique_ptr<Step> SimulatedAttention::make_step(const StepSetting& setting, const verify::Shards& /*shards*/) {
+  return std::make_unique<SimulatedStep>(setting, sharding(setting.c, setting.lengths), failing_, hypothesis_, attempt_);
+}
+
+}  // namespace cp_pool::diagnosis::test

@@ -51,6 +51,8 @@ SOON = [
     Fault("print", "pass", ""),
     Fault("fork.1", "pass", ""),
     Fault("fork_returns.0", "pass", ""),
+    Fault("then_throw.1", "fail", "error beyond the bound"),
+    Fault("then_skip", "fail", "error beyond the bound"),
 ]
 LATE = [  # at a deadline, or with the loss of the pool
     Fault("sleep.1", "timeout", "rank 1: at 90 % of the case's time still in sleeps (faults.py:"),
@@ -61,6 +63,9 @@ LATE = [  # at a deadline, or with the loss of the pool
     Fault("segv.1", "crash", "rank 1 died: signal 11 (SIGSEGV)", replaced=True),
     Fault("os_exit.0", "crash", "rank 0 died: exit 3", replaced=True),
     Fault("hold_gil.1", "timeout", "no result within 6000 ms (--timeout); the last phase was forward", replaced=True),
+    Fault("then_sleep.1", "fail", "error beyond the bound"),
+    Fault("then_os_exit.0", "fail", "error beyond the bound", replaced=True),
+    Fault("then_hold_gil.1", "fail", "error beyond the bound", replaced=True),
 ]
 # What an adapter that does not survive aborts costs, too.
 NOT_SURVIVED = [
@@ -70,6 +75,17 @@ NOT_SURVIVED = [
     Fault("dtype.1", "fail", "rank 1: out: dtype Double instead of Float"),
 ]
 
+
+# What a fault in the diagnosis says: the outcome is that of the answer.
+CAUSES_SOON = {
+    "then_throw.1": "the diagnosis failed: rank 1: ValueError: the ring is broken",
+    "then_skip": "the adapter skipped a question of the diagnosis: ",
+}
+CAUSES_LATE = {
+    "then_sleep.1": "still in sleeps (faults.py:",
+    "then_os_exit.0": "the diagnosis failed: rank 0 died: exit 3",
+    "then_hold_gil.1": "not every rank came back from the abort",
+}
 
 # Of ranks that a fork server forks.
 FORKED = [
@@ -132,6 +148,23 @@ def test_a_fault_ends_its_case_alone(fault: Fault, soon: Table) -> None:
 def test_a_deadline_or_a_crash_ends_its_case_alone(fault: Fault, late: Table) -> None:
     check(fault, late)
     assert late.of(fault)[0].event["duration_ms"] < TIMEOUT_MS + 1000
+
+
+def check_cause(model: str, cause: str, table: Table) -> None:
+    broken, _ = table.of(Fault(model, "fail", ""))
+    assert broken.event["diagnosis"]["certainty"] == "unknown"
+    assert cause in broken.event["diagnosis"]["cause"]
+
+
+@pytest.mark.parametrize("model", CAUSES_SOON)
+def test_a_fault_in_the_diagnosis_is_its_answer(model: str, soon: Table) -> None:
+    check_cause(model, CAUSES_SOON[model], soon)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", CAUSES_LATE)
+def test_a_deadline_or_a_crash_in_the_diagnosis_is_its_answer(model: str, late: Table) -> None:
+    check_cause(model, CAUSES_LATE[model], late)
 
 
 @pytest.fixture(scope="module")

@@ -43,15 +43,15 @@ struct RunConfig {
   std::vector<std::string> fork_server = {};
   std::chrono::milliseconds fork_patience{10000};  // for its answer when a rank is wanted
   std::string device = "cpu";
-  bool share_gpus = true;                          // ranks may share a GPU where there are fewer than ranks
-  std::chrono::milliseconds timeout{90000};        // per case, from the line sent
-  std::chrono::milliseconds start_timeout{60000};  // spawn to ready
-  bool start_timeout_grows = false;                // with ranks a core (start_timeout_of)
+  bool share_gpus = true;                           // ranks may share a GPU where there are fewer than ranks
+  std::chrono::milliseconds timeout{90000};         // per case, from the line sent
+  std::chrono::milliseconds start_timeout{60000};   // spawn to ready
+  bool start_timeout_grows = false;                 // with ranks a core (start_timeout_of)
   std::chrono::milliseconds diagnosis_grace{2000};  // beyond a diagnosis' own time: to free ranks, connect them anew
-  std::chrono::milliseconds stack_wait{500};       // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
-  std::chrono::milliseconds grace{5000};           // SIGTERM to SIGKILL; shutdown request to SIGTERM
-  std::chrono::milliseconds global_timeout{0};     // of the whole run; 0 = none
-  std::chrono::milliseconds slow_after{10000};     // a case that runs for longer is told of (CaseProgress); 0 = none
+  std::chrono::milliseconds stack_wait{500};        // of a timed out case: SIGUSR2 (write your stack) to SIGTERM
+  std::chrono::milliseconds grace{5000};            // SIGTERM to SIGKILL; shutdown request to SIGTERM
+  std::chrono::milliseconds global_timeout{0};      // of the whole run; 0 = none
+  std::chrono::milliseconds slow_after{10000};      // a case that runs for longer is told of (CaseProgress); 0 = none
   int max_consecutive_timeouts = 3;
   int max_failed_starts = 3;                      // running, of one pool: then its cases cannot be judged
   int pool_max_cases = 0;                         // 0 = never

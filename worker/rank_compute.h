@@ -68,7 +68,7 @@ class RankCompute {
   Mail& mail_;
   Mail& rendezvous_;
   Clock::time_point deadline_;
-  int groups_at_once_ = 1;  // of the case in progress, once its communicators are made
+  int groups_at_once_ = 1;                    // of the case in progress, once its communicators are made
   std::shared_ptr<const JudgedCase> judged_;  // the last case, if it can be diagnosed
   bool exiting_ = false;
 };

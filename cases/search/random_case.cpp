@@ -191,8 +191,8 @@ void draw_strided(Draw& draw, Case& c) {
   c.strided = draw.feature();
 }
 
-// Tokens that every rank has. Without padding the rest of every sequence has to divide over the ranks as before, so they
-// come in front of it.
+// Tokens that every rank has. Without padding the rest of every sequence has to divide over the ranks as before, so
+// they come in front of it.
 void draw_replicated(Draw& draw, Case& c) {
   const std::int64_t among = draw.up_to(std::min(c.seqlen_q, c.seqlen_kv));
   const std::int64_t in_front = 1 + draw.up_to(8);

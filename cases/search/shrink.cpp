@@ -59,8 +59,8 @@ void for_each_length(Case& c, Function&& function) {
   }
 }
 
-// Every valid and padded length, less what is replicated, becomes a multiple of what the ranks divide it into, as it has
-// to be without padding.
+// Every valid and padded length, less what is replicated, becomes a multiple of what the ranks divide it into, as it
+// has to be without padding.
 void round_lengths(Case& c) {
   if (c.pad_between_seqs) return;
   const std::int64_t multiple = multiple_of(c);
@@ -281,9 +281,9 @@ void reduce_mask(Steps& steps, const Case& c) {
 }
 
 // The kinds of steps, in the order in which they are tried: what makes the later ones cheap and few comes first.
-constexpr std::array kKinds{try_without_features, spell_lengths_out, reduce_ranks,     reduce_batch,  simplify_layout,
-                            reduce_lengths,       reduce_heads,      reduce_head_dims, drop_features, reduce_replicated,
-                            reduce_mask};
+constexpr std::array kKinds{try_without_features, spell_lengths_out, reduce_ranks, reduce_batch,
+                            simplify_layout,      reduce_lengths,    reduce_heads, reduce_head_dims,
+                            drop_features,        reduce_replicated, reduce_mask};
 
 // Some steps set one size to another, or make lengths longer that have to be multiples: not all lead to a simpler case.
 bool is_simpler(const Case& c, const Case& than) {
@@ -302,8 +302,8 @@ bool is_simpler(const Case& c, const Case& than) {
   const auto keys_like_queries = [](const Case& of) { return of.seqlen_q == of.seqlen_kv && !of.seqlens_kv; };
   if (keys_like_queries(than) && !keys_like_queries(c)) return false;
   const bool says_less = keys_like_queries(c) && !keys_like_queries(than);
-  return c.cp_size < than.cp_size || c.replicated < than.replicated || c.layout != than.layout || c.pad_between_seqs != than.pad_between_seqs ||
-         says_less || tokens(c) <= tokens(than);
+  return c.cp_size < than.cp_size || c.replicated < than.replicated || c.layout != than.layout ||
+         c.pad_between_seqs != than.pad_between_seqs || says_less || tokens(c) <= tokens(than);
 }
 
 }  // namespace

@@ -82,12 +82,14 @@ class Biases {
   void rows_of_others() {
     const char* const id = "bias_rows_misplaced";
     const auto of = [this](std::function<int(int)> other) {
-      return rows_at_same_place(world_.q_rows, world_.ranks, [other = std::move(other)](int, int owner) { return other(owner); });
+      return rows_at_same_place(world_.q_rows, world_.ranks,
+                                [other = std::move(other)](int, int owner) { return other(owner); });
     };
     const int ranks = world_.ranks;
     const at::Tensor columns = world_.kv_rows.position;
     for (const auto& [says, other] :
-         {std::pair<std::string, std::function<int(int)>>{"queries have the bias rows of the next rank's", [ranks](int owner) { return (owner + 1) % ranks; }},
+         {std::pair<std::string, std::function<int(int)>>{"queries have the bias rows of the next rank's",
+                                                          [ranks](int owner) { return (owner + 1) % ranks; }},
           {"queries have the bias rows of the rank before", [ranks](int owner) { return (owner + ranks - 1) % ranks; }},
           {"queries have the bias rows of rank 0's", [](int) { return 0; }},
           {"queries have the bias rows of rank n - 1 - r's", [ranks](int owner) { return ranks - 1 - owner; }}}) {
@@ -95,10 +97,13 @@ class Biases {
       const at::Tensor rows = of(other);
       if (rows.defined()) add(id, says, index_of(position_at(world_.q_rows, rows[0]), columns));
     }
-    add(id, "bias rows are counted in a rank's rows of a sequence, not in the sequence", index_of(world_.q_rows.place, columns));
-    add(id, "bias rows are counted in a rank's chunk, not in the sequence", index_of(world_.q_rows.place_in_half, columns));
+    add(id, "bias rows are counted in a rank's rows of a sequence, not in the sequence",
+        index_of(world_.q_rows.place, columns));
+    add(id, "bias rows are counted in a rank's chunk, not in the sequence",
+        index_of(world_.q_rows.place_in_half, columns));
     if (!world_.q_rows.half.eq(1).any().item<bool>()) return;
-    add(id, "bias rows go by the diagonal of queries, not by their positions", index_of(world_.q_rows.position.add(differences()), columns));
+    add(id, "bias rows go by the diagonal of queries, not by their positions",
+        index_of(world_.q_rows.position.add(differences()), columns));
   }
 
   [[nodiscard]] at::Tensor differences() const {
@@ -143,12 +148,14 @@ class Biases {
   }
 
   void rows_from_zero() {
-    from_zero("bias_rows_misplaced", "each part has the first bias rows, counted from its first query that meets a key", true, true);
+    from_zero("bias_rows_misplaced", "each part has the first bias rows, counted from its first query that meets a key",
+              true, true);
     from_zero("bias_rows_misplaced", "each part has the first bias rows", true, false);
   }
 
   void columns_from_zero() {
-    from_zero("bias_columns_misplaced", "each part has the first bias columns, counted from its first key that meets a query", false, true);
+    from_zero("bias_columns_misplaced",
+              "each part has the first bias columns, counted from its first key that meets a query", false, true);
     from_zero("bias_columns_misplaced", "each part has the first bias columns", false, false);
   }
 
@@ -156,19 +163,24 @@ class Biases {
     const char* const id = "bias_columns_misplaced";
     const int ranks = world_.ranks;
     const at::Tensor rows = world_.bias.size(2) > 1 ? world_.q_rows.position : world_.q_rows.position.mul(0);
-    add(id, "bias columns are counted in a rank's rows of a sequence, not in the sequence", index_of(rows, world_.kv_rows.place));
+    add(id, "bias columns are counted in a rank's rows of a sequence, not in the sequence",
+        index_of(rows, world_.kv_rows.place));
     if (ranks == 1) return;
     const auto positions = [this](const std::function<int(int, int)>& source) {
       const at::Tensor keys = rows_at_same_place(world_.kv_rows, world_.ranks, source);
       if (!keys.defined()) return keys;
-      return world_.kv_rows.position.index_select(0, keys.index_select(0, world_.q_rows.rank).flatten()).view({world_.q_rows.count(), -1});
+      return world_.kv_rows.position.index_select(0, keys.index_select(0, world_.q_rows.rank).flatten())
+          .view({world_.q_rows.count(), -1});
     };
     for (const auto& [says, source] :
-         {std::pair<std::string, std::function<int(int, int)>>{"every step has the bias columns of the rank's own keys", [](int rank, int) { return rank; }},
+         {std::pair<std::string, std::function<int(int, int)>>{"every step has the bias columns of the rank's own keys",
+                                                               [](int rank, int) { return rank; }},
           {"keys have the bias columns of the next rank's", [ranks](int, int owner) { return (owner + 1) % ranks; }},
-          {"keys have the bias columns of the rank before", [ranks](int, int owner) { return (owner + ranks - 1) % ranks; }},
+          {"keys have the bias columns of the rank before",
+           [ranks](int, int owner) { return (owner + ranks - 1) % ranks; }},
           {"keys have the bias columns of rank 0's", [](int, int) { return 0; }},
-          {"a step has the bias columns of the step on the other side of the ring", [ranks](int rank, int owner) { return ((2 * rank - owner) % ranks + ranks) % ranks; }}}) {
+          {"a step has the bias columns of the step on the other side of the ring",
+           [ranks](int rank, int owner) { return ((2 * rank - owner) % ranks + ranks) % ranks; }}}) {
       const at::Tensor columns = positions(source);
       if (columns.defined()) add(id, says, index_of(rows, columns));
     }
@@ -183,7 +195,9 @@ class Biases {
     const std::int64_t elements = world_.bias.size(2) * world_.bias.size(3);
     const at::Tensor right = world_.bias_index();
     const at::Tensor sequence = world_.q_rows.sequence.unsqueeze(1);
-    const auto take = [&](const char* says, const at::Tensor& other) { add(id, says, right.add(other.sub(sequence).mul(elements))); };
+    const auto take = [&](const char* says, const at::Tensor& other) {
+      add(id, says, right.add(other.sub(sequence).mul(elements)));
+    };
     take("every sequence has the bias of the first", at::zeros_like(sequence));
     take("every sequence has the bias of the last", at::zeros_like(sequence).add(batch - 1));
     take("a sequence has the bias of the next", sequence.add(1).remainder(batch));
@@ -210,16 +224,22 @@ class Biases {
       const std::int64_t block = heads / blocks;
       take("every block of heads has the bias of the first", [=](std::int64_t h) { return h % block; });
       take("blocks of heads have the bias of the next", [=](std::int64_t h) { return (h + block) % heads; });
-      take("blocks of heads have the bias of the one before", [=](std::int64_t h) { return (h + heads - block) % heads; });
-      take("blocks of heads have their biases in reverse order", [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
-      take("heads of the bias are dealt out one by one", [=](std::int64_t h) { return h % block * blocks + h / block; });
+      take("blocks of heads have the bias of the one before",
+           [=](std::int64_t h) { return (h + heads - block) % heads; });
+      take("blocks of heads have their biases in reverse order",
+           [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
+      take("heads of the bias are dealt out one by one",
+           [=](std::int64_t h) { return h % block * blocks + h / block; });
     }
     take("every head has the bias of the first", [](std::int64_t) { return 0; });
     take("heads have their biases in reverse order", [=](std::int64_t h) { return heads - 1 - h; });
   }
 
   void sum(const std::string& says, std::function<void(Model&)> model) {
-    all_.push_back({.id = "dbias_not_summed", .says = "the gradient of the bias counts " + says, .model = std::move(model), .level = Hypothesis::Level::sums});
+    all_.push_back({.id = "dbias_not_summed",
+                    .says = "the gradient of the bias counts " + says,
+                    .model = std::move(model),
+                    .level = Hypothesis::Level::sums});
   }
 
   void gradient() {
@@ -243,7 +263,8 @@ class Biases {
       }
       // Element by element what a later sequence gave replaces the others.
       const at::Tensor times = Model(world_).forward.times;
-      sum("in each element the last sequence that has it", [weight = last_sequence(times)](Model& model) { model.weight_dbias = weight; });
+      sum("in each element the last sequence that has it",
+          [weight = last_sequence(times)](Model& model) { model.weight_dbias = weight; });
     }
     if (world_.bias.size(1) == 1) shared_heads();
   }
@@ -259,7 +280,8 @@ class Biases {
 
   void shared_heads() {
     const std::int64_t heads = c_.heads;
-    const auto alone = [this, heads](std::string says, const std::function<bool(std::int64_t rank, std::int64_t h)>& counts) {
+    const auto alone = [this, heads](std::string says,
+                                     const std::function<bool(std::int64_t rank, std::int64_t h)>& counts) {
       at::Tensor weights = at::zeros({world_.ranks, heads}, at::kDouble);
       for (std::int64_t rank = 0; rank < world_.ranks; ++rank) {
         for (std::int64_t h = 0; h < heads; ++h) {
@@ -276,10 +298,12 @@ class Biases {
       alone("one group of heads, the first, alone", [group](std::int64_t, std::int64_t h) { return h < group; });
       alone("one group of heads, the last, alone", [=](std::int64_t, std::int64_t h) { return h >= heads - group; });
     }
-    for (const std::int64_t blocks : {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(world_.ranks)}) {
+    for (const std::int64_t blocks :
+         {static_cast<std::int64_t>(head_ranks(c_)), static_cast<std::int64_t>(world_.ranks)}) {
       if (blocks < 2 || heads % blocks != 0) continue;
       const std::int64_t block = heads / blocks;
-      alone("the rank's own block of heads alone", [=](std::int64_t rank, std::int64_t h) { return h / block == rank % blocks; });
+      alone("the rank's own block of heads alone",
+            [=](std::int64_t rank, std::int64_t h) { return h / block == rank % blocks; });
       alone("one head of each block alone", [=](std::int64_t, std::int64_t h) { return h % block == 0; });
     }
   }

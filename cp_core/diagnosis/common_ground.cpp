@@ -21,11 +21,13 @@ std::vector<std::int64_t> numbers_of(const at::Tensor& flags) {
 
 // "3", "0, 2, 5" or "4..7".
 std::string text_of(const std::vector<std::int64_t>& numbers) {
-  const bool run = numbers.size() > 2 && numbers.back() - numbers.front() + 1 == static_cast<std::int64_t>(numbers.size());
+  const bool run =
+      numbers.size() > 2 && numbers.back() - numbers.front() + 1 == static_cast<std::int64_t>(numbers.size());
   if (run) return fmt::format("{}..{}", numbers.front(), numbers.back());
   constexpr std::size_t kMost = 8;
   if (numbers.size() <= kMost) return fmt::format("{}", fmt::join(numbers, ", "));
-  return fmt::format("{} and {} more", fmt::join(numbers.begin(), numbers.begin() + kMost, ", "), numbers.size() - kMost);
+  return fmt::format("{} and {} more", fmt::join(numbers.begin(), numbers.begin() + kMost, ", "),
+                     numbers.size() - kMost);
 }
 
 std::string plural(const char* noun, std::size_t count) {
@@ -67,16 +69,20 @@ std::string in_heads(const at::Tensor& wrong) {
   bool every_second = heads.size() > 1;
   for (std::size_t i = 1; i < heads.size(); ++i) every_second = every_second && heads[i] == heads[i - 1] + 2;
   every_second = every_second && 2 * static_cast<std::int64_t>(heads.size()) >= count;
-  return fmt::format(", in {} {} of {}{}", plural("head", heads.size()), text_of(heads), count, every_second ? " (every second)" : "");
+  return fmt::format(", in {} {} of {}{}", plural("head", heads.size()), text_of(heads), count,
+                     every_second ? " (every second)" : "");
 }
 
 // wrong: bool, one a row. What all wrong rows are, and no right row with terms need be.
 std::string in_rows(const Side& side, const at::Tensor& wrong) {
-  const auto all = [&](const at::Tensor& flags) { return wrong.logical_and(flags.logical_not()).any().item<bool>() == false; };
+  const auto all = [&](const at::Tensor& flags) {
+    return wrong.logical_and(flags.logical_not()).any().item<bool>() == false;
+  };
   std::vector<std::string> parts;
   if (all(side.valid.logical_not())) return ", in rows of padding only";
   for (const std::int64_t half : {0, 1}) {
-    if (all(side.half.eq(half))) parts.push_back(half == 0 ? "the first chunk of each rank" : "the second chunk of each rank");
+    if (all(side.half.eq(half)))
+      parts.push_back(half == 0 ? "the first chunk of each rank" : "the second chunk of each rank");
   }
   const at::Tensor sequences = side.sequence.masked_select(wrong);
   const auto first = sequences.min().item<std::int64_t>();
@@ -95,7 +101,8 @@ std::string in_rows(const Side& side, const at::Tensor& wrong) {
 }
 
 void add_ranks(const Ground& ground, std::set<std::int64_t>& ranks) {
-  for (const std::int64_t row : numbers_of(ground.wrong.any(-1))) ranks.insert(ground.given->rank[row].item<std::int64_t>());
+  for (const std::int64_t row : numbers_of(ground.wrong.any(-1)))
+    ranks.insert(ground.given->rank[row].item<std::int64_t>());
 }
 
 }  // namespace
@@ -124,7 +131,8 @@ std::string common_ground(const Bench& bench) {
     }
   }
   const bool has_q = q_heads.any().item<bool>();
-  std::string text = fmt::format("{} {} wrong{}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are", on_ranks(world, ranks));
+  std::string text =
+      fmt::format("{} {} wrong{}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are", on_ranks(world, ranks));
   text += in_heads(has_q ? q_heads : kv_heads);
   if (q_rows.any().item<bool>()) {
     text += in_rows(world.q_rows, q_rows);
@@ -140,7 +148,8 @@ std::vector<std::string> grounds_by_tensor(const Bench& bench) {
     std::set<std::int64_t> ranks;
     add_ranks(ground, ranks);
     const Side* const side = side_of(bench.world(), ground.given->member);
-    sentences.push_back(fmt::format("{} is wrong{}{}{}", ground.given->name, on_ranks(bench.world(), ranks), in_heads(ground.wrong.any(0)),
+    sentences.push_back(fmt::format("{} is wrong{}{}{}", ground.given->name, on_ranks(bench.world(), ranks),
+                                    in_heads(ground.wrong.any(0)),
                                     side == nullptr ? "" : in_rows(*side, ground.wrong.any(-1))));
   }
   return sentences;

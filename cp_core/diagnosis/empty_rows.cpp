@@ -15,10 +15,10 @@ using verify::Results;
 
 // Rows of one kind of result.
 struct Rows {
-  at::Tensor wrong;     // bool [rows, heads]
-  at::Tensor padding;   // bool [rows, 1]
-  at::Tensor empty;     // bool [rows, 1]: valid, and see no key or are seen by no query
-  at::Tensor finite;    // bool [rows, heads]: all that was given is
+  at::Tensor wrong;    // bool [rows, heads]
+  at::Tensor padding;  // bool [rows, 1]
+  at::Tensor empty;    // bool [rows, 1]: valid, and see no key or are seen by no query
+  at::Tensor finite;   // bool [rows, heads]: all that was given is
 };
 
 class EmptyRows {
@@ -112,7 +112,9 @@ bool lse_without_keys(const Bench& bench) {
   const EmptyRows rows(bench);
   const bool only = rows.all_wrong([](const Given& given, const Rows& of) {
     if (given.member != &Results::lse) return at::zeros_like(of.wrong);
-    return of.empty.logical_or(of.padding).expand_as(of.wrong).logical_and(given.value.squeeze(-1).isnan().logical_not());
+    return of.empty.logical_or(of.padding)
+        .expand_as(of.wrong)
+        .logical_and(given.value.squeeze(-1).isnan().logical_not());
   });
   return only && rows.some_wrong(&Results::lse, [](const Rows& of) { return of.empty.expand_as(of.wrong); });
 }
@@ -125,10 +127,13 @@ Hypotheses empty_row_hypotheses(const World& world, const Symptoms& /*symptoms*/
     all.push_back({.id = std::move(id), .says = std::move(says), .shows = shows});
   };
   const bool sink = world.sink.defined();
-  add("padding_not_zeroed", "rows of padding, and only these, hold something other than 0 (lse: than minus infinity)", padding_alone);
+  add("padding_not_zeroed", "rows of padding, and only these, hold something other than 0 (lse: than minus infinity)",
+      padding_alone);
   add("empty_rows_nan", "rows that see no key, or halves that are all padding, give NaN", nan_without_keys);
   add("empty_rows_not_zero", "valid rows that see no key have a result that is not 0", out_without_keys);
-  add("empty_lse_wrong", fmt::format("the lse of valid rows that see no key is not {}", sink ? "the sink" : "minus infinity"), lse_without_keys);
+  add("empty_lse_wrong",
+      fmt::format("the lse of valid rows that see no key is not {}", sink ? "the sink" : "minus infinity"),
+      lse_without_keys);
   return all;
 }
 

@@ -149,7 +149,8 @@ class Explainer {
     if (!other_seed_) diagnosis_.evidence.emplace_back("it was not tried on another seed");
     if (!in_time_) diagnosis_.evidence.emplace_back("there was no time to try all mistakes");
     if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
-    if (c.dtype != observed_.the_case.c.dtype) diagnosis_.evidence.emplace_back("it was found on the case in fp32, and explains it as it is");
+    if (c.dtype != observed_.the_case.c.dtype)
+      diagnosis_.evidence.emplace_back("it was found on the case in fp32, and explains it as it is");
     if (observed_.shrunk) diagnosis_.evidence.emplace_back("it was found on a smaller case with the same features");
   }
 
@@ -164,7 +165,8 @@ class Explainer {
     diagnosis_.id = "stale_buffer";
     diagnosis_.cause = says;
     diagnosis_.certainty = Certainty::certain;
-    diagnosis_.evidence.emplace_back("the case was run with one seed and then with another: what the second run gave is what the first should have");
+    diagnosis_.evidence.emplace_back(
+        "the case was run with one seed and then with another: what the second run gave is what the first should have");
     if (diagnosis_.explains.empty()) diagnosis_.explains = other_seed_->failing();
     return true;
   }
@@ -172,7 +174,8 @@ class Explainer {
   // The judged results are right, and only another run of the same step is not.
   [[nodiscard]] bool differs_alone() const {
     return of_case_.failing().empty() && !observed_.failed_checks.empty() &&
-           std::ranges::all_of(observed_.failed_checks, [](const std::string& name) { return name.starts_with("repeat"); });
+           std::ranges::all_of(observed_.failed_checks,
+                               [](const std::string& name) { return name.starts_with("repeat"); });
   }
 
   void not_in_the_results() {
@@ -184,7 +187,9 @@ class Explainer {
       diagnosis_.evidence.push_back(repetition_.says);
       return;
     }
-    diagnosis_.cause = observed_.failed_checks.empty() ? "nothing that was judged is beyond its bound" : fmt::format("{} failed, and nothing else is beyond its bound", fmt::join(observed_.failed_checks, ", "));
+    diagnosis_.cause = observed_.failed_checks.empty() ? "nothing that was judged is beyond its bound"
+                                                       : fmt::format("{} failed, and nothing else is beyond its bound",
+                                                                     fmt::join(observed_.failed_checks, ", "));
     if (!repetition_.same_bits) diagnosis_.evidence.push_back(repetition_.says);
   }
 
@@ -192,13 +197,17 @@ class Explainer {
     diagnosis_.explains.clear();
     diagnosis_.cause = "no known mistake explains it: " + common_ground(of_case_.failing().empty() ? first : of_case_);
     if (again_ && again_->failing().empty() && !of_case_.failing().empty()) {
-      diagnosis_.evidence.emplace_back(observed_.the_case.c.dtype == again_->world().c().dtype ? "when the case was run again, nothing was wrong" : "in fp32 nothing is wrong");
+      diagnosis_.evidence.emplace_back(observed_.the_case.c.dtype == again_->world().c().dtype
+                                           ? "when the case was run again, nothing was wrong"
+                                           : "in fp32 nothing is wrong");
     }
     if (!repetition_.same_bits) {
       diagnosis_.cause += fmt::format("; {}", repetition_.says);
     }
-    for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_)) diagnosis_.evidence.push_back(std::move(sentence));
-    diagnosis_.evidence.push_back(fmt::format("{} forms of known mistakes were tried{}", tried_, in_time_ ? "" : ", until there was no time for more"));
+    for (std::string& sentence : grounds_by_tensor(of_case_.failing().empty() ? first : of_case_))
+      diagnosis_.evidence.push_back(std::move(sentence));
+    diagnosis_.evidence.push_back(fmt::format("{} forms of known mistakes were tried{}", tried_,
+                                              in_time_ ? "" : ", until there was no time for more"));
   }
 
   const Observed& observed_;

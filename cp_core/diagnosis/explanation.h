@@ -21,7 +21,7 @@ struct Observed {
   std::optional<Observation> other_seed = {};
   std::vector<ResultsByRank> repeated = {};
   std::optional<Observation> probe = {};  // the mask probe
-  bool shrunk = false;               // all of it is of a smaller case than the one that failed
+  bool shrunk = false;                    // all of it is of a smaller case than the one that failed
 };
 
 // seen may be null.

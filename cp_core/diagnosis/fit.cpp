@@ -23,7 +23,6 @@ constexpr double kSlack = 2;
 constexpr double kNearBounds = 8;
 constexpr double kNearErrors = 0.3;
 
-
 at::Tensor both_equal(const at::Tensor& a, const at::Tensor& b) {
   return a.eq(b).logical_or(a.isnan().logical_and(b.isnan()));
 }
@@ -65,7 +64,8 @@ double quantile(const at::Tensor& values, double share) {
 
 Given Given::of_rows(const at::Tensor& rows) const {
   Given some = *this;
-  for (const auto part : {&Given::value, &Given::right, &Given::baseline, &Given::floor, &Given::judged, &Given::rank}) {
+  for (const auto part :
+       {&Given::value, &Given::right, &Given::baseline, &Given::floor, &Given::judged, &Given::rank}) {
     some.*part = (this->*part).index_select(0, rows);
   }
   return some;
@@ -76,7 +76,8 @@ Fits::Fits(const World& world) : bound_factor_(world.observation->sharding.bound
   const auto ranks = at::arange(world.ranks, at::kLong);
   const at::Tensor one_row = at::zeros({world.ranks}, at::kLong);
   for (const auto& [name, member] : verify::kResults) {
-    const bool complete = std::ranges::all_of(of.results, [m = member](const verify::Results& r) { return (r.*m).defined(); });
+    const bool complete =
+        std::ranges::all_of(of.results, [m = member](const verify::Results& r) { return (r.*m).defined(); });
     const bool expected = std::ranges::any_of(of.expected->tensors, [n = name](const auto& t) { return t.name == n; });
     if (!complete || !expected || (member == &verify::Results::max_logit && !of.c.max_logit)) continue;
     at::Tensor value = rows_of(of.results, member);
@@ -130,8 +131,7 @@ void Fits::add(const World& world, std::string_view name, at::Tensor WholeResult
   given.rank = rank;
   given.unit = verify::floor_factor(fp32 ? DType::fp32 : of.c.dtype);
   const at::Tensor has_floor = given.floor.gt(0.0);
-  given.typical_baseline =
-      quantile(given.baseline.div(given.floor).masked_select(has_floor), /*share=*/0.9);
+  given.typical_baseline = quantile(given.baseline.div(given.floor).masked_select(has_floor), /*share=*/0.9);
   given_.push_back(std::move(given));
 }
 

@@ -15,13 +15,13 @@ namespace cp_pool::diagnosis {
 struct Given {
   std::string_view name;
   at::Tensor WholeResults::* member = nullptr;
-  at::Tensor value = {};     // fp64 [rows, heads, dim], the rows of all ranks behind each other
-  at::Tensor right = {};     // the same by the definition
-  at::Tensor baseline = {};  // fp64 [rows, heads]: error of the baseline
-  at::Tensor floor = {};     // fp64 [rows, heads]: c u A
-  at::Tensor judged = {};    // bool [rows]
-  at::Tensor rank = {};      // int64 [rows]
-  double unit = 0;      // c u
+  at::Tensor value = {};        // fp64 [rows, heads, dim], the rows of all ranks behind each other
+  at::Tensor right = {};        // the same by the definition
+  at::Tensor baseline = {};     // fp64 [rows, heads]: error of the baseline
+  at::Tensor floor = {};        // fp64 [rows, heads]: c u A
+  at::Tensor judged = {};       // bool [rows]
+  at::Tensor rank = {};         // int64 [rows]
+  double unit = 0;              // c u
   double typical_baseline = 0;  // in units of the floor
 
   // Some of its rows alone.

@@ -67,9 +67,9 @@ class Sums {
     at::Tensor sums = at::zeros({world_.kv_rows.count(), kv_heads, queries.size(2)}, queries.options());
     for (int rank = 0; rank < world_.ranks; ++rank) {
       const auto [first, count] = queries_of(rank);
-      const at::Tensor part = to_heads(
-          at::bmm(of_pairs.narrow(1, first, count).transpose(1, 2), queries.narrow(1, first, count)), model_.dkv_head,
-          kv_heads);
+      const at::Tensor part =
+          to_heads(at::bmm(of_pairs.narrow(1, first, count).transpose(1, 2), queries.narrow(1, first, count)),
+                   model_.dkv_head, kv_heads);
       const at::Tensor target = model_.landing.select(0, rank);
       const at::Tensor kept = target.ge(0).nonzero().flatten();
       sums.index_add_(0, target.index_select(0, kept), part.index_select(0, kept));

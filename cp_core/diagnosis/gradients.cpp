@@ -54,7 +54,8 @@ class Gradients {
   [[nodiscard]] const char* verb(const char* one, const char* many) const { return wrong_.size() == 1 ? one : many; }
 
   void add(std::string id, std::string says, std::function<void(Model&)> model) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .model = std::move(model), .level = Hypothesis::Level::sums});
+    all_.push_back(
+        {.id = std::move(id), .says = std::move(says), .model = std::move(model), .level = Hypothesis::Level::sums});
   }
 
   void scale() {
@@ -80,13 +81,15 @@ class Gradients {
     const auto ranks = static_cast<double>(world_.ranks);
     for (const bool over : {false, true}) {
       const double factor = over ? 1 / ranks : ranks;
-      all_.push_back({.id = over ? "gradient_over_ranks" : "gradient_times_ranks",
-                      .says = fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "), failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", world_.ranks),
-                      .results = [failing, factor](const World&, WholeResults& results) {
-                        for (const auto& [name, member] : verify::kResults) {
-                          if (std::ranges::find(failing, name) != failing.end()) results.*member = (results.*member).mul(factor);
-                        }
-                      }});
+      all_.push_back(
+          {.id = over ? "gradient_over_ranks" : "gradient_times_ranks",
+           .says = fmt::format("{} {} {} the number of ranks, {}", fmt::join(failing, ", "),
+                               failing.size() == 1 ? "is" : "are", over ? "divided by" : "multiplied by", world_.ranks),
+           .results = [failing, factor](const World&, WholeResults& results) {
+             for (const auto& [name, member] : verify::kResults) {
+               if (std::ranges::find(failing, name) != failing.end()) results.*member = (results.*member).mul(factor);
+             }
+           }});
     }
   }
 
@@ -100,25 +103,34 @@ class Gradients {
       all.push_back({.of_keys = "of other ranks' keys", .of_queries = "of other ranks' queries", .pairs = steps.ne(0)});
       all.push_back({.of_keys = "of a rank's own keys", .of_queries = "of a rank's own queries", .pairs = steps.eq(0)});
       for (int step = 1; step < ring.size && ring.size > 2; ++step) {
-        all.push_back({.of_keys = fmt::format("of step {} of the ring", step), .of_queries = fmt::format("of step {} of the ring", step), .pairs = steps.eq(step)});
+        all.push_back({.of_keys = fmt::format("of step {} of the ring", step),
+                       .of_queries = fmt::format("of step {} of the ring", step),
+                       .pairs = steps.eq(step)});
         all.push_back({.of_keys = fmt::format("of all ranks but its own and that of step {} of the ring", step),
                        .of_queries = fmt::format("of all ranks but its own and that of step {} of the ring", step),
                        .pairs = steps.ne(0).logical_and(steps.ne(step))});
-        all.push_back({.of_keys = fmt::format("of all steps but step {} of the ring", step), .of_queries = fmt::format("of all steps but step {} of the ring", step), .pairs = steps.ne(step)});
+        all.push_back({.of_keys = fmt::format("of all steps but step {} of the ring", step),
+                       .of_queries = fmt::format("of all steps but step {} of the ring", step),
+                       .pairs = steps.ne(step)});
       }
     }
     for (int rank = 0; rank < world_.ranks; ++rank) {
-      all.push_back({.of_keys = fmt::format("of rank {}'s keys", rank), .of_queries = fmt::format("of rank {}'s queries", rank), .pairs = {}});
-      all.back().pairs = wrong("dq") && wrong_.size() == 1 ? kv_rank.eq(rank).expand({q_rank.size(0), -1}) : q_rank.eq(rank).expand({-1, kv_rank.size(1)});
+      all.push_back({.of_keys = fmt::format("of rank {}'s keys", rank),
+                     .of_queries = fmt::format("of rank {}'s queries", rank),
+                     .pairs = {}});
+      all.back().pairs = wrong("dq") && wrong_.size() == 1 ? kv_rank.eq(rank).expand({q_rank.size(0), -1})
+                                                           : q_rank.eq(rank).expand({-1, kv_rank.size(1)});
     }
     const at::Tensor others = q_rank.ne(kv_rank);
     for (const std::int64_t half : {0, 1}) {
       const char* const which = half == 0 ? "first" : "second";
       const at::Tensor queries = world_.q_rows.half.eq(half).unsqueeze(1);
       const at::Tensor keys = world_.kv_rows.half.eq(half).unsqueeze(0);
-      all.push_back({.of_keys = fmt::format("of the {} chunk of other ranks' keys", which), .of_queries = fmt::format("of the {} chunk of other ranks' queries", which),
+      all.push_back({.of_keys = fmt::format("of the {} chunk of other ranks' keys", which),
+                     .of_queries = fmt::format("of the {} chunk of other ranks' queries", which),
                      .pairs = others.logical_and(wrong("dq") && wrong_.size() == 1 ? keys : queries)});
-      all.push_back({.of_keys = fmt::format("of the {} chunk of queries with other ranks' keys", which), .of_queries = fmt::format("of other ranks' queries in the {} chunk of keys", which),
+      all.push_back({.of_keys = fmt::format("of the {} chunk of queries with other ranks' keys", which),
+                     .of_queries = fmt::format("of other ranks' queries in the {} chunk of keys", which),
                      .pairs = others.logical_and(wrong("dq") && wrong_.size() == 1 ? queries : keys)});
     }
     return all;
@@ -128,7 +140,8 @@ class Gradients {
   void missing(const Share& share) {
     if (wrong_.empty()) return;
     const bool dq_alone = wrong_.size() == 1 && wrong("dq");
-    lack(fmt::format("{} {} the share {}", names(), verb("lacks", "lack"), dq_alone ? share.of_keys : share.of_queries), share.pairs);
+    lack(fmt::format("{} {} the share {}", names(), verb("lacks", "lack"), dq_alone ? share.of_keys : share.of_queries),
+         share.pairs);
   }
 
   void lack(std::string says, const at::Tensor& pairs) {
@@ -149,12 +162,14 @@ class Gradients {
     const bool dq_alone = wrong_.size() == 1 && wrong("dq");
     if (dq_alone) {
       std::vector<Parts> all = parts_of(world_);
-      const at::Tensor chunk = world_.kv_rows.rank.mul(2).add(world_.kv_rows.half).unsqueeze(0).expand({world_.q_rows.count(), -1});
+      const at::Tensor chunk =
+          world_.kv_rows.rank.mul(2).add(world_.kv_rows.half).unsqueeze(0).expand({world_.q_rows.count(), -1});
       all.push_back({.what = "the chunks of keys in turn", .of_pair = chunk, .count = 2 * world_.ranks});
       for (const Parts& parts : all) {
         for (const bool last : {true, false}) {
           const at::Tensor counts = end_part(parts.of_pair, Model(world_).forward.times, last, /*dim=*/1);
-          lack(fmt::format("dq counts the {} part of a row alone ({})", last ? "last" : "first", parts.what), counts.logical_not());
+          lack(fmt::format("dq counts the {} part of a row alone ({})", last ? "last" : "first", parts.what),
+               counts.logical_not());
         }
       }
       return;
@@ -167,11 +182,14 @@ class Gradients {
         at::Tensor gone = at::zeros({world_.q_rows.count(), world_.kv_rows.count()}, at::kBool);
         for (int rank = 0; rank < world_.ranks; ++rank) {
           if (!of_rank && rank > 0) break;
-          const at::Tensor queries = of_rank ? world_.q_rows.rank.eq(rank).unsqueeze(1) : world_.q_rows.valid.unsqueeze(1);
+          const at::Tensor queries =
+              of_rank ? world_.q_rows.rank.eq(rank).unsqueeze(1) : world_.q_rows.valid.unsqueeze(1);
           const at::Tensor kept = end_part(chunk.unsqueeze(1).expand_as(times), times.mul(queries), last, /*dim=*/0);
           gone = gone.logical_or(queries.logical_and(kept.logical_not()));
         }
-        lack(fmt::format("{} {} of the chunks of queries {} alone the {} that sees a key", names(), verb("counts", "count"), of_rank ? "of a rank" : "of all ranks", last ? "last" : "first"), gone);
+        lack(fmt::format("{} {} of the chunks of queries {} alone the {} that sees a key", names(),
+                         verb("counts", "count"), of_rank ? "of a rank" : "of all ranks", last ? "last" : "first"),
+             gone);
       }
     }
   }
@@ -186,13 +204,17 @@ class Gradients {
     if (world_.ranks == 1 || wrong_.empty()) return;
     const char* const id = "gradient_of_another_rank";
     const auto rolled = [this](const Side& side, int by) {
-      return rows_at_same_place(side, world_.ranks, [=, ranks = world_.ranks](int, int owner) { return ((owner + by) % ranks + ranks) % ranks; });
+      return rows_at_same_place(side, world_.ranks, [=, ranks = world_.ranks](int, int owner) {
+        return ((owner + by) % ranks + ranks) % ranks;
+      });
     };
     for (const int by : {1, -1}) {
       const at::Tensor q = rolled(world_.q_rows, by);
       const at::Tensor kv = rolled(world_.kv_rows, by);
       if (!q.defined() || !kv.defined()) continue;
-      all_.push_back({.id = id, .says = fmt::format("{} of a rank {} those of the {}", names(), verb("is", "are"), by > 0 ? "next rank" : "rank before"),
+      all_.push_back({.id = id,
+                      .says = fmt::format("{} of a rank {} those of the {}", names(), verb("is", "are"),
+                                          by > 0 ? "next rank" : "rank before"),
                       .results = [q = q[0], kv = kv[0], wrong = wrong_](const World&, WholeResults& results) {
                         for (const std::string& name : wrong) {
                           if (name == "dq") results.dq = results.dq.index_select(0, q);
@@ -218,20 +240,27 @@ class Gradients {
       };
       const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, home);
       if (!landing.defined()) return;
-      add("gradient_of_another_rank", fmt::format("what a rank's queries give to the keys of all others is added up and given to the {}", by > 0 ? "next rank" : "rank before"),
+      add("gradient_of_another_rank",
+          fmt::format("what a rank's queries give to the keys of all others is added up and given to the {}",
+                      by > 0 ? "next rank" : "rank before"),
           [landing](Model& model) { model.landing = landing; });
     }
     // Gradients stay with the rank that computed them, in the rows of its own keys.
-    const auto own = [=, this](int rank, int owner) { return at(rank) * (world_.ranks / ring.size) + owner % (world_.ranks / ring.size); };
+    const auto own = [=, this](int rank, int owner) {
+      return at(rank) * (world_.ranks / ring.size) + owner % (world_.ranks / ring.size);
+    };
     const at::Tensor landing = rows_at_same_place(world_.kv_rows, world_.ranks, own);
     if (!landing.defined()) return;
-    add("gradient_of_another_rank", "what a rank's queries give to the keys of others is added to its own rows", [landing](Model& model) { model.landing = landing; });
+    add("gradient_of_another_rank", "what a rank's queries give to the keys of others is added to its own rows",
+        [landing](Model& model) { model.landing = landing; });
   }
 
   void exchanged() {
     const char* const id = "dk_dv_exchanged";
     const auto change = [this, id](std::string says, std::function<void(WholeResults&)> by) {
-      all_.push_back({.id = id, .says = std::move(says), .results = [by = std::move(by)](const World&, WholeResults& results) { by(results); }});
+      all_.push_back({.id = id,
+                      .says = std::move(says),
+                      .results = [by = std::move(by)](const World&, WholeResults& results) { by(results); }});
     };
     change("dk and dv stand in each other's place", [](WholeResults& results) { std::swap(results.dk, results.dv); });
     change("dv is given for dk, too", [](WholeResults& results) { results.dk = results.dv; });

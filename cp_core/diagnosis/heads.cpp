@@ -51,7 +51,8 @@ class Heads {
   }
 
  private:
-  // Query heads read other key-value heads. Gradients go to the heads that were read, or to those that should have been.
+  // Query heads read other key-value heads. Gradients go to the heads that were read, or to those that should have
+  // been.
   void read(const std::string& id, const std::string& says, const Map& kv_of) {
     if (kv_of == mapped(heads_, [this](std::int64_t h) { return h / group_; })) return;
     for (const Map& read_ : read_maps_) {
@@ -60,11 +61,15 @@ class Heads {
     read_maps_.push_back(kv_of);
     for (const bool lands_there : {true, false}) {
       for (const bool backward_alone : {false, true}) {
-        all_.push_back({.id = id, .says = fmt::format("{}{}", says, backward_alone ? ", in the backward alone" : ""), .model = [kv_of, lands_there, backward_alone](Model& model) {
-                          if (!backward_alone) model.forward.kv_head = kv_of;
-                          model.backward.kv_head = kv_of;
-                          if (lands_there) model.dkv_head = kv_of;
-                        }, .level = backward_alone ? Hypothesis::Level::backward : Hypothesis::Level::forward});
+        all_.push_back({.id = id,
+                        .says = fmt::format("{}{}", says, backward_alone ? ", in the backward alone" : ""),
+                        .model =
+                            [kv_of, lands_there, backward_alone](Model& model) {
+                              if (!backward_alone) model.forward.kv_head = kv_of;
+                              model.backward.kv_head = kv_of;
+                              if (lands_there) model.dkv_head = kv_of;
+                            },
+                        .level = backward_alone ? Hypothesis::Level::backward : Hypothesis::Level::forward});
       }
     }
   }
@@ -72,7 +77,8 @@ class Heads {
   void key_heads() {
     if (kv_heads_ == 1) return;
     if (group_ > 1) {
-      read("kv_heads_interleaved", fmt::format("query head h reads key-value head h % {}, not h / {}", kv_heads_, group_),
+      read("kv_heads_interleaved",
+           fmt::format("query head h reads key-value head h % {}, not h / {}", kv_heads_, group_),
            mapped(heads_, [this](std::int64_t h) { return h % kv_heads_; }));
     }
     for (const std::int64_t blocks : block_counts_) {
@@ -80,22 +86,28 @@ class Heads {
       const std::int64_t q_block = heads_ / blocks;
       const std::int64_t kv_block = kv_heads_ / blocks;
       if (kv_block > 1) {
-        read("kv_heads_interleaved", fmt::format("in each of {} blocks of heads query head h reads key-value head h % {}, not h / {}", blocks, kv_block, group_),
+        read("kv_heads_interleaved",
+             fmt::format("in each of {} blocks of heads query head h reads key-value head h % {}, not h / {}", blocks,
+                         kv_block, group_),
              mapped(heads_, [=](std::int64_t h) { return h / q_block * kv_block + h % q_block % kv_block; }));
       }
     }
     const char* const id = "kv_head_repeated";
     read(id, "all query heads read key-value head 0", mapped(heads_, [](std::int64_t) { return 0; }));
-    read(id, "all query heads read the last key-value head", mapped(heads_, [this](std::int64_t) { return kv_heads_ - 1; }));
+    read(id, "all query heads read the last key-value head",
+         mapped(heads_, [this](std::int64_t) { return kv_heads_ - 1; }));
     for (const std::int64_t blocks : block_counts_) {
       if (kv_heads_ % blocks != 0) continue;
       const std::int64_t kv_block = kv_heads_ / blocks;
       const auto own = [this](std::int64_t h) { return h / group_; };
-      read(id, fmt::format("every block of {} key-value heads is the first", kv_block), mapped(heads_, [=](std::int64_t h) { return own(h) % kv_block; }));
-      read(id, fmt::format("of every {} key-value heads the first is repeated", kv_block), mapped(heads_, [=](std::int64_t h) { return own(h) / kv_block * kv_block; }));
+      read(id, fmt::format("every block of {} key-value heads is the first", kv_block),
+           mapped(heads_, [=](std::int64_t h) { return own(h) % kv_block; }));
+      read(id, fmt::format("of every {} key-value heads the first is repeated", kv_block),
+           mapped(heads_, [=](std::int64_t h) { return own(h) / kv_block * kv_block; }));
     }
     for (std::int64_t pair = 2; pair < kv_heads_; pair *= 2) {
-      read(id, fmt::format("of every {} key-value heads the first is repeated", pair), mapped(heads_, [=, this](std::int64_t h) { return h / group_ / pair * pair; }));
+      read(id, fmt::format("of every {} key-value heads the first is repeated", pair),
+           mapped(heads_, [=, this](std::int64_t h) { return h / group_ / pair * pair; }));
     }
   }
 
@@ -108,11 +120,17 @@ class Heads {
   static std::vector<Exchange> exchanges(std::int64_t count, std::int64_t blocks) {
     const std::int64_t block = count / blocks;
     std::vector<Exchange> all;
-    all.push_back({.says = "blocks of heads go to the ranks in reverse order", .of = mapped(count, [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; })});
-    all.push_back({.says = "blocks of heads go to the next rank", .of = mapped(count, [=](std::int64_t h) { return (h / block + 1) % blocks * block + h % block; })});
-    all.push_back({.says = "blocks of heads go to the rank before", .of = mapped(count, [=](std::int64_t h) { return (h / block + blocks - 1) % blocks * block + h % block; })});
-    all.push_back({.says = fmt::format("head h goes to rank h % {}, not h / {}", blocks, block), .of = mapped(count, [=](std::int64_t h) { return h % block * blocks + h / block; })});
-    all.push_back({.says = fmt::format("heads that were dealt out one by one are put together as blocks"), .of = mapped(count, [=](std::int64_t h) { return h % blocks * block + h / blocks; })});
+    all.push_back({.says = "blocks of heads go to the ranks in reverse order",
+                   .of = mapped(count, [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; })});
+    all.push_back({.says = "blocks of heads go to the next rank",
+                   .of = mapped(count, [=](std::int64_t h) { return (h / block + 1) % blocks * block + h % block; })});
+    all.push_back(
+        {.says = "blocks of heads go to the rank before",
+         .of = mapped(count, [=](std::int64_t h) { return (h / block + blocks - 1) % blocks * block + h % block; })});
+    all.push_back({.says = fmt::format("head h goes to rank h % {}, not h / {}", blocks, block),
+                   .of = mapped(count, [=](std::int64_t h) { return h % block * blocks + h / block; })});
+    all.push_back({.says = fmt::format("heads that were dealt out one by one are put together as blocks"),
+                   .of = mapped(count, [=](std::int64_t h) { return h % blocks * block + h / blocks; })});
     return all;
   }
 
@@ -161,7 +179,9 @@ class Heads {
       results.out = results.out.index_select(1, index);
       results.lse = results.lse.index_select(1, index);
     };
-    const auto change_out = [index](const World&, verify::Results& results) { results.out = results.out.index_select(1, index); };
+    const auto change_out = [index](const World&, verify::Results& results) {
+      results.out = results.out.index_select(1, index);
+    };
     for (const bool lse_too : {true, false}) {
       for (const bool gradients_too : {true, false}) {
         add(says + ", in the results alone", [=](Model& model) {
@@ -180,7 +200,8 @@ class Heads {
     for (const bool lands_there : {true, false}) {
       add(says + ", of K and V alone", [=, group = group_](Model& model) {
         Map kv_of;
-        for (std::int64_t h = 0; h < static_cast<std::int64_t>(model.forward.kv_head.size()); ++h) kv_of.push_back(kv[static_cast<std::size_t>(h / group)]);
+        for (std::int64_t h = 0; h < static_cast<std::int64_t>(model.forward.kv_head.size()); ++h)
+          kv_of.push_back(kv[static_cast<std::size_t>(h / group)]);
         model.forward.kv_head = model.backward.kv_head = kv_of;
         if (lands_there) model.dkv_head = kv_of;
       });
@@ -191,7 +212,8 @@ class Heads {
   void queries_alone(const std::string& says, const Map& q) {
     add(says + ", of queries alone", [=, group = group_](Model& model) {
       Map kv_of(q.size());
-      for (std::size_t h = 0; h < q.size(); ++h) kv_of[static_cast<std::size_t>(q[h])] = static_cast<std::int64_t>(h) / group;
+      for (std::size_t h = 0; h < q.size(); ++h)
+        kv_of[static_cast<std::size_t>(q[h])] = static_cast<std::int64_t>(h) / group;
       model.forward.kv_head = model.backward.kv_head = kv_of;
       model.dkv_head = kv_of;
     });
@@ -210,7 +232,8 @@ class Heads {
       // The first block of each of the pieces that are computed in two or four.
       for (const std::int64_t parts : {2, 4}) {
         if (heads_ % (block * parts) != 0) continue;
-        repeat(block, mapped(heads_, [=](std::int64_t h) { return h / (block * parts) * (block * parts) + h % block; }));
+        repeat(block,
+               mapped(heads_, [=](std::int64_t h) { return h / (block * parts) * (block * parts) + h % block; }));
       }
     }
   }
@@ -219,29 +242,44 @@ class Heads {
     if (is_identity(from)) return;
     const char* const id = "backward_heads_repeated";
     const Map kv_of = mapped(heads_, [&](std::int64_t h) { return from[static_cast<std::size_t>(h)] / group_; });
-    all_.push_back({.id = id, .says = fmt::format("in the backward blocks of {} heads take q, k, v and lse of the first block", block), .model = [=](Model& model) {
-                      model.backward.q_head = from;
-                      model.backward.kv_head = kv_of;
-                      model.lse_head = from;
-                      model.delta_head = mapped(static_cast<std::int64_t>(from.size()), [](std::int64_t h) { return h; });
-                    }, .level = Hypothesis::Level::backward});
-    all_.push_back({.id = id, .says = fmt::format("in the backward blocks of {} heads compute the first block again", block), .results = [=, group = group_](const World&, WholeResults& results) {
+    all_.push_back(
+        {.id = id,
+         .says = fmt::format("in the backward blocks of {} heads take q, k, v and lse of the first block", block),
+         .model =
+             [=](Model& model) {
+               model.backward.q_head = from;
+               model.backward.kv_head = kv_of;
+               model.lse_head = from;
+               model.delta_head = mapped(static_cast<std::int64_t>(from.size()), [](std::int64_t h) { return h; });
+             },
+         .level = Hypothesis::Level::backward});
+    all_.push_back({.id = id,
+                    .says = fmt::format("in the backward blocks of {} heads compute the first block again", block),
+                    .results = [=, group = group_](const World&, WholeResults& results) {
                       const at::Tensor q = index_tensor(from);
                       Map of_kv;
-                      for (std::size_t h = 0; h < from.size(); h += static_cast<std::size_t>(group)) of_kv.push_back(from[h] / group);
+                      for (std::size_t h = 0; h < from.size(); h += static_cast<std::size_t>(group))
+                        of_kv.push_back(from[h] / group);
                       results.dq = results.dq.index_select(1, q);
                       results.dk = results.dk.index_select(1, index_tensor(of_kv));
                       results.dv = results.dv.index_select(1, index_tensor(of_kv));
                     }});
     // The same of a rank's own keys alone.
-    all_.push_back({.id = id, .says = fmt::format("in the backward, with a rank's own keys, blocks of {} heads compute the first block again", block), .model = [=, group = group_](Model& model) {
-                      model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {
-                        repeat_own(of, backward, absolute, from, group, results);
-                      };
-                    }, .level = Hypothesis::Level::sums});
+    all_.push_back(
+        {.id = id,
+         .says = fmt::format(
+             "in the backward, with a rank's own keys, blocks of {} heads compute the first block again", block),
+         .model =
+             [=, group = group_](Model& model) {
+               model.sums = [=](const Model& of, const Backward& backward, bool absolute, verify::Results& results) {
+                 repeat_own(of, backward, absolute, from, group, results);
+               };
+             },
+         .level = Hypothesis::Level::sums});
   }
 
-  static void repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group, verify::Results& results);
+  static void repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group,
+                         verify::Results& results);
 
   const Case& c_;
   std::int64_t heads_;
@@ -253,7 +291,8 @@ class Heads {
   Hypotheses all_;
 };
 
-void Heads::repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group, verify::Results& results) {
+void Heads::repeat_own(const Model& of, const Backward& backward, bool absolute, const Map& from, std::int64_t group,
+                       verify::Results& results) {
   const World& world = *of.world;
   const at::Tensor own = world.q_rows.rank.unsqueeze(1).eq(world.kv_rows.rank.unsqueeze(0)).to(at::kDouble);
   Model some = of;

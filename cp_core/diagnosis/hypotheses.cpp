@@ -76,11 +76,13 @@ class Observing {
     other.seed ^= kOtherSeed;
     observed.other_seed = questions_.variant(other, of.lengths);
     for (int i = 0; i < 2 && questions_.has_time(kForAStep); ++i) {
-      if (auto repeated = questions_.variant(again, of.lengths)) observed.repeated.push_back(std::move(repeated->results));
+      if (auto repeated = questions_.variant(again, of.lengths))
+        observed.repeated.push_back(std::move(repeated->results));
     }
     // In 16 bits, and with large scores, the probe sees what rounding hides.
     const bool sharp = again.dtype == DType::fp32 && again.input_scale <= 1;
-    const bool masked = std::ranges::any_of(observed.failed_checks, [](const std::string& name) { return name.starts_with("mask"); });
+    const bool masked =
+        std::ranges::any_of(observed.failed_checks, [](const std::string& name) { return name.starts_with("mask"); });
     if ((!sharp || masked) && questions_.has_time(kForAStep)) observed.probe = questions_.probe(again, of.lengths);
   }
 
@@ -93,10 +95,9 @@ class Observing {
 
 Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms) {
   Hypotheses all;
-  for (const auto& subject :
-       {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, scale_hypotheses, head_hypotheses,
-        gradient_hypotheses, sink_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses,
-        precision_hypotheses}) {
+  for (const auto& subject : {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, scale_hypotheses,
+                              head_hypotheses, gradient_hypotheses, sink_hypotheses, bias_hypotheses,
+                              max_logit_hypotheses, empty_row_hypotheses, precision_hypotheses}) {
     for (Hypothesis& hypothesis : subject(world, symptoms)) all.push_back(std::move(hypothesis));
   }
   return all;
@@ -111,7 +112,9 @@ Diagnosis explain(Implementation& implementation, const JudgedCase& judged, cons
   if (!on_rank_0) return {};
   if (observed) return explanation_of(*observed, observed->shrunk ? nullptr : seen, settings);
   Diagnosis unknown;
-  unknown.cause = "the case is too large for its mistake to be looked for, and a smaller one with its features is right or could not be tried";
+  unknown.cause =
+      "the case is too large for its mistake to be looked for, and a smaller one with its features is right or could "
+      "not be tried";
   return unknown;
 }
 

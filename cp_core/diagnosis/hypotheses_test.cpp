@@ -96,7 +96,8 @@ TEST(Library, NamesItsOwnMistakesOfTheWholeStep) {
 }
 
 TEST(Library, NamesItsOwnMistakesOfSingleGradients) {
-  for (const std::vector<std::string>& failing : {std::vector<std::string>{"dq"}, {"dk", "dv"}, {"dv"}, {"dbias"}, {"dsink"}}) {
+  for (const std::vector<std::string>& failing :
+       {std::vector<std::string>{"dq"}, {"dk", "dv"}, {"dv"}, {"dbias"}, {"dsink"}}) {
     diagnose_library(dense_case(), failing, stride(101));
     diagnose_library(packed_case(), failing, stride(103));
   }

@@ -31,7 +31,7 @@ struct Hypothesis {
   enum class Level { forward, backward, sums };
   Level level = Level::forward;
 
-  std::string backward_id = {};    // what it is in the backward alone, if that is another mistake
+  std::string backward_id = {};  // what it is in the backward alone, if that is another mistake
   std::string backward_says = {};
 };
 

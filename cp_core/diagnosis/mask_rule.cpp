@@ -66,8 +66,7 @@ at::Tensor MaskRule::times() const {
     const auto [i, j] = diagonal_of(places);
     const at::Tensor position = chunk_of_diagonal ? i : places.q_position.unsqueeze(1);
     const at::Tensor begin = at::div(position.sub(chunk_query_shift), chunk, "floor").mul(chunk);
-    seen = seen.logical_and(j.ge(begin.add(chunk_first_shift)))
-               .logical_and(j.lt(begin.add(chunk + chunk_end_shift)));
+    seen = seen.logical_and(j.ge(begin.add(chunk_first_shift))).logical_and(j.lt(begin.add(chunk + chunk_end_shift)));
   }
   return seen.to(at::kDouble);
 }

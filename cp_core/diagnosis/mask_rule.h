@@ -38,7 +38,7 @@ struct MaskRule {
   std::int64_t chunk_first_shift = 0;
   std::int64_t chunk_end_shift = 0;
   Diagonal diagonal = Diagonal::bottom_right;
-  std::int64_t shift = 0;  // the diagonal lies so many keys further right
+  std::int64_t shift = 0;         // the diagonal lies so many keys further right
   bool chunk_of_diagonal = true;  // a query's chunk goes by its diagonal, not by its position
   bool borders = true;
   bool padding_keys = false;

@@ -31,7 +31,9 @@ class Masks {
 
  private:
   void add(std::string id, std::string says, ChangeRule change) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .pass = [change = std::move(change)](const World& world, Pass& pass) {
+    all_.push_back({.id = std::move(id),
+                    .says = std::move(says),
+                    .pass = [change = std::move(change)](const World& world, Pass& pass) {
                       MaskRule rule(world);
                       change(world, rule);
                       pass.times = rule.times();
@@ -44,7 +46,8 @@ class Masks {
 
   void diagonals() {
     if (lengths_.valid_q != lengths_.valid_kv) {
-      add("diagonal_top_left", "the diagonal of unequal lengths starts at the top left instead of ending at the bottom right",
+      add("diagonal_top_left",
+          "the diagonal of unequal lengths starts at the top left instead of ending at the bottom right",
           [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::top_left; });
       add("diagonal_reversed", "the diagonal of unequal lengths is moved by their difference the wrong way",
           [](const World&, MaskRule& rule) { rule.diagonal = MaskRule::Diagonal::reversed; });
@@ -56,7 +59,8 @@ class Masks {
     // With one edge alone it is that edge which lies elsewhere.
     if ((has_left() ? 1 : 0) + (has_right() ? 1 : 0) + (c_.chunk > 0 ? 1 : 0) < 2) return;
     for (const std::int64_t shift : {1, -1}) {
-      add("diagonal_off_by_one", fmt::format("the diagonal lies one key too far to the {}", shift > 0 ? "right" : "left"),
+      add("diagonal_off_by_one",
+          fmt::format("the diagonal lies one key too far to the {}", shift > 0 ? "right" : "left"),
           [shift](const World&, MaskRule& rule) { rule.shift = shift; });
     }
   }
@@ -65,11 +69,11 @@ class Masks {
     if (has_left()) {
       for (const std::int64_t off : {1, -1}) {
         const std::int64_t edge = c_.window[0] + off;
-        add("window_left_off_by_one",
-            fmt::format("the window's left edge is {} instead of {}", edge, c_.window[0]),
+        add("window_left_off_by_one", fmt::format("the window's left edge is {} instead of {}", edge, c_.window[0]),
             [edge](const World&, MaskRule& rule) { rule.window[0] = edge; });
       }
-      add("window_ignored", "the window's left side is ignored", [](const World&, MaskRule& rule) { rule.limited[0] = false; });
+      add("window_ignored", "the window's left side is ignored",
+          [](const World&, MaskRule& rule) { rule.limited[0] = false; });
     }
     if (c_.window[1] >= 0 && !c_.causal) {
       add("window_ignored", "the window's right side is ignored",
@@ -99,16 +103,23 @@ class Masks {
       };
     };
     constexpr std::string_view kId = "window_minus_one_literal";
-    if (left) add(std::string(kId), "the window's left side of -1, which is no limit, is taken for a width of -1", read(true, false));
-    if (right_side) add(std::string(kId), "the window's right side of -1, which is no limit, is taken for a width of -1", read(false, true));
-    if (left && right_side) add(std::string(kId), "the window's sides of -1, which are no limits, are taken for widths of -1", read(true, true));
+    if (left)
+      add(std::string(kId), "the window's left side of -1, which is no limit, is taken for a width of -1",
+          read(true, false));
+    if (right_side)
+      add(std::string(kId), "the window's right side of -1, which is no limit, is taken for a width of -1",
+          read(false, true));
+    if (left && right_side)
+      add(std::string(kId), "the window's sides of -1, which are no limits, are taken for widths of -1",
+          read(true, true));
   }
 
   void right_edge() {
     if (!has_right()) return;
     for (const std::int64_t off : {1, -1}) {
       const std::int64_t edge = right() + off;
-      std::string says = c_.causal ? fmt::format("a causal query {}", off > 0 ? "sees the key after its own" : "does not see its own key")
+      std::string says = c_.causal ? fmt::format("a causal query {}",
+                                                 off > 0 ? "sees the key after its own" : "does not see its own key")
                                    : fmt::format("the window's right edge is {} instead of {}", edge, right());
       add("window_right_off_by_one", std::move(says), [edge](const World& world, MaskRule& rule) {
         if (world.c().causal) {
@@ -120,12 +131,14 @@ class Masks {
       });
     }
     if (!c_.causal) return;
-    add("causal_ignored", "causal is ignored: queries see the keys after their own", [](const World&, MaskRule& rule) { rule.causal = false; });
+    add("causal_ignored", "causal is ignored: queries see the keys after their own",
+        [](const World&, MaskRule& rule) { rule.causal = false; });
     if (c_.window[1] < 0) return;
-    add("causal_ignored", "causal and the window's right side are ignored: queries see the keys after their own", [](const World&, MaskRule& rule) {
-      rule.causal = false;
-      rule.limited[1] = false;
-    });
+    add("causal_ignored", "causal and the window's right side are ignored: queries see the keys after their own",
+        [](const World&, MaskRule& rule) {
+          rule.causal = false;
+          rule.limited[1] = false;
+        });
   }
 
   void chunks() {
@@ -142,7 +155,8 @@ class Masks {
       const std::string_view where = off > 0 ? "one position late" : "one position early";
       add(std::string(kId), fmt::format("a chunk's queries begin {}", where),
           [off](const World&, MaskRule& rule) { rule.chunk_query_shift = off; });
-      add(std::string(kId), fmt::format("a chunk's first key is {}", off > 0 ? "missing" : "the last of the chunk before"),
+      add(std::string(kId),
+          fmt::format("a chunk's first key is {}", off > 0 ? "missing" : "the last of the chunk before"),
           [off](const World&, MaskRule& rule) { rule.chunk_first_shift = off; });
       add(std::string(kId), off > 0 ? "a chunk sees the first key of the next" : "a chunk's last key is missing",
           [off](const World&, MaskRule& rule) { rule.chunk_end_shift = off; });
@@ -200,7 +214,8 @@ class Masks {
     const std::int64_t ranks = world_.ranks;
     for (const auto& [multiple, what] : {std::pair{ranks, "ranks"}, std::pair{2 * ranks, "chunks"}}) {
       if (multiple == 1) continue;
-      add("lengths_rounded", fmt::format("valid lengths are rounded down to multiples of the number of {}, {}", what, multiple),
+      add("lengths_rounded",
+          fmt::format("valid lengths are rounded down to multiples of the number of {}, {}", what, multiple),
           [multiple = multiple](const World&, MaskRule& rule) {
             for (auto* const valid : {&rule.valid_q, &rule.valid_kv}) {
               for (std::int64_t& length : *valid) length = length / multiple * multiple;

@@ -21,7 +21,8 @@ class MaxLogits {
   explicit MaxLogits(const World& world) : world_(world), c_(world.c()) {}
 
   Hypotheses all() {
-    add("max_logit_counts_zero", "a score of 0 that no pair has counts in max_logit", [](Model& model) { model.max_logit_least = 0; });
+    add("max_logit_counts_zero", "a score of 0 that no pair has counts in max_logit",
+        [](Model& model) { model.max_logit_least = 0; });
     hidden_keys();
     if (world_.sink.defined()) {
       add("max_logit_of_sink", "the sink counts in max_logit", [](Model& model) {
@@ -49,25 +50,34 @@ class MaxLogits {
 
   void hidden_keys() {
     if (c_.window[0] >= 0 || c_.window[1] >= 0) {
-      hide("scores outside the window count in max_logit", [](const World&, MaskRule& rule) { rule.limited = {false, false}; });
+      hide("scores outside the window count in max_logit",
+           [](const World&, MaskRule& rule) { rule.limited = {false, false}; });
     }
     if (c_.causal) {
-      hide("scores of the keys after a causal query's own count in max_logit", [](const World&, MaskRule& rule) { rule.causal = false; });
+      hide("scores of the keys after a causal query's own count in max_logit",
+           [](const World&, MaskRule& rule) { rule.causal = false; });
     }
-    if (c_.chunk > 0) hide("scores of other chunks count in max_logit", [](const World&, MaskRule& rule) { rule.chunk = 0; });
-    hide("scores of all keys of a sequence count in max_logit, whatever the mask says", [](const World&, MaskRule& rule) {
-      rule.limited = {false, false};
-      rule.causal = false;
-      rule.chunk = 0;
-    });
-    if (c_.batch > 1) hide("scores of other sequences count in max_logit", [](const World&, MaskRule& rule) { rule.borders = false; });
-    if (c_.pad_between_seqs) hide("scores of keys at padding positions count in max_logit", [](const World&, MaskRule& rule) { rule.padding_keys = true; });
+    if (c_.chunk > 0)
+      hide("scores of other chunks count in max_logit", [](const World&, MaskRule& rule) { rule.chunk = 0; });
+    hide("scores of all keys of a sequence count in max_logit, whatever the mask says",
+         [](const World&, MaskRule& rule) {
+           rule.limited = {false, false};
+           rule.causal = false;
+           rule.chunk = 0;
+         });
+    if (c_.batch > 1)
+      hide("scores of other sequences count in max_logit", [](const World&, MaskRule& rule) { rule.borders = false; });
+    if (c_.pad_between_seqs)
+      hide("scores of keys at padding positions count in max_logit",
+           [](const World&, MaskRule& rule) { rule.padding_keys = true; });
     for (const std::int64_t off : {1, 2}) {
-      hide(fmt::format("the {} after the last that a query sees count{} in max_logit", off == 1 ? "key" : "two keys", off == 1 ? "s" : ""), [off](const World&, MaskRule& rule) {
-        rule.causal_edge = off;
-        rule.window[1] += off;
-        rule.chunk_end_shift = off;
-      });
+      hide(fmt::format("the {} after the last that a query sees count{} in max_logit", off == 1 ? "key" : "two keys",
+                       off == 1 ? "s" : ""),
+           [off](const World&, MaskRule& rule) {
+             rule.causal_edge = off;
+             rule.window[1] += off;
+             rule.chunk_end_shift = off;
+           });
     }
   }
 
@@ -80,10 +90,12 @@ class MaxLogits {
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       at::Tensor without = at::ones({ranks, ranks}, options);
       without.select(1, rank).zero_();
-      add(id, fmt::format("max_logit lacks rank {}'s queries", rank), [without](Model& model) { model.shares_max_logit = without; });
+      add(id, fmt::format("max_logit lacks rank {}'s queries", rank),
+          [without](Model& model) { model.shares_max_logit = without; });
       if (ranks == 2) continue;
       const at::Tensor alone = at::ones({ranks, ranks}, options).sub(without);
-      add(id, fmt::format("max_logit is that of rank {}'s queries", rank), [alone](Model& model) { model.shares_max_logit = alone; });
+      add(id, fmt::format("max_logit is that of rank {}'s queries", rank),
+          [alone](Model& model) { model.shares_max_logit = alone; });
     }
     for (const Ring& ring : rings_of(world_)) {
       const at::Tensor steps = step_of_pairs(world_, ring);
@@ -93,10 +105,11 @@ class MaxLogits {
         add(id, fmt::format("max_logit is that of {} alone", whose), [counts](Model& model) {
           model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
         });
-        add(id, fmt::format("max_logit is that of {} alone, and of the rank's own queries", whose), [counts, own](Model& model) {
-          model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
-          model.shares_max_logit = own;
-        });
+        add(id, fmt::format("max_logit is that of {} alone, and of the rank's own queries", whose),
+            [counts, own](Model& model) {
+              model.max_logit_times = model.forward.times.mul(counts.index_select(0, model.world->q_rows.row));
+              model.shares_max_logit = own;
+            });
       }
     }
   }

@@ -68,7 +68,9 @@ class Merges {
 
  private:
   void add(const Parts& parts, std::string id, const std::string& says, MergeRule rule) {
-    all_.push_back({.id = std::move(id), .says = fmt::format("{} ({})", says, parts.what), .model = [parts, rule = std::move(rule)](Model& model) {
+    all_.push_back({.id = std::move(id),
+                    .says = fmt::format("{} ({})", says, parts.what),
+                    .model = [parts, rule = std::move(rule)](Model& model) {
                       take_parts(parts, model);
                       model.merge = rule;
                       model.merges_rightly = false;
@@ -138,7 +140,8 @@ class Merges {
     const auto count = static_cast<double>(parts.count);
     add(parts, id, "parts are averaged without weights, those without keys as zeros",
         [count](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
-          return Merge{.keep = at::ones_like(lse), .add = at::ones_like(lse).div(count), .lse = at::logaddexp(lse, part_lse)};
+          return Merge{
+              .keep = at::ones_like(lse), .add = at::ones_like(lse).div(count), .lse = at::logaddexp(lse, part_lse)};
         });
     averaged(parts, id);
   }
@@ -146,11 +149,15 @@ class Merges {
   // The mean of the parts in which a row sees keys: the sum over their number.
   void averaged(const Parts& parts, const char* id) {
     for (const bool zero_lse : {false, true}) {
-      all_.push_back({.id = id, .says = fmt::format("parts are averaged without weights{} ({})", zero_lse ? ", as if each lse were 0" : "", parts.what), .model = [parts, zero_lse](Model& model) {
+      all_.push_back({.id = id,
+                      .says = fmt::format("parts are averaged without weights{} ({})",
+                                          zero_lse ? ", as if each lse were 0" : "", parts.what),
+                      .model = [parts, zero_lse](Model& model) {
                         take_parts(parts, model);
                         model.merges_rightly = false;
                         model.counts_parts = true;
-                        model.merge = after_the_first([zero_lse, n = static_cast<double>(parts.count)](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+                        model.merge = after_the_first([zero_lse, n = static_cast<double>(parts.count)](
+                                                          const at::Tensor& lse, const at::Tensor& part_lse, bool) {
                           at::Tensor total = at::logaddexp(lse, part_lse);
                           if (zero_lse) total = at::zeros_like(lse).add(std::log(n));
                           return Merge{.keep = at::ones_like(lse), .add = at::ones_like(lse), .lse = total};
@@ -164,7 +171,8 @@ class Merges {
     constexpr double kLog2E = std::numbers::log2e;
     constexpr double kLn2 = std::numbers::ln2;
     for (const double factor : {kLog2E, kLn2}) {
-      const char* const what = factor > 1 ? "in base 2, is merged as if it were in base e" : "in base e, is merged as if it were in base 2 and converted";
+      const char* const what = factor > 1 ? "in base 2, is merged as if it were in base e"
+                                          : "in base e, is merged as if it were in base 2 and converted";
       add(parts, id, fmt::format("the lse of a later part, {}", what),
           after_the_first([factor](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             return merge_rightly(lse, part_lse.mul(factor), false);
@@ -177,24 +185,30 @@ class Merges {
     add(parts, id, "parts are weighed with powers of 2 of their lse, which are in base e",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           const at::Tensor total = at::logaddexp2(lse, part_lse);
-          return Merge{.keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
+          return Merge{
+              .keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
         }));
     add(parts, id, "parts are weighed with powers of 2 of their distance to the merged lse, which are in base e",
         after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
           const at::Tensor total = at::logaddexp(lse, part_lse);
-          return Merge{.keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
+          return Merge{
+              .keep = lse.sub(total).mul(kLn2).exp(), .add = part_lse.sub(total).mul(kLn2).exp(), .lse = total};
         }));
   }
 
   void small_parts(const Parts& parts) {
     for (const double distance : {1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0}) {
-      add(parts, "small_part_dropped", fmt::format("a part whose lse is {:g} less than the other's is left out", distance),
+      add(parts, "small_part_dropped",
+          fmt::format("a part whose lse is {:g} less than the other's is left out", distance),
           after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             const Merge merge = merge_rightly(lse, part_lse, false);
             const at::Tensor drops = part_lse.lt(lse.sub(distance));
-            return Merge{.keep = at::where(drops, 1.0, merge.keep), .add = at::where(drops, 0.0, merge.add), .lse = at::where(drops, lse, merge.lse)};
+            return Merge{.keep = at::where(drops, 1.0, merge.keep),
+                         .add = at::where(drops, 0.0, merge.add),
+                         .lse = at::where(drops, lse, merge.lse)};
           }));
-      add(parts, "small_part_dropped", fmt::format("whichever part has an lse {:g} less than the other's is left out", distance),
+      add(parts, "small_part_dropped",
+          fmt::format("whichever part has an lse {:g} less than the other's is left out", distance),
           after_the_first([distance](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             const Merge merge = merge_rightly(lse, part_lse, false);
             const at::Tensor drops = part_lse.lt(lse.sub(distance));
@@ -212,17 +226,22 @@ class Merges {
     const auto from_zero = [](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
       return merge_rightly(at::where(has_keys(lse), lse, 0.0), part_lse, false);
     };
-    all_.push_back({.id = id, .says = "the lse before the first part is 0 instead of minus infinity", .model = [from_zero](Model& model) {
+    all_.push_back({.id = id,
+                    .says = "the lse before the first part is 0 instead of minus infinity",
+                    .model = [from_zero](Model& model) {
                       model.merge = from_zero;
                       model.merges_rightly = false;
                     }});
-    all_.push_back({.id = id, .says = "the lse before the first part is 0 instead of minus infinity, in rows that see a key", .model = [from_zero](Model& model) {
+    all_.push_back({.id = id,
+                    .says = "the lse before the first part is 0 instead of minus infinity, in rows that see a key",
+                    .model = [from_zero](Model& model) {
                       model.merge = where_keys_are(from_zero);
                       model.merges_rightly = false;
                     }});
     for (const Parts& parts : parts_) {
       // The first part is the result so far, whichever rows it has.
-      add(parts, id, "an lse of minus infinity is taken for 0 when a part joins", where_keys_are([from_zero](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+      add(parts, id, "an lse of minus infinity is taken for 0 when a part joins",
+          where_keys_are([from_zero](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
             return first ? merge_rightly(lse, part_lse, true) : from_zero(lse, part_lse, false);
           }));
     }
@@ -237,21 +256,28 @@ class Merges {
   }
 
   void returned_lse() {
-    return_lse("lse_base_2", "the returned lse is in base 2", [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::log2e); });
-    return_lse("lse_base_2", "the returned lse is multiplied by ln 2, as if it were in base 2", [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::ln2); });
+    return_lse("lse_base_2", "the returned lse is in base 2",
+               [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::log2e); });
+    return_lse("lse_base_2", "the returned lse is multiplied by ln 2, as if it were in base 2",
+               [](const World&, const at::Tensor& lse) { return lse.mul(std::numbers::ln2); });
     for (const auto& [dtype, name] : {std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}}) {
-      return_lse("lse_in_16_bits", fmt::format("the returned lse is rounded to {}", name), [dtype = dtype](const World&, const at::Tensor& lse) { return rounded(lse, dtype); });
+      return_lse("lse_in_16_bits", fmt::format("the returned lse is rounded to {}", name),
+                 [dtype = dtype](const World&, const at::Tensor& lse) { return rounded(lse, dtype); });
     }
     halves();
     // The lse of one part alone; out is right.
     for (const Parts& parts : parts_) {
       for (std::int64_t part = 0; part < parts.count; ++part) {
-        all_.push_back({.id = "lse_without_a_part", .says = fmt::format("the returned lse is that of part {} alone ({})", part, parts.what), .model = [parts, part](Model& model) {
+        all_.push_back({.id = "lse_without_a_part",
+                        .says = fmt::format("the returned lse is that of part {} alone ({})", part, parts.what),
+                        .model = [parts, part](Model& model) {
                           take_parts(parts, model);
                           model.returned_part_lse = part;
                         }});
       }
-      all_.push_back({.id = "lse_without_a_part", .says = fmt::format("the returned lse lacks the last part ({})", parts.what), .model = [parts](Model& model) {
+      all_.push_back({.id = "lse_without_a_part",
+                      .says = fmt::format("the returned lse lacks the last part ({})", parts.what),
+                      .model = [parts](Model& model) {
                         take_parts(parts, model);
                         model.returned_part_lse = -1;
                       }});
@@ -268,27 +294,40 @@ class Merges {
       while (end < count && rank[end] == rank[begin] && sequence[end] == sequence[begin]) ++end;
       const std::int64_t half = (end - begin) / 2;
       if ((end - begin) % 2 != 0) return;
-      for (std::int64_t row = begin; row < end; ++row) other[static_cast<std::size_t>(row)] = row < begin + half ? row + half : row - half;
+      for (std::int64_t row = begin; row < end; ++row)
+        other[static_cast<std::size_t>(row)] = row < begin + half ? row + half : row - half;
       begin = end;
     }
     const at::Tensor index = index_tensor(other);
     const char* const id = "lse_of_wrong_half";
-    return_lse(id, "the lse of a rank's two chunks stand in each other's rows", [index](const World&, const at::Tensor& lse) { return lse.index_select(0, index); });
+    return_lse(id, "the lse of a rank's two chunks stand in each other's rows",
+               [index](const World&, const at::Tensor& lse) { return lse.index_select(0, index); });
     const at::Tensor second = world_.q_rows.half.eq(1).view({-1, 1, 1});
-    return_lse(id, "the lse of a rank's first chunk stands in the rows of the second, too", [index, second](const World&, const at::Tensor& lse) { return at::where(second, lse.index_select(0, index), lse); });
-    return_lse(id, "the lse of a rank's second chunk stands in the rows of the first, too", [index, second](const World&, const at::Tensor& lse) { return at::where(second, lse, lse.index_select(0, index)); });
+    return_lse(id, "the lse of a rank's first chunk stands in the rows of the second, too",
+               [index, second](const World&, const at::Tensor& lse) {
+                 return at::where(second, lse.index_select(0, index), lse);
+               });
+    return_lse(id, "the lse of a rank's second chunk stands in the rows of the first, too",
+               [index, second](const World&, const at::Tensor& lse) {
+                 return at::where(second, lse, lse.index_select(0, index));
+               });
   }
 
   void overflow() {
     const char* const id = "max_not_subtracted";
-    all_.push_back({.id = id, .says = "the softmax takes exponentials of scores, not of their distance to the largest", .model = [](Model& model) {
-                      model.softmax_in_fp32 = true;
-                    }});
+    all_.push_back({.id = id,
+                    .says = "the softmax takes exponentials of scores, not of their distance to the largest",
+                    .model = [](Model& model) { model.softmax_in_fp32 = true; }});
     for (const Parts& parts : parts_) {
-      all_.push_back({.id = id, .says = fmt::format("the softmax of a part takes exponentials of scores, not of their distance to the largest ({})", parts.what), .model = [parts](Model& model) {
-                        take_parts(parts, model);
-                        model.softmax_in_fp32 = true;
-                      }});
+      all_.push_back(
+          {.id = id,
+           .says = fmt::format(
+               "the softmax of a part takes exponentials of scores, not of their distance to the largest ({})",
+               parts.what),
+           .model = [parts](Model& model) {
+             take_parts(parts, model);
+             model.softmax_in_fp32 = true;
+           }});
       add(parts, id, "the merge takes exponentials of the lse themselves, not of their distance to the largest",
           after_the_first([](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             const auto in_fp32 = [](const at::Tensor& values) { return values.to(at::kFloat).exp().to(at::kDouble); };
@@ -297,9 +336,10 @@ class Merges {
           }));
     }
     if (!world_.c().training) return;
-    all_.push_back({.id = id, .says = "the backward divides exponentials of scores by those of lse, instead of subtracting first", .model = [](Model& model) {
-                      model.exponentials_divided = true;
-                    }, .level = Hypothesis::Level::backward});
+    all_.push_back({.id = id,
+                    .says = "the backward divides exponentials of scores by those of lse, instead of subtracting first",
+                    .model = [](Model& model) { model.exponentials_divided = true; },
+                    .level = Hypothesis::Level::backward});
   }
 
   void backward() {
@@ -307,14 +347,21 @@ class Merges {
     for (const Parts& parts : parts_) {
       for (const auto& [lse, delta] : {std::pair{true, true}, std::pair{true, false}, std::pair{false, true}}) {
         const char* const what = lse ? (delta ? "lse and out" : "lse") : "out";
-        all_.push_back({.id = "backward_of_part", .says = fmt::format("the backward takes each part's own {} ({})", what, parts.what), .model = [parts, lse = lse, delta = delta](Model& model) {
-                          take_parts(parts, model);
-                          model.lse_of_part = lse;
-                          model.delta_of_part = delta;
-                        }, .level = Hypothesis::Level::backward});
+        all_.push_back({.id = "backward_of_part",
+                        .says = fmt::format("the backward takes each part's own {} ({})", what, parts.what),
+                        .model =
+                            [parts, lse = lse, delta = delta](Model& model) {
+                              take_parts(parts, model);
+                              model.lse_of_part = lse;
+                              model.delta_of_part = delta;
+                            },
+                        .level = Hypothesis::Level::backward});
       }
     }
-    all_.push_back({.id = "delta_missing", .says = "the score gradient lacks the dout . out term", .model = [](Model& model) { model.delta_missing = true; }, .level = Hypothesis::Level::backward});
+    all_.push_back({.id = "delta_missing",
+                    .says = "the score gradient lacks the dout . out term",
+                    .model = [](Model& model) { model.delta_missing = true; },
+                    .level = Hypothesis::Level::backward});
   }
 
   const World& world_;

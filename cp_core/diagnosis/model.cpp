@@ -25,8 +25,8 @@ Pass defined_pass(const World& world) {
   pass.kv_head = defined_kv_heads(c);
   if (world.bias.defined()) {
     pass.bias_index = world.bias_index();
-    pass.bias_head = world.bias.size(1) == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(c.heads), 0)
-                                             : all_heads(c.heads);
+    pass.bias_head =
+        world.bias.size(1) == 1 ? std::vector<std::int64_t>(static_cast<std::size_t>(c.heads), 0) : all_heads(c.heads);
   }
   return pass;
 }

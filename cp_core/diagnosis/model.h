@@ -76,8 +76,8 @@ struct Model {
   // The softmax and the merge take exponentials of fp32 scores and lse themselves, not of distances to the largest.
   bool softmax_in_fp32 = false;
 
-  double sink_times = 1;      // how often the sink joins
-  at::Tensor sink;            // [heads], instead of the world's
+  double sink_times = 1;  // how often the sink joins
+  at::Tensor sink;        // [heads], instead of the world's
   bool sink_needs_a_key = false;
   bool sink_in_padding = false;
   // Changes what is returned of the forward: out [q rows, heads, dim], lse [q rows, heads, 1].
@@ -107,13 +107,14 @@ struct Model {
   at::Tensor weight_dk;
   at::Tensor weight_dv;
   at::Tensor weight_dbias;
-  // fp64 [ranks, ranks]: how often a rank counts the share of another's queries. Of dbias where it is whole on each rank.
+  // fp64 [ranks, ranks]: how often a rank counts the share of another's queries. Of dbias where it is whole on each
+  // rank.
   at::Tensor shares_dbias;
   at::Tensor shares_dsink;
   at::Tensor shares_max_logit;  // counts where it is not 0
   at::Tensor dbias_heads;       // fp64 [ranks, heads]: how often a rank counts a head in a gradient that heads share
-  bool dbias_lands_at_own_head = false;  // not at the head whose bias was read
-  at::Tensor max_logit_times;   // pairs that count in max_logit; undefined: those of the forward
+  bool dbias_lands_at_own_head = false;   // not at the head whose bias was read
+  at::Tensor max_logit_times;             // pairs that count in max_logit; undefined: those of the forward
   std::optional<double> max_logit_least;  // no smaller value is returned
 };
 

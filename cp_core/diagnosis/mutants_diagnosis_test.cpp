@@ -44,13 +44,16 @@ TEST(Explore, Mutants) {
     int skip = std::getenv("SKIP") ? std::atoi(std::getenv("SKIP")) : 0;
     for (const Case& c : cases) {
       bool fails = false;
-      for (const RankReport& report : verify::test::run_on_threads(c)) fails = fails || report.outcome == CaseOutcome::fail;
+      for (const RankReport& report : verify::test::run_on_threads(c))
+        fails = fails || report.outcome == CaseOutcome::fail;
       if (!fails) continue;
       if (skip-- > 0) continue;
       const auto start = std::clock();
       const test::Diagnosed asked = test::diagnosed(c);
       const double ms = 1e3 * static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
-      std::cout << fmt::format("{} | {} | {:.0f} ms CPU | {} {} {} ranks {} | {}\n", info.name, test::text_of(asked.diagnosis), ms, to_string(c.comm), to_string(c.layout), c.cp_size, asked.reason, std::getenv("VERBOSE") ? verify::test::text_of(c) : "");
+      std::cout << fmt::format("{} | {} | {:.0f} ms CPU | {} {} {} ranks {} | {}\n", info.name,
+                               test::text_of(asked.diagnosis), ms, to_string(c.comm), to_string(c.layout), c.cp_size,
+                               asked.reason, std::getenv("VERBOSE") ? verify::test::text_of(c) : "");
       std::cout << std::flush;
       if (++seen == most) break;
     }

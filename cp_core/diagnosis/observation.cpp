@@ -38,8 +38,7 @@ std::shared_ptr<const verify::Expected> on_cpu(const std::shared_ptr<const verif
 
 Observation Questions::the_case() {
   const auto problem = verify::canonical_problem(judged_.c, judged_.lengths);
-  const auto owners =
-      verify::ownership_of(judged_.sharding, judged_.c.layout, judged_.lengths, groups_.cp->size());
+  const auto owners = verify::ownership_of(judged_.sharding, judged_.c.layout, judged_.lengths, groups_.cp->size());
   return {.c = judged_.c,
           .lengths = judged_.lengths,
           .sharding = judged_.sharding,
@@ -59,17 +58,17 @@ std::optional<Observation> Questions::probe(const Case& changed, const SequenceL
 std::optional<Observation> Questions::take(const Case& c, const SequenceLengths& lengths, bool is_probe) {
   if (!is_probe && !implementation_.skip_reason(c, judged_.device).empty()) return std::nullopt;
   verify::Sharding sharding = judged_.sharding;
-  if (std::holds_alternative<verify::Ownership>(sharding.rows)) sharding.rows = implementation_.sharding(c, lengths).rows;
+  if (std::holds_alternative<verify::Ownership>(sharding.rows))
+    sharding.rows = implementation_.sharding(c, lengths).rows;
   Communicator& cp = *groups_.cp;
   if (!verify::sharding_fault(sharding, c, lengths, cp.size()).empty()) return std::nullopt;
   const auto problem = verify::canonical_problem(c, lengths);
-  const verify::CanonicalInputs inputs = is_probe ? verify::make_mask_probe(problem, judged_.device).inputs
-                                                  : verify::make_inputs(problem, judged_.device);
+  const verify::CanonicalInputs inputs =
+      is_probe ? verify::make_mask_probe(problem, judged_.device).inputs : verify::make_inputs(problem, judged_.device);
   const verify::RankView view(c, lengths, sharding, cp.rank(), cp.size(), judged_.device);
   const verify::Shards shards = verify::make_shards(c, inputs, view);
   const StepSetting setting{.c = c, .lengths = lengths, .groups = groups_, .view = view, .device = judged_.device};
-  const verify::Results results =
-      verify::in_defined_heads(c, take_step(implementation_, setting, shards), view);
+  const verify::Results results = verify::in_defined_heads(c, take_step(implementation_, setting, shards), view);
   const auto expected =
       std::make_shared<const verify::Expected>(verify::compute_expected_together(problem, inputs, cp));
   const auto owners = verify::ownership_of(sharding, c.layout, lengths, cp.size());

@@ -35,9 +35,9 @@ double quantile_of(const at::Tensor& values, double share) {
 
 // The errors of the wrong rows of a result.
 struct Errors {
-  at::Tensor relative;  // [rows]: rms error over the size of its terms, of all rows that have terms
+  at::Tensor relative;     // [rows]: rms error over the size of its terms, of all rows that have terms
   double wrong_share = 0;  // of these rows
-  double bias = 0;  // correlation of errors and values
+  double bias = 0;         // correlation of errors and values
 };
 
 std::optional<Errors> errors_of(const Bench& bench, const Given& given) {
@@ -133,11 +133,15 @@ Hypotheses precision_hypotheses(const World& /*world*/, const Symptoms& /*sympto
     all.push_back({.id = id, .says = std::move(says), .shows = std::move(shows)});
   };
   for (const Format& format : kFormats) {
-    add("merged_in_16_bits", fmt::format("out is kept in {} between parts", format.name), [format](const Bench& bench) { return out_in(format, bench); });
-    add("gradients_in_16_bits", fmt::format("gradients are summed in {}", format.name), [format](const Bench& bench) { return gradients_in(format, bench); });
+    add("merged_in_16_bits", fmt::format("out is kept in {} between parts", format.name),
+        [format](const Bench& bench) { return out_in(format, bench); });
+    add("gradients_in_16_bits", fmt::format("gradients are summed in {}", format.name),
+        [format](const Bench& bench) { return gradients_in(format, bench); });
   }
-  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in bf16 fit", [](const Bench& bench) { return rounding_of(kFormats[0], &kFormats[1], bench); });
-  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in fp16 fit", [](const Bench& bench) { return rounding_of(kFormats[1], nullptr, bench); });
+  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in bf16 fit",
+      [](const Bench& bench) { return rounding_of(kFormats[0], &kFormats[1], bench); });
+  add("precision_alone", "errors are those of rounding alone: sums, scores or weights in fp16 fit",
+      [](const Bench& bench) { return rounding_of(kFormats[1], nullptr, bench); });
   return all;
 }
 

@@ -32,8 +32,10 @@ bool are_stale(const Bench& earlier, const Bench& later, bool added) {
     const at::Tensor predicted = added ? given.right.add(before->right) : before->right;
     // The bounds are those of the other step, and a sum has those of both.
     const at::Tensor error = verify::row_rms(given.value.sub(predicted).nan_to_num(1e30, 1e30, -1e30));
-    const at::Tensor bound = given.baseline.add(before->baseline).mul(verify::kAllowedBaselines).add(given.floor).add(before->floor);
-    if (error.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0).gt(bound.mul(2)).any().item<bool>()) return false;
+    const at::Tensor bound =
+        given.baseline.add(before->baseline).mul(verify::kAllowedBaselines).add(given.floor).add(before->floor);
+    if (error.masked_fill(given.judged.logical_not().unsqueeze(1), 0.0).gt(bound.mul(2)).any().item<bool>())
+      return false;
   }
   return true;
 }
@@ -49,14 +51,15 @@ Repetition repetition_of(const Observed& observed) {
   if (runs.size() < 2) return {.same_bits = true, .says = "the step was not taken again"};
   const auto others = std::ranges::count_if(runs, [&](const ResultsByRank* run) { return !same(*runs.front(), *run); });
   if (others == 0) return {.same_bits = true, .says = fmt::format("{} runs gave the same bits", runs.size())};
-  return {.same_bits = false, .says = fmt::format("the same step gave other results in {} of {} runs", others, runs.size())};
+  return {.same_bits = false,
+          .says = fmt::format("the same step gave other results in {} of {} runs", others, runs.size())};
 }
 
 std::string stale_results(const Observed& /*observed*/, const Bench& again, const Bench& other_seed) {
   for (const bool added : {false, true}) {
     if (!are_stale(again, other_seed, added)) continue;
-    return fmt::format("{} of a step {} those of the step before{}", fmt::join(other_seed.failing(), ", "), other_seed.failing().size() == 1 ? "is" : "are",
-                       added ? ", added to its own" : "");
+    return fmt::format("{} of a step {} those of the step before{}", fmt::join(other_seed.failing(), ", "),
+                       other_seed.failing().size() == 1 ? "is" : "are", added ? ", added to its own" : "");
   }
   return {};
 }

@@ -62,7 +62,9 @@ class RingSteps {
 
   void owners(const Ring& ring) {
     const auto at = [ring](int rank) { return ring.place[static_cast<std::size_t>(rank)]; };
-    const auto step = [ring, at](int rank, int owner) { return ((at(rank) - at(owner)) % ring.size + ring.size) % ring.size; };
+    const auto step = [ring, at](int rank, int owner) {
+      return ((at(rank) - at(owner)) % ring.size + ring.size) % ring.size;
+    };
     owner_taken_for("the ring turns the other way than a rank takes it to: what it holds is that of another rank",
                     [=](int rank, int owner) { return rank_at(ring, owner, at(rank) + step(rank, owner)); });
     for (const int off : {-1, 1}) {
@@ -97,22 +99,27 @@ class RingSteps {
     };
     const at::Tensor steps = step_of_pairs(world_, ring);
     for (int step = 0; step < ring.size; ++step) {
-      Hypothesis hypothesis{.id = "step_missing", .says = name_of(step, ring) + " is left out", .pass = without(steps.eq(step))};
+      Hypothesis hypothesis{
+          .id = "step_missing", .says = name_of(step, ring) + " is left out", .pass = without(steps.eq(step))};
       hypothesis.backward_id = "gradient_share_missing";
       hypothesis.backward_says = name_of(step, ring) + " is left out in the backward";
       all_.push_back(std::move(hypothesis));
     }
     if (ring.size > 2) {
-      Hypothesis hypothesis{.id = "step_missing", .says = "all steps but that of a rank's own keys are left out", .pass = without(steps.ne(0))};
+      Hypothesis hypothesis{.id = "step_missing",
+                            .says = "all steps but that of a rank's own keys are left out",
+                            .pass = without(steps.ne(0))};
       hypothesis.backward_id = "gradient_share_missing";
       hypothesis.backward_says = "all steps but that of a rank's own keys are left out in the backward";
       all_.push_back(std::move(hypothesis));
     }
     for (int owner = 0; owner < world_.ranks; ++owner) {
-      Hypothesis hypothesis{.id = "step_missing", .says = fmt::format("the part of rank {}'s keys is left out for other ranks", owner),
+      Hypothesis hypothesis{.id = "step_missing",
+                            .says = fmt::format("the part of rank {}'s keys is left out for other ranks", owner),
                             .pass = without(world_.kv_rows.rank.eq(owner).unsqueeze(0).logical_and(steps.ne(0)))};
       hypothesis.backward_id = "gradient_share_missing";
-      hypothesis.backward_says = fmt::format("the part of rank {}'s keys is left out for other ranks in the backward", owner);
+      hypothesis.backward_says =
+          fmt::format("the part of rank {}'s keys is left out for other ranks in the backward", owner);
       all_.push_back(std::move(hypothesis));
     }
   }
@@ -131,15 +138,29 @@ class RingSteps {
       };
       const at::Tensor other_queries = queries.logical_not();
       for (const Part& part :
-           {Part{.says = fmt::format("the part of a rank's {} chunk of queries and the keys of others is left out", which), .gone = queries.logical_and(others), .instead = {}},
-            Part{.says = fmt::format("the part of the {} chunk of other ranks' keys is left out", which), .gone = keys.logical_and(others), .instead = {}},
-            Part{.says = fmt::format("the part of the {} chunk of every rank's keys is left out", which), .gone = keys.expand_as(others), .instead = {}},
-            Part{.says = fmt::format("for the {} chunk of queries and the keys of others, the other chunk is computed again", which), .gone = queries.logical_and(others), .instead = other_queries.logical_and(others)}}) {
-        Hypothesis hypothesis{.id = part.instead.defined() ? "step_repeated" : "step_missing", .says = part.says,
+           {Part{.says =
+                     fmt::format("the part of a rank's {} chunk of queries and the keys of others is left out", which),
+                 .gone = queries.logical_and(others),
+                 .instead = {}},
+            Part{.says = fmt::format("the part of the {} chunk of other ranks' keys is left out", which),
+                 .gone = keys.logical_and(others),
+                 .instead = {}},
+            Part{.says = fmt::format("the part of the {} chunk of every rank's keys is left out", which),
+                 .gone = keys.expand_as(others),
+                 .instead = {}},
+            Part{.says = fmt::format(
+                     "for the {} chunk of queries and the keys of others, the other chunk is computed again", which),
+                 .gone = queries.logical_and(others),
+                 .instead = other_queries.logical_and(others)}}) {
+        Hypothesis hypothesis{.id = part.instead.defined() ? "step_repeated" : "step_missing",
+                              .says = part.says,
                               .pass = [part](const World& world, Pass& pass) {
-                                const auto of_world = [&](const at::Tensor& pairs) { return pairs.index_select(0, world.q_rows.row); };
+                                const auto of_world = [&](const at::Tensor& pairs) {
+                                  return pairs.index_select(0, world.q_rows.row);
+                                };
                                 pass.times = pass.times.masked_fill(of_world(part.gone), 0.0);
-                                if (part.instead.defined()) pass.times = pass.times.mul(of_world(part.instead).to(at::kDouble).add(1.0));
+                                if (part.instead.defined())
+                                  pass.times = pass.times.mul(of_world(part.instead).to(at::kDouble).add(1.0));
                               }};
         if (!part.instead.defined()) {
           hypothesis.backward_id = "gradient_share_missing";
@@ -162,10 +183,12 @@ class RingSteps {
       for (const int other : {step - 1, step + 1, 0}) {
         if (other < 0 || other >= ring.size || other == step || (other == 0 && step == 1 && ring.size > 2)) continue;
         const at::Tensor factor = steps.eq(other).to(at::kDouble).add(1.0).masked_fill(steps.eq(step), 0.0);
-        add("step_repeated", fmt::format("{} counts in place of {}", name_of(other, ring), name_of(step, ring)), weighed(factor));
+        add("step_repeated", fmt::format("{} counts in place of {}", name_of(other, ring), name_of(step, ring)),
+            weighed(factor));
       }
     }
-    add("step_repeated", "the part of a rank's own keys counts at every step", weighed(at::where(steps.eq(0), static_cast<double>(ring.size), 1.0)));
+    add("step_repeated", "the part of a rank's own keys counts at every step",
+        weighed(at::where(steps.eq(0), static_cast<double>(ring.size), 1.0)));
   }
 
   // K and V of the rank itself, or of the step before, at the places of others.
@@ -180,11 +203,13 @@ class RingSteps {
                         if (lands_there) model.landing = rows;
                       }};
       all_.push_back(std::move(both));
-      Hypothesis backward{.id = backward_id.empty() ? id : backward_id, .says = backward_says.empty() ? says + " in the backward" : backward_says,
-                          .model = [rows, lands_there](Model& model) {
-                            model.backward.held = rows;
-                            if (lands_there) model.landing = rows;
-                          },
+      Hypothesis backward{.id = backward_id.empty() ? id : backward_id,
+                          .says = backward_says.empty() ? says + " in the backward" : backward_says,
+                          .model =
+                              [rows, lands_there](Model& model) {
+                                model.backward.held = rows;
+                                if (lands_there) model.landing = rows;
+                              },
                           .level = Hypothesis::Level::backward};
       all_.push_back(std::move(backward));
     }
@@ -197,10 +222,12 @@ class RingSteps {
          "every step of the backward computes with the rank's own K and V");
     // The same under the mask of the own keys.
     const at::Tensor steps = step_of_pairs(world_, ring);
-    Hypothesis masked{.id = "own_kv_every_step", .says = "every step computes with the rank's own K and V, under their mask",
+    Hypothesis masked{.id = "own_kv_every_step",
+                      .says = "every step computes with the rank's own K and V, under their mask",
                       .pass = [steps, size = ring.size](const World& world, Pass& pass) {
                         const at::Tensor own_pairs = steps.index_select(0, world.q_rows.row).eq(0);
-                        pass.times = pass.times.mul(static_cast<double>(size)).masked_fill(own_pairs.logical_not(), 0.0);
+                        pass.times =
+                            pass.times.mul(static_cast<double>(size)).masked_fill(own_pairs.logical_not(), 0.0);
                       }};
     masked.backward_id = "backward_own_kv";
     all_.push_back(std::move(masked));
@@ -211,17 +238,22 @@ class RingSteps {
     const at::Tensor ranks = at::arange(world_.ranks, at::kLong);
     const at::Tensor rows = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0).expand({world_.ranks, -1});
     const auto places = index_tensor({ring.place.begin(), ring.place.end()});
-    const at::Tensor steps = places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
+    const at::Tensor steps =
+        places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
     for (int first = 1; first < ring.size; ++first) {
       const at::Tensor zeros = rows.masked_fill(steps.ge(first), -1);
-      const std::string whose = first == 1 ? "K and V of other ranks are" : fmt::format("from step {} of the ring on, K and V are", first);
+      const std::string whose =
+          first == 1 ? "K and V of other ranks are" : fmt::format("from step {} of the ring on, K and V are", first);
       for (const bool both : {true, false}) {
-        all_.push_back({.id = id, .says = fmt::format("{} read as zeros, before they arrive{}", whose, both ? "" : ", in the backward"),
-                        .model = [zeros, both](Model& model) {
-                          if (both) model.forward.held = zeros;
-                          model.backward.held = zeros;
-                        },
-                        .level = both ? Hypothesis::Level::forward : Hypothesis::Level::backward});
+        all_.push_back(
+            {.id = id,
+             .says = fmt::format("{} read as zeros, before they arrive{}", whose, both ? "" : ", in the backward"),
+             .model =
+                 [zeros, both](Model& model) {
+                   if (both) model.forward.held = zeros;
+                   model.backward.held = zeros;
+                 },
+             .level = both ? Hypothesis::Level::forward : Hypothesis::Level::backward});
       }
     }
     if (ring.size == 2) return;  // what was there before is the own
@@ -237,12 +269,15 @@ class RingSteps {
   void exchanged(const Ring& ring) {
     if (c_.head_dim_qk != c_.head_dim_v) return;
     const auto places = index_tensor({ring.place.begin(), ring.place.end()});
-    const at::Tensor steps = places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
+    const at::Tensor steps =
+        places.unsqueeze(1).sub(places.index_select(0, world_.kv_rows.rank).unsqueeze(0)).remainder(ring.size);
     const at::Tensor odd = steps.remainder(2).eq(1);
     const at::Tensor others = steps.ne(0);
     for (const at::Tensor& where : {odd, others}) {
       if (where.is_same(others) && odd.equal(others)) continue;
-      add("k_and_v_exchanged", where.is_same(odd) && !odd.equal(others) ? "K and V arrive in each other's place at every step of the ring" : "K and V of other ranks arrive in each other's place",
+      add("k_and_v_exchanged",
+          where.is_same(odd) && !odd.equal(others) ? "K and V arrive in each other's place at every step of the ring"
+                                                   : "K and V of other ranks arrive in each other's place",
           [where](const World&, Pass& pass) { pass.exchanged = where; });
     }
   }
@@ -253,7 +288,8 @@ class RingSteps {
     if (ranks == 1 || c_.kv_heads % ranks != 0) return;
     for (const bool returned : {true, false}) {
       all_.push_back({.id = "exchange_not_awaited",
-                      .says = fmt::format("tokens of other ranks are read as zeros before their heads arrive{}", returned ? ", and so are results" : ""),
+                      .says = fmt::format("tokens of other ranks are read as zeros before their heads arrive{}",
+                                          returned ? ", and so are results" : ""),
                       .model = [ranks, returned](Model& model) { read_own_heads(ranks, returned, model); }});
     }
   }

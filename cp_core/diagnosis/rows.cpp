@@ -54,7 +54,8 @@ bool as_many(const RowsByRank& a, const RowsByRank& b) {
 
 bool same_places(const RowsByRank& a, const RowsByRank& b) {
   const auto place = [](const LocalRow& row) { return std::pair(row.sequence, row.position); };
-  return std::ranges::equal(a, b, [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, {}, place, place); });
+  return std::ranges::equal(a, b,
+                            [&](const auto& x, const auto& y) { return std::ranges::equal(x, y, {}, place, place); });
 }
 
 // The believed rows of both sides; of a sample of queries those that are in it.
@@ -66,7 +67,11 @@ struct Believed {
 class Rows {
  public:
   explicit Rows(const World& world)
-      : world_(world), c_(world.c()), lengths_(world.lengths()), q_(rows_of(world.q_rows)), kv_(rows_of(world.kv_rows)) {}
+      : world_(world),
+        c_(world.c()),
+        lengths_(world.lengths()),
+        q_(rows_of(world.q_rows)),
+        kv_(rows_of(world.kv_rows)) {}
 
   Hypotheses all() {
     add("chunks_exchanged", "a rank's two chunks are taken one for the other", halves_exchanged());
@@ -86,7 +91,8 @@ class Rows {
       RowsByRank believed = rows;
       for (auto& own : believed) {
         for (auto begin = own.begin(); begin != own.end();) {
-          const auto end = std::find_if(begin, own.end(), [&](const LocalRow& row) { return row.sequence != begin->sequence; });
+          const auto end =
+              std::find_if(begin, own.end(), [&](const LocalRow& row) { return row.sequence != begin->sequence; });
           if ((end - begin) % 2 != 0) return std::nullopt;
           std::rotate(begin, begin + (end - begin) / 2, end);
           begin = end;
@@ -98,8 +104,8 @@ class Rows {
 
   [[nodiscard]] Belief not_mirrored() const {
     const int ranks = world_.ranks;
-    return [ranks](const RowsByRank&, const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded)
-               -> std::optional<RowsByRank> {
+    return [ranks](const RowsByRank&, const std::vector<std::int64_t>& valid,
+                   const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
       RowsByRank believed(static_cast<std::size_t>(ranks));
       for (std::size_t b = 0; b < padded.size(); ++b) {
         const std::int64_t chunk = padded[b] / (2 * ranks);
@@ -129,9 +135,12 @@ class Rows {
     };
     const auto count = static_cast<std::size_t>(ranks);
     const char* const id = "rows_of_another_rank";
-    add(id, "rank r takes its rows for those of rank n - 1 - r", taken_for([count](std::size_t r) { return count - 1 - r; }));
-    add(id, "a rank takes its rows for those of the next rank", taken_for([count](std::size_t r) { return (r + 1) % count; }));
-    add(id, "a rank takes its rows for those of the rank before", taken_for([count](std::size_t r) { return (r + count - 1) % count; }));
+    add(id, "rank r takes its rows for those of rank n - 1 - r",
+        taken_for([count](std::size_t r) { return count - 1 - r; }));
+    add(id, "a rank takes its rows for those of the next rank",
+        taken_for([count](std::size_t r) { return (r + 1) % count; }));
+    add(id, "a rank takes its rows for those of the rank before",
+        taken_for([count](std::size_t r) { return (r + count - 1) % count; }));
     add(id, "every rank takes its rows for those of rank 0", taken_for([](std::size_t) { return std::size_t{0}; }));
   }
 
@@ -153,9 +162,11 @@ class Rows {
     }
     for (const Convention& convention : known) {
       const std::string name = verify::to_string(convention);
-      add("sharding_" + name.substr(0, name.find(':')), fmt::format("attention takes rows for those of the convention {}", name),
-          [convention, layout = c_.layout, ranks = world_.ranks](const RowsByRank&, const std::vector<std::int64_t>& valid,
-                                           const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
+      add("sharding_" + name.substr(0, name.find(':')),
+          fmt::format("attention takes rows for those of the convention {}", name),
+          [convention, layout = c_.layout, ranks = world_.ranks](
+              const RowsByRank&, const std::vector<std::int64_t>& valid,
+              const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
             if (!verify::convention_obstacle(convention, layout, valid, padded, ranks).empty()) return std::nullopt;
             return verify::rows_by_convention(convention, layout, valid, padded, ranks);
           });
@@ -204,16 +215,14 @@ class Rows {
     if (!world.bias.defined()) return;
     // In bshd and sbhd a rank has the bias rows of its own queries.
     const bool by_row = world.c().layout == Layout::thd;
-    const at::Tensor columns = world.bias_index_at(by_row ? rule.places.q_position : world.q_rows.position,
-                                                   rule.places.kv_position);
+    const at::Tensor columns =
+        world.bias_index_at(by_row ? rule.places.q_position : world.q_rows.position, rule.places.kv_position);
     pass.bias_index = columns;
   }
 
   // Places counted in the rows that a rank has of a sequence.
   static Places local_places(const World& world, bool of_chunk) {
-    const auto place = [of_chunk](const Side& side) {
-      return of_chunk ? side.place_in_half : side.place;
-    };
+    const auto place = [of_chunk](const Side& side) { return of_chunk ? side.place_in_half : side.place; };
     return {.q_sequence = world.q_rows.sequence,
             .q_position = place(world.q_rows),
             .kv_sequence = world.kv_rows.sequence,
@@ -233,7 +242,9 @@ class Rows {
   }
 
   void add_rule(std::string id, std::string says, std::function<void(const World&, MaskRule&)> change) {
-    all_.push_back({.id = std::move(id), .says = std::move(says), .pass = [change = std::move(change)](const World& world, Pass& pass) {
+    all_.push_back({.id = std::move(id),
+                    .says = std::move(says),
+                    .pass = [change = std::move(change)](const World& world, Pass& pass) {
                       MaskRule rule(world);
                       change(world, rule);
                       pass.times = rule.times();
@@ -245,7 +256,9 @@ class Rows {
     // Where the mask is a window alone, this is a window that is counted in local rows.
     const bool window_alone = !c_.causal && c_.chunk == 0;
     const char* const id = window_alone ? "window_of_local_chunk" : "positions_from_zero";
-    add_rule(id, window_alone ? "the window is counted in the rows of queries and keys on their ranks, not in the sequence" : "every rank counts the positions of its queries and keys from 0",
+    add_rule(id,
+             window_alone ? "the window is counted in the rows of queries and keys on their ranks, not in the sequence"
+                          : "every rank counts the positions of its queries and keys from 0",
              [](const World& world, MaskRule& rule) { count_locally(world, true, true, rule); });
     add_rule(id, "every rank counts the positions of its queries from 0",
              [](const World& world, MaskRule& rule) { count_locally(world, true, false, rule); });
@@ -259,12 +272,14 @@ class Rows {
     for (const bool of_chunk : {false, true}) {
       const char* const where = of_chunk ? "in their chunks" : "in their rank's rows";
       if (c_.window[0] >= 0 || c_.window[1] >= 0) {
-        add_rule(id, fmt::format("the window is counted from where queries and keys lie {}, not in the sequence", where),
-                 [of_chunk](const World& world, MaskRule& rule) { rule.window_places = local_places(world, of_chunk); });
+        add_rule(
+            id, fmt::format("the window is counted from where queries and keys lie {}, not in the sequence", where),
+            [of_chunk](const World& world, MaskRule& rule) { rule.window_places = local_places(world, of_chunk); });
       }
       if (c_.causal) {
-        add_rule(id, fmt::format("the diagonal is counted from where queries and keys lie {}, not in the sequence", where),
-                 [of_chunk](const World& world, MaskRule& rule) { rule.causal_places = local_places(world, of_chunk); });
+        add_rule(
+            id, fmt::format("the diagonal is counted from where queries and keys lie {}, not in the sequence", where),
+            [of_chunk](const World& world, MaskRule& rule) { rule.causal_places = local_places(world, of_chunk); });
       }
     }
   }
@@ -281,23 +296,25 @@ class Rows {
     const at::Tensor others = at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all);
     for (const at::Tensor& held : {others, all}) {
       for (const bool lands_back : {true, false}) {
-        all_.push_back({.id = id,
-                        .says = fmt::format("gathered K and V stay in the order of ranks and are taken for whole sequences{}{}",
-                                            held.is_same(others) ? ", except for a rank's own" : "",
-                                            lands_back ? "" : "; their gradients do not"),
-                        .model = [held, lands_back](Model& model) {
-                          model.forward.held = held;
-                          model.backward.held = held;
-                          if (lands_back) model.landing = held;
-                        }});
+        all_.push_back(
+            {.id = id,
+             .says = fmt::format("gathered K and V stay in the order of ranks and are taken for whole sequences{}{}",
+                                 held.is_same(others) ? ", except for a rank's own" : "",
+                                 lands_back ? "" : "; their gradients do not"),
+             .model = [held, lands_back](Model& model) {
+               model.forward.held = held;
+               model.backward.held = held;
+               if (lands_back) model.landing = held;
+             }});
       }
     }
     of_groups(id);
     // The gradients alone.
     const char* const gradients = "dkv_rows_not_reordered";
-    const at::Tensor own_slice = all.div(std::max<std::int64_t>(1, world_.kv_rows.count() / world_.ranks), "floor").eq(ranks);
-    const at::Tensor of_others = at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0),
-                                           all.masked_fill(own_slice, -1));
+    const at::Tensor own_slice =
+        all.div(std::max<std::int64_t>(1, world_.kv_rows.count() / world_.ranks), "floor").eq(ranks);
+    const at::Tensor of_others =
+        at::where(world_.kv_rows.rank.unsqueeze(0).eq(ranks), rows.unsqueeze(0), all.masked_fill(own_slice, -1));
     for (const at::Tensor& landing : {of_others, all}) {
       all_.push_back({.id = gradients,
                       .says = "dk and dv of gathered rows are handed out in the order of sequences, not of ranks",
@@ -320,7 +337,8 @@ class Rows {
               for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
                 sorted.insert(sorted.end(), rows[r].begin(), rows[r].end());
               }
-              std::ranges::stable_sort(sorted, {}, [](const LocalRow& row) { return std::pair(row.sequence, row.position); });
+              std::ranges::stable_sort(sorted, {},
+                                       [](const LocalRow& row) { return std::pair(row.sequence, row.position); });
               auto next = sorted.begin();
               for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
                 for (LocalRow& row : believed[r]) row = *next++;
@@ -337,18 +355,20 @@ class Rows {
     const char* const id = "valid_offsets_in_padded_rows";
     // In the padded sequences, one after the other.
     add(id, "sequences are taken to begin at the offsets of their valid tokens, in rows that have padding",
-        [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded)
-            -> std::optional<RowsByRank> {
+        [](const RowsByRank& rows, const std::vector<std::int64_t>& valid,
+           const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
           std::vector<std::int64_t> starts;
           std::exclusive_scan(padded.begin(), padded.end(), std::back_inserter(starts), std::int64_t{0});
           RowsByRank believed = rows;
           for (auto& own : believed) {
-            for (LocalRow& row : own) row = token_at(starts[static_cast<std::size_t>(row.sequence)] + row.position, valid);
+            for (LocalRow& row : own)
+              row = token_at(starts[static_cast<std::size_t>(row.sequence)] + row.position, valid);
           }
           return believed;
         });
     // In each rank's rows.
-    add(id, "a rank's rows of a sequence are taken to begin at the offset of its valid tokens, in rows that have padding",
+    add(id,
+        "a rank's rows of a sequence are taken to begin at the offset of its valid tokens, in rows that have padding",
         [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const auto&) -> std::optional<RowsByRank> {
           RowsByRank believed = rows;
           for (std::size_t rank = 0; rank < rows.size(); ++rank) {
@@ -359,7 +379,8 @@ class Rows {
             std::vector<LocalRow> tokens;
             for (const auto& some : of_sequences) tokens.insert(tokens.end(), some.begin(), some.end());
             for (std::size_t i = 0; i < rows[rank].size(); ++i) {
-              believed[rank][i] = i < tokens.size() ? tokens[i] : LocalRow{.sequence = 0, .position = -1, .canonical = -1};
+              believed[rank][i] =
+                  i < tokens.size() ? tokens[i] : LocalRow{.sequence = 0, .position = -1, .canonical = -1};
             }
           }
           return believed;

@@ -52,7 +52,8 @@ struct Merged {
 
 at::Tensor joined_sink(const Model& model) {
   const World& world = *model.world;
-  const at::Tensor sink = (model.sink.defined() ? model.sink : world.sink).index_select(0, index_tensor(model.forward.sink_head));
+  const at::Tensor sink =
+      (model.sink.defined() ? model.sink : world.sink).index_select(0, index_tensor(model.forward.sink_head));
   return sink.add(std::log(model.sink_times)).unsqueeze(1);
 }
 
@@ -129,7 +130,9 @@ Forward run_forward(const Model& model) {
   const at::Tensor empty = sums.eq(0.0);
   forward.part_lse = sums.log().add_(largest).masked_fill_(empty, kNothing);
   forward.part_p = e.div(of_pairs(model, sums.masked_fill(empty, 1.0), e));
-  const Merged all = merged(model, forward.part_lse, has_sink(model) ? joined_sink(model).expand_as(forward.part_lse.select(-1, 0)) : at::Tensor());
+  const Merged all =
+      merged(model, forward.part_lse,
+             has_sink(model) ? joined_sink(model).expand_as(forward.part_lse.select(-1, 0)) : at::Tensor());
   forward.weights = all.weights;
   forward.p = forward.part_p.mul(of_pairs(model, all.weights, e));
   forward.lse = with_nothing_infinite(all.lse);
@@ -144,8 +147,8 @@ Forward run_forward(const Model& model) {
   if (world.c().max_logit) forward.results.max_logit = max_logits(model, forward.scores);
   if (model.returned_part_lse) {
     const std::int64_t part = *model.returned_part_lse;
-    const at::Tensor lse = part >= 0 ? forward.part_lse.select(-1, part)
-                                     : forward.part_lse.narrow(-1, 0, model.parts - 1).logsumexp({-1});
+    const at::Tensor lse =
+        part >= 0 ? forward.part_lse.select(-1, part) : forward.part_lse.narrow(-1, 0, model.parts - 1).logsumexp({-1});
     forward.results.lse = by_row(with_nothing_infinite(lse).unsqueeze(-1));
   }
   if (model.returned) model.returned(world, forward.results);
@@ -155,8 +158,8 @@ Forward run_forward(const Model& model) {
 namespace {
 
 bool same_pass(const Pass& a, const Pass& b) {
-  for (const auto member : {&Pass::times, &Pass::held, &Pass::exchanged, &Pass::bias_index, &Pass::q, &Pass::k,
-                            &Pass::v, &Pass::dout}) {
+  for (const auto member :
+       {&Pass::times, &Pass::held, &Pass::exchanged, &Pass::bias_index, &Pass::q, &Pass::k, &Pass::v, &Pass::dout}) {
     if (!(a.*member).is_same(b.*member)) return false;
   }
   return a.scale == b.scale && a.bias_factor == b.bias_factor && a.q_head == b.q_head && a.kv_head == b.kv_head &&
@@ -224,7 +227,8 @@ Backward run_backward(const Model& model, const Forward& forward) {
   const Pass& pass = model.backward;
   const Operands operands(world, pass, /*absolute=*/false);
   const bool derivative = !model.from_returned && same_pass(model.forward, pass) && !model.lse_of_part &&
-                          !model.delta_of_part && !model.delta_missing && model.delta_head.empty() && model.lse_head.empty() && !model.exponentials_divided;
+                          !model.delta_of_part && !model.delta_missing && model.delta_head.empty() &&
+                          model.lse_head.empty() && !model.exponentials_divided;
   Backward backward;
   backward.dp = operands.raw_dp();
   backward.row_scale = at::full({world.q_rows.count(), 1}, pass.scale, backward.dp.options());
@@ -237,8 +241,7 @@ Backward run_backward(const Model& model, const Forward& forward) {
   if (derivative) {
     backward.p = forward.p;
   } else {
-    const at::Tensor of_heads =
-        model.lse_head.empty() ? lse : lse.index_select(0, index_tensor(model.lse_head));
+    const at::Tensor of_heads = model.lse_head.empty() ? lse : lse.index_select(0, index_tensor(model.lse_head));
     const at::Tensor of_rows =
         model.lse_of_part ? of_pairs(model, forward.part_lse, forward.p) : of_heads.unsqueeze(-1);
     const at::Tensor seen = scores_of(world, pass).masked_fill_(pass.times.eq(0.0), -kInfinity);
@@ -253,9 +256,9 @@ Backward run_backward(const Model& model, const Forward& forward) {
   if (model.delta_of_part) delta = of_pairs(model, by_part(model, forward.part_p.mul(backward.dp)), forward.p);
   backward.ds = backward.dp.sub(delta).mul_(backward.p);
   if (world.sink.defined()) {
-    const at::Tensor of_tokens =
-        model.delta_head.empty() ? backward.delta
-                                 : world.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1).contiguous();
+    const at::Tensor of_tokens = model.delta_head.empty()
+                                     ? backward.delta
+                                     : world.dout.mul(out).sum(-1, /*keepdim=*/true).transpose(0, 1).contiguous();
     add_dsink(model, forward, lse, of_tokens, derivative, backward);
   }
   return backward;

@@ -26,9 +26,9 @@ struct Forward {
 
 struct Backward {
   // [heads, q rows, kv rows]
-  at::Tensor p;   // as they count in dv
-  at::Tensor ds;  // gradients of the scores
-  at::Tensor dp;  // dout . v
+  at::Tensor p;          // as they count in dv
+  at::Tensor ds;         // gradients of the scores
+  at::Tensor dp;         // dout . v
   at::Tensor delta;      // [heads, q rows, 1]
   at::Tensor row_scale;  // [q rows, 1]: of dq and dk
   // [heads, q rows]; undefined if there is no sink

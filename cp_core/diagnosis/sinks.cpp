@@ -28,7 +28,8 @@ class Sinks {
     for (const int count : counts) {
       if (count < 2) continue;
       const std::string times = count == 2 ? "twice" : fmt::format("{} times", count);
-      add("sink_repeated", fmt::format("the sink joins the softmax {}", times), [count](Model& model) { model.sink_times = count; });
+      add("sink_repeated", fmt::format("the sink joins the softmax {}", times),
+          [count](Model& model) { model.sink_times = count; });
     }
     values();
     of_other_heads();
@@ -37,19 +38,22 @@ class Sinks {
   }
 
  private:
-  void add(std::string id, std::string says, std::function<void(Model&)> model, Hypothesis::Level level = Hypothesis::Level::forward) {
+  void add(std::string id, std::string says, std::function<void(Model&)> model,
+           Hypothesis::Level level = Hypothesis::Level::forward) {
     all_.push_back({.id = std::move(id), .says = std::move(says), .model = std::move(model), .level = level});
   }
 
   void values() {
     const char* const id = "sink_value_wrong";
     if (c_.softmax == SoftmaxType::off_by_one) {
-      add(id, "the logit of the off-by-one softmax is 1, not 0", [](Model& model) { model.sink = at::full_like(model.world->sink, 1.0); });
+      add(id, "the logit of the off-by-one softmax is 1, not 0",
+          [](Model& model) { model.sink = at::full_like(model.world->sink, 1.0); });
       return;
     }
     const double scale = world_.problem.scale();
     add(id, "the sink is scaled like a score", [scale](Model& model) { model.sink = model.world->sink.mul(scale); });
-    add(id, "the sink is 0, as that of an off-by-one softmax", [](Model& model) { model.sink = at::zeros_like(model.world->sink); });
+    add(id, "the sink is 0, as that of an off-by-one softmax",
+        [](Model& model) { model.sink = at::zeros_like(model.world->sink); });
     add(id, "the sink has the wrong sign", [](Model& model) { model.sink = model.world->sink.neg(); });
   }
 
@@ -72,8 +76,10 @@ class Sinks {
       const std::int64_t block = heads / blocks;
       take("every block of heads has the sinks of the first", [=](std::int64_t h) { return h % block; });
       take("blocks of heads have the sinks of the next", [=](std::int64_t h) { return (h + block) % heads; });
-      take("blocks of heads have the sinks of the one before", [=](std::int64_t h) { return (h + heads - block) % heads; });
-      take("blocks of heads have their sinks in reverse order", [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
+      take("blocks of heads have the sinks of the one before",
+           [=](std::int64_t h) { return (h + heads - block) % heads; });
+      take("blocks of heads have their sinks in reverse order",
+           [=](std::int64_t h) { return (blocks - 1 - h / block) * block + h % block; });
       take("sinks are dealt out one by one", [=](std::int64_t h) { return h % block * blocks + h / block; });
     }
     take("every head has the sink of the first", [](std::int64_t) { return 0; });
@@ -88,7 +94,9 @@ class Sinks {
     const std::int64_t ranks = world_.ranks;
     const auto options = at::TensorOptions().dtype(at::kDouble);
     const at::Tensor all_ranks = at::ones({ranks, ranks}, options);
-    add("dsink_zero", "the gradient of the sink is 0", [](Model& model) { model.shares_dsink = at::zeros_like(model.shares_dsink); }, Hypothesis::Level::sums);
+    add(
+        "dsink_zero", "the gradient of the sink is 0",
+        [](Model& model) { model.shares_dsink = at::zeros_like(model.shares_dsink); }, Hypothesis::Level::sums);
     if (ranks == 1) return;
     share("the gradient of the sink is that of the rank's own queries", at::eye(ranks, options));
     share("the gradient of the sink lacks the rank's own queries", all_ranks.sub(at::eye(ranks, options)));
@@ -96,7 +104,8 @@ class Sinks {
       at::Tensor without = all_ranks.clone();
       without.select(1, rank).zero_();
       share(fmt::format("the gradient of the sink lacks rank {}'s queries", rank), without);
-      if (ranks > 2) share(fmt::format("the gradient of the sink is that of rank {}'s queries", rank), all_ranks.sub(without));
+      if (ranks > 2)
+        share(fmt::format("the gradient of the sink is that of rank {}'s queries", rank), all_ranks.sub(without));
     }
   }
 

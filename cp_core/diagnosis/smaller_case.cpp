@@ -36,7 +36,8 @@ void shrink_heads(Case& c) {
 }
 
 // Lengths of so many sequences, the longest first in weight: all shorter by as much.
-std::vector<std::int64_t> shrunk(std::vector<std::int64_t> lengths, std::int64_t batch, double by, std::int64_t multiple, bool whole) {
+std::vector<std::int64_t> shrunk(std::vector<std::int64_t> lengths, std::int64_t batch, double by,
+                                 std::int64_t multiple, bool whole) {
   lengths.resize(static_cast<std::size_t>(batch));
   for (std::int64_t& length : lengths) {
     length = static_cast<std::int64_t>(static_cast<double>(length) * by);

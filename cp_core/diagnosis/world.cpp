@@ -52,8 +52,9 @@ Side::Side(const verify::RowsByRank& by_rank, bool poisoned_padding) {
     at::Tensor Side::* member;
     std::vector<std::int64_t> values = {};
   };
-  std::array columns{Column{&Side::rank}, Column{&Side::sequence}, Column{&Side::position}, Column{&Side::canonical},
-                     Column{&Side::row},  Column{&Side::place},    Column{&Side::half},     Column{&Side::place_in_half}};
+  std::array columns{Column{&Side::rank},      Column{&Side::sequence},     Column{&Side::position},
+                     Column{&Side::canonical}, Column{&Side::row},          Column{&Side::place},
+                     Column{&Side::half},      Column{&Side::place_in_half}};
   std::int64_t row = 0;
   for (std::size_t r = 0; r < by_rank.size(); ++r) {
     first.push_back(row);
@@ -63,8 +64,9 @@ Side::Side(const verify::RowsByRank& by_rank, bool poisoned_padding) {
     for (const verify::LocalRow& local : by_rank[r]) {
       const std::int64_t of_half = (counts[local.sequence] + 1) / 2;
       const std::int64_t place_in_rank = before[local.sequence]++;
-      const std::array values{static_cast<std::int64_t>(r), local.sequence, local.position, local.canonical,
-                              row++,                        place_in_rank,  place_in_rank / of_half, place_in_rank % of_half};
+      const std::array values{
+          static_cast<std::int64_t>(r), local.sequence,         local.position, local.canonical, row++, place_in_rank,
+          place_in_rank / of_half,      place_in_rank % of_half};
       for (std::size_t i = 0; i < columns.size(); ++i) columns[i].values.push_back(values[i]);
     }
   }

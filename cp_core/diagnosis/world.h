@@ -34,8 +34,8 @@ struct Side {
   at::Tensor place;      // among the rows that its rank has of the sequence
   at::Tensor half;       // whether that is in the first or the second half of these
   at::Tensor place_in_half;
-  at::Tensor valid;      // bool: no padding
-  at::Tensor poisoned;   // bool: inputs hold NaN there
+  at::Tensor valid;                 // bool: no padding
+  at::Tensor poisoned;              // bool: inputs hold NaN there
   std::vector<std::int64_t> first;  // of each rank its first row, and the number of all rows; none of selected rows
 };
 

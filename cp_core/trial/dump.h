@@ -14,8 +14,8 @@
 
 namespace cp_pool::verify {
 
-// Collective; rank 0 writes the file, and makes its folder. Each row is written once. A result of the wrong shape or dtype is gathered as NaN.
-// Throws CommError, and on rank 0, when every rank has given its part, FileError.
+// Collective; rank 0 writes the file, and makes its folder. Each row is written once. A result of the wrong shape or
+// dtype is gathered as NaN. Throws CommError, and on rank 0, when every rank has given its part, FileError.
 void dump_case(const std::filesystem::path& file, const std::string& id, const Case& c, const SequenceLengths& lengths,
                const Sharding& sharding, const CanonicalInputs& inputs, const Results& results, Communicator& group);
 

@@ -221,7 +221,9 @@ std::vector<Case> witness_cases(const at::Device& device, int ranks) {
 class Witnesses {
  public:
   explicit Witnesses(const CpGroups& groups)
-      : groups_(groups), device_(at::kCUDA, c10::cuda::current_device()), cases_(witness_cases(device_, groups.cp->size())) {}
+      : groups_(groups),
+        device_(at::kCUDA, c10::cuda::current_device()),
+        cases_(witness_cases(device_, groups.cp->size())) {}
 
   // How many cases it took; nullopt if none fails.
   std::optional<std::size_t> first_failing() {

@@ -22,9 +22,10 @@ struct LiveState {
 // The number of cases that have ended, without those that were never started.
 std::size_t cases_done(const std::array<std::size_t, kCaseOutcomes>& counts);
 
-// At most `columns` wide: a bar and finished/expanded (or the number of cases alone, if none is expanded), the outcomes that are not zero, rate, ETA, and the running case
-// with the time it has taken, from a second on, and its phase. What does not fit goes in this order: the bar becomes
-// shorter and goes, the rate goes, the ID is cut in the middle. No control characters, no newline.
+// At most `columns` wide: a bar and finished/expanded (or the number of cases alone, if none is expanded), the outcomes
+// that are not zero, rate, ETA, and the running case with the time it has taken, from a second on, and its phase. What
+// does not fit goes in this order: the bar becomes shorter and goes, the rate goes, the ID is cut in the middle. No
+// control characters, no newline.
 std::string live_line(const LiveState& state, std::size_t columns);
 
 }  // namespace cp_pool

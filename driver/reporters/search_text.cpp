@@ -88,7 +88,8 @@ std::string kept_text(const SearchFinished& event) {
   const std::string all = count_of(event.kept, "case");
   if (event.kept_passing.empty()) return fmt::format("of {} that earlier searches had found none passes now\n", all);
   return fmt::format("of {} that earlier searches had found {} now, fixed or not the same any more, and {} kept: {}\n",
-                     all, event.kept_passing.size() == 1 ? "1 passes" : fmt::format("{} pass", event.kept_passing.size()),
+                     all,
+                     event.kept_passing.size() == 1 ? "1 passes" : fmt::format("{} pass", event.kept_passing.size()),
                      event.kept_passing.size() == 1 ? "is" : "are", fmt::join(event.kept_passing, ", "));
 }
 

@@ -31,9 +31,10 @@ constexpr const char* kJson =
     R"({"seqlen_q":128,"seqlen_kv":128,"heads":4,"kv_heads":2,"head_dim_qk":64,"head_dim_v":64})";
 
 TEST(FoundText, HasTheSmallestCaseAndTheCommandThatRunsIt) {
-  EXPECT_EQ(found_text(some_find()), std::string("found: fail of dq, first in search/7-12/a2a/cp6/thd/bf16/pad; made smaller "
-                                                 "by 56 cases (2.10 s)\n    ") +
-                                         kJson + "\n    alone: printf .. | cp-pool submit -\n");
+  EXPECT_EQ(found_text(some_find()),
+            std::string("found: fail of dq, first in search/7-12/a2a/cp6/thd/bf16/pad; made smaller "
+                        "by 56 cases (2.10 s)\n    ") +
+                kJson + "\n    alone: printf .. | cp-pool submit -\n");
 }
 
 TEST(FoundText, SaysThatAFailureIsFlakyOrKnownOrNotTheSmallest) {
@@ -87,8 +88,9 @@ TEST(SearchSummary, SaysWhatBecameOfCasesThatEarlierSearchesHadFound) {
   end.kept = 3;
   EXPECT_THAT(search_summary(end, {}), HasSubstr("\nof 3 cases that earlier searches had found none passes now\n"));
   end.kept_passing = {"search/kept-1/p2p/cp2/bshd/fp32"};
-  EXPECT_THAT(search_summary(end, {}), HasSubstr("\nof 3 cases that earlier searches had found 1 passes now, fixed or not the same "
-                                                 "any more, and is kept: search/kept-1/p2p/cp2/bshd/fp32\n"));
+  EXPECT_THAT(search_summary(end, {}),
+              HasSubstr("\nof 3 cases that earlier searches had found 1 passes now, fixed or not the same "
+                        "any more, and is kept: search/kept-1/p2p/cp2/bshd/fp32\n"));
 }
 
 TEST(SearchSummary, EndsWithWhatWasFound) {
@@ -99,10 +101,12 @@ TEST(SearchSummary, EndsWithWhatWasFound) {
   flaky.how = "timeout";
   flaky.asked = 10;
   flaky.failed = 2;
-  EXPECT_THAT(search_summary(end, {some_find(), flaky}),
-              EndsWith(std::string("found 2 failures, and 4 more like it:\n  fail of dq: ") + kJson +
-                       "\n    alone: printf .. | cp-pool submit -\n  timeout (flaky): " + kJson +
-                       "\n    alone: printf .. | cp-pool submit -\nkept in /state/found.jsonl, which a later search runs first\n"));
+  EXPECT_THAT(
+      search_summary(end, {some_find(), flaky}),
+      EndsWith(
+          std::string("found 2 failures, and 4 more like it:\n  fail of dq: ") + kJson +
+          "\n    alone: printf .. | cp-pool submit -\n  timeout (flaky): " + kJson +
+          "\n    alone: printf .. | cp-pool submit -\nkept in /state/found.jsonl, which a later search runs first\n"));
 }
 
 TEST(SearchSummary, BreaksLongLines) {
@@ -112,7 +116,8 @@ TEST(SearchSummary, BreaksLongLines) {
   const std::string text = search_summary(end, {});
   EXPECT_THAT(text, HasSubstr("\n  cp_size: 100 1000, 101 1000,"));
   std::size_t begin = 0;
-  for (std::size_t at = 0; (at = text.find('\n', begin)) != std::string::npos; begin = at + 1) EXPECT_LE(at - begin, 110U);
+  for (std::size_t at = 0; (at = text.find('\n', begin)) != std::string::npos; begin = at + 1)
+    EXPECT_LE(at - begin, 110U);
 }
 
 }  // namespace

@@ -41,7 +41,8 @@ double quantile(std::vector<double> values, double q) {
   return *nth;
 }
 
-// A cause that was found says more than which tensor was the first to be wrong. The point of a reason may be at its end:
+// A cause that was found says more than which tensor was the first to be wrong. The point of a reason may be at its
+// end:
 // "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
   const bool found = event.diagnosis && event.diagnosis->certainty != Certainty::unknown;

@@ -67,9 +67,9 @@ TEST(TimingsTable, HasDiagnosesBehindTheCases) {
   CaseFinished event = finished(0, "a", CaseOutcome::fail);
   event.diagnosis = test::example_diagnosis();
   table.add(event);
-  EXPECT_THAT(table.text(), ::testing::HasSubstr(
-                                "    2  case                  1    100 ms    100 ms    100 ms    100 ms\n"
-                                "    2  diagnosis             1     12 ms     12 ms     12 ms     12 ms\n"));
+  EXPECT_THAT(table.text(),
+              ::testing::HasSubstr("    2  case                  1    100 ms    100 ms    100 ms    100 ms\n"
+                                   "    2  diagnosis             1     12 ms     12 ms     12 ms     12 ms\n"));
 }
 
 TEST(TimingsTable, NamesNoMoreThanTenSlowCases) {

@@ -65,7 +65,9 @@ std::optional<NamedCase> Search::next_drawn(const Room& room) {
     return std::nullopt;
   }
   if (plan_.cases > 0 && coverage_.judged() + drawn_running_ >= plan_.cases) return std::nullopt;
-  const auto wanted = [this](const Case& c) { return !lost_sizes_.contains(world_size(c)) && !coverage_.leaves_out(c); };
+  const auto wanted = [this](const Case& c) {
+    return !lost_sizes_.contains(world_size(c)) && !coverage_.leaves_out(c);
+  };
   auto drawn = drawing_.next(room, wanted);
   if (drawing_.exhausted()) stop("no case is left that the worker would not skip");
   if (!drawn) return std::nullopt;

@@ -29,12 +29,15 @@ Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_pt
     result.reason = report.reason;
   }
   if (!result.failed) return result;
-  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
-    const at::NoGradGuard no_grad;
-    const auto r = static_cast<std::size_t>(rank);
-    Diagnosis found = diagnose(*ranks[r], *reports[r].judged, groups, {});
-    if (rank == 0) result.diagnosis = std::move(found);
-  }, std::chrono::minutes(10));
+  run_ranks(
+      c.cp_size,
+      [&](const CpGroups& groups, int rank) {
+        const at::NoGradGuard no_grad;
+        const auto r = static_cast<std::size_t>(rank);
+        Diagnosis found = diagnose(*ranks[r], *reports[r].judged, groups, {});
+        if (rank == 0) result.diagnosis = std::move(found);
+      },
+      std::chrono::minutes(10));
   return result;
 }
 

@@ -12,9 +12,9 @@
 namespace cp_pool::diagnosis::test {
 
 struct Diagnosed {
-  bool failed = false;     // the case, on some rank
-  std::string reason;      // of the first rank that failed
-  Diagnosis diagnosis;     // of a case that failed
+  bool failed = false;  // the case, on some rank
+  std::string reason;   // of the first rank that failed
+  Diagnosis diagnosis;  // of a case that failed
 };
 
 // Each rank has an implementation of its own.

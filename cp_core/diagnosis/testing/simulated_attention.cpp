@@ -87,7 +87,8 @@ verify::Sharding SimulatedAttention::sharding(const Case& /*c*/, const SequenceL
 }
 
 std::unique_ptr<Step> SimulatedAttention::make_step(const StepSetting& setting, const verify::Shards& /*shards*/) {
-  return std::make_unique<SimulatedStep>(setting, sharding(setting.c, setting.lengths), failing_, hypothesis_, attempt_);
+  return std::make_unique<SimulatedStep>(setting, sharding(setting.c, setting.lengths), failing_, hypothesis_,
+                                         attempt_);
 }
 
 }  // namespace cp_pool::diagnosis::test

@@ -27,7 +27,8 @@ namespace cp_pool {
 namespace {
 
 constexpr const char* kSearchFooter =
-    "Small random cases over every field, often at the edges, until one fails; then the smallest one that fails in the\n"
+    "Small random cases over every field, often at the edges, until one fails; then the smallest one that fails in "
+    "the\n"
     "same way. What the worker skips is learned and left out. Exit code 0: nothing was found; 100: something was.\n\n"
     "Examples:\n"
     "  cp-pool search --adapter package.module:ring --time 10m\n"
@@ -159,7 +160,9 @@ class SearchCommand : public CommandWith<SearchOptions> {
              [this](const std::string& text) { options.seed = parse_seed(text); });
     add_edits(command, options.edits);
     add_list(command,
-             {.name = "--filter", .type = "EXPR", .help = "Only cases that 'comm=p2p & cp_size<=4' selects; several: the union"},
+             {.name = "--filter",
+              .type = "EXPR",
+              .help = "Only cases that 'comm=p2p & cp_size<=4' selects; several: the union"},
              options.filters, false);
     add_flag(command, "--keep-going", options.keep_going, "After a failure go on, to find others");
     add_duration(command, "--shrink-time", options.shrink_time, milliseconds{0},

@@ -32,10 +32,26 @@ TEST(SearchOptions, HaveTheDocumentedDefaults) {
 }
 
 TEST(SearchOptions, AreReadFromTheCommandLine) {
-  const auto search = parse_as<SearchOptions>({"search", "--time", "10m", "--cases", "50", "--seed", "18446744073709551615",
-                                               "--set", "comm=p2p", "--set", "cp_size=2", "--filter", "heads>2",
-                                               "--keep-going", "--shrink-time", "5s", "--found", "off",
-                                               "--max-consecutive-timeouts", "2"});
+  const auto search = parse_as<SearchOptions>({"search",
+                                               "--time",
+                                               "10m",
+                                               "--cases",
+                                               "50",
+                                               "--seed",
+                                               "18446744073709551615",
+                                               "--set",
+                                               "comm=p2p",
+                                               "--set",
+                                               "cp_size=2",
+                                               "--filter",
+                                               "heads>2",
+                                               "--keep-going",
+                                               "--shrink-time",
+                                               "5s",
+                                               "--found",
+                                               "off",
+                                               "--max-consecutive-timeouts",
+                                               "2"});
   EXPECT_EQ(search.time, milliseconds{600'000});
   EXPECT_EQ(search.cases, 50);
   EXPECT_EQ(search.seed, 18446744073709551615U);

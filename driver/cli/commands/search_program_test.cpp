@@ -42,8 +42,8 @@ class SearchProgram : public CommandLine {
   }
 
   [[nodiscard]] Words search_words(const std::vector<std::string>& rules, const Words& more = {}) const {
-    Words words = {kProgram, "search", "--seed", "7", "--filter", "cp_size<=2", "--worker", worker(rules), "--grace",
-                   "100ms", "--events", path("e")};
+    Words words = {kProgram,   "search",      "--seed",  "7",     "--filter", "cp_size<=2",
+                   "--worker", worker(rules), "--grace", "100ms", "--events", path("e")};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }
@@ -74,9 +74,10 @@ class SearchProgram : public CommandLine {
 TEST_F(SearchProgram, ThatFindsNothingIsASuccess) {
   const Finished done = search({}, {"--cases", "40"});
   EXPECT_EQ(done.exit_code, 0) << done.err;
-  EXPECT_THAT(done.out, AllOf(StartsWith("cp-pool "), HasSubstr("cases from a search (seed 7) on cpu\n"),
-                              HasSubstr("\nsearched 40 cases judged in "), HasSubstr(": 40 cases were judged (--cases)\n"),
-                              HasSubstr("\n  comm: "), HasSubstr("\n  edges: "), HasSubstr("\nfound nothing\n")));
+  EXPECT_THAT(done.out,
+              AllOf(StartsWith("cp-pool "), HasSubstr("cases from a search (seed 7) on cpu\n"),
+                    HasSubstr("\nsearched 40 cases judged in "), HasSubstr(": 40 cases were judged (--cases)\n"),
+                    HasSubstr("\n  comm: "), HasSubstr("\n  edges: "), HasSubstr("\nfound nothing\n")));
   EXPECT_THAT(done.last_line(), StartsWith("40 expanded = 40 pass + 0 fail, "));
   EXPECT_THAT(cases("drawn"), SizeIs(40));
   EXPECT_EQ(events("run_started").at(0)["seed"], 7);
@@ -105,11 +106,13 @@ TEST_F(SearchProgram, FindsTheSmallestCaseOfAWrongAnswer) {
   const std::size_t block = done.out.find("fail  " + smallest);
   ASSERT_NE(block, std::string::npos) << done.out;
   const std::string end = done.out.substr(block);
-  EXPECT_THAT(end, AllOf(HasSubstr("rank 0: dq: error 0.5 > bound 0.25"), HasSubstr("\nfound: fail of dq, first in search/7-"),
-                         HasSubstr("\nfound 1 failure:\n  fail of dq: " + small), HasSubstr("\nkept in " + state)));
+  EXPECT_THAT(
+      end, AllOf(HasSubstr("rank 0: dq: error 0.5 > bound 0.25"), HasSubstr("\nfound: fail of dq, first in search/7-"),
+                 HasSubstr("\nfound 1 failure:\n  fail of dq: " + small), HasSubstr("\nkept in " + state)));
   // Its failures on the way stand nowhere in full, but for the first.
   EXPECT_EQ(done.out.find("rank 0: dq: error", done.out.find("rank 0: dq: error") + 1) > block - 1, true);
-  EXPECT_THAT(read_file(path("j")), AllOf(HasSubstr("[[PROPERTY|search=smallest]]"), HasSubstr("[[PROPERTY|search=drawn]]")));
+  EXPECT_THAT(read_file(path("j")),
+              AllOf(HasSubstr("[[PROPERTY|search=smallest]]"), HasSubstr("[[PROPERTY|search=drawn]]")));
   EXPECT_THAT(read_file(path("h")), HasSubstr("found 1 failure"));
 }
 
@@ -175,14 +178,17 @@ TEST_F(SearchProgram, RunsWhatItHasFoundFirstTheNextTime) {
   EXPECT_EQ(events("search_found").at(0)["case"].dump(), first);
   // It is fixed; a worker with another command line has another file.
   const auto entries = [&] {
-    return std::distance(std::filesystem::directory_iterator(state + "/cp-pool/found"), std::filesystem::directory_iterator{});
+    return std::distance(std::filesystem::directory_iterator(state + "/cp-pool/found"),
+                         std::filesystem::directory_iterator{});
   };
   EXPECT_EQ(entries(), 1);
   const std::string file = std::filesystem::directory_iterator(state + "/cp-pool/found")->path();
   const Finished fixed = search({}, {"--found", file, "--cases", "10"});
   EXPECT_EQ(fixed.exit_code, 0);
-  EXPECT_THAT(fixed.out, HasSubstr("of 1 case that earlier searches had found 1 passes now, fixed or not the same any more, and is "
-                                   "kept: search/kept-1/"));
+  EXPECT_THAT(
+      fixed.out,
+      HasSubstr("of 1 case that earlier searches had found 1 passes now, fixed or not the same any more, and is "
+                "kept: search/kept-1/"));
   EXPECT_THAT(cases("kept"), SizeIs(1));
   EXPECT_THAT(json_lines(read_file(file)), SizeIs(1)) << "it stays";
 }
@@ -227,16 +233,19 @@ TEST_F(SearchProgram, WithFailFastDoesNotMakeTheFailureSmaller) {
 }
 
 TEST_F(SearchProgram, ThatIsInterruptedTellsWhatItHas) {
-  Program program(search_words({"fail=causal", "hang=training and not causal and seq > 20"}, {"--time", "0", "--keep-going"}));
+  Program program(
+      search_words({"fail=causal", "hang=training and not causal and seq > 20"}, {"--time", "0", "--keep-going"}));
   const auto hangs = [&] {
     const std::string text = std::filesystem::exists(path("e")) ? read_file(path("e")) : "";
-    return text.find("search_found") != std::string::npos && text.find("\"case_started\"", text.find("search_found")) != std::string::npos;
+    return text.find("search_found") != std::string::npos &&
+           text.find("\"case_started\"", text.find("search_found")) != std::string::npos;
   };
   while (!hangs()) std::this_thread::yield();
   program.signal(SIGINT);
   const Finished done = program.wait();
   EXPECT_EQ(done.exit_code, 130);
-  EXPECT_THAT(done.out, AllOf(HasSubstr(": the run was stopped\n"), HasSubstr("found 1 failure"), HasSubstr("interrupted")));
+  EXPECT_THAT(done.out,
+              AllOf(HasSubstr(": the run was stopped\n"), HasSubstr("found 1 failure"), HasSubstr("interrupted")));
   EXPECT_THAT(events("run_finished"), SizeIs(1));
   EXPECT_EQ(events("search_finished").at(0)["why"], "the run was stopped");
 }

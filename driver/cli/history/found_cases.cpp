@@ -102,8 +102,7 @@ void append_line(const std::filesystem::path& file, const std::string& line) {
   constexpr mode_t kMode = 0666;  // less the umask
   const UniqueFd fd{::open(file.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, kMode)};
   if (!fd) {
-    throw OutputError(
-        fmt::format("cannot write {}: {}", name, error_reason({errno, std::generic_category()}, name)));
+    throw OutputError(fmt::format("cannot write {}: {}", name, error_reason({errno, std::generic_category()}, name)));
   }
   lock(fd.get());
   struct stat status{};
@@ -151,8 +150,8 @@ FoundCases read_found_cases(const std::filesystem::path& file) {
       }
     }
   } catch (const std::system_error& e) {
-    throw CommandError(ExitCode::bad_input, fmt::format("cannot read --found {}: {}", file.string(),
-                                                        error_reason(e.code(), file.string())));
+    throw CommandError(ExitCode::bad_input,
+                       fmt::format("cannot read --found {}: {}", file.string(), error_reason(e.code(), file.string())));
   } catch (const CaseError& e) {  // a line without an end
     throw CommandError(ExitCode::bad_input, fmt::format("--found {}: {}", file.string(), e.what()));
   }

@@ -80,7 +80,8 @@ TEST(FoundCases, NameEachBadLineAndPassOverIt) {
   const TemporaryFolder folder;
   const auto file = folder / "found.jsonl";
   const std::string good = R"({"case":)" + to_json(found(1).c).dump() + "}";
-  write_file(file, good + "\nno json\n\n{\"case\":{\"heads\":\"two\"}}\n{\"id\":\"x\"}\n[1]\n" + good + "\n{\"case\":{\"hea");
+  write_file(file,
+             good + "\nno json\n\n{\"case\":{\"heads\":\"two\"}}\n{\"id\":\"x\"}\n[1]\n" + good + "\n{\"case\":{\"hea");
   const FoundCases read = read_found_cases(file);
   EXPECT_THAT(read.cases, ElementsAre(found(1).c));
   const std::string name = file.string();

@@ -78,10 +78,12 @@ TEST(EditCase, ErrorsNameTheEdit) {
 }
 
 TEST(FixedFields, AreTheEditsAsACaseWritesThem) {
-  const auto fixed = fixed_fields({"comm=a2a", "window=512,0", "seqlens=8", "input_scale=2.0", "comm=p2p", "bias=none"});
+  const auto fixed =
+      fixed_fields({"comm=a2a", "window=512,0", "seqlens=8", "input_scale=2.0", "comm=p2p", "bias=none"});
   std::vector<std::string> texts;
   for (const search::FixedField& one : fixed) texts.push_back(std::string(one.field->name) + "=" + one.value.dump());
-  EXPECT_THAT(texts, ::testing::ElementsAre("window=[512,0]", "seqlens=[8]", "input_scale=2", "comm=\"p2p\"", "bias=null"));
+  EXPECT_THAT(texts,
+              ::testing::ElementsAre("window=[512,0]", "seqlens=[8]", "input_scale=2", "comm=\"p2p\"", "bias=null"));
   EXPECT_THAT(test::error_text([] { fixed_fields({"com=a2a"}); }), ::testing::HasSubstr("did you mean 'comm'"));
   EXPECT_THAT(test::error_text([] { fixed_fields({"heads=two"}); }), ::testing::HasSubstr("--set heads=two: $.heads:"));
 }

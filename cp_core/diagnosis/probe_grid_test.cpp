@@ -12,7 +12,7 @@ namespace {
 using testing::ElementsAre;
 
 // Two sequences of 6 and 8 tokens, padded to 8, over two ranks.
-Case packed_case() {
+Case ragged_pack() {
   Case c = verify::test::small_case();
   c.layout = Layout::thd;
   c.pad_between_seqs = true;
@@ -43,7 +43,7 @@ std::vector<std::int64_t> chunks_of(const GridAxis& axis) {
 }
 
 TEST(ProbeGrid, HasThePaddedRowsOfAllRanksSequenceBySequence) {
-  const GridAxis axis = grid_by(packed_case(), "dual_chunk").kv;
+  const GridAxis axis = grid_by(ragged_pack(), "dual_chunk").kv;
   EXPECT_THAT(axis.lengths, ElementsAre(8, 8));
   EXPECT_TRUE(axis.places_padding);
   EXPECT_THAT(ranks_of(axis), ElementsAre(0, 0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1, 0, 0));
@@ -54,12 +54,12 @@ TEST(ProbeGrid, HasThePaddedRowsOfAllRanksSequenceBySequence) {
 }
 
 TEST(ProbeGrid, NumbersChunksOfThePackWhereItIsCutAsAWhole) {
-  EXPECT_THAT(chunks_of(grid_by(packed_case(), "dual_chunk_pack").kv),
+  EXPECT_THAT(chunks_of(grid_by(ragged_pack(), "dual_chunk_pack").kv),
               ElementsAre(0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3));
 }
 
 TEST(ProbeGrid, HasNoChunksOfOtherConventions) {
-  EXPECT_THAT(chunks_of(grid_by(packed_case(), "striped").kv), testing::Each(-1));
+  EXPECT_THAT(chunks_of(grid_by(ragged_pack(), "striped").kv), testing::Each(-1));
 }
 
 TEST(ProbeGrid, PutsListedPaddingBehindTheRowsOfItsSequence) {
@@ -67,7 +67,7 @@ TEST(ProbeGrid, PutsListedPaddingBehindTheRowsOfItsSequence) {
   const auto listed = [](const std::vector<std::int64_t>& rows) { return verify::local_rows(rows, {6, 8}); };
   const verify::RowsByRank rows{listed({0, -1, 1, 2, 13, -1}), listed({3, 4, 5, 6, 7, 8, 9, 10, 11, 12})};
   sharding.rows = verify::Ownership{.q = rows, .kv = rows};
-  const GridAxis axis = grid_of(packed_case(), sharding).q;
+  const GridAxis axis = grid_of(ragged_pack(), sharding).q;
   EXPECT_THAT(axis.lengths, ElementsAre(7, 9));
   EXPECT_FALSE(axis.places_padding);
   EXPECT_TRUE(axis.row(6).padding);
@@ -80,13 +80,13 @@ TEST(ProbeGrid, HasNoPaddingWhereThereIsNone) {
   const auto listed = [](const std::vector<std::int64_t>& rows) { return verify::local_rows(rows, {6, 8}); };
   const verify::RowsByRank rows{listed({0, 1, 2, 6, 7, 8, 9}), listed({3, 4, 5, 10, 11, 12, 13})};
   sharding.rows = verify::Ownership{.q = rows, .kv = rows};
-  const GridAxis axis = grid_of(packed_case(), sharding).kv;
+  const GridAxis axis = grid_of(ragged_pack(), sharding).kv;
   EXPECT_THAT(axis.lengths, ElementsAre(6, 8));
   EXPECT_THAT(ranks_of(axis), ElementsAre(0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 1, 1, 1, 1));
 }
 
 TEST(PairText, NamesPlacesOfRowsAndOtherSequences) {
-  const ProbeGrid grid = grid_by(packed_case(), "dual_chunk");
+  const ProbeGrid grid = grid_by(ragged_pack(), "dual_chunk");
   EXPECT_EQ(queries_text(grid.q, {2, 3}), "queries 2..3 of sequence 0 (rank 1)");
   EXPECT_EQ(queries_text(grid.q, {9, 9}), "query 1 of sequence 1 (rank 0)");
   EXPECT_EQ(queries_text(grid.q, {6, 7}), "2 padding queries 6..7 of sequence 0 (rank 0)");
@@ -96,7 +96,7 @@ TEST(PairText, NamesPlacesOfRowsAndOtherSequences) {
 }
 
 TEST(PairText, NamesNoSequenceWhereThereIsOne) {
-  Case c = packed_case();
+  Case c = ragged_pack();
   c.batch = 1;
   c.seqlens = {{8}};
   const ProbeGrid grid = grid_by(c, "contiguous");

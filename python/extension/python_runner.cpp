@@ -63,11 +63,12 @@ std::string PythonRunner::backend(const Case& c, const at::Device& device) {
 RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOptions& options) {
   breaker_.begin_case(options.deadline);
   const AtEnd end([this] { breaker_.end_case(); });
-  const auto groups = [&](std::vector<int> GroupRanks::* member) {
+  const auto ranks_of = [&](std::vector<int> GroupRanks::* member) {
     return c.group == 1 ? std::vector<std::vector<int>>() : all_groups(world_size(c), c.group, member);
   };
   with_python(breaker_, [&] {
-    runner_.attr("begin")(options.id, groups(&GroupRanks::cp), groups(&GroupRanks::inner), groups(&GroupRanks::outer));
+    runner_.attr("begin")(options.id, ranks_of(&GroupRanks::cp), ranks_of(&GroupRanks::inner),
+                          ranks_of(&GroupRanks::outer));
   });
   try {
     return run_case(implementation_, c, groups, options);

@@ -23,7 +23,9 @@ CaseDrawing causal_drawing() {
           .kv_per_block = 4,
           .rows = {"+.. ", "#+. ", "##+ ", "    "},
           .q_ranks = {0, 1, 1, 0},
-          .kv_ranks = {0, 1, 1, 0}};
+          .kv_ranks = {0, 1, 1, 0},
+          .q_begins = {0, 2, 4, 6},
+          .kv_begins = {0, 4, 8, 12}};
 }
 
 TEST(CaseMaskSvg, HasTheColourOfTheRankThatOwnsTheQueries) {

@@ -80,7 +80,9 @@ TEST(MaskSvg, DrawsBordersOfSequences) {
 
 TEST(MaskSvg, SaysWhereWeightsAreNoWholeNumbers) {
   MaskPicture picture = causal_mask();
-  picture.rows[0] = ".??-";
+  picture.rows[0] =
+      ".?"
+      "?-";
   EXPECT_THAT(mask_page(picture).one("//desc"), HasSubstr("2 cells weights that are no whole numbers"));
 }
 

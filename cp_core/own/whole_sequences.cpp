@@ -46,7 +46,7 @@ ShardRuns shard_runs(const Lengths& valid, const Lengths& padded, std::int64_t r
   return runs;
 }
 
-// Each position of the sequences once, in the shards of all ranks one after the other: replicated ones in this rank's.
+// Each position of the sequences once, in the shards of all ranks one after the other; replicated ones in this rank's.
 ShardRuns runs_of_all(const Lengths& valid, const Lengths& padded, std::int64_t replicated, const Communicator& cp) {
   ShardRuns all;
   for (int rank = 0; rank < cp.size(); ++rank) {
@@ -157,20 +157,14 @@ WholeSequences::Side WholeSequences::make_side(const Lengths& valid, const Lengt
   const std::vector<Run> whole_of_all = gathered_runs(whole, cp_.size(), 0, cp_.size());
   const std::vector<Run> own_whole = without_padding(local_runs(whole, cp_.size(), cp_.rank()), valid);
   const std::vector<Run> source = joined(all.replicated, all.cut);
-  Side side{.shard_rows = own.rows,
-            .whole_rows = total_rows(whole_of_all) / cp_.size(),
-            .to_whole = row_copies(source, own_whole),
-            .cut_to_shard = row_copies(whole_of_all, without_padding(own.cut, valid)),
-            .replicated_to_shard = row_copies(whole_of_all, own.replicated)};
-#ifdef CP_POOL_MUTANTS
-  if (keys) {
-    side.to_whole = row_copies(
-        CP_MUTATE(replicated_keys_twice, source, with_replicated_twice(all, valid.size())),
-        CP_MUTATE(replicated_keys_dropped, own_whole,
-                  cp_.rank() + 1 == cp_.size() ? own_whole : without_replicated(own_whole, valid, replicated)));
-  }
-#endif
-  return side;
+  return {.shard_rows = own.rows,
+          .whole_rows = total_rows(whole_of_all) / cp_.size(),
+          .to_whole = row_copies(
+              CP_MUTATE(replicated_keys_twice, source, keys ? with_replicated_twice(all, valid.size()) : source),
+              CP_MUTATE(replicated_keys_dropped, own_whole,
+                        keys && cp_.rank() + 1 < cp_.size() ? without_replicated(own_whole, valid, replicated) : own_whole)),
+          .cut_to_shard = row_copies(whole_of_all, without_padding(own.cut, valid)),
+          .replicated_to_shard = row_copies(whole_of_all, own.replicated)};
 }
 
 at::Tensor WholeSequences::gathered(const at::Tensor& rows, std::string_view what) const {

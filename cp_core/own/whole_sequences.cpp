@@ -161,8 +161,9 @@ WholeSequences::Side WholeSequences::make_side(const Lengths& valid, const Lengt
           .whole_rows = total_rows(whole_of_all) / cp_.size(),
           .to_whole = row_copies(
               CP_MUTATE(replicated_keys_twice, source, keys ? with_replicated_twice(all, valid.size()) : source),
-              CP_MUTATE(replicated_keys_dropped, own_whole,
-                        keys && cp_.rank() + 1 < cp_.size() ? without_replicated(own_whole, valid, replicated) : own_whole)),
+              CP_MUTATE(
+                  replicated_keys_dropped, own_whole,
+                  keys && cp_.rank() + 1 < cp_.size() ? without_replicated(own_whole, valid, replicated) : own_whole)),
           .cut_to_shard = row_copies(whole_of_all, without_padding(own.cut, valid)),
           .replicated_to_shard = row_copies(whole_of_all, own.replicated)};
 }

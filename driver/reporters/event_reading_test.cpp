@@ -57,6 +57,37 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   for (int i = 0; i <= static_cast<int>(RunStopping::Reason::global_timeout); ++i) {
     expect_round_trip(RunStopping{.reason = static_cast<RunStopping::Reason>(i), .limit_ms = 1500});
   }
+  begin.seed = 18446744073709551615U;
+  expect_round_trip(begin);
+  SearchFound found;
+  found.id = "search/7-12/p2p/cp2/bshd/fp32";
+  found.how = "crash: signal 11 (SIGSEGV)";
+  found.outcome = CaseOutcome::crash;
+  found.kept = true;
+  found.smallest = "search/7-12/smallest-9/p2p/cp2/bshd/fp32";
+  found.c = test::example_case();
+  found.tries = 8;
+  found.ms = 12.5;
+  found.asked = 10;
+  found.failed = 3;
+  found.note = "the run was stopped";
+  found.command = "cp-pool submit -";
+  expect_round_trip(found);
+  SearchFinished searched;
+  searched.why = "the time was over (--time)";
+  searched.judged = 7;
+  searched.skipped = 8;
+  searched.found = 1;
+  searched.repeated = 2;
+  searched.ms = 12.5;
+  searched.fixed = {"comm=p2p"};
+  searched.tried = {{"causal=true", 3}};
+  searched.edges = {{"an odd ring", 4}};
+  searched.never_judged = {{"layout=thd", 5, "no thd here"}};
+  searched.kept = 2;
+  searched.kept_passing = {"search/kept-1/p2p/cp2/bshd/fp32"};
+  searched.file = "/state/found.jsonl";
+  expect_round_trip(searched);
   RunFinished end = test::run_finished({1, 2, 3, 4, 5, 6, 7, 8, 9});
   end.interrupted = true;
   end.ledger_exact = false;
@@ -67,6 +98,11 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
 TEST(ReadEvent, GivesBackEveryKindOfCase) {
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
     expect_round_trip(test::finished(i, "id", static_cast<CaseOutcome>(i), "because"));
+  }
+  for (const auto& [step, name] : kNames<SearchStep>) {
+    CaseFinished of_search = test::finished(1, "id", CaseOutcome::pass);
+    of_search.search = step;
+    expect_round_trip(of_search);
   }
   CaseFinished failed = test::failed_case(3, "id");
   failed.checks[0].error = std::numeric_limits<double>::quiet_NaN();

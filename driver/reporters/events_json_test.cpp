@@ -242,8 +242,13 @@ TEST(EventsPage, DescribesEveryFieldOfEveryType) {
   }
   described<OutputLost>();
   described<ForkServerTold>();
+  for (const auto& [step, name] : kNames<SearchStep>) EXPECT_THAT(finished, HasSubstr("`" + std::string{name} + "`"));
+  described<SearchFound>();
+  const std::string searched = described<SearchFinished>();
+  expect_named<CasesWith>(searched);
+  expect_named<NeverJudged>(searched);
   described<RunFinished>();
-  EXPECT_EQ(std::variant_size_v<Event>, 12U) << "a type that this test does not name";
+  EXPECT_EQ(std::variant_size_v<Event>, 14U) << "a type that this test does not name";
 }
 
 }  // namespace

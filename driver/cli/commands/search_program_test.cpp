@@ -137,13 +137,14 @@ TEST_F(SearchProgram, MakesACrashSmaller) {
 }
 
 TEST_F(SearchProgram, MakesAHangSmallerWithShortDeadlines) {
-  // The pools' first cases pass, so that there is something to derive a deadline from. A loaded machine has time.
-  const Finished done = search({"hang=not first and bias is not None and layout == 'sbhd'"},
-                               {"--timeout", "8s", "--set", "cp_size=1", "--set", "comm=p2p", "--shrink-time", "20s"});
+  const Finished done = search({"hang=bias is not None"}, {"--timeout", "3s", "--set", "cp_size=1", "--set", "layout=bshd",
+                                                           "--shrink-time", "4s"});
   EXPECT_EQ(done.exit_code, 100);
   const json found = events("search_found").at(0);
-  EXPECT_THAT(found["how"].get<std::string>(), StartsWith("timeout"));
-  EXPECT_THAT(cases("again").at(0)["reason"].get<std::string>(), HasSubstr("(the deadline of this case)"));
+  EXPECT_EQ(found["how"], "timeout");
+  EXPECT_NE(found["case"]["bias"], nullptr);
+  EXPECT_THAT(cases("again").at(0)["reason"].get<std::string>(), HasSubstr("2000 ms (the deadline of this case)"));
+  EXPECT_THAT(cases("smaller"), Not(IsEmpty()));
 }
 
 TEST_F(SearchProgram, TellsTheRateOfAFlakyFailure) {

@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """A worker for the tests of searches: computes nothing, and does what the first of its rules says that holds for a case.
-A rule is an argument OUTCOME=CONDITION; the condition is a Python expression over the fields of the case, `seq` (of the
-request) and `first` (whether it is the pool's first case). Outcomes: fail, skip, error, crash, hang. Without a rule that
-holds it is a pass. CP_POOL_TEST_REQUESTS names a file to which every request is appended."""
+A rule is an argument OUTCOME=CONDITION; the condition is a Python expression over the fields of the case and `seq` (of the
+request). Outcomes: fail, skip, error, crash, hang. Without a rule that holds it is a pass. CP_POOL_TEST_REQUESTS names a file to which every request is appended."""
 import json
 import os
 import signal
@@ -15,8 +14,8 @@ def respond(message):
     sys.stdout.flush()
 
 
-def outcome_of(request, first):
-    names = {**request["case"], "seq": request["seq"], "first": first}
+def outcome_of(request):
+    names = {**request["case"], "seq": request["seq"]}
     for rule in sys.argv[1:]:
         outcome, condition = rule.split("=", 1)
         if eval(condition, {}, names):
@@ -24,8 +23,8 @@ def outcome_of(request, first):
     return "pass"
 
 
-def result(request, first):
-    outcome = outcome_of(request, first)
+def result(request):
+    outcome = outcome_of(request)
     if outcome == "crash":
         os.kill(os.getpid(), signal.SIGSEGV)
     if outcome == "hang":
@@ -48,7 +47,6 @@ def main():
     respond({"event": "ready", "protocol": 1, "worker": "ruled", "world_size": int(os.environ["WORLD_SIZE"]), "device": "cpu",
              "ranks": [{"rank": 0, "host": "here", "pid": os.getpid()}],
              "capabilities": {"case_fields": ["input_scale", "strided"]}})
-    first = True
     for line in sys.stdin:
         request = json.loads(line)
         if requests := os.environ.get("CP_POOL_TEST_REQUESTS"):
@@ -56,9 +54,8 @@ def main():
                 file.write(line)
         if request["op"] == "run":
             respond({"event": "started", "seq": request["seq"]})
-            respond(result(request, first))
+            respond(result(request))
             print(f"\n[CP_POOL_FENCE] {request['seq']}", file=sys.stderr, flush=True)
-            first = False
         elif request["op"] == "ping":
             respond({"event": "pong", "seq": request["seq"]})
         elif request["op"] == "shutdown":

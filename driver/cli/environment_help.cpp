@@ -50,6 +50,9 @@ constexpr std::array kVariables{
     EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs every combination, not a choice of them."},
     EnvironmentVariable{"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
     EnvironmentVariable{"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},
+    EnvironmentVariable{"CP_POOL_DIAGNOSIS_CASES", "Property test of the mask that a diagnosis sees: how many random cases."},
+    EnvironmentVariable{"CP_POOL_DIAGNOSES", "Test of diagnosed mutants: the file that it writes its answers to."},
+    EnvironmentVariable{"CP_POOL_WRONG", "The adapter that is wrong on purpose (tests/diagnosis): its mistake."},
     EnvironmentVariable{"CP_POOL_SOAK_CASES", "Soak test: how many cases."},
     EnvironmentVariable{"CP_POOL_SOAK_SEED", "Soak test: which cases and faults."},
 };

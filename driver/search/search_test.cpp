@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/case_groups.h"
 #include "cases/case_json.h"
 
 namespace cp_pool {
@@ -62,9 +63,9 @@ Ran run(SearchPlan of, const Worker& worker, int ranks = 4) {
   };
   for (;;) {
     while (auto named = search.next(room)) {
-      EXPECT_TRUE(room.has(named->c.cp_size)) << named->id;
+      EXPECT_TRUE(room.has(world_size(named->c))) << named->id;
       EXPECT_EQ(find_problem(named->c), std::nullopt) << named->id;
-      room.take(named->c.cp_size);
+      room.take(world_size(named->c));
       out.cases.push_back(*named);
       running.push_back(*std::move(named));
       out.most_at_once = std::max(out.most_at_once, static_cast<int>(running.size()));
@@ -78,7 +79,7 @@ Ran run(SearchPlan of, const Worker& worker, int ranks = 4) {
     finished.outcome = CaseOutcome::pass;
     finished.duration_ms = 10;
     worker(finished.c, finished);
-    room.give_back(finished.c.cp_size);
+    room.give_back(world_size(finished.c));
     running.pop_front();
     out.finished.push_back(finished);
     take(search.ended(finished));
@@ -268,7 +269,7 @@ TEST(Search, LeavesOutNumbersOfRanksOfWhichNoPoolStarts) {
   SearchPlan some = plan();
   some.cases = 100;
   const Ran ran = run(some, [](const Case& c, CaseFinished& finished) {
-    if (c.cp_size > 4) finished.outcome = CaseOutcome::infra;
+    if (world_size(c) > 4) finished.outcome = CaseOutcome::infra;
   });
   EXPECT_EQ(ran.last.judged, 100U);
   EXPECT_LE(ran.cases.size(), 100U + 4 * 3);
@@ -318,7 +319,7 @@ TEST(Search, StaysWithOneKindOfFailureWhileItMakesACaseSmaller) {
 TEST(Search, GivesSmallerCasesOfAHangAShortDeadlineAndTheLastOneTheWhole) {
   const Ran ran = run(plan(), [](const Case& c, CaseFinished& finished) {
     if (!has_the_fault(c)) {
-      finished.duration_ms = c.cp_size == 8 ? 400 : 10;
+      finished.duration_ms = world_size(c) == 8 ? 400 : 10;
       return;
     }
     finished.outcome = CaseOutcome::timeout;

@@ -165,6 +165,10 @@ void read_value(const Fields& in, const char* name, const json& value, std::int6
 }
 
 void read_value(const Fields& in, const char* name, const json& value, std::size_t& out) {
+  if (value.is_number_unsigned()) {  // all 64 bits of a seed
+    out = value.get<std::size_t>();
+    return;
+  }
   const std::optional<std::int64_t> number = as_int64(value);
   if (!number || *number < 0) in.fail(name, "an integer that is not negative", value);
   out = static_cast<std::size_t>(*number);

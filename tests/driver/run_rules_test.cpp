@@ -41,7 +41,7 @@ TEST(Run, WaitsForNoClockOnceItsCasesAreDone) {
 
 TEST(Run, SaysWhenPoolsAndCasesWere) {
   Recorder recorder;
-  const RunFinished finished = run(fake_cases({"pass", "crash", "pass"}), fake_config(), recorder);
+  const RunFinished finished = run(fake_cases({"pass", "sigkill", "pass"}), fake_config(), recorder);
   double last = 0;
   std::size_t told = 0;
   for (const Event& event : recorder.events) {

@@ -27,6 +27,7 @@ CASES = [
     {**SIZES, **PADDED, "model": "chunk", "dtype": "fp16", "chunk": 4, "softmax": "off_by_one"},
     {**SIZES, **PADDED, "model": "row", "dtype": "fp32", "bias": "111s", "causal": True, "comm": "all_gather"},
     {**SIZES, "model": "scaled", "dtype": "bf16", "input_scale": 2.7},
+    {**SIZES, **PADDED, "model": "joint", "dtype": "fp32", "bias": "b1ss", "causal": True, "replicated": 6},
 ]
 
 

@@ -176,6 +176,7 @@ class RankZero {
     if (kind == "refuse") return respond(protocol::ProtocolErrorEvent{request.seq, "no such case here"});
     respond(protocol::StartedEvent{request.seq});
     say(fmt::format("rank 0 starts {} seq {}", model, request.seq));
+    if (const auto ms = request.options.diagnosis_ms) say(fmt::format("may diagnose for {} ms", *ms));
     for (int r = 1; r < environment_.world_size; ++r) {
       ranks_.tell(r, fmt::format("say rank {} starts {} seq {}", r, model, request.seq));
     }
@@ -201,7 +202,6 @@ class RankZero {
       result.reason = request.case_json.dump();
     }
     respond(result);
-    if (is_diagnosed(kind)) say(fmt::format("may diagnose for {} ms", request.options.diagnosis_ms.value_or(0)));
     if (result.diagnosing && request.options.diagnosis_ms) diagnose(kind, request.seq, ranks_);
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);

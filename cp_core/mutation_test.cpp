@@ -171,7 +171,8 @@ TEST_F(Mutants, ChangeTheResultEachByItself) {
         info.mutant == Mutant::lengths_rounded_down || info.mutant == Mutant::strides_ignored) {
       continue;
     }
-    // Of several groups of ranks, and of replicated tokens, which are exchanged before and behind the attention: likewise.
+    // Of several groups of ranks, and of replicated tokens, which are exchanged before and behind the attention:
+    // likewise.
     if (info.mutant == Mutant::group_ranks_consecutive || info.mutant == Mutant::replicated_keys_twice ||
         info.mutant == Mutant::replicated_keys_dropped || info.mutant == Mutant::replicated_gradients_not_summed ||
         info.mutant == Mutant::replicated_out_of_one_rank) {

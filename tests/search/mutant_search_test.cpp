@@ -33,9 +33,10 @@ TEST(MutantSearch, EndsAtACaseThatHasNothingButWhatTheFaultNeeds) {
   const TemporaryFolder folder;
   const test::ScopedVariable mutant("CP_POOL_TEST_MUTANT", "chunk_ignored");
   const std::string events = (folder / "events.jsonl").string();
-  const Finished done = Program{{CP_POOL_PROGRAM, "search", "--worker", CP_POOL_MUTANT_WORKER, "--seed", "1", "--filter",
-                                 "cp_size<=2", "--found", "off", "--events", events}}
-                            .wait();
+  const Finished done = Program{
+      {CP_POOL_PROGRAM, "search", "--worker", CP_POOL_MUTANT_WORKER, "--seed", "1", "--filter", "cp_size<=2", "--found",
+       "off", "--events",
+       events}}.wait();
   EXPECT_EQ(done.exit_code, 100) << done.err;
   const std::string text = read_file(events);
   const std::vector<json> found = events_of(text, "search_found");

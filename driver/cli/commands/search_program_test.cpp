@@ -137,8 +137,8 @@ TEST_F(SearchProgram, MakesACrashSmaller) {
 }
 
 TEST_F(SearchProgram, MakesAHangSmallerWithShortDeadlines) {
-  const Finished done = search({"hang=bias is not None"}, {"--timeout", "3s", "--set", "cp_size=1", "--set", "layout=bshd",
-                                                           "--shrink-time", "4s"});
+  const Finished done = search({"hang=bias is not None"}, {"--timeout", "3s", "--set", "cp_size=1", "--set",
+                                                           "layout=bshd", "--shrink-time", "4s"});
   EXPECT_EQ(done.exit_code, 100);
   const json found = events("search_found").at(0);
   EXPECT_EQ(found["how"], "timeout");

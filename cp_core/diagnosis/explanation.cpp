@@ -134,7 +134,9 @@ class Explainer {
       diagnosis_.evidence.push_back(fmt::format("as well: {}", sentence_of(candidate, first)));
     }
     const bool again = other_seed_ && !other_seed_->failing().empty();
-    const bool certain = diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits;
+    // That queries saw other keys is what is seen of a mistake, and not which one it is.
+    const bool known = diagnosis_.id != "wrong_keys_seen";
+    const bool certain = known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits;
     diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
     add_evidence(first, again);
   }

@@ -148,7 +148,10 @@ class GradientJudge {
   }
 
   void judge_query(std::int64_t i) {
-    if (!gradient_.of_keys && !judges(prober_.grid().q.row(i))) return;
+    const GridRow& query = prober_.grid().q.row(i);
+    // dout of padding is 0, unless it may hold anything.
+    if (query.padding && prober_.judged().sharding.padding != verify::PaddingFill::nan) return;
+    if (!gradient_.of_keys && !judges(query)) return;
     double count = 0;
     std::array<double, 2> mean{};
     for (std::int64_t j = 0; j < keys_; ++j) {

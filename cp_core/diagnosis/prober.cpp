@@ -1,6 +1,7 @@
 #include "cp_core/diagnosis/prober.h"
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -30,8 +31,9 @@ verify::Sharding grid_sharding(const verify::Sharding& declared, const ProbeGrid
   return sharding;
 }
 
-// The rows of all ranks [rows of the axis, heads, dim]; undefined if a rank gave none.
-at::Tensor in_grid_order(const ResultsByRank& by_rank, at::Tensor Results::* member, const GridAxis& axis) {
+// The rows of all ranks [rows of the axis, heads, dim]; undefined if a rank gave none. without_padding: NaN in its rows.
+at::Tensor in_grid_order(const ResultsByRank& by_rank, at::Tensor Results::* member, const GridAxis& axis,
+                         bool without_padding) {
   at::Tensor whole;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {
     const at::Tensor& part = by_rank[rank].*member;
@@ -40,6 +42,9 @@ at::Tensor in_grid_order(const ResultsByRank& by_rank, at::Tensor Results::* mem
     std::vector<std::int64_t> places;
     for (const verify::LocalRow& row : axis.by_rank[rank]) places.push_back(row.canonical);
     whole.index_copy_(0, at::tensor(places, at::kLong), part);
+  }
+  for (std::int64_t i = 0; i < axis.size() && without_padding; ++i) {
+    if (axis.row(i).padding) whole.select(0, i).fill_(std::numeric_limits<double>::quiet_NaN());
   }
   return whole;
 }
@@ -125,11 +130,14 @@ Results Prober::ask(const AskedCase& asked, const verify::CanonicalInputs& input
   }
   const ResultsByRank by_rank =
       gather_results(asked.c, owners_, verify::in_defined_heads(asked.c, own, asked.view), *groups_.cp);
+  const bool unpromised = !judged_.sharding.judges_padding;
   Results all;
   for (const auto member : {&Results::out, &Results::lse, &Results::dq}) {
-    all.*member = in_grid_order(by_rank, member, grid_.q);
+    all.*member = in_grid_order(by_rank, member, grid_.q, unpromised);
   }
-  for (const auto member : {&Results::dk, &Results::dv}) all.*member = in_grid_order(by_rank, member, grid_.kv);
+  for (const auto member : {&Results::dk, &Results::dv}) {
+    all.*member = in_grid_order(by_rank, member, grid_.kv, unpromised);
+  }
   auto& longest = longest_.at(static_cast<std::size_t>(part));
   longest = std::max(longest, steady_clock::now() - start);
   return all;

@@ -61,8 +61,8 @@ class Prober {
 
   // Takes a step with these inputs, in grid order, and returns the results of all ranks, in grid order and the heads of
   // docs/definitions.md, as fp64 on the CPU. Part::forward calls no backward even if the case trains. Results that some
-  // rank does not give, or gives misshapen, are undefined. Padding::declared: padding rows of inputs hold what the
-  // implementation declares.
+  // rank does not give, or gives misshapen, are undefined; in padding rows of which nothing is promised they are NaN.
+  // Padding::declared: padding rows of inputs hold what the implementation declares.
   enum class Padding { codes, declared };
   [[nodiscard]] verify::Results ask(const AskedCase& asked, const verify::CanonicalInputs& inputs, Part part,
                                     Padding padding = Padding::codes);

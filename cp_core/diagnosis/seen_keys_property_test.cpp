@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <ATen/ops/allclose.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -225,6 +226,39 @@ TEST(SeenKeysProperty, ReadsEveryPairUpToAFactorWithoutLse) {
     hide_unread(toy, expected);
     ASSERT_TRUE(same(seen.times, expected)) << seen.times << expected << test::text_of(seen);
     ASSERT_THAT(seen.notes, testing::Contains(HasSubstr("no lse is given")));
+  }
+}
+
+// Gradients that have the pairs that met are right, whatever pairs these are; and dv shows each that it lacks.
+TEST(SeenKeysProperty, ReadsWhichQueriesReachedTheGradientsOfKeys) {
+  std::mt19937_64 generator(14);
+  for (int i = 0; i < count_of_cases() / 2; ++i) {
+    ToyCase toy = random_toy_case(generator);
+    if (toy.c.head_dim_v == 1) continue;
+    toy.c.training = true;
+    ToySight sight{.times = {random_times(generator, toy, 3)}};
+    SCOPED_TRACE(fmt::format("{}: {}", i, verify::test::text_of(toy.c)));
+    const SeenKeys right = seen_by_toy(toy, sight);
+    ASSERT_FALSE(right.gradients_wrong) << test::text_of(right);
+
+    sight.in_dv = at::ones_like(sight.times.front());
+    auto in_dv = sight.in_dv.accessor<double, 2>();
+    const bool codes_padding = toy.sharding.padding == verify::PaddingFill::nan;
+    bool lacks = false;
+    for (std::int64_t q = 0; q < sight.in_dv.size(0); ++q) {
+      for (std::int64_t kv = 0; kv < sight.in_dv.size(1); ++kv) {
+        if (generator() % 64 != 0) continue;
+        in_dv[q][kv] = 0;
+        const bool query_shows = !toy.grid.q.row(q).padding || (codes_padding && toy.sharding.judges_padding);
+        const bool key_shows = !toy.grid.kv.row(kv).padding || toy.sharding.judges_padding;
+        lacks = lacks || (query_shows && key_shows && sight.times.front()[q][kv].item<double>() > 0);
+      }
+    }
+    const SeenKeys wrong = seen_by_toy(toy, sight);
+    ASSERT_EQ(wrong.gradients_wrong, lacks) << test::text_of(wrong);
+    if (lacks) {
+      ASSERT_THAT(wrong.notes, testing::Contains(testing::AllOf(testing::StartsWith("dv"), HasSubstr(" lacks "))));
+    }
   }
 }
 

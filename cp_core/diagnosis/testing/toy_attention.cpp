@@ -43,8 +43,10 @@ class ToyStep final : public Step {
     p_ = weights.div(sum_).nan_to_num(0.0);
     out_ = at::matmul(sight_.in_out.defined() ? p_.mul(of_own(sight_.in_out)) : p_, by_query_head(v_));
     if (!sight_.repeats && second_) out_ = out_.mul(1 + 0x1p-6);
-    results.out = in_layout(out_);
-    if (sight_.gives_lse) results.lse = sum_.log().mul(sight_.lse_factor).squeeze(2).to(at::kFloat);
+    results.out = in_layout(with_garbage(out_, setting_.view.q));
+    if (!sight_.gives_lse) return;
+    results.lse =
+        with_garbage(sum_.log().mul(sight_.lse_factor), setting_.view.q).squeeze(2).to(at::kFloat).contiguous();
   }
 
   void backward(verify::Results& results) override {
@@ -52,7 +54,9 @@ class ToyStep final : public Step {
     const at::Tensor dout = own(setting_.view.q, shards_.dout);
     const at::Tensor dp = at::matmul(dout, by_query_head(v_).transpose(1, 2));
     const at::Tensor ds = dp.sub(dout.mul(out_).sum(2, /*keepdim=*/true)).mul(p_);
-    results.dq = in_layout(at::matmul(counted(ds, sight_.in_dq), by_query_head(k_)).mul(scale() * sight_.dq_factor));
+    results.dq = in_layout(
+        with_garbage(at::matmul(counted(ds, sight_.in_dq), by_query_head(k_)).mul(scale() * sight_.dq_factor),
+                     setting_.view.q));
     results.dk = summed(at::matmul(counted(ds, sight_.in_dk).transpose(1, 2), q_).mul(scale()), "dk");
     results.dv = summed(at::matmul(counted(p_, sight_.in_dv).transpose(1, 2), dout), "dv");
     if (sight_.dk_has_dv) results.dk = results.dk.add(results.dv);
@@ -73,6 +77,18 @@ class ToyStep final : public Step {
     if (c.layout == Layout::thd) return packed;
     const at::Tensor bshd = packed.view({c.batch, -1, packed.size(1), packed.size(2)});
     return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();
+  }
+
+  // Where nothing is promised of padding rows, they hold other numbers in every head and every step.
+  [[nodiscard]] at::Tensor with_garbage(const at::Tensor& by_head, const verify::RankRows& rows) const {
+    if (setting_.view.sharding.judges_padding || rows.padding_rows().numel() == 0) return by_head;
+    thread_local double number = 0;
+    at::Tensor whole = by_head.clone();
+    for (std::int64_t h = 0; h < whole.size(0); ++h) {
+      whole.select(0, h).index_fill_(0, rows.padding_rows(), number);
+      number += 0.375;
+    }
+    return whole;
   }
 
   // The key-value head that each query head reads.
@@ -111,7 +127,7 @@ class ToyStep final : public Step {
     at::Tensor sum = at::zeros({setting_.c.kv_heads, by_head.size(1), by_head.size(2)}, at::kDouble)
                          .index_add(0, read_heads(), by_head);
     setting_.groups.cp->all_reduce(sum, ReduceOp::sum, what)->wait();
-    return in_layout(sum.index_select(1, places_of(grid_.kv.by_rank[rank()])));
+    return in_layout(with_garbage(sum.index_select(1, places_of(grid_.kv.by_rank[rank()])), setting_.view.kv));
   }
 
   StepSetting setting_;

@@ -1,5 +1,7 @@
 #include "cp_core/diagnosis/testing/seen_on_threads.h"
 
+#include <chrono>
+
 #include <fmt/format.h>
 
 #include "cases/lengths.h"
@@ -10,14 +12,15 @@ namespace cp_pool::diagnosis::test {
 
 std::vector<SeenKeys> seen_on_threads(const Case& c, const MakeImplementation& make, const Settings& settings) {
   std::vector<SeenKeys> found(static_cast<std::size_t>(c.cp_size));
-  run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
+  const auto ask = [&](const CpGroups& groups, int rank) {
     const std::unique_ptr<Implementation> implementation = make();
     JudgedCase judged;
     judged.c = c;
     judged.lengths = resolve_lengths(c);
     judged.sharding = implementation->sharding(c, judged.lengths);
     found[static_cast<std::size_t>(rank)] = find_seen_keys(*implementation, judged, groups, settings);
-  });
+  };
+  run_ranks(c.cp_size, ask, std::chrono::minutes(9));  // a machine that is busy with other work may need it
   return found;
 }
 

@@ -192,25 +192,29 @@ bool can_be_diagnosed(const CaseSummary& summary, const protocol::ResultEvent& r
          std::ranges::all_of(summary.outcomes, [](const RankOutcome& o) { return o.can_diagnose && !o.failure; });
 }
 
-protocol::DiagnosisEvent aggregate_diagnosis(std::int64_t seq, const std::vector<DiagnosisDone>& answers,
+protocol::DiagnosisEvent aggregate_diagnosis(const CaseSummary& summary, const std::vector<DiagnosisDone>& answers,
                                              const std::string& trouble) {
   protocol::DiagnosisEvent out;
-  out.seq = seq;
+  out.seq = summary.seq;
   std::vector<RankOutcome> outcomes;
-  for (const DiagnosisDone& answer : answers) outcomes.push_back(answer.outcome);
+  const Diagnosis* given = nullptr;
+  bool all_came_through = static_cast<int>(answers.size()) == summary.world_size;
+  for (const DiagnosisDone& answer : answers) {
+    outcomes.push_back(answer.outcome);
+    if (answer.diagnosis) given = &*answer.diagnosis;
+    if (answer.outcome.failure && answer.outcome.failure->phase == FailurePhase::run) all_came_through = false;
+  }
+  if (given != nullptr && all_came_through) {
+    out.diagnosis = *given;
+    return out;
+  }
   std::vector<std::string> troubles;
   if (const RankOutcome* const cause = find_cause(outcomes)) {
     troubles.push_back(name_rank(*cause, cause->failure->summary));
   }
   if (!trouble.empty()) troubles.push_back(trouble);
-  const auto given =
-      std::ranges::find_if(answers, [](const DiagnosisDone& answer) { return answer.diagnosis.has_value(); });
-  if (troubles.empty() && given == answers.end()) troubles.emplace_back("rank 0 gave no answer");
-  if (troubles.empty()) {
-    out.diagnosis = *given->diagnosis;
-  } else {
-    out.diagnosis.cause = fmt::format("the diagnosis failed: {}", fmt::join(troubles, "; "));
-  }
+  if (troubles.empty()) troubles.emplace_back("rank 0 gave no answer");
+  out.diagnosis.cause = fmt::format("the diagnosis failed: {}", fmt::join(troubles, "; "));
   return out;
 }
 

@@ -31,9 +31,10 @@ protocol::ResultEvent aggregate(const CaseSummary& summary);
 // and kept what it takes.
 bool can_be_diagnosed(const CaseSummary& summary, const protocol::ResultEvent& result);
 
-// The diagnosis that the ranks have come to. answers: of the ranks that came back. If one of them failed, or trouble is
-// a sentence, nothing is known, and the cause says what went wrong.
-protocol::DiagnosisEvent aggregate_diagnosis(std::int64_t seq, const std::vector<DiagnosisDone>& answers,
+// The diagnosis of this case that the ranks have come to. answers: of the ranks that came back. Rank 0's stands if
+// every rank came to the barrier behind it. Else nothing is known, and the cause names the failure of a rank and the
+// trouble, a sentence that may be empty.
+protocol::DiagnosisEvent aggregate_diagnosis(const CaseSummary& summary, const std::vector<DiagnosisDone>& answers,
                                              const std::string& trouble);
 
 // The failure that explains the others; nullptr if no rank has one.

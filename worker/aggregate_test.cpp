@@ -339,10 +339,19 @@ DiagnosisDone diagnosis_done(int rank, const std::string& cause = "") {
 }
 
 TEST(AggregateDiagnosis, IsThatOfRank0) {
-  const auto event = aggregate_diagnosis(7, {diagnosis_done(1), diagnosis_done(0, "the mask is missing")}, "");
+  const auto event =
+      aggregate_diagnosis(failed_summary(), {diagnosis_done(1), diagnosis_done(0, "the mask is missing")}, "");
   EXPECT_EQ(event.seq, 7);
   EXPECT_TRUE(event.healthy);
   EXPECT_EQ(event.diagnosis.cause, "the mask is missing");
+}
+
+TEST(AggregateDiagnosis, StandsIfOnlyTheBarrierAfterItFailed) {
+  DiagnosisDone late = diagnosis_done(1);
+  late.outcome.failure = Failure{FailureKind::timeout, FailurePhase::barrier, "barrier", "barrier"};
+  const auto event =
+      aggregate_diagnosis(failed_summary(), {diagnosis_done(0, "found"), late}, "not every rank came back");
+  EXPECT_EQ(event.diagnosis.cause, "found");
 }
 
 TEST(AggregateDiagnosis, IsUnknownIfARankFailedInItAndNamesWhatExplainsTheRest) {
@@ -350,13 +359,16 @@ TEST(AggregateDiagnosis, IsUnknownIfARankFailedInItAndNamesWhatExplainsTheRest) 
   freed.outcome = with_failure(0, FailureKind::aborted, "aborted");
   DiagnosisDone thrown = diagnosis_done(1);
   thrown.outcome = with_failure(1, FailureKind::exception, "boom");
-  auto event = aggregate_diagnosis(7, {freed, thrown}, "");
+  auto event = aggregate_diagnosis(failed_summary(), {freed, thrown}, "");
   EXPECT_EQ(event.diagnosis.certainty, Certainty::unknown);
   EXPECT_EQ(event.diagnosis.id, "unknown");
   EXPECT_EQ(event.diagnosis.cause, "the diagnosis failed: rank 1: boom");
-  event = aggregate_diagnosis(7, {diagnosis_done(0, "found"), thrown}, "rebuilding failed");
+  event = aggregate_diagnosis(failed_summary(), {diagnosis_done(0, "found"), thrown}, "rebuilding failed");
   EXPECT_EQ(event.diagnosis.cause, "the diagnosis failed: rank 1: boom; rebuilding failed");
-  EXPECT_EQ(aggregate_diagnosis(7, {}, "").diagnosis.cause, "the diagnosis failed: rank 0 gave no answer");
+  event = aggregate_diagnosis(failed_summary(), {diagnosis_done(0, "found")}, "not every rank came back");
+  EXPECT_EQ(event.diagnosis.cause, "the diagnosis failed: not every rank came back") << "rank 1 is not there";
+  EXPECT_EQ(aggregate_diagnosis(failed_summary(), {}, "").diagnosis.cause,
+            "the diagnosis failed: rank 0 gave no answer");
 }
 
 }  // namespace

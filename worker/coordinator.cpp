@@ -210,7 +210,8 @@ void Coordinator::handle(const Rebuilt& rebuilt) {
 }
 
 void Coordinator::finish(bool healthy, const std::string& trouble) {
-  result_is_out_ ? finish_diagnosis(healthy, trouble) : finish_case(healthy, trouble);
+  if (result_is_out_) return finish_diagnosis(healthy, trouble);
+  finish_case(healthy, trouble);
 }
 
 void Coordinator::finish_case(bool healthy, const std::string& trouble) {
@@ -233,7 +234,7 @@ void Coordinator::start_diagnosis() {
 }
 
 void Coordinator::finish_diagnosis(bool healthy, const std::string& trouble) {
-  protocol::DiagnosisEvent event = aggregate_diagnosis(case_.seq, diagnoses_, trouble);
+  protocol::DiagnosisEvent event = aggregate_diagnosis(case_, diagnoses_, trouble);
   event.healthy = healthy;
   deadline_.reset();
   state_ = healthy ? State::idle : State::unhealthy;

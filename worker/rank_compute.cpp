@@ -225,14 +225,15 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   done.seq = command.seq;
   done.outcome.rank = parts_.environment.rank;
   set_current_phase(case_phase::kDiagnosis);
+  auto phase = FailurePhase::run;
   try {
     done.diagnosis = diagnose(command);
+    phase = FailurePhase::barrier;
     pass_barriers(kDiagnosisTag);
   } catch (const ControlPlaneError&) {
     throw;
   } catch (...) {
-    done.diagnosis.reset();
-    done.outcome.failure = report_failure(command.seq, FailurePhase::run);
+    done.outcome.failure = report_failure(command.seq, phase);
   }
   judged_.reset();
   write_fence(command.seq);

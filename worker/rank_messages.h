@@ -164,7 +164,7 @@ struct CaseDone {  // the rank is free again
 struct DiagnosisDone {  // likewise
   std::int64_t seq = 0;
   RankOutcome outcome;                 // rank and failure alone
-  std::optional<Diagnosis> diagnosis;  // of rank 0, unless it failed
+  std::optional<Diagnosis> diagnosis;  // of rank 0, unless it failed before the barrier behind it
 
   static constexpr auto fields() {
     return std::tuple{field("seq", &DiagnosisDone::seq), field("outcome", &DiagnosisDone::outcome),

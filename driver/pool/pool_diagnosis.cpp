@@ -68,7 +68,8 @@ std::optional<Retirement> Pool::take_diagnosis(const Outstanding& current, const
   if (current.diagnosis) {
     attempt.diagnosis = current.diagnosis->diagnosis;
     if (current.diagnosis->healthy) return std::nullopt;
-    return Retirement{RetireReason::unhealthy, attempt.diagnosis->cause};
+    return Retirement{RetireReason::unhealthy,
+                      fmt::format("its worker asked for that after the diagnosis of {}", started.id)};
   }
   std::optional<Retirement> retirement;
   std::string why;

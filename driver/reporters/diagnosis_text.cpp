@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -30,15 +32,65 @@ std::string pairs_text(const WrongPairs& pairs) {
   return lines;
 }
 
-// A screen holds a small one.
+// What is said of several cells together.
+char together(std::string_view cells) {
+  const auto has = [&](char sign) { return cells.find(sign) != std::string_view::npos; };
+  if (has('?')) return '?';
+  if (has('!') || (has('-') && has('+'))) return '!';
+  for (const char sign : {'-', '+', '.'}) {
+    if (has(sign)) return sign;
+  }
+  return ' ';
+}
+
+std::size_t cells_after(std::size_t cells, std::size_t factor) {
+  return (cells + factor - 1) / factor;
+}
+
+std::vector<std::int64_t> coarser(const std::vector<std::int64_t>& borders, std::size_t factor) {
+  std::vector<std::int64_t> out;
+  for (const std::int64_t border : borders) {
+    const std::int64_t cell = border / static_cast<std::int64_t>(factor);
+    if (cell > 0 && (out.empty() || out.back() < cell)) out.push_back(cell);
+  }
+  return out;
+}
+
+std::vector<int> coarser(const std::vector<int>& ranks, std::size_t factor) {
+  std::vector<int> out;
+  for (std::size_t cell = 0; cell < ranks.size(); cell += factor) out.push_back(ranks[cell]);
+  return out;
+}
+
+// factor x factor cells become one.
+MaskPicture coarser(const MaskPicture& picture, std::size_t factor) {
+  MaskPicture out{.q_per_cell = picture.q_per_cell * static_cast<std::int64_t>(factor),
+                  .kv_per_cell = picture.kv_per_cell * static_cast<std::int64_t>(factor),
+                  .rows = {},
+                  .q_borders = coarser(picture.q_borders, factor),
+                  .kv_borders = coarser(picture.kv_borders, factor),
+                  .q_ranks = coarser(picture.q_ranks, factor),
+                  .kv_ranks = coarser(picture.kv_ranks, factor)};
+  for (std::size_t first = 0; first < picture.rows.size(); first += factor) {
+    std::string& row = out.rows.emplace_back();
+    for (std::size_t column = 0; column < picture.rows.front().size(); column += factor) {
+      std::string cells;
+      for (std::size_t i = first; i < std::min(first + factor, picture.rows.size()); ++i) {
+        cells += std::string_view{picture.rows[i]}.substr(column, factor);
+      }
+      row += together(cells);
+    }
+  }
+  return out;
+}
+
 std::string picture_text(const MaskPicture& picture, DrawMask draw) {
-  constexpr std::size_t kMostRows = 40;
-  constexpr std::size_t kMostColumns = 100;
+  constexpr std::size_t kMostRows = 32;
+  constexpr std::size_t kMostColumns = 64;
   const std::size_t columns = picture.rows.empty() ? 0 : picture.rows.front().size();
-  const bool small = picture.rows.size() <= kMostRows && columns <= kMostColumns;
-  if (draw == DrawMask::any || small) return mask_text(picture);
-  return fmt::format("a picture of the mask has {} x {} cells: it is drawn with --verbose and in --html\n",
-                     picture.rows.size(), columns);
+  std::size_t factor = 1;
+  while (cells_after(picture.rows.size(), factor) > kMostRows || cells_after(columns, factor) > kMostColumns) ++factor;
+  return mask_text(draw == DrawMask::whole || factor == 1 ? picture : coarser(picture, factor));
 }
 
 }  // namespace

@@ -12,9 +12,8 @@ namespace cp_pool {
 // "cause: unknown: only dk and dv are wrong"
 std::string cause_line(const Diagnosis& diagnosis);
 
-// Whether the picture of the mask is drawn (mask_text.h): never; unless it is large, when a line says how large it is;
-// or however large it is.
-enum class DrawMask { never, small, any };
+// Whether the picture of the mask is drawn (mask_text.h): not; so coarse that it fits on a screen; or cell by cell.
+enum class DrawMask { never, coarse, whole };
 
 // The cause, then, indented, the evidence, the largest rectangles of wrong pairs, and the picture. Lines, each ended by
 // a newline.

@@ -1,5 +1,8 @@
 #include "driver/reporters/diagnosis_text.h"
 
+#include <algorithm>
+#include <string>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +11,6 @@
 namespace cp_pool {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -38,15 +40,32 @@ TEST(DiagnosisText, HasTheEvidenceUnderTheCause) {
   EXPECT_EQ(diagnosis_text(bare), "cause: unknown: no known mistake fits\n");
 }
 
-TEST(DiagnosisText, DrawsThePictureOfTheMaskIfItIsSmallOrWanted) {
+TEST(DiagnosisText, DrawsThePictureOfTheMaskIfItIsWanted) {
+  const Diagnosis diagnosis = test::example_diagnosis();
+  const std::string drawn = "    0 |. |\n    1 |-.|\n";
+  EXPECT_THAT(diagnosis_text(diagnosis), Not(HasSubstr("|. |")));
+  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::coarse), HasSubstr(drawn));
+  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::whole), HasSubstr(drawn));
+}
+
+// 64 rows are too many: two rows and two columns become one.
+TEST(DiagnosisText, DrawsALargePictureOfTheMaskMoreCoarsely) {
   Diagnosis diagnosis = test::example_diagnosis();
-  const std::string drawn = "    0 |. |\n";
-  EXPECT_THAT(diagnosis_text(diagnosis), Not(HasSubstr(drawn)));
-  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::small), HasSubstr(drawn));
-  diagnosis.picture->rows.assign(41, ". ");
-  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::small),
-              AllOf(Not(HasSubstr(drawn)), HasSubstr("  a picture of the mask has 41 x 2 cells")));
-  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::any), HasSubstr(drawn));
+  MaskPicture& picture = *diagnosis.picture;
+  picture.rows.assign(64, ". -+ ");
+  picture.rows[2] = "    ?";
+  picture.rows[3] = " -..+";
+  picture.q_borders = {1, 5, 7};
+  picture.kv_borders = {4};
+  picture.q_ranks.assign(64, 0);
+  picture.q_ranks[2] = 1;
+  picture.kv_ranks = {0, 0, 1, 1, 2};
+  const std::string coarse = diagnosis_text(diagnosis, DrawMask::coarse);
+  EXPECT_THAT(coarse, HasSubstr("       01 2\n"));
+  EXPECT_THAT(coarse, HasSubstr("    0 |.!| |\n    1 |-.|?|\n      +--+-+\n    0 |.!| |\n      +--+-+\n    0 |.!| |\n"));
+  EXPECT_THAT(coarse, HasSubstr("a cell is 128 queries x 128 keys"));
+  EXPECT_EQ(std::ranges::count(coarse, '\n'), std::ranges::count(diagnosis_text(diagnosis), '\n') + 1 + 2 + 2 + 32 + 2);
+  EXPECT_THAT(diagnosis_text(diagnosis, DrawMask::whole), HasSubstr("    0 |. -+| |\n"));
 }
 
 TEST(DiagnosisText, ShowsTheLargestRectanglesOfEachKind) {

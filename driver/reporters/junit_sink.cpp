@@ -179,7 +179,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
   const std::string& reason = event.reason;
   out.message =
       fmt::format("{}: {}", to_string(event.outcome), reason.empty() ? "no reason given" : first_line(reason));
-  out.details = failure_details(event, DrawMask::small);
+  out.details = failure_details(event, DrawMask::coarse);
   if (element_of(event.outcome) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
   out.stderr_text = stderr_details(event);
   return out;

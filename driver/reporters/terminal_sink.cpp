@@ -254,7 +254,7 @@ std::string TerminalSink::failure_block(const CaseFinished& event) {
     return fmt::format("{}: the same as {}\n", head, first);
   }
   std::string block = head + '\n';
-  const std::string details = failure_details(event, style_.checks ? DrawMask::any : DrawMask::small);
+  const std::string details = failure_details(event, style_.checks ? DrawMask::whole : DrawMask::coarse);
   block += prefix_lines(protocol::cut_text(details, kMostOfDetails), "    ");
   block += prefix_lines(stderr_details(event), "    ");
   block += fmt::format("    rerun: {}\n", event.rerun);

@@ -84,7 +84,7 @@ RunConfig fake_config(std::vector<std::string> options) {
   config.worker_command.insert(config.worker_command.end(), options.begin(), options.end());
   config.timeout = std::chrono::seconds(30);
   config.start_timeout = std::chrono::seconds(30);
-  config.diagnosis_grace = std::chrono::milliseconds(200);
+  config.diagnosis_grace = std::chrono::seconds(30);
   config.stack_wait = std::chrono::milliseconds(100);
   config.grace = std::chrono::milliseconds(200);
   if (const char* const server = std::getenv("CP_POOL_TEST_FORK_SERVER"))

@@ -65,6 +65,7 @@ struct RunConfig {
   bool reference_cache = true;                    // likewise
   std::optional<protocol::PerfRequest> perf;      // take times of every case that passes
   bool diagnosis = true;                          // ask workers that can tell why a case failed
+  std::chrono::milliseconds diagnosis_time{0};    // that it may take; 0 = as the timeout has it (diagnosis_time_of)
   std::optional<double> max_ratio;                // a pass that took more than so many baseline_ms is a failure
   HygieneLimits hygiene;
   std::chrono::milliseconds tick{1000};  // how often sinks are told that time passes; 0 = never
@@ -79,7 +80,8 @@ struct RunConfig {
 std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks);
 std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores);
 
-// How long the diagnosis of a fail may take: 5 s, or 20 % of the time of a case if that is less.
+// How long the diagnosis of a fail may take: what the config says, else 5 s, or 20 % of the time of a case if that is
+// less.
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config);
 
 struct RunResult {

@@ -63,6 +63,7 @@ class KeySearch {
     const std::int64_t queries = prober_.grid().q.size();
     const std::int64_t keys = prober_.grid().kv.size();
     if (queries == 0 || keys == 0) return "the case has no queries, or no keys";
+    if (judged_.c.replicated > 0) return "cases with tokens that every rank holds are not asked";
     if (keys > kMostKeys || queries * keys > kMostPairs) {
       return fmt::format(
           "the case has {} queries and {} keys, padding included, and no more than {} are asked one by one: "

@@ -210,6 +210,8 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
            "Let the worker write the tensors of each case");
   add_flag(command, "--no-reference-cache", config.reference_cache,
            "The worker computes every expected result anew, and keeps none", false);
+  add_duration(command, "--diagnosis-time", config.diagnosis_time, milliseconds{0},
+               "How long it may look for the cause of a failure; 0 = 5 s, or 20 % of --timeout if that is less");
   add_flag(command, "--no-diagnosis", config.diagnosis, "Do not let the worker look for the cause of a failure", false);
   add_perf(command, options);
 }

@@ -23,6 +23,7 @@ std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks) {
 }
 
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
+  if (config.diagnosis_time.count() > 0) return config.diagnosis_time;
   constexpr std::chrono::milliseconds kMost{5000};
   constexpr std::chrono::milliseconds kLeast{1};
   constexpr int kPartOfACase = 5;  // 1 / 5

@@ -52,6 +52,7 @@ def mistake(expected: str, *answers: tuple[str, ...], also: str = "") -> Any:
         (mistake("a", ("certain", "a"), ("unknown", "unknown")), False),
         (mistake("none", ("unknown", "unknown")), True),
         (mistake("none", ("likely", "a")), False),
+        (mistake("none"), True),
         (mistake("a"), False),
     ],
 )

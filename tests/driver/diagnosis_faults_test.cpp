@@ -16,6 +16,7 @@ namespace cp_pool::driver_test {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -115,11 +116,17 @@ INSTANTIATE_TEST_SUITE_P(Table, DiagnosisFault, testing::ValuesIn(kDiagnosisFaul
                          [](const auto& info) { return info.param.model; });
 
 TEST(Diagnosis, IsAskedForWithItsTime) {
-  const std::vector<std::pair<int, std::string>> told{{30, "may diagnose for 5000 ms"},
-                                                      {10, "may diagnose for 2000 ms"}};
-  for (const auto& [seconds, line] : told) {
+  struct Told {
+    seconds timeout;
+    seconds diagnosis_time;
+    std::string line;
+  };
+  for (const auto& [timeout, diagnosis_time, line] : {Told{seconds{30}, seconds{0}, "may diagnose for 5000 ms"},
+                                                      Told{seconds{10}, seconds{0}, "may diagnose for 2000 ms"},
+                                                      Told{seconds{10}, seconds{60}, "may diagnose for 60000 ms"}}) {
     RunConfig config = diagnosing_config();
-    config.timeout = std::chrono::seconds(seconds);
+    config.timeout = timeout;
+    config.diagnosis_time = diagnosis_time;
     Recorder recorder;
     run(fake_cases({"diag_exit"}), config, recorder);
     EXPECT_THAT(recorder.finished(0).stderr_tails.at(0).text, HasSubstr(line));

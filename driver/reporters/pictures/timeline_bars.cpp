@@ -37,13 +37,14 @@ std::string TimelineBar::hint() const {
   return fmt::format("{} cases: {}. {}", cases, by_outcome, one);
 }
 
-std::vector<TimelineBar> timeline_bars(const TimelinePool& pool, const TimeAxis& axis, double least) {
+std::vector<TimelineBar> timeline_bars(const std::vector<const TimelineCase*>& cases, const TimeAxis& axis,
+                                       double least) {
   std::vector<TimelineBar> bars;
-  for (const TimelineCase& c : pool.cases) {
-    const double from = axis.x(c.begin);
-    const double to = axis.x(c.end);
+  for (const TimelineCase* const c : cases) {
+    const double from = axis.x(c->begin);
+    const double to = axis.x(c->end);
     if (bars.empty() || to - bars.back().begin > least) bars.emplace_back();
-    bars.back().add(c, from, to);
+    bars.back().add(*c, from, to);
   }
   return bars;
 }

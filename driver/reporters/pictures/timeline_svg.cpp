@@ -22,7 +22,7 @@ constexpr const char* kTimelineId = "timeline";
 // Units; one is about a pixel.
 constexpr double kTimelineWidth = 1000;
 constexpr double kTimelineLeft = 4;
-constexpr double kTimelineRight = 30;
+constexpr double kTimelineRight = 64;  // for the last words
 constexpr double kTimelineTop = 34;  // ticks, and words of pauses below them
 constexpr double kLaneHeight = 46;
 constexpr double kPoolTop = 20;  // in its lane, below its name
@@ -75,6 +75,29 @@ std::string pool_words(const TimelinePool& pool) {
                      count_of(pool.cases.size(), "case"), end_words(pool));
 }
 
+// Pools of a lane that are drawn as one, since they are too short to be seen alone.
+using PoolGroup = std::vector<const TimelinePool*>;
+
+std::vector<PoolGroup> groups_of(const TimelineDrawing& drawing, const std::vector<std::size_t>& lane) {
+  std::vector<PoolGroup> groups;
+  for (const std::size_t i : lane) {
+    const TimelinePool& pool = drawing.timeline.pools()[i];
+    const double end = drawing.x(drawing.timeline.end_of(pool));
+    if (groups.empty() || end - drawing.x(groups.back().front()->spawned) > kLeastBar) groups.emplace_back();
+    groups.back().push_back(&pool);
+  }
+  return groups;
+}
+
+std::string group_words(const PoolGroup& group) {
+  if (group.size() == 1) return pool_words(*group.front());
+  std::size_t cases = 0;
+  for (const TimelinePool* pool : group) cases += pool->cases.size();
+  const auto lost = static_cast<std::size_t>(std::ranges::count_if(group, [](const auto* p) { return ended_badly(*p); }));
+  return fmt::format("{} #{} to #{}, {}; {} of these pools given up", group.front()->id.key, group.front()->id.generation,
+                     group.back()->id.generation, count_of(cases, "case"), lost);
+}
+
 std::string timeline_description(const Timeline& timeline) {
   std::size_t cases = 0;
   std::size_t lost = 0;
@@ -123,41 +146,50 @@ void append_pauses(const TimelineDrawing& drawing) {
   }
 }
 
-void append_cross(const TimelineDrawing& drawing, const TimelinePool& pool, double x, double middle) {
+void append_cross(const TimelineDrawing& drawing, double x, double middle, const std::string& words) {
   constexpr double kArm = 5;
   pugi::xml_node cross = append_path(drawing.svg,
                                      line_data(x - kArm, middle - kArm, x + kArm, middle + kArm) +
                                          line_data(x - kArm, middle + kArm, x + kArm, middle - kArm),
                                      "cross");
-  append_hint(cross, pool_words(pool));
+  if (!words.empty()) append_hint(cross, words);
 }
 
-void append_pool(const TimelineDrawing& drawing, const TimelinePool& pool, double top) {
-  const double begin = drawing.x(pool.spawned);
-  const double end = drawing.x(drawing.timeline.end_of(pool));
-  const double ready = pool.ready ? drawing.x(*pool.ready) : end;
+void append_pools(const TimelineDrawing& drawing, const PoolGroup& group, double top) {
+  const std::string words = group_words(group);
+  const double begin = drawing.x(group.front()->spawned);
+  const double end = drawing.x(drawing.timeline.end_of(*group.back()));
   const SvgBox life{.x = begin, .y = top, .width = std::max(end - begin, 1.0), .height = kPoolHeight};
-  append_hint(append_rect(drawing.svg, life, "pool bordered"), pool_words(pool));
-  const SvgBox start{.x = begin, .y = top, .width = std::max(ready - begin, 0.0), .height = kPoolHeight};
-  pugi::xml_node starting = append_rect(drawing.svg, start, "");
-  set(starting, "fill", drawing.stripes);
-  append_hint(starting, pool_words(pool));
-  for (const TimelineBar& bar : timeline_bars(pool, drawing.axis, kLeastBar)) {
+  append_hint(append_rect(drawing.svg, life, "pool bordered"), words);
+  if (const TimelinePool& pool = *group.front(); group.size() == 1) {
+    SvgBox start = life;
+    if (pool.ready) start.width = std::max(drawing.x(*pool.ready) - begin, 0.0);
+    pugi::xml_node starting = append_rect(drawing.svg, start, "");
+    set(starting, "fill", drawing.stripes);
+    append_hint(starting, words);
+  }
+  std::vector<const TimelineCase*> cases;
+  for (const TimelinePool* pool : group) {
+    for (const TimelineCase& c : pool->cases) cases.push_back(&c);
+  }
+  for (const TimelineBar& bar : timeline_bars(cases, drawing.axis, kLeastBar)) {
     append_bar(drawing.svg, bar, kTimelineLeft, top + kCaseInset, kPoolHeight - 2 * kCaseInset, drawing.hatch);
   }
-  if (ended_badly(pool)) append_cross(drawing, pool, end, top + kPoolHeight / 2);
+  if (std::ranges::any_of(group, [](const TimelinePool* pool) { return ended_badly(*pool); })) {
+    append_cross(drawing, end, top + kPoolHeight / 2, words);
+  }
 }
 
 // Which pools of the lane they are, and why those before them were given up: as many words as there is room for.
-void append_names(const TimelineDrawing& drawing, const std::vector<std::size_t>& lane, double base_line) {
+void append_names(const TimelineDrawing& drawing, const std::vector<PoolGroup>& groups, double base_line) {
   double free_from = 0;
   const TimelinePool* before = nullptr;
-  for (const std::size_t i : lane) {
-    const TimelinePool& pool = drawing.timeline.pools()[i];
+  for (const PoolGroup& group : groups) {
+    const TimelinePool& pool = *group.front();
     std::string words = fmt::format("#{}", pool.id.generation);
     if (before == nullptr) words = fmt::format("{} {}", pool.id.key, words);
     if (before != nullptr && ended_badly(*before)) words += fmt::format(" after {}", to_string(before->reason));
-    before = &pool;
+    before = group.back();
     const double x = drawing.x(pool.spawned);
     if (x < free_from) continue;
     append_label(drawing.svg, x, base_line, words);
@@ -191,7 +223,7 @@ void append_timeline_key(const TimelineDrawing& drawing) {
   entry("skip, cancelled or not run", bar_of(CaseOutcome::skip));
   entry("fail, error, timeout, crash", bar_of(CaseOutcome::fail));
   entry("the pool was given up",
-        [&](double left) { append_cross(drawing, TimelinePool{}, left + kSwatch / 2, top + kSwatch / 2); });
+        [&](double left) { append_cross(drawing, left + kSwatch / 2, top + kSwatch / 2, ""); });
 }
 
 }  // namespace
@@ -229,8 +261,9 @@ void append_timeline(pugi::xml_node parent, const Timeline& timeline) {
   append_time(drawing);
   double top = kTimelineTop;
   for (const std::vector<std::size_t>& lane : drawing.lanes) {
-    append_names(drawing, lane, top + kPoolTop - 6);
-    for (const std::size_t i : lane) append_pool(drawing, timeline.pools()[i], top + kPoolTop);
+    const std::vector<PoolGroup> groups = groups_of(drawing, lane);
+    append_names(drawing, groups, top + kPoolTop - 6);
+    for (const PoolGroup& group : groups) append_pools(drawing, group, top + kPoolTop);
     top += kLaneHeight;
   }
   append_pauses(drawing);

@@ -131,6 +131,20 @@ TEST(TimelineSvg, StaysSmallHoweverManyCasesThereAre) {
   EXPECT_THAT(page.one("//desc"), HasSubstr("20000 cases"));
 }
 
+TEST(TimelineSvg, StaysSmallWhenEachCaseHasAPoolOfItsOwn) {
+  Timeline timeline;
+  for (int i = 0; i < 5000; ++i) {
+    const PoolId pool{"cpu/2", i + 1};
+    add_pool(timeline, pool, 1000 * i, 1000 * (i + 1), i == 7 ? RetireReason::crash : RetireReason::max_cases);
+    add_case(timeline, pool, "te-flash/cp_1_0/p2p/cp2/thd/bf16", CaseOutcome::pass, 1000 * i + 800, 1000 * i + 900);
+  }
+  const ParsedPage page = timeline_page(timeline);
+  EXPECT_LT(page.text.size(), 500'000U);
+  EXPECT_THAT(page.all("//rect[@class='pool bordered']/title"),
+              Contains("cpu/2 #1 to #10, 10 cases; 1 of these pools given up"));
+  EXPECT_THAT(page.one("//desc"), HasSubstr("5000 cases on 5000 pools"));
+}
+
 TEST(TimelineSvg, ThereIsNoneWithoutPools) {
   EXPECT_THAT(timeline_page({}).all("//body/*"), IsEmpty());
 }

@@ -131,6 +131,15 @@ void append_time(const TimelineDrawing& drawing) {
   }
 }
 
+// Whether words that begin at x end in the picture, behind those before them, which end at free_from; then they are the
+// next ones before.
+bool has_room(double x, const std::string& words, double& free_from) {
+  const double end = x + words_width(words);
+  if (x < free_from || end > kTimelineWidth) return false;
+  free_from = end;
+  return true;
+}
+
 // A word for each that has room for one.
 void append_pauses(const TimelineDrawing& drawing) {
   constexpr double kBaseLine = 27;
@@ -140,9 +149,7 @@ void append_pauses(const TimelineDrawing& drawing) {
     const std::string words = fmt::format("paused {}", format_duration(pause.length));
     pugi::xml_node line = append_path(drawing.svg, line_data(x, kBaseLine - 9, x, drawing.bottom()), "edge dashed");
     append_hint(line, words);
-    if (x < free_from) continue;
-    append_label(drawing.svg, x + 3, kBaseLine, words);
-    free_from = x + 3 + words_width(words);
+    if (has_room(x + 3, words, free_from)) append_label(drawing.svg, x + 3, kBaseLine, words);
   }
 }
 
@@ -191,9 +198,7 @@ void append_names(const TimelineDrawing& drawing, const std::vector<PoolGroup>& 
     if (before != nullptr && ended_badly(*before)) words += fmt::format(" after {}", to_string(before->reason));
     before = group.back();
     const double x = drawing.x(pool.spawned);
-    if (x < free_from) continue;
-    append_label(drawing.svg, x, base_line, words);
-    free_from = x + words_width(words);
+    if (has_room(x, words, free_from)) append_label(drawing.svg, x, base_line, words);
   }
 }
 

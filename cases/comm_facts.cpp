@@ -20,6 +20,7 @@ const CommFacts& facts_of(CommType type) {
 
 std::vector<Message> messages_around(int ranks, int distance, std::int64_t bytes) {
   std::vector<Message> messages;
+  messages.reserve(static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
     messages.push_back({.from = rank, .to = (rank + distance + ranks) % ranks, .bytes = bytes});
   }

@@ -84,16 +84,16 @@ double Compute::backward_flops(const Case& c) const {
          static_cast<double>(3 * c.head_dim_qk + 2 * c.head_dim_v);
 }
 
-Compute compute_with(const Case& c, const SequenceLengths& given, int rank, int owner) {
-  const SequenceLengths lengths = without_replication(given, c.cp_size);
+Compute compute_with(const Case& c, const SequenceLengths& lengths, int rank, int owner) {
+  const SequenceLengths cut = without_replication(lengths, c.cp_size);
   const int head_split = head_ranks(c);
   const int ring_ranks = c.cp_size / head_split;
   Compute out;
   out.heads = c.heads / head_split;
-  for (std::size_t b = 0; b < lengths.valid_q.size(); ++b) {
-    for (const Interval& queries : owned_chunks(lengths.padded_q[b], ring_ranks, rank / head_split)) {
-      for (const Interval& keys : owned_chunks(lengths.padded_kv[b], ring_ranks, owner)) {
-        add_tile(c, queries, keys, lengths.valid_q[b], lengths.valid_kv[b], out);
+  for (std::size_t b = 0; b < cut.valid_q.size(); ++b) {
+    for (const Interval& queries : owned_chunks(cut.padded_q[b], ring_ranks, rank / head_split)) {
+      for (const Interval& keys : owned_chunks(cut.padded_kv[b], ring_ranks, owner)) {
+        add_tile(c, queries, keys, cut.valid_q[b], cut.valid_kv[b], out);
       }
     }
   }

@@ -28,9 +28,10 @@ struct TimelineBar {
   [[nodiscard]] std::string hint() const;
 };
 
-// The bars of cases that ran one after another. A case is drawn with those before it as long as the bar is no wider than
-// `least` units. The cases must live as long as the bars.
-std::vector<TimelineBar> timeline_bars(const std::vector<const TimelineCase*>& cases, const TimeAxis& axis, double least);
+// The bars of cases that ran one after another. A case is drawn with those before it as long as the bar is no wider
+// than `least` units. The cases must live as long as the bars.
+std::vector<TimelineBar> timeline_bars(const std::vector<const TimelineCase*>& cases, const TimeAxis& axis,
+                                       double least);
 
 // Colours of bars, by Urgency.
 inline constexpr std::array<std::string_view, 3> kOutcomeFills{"fill-pass", "fill-other partly", "fill-bad"};

@@ -23,7 +23,7 @@ constexpr const char* kTimelineId = "timeline";
 constexpr double kTimelineWidth = 1000;
 constexpr double kTimelineLeft = 4;
 constexpr double kTimelineRight = 64;  // for the last words
-constexpr double kTimelineTop = 34;  // ticks, and words of pauses below them
+constexpr double kTimelineTop = 34;    // ticks, and words of pauses below them
 constexpr double kLaneHeight = 46;
 constexpr double kPoolTop = 20;  // in its lane, below its name
 constexpr double kPoolHeight = 20;
@@ -93,9 +93,10 @@ std::string group_words(const PoolGroup& group) {
   if (group.size() == 1) return pool_words(*group.front());
   std::size_t cases = 0;
   for (const TimelinePool* pool : group) cases += pool->cases.size();
-  const auto lost = static_cast<std::size_t>(std::ranges::count_if(group, [](const auto* p) { return ended_badly(*p); }));
-  return fmt::format("{} #{} to #{}, {}; {} of these pools given up", group.front()->id.key, group.front()->id.generation,
-                     group.back()->id.generation, count_of(cases, "case"), lost);
+  const auto lost =
+      static_cast<std::size_t>(std::ranges::count_if(group, [](const auto* p) { return ended_badly(*p); }));
+  return fmt::format("{} #{} to #{}, {}; {} of these pools given up", group.front()->id.key,
+                     group.front()->id.generation, group.back()->id.generation, count_of(cases, "case"), lost);
 }
 
 std::string timeline_description(const Timeline& timeline) {

@@ -1,8 +1,6 @@
 #include "cp_core/diagnosis/bench.h"
 
 #include <algorithm>
-#include <cstdlib>
-#include <iostream>
 #include <utility>
 
 #include <ATen/ops/arange.h>
@@ -117,9 +115,6 @@ std::vector<Attempt> Bench::attempts(const Hypothesis& hypothesis) const {
 }
 
 bool Bench::explains(const Hypothesis& hypothesis, const Attempt& attempt) const {
-  if (std::getenv("DIAG"))
-    std::cerr << hypothesis.id << " passes " << static_cast<int>(attempt.passes) << " returned "
-              << attempt.from_returned << " who " << static_cast<int>(attempt.who) << "\n";  // DEBUG
   if (hypothesis.shows) return hypothesis.shows(*this);
   if (hypothesis.results) return explains_results(hypothesis, attempt);
   if (!may_explain_sample(hypothesis, attempt)) return false;
@@ -274,37 +269,12 @@ at::Tensor Bench::are_of(const at::Tensor& row_ranks, const std::vector<int>& ra
 }
 
 bool Bench::plausible(const WholeResults& values, bool forward) const {
-  if (std::getenv("DIAG")) {  // DEBUG
-    for (const Given& given : fits_.given()) {
-      if (is_forward(given.member) == forward)
-        std::cerr << "   plausible " << given.name << " " << fits_.plausible(given, values.*(given.member)) << "\n";
-    }
-  }
   return std::ranges::all_of(fits_.given(), [&](const Given& given) {
     return is_forward(given.member) != forward || fits_.plausible(given, values.*(given.member));
   });
 }
 
 bool Bench::fits_all(const WholeResults& values, const WholeResults& sizes) const {
-  if (std::getenv("DIAG")) {  // DEBUG
-    for (const Given& given : fits_.given()) {
-      const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
-      if (errors.max().item<double>() > 1) {
-        const auto at = errors.argmax().item<int64_t>();
-        const auto row = at / errors.size(1);
-        const auto head = at % errors.size(1);
-        std::cerr << "  row " << row << " head " << head << " given " << given.value[row][head].slice(0, 0, 4)
-                  << " predicted " << (values.*(given.member))[row][head].slice(0, 0, 4) << " right "
-                  << given.right[row][head].slice(0, 0, 4) << " size "
-                  << (sizes.*(given.member))[row][head].slice(0, 0, 4) << "baseline " << given.baseline[row][head]
-                  << "floor" << given.floor[row][head] << "unit" << given.unit << " typical " << given.typical_baseline
-                  << std::endl;
-      }
-      std::cerr << "   fits " << given.name << " " << errors.max().item<double>() << " over "
-                << errors.gt(1).sum().item<int64_t>() << " of " << errors.numel() << " dtype "
-                << static_cast<int>(world_.c().dtype) << " scale " << world_.c().input_scale << "\n";
-    }
-  }
   return std::ranges::all_of(fits_.given(), [&](const Given& given) {
     const at::Tensor errors = fits_.errors(given, values.*(given.member), sizes.*(given.member));
     return errors.numel() == 0 || errors.max().item<double>() <= 1;

@@ -108,6 +108,7 @@ class Biases {
 
   [[nodiscard]] at::Tensor differences() const {
     std::vector<std::int64_t> difference;
+    difference.reserve(world_.lengths().valid_q.size());
     for (std::size_t b = 0; b < world_.lengths().valid_q.size(); ++b) {
       difference.push_back(world_.lengths().valid_kv[b] - world_.lengths().valid_q[b]);
     }
@@ -167,7 +168,7 @@ class Biases {
         index_of(rows, world_.kv_rows.place));
     if (ranks == 1) return;
     const auto positions = [this](const std::function<int(int, int)>& source) {
-      const at::Tensor keys = rows_at_same_place(world_.kv_rows, world_.ranks, source);
+      at::Tensor keys = rows_at_same_place(world_.kv_rows, world_.ranks, source);
       if (!keys.defined()) return keys;
       return world_.kv_rows.position.index_select(0, keys.index_select(0, world_.q_rows.rank).flatten())
           .view({world_.q_rows.count(), -1});
@@ -210,6 +211,7 @@ class Biases {
     std::set<std::vector<std::int64_t>> seen{Model(world_).forward.bias_head};
     const auto take = [&](std::string says, const std::function<std::int64_t(std::int64_t)>& from) {
       std::vector<std::int64_t> map;
+      map.reserve(static_cast<std::size_t>(heads));
       for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
       if (!seen.insert(map).second) return;
       // The gradient goes to the heads whose bias was read, or to those that computed it.
@@ -280,7 +282,7 @@ class Biases {
 
   void shared_heads() {
     const std::int64_t heads = c_.heads;
-    const auto alone = [this, heads](std::string says,
+    const auto alone = [this, heads](const std::string& says,
                                      const std::function<bool(std::int64_t rank, std::int64_t h)>& counts) {
       at::Tensor weights = at::zeros({world_.ranks, heads}, at::kDouble);
       for (std::int64_t rank = 0; rank < world_.ranks; ++rank) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <set>
 
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -75,14 +76,13 @@ std::string in_heads(const at::Tensor& wrong) {
 
 // wrong: bool, one a row. What all wrong rows are, and no right row with terms need be.
 std::string in_rows(const Side& side, const at::Tensor& wrong) {
-  const auto all = [&](const at::Tensor& flags) {
-    return wrong.logical_and(flags.logical_not()).any().item<bool>() == false;
-  };
+  const auto all = [&](const at::Tensor& flags) { return !wrong.logical_and(flags.logical_not()).any().item<bool>(); };
   std::vector<std::string> parts;
   if (all(side.valid.logical_not())) return ", in rows of padding only";
   for (const std::int64_t half : {0, 1}) {
-    if (all(side.half.eq(half)))
-      parts.push_back(half == 0 ? "the first chunk of each rank" : "the second chunk of each rank");
+    if (all(side.half.eq(half))) {
+      parts.emplace_back(half == 0 ? "the first chunk of each rank" : "the second chunk of each rank");
+    }
   }
   const at::Tensor sequences = side.sequence.masked_select(wrong);
   const auto first = sequences.min().item<std::int64_t>();

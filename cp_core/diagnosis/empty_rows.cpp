@@ -92,7 +92,7 @@ bool nan_without_keys(const Bench& bench) {
   const EmptyRows rows(bench);
   const at::Tensor halves = rows.padding_halves();
   const bool only = rows.all_wrong([&halves](const Given& given, const Rows& of) {
-    const at::Tensor no_number = of.finite.logical_not();
+    at::Tensor no_number = of.finite.logical_not();
     if (is_gradient(given)) return no_number;
     return no_number.logical_and(of.empty.logical_or(of.padding.logical_and(halves)));
   });

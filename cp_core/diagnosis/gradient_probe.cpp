@@ -29,6 +29,7 @@ std::int64_t codes_in(std::int64_t elements) {
 
 void fill_key_values(at::Tensor& v, KeyValues choice) {
   std::vector<double> values;
+  values.reserve(static_cast<std::size_t>(v.size(0)));
   for (std::int64_t j = 0; j < v.size(0); ++j) values.push_back(key_value(choice, j));
   v.select(2, kCommonElement).copy_(at::tensor(values, at::kDouble).unsqueeze(1));
 }

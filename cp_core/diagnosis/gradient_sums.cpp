@@ -96,6 +96,7 @@ class Sums {
       of_ranks.push_back(sums.view({heads, world_.bias.size(0), world_.bias.size(2), world_.bias.size(3)}));
     }
     std::vector<at::Tensor> received;
+    received.reserve(static_cast<std::size_t>(world_.ranks));
     for (int rank = 0; rank < world_.ranks; ++rank) received.push_back(received_dbias(of_ranks, rank));
     return at::cat(received).narrow(2, 0, std::ranges::max(world_.lengths().valid_kv));
   }
@@ -113,7 +114,7 @@ class Sums {
       at::Tensor by_head = at::zeros(sum.sizes(), sum.options());
       sum = by_head.index_add_(0, index_tensor(model_.backward.bias_head), sum);
     }
-    const at::Tensor rows = verify::bias_by_row(sum.transpose(0, 1));
+    at::Tensor rows = verify::bias_by_row(sum.transpose(0, 1));
     if (whole) return rows;
     const auto [first, count] = queries_of(rank);
     return rows.index_select(0, world_.q_rows.position.narrow(0, first, count / world_.c().batch));

@@ -55,8 +55,8 @@ class Heads {
   // been.
   void read(const std::string& id, const std::string& says, const Map& kv_of) {
     if (kv_of == mapped(heads_, [this](std::int64_t h) { return h / group_; })) return;
-    for (const Map& read_ : read_maps_) {
-      if (read_ == kv_of) return;
+    for (const Map& known : read_maps_) {
+      if (known == kv_of) return;
     }
     read_maps_.push_back(kv_of);
     for (const bool lands_there : {true, false}) {

@@ -103,15 +103,18 @@ class Masks {
       };
     };
     constexpr std::string_view kId = "window_minus_one_literal";
-    if (left)
+    if (left) {
       add(std::string(kId), "the window's left side of -1, which is no limit, is taken for a width of -1",
           read(true, false));
-    if (right_side)
+    }
+    if (right_side) {
       add(std::string(kId), "the window's right side of -1, which is no limit, is taken for a width of -1",
           read(false, true));
-    if (left && right_side)
+    }
+    if (left && right_side) {
       add(std::string(kId), "the window's sides of -1, which are no limits, are taken for widths of -1",
           read(true, true));
+    }
   }
 
   void right_edge() {

@@ -57,19 +57,22 @@ class MaxLogits {
       hide("scores of the keys after a causal query's own count in max_logit",
            [](const World&, MaskRule& rule) { rule.causal = false; });
     }
-    if (c_.chunk > 0)
+    if (c_.chunk > 0) {
       hide("scores of other chunks count in max_logit", [](const World&, MaskRule& rule) { rule.chunk = 0; });
+    }
     hide("scores of all keys of a sequence count in max_logit, whatever the mask says",
          [](const World&, MaskRule& rule) {
            rule.limited = {false, false};
            rule.causal = false;
            rule.chunk = 0;
          });
-    if (c_.batch > 1)
+    if (c_.batch > 1) {
       hide("scores of other sequences count in max_logit", [](const World&, MaskRule& rule) { rule.borders = false; });
-    if (c_.pad_between_seqs)
+    }
+    if (c_.pad_between_seqs) {
       hide("scores of keys at padding positions count in max_logit",
            [](const World&, MaskRule& rule) { rule.padding_keys = true; });
+    }
     for (const std::int64_t off : {1, 2}) {
       hide(fmt::format("the {} after the last that a query sees count{} in max_logit", off == 1 ? "key" : "two keys",
                        off == 1 ? "s" : ""),

@@ -31,7 +31,8 @@ verify::Sharding grid_sharding(const verify::Sharding& declared, const ProbeGrid
   return sharding;
 }
 
-// The rows of all ranks [rows of the axis, heads, dim]; undefined if a rank gave none. without_padding: NaN in its rows.
+// The rows of all ranks [rows of the axis, heads, dim]; undefined if a rank gave none. without_padding: NaN in its
+// rows.
 at::Tensor in_grid_order(const ResultsByRank& by_rank, at::Tensor Results::* member, const GridAxis& axis,
                          bool without_padding) {
   at::Tensor whole;

@@ -205,7 +205,7 @@ void ForkServer::send_next() {
   });
 }
 
-void ForkServer::give_up(std::string reason) {
+void ForkServer::give_up(const std::string& reason) {
   if (state_ != State::useless) become_useless(reason);
 }
 

@@ -49,7 +49,7 @@ class ForkServer {
   [[nodiscard]] bool starting() const { return state_ == State::starting; }
   [[nodiscard]] bool ready() const { return state_ == State::ready; }
   // Kills it and tells why. Orders that are not answered end without a rank.
-  void give_up(std::string reason);
+  void give_up(const std::string& reason);
 
   // What a rank is started with, as SpawnRequest.
   struct Order {

@@ -48,7 +48,6 @@ class Examination {
   std::chrono::milliseconds limit_;
   Clock::time_point begin_;
   Stage stage_ = Stage::again;
-  std::size_t number_ = 0;  // of the case that is being tried
   std::string smallest_id_;
   std::size_t tries_ = 0;
   std::size_t asked_ = 1;

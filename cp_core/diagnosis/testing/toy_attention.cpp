@@ -54,9 +54,8 @@ class ToyStep final : public Step {
     const at::Tensor dout = own(setting_.view.q, shards_.dout);
     const at::Tensor dp = at::matmul(dout, by_query_head(v_).transpose(1, 2));
     const at::Tensor ds = dp.sub(dout.mul(out_).sum(2, /*keepdim=*/true)).mul(p_);
-    results.dq = in_layout(
-        with_garbage(at::matmul(counted(ds, sight_.in_dq), by_query_head(k_)).mul(scale() * sight_.dq_factor),
-                     setting_.view.q));
+    results.dq = in_layout(with_garbage(
+        at::matmul(counted(ds, sight_.in_dq), by_query_head(k_)).mul(scale() * sight_.dq_factor), setting_.view.q));
     results.dk = summed(at::matmul(counted(ds, sight_.in_dk).transpose(1, 2), q_).mul(scale()), "dk");
     results.dv = summed(at::matmul(counted(p_, sight_.in_dv).transpose(1, 2), dout), "dv");
     if (sight_.dk_has_dv) results.dk = results.dk.add(results.dv);

@@ -26,8 +26,8 @@ void TimelineBar::add(const TimelineCase& c, double from, double to) {
 }
 
 std::string TimelineBar::hint() const {
-  const std::string one = fmt::format("{}: {}, {}", cut_middle(shown->name, kHintLetters), to_string(shown->outcome),
-                                      format_duration(shown->duration));
+  std::string one = fmt::format("{}: {}, {}", cut_middle(shown->name, kHintLetters), to_string(shown->outcome),
+                                format_duration(shown->duration));
   if (cases == 1) return one;
   std::string by_outcome;
   for (const auto& [outcome, name] : kNames<CaseOutcome>) {

@@ -46,8 +46,14 @@ void StderrRing::close() {
   closed_ = true;
 }
 
+void StderrRing::reopen() {
+  reopened_ = true;
+  for (std::string& line : std::exchange(later_lines_, {})) keep(std::move(line));
+}
+
 void StderrRing::begin_case(std::int64_t seq) {
   foreign_ = seq_ != 0 && !fence_seen_;
+  later_lines_.clear();
   if (!foreign_) lines_.clear();
   seq_ = seq;
   fence_seen_ = false;
@@ -66,9 +72,13 @@ void StderrRing::take_fence(std::int64_t seq) {
 void StderrRing::take_line(std::string_view line) {
   const std::string_view kept = last_bytes(line, kTailBytes);
   if (!kept.empty() && !is_of_a_stack(line)) last_line_ = kept;
-  if (fence_seen_ && !reopened_) return;
-  lines_.emplace_back(kept);
-  if (lines_.size() > kTailLines) lines_.pop_front();
+  keep(std::string(kept));
+}
+
+void StderrRing::keep(std::string line) {
+  std::deque<std::string>& lines = fence_seen_ && !reopened_ ? later_lines_ : lines_;
+  lines.push_back(std::move(line));
+  if (lines.size() > kTailLines) lines.pop_front();
 }
 
 void StderrRing::take_partial_line() {

@@ -27,8 +27,9 @@ class StderrRing {
   // Starts a case: later lines belong to it.
   void begin_case(std::int64_t seq);
 
-  // What comes after the fence belongs to the case, too, until the next one begins: the rank is asked where it stands.
-  void reopen() { reopened_ = true; }
+  // What comes after the fence belongs to the case, too, until the next one begins: the rank is asked where it stands,
+  // or why the case failed. That includes what it has already written.
+  void reopen();
 
   // All lines of the case are in: its fence was read, or the stream has ended.
   [[nodiscard]] bool complete() const { return fence_seen_ || closed_; }
@@ -43,13 +44,15 @@ class StderrRing {
   void take_line(std::string_view line);
   void take_fence(std::int64_t seq);
   void take_partial_line();
+  void keep(std::string line);
 
   int rank_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::log};
   std::deque<std::string> lines_;  // of the current case, kTailLines at most, each kTailBytes at most
+  std::deque<std::string> later_lines_;  // written after the fence, likewise; they belong to no case unless reopened_
   std::string last_line_;
   std::int64_t seq_ = 0;     // of the current case
-  bool fence_seen_ = false;  // what follows belongs to no case, unless reopened_
+  bool fence_seen_ = false;
   bool reopened_ = false;
   bool foreign_ = false;  // lines_ may start with some of an earlier case, whose fence has not come
   bool closed_ = false;

@@ -49,7 +49,7 @@ TEST(StderrRing, TakesWhatARankThatIsThroughWithTheCaseSaysWhenItIsAsked) {
   ring.feed(std::string("first\n") + kFence1 + "idle\n");
   ring.reopen();
   ring.feed("where I stand\n");
-  EXPECT_EQ(ring.tail().text, "first\nwhere I stand\n");
+  EXPECT_EQ(ring.tail().text, "first\nidle\nwhere I stand\n");
   EXPECT_TRUE(ring.tail().fenced);
   ring.begin_case(2);
   ring.feed(std::string("second\n") + kFence2 + "idle\n");

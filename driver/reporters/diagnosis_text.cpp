@@ -95,8 +95,12 @@ std::string picture_text(const MaskPicture& picture, DrawMask draw) {
 
 }  // namespace
 
+bool names_a_cause(const Diagnosis& diagnosis) {
+  return diagnosis.certainty != Certainty::unknown;
+}
+
 std::string cause_line(const Diagnosis& diagnosis) {
-  if (diagnosis.certainty == Certainty::unknown) return fmt::format("cause: unknown: {}", diagnosis.cause);
+  if (!names_a_cause(diagnosis)) return fmt::format("cause: unknown: {}", diagnosis.cause);
   std::string line =
       fmt::format("cause{}: {}", diagnosis.certainty == Certainty::likely ? " (likely)" : "", diagnosis.cause);
   if (!diagnosis.explains.empty()) {

@@ -7,6 +7,9 @@
 
 namespace cp_pool {
 
+// Whether it is certain or likely, and not unknown.
+bool names_a_cause(const Diagnosis& diagnosis);
+
 // "cause: the window's left edge is 63 instead of 64 (explains out, dq within bounds)"
 // "cause (likely): .. (explains out within bounds); or: no_mask, whole_keys"
 // "cause: unknown: only dk and dv are wrong"

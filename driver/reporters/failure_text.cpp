@@ -31,8 +31,9 @@ std::string without_addresses(std::string_view text) {
   return out;
 }
 
-// The error text of a rank without the part that the reason repeats.
-std::string rank_details(const protocol::RankResult& rank, std::string_view reason) {
+// The error text of a rank without the part that the reason or a failed check repeats.
+std::string rank_details(const protocol::RankResult& rank, const CaseFinished& event) {
+  const std::string_view reason = event.reason;
   const std::string text = readable_stack(rank.error);
   const std::string name = fmt::format("rank {}: ", rank.rank);
   const auto without_name = [&](std::string_view line) {
@@ -43,7 +44,10 @@ std::string rank_details(const protocol::RankResult& rank, std::string_view reas
   const std::size_t end = rest.find('\n');
   if (rest.substr(0, end) == without_name(reason))
     rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
-  if (rest.empty()) return "";
+  const auto says_so = [&](const Check& check) {
+    return !check.ok && check.rank == rank.rank && rest == fmt::format("{}: {}", check.tensor, check.message);
+  };
+  if (rest.empty() || std::ranges::any_of(event.checks, says_so)) return "";
   if (rest.find('\n') == std::string_view::npos) return fmt::format("{}{}\n", name, rest);
   return fmt::format("rank {} error:\n{}", rank.rank, prefix_lines(rest, "  "));
 }
@@ -101,6 +105,10 @@ std::string bound_factor_text(const CaseFinished& event) {
   return event.bound_factor ? fmt::format("bounds x {}", *event.bound_factor) : "";
 }
 
+const std::string& why_it_failed(const CaseFinished& event) {
+  return event.diagnosis && names_a_cause(*event.diagnosis) ? event.diagnosis->cause : event.reason;
+}
+
 std::string failure_details(const CaseFinished& event, DrawMask draw) {
   const std::string& reason = event.reason;
   std::string checks;
@@ -115,9 +123,12 @@ std::string failure_details(const CaseFinished& event, DrawMask draw) {
   if (event.first_run) out += prefix_lines(first_run_text(event), "");
   out += checks;
   if (event.bound_factor && !event.checks.empty()) out += fmt::format("({})\n", bound_factor_text(event));
-  if (event.diagnosis) out += diagnosis_text(*event.diagnosis, draw);
+  if (event.diagnosis) {
+    const std::string why = diagnosis_text(*event.diagnosis, draw);
+    out = names_a_cause(*event.diagnosis) ? why + out : out + why;
+  }
   for (const protocol::RankResult& rank : event.ranks) {
-    if (!rank.ok) out += rank_details(rank, reason);
+    if (!rank.ok) out += rank_details(rank, event);
   }
   return out;
 }

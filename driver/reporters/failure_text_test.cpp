@@ -2,12 +2,17 @@
 
 #include <limits>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "driver/testing/example_events.h"
+#include "worker/protocol/diagnosis_intake.h"
 
 namespace cp_pool {
 namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
 
 TEST(FailureDetails, NameReasonRankTensorFiguresAndErrorText) {
   EXPECT_EQ(failure_details(test::failed_case(0, "id")),
@@ -22,7 +27,7 @@ TEST(FailureDetails, SayOnceWhatReasonCheckAndRankAllSay) {
   CaseFinished event = test::finished(0, "id", CaseOutcome::fail, "rank 1: dq: 3 rows are wrong");
   event.checks = {test::failed_case(0, "id").checks[1]};
   event.checks[0].message = "3 rows are wrong";
-  event.ranks = {{.rank = 1, .ok = false, .error = "dq: 3 rows are wrong", .output_hash = ""},
+  event.ranks = {{.rank = 1, .ok = false, .aborted = false, .error = "dq: 3 rows are wrong", .output_hash = ""},
                  {.rank = 0, .ok = false, .error = "rank 0: exchange: aborted", .output_hash = ""}};
   EXPECT_EQ(failure_details(event),
             "rank 1: dq: 3 rows are wrong; error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms "
@@ -84,19 +89,34 @@ TEST(CheckText, SaysNothingOfFiguresThatWereNotTold) {
   EXPECT_EQ(check_text(check), "rank 0: out: all zero; no error and bound given");
 }
 
-TEST(FailureDetails, NameTheCauseBehindTheChecks) {
+TEST(FailureDetails, NameTheCauseFirst) {
   CaseFinished event = test::failed_case(0, "id");
   event.diagnosis = test::example_diagnosis();
   EXPECT_EQ(failure_details(event),
-            "dq is wrong on rank 1\n"
-            "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)\n"
             "cause: the window's left edge is 63 instead of 64 on all ranks (explains out, dq within bounds)\n"
             "  rows 64 and later are wrong\n"
             "  queries 64..127 (rank 1) did not see keys 0..63 (rank 0)\n"
             "  in all 64 pairs of a query and a key are missing, 0 in excess\n"
+            "dq is wrong on rank 1\n"
+            "rank 1: dq: error 0.031 > bound 0.012 at [0, 17, 3] (baseline 0.005, max_abs 0.04, rms 0.001)\n"
             "rank 0 error:\n"
             "  first line\n"
             "  second line\n");
+}
+
+TEST(FailureDetails, SayBehindTheChecksThatNoCauseIsKnown) {
+  CaseFinished event = test::failed_case(0, "id");
+  event.diagnosis = protocol::unknown_diagnosis("only dq is wrong");
+  EXPECT_THAT(failure_details(event), StartsWith("dq is wrong on rank 1\n"));
+  EXPECT_THAT(failure_details(event), HasSubstr("rms 0.001)\ncause: unknown: only dq is wrong\n"));
+}
+
+TEST(FailureDetails, DoNotRepeatAsTheErrorOfARankWhatACheckSays) {
+  CaseFinished event = test::failed_case(0, "id");
+  for (Check& check : event.checks) check.message = "error beyond the bound in 3 of 8 rows";
+  event.ranks = {{.rank = 1, .ok = false, .aborted = false, .error = "dq: error beyond the bound in 3 of 8 rows", .output_hash = ""}};
+  const std::string details = failure_details(event);
+  EXPECT_EQ(details.find("in 3 of 8 rows"), details.rfind("in 3 of 8 rows")) << details;
 }
 
 }  // namespace

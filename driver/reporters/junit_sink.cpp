@@ -176,9 +176,8 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
   }
   append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;
-  const std::string& reason = event.reason;
-  out.message =
-      fmt::format("{}: {}", to_string(event.outcome), reason.empty() ? "no reason given" : first_line(reason));
+  const std::string& why = why_it_failed(event);
+  out.message = fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : first_line(why));
   out.details = failure_details(event, DrawMask::coarse);
   if (element_of(event.outcome) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
   out.stderr_text = stderr_details(event);

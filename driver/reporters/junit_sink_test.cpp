@@ -105,7 +105,8 @@ TEST(Junit, AFailureThatHasADiagnosisNamesItsCause) {
   event.diagnosis = test::example_diagnosis();
   const nlohmann::json report = report_of({run_started(1), event, run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0})});
   const nlohmann::json& test = report["suites"][0]["cases"][0];
-  EXPECT_THAT(test["text"].get<std::string>(), HasSubstr("\ncause: the window's left edge is 63 instead of 64"));
+  EXPECT_THAT(test["text"].get<std::string>(), StartsWith("cause: the window's left edge is 63 instead of 64"));
+  EXPECT_THAT(test["message"].get<std::string>(), StartsWith("fail: the window's left edge is 63 instead of 64"));
   EXPECT_EQ(test["properties"]["diagnosis"], "window_left_off_by_one");
   EXPECT_EQ(test["properties"]["diagnosis_certainty"], "certain");
 }

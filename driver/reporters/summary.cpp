@@ -41,12 +41,9 @@ double quantile(std::vector<double> values, double q) {
   return *nth;
 }
 
-// A cause that was found says more than which tensor was the first to be wrong. The point of a reason may be at its
-// end:
-// "..: Too many open files".
+// The point of a reason may be at its end: "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
-  const bool found = event.diagnosis && event.diagnosis->certainty != Certainty::unknown;
-  const std::string& reason = found ? event.diagnosis->cause : event.reason;
+  const std::string& reason = why_it_failed(event);
   const std::string first = reason.substr(0, reason.find('\n'));
   return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }

@@ -64,6 +64,7 @@ class Sinks {
     std::set<std::vector<std::int64_t>> seen;
     const auto take = [&](const std::string& says, const std::function<std::int64_t(std::int64_t)>& from) {
       std::vector<std::int64_t> map;
+      map.reserve(static_cast<std::size_t>(heads));
       for (std::int64_t h = 0; h < heads; ++h) map.push_back(from(h));
       if (!seen.insert(map).second) return;
       add(id, says, [map](Model& model) { model.forward.sink_head = model.backward.sink_head = map; });

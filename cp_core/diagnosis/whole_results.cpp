@@ -93,6 +93,7 @@ ResultsByRank gather_results(const Case& c, const verify::Ownership& owners, con
   const at::Device device = device_of(results);
   const OwnResults own(c, owners, results, cp.rank());
   std::vector<at::Tensor> given;
+  given.reserve(verify::kResults.size());
   for (const auto& [name, member] : verify::kResults) given.push_back(own.get(member));
   const at::Tensor sizes = gather(cp, sizes_of(given).to(device), "shapes of results");
   const auto size = sizes.accessor<std::int64_t, 3>();

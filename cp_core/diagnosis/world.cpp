@@ -39,6 +39,7 @@ at::Tensor index_tensor(const std::vector<std::int64_t>& values) {
 
 std::vector<std::int64_t> defined_kv_heads(const Case& c) {
   std::vector<std::int64_t> kv_of;
+  kv_of.reserve(static_cast<std::size_t>(c.heads));
   for (std::int64_t h = 0; h < c.heads; ++h) kv_of.push_back(h / (c.heads / c.kv_heads));
   return kv_of;
 }

@@ -107,7 +107,7 @@ std::int64_t count_labels(const PairLabels& labels) {
 }
 
 std::string excess_text(const PairReader& reader, const PairBlock& block, bool has_lse) {
-  const std::string saw = fmt::format("{} saw {}", reader.queries(block), reader.keys(block));
+  std::string saw = fmt::format("{} saw {}", reader.queries(block), reader.keys(block));
   if (block.label == 1) return saw;
   if (block.label > kOfSomeWeight)
     return fmt::format("{} with the weight {:.2f}", saw, (block.label - kOfSomeWeight) / kHundred);

@@ -108,8 +108,10 @@ std::vector<std::int64_t> rows_of_pack(const Convention& convention, std::int64_
 std::vector<std::int64_t> cut_lengths(const std::vector<std::int64_t>& valid, const std::vector<std::int64_t>& padded,
                                       std::int64_t replicated) {
   std::vector<std::int64_t> lengths;
-  for (std::size_t b = 0; b < padded.size(); ++b)
+  lengths.reserve(padded.size());
+  for (std::size_t b = 0; b < padded.size(); ++b) {
     lengths.push_back(padded[b] - replicated_tokens(replicated, valid[b]));
+  }
   return lengths;
 }
 

@@ -193,7 +193,9 @@ asio::awaitable<void> Pool::drain(Outstanding& current) {
   const auto start = Clock::now();
   for (auto now = start; now < start + kDrain; now = Clock::now()) {
     take_messages(current);
-    const bool answered = current.result || current.protocol_break || group_->ranks().front().exit;
+    const bool diagnosing = current.asks_why && current.result && current.result->diagnosing;
+    const bool said = diagnosing ? current.diagnosis.has_value() : current.result.has_value();
+    const bool answered = said || current.protocol_break || group_->ranks().front().exit;
     const bool settled = group_->any_exited() && group_->drained();
     if (settled && (answered || now >= start + kAnswer)) co_return;
     co_await wakeup_.wait_until(settled ? start + kAnswer : start + kDrain);

@@ -48,10 +48,10 @@ class StderrRing {
 
   int rank_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::log};
-  std::deque<std::string> lines_;  // of the current case, kTailLines at most, each kTailBytes at most
+  std::deque<std::string> lines_;        // of the current case, kTailLines at most, each kTailBytes at most
   std::deque<std::string> later_lines_;  // written after the fence, likewise; they belong to no case unless reopened_
   std::string last_line_;
-  std::int64_t seq_ = 0;     // of the current case
+  std::int64_t seq_ = 0;  // of the current case
   bool fence_seen_ = false;
   bool reopened_ = false;
   bool foreign_ = false;  // lines_ may start with some of an earlier case, whose fence has not come

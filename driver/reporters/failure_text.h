@@ -22,9 +22,9 @@ std::string bound_factor_text(const CaseFinished& event);
 // The cause that a diagnosis names, which says more than the tensor that was the first to be wrong; else the reason.
 const std::string& why_it_failed(const CaseFinished& event);
 
-// The diagnosis, if it names a cause; then the reason, the failed checks by rank and tensor, a diagnosis that names none,
-// and every rank's error text, its stack readable (reporters/stack_lines.h). A text that two of them share is shown once.
-// Lines, each ended by a newline.
+// The diagnosis, if it names a cause; then the reason, the failed checks by rank and tensor, a diagnosis that names
+// none, and every rank's error text, its stack readable (reporters/stack_lines.h). A text that two of them share is
+// shown once. Lines, each ended by a newline.
 std::string failure_details(const CaseFinished& event, DrawMask draw = DrawMask::never);
 
 // A text that is equal for failures with the same cause: outcome, reason, failed checks, the cause that a diagnosis

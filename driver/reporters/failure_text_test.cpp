@@ -114,7 +114,11 @@ TEST(FailureDetails, SayBehindTheChecksThatNoCauseIsKnown) {
 TEST(FailureDetails, DoNotRepeatAsTheErrorOfARankWhatACheckSays) {
   CaseFinished event = test::failed_case(0, "id");
   for (Check& check : event.checks) check.message = "error beyond the bound in 3 of 8 rows";
-  event.ranks = {{.rank = 1, .ok = false, .aborted = false, .error = "dq: error beyond the bound in 3 of 8 rows", .output_hash = ""}};
+  event.ranks = {{.rank = 1,
+                  .ok = false,
+                  .aborted = false,
+                  .error = "dq: error beyond the bound in 3 of 8 rows",
+                  .output_hash = ""}};
   const std::string details = failure_details(event);
   EXPECT_EQ(details.find("in 3 of 8 rows"), details.rfind("in 3 of 8 rows")) << details;
 }

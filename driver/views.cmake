@@ -103,6 +103,7 @@ add_library(cp_cli STATIC
   cli/adapter_skips.cpp
   cli/worker_command.cpp
   cli/commands/command_line.cpp
+  cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
   cli/commands/doctor.cpp
   cli/commands/doctor_command.cpp
@@ -116,6 +117,8 @@ add_library(cp_cli STATIC
   cli/commands/run_command.cpp
   cli/commands/search_command.cpp
   cli/commands/submit_command.cpp
+  cli/completion/candidates.cpp
+  cli/completion/shell_scripts.cpp
   cli/history/counted_runs.cpp
   cli/history/events_file.cpp
   cli/history/failed_cases.cpp
@@ -132,8 +135,7 @@ add_library(cp_cli STATIC
   cli/select/submitted_case.cpp)
 # CLI11 takes long to compile, and runs once.
 set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0)
-target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11)
-target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance fmt::fmt CLI11::CLI11
+target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11
                              pugixml::pugixml)
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
@@ -157,6 +159,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/shell_words_test.cpp
     cli/worker_command_test.cpp
     cli/commands/command_line_test.cpp
+    cli/completion/candidates_test.cpp
     cli/commands/doctor_test.cpp
     cli/commands/explanation_page_test.cpp
     cli/commands/explanation_test.cpp
@@ -194,6 +197,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/commands/adapter_program_test.cpp
     cli/commands/belief_test.cpp
     cli/commands/conformance_program_test.cpp
+    cli/completion/shells_program_test.cpp
     cli/commands/diagnosis_program_test.cpp
     cli/commands/doctor_program_test.cpp
     cli/commands/explain_program_test.cpp

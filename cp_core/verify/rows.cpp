@@ -39,6 +39,7 @@ RankRows::RankRows(Layout layout, int rank, int size, const std::vector<std::int
 
 RankRows RankRows::replicated(std::int64_t valid, std::int64_t padded, PaddingFill fill, const at::Device& device) {
   std::vector<LocalRow> rows;
+  rows.reserve(static_cast<std::size_t>(padded));
   for (std::int64_t position = 0; position < padded; ++position) {
     rows.push_back({.sequence = 0, .position = position, .canonical = position < valid ? position : -1});
   }

@@ -10,6 +10,7 @@
 
 #include "cases/did_you_mean.h"
 #include "driver/cli/command_error.h"
+#include "driver/cli/completion/candidates.h"
 #include "driver/cli/man_page.h"
 #include "driver/reporters/output_file.h"
 
@@ -23,6 +24,7 @@
   SUBCOMMAND(explain)                   \
   SUBCOMMAND(doctor)                    \
   SUBCOMMAND(help)                      \
+  SUBCOMMAND(completion)                \
   SUBCOMMAND(conformance)
 
 namespace cp_pool {
@@ -119,6 +121,11 @@ std::string command_help(const std::string& name) {
 
 std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {
   Parser parser;
+  const std::vector<std::string> words(argv + 1, argv + argc);
+  // What the scripts of completion ask for. The rest of the words are somebody's who is still typing.
+  if (words.size() >= 2 && words[0] == "completion" && words[1] == "words") {
+    return print(candidate_lines(candidates(parser.app, {words.begin() + 2, words.end()})));
+  }
   try {
     parser.app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

@@ -1,0 +1,15 @@
+// Scripts that complete command lines of cp-pool in a shell. They ask `cp-pool completion words ..` for the words.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace cp_pool {
+
+std::vector<std::string> completion_shells();  // bash, zsh, fish
+
+// Throws std::logic_error for a shell that is none of these.
+std::string completion_script(std::string_view shell);
+
+}  // namespace cp_pool

@@ -5,6 +5,7 @@ The extension holds the GIL only inside these calls, all of which come on the ma
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -536,6 +537,8 @@ def rehearse() -> float:
     """Uses what the first case would have to wait for, such as the imports of the first autograd.Function. Returns the
     seconds that it took. It starts no thread and touches no device."""
     start = time.monotonic()
+    with contextlib.suppress(ImportError):  # torch does without numpy
+        import numpy.random  # noqa: F401  # which numpy imports when State seeds it
     with torch.enable_grad():
         x = torch.ones(2, requires_grad=True)
         torch.autograd.grad(_Double.apply(x), [x], torch.ones(2))  # type: ignore[no-untyped-call]

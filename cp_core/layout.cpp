@@ -14,18 +14,18 @@ static at::Tensor as_if_contiguous(const at::Tensor& tensor) {
 }
 #endif
 
-at::Tensor to_packed(const at::Tensor& given, Layout layout) {
+at::Tensor to_packed(const at::Tensor& tensor, Layout layout) {
   // NOLINTNEXTLINE(performance-unnecessary-copy-initialization): the mutant is another tensor
-  const at::Tensor tensor = CP_MUTATE(strides_ignored, given, as_if_contiguous(given));
+  const at::Tensor read = CP_MUTATE(strides_ignored, tensor, as_if_contiguous(tensor));
   switch (layout) {
     case Layout::bshd:
-      return tensor.contiguous().flatten(0, 1);
+      return read.contiguous().flatten(0, 1);
     case Layout::sbhd:
-      return tensor.transpose(0, 1).contiguous().flatten(0, 1);
+      return read.transpose(0, 1).contiguous().flatten(0, 1);
     case Layout::thd:
       break;
   }
-  return tensor.contiguous();
+  return read.contiguous();
 }
 
 at::Tensor from_packed(const at::Tensor& packed, Layout layout, std::int64_t batch) {

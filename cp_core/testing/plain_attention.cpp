@@ -34,9 +34,9 @@ at::Tensor lengths_of(const at::Tensor& sequences, const std::vector<std::int64_
 
 class PlainStep final : public Step {
  public:
-  PlainStep(const StepSetting& setting, const verify::Shards& shards, const verify::Ownership& owners, PlainFault fault,
+  PlainStep(const StepSetting& setting, const verify::Shards& shards, verify::Ownership owners, PlainFault fault,
             bool second)
-      : setting_(setting), shards_(shards), owners_(owners), fault_(fault), second_(second) {}
+      : setting_(setting), shards_(shards), owners_(std::move(owners)), fault_(fault), second_(second) {}
 
   void forward(verify::Results& results) override {
     const at::NoGradGuard no_grad;
@@ -84,7 +84,7 @@ class PlainStep final : public Step {
 
   [[nodiscard]] at::Tensor in_layout(const at::Tensor& by_head) const {
     const Case& c = setting_.c;
-    const at::Tensor packed = by_head.transpose(0, 1).to(verify::scalar_type_of(c.dtype)).contiguous();
+    at::Tensor packed = by_head.transpose(0, 1).to(verify::scalar_type_of(c.dtype)).contiguous();
     if (c.layout == Layout::thd) return packed;
     const at::Tensor bshd = packed.view({c.batch, -1, packed.size(1), packed.size(2)});
     return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();
@@ -183,7 +183,7 @@ class PlainStep final : public Step {
     if (fault_ != PlainFault::keys_not_summed) {
       setting_.groups.cp->all_reduce(by_kv_head, ReduceOp::sum, what)->wait();
     }
-    const at::Tensor of_all = by_kv_head.index_select(1, own_keys());
+    at::Tensor of_all = by_kv_head.index_select(1, own_keys());
     if (fault_ != PlainFault::replicated_gradients_of_a_rank) return of_all;
     std::vector<std::int64_t> everybodys;
     for (const LocalRow& row : owners_.kv[rank()]) everybodys.push_back(replicated(row) ? 1 : 0);

@@ -16,6 +16,7 @@ Diagnosed diagnosed_on_threads(const Case& c, const std::function<std::unique_pt
   Diagnosed result;
   std::vector<RankReport> reports(static_cast<std::size_t>(c.cp_size));
   std::vector<std::unique_ptr<Implementation>> ranks;
+  ranks.reserve(reports.size());
   for (int rank = 0; rank < c.cp_size; ++rank) ranks.push_back(make());
   run_ranks(c.cp_size, [&](const CpGroups& groups, int rank) {
     const auto r = static_cast<std::size_t>(rank);

@@ -53,7 +53,7 @@ class SimulatedStep final : public Step {
 
   [[nodiscard]] at::Tensor in_layout(const at::Tensor& packed) const {
     const Case& c = setting_.c;
-    const at::Tensor rounded = packed.to(verify::scalar_type_of(c.dtype)).contiguous();
+    at::Tensor rounded = packed.to(verify::scalar_type_of(c.dtype)).contiguous();
     if (c.layout == Layout::thd) return rounded;
     const at::Tensor bshd = rounded.view({c.batch, -1, rounded.size(1), rounded.size(2)});
     return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();

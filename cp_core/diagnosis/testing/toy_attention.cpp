@@ -18,6 +18,7 @@ namespace {
 
 at::Tensor places_of(const std::vector<verify::LocalRow>& rows) {
   std::vector<std::int64_t> places;
+  places.reserve(rows.size());
   for (const verify::LocalRow& row : rows) places.push_back(row.canonical);
   return at::tensor(places, at::kLong);
 }
@@ -72,7 +73,7 @@ class ToyStep final : public Step {
 
   [[nodiscard]] at::Tensor in_layout(const at::Tensor& by_head) const {
     const Case& c = setting_.c;
-    const at::Tensor packed = by_head.transpose(0, 1).to(verify::scalar_type_of(c.dtype)).contiguous();
+    at::Tensor packed = by_head.transpose(0, 1).to(verify::scalar_type_of(c.dtype)).contiguous();
     if (c.layout == Layout::thd) return packed;
     const at::Tensor bshd = packed.view({c.batch, -1, packed.size(1), packed.size(2)});
     return c.layout == Layout::bshd ? bshd : bshd.transpose(0, 1).contiguous();
@@ -104,6 +105,7 @@ class ToyStep final : public Step {
   }
   [[nodiscard]] at::Tensor times() const {
     std::vector<at::Tensor> heads;
+    heads.reserve(static_cast<std::size_t>(setting_.c.heads));
     for (std::int64_t h = 0; h < setting_.c.heads; ++h) {
       heads.push_back(of_own(sight_.times[static_cast<std::size_t>(h) % sight_.times.size()]));
     }

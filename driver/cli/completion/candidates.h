@@ -1,5 +1,5 @@
-// What may stand in place of the last word of a command line of cp-pool: from the table of --help, the shipped matrices and
-// their cases.
+// What may stand in place of the last word of a command line of cp-pool: from the table of --help, the shipped matrices
+// and their cases.
 #pragma once
 
 #include <string>
@@ -21,11 +21,12 @@ struct Candidates {
   bool files = false;            // or any file or folder
 };
 
-// words: behind "cp-pool", the last one, which may be empty, as far as it is typed. Never throws for what is typed: where
-// nothing fits there are no candidates.
+// words: behind "cp-pool", the last one, which may be empty, as far as it is typed. Never throws for what is typed:
+// where nothing fits there are no candidates.
 Candidates candidates(const CLI::App& app, const std::vector<std::string>& words);
 
-// A line each: the word, and behind a tab its help; "<files>" alone if files may stand there. Scripts of shells read it.
+// A line each: the word, and behind a tab its help; "<files>" alone if files may stand there. Scripts of shells read
+// it.
 std::string candidate_lines(const Candidates& candidates);
 
 }  // namespace cp_pool

@@ -33,7 +33,8 @@ std::vector<std::string> offered(std::vector<std::string> words) {
 }
 
 TEST(Candidates, OfTheFirstWordAreTheCommandsAndOptionsOfTheProgram) {
-  EXPECT_THAT(offered({""}), AllOf(Contains("run"), Contains("submit"), Contains("completion"), Not(Contains("--man"))));
+  EXPECT_THAT(offered({""}),
+              AllOf(Contains("run"), Contains("submit"), Contains("completion"), Not(Contains("--man"))));
   EXPECT_THAT(offered({"su"}), ElementsAre("submit"));
   EXPECT_THAT(offered({"--m"}), ElementsAre("--man"));
   EXPECT_THAT(offered({"nonsense"}), IsEmpty());

@@ -38,21 +38,21 @@ std::vector<std::string> bash_offers(const std::string& line) {
 }
 
 std::vector<std::string> fish_offers(const std::string& line) {
-  return printed_by("fish", {"--no-config"},
-                    fmt::format("cp-pool completion fish | source\ncomplete -C '{}'", line));
+  return printed_by("fish", {"--no-config"}, fmt::format("cp-pool completion fish | source\ncomplete -C '{}'", line));
 }
 
 // zsh completes on a terminal alone: here its own functions for words and files say what they are given.
 std::vector<std::string> zsh_offers(const std::vector<std::string>& words) {
   std::string quoted;
   for (const std::string& word : words) quoted += fmt::format(" '{}'", word);
-  return printed_by("zsh", {"-f"},
-                    fmt::format("compdef() {{ print -r -- \"$@\" }}\n"
-                                "_describe() {{ print -rl -- \"${{(@P)2}}\" }}\n"
-                                "compadd() {{ shift 3; print -rl -- \"$@\" }}\n_files() {{ print '<files>' }}\n"
-                                "cp-pool completion zsh > ${{TMPPREFIX}}-$$; source ${{TMPPREFIX}}-$$; rm ${{TMPPREFIX}}-$$\n"
-                                "words=({}) CURRENT={}\n_cp_pool\ntrue",
-                                quoted, words.size()));
+  return printed_by(
+      "zsh", {"-f"},
+      fmt::format("compdef() {{ print -r -- \"$@\" }}\n"
+                  "_describe() {{ print -rl -- \"${{(@P)2}}\" }}\n"
+                  "compadd() {{ shift 3; print -rl -- \"$@\" }}\n_files() {{ print '<files>' }}\n"
+                  "cp-pool completion zsh > ${{TMPPREFIX}}-$$; source ${{TMPPREFIX}}-$$; rm ${{TMPPREFIX}}-$$\n"
+                  "words=({}) CURRENT={}\n_cp_pool\ntrue",
+                  quoted, words.size()));
 }
 
 TEST(BashCompletion, OffersCommandsOptionsValuesAndIds) {

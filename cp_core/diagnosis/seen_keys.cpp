@@ -29,7 +29,7 @@ std::string counted_heads(std::int64_t heads, std::string_view noun) {
 }
 
 std::string heads_of(const AskedCase& asked) {
-  const std::string heads = counted_heads(asked.c.heads, "head");
+  std::string heads = counted_heads(asked.c.heads, "head");
   if (asked.c.heads == asked.c.kv_heads) return heads;
   return fmt::format("{} and {}", heads, counted_heads(asked.c.kv_heads, "kv head"));
 }

@@ -3,9 +3,7 @@
 // CP_POOL_MUTANTS=one_in_four leaves out most, for those who wait for the test; all are tried by default.
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <optional>
-#include <random>
 #include <span>
 #include <string>
 #include <string_view>
@@ -17,36 +15,10 @@
 #include "cases/case_names.h"
 #include "cp_core/mutation.h"
 #include "cp_core/testing/cases_on_threads.h"
+#include "cp_core/testing/witness_cases.h"
 
 namespace cp_pool::verify {
 namespace {
-
-// What random cases seldom are.
-std::vector<Case> rare_cases() {
-  // A rank's two chunks of queries must not become one tile where the diagonal goes on past the keys of the first, or
-  // does not meet the first row of the second.
-  Case right_window = test::small_case();
-  right_window.window = {kInfiniteWindow, 1};
-  Case fewer_keys = test::small_case();
-  fewer_keys.window = {kInfiniteWindow, 2};
-  fewer_keys.seqlen_kv = 12;
-  // Parts of a row whose lse are some 10 apart: the smaller one still shows in lse.
-  Case uneven = test::steep_case();
-  uneven.input_scale = 3;
-  return {right_window, fewer_keys, test::one_key_case(), test::steep_case(), uneven, test::high_sink_case()};
-}
-
-std::vector<Case> witness_cases() {
-  std::vector<Case> cases;
-  std::mt19937_64 generator(7);
-  while (cases.size() < 120) {
-    Case c = test::random_case(generator);
-    c.training = true;
-    if (c.cp_size > 1 && skip_reason(c).empty()) cases.push_back(c);
-  }
-  std::ranges::copy(rare_cases(), std::back_inserter(cases));
-  return cases;
-}
 
 constexpr std::size_t kCasesOfWindows = 20;
 
@@ -79,7 +51,7 @@ std::vector<MutantInfo> mutants_to_try() {
 }
 
 TEST(Verification, CatchesEveryMutant) {
-  const auto cases = witness_cases();
+  const auto cases = test::witness_cases();
   for (const Case& c : cases) ASSERT_EQ(test::fault_of(test::run_on_threads(c)), "") << test::text_of(c);
 
   for (const MutantInfo& info : mutants_to_try()) {
@@ -109,7 +81,7 @@ TEST(Verification, NeedsSeveralGroupsToSeeThatTheirRanksAreNotConsecutive) {
 
 // Those whose seams lie on another way where ranks write into each other's memory.
 TEST(Verification, CatchesTheMutantsOfWindows) {
-  std::vector<Case> cases = witness_cases();
+  std::vector<Case> cases = test::witness_cases();
   std::erase_if(cases, [](const Case& c) { return c.comm == CommType::p2p; });
   cases.resize(kCasesOfWindows);
   for (const Case& c : cases) ASSERT_EQ(test::fault_of(test::run_on_threads(c, true)), "") << test::text_of(c);

@@ -1,0 +1,42 @@
+#include "cp_core/testing/witness_cases.h"
+
+#include <algorithm>
+#include <iterator>
+#include <random>
+
+#include "cp_core/testing/cases_on_threads.h"
+
+namespace cp_pool::verify::test {
+namespace {
+
+// What random cases seldom are.
+std::vector<Case> rare_cases() {
+  // A rank's two chunks of queries must not become one tile where the diagonal goes on past the keys of the first, or
+  // does not meet the first row of the second.
+  Case right_window = small_case();
+  right_window.window = {kInfiniteWindow, 1};
+  Case fewer_keys = small_case();
+  fewer_keys.window = {kInfiniteWindow, 2};
+  fewer_keys.seqlen_kv = 12;
+  // Parts of a row whose lse are some 10 apart: the smaller one still shows in lse.
+  Case uneven = steep_case();
+  uneven.input_scale = 3;
+  return {right_window, fewer_keys, one_key_case(), steep_case(), uneven, high_sink_case()};
+}
+
+}  // namespace
+
+std::vector<Case> witness_cases() {
+  constexpr std::size_t kRandomCases = 120;
+  std::vector<Case> cases;
+  std::mt19937_64 generator(7);
+  while (cases.size() < kRandomCases) {
+    Case c = random_case(generator);
+    c.training = true;
+    if (c.cp_size > 1 && skip_reason(c).empty()) cases.push_back(c);
+  }
+  std::ranges::copy(rare_cases(), std::back_inserter(cases));
+  return cases;
+}
+
+}  // namespace cp_pool::verify::test

@@ -1,8 +1,11 @@
 // Which elements of a bias a pair has, and what its gradient counts.
+#include <algorithm>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
@@ -17,25 +20,38 @@
 namespace cp_pool::diagnosis {
 namespace {
 
-// A stretch of neighbouring positions that a rank holds: its rows on a side.
+// Neighbouring positions that are computed with at once, and where they start.
 struct Run {
-  std::int64_t rank = 0;
+  std::int64_t rank = 0;  // -1: of all
   std::int64_t sequence = 0;
-  std::int64_t first = 0;  // row
-  std::int64_t count = 0;
+  at::Tensor rows;  // int64, by position
 };
 
-std::vector<Run> runs_of(const Side& side) {
-  std::vector<Run> runs;
+// Of each rank, as it holds them; or of all ranks, which are whole sequences.
+std::vector<Run> runs_of(const Side& side, bool of_all_ranks) {
+  std::vector<std::int64_t> order(static_cast<std::size_t>(side.count()));
+  std::iota(order.begin(), order.end(), std::int64_t{0});
   const auto* const rank = side.rank.const_data_ptr<std::int64_t>();
   const auto* const sequence = side.sequence.const_data_ptr<std::int64_t>();
   const auto* const position = side.position.const_data_ptr<std::int64_t>();
-  for (std::int64_t row = 0; row < side.count(); ++row) {
-    const bool goes_on = row > 0 && rank[row] == rank[row - 1] && sequence[row] == sequence[row - 1] &&
-                         position[row] == position[row - 1] + 1;
-    if (!goes_on) runs.push_back({.rank = rank[row], .sequence = sequence[row], .first = row, .count = 0});
-    ++runs.back().count;
+  if (of_all_ranks) {
+    std::ranges::stable_sort(order, {}, [&](std::int64_t row) { return std::pair(sequence[row], position[row]); });
   }
+  std::vector<Run> runs;
+  std::vector<std::int64_t> rows;
+  const auto finish = [&] {
+    if (rows.empty()) return;
+    runs.push_back({.rank = of_all_ranks ? -1 : rank[rows.front()],
+                    .sequence = sequence[rows.front()], .rows = index_tensor(rows)});
+    rows.clear();
+  };
+  for (const std::int64_t row : order) {
+    const bool goes_on = !rows.empty() && (of_all_ranks || rank[row] == rank[rows.back()]) &&
+                         sequence[row] == sequence[rows.back()] && position[row] == position[rows.back()] + 1;
+    if (!goes_on) finish();
+    rows.push_back(row);
+  }
+  finish();
   return runs;
 }
 
@@ -116,36 +132,47 @@ class Biases {
   }
 
   // Of each part of a run of queries and one of keys the first query, or the first key, that meets another: rows or
-  // columns are counted from there.
+  // columns are counted from there. Runs are those of ranks, or whole sequences.
   void from_zero(const char* id, const std::string& says, bool rows, bool trimmed) {
+    for (const auto& [whole_q, whole_kv] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, true}}) {
+      if ((whole_q || whole_kv) && c_.comm == CommType::p2p) continue;
+      add(id, says, index_from_zero(runs_of(world_.q_rows, whole_q), runs_of(world_.kv_rows, whole_kv), rows, trimmed));
+    }
+  }
+
+  [[nodiscard]] at::Tensor index_from_zero(const std::vector<Run>& q_runs, const std::vector<Run>& kv_runs, bool rows,
+                                           bool trimmed) const {
     const at::Tensor times = Model(world_).forward.times;
     const at::Tensor right = world_.bias_index();
-    const std::int64_t columns = world_.bias.size(3);
     at::Tensor index = right.clone();
-    const bool local_rows = c_.layout != Layout::thd;
-    for (const Run& q : runs_of(world_.q_rows)) {
-      for (const Run& kv : runs_of(world_.kv_rows)) {
+    for (const Run& q : q_runs) {
+      for (const Run& kv : kv_runs) {
         if (q.sequence != kv.sequence) continue;
-        const at::Tensor meets = times.narrow(0, q.first, q.count).narrow(1, kv.first, kv.count).ne(0.0);
+        const at::Tensor meets = times.index_select(0, q.rows).index_select(1, kv.rows).ne(0.0);
         const at::Tensor seen = meets.any(rows ? 1 : 0).nonzero();
         if (seen.numel() == 0) continue;
         const std::int64_t start = trimmed ? seen[0].item<std::int64_t>() : 0;
-        at::Tensor part = index.narrow(0, q.first, q.count).narrow(1, kv.first, kv.count);
-        const auto& first = rows ? world_.q_rows : world_.kv_rows;
-        const std::int64_t begin = first.position[(rows ? q.first : kv.first) + start].item<std::int64_t>();
-        if (!rows) {
-          part.sub_(begin);
-          continue;
-        }
-        // In bshd and sbhd a rank counts bias rows in its own rows.
-        const at::Tensor place = at::arange(q.count, at::kLong).sub(start).clamp_min(0);
-        const std::int64_t base = world_.q_rows.first[static_cast<std::size_t>(q.rank)];
-        const at::Tensor position = local_rows ? world_.q_rows.position.index_select(0, place.add(base)) : place;
-        const at::Tensor own = world_.q_rows.position.narrow(0, q.first, q.count);
-        part.add_(position.sub(own).unsqueeze(1).mul(columns));
+        at::Tensor of_queries = index.index_select(0, q.rows);
+        const at::Tensor part = of_queries.index_select(1, kv.rows);
+        const at::Tensor back =
+            rows ? rows_back(q, start).unsqueeze(1)
+                 : world_.kv_rows.position.index_select(0, kv.rows.narrow(0, start, 1)).neg();
+        index.index_copy_(0, q.rows, of_queries.index_copy(1, kv.rows, part.add(back)));
       }
     }
-    add(id, says, index.clamp(0, world_.bias.numel() / world_.bias.size(1) - 1));
+    return index.clamp(0, world_.bias.numel() / world_.bias.size(1) - 1);
+  }
+
+  // By how many elements the bias rows of a run lie before their own if its row `start` has the first one.
+  [[nodiscard]] at::Tensor rows_back(const Run& q, std::int64_t start) const {
+    const at::Tensor place = at::arange(q.rows.numel(), at::kLong).sub(start).clamp_min(0);
+    // In bshd and sbhd a rank counts bias rows in its own rows.
+    at::Tensor position = place;
+    if (c_.layout != Layout::thd && q.rank >= 0) {
+      const std::int64_t base = world_.q_rows.first[static_cast<std::size_t>(q.rank)];
+      position = world_.q_rows.position.index_select(0, place.add(base));
+    }
+    return position.sub(world_.q_rows.position.index_select(0, q.rows)).mul(world_.bias.size(3));
   }
 
   void rows_from_zero() {

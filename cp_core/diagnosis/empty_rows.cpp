@@ -94,6 +94,7 @@ bool nan_without_keys(const Bench& bench) {
   const bool only = rows.all_wrong([&halves](const Given& given, const Rows& of) {
     at::Tensor no_number = of.finite.logical_not();
     if (is_gradient(given)) return no_number;
+    if (given.member == &Results::max_logit) return at::zeros_like(of.wrong);
     return no_number.logical_and(of.empty.logical_or(of.padding.logical_and(halves)));
   });
   return only && rows.some_wrong(&Results::out, [](const Rows& of) { return of.finite.logical_not(); });

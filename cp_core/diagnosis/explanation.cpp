@@ -53,6 +53,11 @@ std::string sentence_of(const Candidate& candidate, const Bench& bench) {
   return says;
 }
 
+bool has_chunks_of_a_row(const World& world) {
+  return world.ranks > 1 && (world.q_rows.place_in_half.max().item<std::int64_t>() == 0 ||
+                             world.kv_rows.place_in_half.max().item<std::int64_t>() == 0);
+}
+
 class Explainer {
  public:
   Explainer(const Observed& observed, const SeenKeys* seen, const Settings& settings)
@@ -132,6 +137,12 @@ class Explainer {
       if (id == diagnosis_.id || std::ranges::find(diagnosis_.others, id) != diagnosis_.others.end()) continue;
       diagnosis_.others.push_back(id);
       diagnosis_.evidence.push_back(fmt::format("as well: {}", sentence_of(candidate, first)));
+    }
+    if (candidates.front().hypothesis->of_mask && has_chunks_of_a_row(first.world()) &&
+        diagnosis_.id != "wrong_keys_seen") {
+      diagnosis_.others.emplace_back("wrong_keys_seen");
+      diagnosis_.evidence.emplace_back(
+          "chunks of ranks have one row each, so that a mistake at the borders of chunks looks like one of all rows");
     }
     const bool again = other_seed_ && !other_seed_->failing().empty();
     // That queries saw other keys is what is seen of a mistake, and not which one it is.

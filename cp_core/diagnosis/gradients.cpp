@@ -14,6 +14,7 @@
 
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/row_choice.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -25,9 +26,9 @@ struct Share {
   at::Tensor pairs;        // bool
 };
 
-class Gradients {
+class GradientMistakes {
  public:
-  Gradients(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {
+  GradientMistakes(const World& world, const Symptoms& symptoms) : world_(world), c_(world.c()), symptoms_(symptoms) {
     for (const char* const name : {"dq", "dk", "dv"}) {
       if (symptoms.fails(name)) wrong_.emplace_back(name);
     }
@@ -156,6 +157,17 @@ class Gradients {
     });
   }
 
+  // dq counts these pairs alone, of each query the ones or the others, as it shows.
+  void lack_some(std::string says, const at::Tensor& ones, const at::Tensor& others) {
+    add("gradient_share_missing", std::move(says), [ones, others](Model& model) {
+      Model other = model;
+      model.weight_dq = ones.to(at::kDouble);
+      other.weight_dq = others.to(at::kDouble);
+      const at::Tensor second = second_is_nearer_in_dq(model, other);
+      model.weight_dq = at::where(second.unsqueeze(1), other.weight_dq, model.weight_dq);
+    });
+  }
+
   // Of the parts of a row only the last, or the first, counts.
   void overwritten() {
     if (wrong_.empty()) return;
@@ -170,6 +182,11 @@ class Gradients {
           const at::Tensor counts = end_part(parts.of_pair, Model(world_).forward.times, last, /*dim=*/1);
           lack(fmt::format("dq counts the {} part of a row alone ({})", last ? "last" : "first", parts.what),
                counts.logical_not());
+          if (parts.of_chunks.defined()) {
+            lack_some(fmt::format("dq counts the {} part of a row alone ({}, or the chunks of their keys)",
+                                  last ? "last" : "first", parts.what),
+                      counts, end_part(parts.of_chunks, Model(world_).forward.times, last, /*dim=*/1));
+          }
         }
       }
       return;
@@ -277,7 +294,7 @@ class Gradients {
 }  // namespace
 
 Hypotheses gradient_hypotheses(const World& world, const Symptoms& symptoms) {
-  return Gradients(world, symptoms).all();
+  return GradientMistakes(world, symptoms).all();
 }
 
 }  // namespace cp_pool::diagnosis

@@ -80,6 +80,7 @@ class Heads {
       read("kv_heads_interleaved",
            fmt::format("query head h reads key-value head h % {}, not h / {}", kv_heads_, group_),
            mapped(heads_, [this](std::int64_t h) { return h % kv_heads_; }));
+      statistics_stay(1);
     }
     for (const std::int64_t blocks : block_counts_) {
       if (kv_heads_ % blocks != 0 || group_ == 1) continue;
@@ -90,6 +91,7 @@ class Heads {
              fmt::format("in each of {} blocks of heads query head h reads key-value head h % {}, not h / {}", blocks,
                          kv_block, group_),
              mapped(heads_, [=](std::int64_t h) { return h / q_block * kv_block + h % q_block % kv_block; }));
+        statistics_stay(blocks);
       }
     }
     const char* const id = "kv_head_repeated";
@@ -109,6 +111,31 @@ class Heads {
       read(id, fmt::format("of every {} key-value heads the first is repeated", pair),
            mapped(heads_, [=, this](std::int64_t h) { return h / group_ / pair * pair; }));
     }
+  }
+
+  // In each of `blocks` blocks q, out, dout and dq are [group, kv heads], while lse, delta, bias and max_logit stay
+  // [kv heads, group].
+  void statistics_stay(std::int64_t blocks) {
+    const std::int64_t block = heads_ / blocks;
+    const std::int64_t kv_block = kv_heads_ / blocks;
+    const Map read = mapped(heads_, [=, this](std::int64_t h) {
+      return h / block * block + h % group_ * kv_block + h % block / group_;
+    });
+    all_.push_back({.id = "kv_heads_interleaved",
+                    .says = fmt::format("query head h reads key-value head h % {}, not h / {}; its lse stands where that "
+                                        "of another head belongs",
+                                        kv_block, group_),
+                    .model = [read](Model& model) {
+                      model.forward.q_head = model.backward.q_head = read;
+                      model.forward.dout_head = model.backward.dout_head = read;
+                      model.dq_head = read;
+                      model.delta_head = mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
+                      const at::Tensor index = index_tensor(inverse(read));
+                      model.returned = [index](const World&, verify::Results& results) {
+                        results.out = results.out.index_select(1, index);
+                      };
+                      model.from_returned = true;
+                    }});
   }
 
   struct Exchange {
@@ -157,7 +184,9 @@ class Heads {
     for (const bool bias_too : {true, false}) {
       for (const bool sink_too : {false, true}) {
         if ((!bias_too && !c_.bias) || (sink_too && c_.softmax != SoftmaxType::learnable)) continue;
-        add(says, [=, group = group_](Model& model) {
+        // delta may be that of the exchanged rows, or be taken before they are exchanged.
+        for (const bool exchanged_delta : {true, false}) {
+         add(says, [=, group = group_](Model& model) {
           for (Pass* const pass : {&model.forward, &model.backward}) {
             pass->q_head = q;
             pass->dout_head = q;
@@ -165,9 +194,10 @@ class Heads {
             if (bias_too && !pass->bias_head.empty() && model.world->bias.size(1) > 1) pass->bias_head = q;
             if (sink_too) pass->sink_head = q;
           }
-          model.delta_head = q;
+          if (exchanged_delta) model.delta_head = q;
           model.dkv_head = mapped(static_cast<std::int64_t>(q.size()), [group](std::int64_t h) { return h / group; });
-        });
+         });
+        }
       }
     }
   }

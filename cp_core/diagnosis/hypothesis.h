@@ -31,6 +31,8 @@ struct Hypothesis {
   enum class Level { forward, backward, sums };
   Level level = Level::forward;
 
+  bool of_mask = false;  // only which keys a query sees
+
   std::string backward_id = {};  // what it is in the backward alone, if that is another mistake
   std::string backward_says = {};
 };
@@ -56,6 +58,8 @@ Hypotheses sink_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses bias_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses max_logit_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses empty_row_hypotheses(const World& world, const Symptoms& symptoms);
+Hypotheses axis_hypotheses(const World& world, const Symptoms& symptoms);
+Hypotheses overflow_hypotheses(const World& world, const Symptoms& symptoms);
 Hypotheses precision_hypotheses(const World& world, const Symptoms& symptoms);
 
 Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms);

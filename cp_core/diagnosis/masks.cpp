@@ -3,12 +3,14 @@
 #include <numeric>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/div.h>
 #include <fmt/format.h>
 
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/mask_rule.h"
+#include "cp_core/diagnosis/rank_parts.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -153,6 +155,7 @@ class Masks {
         rule.causal = true;
       });
     }
+    first_queries_of_chunks();
     constexpr std::string_view kId = "chunk_boundary_off_by_one";
     for (const std::int64_t off : {1, -1}) {
       const std::string_view where = off > 0 ? "one position late" : "one position early";
@@ -214,17 +217,55 @@ class Masks {
     if (!c_.pad_between_seqs) return;
     add("padding_keys_seen", "keys at padding positions take part",
         [](const World&, MaskRule& rule) { rule.padding_keys = true; });
-    const std::int64_t ranks = world_.ranks;
-    for (const auto& [multiple, what] : {std::pair{ranks, "ranks"}, std::pair{2 * ranks, "chunks"}}) {
-      if (multiple == 1) continue;
-      add("lengths_rounded",
-          fmt::format("valid lengths are rounded down to multiples of the number of {}, {}", what, multiple),
-          [multiple = multiple](const World&, MaskRule& rule) {
-            for (auto* const valid : {&rule.valid_q, &rule.valid_kv}) {
-              for (std::int64_t& length : *valid) length = length / multiple * multiple;
-            }
-          });
+    std::vector<std::pair<std::int64_t, const char*>> multiples;
+    for (const Ring& ring : rings_of(world_)) {
+      multiples.emplace_back(ring.size, "ranks");
+      multiples.emplace_back(2 * ring.size, "chunks");
     }
+    for (const auto& [multiple, what] : multiples) {
+      if (multiple > 1) lengths_rounded(multiple, what);
+    }
+  }
+
+  void lengths_rounded(std::int64_t multiple, const char* what) {
+    const std::string says =
+        fmt::format("valid lengths are rounded down to multiples of the number of {}, {}", what, multiple);
+    const ChangeRule change = [multiple](const World&, MaskRule& rule) {
+      for (auto* const valid : {&rule.valid_q, &rule.valid_kv}) {
+        for (std::int64_t& length : *valid) length = length / multiple * multiple;
+      }
+    };
+    add("lengths_rounded", says, change);
+    if (!world_.sink.defined()) return;
+    // To the rows that are lost the sink is not given either.
+    all_.push_back({.id = "lengths_rounded", .says = says, .model = [change](Model& model) {
+                      MaskRule rule(*model.world);
+                      change(*model.world, rule);
+                      model.forward.times = model.backward.times = rule.times();
+                      model.sink_needs_a_key = true;
+                    }});
+  }
+
+  // Chunks are cut anew in each chunk of a rank, and the first query of a chunk falls to the one before it, if there is
+  // one.
+  void first_queries_of_chunks() {
+    all_.push_back(
+        {.id = "chunk_boundary_off_by_one",
+         .says = "a chunk's queries begin one position late, and where a rank's rows begin with a chunk its first query "
+                 "is lost",
+         .pass = [](const World& world, Pass& pass) {
+           MaskRule rule(world);
+           rule.chunk_query_shift = 1;
+           std::vector<std::int64_t> differences;
+           for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
+             differences.push_back(rule.valid_kv[b] - rule.valid_q[b]);
+           }
+           const Side& rows = world.q_rows;
+           const at::Tensor diagonal =
+               rows.position.add(index_tensor(differences).index_select(0, rows.sequence.clamp_min(0)));
+           const at::Tensor lost = rows.place_in_half.eq(0).logical_and(diagonal.remainder(rule.chunk).eq(0));
+           pass.times = rule.times().masked_fill_(lost.unsqueeze(1), 0.0);
+         }});
   }
 
   const World& world_;
@@ -236,7 +277,9 @@ class Masks {
 }  // namespace
 
 Hypotheses mask_hypotheses(const World& world, const Symptoms& /*symptoms*/) {
-  return Masks(world).all();
+  Hypotheses all = Masks(world).all();
+  for (Hypothesis& hypothesis : all) hypothesis.of_mask = true;
+  return all;
 }
 
 }  // namespace cp_pool::diagnosis

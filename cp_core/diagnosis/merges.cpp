@@ -14,6 +14,7 @@
 
 #include "cp_core/diagnosis/hypothesis.h"
 #include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/row_choice.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -71,10 +72,23 @@ class Merges {
     all_.push_back({.id = std::move(id),
                     .says = fmt::format("{} ({})", says, parts.what),
                     .model = [parts, rule = std::move(rule)](Model& model) {
-                      take_parts(parts, model);
                       model.merge = rule;
                       model.merges_rightly = false;
+                      take_seen_parts(parts, second_is_nearer, model);
                     }});
+  }
+
+  // Parts as each query's results show them: the steps, or the chunks of keys at each step.
+  static void take_seen_parts(const Parts& parts, at::Tensor (*second)(const Model&, const Model&), Model& model) {
+    take_parts(parts, model);
+    if (!parts.of_chunks.defined()) return;
+    Model cut = model;
+    cut.part = parts.of_chunks.index_select(0, model.world->q_rows.row);
+    cut.parts = 2 * parts.count;
+    const at::Tensor chunks = second(model, cut);
+    if (!chunks.any().item<bool>()) return;
+    model.part = at::where(chunks.unsqueeze(1), cut.part, model.part);
+    model.parts = cut.parts;
   }
 
   static void take_parts(const Parts& parts, Model& model) {
@@ -115,6 +129,20 @@ class Merges {
           after_the_first([dtype = dtype](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
             return weighed_by(lse, part_lse, rounded(at::logaddexp(lse, part_lse), dtype));
           }));
+      const auto every = [dtype = dtype](const at::Tensor& lse, const at::Tensor& part_lse, bool) {
+        const at::Tensor total = at::logaddexp(lse, part_lse);
+        const Merge merge = weighed_by(lse, part_lse, at::where(has_keys(total), rounded(total, dtype), kNothing));
+        return Merge{.keep = at::where(has_keys(lse), merge.keep, 0.0),
+                     .add = at::where(has_keys(part_lse), merge.add, 0.0),
+                     .lse = merge.lse};
+      };
+      add(parts, "lse_in_16_bits", fmt::format("the merged lse is rounded to {}, where the first part joins, too", name),
+          where_keys_are(every));
+      add(parts, "lse_in_16_bits",
+          fmt::format("the merged lse is rounded to {}, also where a part without keys joins", name),
+          [every](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {
+            return first ? merge_rightly(lse, part_lse, true) : every(lse, part_lse, false);
+          });
     }
   }
 
@@ -170,7 +198,8 @@ class Merges {
     const char* const id = "lse_base_2";
     constexpr double kLog2E = std::numbers::log2e;
     constexpr double kLn2 = std::numbers::ln2;
-    for (const double factor : {kLog2E, kLn2}) {
+    // Some write the constant with few digits.
+    for (const double factor : {kLog2E, kLn2, 1.4427, 0.6931}) {
       const char* const what = factor > 1 ? "in base 2, is merged as if it were in base e"
                                           : "in base e, is merged as if it were in base 2 and converted";
       add(parts, id, fmt::format("the lse of a later part, {}", what),
@@ -351,9 +380,9 @@ class Merges {
                         .says = fmt::format("the backward takes each part's own {} ({})", what, parts.what),
                         .model =
                             [parts, lse = lse, delta = delta](Model& model) {
-                              take_parts(parts, model);
                               model.lse_of_part = lse;
                               model.delta_of_part = delta;
+                              take_seen_parts(parts, second_is_nearer_in_dq, model);
                             },
                         .level = Hypothesis::Level::backward});
       }

@@ -77,7 +77,11 @@ std::vector<Parts> parts_of(const World& world) {
   for (const Ring& ring : rings_of(world)) {
     if (ring.size == 1) continue;
     const at::Tensor step = step_of_pairs(world, ring);
-    all.push_back({.what = "steps of the ring", .of_pair = step, .count = ring.size});
+    const at::Tensor half = world.kv_rows.half.unsqueeze(0);
+    all.push_back({.what = "steps of the ring",
+                   .of_pair = step,
+                   .count = ring.size,
+                   .of_chunks = world.kv_rows.half.any().item<bool>() ? step.mul(2).add(half) : at::Tensor()});
     if (ring.size > 2) {
       all.push_back({.what = "steps of the ring, which turns the other way",
                      .of_pair = step.neg().remainder(ring.size),

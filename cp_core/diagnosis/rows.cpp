@@ -1,5 +1,6 @@
 // Whose rows they are: attention takes a rank's rows for others than those that it has.
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -366,7 +367,8 @@ class Rows {
           }
           return believed;
         });
-    // In each rank's rows.
+    in_rows_of_ranks(id);
+    // In each rank's rows, one valid token after the other.
     add(id,
         "a rank's rows of a sequence are taken to begin at the offset of its valid tokens, in rows that have padding",
         [](const RowsByRank& rows, const std::vector<std::int64_t>& valid, const auto&) -> std::optional<RowsByRank> {
@@ -385,6 +387,51 @@ class Rows {
           }
           return believed;
         });
+  }
+
+  // A sequence begins where the rank's shares of the valid tokens of those before it end. Its rows have the positions of
+  // chunks of the padded or of the valid length, and the last one has as many.
+  void in_rows_of_ranks(const char* id) {
+    for (const bool chunks_are_padded : {true, false}) {
+      for (const bool as_many_as_padded : {true, false}) {
+        add(id,
+            "in a rank's rows sequences are taken to begin at the offsets of their valid tokens, in rows that have padding",
+            [=, ranks = static_cast<std::int64_t>(world_.ranks)](
+                const RowsByRank& rows, const std::vector<std::int64_t>& valid,
+                const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
+              RowsByRank believed = rows;
+              for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+                std::ranges::fill(believed[rank], LocalRow{.sequence = 0, .position = -1, .canonical = -1});
+                std::int64_t offset = 0;
+                for (std::size_t b = 0; b < valid.size(); offset += valid[b++]) {
+                  const std::int64_t chunk = (chunks_are_padded ? padded[b] : valid[b]) / (2 * ranks);
+                  const std::int64_t count = std::min(2 * chunk, (as_many_as_padded ? padded[b] : valid[b]) / ranks);
+                  take_chunks({.sequence = static_cast<std::int64_t>(b), .first = offset / ranks, .count = count}, chunk,
+                              {static_cast<std::int64_t>(rank), 2 * ranks - 1 - static_cast<std::int64_t>(rank)},
+                              valid[b], believed[rank]);
+                }
+              }
+              return believed;
+            });
+      }
+    }
+  }
+
+  struct Stretch {
+    std::int64_t sequence = 0;
+    std::int64_t first = 0;  // row
+    std::int64_t count = 0;
+  };
+
+  // Gives these rows the positions of two chunks.
+  static void take_chunks(const Stretch& of, std::int64_t chunk, const std::array<std::int64_t, 2>& chunks,
+                          std::int64_t valid, std::vector<LocalRow>& rows) {
+    for (std::int64_t i = 0; i < of.count; ++i) {
+      if (of.first + i >= static_cast<std::int64_t>(rows.size())) return;
+      const std::int64_t position = chunks[static_cast<std::size_t>(i / chunk)] * chunk + i % chunk;
+      rows[static_cast<std::size_t>(of.first + i)] = {
+          .sequence = of.sequence, .position = position, .canonical = position < valid ? 0 : -1};
+    }
   }
 
   static LocalRow token_at(std::int64_t offset, const std::vector<std::int64_t>& valid) {

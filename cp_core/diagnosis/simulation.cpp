@@ -236,7 +236,10 @@ Backward run_backward(const Model& model, const Forward& forward) {
     differentiate_merge(model, forward, backward);
     return backward;
   }
-  const at::Tensor out = model.from_returned ? forward.results.out : by_row(operands.times_v(forward.p));
+  // Whatever the backward reads for K and V, delta has the out that the forward gave.
+  const at::Tensor out = model.from_returned
+                             ? forward.results.out
+                             : by_row(Operands(world, model.forward, /*absolute=*/false).times_v(forward.p));
   const at::Tensor lse = model.from_returned ? by_head(forward.results.lse) : forward.lse;
   if (derivative) {
     backward.p = forward.p;

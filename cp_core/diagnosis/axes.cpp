@@ -1,0 +1,319 @@
+// Tensors whose memory is read in another order than it has: two axes exchanged, or strides taken for contiguous ones.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/comm_facts.h"
+#include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/verify/sharding.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+using verify::Results;
+
+// [rows, heads, dim] in another order, in the same shape; undefined if its sizes do not allow it. Linear.
+using Reorder = std::function<at::Tensor(const at::Tensor&)>;
+
+struct Misreading {
+  std::string says;
+  Reorder read;
+  bool needs_elements = false;  // exchanges them, which an lse has not
+};
+
+// The memory of [rows, heads, dim] with the first two axes exchanged, heads in blocks that stay together; or back.
+Reorder rows_and_heads(std::int64_t sequences, std::int64_t blocks, bool back) {
+  return [=](const at::Tensor& x) -> at::Tensor {
+    const std::int64_t count = blocks == 0 ? x.size(1) : blocks;
+    if (count < 2 || x.size(1) % count != 0 || x.size(0) % sequences != 0) return {};
+    const std::int64_t rows = x.size(0) / sequences;
+    const at::Tensor memory = back ? x.contiguous().view({sequences, count, rows, -1})
+                                   : x.contiguous().view({sequences, rows, count, -1});
+    return memory.transpose(1, 2).reshape(x.sizes());
+  };
+}
+
+Reorder sequences_and_rows(std::int64_t sequences, bool back) {
+  return [=](const at::Tensor& x) -> at::Tensor {
+    if (sequences < 2 || x.size(0) % sequences != 0) return {};
+    const std::int64_t rows = x.size(0) / sequences;
+    const at::Tensor memory =
+        back ? x.contiguous().view({rows, sequences, -1}) : x.contiguous().view({sequences, rows, -1});
+    return memory.transpose(0, 1).reshape(x.sizes());
+  };
+}
+
+Reorder heads_and_elements(bool back) {
+  return [=](const at::Tensor& x) -> at::Tensor {
+    if (x.size(1) < 2 || x.size(2) < 2) return {};
+    const at::Tensor memory = back ? x.contiguous().view({x.size(0), x.size(2), x.size(1)}) : x.contiguous();
+    return memory.transpose(1, 2).reshape(x.sizes());
+  };
+}
+
+class Axes {
+ public:
+  explicit Axes(const World& world) : world_(world), c_(world.c()) {}
+
+  Hypotheses all(const Symptoms& symptoms) {
+    // Which rows would hold NaN then is not known.
+    if (world_.q_rows.poisoned.any().item<bool>() || world_.kv_rows.poisoned.any().item<bool>()) {
+      if (c_.strided) strides();
+      return std::move(all_);
+    }
+    for (const Misreading& misreading : misreadings()) {
+      inputs(misreading);
+      results(misreading, symptoms);
+    }
+    if (c_.strided) strides();
+    return std::move(all_);
+  }
+
+ private:
+  static constexpr const char* kId = "axes_exchanged";
+
+  [[nodiscard]] std::vector<Misreading> misreadings() const {
+    std::vector<Misreading> all;
+    const std::int64_t ranks = head_ranks(c_);
+    const std::int64_t sequences = c_.layout == Layout::thd ? 1 : c_.batch;
+    std::vector<std::int64_t> blocks{0};
+    if (ranks > 1 && ranks != c_.heads) blocks.push_back(ranks);
+    for (const bool back : {false, true}) {
+      for (const std::int64_t count : blocks) {
+        const char* const heads = count == 0 ? "heads" : "blocks of heads";
+        all.push_back({.says = fmt::format("tokens and {} are exchanged", heads), .read = rows_and_heads(1, count, back)});
+        if (sequences == 1) continue;
+        all.push_back({.says = fmt::format("tokens and {} of each sequence are exchanged", heads),
+                       .read = rows_and_heads(sequences, count, back)});
+      }
+      all.push_back({.says = "sequences and tokens are exchanged", .read = sequences_and_rows(sequences, back)});
+      all.push_back({.says = "heads and elements are exchanged",
+                     .read = heads_and_elements(back),
+                     .needs_elements = true});
+    }
+    const std::size_t count = all.size();
+    if (c_.comm == CommType::p2p || world_.ranks == 1) return of_ranks(std::move(all), count);
+    for (std::size_t i = 0; i < count; ++i) {
+      all.push_back(all[i]);
+      all.back().says += " in the rows of all ranks";
+    }
+    return of_ranks(std::move(all), count);
+  }
+
+  // The first ones are of each rank's rows, the others of the rows of all ranks as they follow in the sequences.
+  [[nodiscard]] std::vector<Misreading> of_ranks(std::vector<Misreading> all, std::size_t count) const {
+    for (std::size_t i = 0; i < all.size(); ++i) all[i].read = i < count ? by_rank(all[i].read) : by_block(all[i].read);
+    return all;
+  }
+
+  [[nodiscard]] Reorder by_rank(const Reorder& read) const {
+    return [read, ranks = static_cast<std::int64_t>(world_.ranks)](const at::Tensor& x) -> at::Tensor {
+      if (x.size(0) % ranks != 0) return {};
+      std::vector<at::Tensor> parts;
+      for (const at::Tensor& own : x.chunk(ranks)) {
+        const at::Tensor part = read(own);
+        if (!part.defined()) return {};
+        parts.push_back(part);
+      }
+      return at::cat(parts);
+    };
+  }
+
+  // Each rank has a block of the heads.
+  [[nodiscard]] Reorder by_block(const Reorder& read) const {
+    const at::Tensor of_q = order_in_sequences(world_.q_rows);
+    const at::Tensor of_kv = order_in_sequences(world_.kv_rows);
+    return [read, of_q, of_kv, ranks = static_cast<std::int64_t>(head_ranks(c_))](const at::Tensor& x) -> at::Tensor {
+      if (x.size(1) % ranks != 0) return {};
+      const at::Tensor& order = x.size(0) == of_q.numel() ? of_q : of_kv;
+      std::vector<at::Tensor> parts;
+      for (const at::Tensor& block : x.index_select(0, order.argsort()).chunk(ranks, 1)) {
+        const at::Tensor part = read(block);
+        if (!part.defined()) return {};
+        parts.push_back(part.index_select(0, order));
+      }
+      return at::cat(parts, 1);
+    };
+  }
+
+  // The order that a misreading gives, as places in the flattened tensor; undefined where it changes nothing.
+  static at::Tensor order_of(const Misreading& misreading, const at::Tensor& like) {
+    const at::Tensor places = at::arange(like.numel(), at::kLong).view(like.sizes());
+    const at::Tensor order = misreading.read(places);
+    if (!order.defined() || order.equal(places)) return {};
+    return order.flatten();
+  }
+
+  static at::Tensor in_order(const at::Tensor& x, const at::Tensor& order) {
+    return x.contiguous().flatten().index_select(0, order).view(x.sizes());
+  }
+
+  // K and V, or all inputs, in the forward, in the backward or in both. Gradients go where their inputs were read, or
+  // stay in the order of what was read.
+  void inputs(const Misreading& misreading) {
+    const at::Tensor k = order_of(misreading, world_.k);
+    const at::Tensor v = order_of(misreading, world_.v);
+    if (!k.defined() || !v.defined()) return;
+    if (is_known({k, v})) return;
+    all_.push_back({.id = kId,
+                    .says = fmt::format("of K and V {}", misreading.says),
+                    .pass = [k, v](const World& world, Pass& pass) {
+                      pass.k = in_order(world.k, k);
+                      pass.v = in_order(world.v, v);
+                    }});
+    all_.push_back({.id = kId,
+                    .says = fmt::format("of K and V {}", misreading.says),
+                    .model = [k, v](Model& model) {
+                      for (Pass* const pass : {&model.forward, &model.backward}) {
+                        pass->k = in_order(model.world->k, k);
+                        pass->v = in_order(model.world->v, v);
+                      }
+                      model.returned_gradients = [k, v](const World&, Results& results) {
+                        results.dk = in_order(results.dk, k.argsort());
+                        results.dv = in_order(results.dv, v.argsort());
+                      };
+                    }});
+    all_inputs(misreading, k, v);
+  }
+
+  void all_inputs(const Misreading& misreading, const at::Tensor& k, const at::Tensor& v) {
+    const at::Tensor q = order_of(misreading, world_.q);
+    if (!q.defined()) return;
+    const at::Tensor dout = c_.training ? order_of(misreading, world_.dout) : at::Tensor();
+    for (const bool home : {true, false}) {
+      all_.push_back({.id = kId,
+                      .says = fmt::format("of q, k, v and dout {}", misreading.says),
+                      .model = [=](Model& model) {
+                        const World& world = *model.world;
+                        model.returned = [](const World&, Results&) {};  // needs whole ranks
+                        if (world.q_rows.first.empty()) return;
+                        for (Pass* const pass : {&model.forward, &model.backward}) {
+                          pass->q = in_order(world.q, q);
+                          pass->k = in_order(world.k, k);
+                          pass->v = in_order(world.v, v);
+                          if (dout.defined()) pass->dout = in_order(world.dout, dout);
+                        }
+                        if (!home) return;
+                        model.returned_gradients = [q, k, v](const World&, Results& results) {
+                          results.dq = in_order(results.dq, q.argsort());
+                          results.dk = in_order(results.dk, k.argsort());
+                          results.dv = in_order(results.dv, v.argsort());
+                        };
+                      }});
+    }
+  }
+
+  [[nodiscard]] bool is_known(const std::pair<at::Tensor, at::Tensor>& orders) {
+    for (const auto& [k, v] : known_) {
+      if (k.equal(orders.first) && v.equal(orders.second)) return true;
+    }
+    known_.push_back(orders);
+    return false;
+  }
+
+  // Results that fail are returned in another order.
+  void results(const Misreading& misreading, const Symptoms& symptoms) {
+    if (misreading.needs_elements && symptoms.fails("lse")) return;
+    std::vector<std::string> names;
+    for (const char* const name : {"out", "lse", "dq", "dk", "dv"}) {
+      if (symptoms.fails(name)) names.emplace_back(name);
+    }
+    if (names.empty()) return;
+    all_.push_back({.id = kId,
+                    .says = fmt::format("of {} {}", fmt::join(names, ", "), misreading.says),
+                    .results = [names, read = misreading.read](const World&, Results& results) {
+                      for (const auto& [name, member] : verify::kResults) {
+                        if (std::ranges::find(names, name) == names.end()) continue;
+                        const at::Tensor other = read(results.*member);
+                        if (other.defined()) results.*member = other;
+                      }
+                    }});
+  }
+
+  // A strided input is the first half of the heads of a larger tensor, whose other half is what padding is. Read as
+  // contiguous, every second row is one of the other half.
+  struct Read {
+    at::Tensor rows;
+    at::Tensor poisoned;
+  };
+  static Read read_as_contiguous(const at::Tensor& x, const Side& side, const World& world) {
+    const Case& c = world.c();
+    const verify::PaddingFill fill = world.observation->sharding.padding;
+    std::vector<at::Tensor> parts;
+    std::vector<at::Tensor> poisoned;
+    for (int rank = 0; rank < world.ranks; ++rank) {
+      const auto r = static_cast<std::size_t>(rank);
+      const std::int64_t count = side.first[r + 1] - side.first[r];
+      const std::int64_t sequences = c.layout == Layout::sbhd ? c.batch : 1;
+      const auto in_memory = [&](const at::Tensor& packed, bool back) {
+        const std::int64_t outer = back ? count / sequences : sequences;
+        return packed.view({outer, count / outer, -1}).transpose(0, 1).reshape(packed.sizes());
+      };
+      const at::Tensor own = in_memory(x.narrow(0, side.first[r], count), false);
+      const at::Tensor nan = in_memory(side.poisoned.narrow(0, side.first[r], count), false);
+      const at::Tensor larger =
+          verify::padding_values({count, 2, x.size(1), x.size(2)}, fill, x.options()).nan_to_num(0.0);
+      larger.select(1, 0).copy_(own);
+      at::Tensor is_nan = at::zeros_like(nan).unsqueeze(1).repeat({1, 2});
+      if (fill == verify::PaddingFill::nan) is_nan.fill_(true);
+      is_nan.select(1, 0).copy_(nan);
+      parts.push_back(in_memory(larger.flatten(0, 1).narrow(0, 0, count).contiguous(), true));
+      poisoned.push_back(in_memory(is_nan.flatten().narrow(0, 0, count).contiguous(), true));
+    }
+    return {.rows = at::cat(parts), .poisoned = at::cat(poisoned)};
+  }
+
+  void strides() {
+    for (const auto& [what, queries, gradients] :
+         {std::tuple{"q, k, v and dout", true, true}, std::tuple{"q, k and v", true, false},
+          std::tuple{"k and v", false, false}}) {
+      all_.push_back({.id = "strides_ignored",
+                      .says = fmt::format("{}, which are slices of larger tensors, are read as if they were contiguous", what),
+                      .model = [queries = queries, gradients = gradients](Model& model) {
+                        model.returned = [](const World&, Results&) {};  // needs whole ranks
+                        const World& world = *model.world;
+                        if (world.q_rows.first.empty()) return;
+                        for (Pass* const pass : {&model.forward, &model.backward}) {
+                          const Read k = read_as_contiguous(world.k, world.kv_rows, world);
+                          pass->k = k.rows;
+                          pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
+                          pass->kv_poisoned = k.poisoned;
+                          if (queries) {
+                            const Read q = read_as_contiguous(world.q, world.q_rows, world);
+                            pass->q = q.rows;
+                            pass->q_poisoned = q.poisoned;
+                          }
+                          if (gradients && world.dout.defined())
+                            pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
+                        }
+                      }});
+    }
+  }
+
+  const World& world_;
+  const Case& c_;
+  std::vector<std::pair<at::Tensor, at::Tensor>> known_;
+  Hypotheses all_;
+};
+
+}  // namespace
+
+Hypotheses axis_hypotheses(const World& world, const Symptoms& symptoms) {
+  return Axes(world).all(symptoms);
+}
+
+}  // namespace cp_pool::diagnosis

@@ -41,8 +41,8 @@ Reorder rows_and_heads(std::int64_t sequences, std::int64_t blocks, bool back) {
     const std::int64_t count = blocks == 0 ? x.size(1) : blocks;
     if (count < 2 || x.size(1) % count != 0 || x.size(0) % sequences != 0) return {};
     const std::int64_t rows = x.size(0) / sequences;
-    const at::Tensor memory = back ? x.contiguous().view({sequences, count, rows, -1})
-                                   : x.contiguous().view({sequences, rows, count, -1});
+    const at::Tensor memory =
+        back ? x.contiguous().view({sequences, count, rows, -1}) : x.contiguous().view({sequences, rows, count, -1});
     return memory.transpose(1, 2).reshape(x.sizes());
   };
 }
@@ -95,15 +95,15 @@ class Axes {
     for (const bool back : {false, true}) {
       for (const std::int64_t count : blocks) {
         const char* const heads = count == 0 ? "heads" : "blocks of heads";
-        all.push_back({.says = fmt::format("tokens and {} are exchanged", heads), .read = rows_and_heads(1, count, back)});
+        all.push_back(
+            {.says = fmt::format("tokens and {} are exchanged", heads), .read = rows_and_heads(1, count, back)});
         if (sequences == 1) continue;
         all.push_back({.says = fmt::format("tokens and {} of each sequence are exchanged", heads),
                        .read = rows_and_heads(sequences, count, back)});
       }
       all.push_back({.says = "sequences and tokens are exchanged", .read = sequences_and_rows(sequences, back)});
-      all.push_back({.says = "heads and elements are exchanged",
-                     .read = heads_and_elements(back),
-                     .needs_elements = true});
+      all.push_back(
+          {.says = "heads and elements are exchanged", .read = heads_and_elements(back), .needs_elements = true});
     }
     const std::size_t count = all.size();
     if (c_.comm == CommType::p2p || world_.ranks == 1) return of_ranks(std::move(all), count);
@@ -175,9 +175,7 @@ class Axes {
                       pass.k = in_order(world.k, k);
                       pass.v = in_order(world.v, v);
                     }});
-    all_.push_back({.id = kId,
-                    .says = fmt::format("of K and V {}", misreading.says),
-                    .model = [k, v](Model& model) {
+    all_.push_back({.id = kId, .says = fmt::format("of K and V {}", misreading.says), .model = [k, v](Model& model) {
                       for (Pass* const pass : {&model.forward, &model.backward}) {
                         pass->k = in_order(model.world->k, k);
                         pass->v = in_order(model.world->v, v);
@@ -195,25 +193,24 @@ class Axes {
     if (!q.defined()) return;
     const at::Tensor dout = c_.training ? order_of(misreading, world_.dout) : at::Tensor();
     for (const bool home : {true, false}) {
-      all_.push_back({.id = kId,
-                      .says = fmt::format("of q, k, v and dout {}", misreading.says),
-                      .model = [=](Model& model) {
-                        const World& world = *model.world;
-                        model.returned = [](const World&, Results&) {};  // needs whole ranks
-                        if (world.q_rows.first.empty()) return;
-                        for (Pass* const pass : {&model.forward, &model.backward}) {
-                          pass->q = in_order(world.q, q);
-                          pass->k = in_order(world.k, k);
-                          pass->v = in_order(world.v, v);
-                          if (dout.defined()) pass->dout = in_order(world.dout, dout);
-                        }
-                        if (!home) return;
-                        model.returned_gradients = [q, k, v](const World&, Results& results) {
-                          results.dq = in_order(results.dq, q.argsort());
-                          results.dk = in_order(results.dk, k.argsort());
-                          results.dv = in_order(results.dv, v.argsort());
-                        };
-                      }});
+      all_.push_back(
+          {.id = kId, .says = fmt::format("of q, k, v and dout {}", misreading.says), .model = [=](Model& model) {
+             const World& world = *model.world;
+             model.returned = [](const World&, Results&) {};  // needs whole ranks
+             if (world.q_rows.first.empty()) return;
+             for (Pass* const pass : {&model.forward, &model.backward}) {
+               pass->q = in_order(world.q, q);
+               pass->k = in_order(world.k, k);
+               pass->v = in_order(world.v, v);
+               if (dout.defined()) pass->dout = in_order(world.dout, dout);
+             }
+             if (!home) return;
+             model.returned_gradients = [q, k, v](const World&, Results& results) {
+               results.dq = in_order(results.dq, q.argsort());
+               results.dk = in_order(results.dk, k.argsort());
+               results.dv = in_order(results.dv, v.argsort());
+             };
+           }});
     }
   }
 
@@ -281,26 +278,27 @@ class Axes {
     for (const auto& [what, queries, gradients] :
          {std::tuple{"q, k, v and dout", true, true}, std::tuple{"q, k and v", true, false},
           std::tuple{"k and v", false, false}}) {
-      all_.push_back({.id = "strides_ignored",
-                      .says = fmt::format("{}, which are slices of larger tensors, are read as if they were contiguous", what),
-                      .model = [queries = queries, gradients = gradients](Model& model) {
-                        model.returned = [](const World&, Results&) {};  // needs whole ranks
-                        const World& world = *model.world;
-                        if (world.q_rows.first.empty()) return;
-                        for (Pass* const pass : {&model.forward, &model.backward}) {
-                          const Read k = read_as_contiguous(world.k, world.kv_rows, world);
-                          pass->k = k.rows;
-                          pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
-                          pass->kv_poisoned = k.poisoned;
-                          if (queries) {
-                            const Read q = read_as_contiguous(world.q, world.q_rows, world);
-                            pass->q = q.rows;
-                            pass->q_poisoned = q.poisoned;
-                          }
-                          if (gradients && world.dout.defined())
-                            pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
-                        }
-                      }});
+      all_.push_back(
+          {.id = "strides_ignored",
+           .says = fmt::format("{}, which are slices of larger tensors, are read as if they were contiguous", what),
+           .model = [queries = queries, gradients = gradients](Model& model) {
+             model.returned = [](const World&, Results&) {};  // needs whole ranks
+             const World& world = *model.world;
+             if (world.q_rows.first.empty()) return;
+             for (Pass* const pass : {&model.forward, &model.backward}) {
+               const Read k = read_as_contiguous(world.k, world.kv_rows, world);
+               pass->k = k.rows;
+               pass->v = read_as_contiguous(world.v, world.kv_rows, world).rows;
+               pass->kv_poisoned = k.poisoned;
+               if (queries) {
+                 const Read q = read_as_contiguous(world.q, world.q_rows, world);
+                 pass->q = q.rows;
+                 pass->q_poisoned = q.poisoned;
+               }
+               if (gradients && world.dout.defined())
+                 pass->dout = read_as_contiguous(world.dout, world.q_rows, world).rows;
+             }
+           }});
     }
   }
 

@@ -42,7 +42,8 @@ std::vector<Run> runs_of(const Side& side, bool of_all_ranks) {
   const auto finish = [&] {
     if (rows.empty()) return;
     runs.push_back({.rank = of_all_ranks ? -1 : rank[rows.front()],
-                    .sequence = sequence[rows.front()], .rows = index_tensor(rows)});
+                    .sequence = sequence[rows.front()],
+                    .rows = index_tensor(rows)});
     rows.clear();
   };
   for (const std::int64_t row : order) {
@@ -154,9 +155,8 @@ class Biases {
         const std::int64_t start = trimmed ? seen[0].item<std::int64_t>() : 0;
         at::Tensor of_queries = index.index_select(0, q.rows);
         const at::Tensor part = of_queries.index_select(1, kv.rows);
-        const at::Tensor back =
-            rows ? rows_back(q, start).unsqueeze(1)
-                 : world_.kv_rows.position.index_select(0, kv.rows.narrow(0, start, 1)).neg();
+        const at::Tensor back = rows ? rows_back(q, start).unsqueeze(1)
+                                     : world_.kv_rows.position.index_select(0, kv.rows.narrow(0, start, 1)).neg();
         index.index_copy_(0, q.rows, of_queries.index_copy(1, kv.rows, part.add(back)));
       }
     }

@@ -118,24 +118,24 @@ class Heads {
   void statistics_stay(std::int64_t blocks) {
     const std::int64_t block = heads_ / blocks;
     const std::int64_t kv_block = kv_heads_ / blocks;
-    const Map read = mapped(heads_, [=, this](std::int64_t h) {
-      return h / block * block + h % group_ * kv_block + h % block / group_;
-    });
-    all_.push_back({.id = "kv_heads_interleaved",
-                    .says = fmt::format("query head h reads key-value head h % {}, not h / {}; its lse stands where that "
-                                        "of another head belongs",
-                                        kv_block, group_),
-                    .model = [read](Model& model) {
-                      model.forward.q_head = model.backward.q_head = read;
-                      model.forward.dout_head = model.backward.dout_head = read;
-                      model.dq_head = read;
-                      model.delta_head = mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
-                      const at::Tensor index = index_tensor(inverse(read));
-                      model.returned = [index](const World&, verify::Results& results) {
-                        results.out = results.out.index_select(1, index);
-                      };
-                      model.from_returned = true;
-                    }});
+    const Map read = mapped(
+        heads_, [=, this](std::int64_t h) { return h / block * block + h % group_ * kv_block + h % block / group_; });
+    all_.push_back(
+        {.id = "kv_heads_interleaved",
+         .says = fmt::format("query head h reads key-value head h % {}, not h / {}; its lse stands where that "
+                             "of another head belongs",
+                             kv_block, group_),
+         .model = [read](Model& model) {
+           model.forward.q_head = model.backward.q_head = read;
+           model.forward.dout_head = model.backward.dout_head = read;
+           model.dq_head = read;
+           model.delta_head = mapped(static_cast<std::int64_t>(read.size()), [](std::int64_t h) { return h; });
+           const at::Tensor index = index_tensor(inverse(read));
+           model.returned = [index](const World&, verify::Results& results) {
+             results.out = results.out.index_select(1, index);
+           };
+           model.from_returned = true;
+         }});
   }
 
   struct Exchange {
@@ -186,17 +186,19 @@ class Heads {
         if ((!bias_too && !c_.bias) || (sink_too && c_.softmax != SoftmaxType::learnable)) continue;
         // delta may be that of the exchanged rows, or be taken before they are exchanged.
         for (const bool exchanged_delta : {true, false}) {
-         add(says, [=, group = group_](Model& model) {
-          for (Pass* const pass : {&model.forward, &model.backward}) {
-            pass->q_head = q;
-            pass->dout_head = q;
-            for (std::size_t h = 0; h < q.size(); ++h) pass->kv_head[h] = kv[h / static_cast<std::size_t>(group)];
-            if (bias_too && !pass->bias_head.empty() && model.world->bias.size(1) > 1) pass->bias_head = q;
-            if (sink_too) pass->sink_head = q;
-          }
-          if (exchanged_delta) model.delta_head = q;
-          model.dkv_head = mapped(static_cast<std::int64_t>(q.size()), [group](std::int64_t h) { return h / group; });
-         });
+          add(says, [=, group = group_](Model& model) {
+            for (Pass* const pass : {&model.forward, &model.backward}) {
+              pass->q_head = q;
+              pass->dout_head = q;
+              for (std::size_t h = 0; h < q.size(); ++h) pass->kv_head[h] = kv[h / static_cast<std::size_t>(group)];
+              if (bias_too && !pass->bias_head.empty() && model.world->bias.size(1) > 1) pass->bias_head = q;
+              if (sink_too) pass->sink_head = q;
+            }
+            // dbias, like other results, stands where it was computed.
+            model.dbias_lands_at_own_head = bias_too;
+            if (exchanged_delta) model.delta_head = q;
+            model.dkv_head = mapped(static_cast<std::int64_t>(q.size()), [group](std::int64_t h) { return h / group; });
+          });
         }
       }
     }

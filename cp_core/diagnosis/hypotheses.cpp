@@ -95,10 +95,10 @@ class Observing {
 
 Hypotheses all_hypotheses(const World& world, const Symptoms& symptoms) {
   Hypotheses all;
-  for (const auto& subject : {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, scale_hypotheses,
-                              head_hypotheses, gradient_hypotheses, sink_hypotheses, bias_hypotheses,
-                              max_logit_hypotheses, empty_row_hypotheses, axis_hypotheses, overflow_hypotheses,
-                              precision_hypotheses}) {
+  for (const auto& subject :
+       {mask_hypotheses, row_hypotheses, ring_hypotheses, merge_hypotheses, scale_hypotheses, head_hypotheses,
+        gradient_hypotheses, sink_hypotheses, bias_hypotheses, max_logit_hypotheses, empty_row_hypotheses,
+        axis_hypotheses, overflow_hypotheses, precision_hypotheses}) {
     for (Hypothesis& hypothesis : subject(world, symptoms)) all.push_back(std::move(hypothesis));
   }
   return all;

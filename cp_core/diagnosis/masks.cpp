@@ -251,8 +251,9 @@ class Masks {
   void first_queries_of_chunks() {
     all_.push_back(
         {.id = "chunk_boundary_off_by_one",
-         .says = "a chunk's queries begin one position late, and where a rank's rows begin with a chunk its first query "
-                 "is lost",
+         .says =
+             "a chunk's queries begin one position late, and where a rank's rows begin with a chunk its first query "
+             "is lost",
          .pass = [](const World& world, Pass& pass) {
            MaskRule rule(world);
            rule.chunk_query_shift = 1;

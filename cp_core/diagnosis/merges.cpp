@@ -136,8 +136,8 @@ class Merges {
                      .add = at::where(has_keys(part_lse), merge.add, 0.0),
                      .lse = merge.lse};
       };
-      add(parts, "lse_in_16_bits", fmt::format("the merged lse is rounded to {}, where the first part joins, too", name),
-          where_keys_are(every));
+      add(parts, "lse_in_16_bits",
+          fmt::format("the merged lse is rounded to {}, where the first part joins, too", name), where_keys_are(every));
       add(parts, "lse_in_16_bits",
           fmt::format("the merged lse is rounded to {}, also where a part without keys joins", name),
           [every](const at::Tensor& lse, const at::Tensor& part_lse, bool first) {

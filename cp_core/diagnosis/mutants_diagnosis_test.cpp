@@ -1,8 +1,8 @@
 // Every deliberate fault of mutants.def that CPU ranks can have is diagnosed on up to two cases that it makes fail, and
 // the answers are held against tests/diagnosis/expected.json, which was written down before any was tried.
 //
-// CP_POOL_DIAGNOSES names a file that gets a line for each answer: mutant, case, certainty, id and the other ids, between
-// tabs. tools/diagnoses makes the table of docs/diagnosis.md of it.
+// CP_POOL_DIAGNOSES names a file that gets a line for each answer: mutant, case, certainty, id and the other ids,
+// between tabs. tools/diagnoses makes the table of docs/diagnosis.md of it.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -47,8 +47,8 @@ std::vector<Witness> witnesses() {
   std::vector<Witness> all;
   int number = 0;
   for (const Case& c : verify::test::witness_cases()) {
-    std::string name = fmt::format("{}/{}/cp{}/{}/{}", to_string(c.comm), to_string(c.layout), c.cp_size,
-                                   to_string(c.dtype), number);
+    std::string name =
+        fmt::format("{}/{}/cp{}/{}/{}", to_string(c.comm), to_string(c.layout), c.cp_size, to_string(c.dtype), number);
     ++number;
     if (c.replicated == 0 && c.group <= 1) all.push_back({.name = std::move(name), .c = c});
   }

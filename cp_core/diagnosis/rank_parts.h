@@ -35,8 +35,8 @@ struct Parts {
   std::string what;  // "steps of the ring"
   at::Tensor of_pair;
   std::int64_t count = 0;
-  // The same cut further, which may be so for some queries and not for others: at the two chunks of a rank's keys, twice
-  // as many. Undefined: not.
+  // The same cut further, which may be so for some queries and not for others: at the two chunks of a rank's keys,
+  // twice as many. Undefined: not.
   at::Tensor of_chunks = {};
 };
 std::vector<Parts> parts_of(const World& world);

@@ -389,13 +389,14 @@ class Rows {
         });
   }
 
-  // A sequence begins where the rank's shares of the valid tokens of those before it end. Its rows have the positions of
-  // chunks of the padded or of the valid length, and the last one has as many.
+  // A sequence begins where the rank's shares of the valid tokens of those before it end. Its rows have the positions
+  // of chunks of the padded or of the valid length, and the last one has as many.
   void in_rows_of_ranks(const char* id) {
     for (const bool chunks_are_padded : {true, false}) {
       for (const bool as_many_as_padded : {true, false}) {
         add(id,
-            "in a rank's rows sequences are taken to begin at the offsets of their valid tokens, in rows that have padding",
+            "in a rank's rows sequences are taken to begin at the offsets of their valid tokens, in rows that have "
+            "padding",
             [=, ranks = static_cast<std::int64_t>(world_.ranks)](
                 const RowsByRank& rows, const std::vector<std::int64_t>& valid,
                 const std::vector<std::int64_t>& padded) -> std::optional<RowsByRank> {
@@ -406,8 +407,8 @@ class Rows {
                 for (std::size_t b = 0; b < valid.size(); offset += valid[b++]) {
                   const std::int64_t chunk = (chunks_are_padded ? padded[b] : valid[b]) / (2 * ranks);
                   const std::int64_t count = std::min(2 * chunk, (as_many_as_padded ? padded[b] : valid[b]) / ranks);
-                  take_chunks({.sequence = static_cast<std::int64_t>(b), .first = offset / ranks, .count = count}, chunk,
-                              {static_cast<std::int64_t>(rank), 2 * ranks - 1 - static_cast<std::int64_t>(rank)},
+                  take_chunks({.sequence = static_cast<std::int64_t>(b), .first = offset / ranks, .count = count},
+                              chunk, {static_cast<std::int64_t>(rank), 2 * ranks - 1 - static_cast<std::int64_t>(rank)},
                               valid[b], believed[rank]);
                 }
               }

@@ -1,4 +1,4 @@
-# cmake --install (tools/install): programs, the modules of the CUDA part, matrices, man page and documents. The result may
+# cmake --install (tools/install): programs, the modules of the CUDA part, matrices, man page, completions and documents. The result may
 # be moved; LibTorch's libraries stay where they are, .venv's link resolved, so that this checkout is not needed.
 file(REAL_PATH "${CP_POOL_SITE_PACKAGES}" _site_packages)
 set(_torch "${_site_packages}/torch/lib")
@@ -13,7 +13,8 @@ if(CP_POOL_HAVE_CUDA)
   install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION lib/cp-pool)
 endif()
 install(DIRECTORY cases/matrices/ DESTINATION share/cp-pool/matrices FILES_MATCHING PATTERN "*.json")
-install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" DESTINATION share)
+install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" "${CMAKE_BINARY_DIR}/share/bash-completion"
+                  "${CMAKE_BINARY_DIR}/share/zsh" "${CMAKE_BINARY_DIR}/share/fish" DESTINATION share)
 install(FILES README.md LICENSE DESTINATION share/doc/cp-pool)
 # The workers of docs/examples can be run as they are.
 install(DIRECTORY docs DESTINATION share/doc/cp-pool USE_SOURCE_PERMISSIONS PATTERN "__pycache__" EXCLUDE)

@@ -147,7 +147,17 @@ target_link_libraries(cp-pool PRIVATE cp_cli fmt::fmt)
 set(man_page "${CMAKE_BINARY_DIR}/share/man/man1/cp-pool.1")
 file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/man/man1")
 add_custom_command(OUTPUT "${man_page}" COMMAND cp-pool --man > "${man_page}" DEPENDS cp-pool VERBATIM)
-add_custom_target(cp-pool-man ALL DEPENDS "${man_page}")
+# Completions in the folders, below a prefix, where each shell looks for those of a program in PATH.
+set(completions "${CMAKE_BINARY_DIR}/share/bash-completion/completions/cp-pool"
+                "${CMAKE_BINARY_DIR}/share/zsh/site-functions/_cp-pool"
+                "${CMAKE_BINARY_DIR}/share/fish/vendor_completions.d/cp-pool.fish")
+set(shells bash zsh fish)
+foreach(shell script IN ZIP_LISTS shells completions)
+  cmake_path(GET script PARENT_PATH folder)
+  file(MAKE_DIRECTORY "${folder}")
+  add_custom_command(OUTPUT "${script}" COMMAND cp-pool completion ${shell} > "${script}" DEPENDS cp-pool VERBATIM)
+endforeach()
+add_custom_target(cp-pool-man ALL DEPENDS "${man_page}" ${completions})
 
 cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES

@@ -42,8 +42,9 @@ TEST_F(Installation, RunsWithItsOwnMatricesAndWorker) {
   // As long as the source tree is there, doctor speaks of its packages, too: the exit code is that of both.
   const Finished doctor = Program{{path("bin/cp-pool"), "doctor"}}.wait();
   EXPECT_THAT(doctor.out, AllOf(HasSubstr(path("bin/cp-pool-worker")), HasSubstr("pass after")));
-  for (const char* file :
-       {"share/man/man1/cp-pool.1", "share/doc/cp-pool/docs/protocol.schema.json", "share/doc/cp-pool/LICENSE"}) {
+  for (const char* file : {"share/man/man1/cp-pool.1", "share/bash-completion/completions/cp-pool",
+                           "share/zsh/site-functions/_cp-pool", "share/fish/vendor_completions.d/cp-pool.fish",
+                           "share/doc/cp-pool/docs/protocol.schema.json", "share/doc/cp-pool/LICENSE"}) {
     EXPECT_TRUE(std::filesystem::is_regular_file(prefix_ / file)) << file;
   }
   const std::string example = "'" + path("share/doc/cp-pool/docs/examples/minimal_worker.py") + "'";

@@ -159,8 +159,9 @@ class Explainer {
           "chunks of ranks have one row each, so that a mistake at the borders of chunks looks like one of all rows");
     }
     const bool again = other_seed_ && !other_seed_->failing().empty();
-    // That queries saw other keys is what is seen of a mistake, and not which one it is.
-    const bool known = diagnosis_.id != "wrong_keys_seen";
+    // That queries saw other keys, or that errors are those of rounding, is what is seen of a mistake, and not which
+    // one it is.
+    const bool known = diagnosis_.id != "wrong_keys_seen" && diagnosis_.id != "precision_alone";
     const bool certain = known && diagnosis_.others.empty() && again && in_time_ && repetition_.same_bits;
     diagnosis_.certainty = certain ? Certainty::certain : Certainty::likely;
     add_evidence(first, again);

@@ -1,6 +1,7 @@
 #include "cp_core/diagnosis/repetition.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +23,17 @@ bool same(const ResultsByRank& a, const ResultsByRank& b) {
   return true;
 }
 
+// Whether the result is the right one times some number, within twice its bounds: then it is one of a wrong scale, and
+// where numbers are small it may look like one that something was added to.
+bool is_scaled(const Given& given) {
+  const at::Tensor judged = given.judged.view({-1, 1, 1});
+  const at::Tensor value = given.value.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
+  const at::Tensor right = given.right.nan_to_num(0.0, 0.0, 0.0).masked_fill(judged.logical_not(), 0.0);
+  const double factor = value.mul(right).sum().item<double>() / std::max(right.square().sum().item<double>(), 1e-300);
+  const at::Tensor bound = given.baseline.mul(verify::kAllowedBaselines).add(given.floor).mul(2 * std::abs(factor));
+  return !verify::row_rms(value.sub(right.mul(factor))).gt(bound).any().item<bool>();
+}
+
 // Whether what the later run gave of the wrong results is what `before` makes of the right ones.
 bool are_stale(const Bench& earlier, const Bench& later, bool added) {
   if (later.failing().empty()) return false;
@@ -29,6 +41,7 @@ bool are_stale(const Bench& earlier, const Bench& later, bool added) {
     if (std::ranges::find(later.failing(), given.name) == later.failing().end()) continue;
     const auto before = std::ranges::find(earlier.fits().given(), given.member, &Given::member);
     if (before == earlier.fits().given().end() || !before->right.sizes().equals(given.right.sizes())) return false;
+    if (added && is_scaled(given)) return false;
     const at::Tensor predicted = added ? given.right.add(before->right) : before->right;
     // The bounds are those of the other step, and a sum has those of both.
     const at::Tensor error = verify::row_rms(given.value.sub(predicted).nan_to_num(1e30, 1e30, -1e30));

@@ -52,7 +52,7 @@ const std::vector<Row> kDiagnosisFaults{
     {"diag_long_line", "unknown", "the diagnosis failed: a line of more than 16 MiB", "protocol_break"},
     {"diag_second_result", "unknown", "the diagnosis failed: a result for seq 2", "protocol_break"},
     {"diag_closes_stdout", "unknown", "the diagnosis failed: rank 0 closed its stdout", "protocol_break"},
-    {"diag_exit", "unknown", "rank 0 died: exit 3", "died_after_result"},
+    {"diag_exit", "unknown", "the diagnosis failed: rank 0 died: exit 3", "died_after_result"},
     {"diag_sigsegv_on_1", "unknown", "the diagnosis failed: rank 1 died: signal 11 (SIGSEGV)", "died_after_result"},
     {"diag_none", "unknown", "the diagnosis ran out of its 0.2 s", "timeout", true},
     {"diag_hang", "unknown", "the diagnosis ran out of its 0.2 s", "timeout", true},

@@ -1,12 +1,9 @@
 // Every deliberate fault of mutants.def that CPU ranks can have must be caught by run_case on at least one of a fixed
 // list of cases. What killed each mutant is recorded as properties of the test, which tools/mutants prints as a table.
-// CP_POOL_MUTANTS=one_in_four leaves out most, for those who wait for the test; all are tried by default.
 #include <algorithm>
-#include <cstdlib>
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -38,23 +35,12 @@ std::optional<Kill> kill(std::span<const Case> cases, bool windows = false) {
   return std::nullopt;
 }
 
-std::vector<MutantInfo> mutants_to_try() {
-  std::vector<MutantInfo> mutants;
-  for (const MutantInfo& info : all_mutants()) {
-    if (info.where != MutantWhere::gpu) mutants.push_back(info);
-  }
-  const char* const which = std::getenv("CP_POOL_MUTANTS");
-  if (which == nullptr || std::string_view(which) != "one_in_four") return mutants;
-  std::vector<MutantInfo> some;
-  for (std::size_t i = 0; i < mutants.size(); i += 4) some.push_back(mutants[i]);
-  return some;
-}
-
 TEST(Verification, CatchesEveryMutant) {
   const auto cases = test::witness_cases();
   for (const Case& c : cases) ASSERT_EQ(test::fault_of(test::run_on_threads(c)), "") << test::text_of(c);
 
-  for (const MutantInfo& info : mutants_to_try()) {
+  for (const MutantInfo& info : all_mutants()) {
+    if (info.where == MutantWhere::gpu) continue;
     const ScopedMutant on(info.mutant);
     const auto killed = kill(cases);
     EXPECT_TRUE(killed) << info.name << " survived " << cases.size() << " cases: " << info.description;

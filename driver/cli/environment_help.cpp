@@ -50,7 +50,6 @@ constexpr std::array kVariables{
     EnvironmentVariable{"CP_POOL_FAULT_TABLE", "Test of faults: whole runs every combination, not a choice of them."},
     EnvironmentVariable{"CP_POOL_PROPERTY_CASES", "Property test: how many random cases."},
     EnvironmentVariable{"CP_POOL_PROPERTY_SEED", "Property test: which random cases."},
-    EnvironmentVariable{"CP_POOL_MUTANTS", "Test of deliberate faults: one_in_four tries so many of them, not all."},
     EnvironmentVariable{"CP_POOL_DIAGNOSIS_CASES",
                         "Property test of the mask that a diagnosis sees: how many random cases."},
     EnvironmentVariable{"CP_POOL_DIAGNOSES", "Test of diagnosed mutants: the file that it writes its answers to."},

@@ -1,5 +1,5 @@
-# cmake --install (tools/install): programs, the modules of the CUDA part, matrices, man page, completions and documents. The result may
-# be moved; LibTorch's libraries stay where they are, .venv's link resolved, so that this checkout is not needed.
+# cmake --install (tools/install): programs, the modules of the CUDA part, matrices, man page, completions and documents. The
+# result may be moved; LibTorch's libraries stay where they are, .venv's link resolved, so that this checkout is not needed.
 file(REAL_PATH "${CP_POOL_SITE_PACKAGES}" _site_packages)
 set(_torch "${_site_packages}/torch/lib")
 set(_nvidia "${_site_packages}/nvidia")

@@ -43,10 +43,6 @@ Words words_of_choice(const CLI::Option& option) {
   return CLI::detail::split(type.substr(begin + 2, type.size() - begin - 3), ',');
 }
 
-std::string first_sentence(const std::string& text) {
-  return text.substr(0, text.find('\n'));
-}
-
 void offer(Candidates& out, const std::string& typed, const std::string& word, const std::string& help = "") {
   if (word.starts_with(typed)) out.words.push_back({word, help});
 }
@@ -55,10 +51,10 @@ void offer_options(Candidates& out, const CLI::App& command, const std::string& 
   for (const CLI::Option* option : command.get_options()) {
     if (option->get_group().empty()) continue;
     for (const std::string& name : option->get_lnames()) {
-      offer(out, typed, "--" + name, first_sentence(option->get_description()));
+      offer(out, typed, "--" + name, option->get_description());
     }
     for (const std::string& name : option->get_snames()) {
-      offer(out, typed, "-" + name, first_sentence(option->get_description()));
+      offer(out, typed, "-" + name, option->get_description());
     }
   }
 }

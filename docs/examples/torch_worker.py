@@ -30,6 +30,7 @@ class Group:
         port = share(store.port if store else None)[0]
         store = store or dist.TCPStore(host, port, WORLD_SIZE, is_master=False)
         os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the ranks of one host
+        self._aborted = False
         dist.init_process_group("nccl" if CUDA else "gloo", store=store, rank=RANK, world_size=WORLD_SIZE)
 
     def all_gather(self, tensor):
@@ -47,12 +48,16 @@ class Group:
             collective(out, *operands)
             if CUDA:
                 torch.cuda.synchronize()
-        except RuntimeError as error:
-            raise ConnectionError(f"{collective.__name__}: {error}") from error
+        except Exception as error:
+            # A rank that comes here after abort() has no process group any more, which is a ValueError.
+            if self._aborted or isinstance(error, RuntimeError):
+                raise ConnectionError(f"{collective.__name__}: {error}") from error
+            raise
         return out
 
     def abort(self):
         """NCCL frees this rank. Gloo closes this rank's connections, which frees the ranks that wait for this one."""
+        self._aborted = True
         if CUDA:
             dist.group.WORLD.abort()
         else:

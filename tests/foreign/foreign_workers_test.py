@@ -168,14 +168,19 @@ def check_torch(driver):
         case("sequence_first", comm="all_gather", layout="sbhd", batch=2, causal=True, head_dim_v=16),
         case("skipped", comm="p2p"),
         case("throws", **thd),
-        case("after", **thd)], inject="throw@1:inside:*/throws/*")
-    for model, tensors in (("causal", 5), ("gqa", 5), ("forward", 2), ("batch_first", 5), ("sequence_first", 5), ("after", 5)):
+        case("after", **thd),
+        case("throws_early", **thd),
+        case("after_early", **thd)], inject="throw@1:inside:*/throws/* throw@1:inside:*/throws_early/* "
+                                           "slow=200@0:inside:*/throws_early/*")
+    for model, tensors in (("causal", 5), ("gqa", 5), ("forward", 2), ("batch_first", 5), ("sequence_first", 5), ("after", 5),
+                           ("after_early", 5)):
         answer = answers[model]
         expect(answer["outcome"] == "pass", f"{model}: {answer['outcome']}: {answer['reason']}\n{answer}")
         expect(len(answer["checks"]) == 2 * tensors, f"{model}: {answer['checks']}")
         expect(all(check["error"] <= check["bound"] for check in answer["checks"]), f"{answer['checks']}")
     expect(answers["skipped"]["outcome"] == "skip", answers["skipped"]["outcome"])
     check_throw(answers["throws"], 1)
+    check_throw(answers["throws_early"], 1)  # rank 0 comes to the collective when its group is gone
 
 
 def main():

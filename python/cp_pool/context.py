@@ -138,14 +138,14 @@ class Connection:
         global_ranks: list[int],
         device: torch.device,
         group: ProcessGroup,
-        inner_group: ProcessGroup | None,
-        outer_group: ProcessGroup | None,
         generation: int,
     ) -> None:
         self.global_rank, self.global_ranks, self.device = global_rank, global_ranks, device
         self.rank, self.world_size = global_ranks.index(global_rank), len(global_ranks)
-        self.group, self.inner_group, self.outer_group = group, inner_group, outer_group
-        self.generation = generation
+        self.group, self.generation = group, generation
+        # Made with the first case that needs them.
+        self.inner_group: ProcessGroup | None = None
+        self.outer_group: ProcessGroup | None = None
 
 
 class Ctx:

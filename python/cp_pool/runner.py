@@ -320,10 +320,8 @@ class Runner:
         prefix: str,
         generation: int,
         limit_ms: int,
-        inner: list[list[int]],
-        outer: list[list[int]],
     ) -> None:
-        """Makes the process groups, for the first time or after an abort, and lets the adapter set itself up."""
+        """Makes the group of all ranks, for the first time or after an abort, and lets the adapter set itself up."""
         if dist.is_initialized():
             dist.destroy_process_group()
         limit = timedelta(milliseconds=limit_ms)
@@ -336,11 +334,8 @@ class Runner:
         dist.init_process_group(backend, store=self._store, rank=rank, world_size=world_size, timeout=_NO_LIMIT)
         group = dist.group.WORLD
         assert group is not None
-        inner_group, outer_group = None, None
-        if self._uses_pairs():
-            inner_group, outer_group = _own_of(inner, rank), _own_of(outer, rank)
         ranks = list(range(world_size))
-        self._world = Connection(rank, ranks, torch.device(device), group, inner_group, outer_group, generation)
+        self._world = Connection(rank, ranks, torch.device(device), group, generation)
         self._connection = self._world
         self._strided = {}
         if self.adapter.setup is not None:
@@ -361,28 +356,33 @@ class Runner:
         self._place_when_freed = ""
 
     def begin(self, case_id: str, groups: list[list[int]], inner: list[list[int]], outer: list[list[int]]) -> None:
-        """groups: the ranks of each where the case has several at once, else none; and their inner and outer groups."""
+        """Makes the groups that no case before has needed: every rank comes here before anything else of the case.
+
+        groups: the ranks of each where the case has several at once, else none. inner and outer: the same of the groups
+        in these, where only some ranks split the heads.
+        """
         self._case_id = case_id
         self._connection = self._world
         if groups:
             if len(groups) not in self._strided:
-                self._strided[len(groups)] = self.call(self._connect_groups, groups, inner, outer)
+                self._strided[len(groups)] = self.call(self._connect_groups, groups)
             self._connection = self._strided[len(groups)]
+        connection = self._connection
+        assert connection is not None
+        if inner and connection.inner_group is None:
+            self.call(self._connect_pairs, connection, inner, outer)
 
-    def _connect_groups(self, groups: list[list[int]], inner: list[list[int]], outer: list[list[int]]) -> Connection:
-        """Every rank comes here with the first case that needs them, before anything else of that case."""
+    def _connect_groups(self, groups: list[list[int]]) -> Connection:
         world = self._world
         assert world is not None
         group = _own_of(groups, world.global_rank)
         assert group is not None
         ranks = next(ranks for ranks in groups if world.global_rank in ranks)
-        inner_group, outer_group = None, None
-        if self._uses_pairs():
-            inner_group, outer_group = _own_of(inner, world.global_rank), _own_of(outer, world.global_rank)
-        return Connection(world.global_rank, ranks, world.device, group, inner_group, outer_group, world.generation)
+        return Connection(world.global_rank, ranks, world.device, group, world.generation)
 
-    def _uses_pairs(self) -> bool:
-        return self.adapter.comm is None or "a2a+p2p" in self.adapter.comm
+    def _connect_pairs(self, connection: Connection, inner: list[list[int]], outer: list[list[int]]) -> None:
+        connection.inner_group = _own_of(inner, connection.global_rank)
+        connection.outer_group = _own_of(outer, connection.global_rank)
 
     def make_step(
         self,

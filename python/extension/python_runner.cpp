@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_groups.h"
+#include "cases/comm_facts.h"
 #include "cp_core/comm/communicator.h"
 #include "cp_core/diagnosis/diagnose.h"
 
@@ -63,12 +64,13 @@ std::string PythonRunner::backend(const Case& c, const at::Device& device) {
 RankReport PythonRunner::run(const Case& c, const CpGroups& groups, const RunOptions& options) {
   breaker_.begin_case(options.deadline);
   const AtEnd end([this] { breaker_.end_case(); });
-  const auto ranks_of = [&](std::vector<int> GroupRanks::* member) {
-    return c.group == 1 ? std::vector<std::vector<int>>() : all_groups(world_size(c), c.group, member);
+  const auto ranks_of = [&](std::vector<int> GroupRanks::* member, bool needed) {
+    return needed ? all_groups(world_size(c), c.group, member) : std::vector<std::vector<int>>();
   };
+  const bool pairs = head_ranks(c) > 1 && head_ranks(c) < c.cp_size;  // some of the ranks split the heads
   with_python(breaker_, [&] {
-    runner_.attr("begin")(options.id, ranks_of(&GroupRanks::cp), ranks_of(&GroupRanks::inner),
-                          ranks_of(&GroupRanks::outer));
+    runner_.attr("begin")(options.id, ranks_of(&GroupRanks::cp, c.group > 1), ranks_of(&GroupRanks::inner, pairs),
+                          ranks_of(&GroupRanks::outer, pairs));
   });
   try {
     return run_case(implementation_, c, groups, options);
@@ -102,9 +104,7 @@ void PythonRunner::connect(const Connection& connection) {
   with_python(breaker_, [&] {
     runner_.attr("connect")(connection.rank, connection.world_size, connection.device.str(), connection.ranks_on_gpu,
                             connection.master_addr, connection.master_port, connection.store_prefix,
-                            connection.generation, connection.limit.count(),
-                            all_groups(connection.world_size, 1, &GroupRanks::inner),
-                            all_groups(connection.world_size, 1, &GroupRanks::outer));
+                            connection.generation, connection.limit.count());
   });
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sysconfig
 import traceback
 from types import FrameType
 
@@ -10,6 +11,7 @@ __all__ = ["chain_of", "is_gone", "one_line", "place_of_frame", "place_of_wait",
 
 _OWN_FOLDER = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _HIDDEN = (_OWN_FOLDER, "<frozen importlib")
+_STANDARD_LIBRARY = sysconfig.get_path("stdlib") + os.sep
 _TORCH_PARTS = (f"{os.sep}torch{os.sep}", f"{os.sep}site-packages{os.sep}")
 
 # Of torch.distributed: what stands between a collective and its caller.
@@ -99,7 +101,10 @@ def says_peer_is_gone(error: BaseException) -> bool:
 
 
 def _is_users(file: str) -> bool:
-    return not _is_hidden(file) and not file.startswith("<") and not any(part in file for part in _TORCH_PARTS)
+    if _is_hidden(file) or file.startswith("<") or any(part in file for part in _TORCH_PARTS):
+        return False
+    # torch formats a traceback when a collective fails, and may be interrupted there.
+    return not file.startswith(_STANDARD_LIBRARY)
 
 
 def _named(frames: traceback.StackSummary) -> str:

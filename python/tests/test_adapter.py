@@ -15,7 +15,7 @@ from adapter_runs import BINARY, SMALL, Run, case, environment, run_cases, worke
 from cp_pool import Skip, adapter, shard
 from cp_pool.adapter import FEATURES, Adapter, DeclarationError
 from cp_pool.context import CaseView
-from cp_pool.errors import one_line, says_peer_is_gone, user_traceback
+from cp_pool.errors import one_line, place_of_wait, says_peer_is_gone, user_traceback
 from cp_pool.loading import LoadError, load
 from cp_pool.runner import copy_of
 
@@ -213,6 +213,14 @@ def test_a_traceback_keeps_causes() -> None:
     assert "KeyError: 'inner'" in text
     assert "direct cause" in text
     assert text.endswith("ValueError: outer")
+
+
+def test_a_wait_is_named_by_the_adapters_line_not_by_a_line_of_pythons_library() -> None:
+    with pytest.raises(ValueError) as failure:
+        json.loads("{")  # raised in json/decoder.py
+    place, _ = place_of_wait([failure.value])
+    assert place.startswith("loads of test_a_wait_is_named_by_"), place
+    assert "(test_adapter.py:" in place
 
 
 # --- The command line of the worker -----------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ Finding find_libraries(const std::filesystem::path& program) {
   if (missing.empty()) return finding;
   finding.state = Finding::State::missing;
   finding.text = fmt::format("{} needs {}", program.string(), fmt::join(missing, ", "));
-  finding.remedy = "install with: tools/setup";
+  finding.remedy = "from a checkout: tools/setup; from a wheel: install the torch that it was built for";
   return finding;
 }
 

@@ -30,7 +30,7 @@
 
 namespace cp_pool {
 
-// Which pool: one per world size and device.
+// Which pool, of those of a world size and device.
 struct PoolId {
   std::string key;     // "cpu/2": device and world size
   int generation = 0;  // counts the pools started under this key, from 1

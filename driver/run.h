@@ -69,10 +69,12 @@ struct RunConfig {
   std::optional<double> max_ratio;                // a pass that took more than so many baseline_ms is a failure
   HygieneLimits hygiene;
   std::chrono::milliseconds tick{1000};  // how often sinks are told that time passes; 0 = never
-  // Ranks that may work at the same time, over all pools: a pool waits with its start until its ranks fit (a larger
-  // pool counts as this many), and keeps its place until its last case is done. 0 = the CPU's cores for device cpu,
-  // one pool at a time for any other.
-  int max_busy_ranks = 0;
+  // Ranks that may work at the same time, over all pools (driver/fleet/scheduler.h; a larger pool counts as this many).
+  // 0 = a slot for each of `gpus`; without any, the CPU's cores for device cpu, and one pool at a time for any other.
+  int slots = 0;
+  // The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them: where there is a slot for each, a pool sees those of
+  // its slots, else every pool sees all. Empty: those that are visible, all to every pool.
+  std::vector<std::string> gpus = {};
 };
 
 // How long a pool of `ranks` may take to get ready. Ranks that share a core get ready one after another where they
@@ -96,8 +98,8 @@ struct RunResult {
 // sink throws ends the run, leaves no process behind, and is thrown on; so is std::system_error where the process
 // cannot be set up.
 
-// Pools of different world sizes work side by side as far as max_busy_ranks lets them; cases of one pool run in list
-// order.
+// Pools work side by side as far as the slots let them, several of one world size too. Cases of a world size begin in
+// list order, but for those that stay with a pool that has computed what they share (driver/fleet/case_queue.h).
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink);
 

@@ -91,6 +91,7 @@ target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_repo
 add_library(cp_cli STATIC
   cli/device.cpp
   cli/duration.cpp
+  cli/gpu_list.cpp
   cli/environment_help.cpp
   cli/execution.cpp
   cli/execution_options.cpp
@@ -163,6 +164,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
     cli/device_test.cpp
     cli/duration_test.cpp
+    cli/gpu_list_test.cpp
     cli/environment_help_test.cpp
     cli/execution_options_test.cpp
     cli/file_identity_test.cpp

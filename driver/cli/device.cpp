@@ -35,7 +35,9 @@ int gpus_to_share(const RunConfig& config, int most_ranks, int gpus) {
 }
 
 int gpus_to_share(const RunConfig& config, int most_ranks) {
-  return gpus_to_share(config, most_ranks, count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES")));
+  const int gpus = config.gpus.empty() ? count_gpus("/dev", std::getenv("CUDA_VISIBLE_DEVICES"))
+                                       : static_cast<int>(config.gpus.size());
+  return gpus_to_share(config, most_ranks, gpus);
 }
 
 bool built_for_gpus() {

@@ -1,5 +1,6 @@
 #include "driver/cli/execution_options.h"
 
+#include <cstdlib>
 #include <utility>
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/duration.h"
+#include "driver/cli/gpu_list.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"
@@ -17,9 +19,13 @@ namespace {
 
 using std::chrono::milliseconds;
 
+std::string wrong_with_gpus(const std::string& text) {
+  return parse_gpu_list(text) ? "" : fmt::format("'{}' is no list of GPUs, each once; write 0-3,6", text);
+}
+
 void add_perf(CLI::App& command, ExecutionOptions& options) {
   add_choice(command, "--mode", "MODE", {"verify", "perf"}, options.mode,
-             "verify: is the answer right; perf: then also how fast the step is");
+             "verify: is the answer right; perf: then also how fast the step is, one pool at a time");
   add_count(command, "--warmup", options.perf.warmup, "Steps before those that --mode perf times");
   add_count(command, "--iterations", options.perf.iterations, "Steps that --mode perf times");
   add_flag(command, "--graph", options.perf.graph, "Time replays of a CUDA graph of the step");
@@ -76,8 +82,24 @@ void apply_perf(const CLI::App& command, ExecutionOptions& options) {
   }
   if (options.trace_dir) options.perf.trace_dir = options.trace_dir->string();
   options.config.perf = options.perf;
+  if (was_given(command, "--slots"))
+    refuse(command, "--mode perf lets one pool work at a time: it contradicts --slots");
   // Pools side by side would take each other's time.
-  options.config.max_busy_ranks = 1;
+  options.config.slots = 1;
+}
+
+// After apply_perf.
+void apply_slots(const CLI::App& command, ExecutionOptions& options) {
+  const bool on_gpus = options.config.device == "cuda";
+  if (on_gpus && was_given(command, "--slots")) refuse(command, "--slots needs --device cpu; --gpus says which GPUs");
+  if (!on_gpus && !options.gpus.empty()) refuse(command, "--gpus needs --device cuda");
+  if (!on_gpus) return;
+  const std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
+  if (!options.gpus.empty()) {
+    options.config.gpus = chosen_gpus(*parse_gpu_list(options.gpus), shown);
+  } else if (shown.size() > 1) {
+    options.config.gpus = shown;
+  }
 }
 
 // After apply_perf.
@@ -182,6 +204,15 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
   add_device(command, config.device);
   add_choice(command, "--share-gpus", "WHEN", {"auto", "on", "off"}, options.share_gpus,
              "Whether ranks share a GPU where there are fewer than ranks: auto does but for --mode perf");
+  add_count(command, "--slots", config.slots,
+            "CPU ranks that work at once, in as many pools as fit; 0 = as many as there are cores");
+  add_text(command,
+           {.name = "--gpus",
+            .type = "LIST",
+            .help = "GPUs to use, of those that are visible: 0-3,6. Pools get some each, and work side by side",
+            .check = wrong_with_gpus,
+            .default_text = "all"},
+           [&options](const std::string& text) { options.gpus = text; });
   add_worker(command, options.worker);
   add_choice(command, "--fork", "WHEN", {"auto", "on", "off"}, options.fork,
              "Whether ranks are forked from one process that has imported torch: auto does for an --adapter");
@@ -224,6 +255,7 @@ void fill_execution(const CLI::App& command, ExecutionOptions& options) {
   apply_adapter(command, options);
   apply_device(options);
   apply_perf(command, options);
+  apply_slots(command, options);
   apply_sharing(options);
   options.rerun_arguments = rerun_arguments(command, options);
 }

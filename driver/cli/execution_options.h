@@ -19,6 +19,7 @@ namespace cp_pool {
 struct ExecutionOptions {
   RunConfig config;                 // worker_command is filled in when the command is carried out
   std::string share_gpus = "auto";  // auto | on | off; config.share_gpus comes of it
+  std::string gpus;                 // the list of --gpus; config.gpus comes of it
   std::string mode = "verify";      // verify | perf; config.perf comes of it and of the next two
   protocol::PerfRequest perf;
   std::optional<std::filesystem::path> trace_dir;

@@ -25,7 +25,7 @@ TEST(PerfMode, HasItsOptionsAndOnePoolAtATime) {
   ASSERT_TRUE(plain.config.perf);
   EXPECT_EQ(plain.config.perf->warmup, 5);
   EXPECT_EQ(plain.config.perf->iterations, 20);
-  EXPECT_EQ(plain.config.max_busy_ranks, 1);
+  EXPECT_EQ(plain.config.slots, 1);
   EXPECT_THAT(plain.rerun_arguments, ElementsAre("--mode", "perf"));
   const auto full = parse_as<SubmitOptions>({"submit", "x", "--mode", "perf", "--warmup", "0", "--iterations", "7",
                                              "--baseline", "before.jsonl"})
@@ -57,6 +57,20 @@ TEST(PerfMode, IsNeededByItsOptions) {
   EXPECT_THAT(usage_error({"run", "--mode", "fast"}), HasSubstr("fast"));
   EXPECT_THAT(usage_error({"run", "--mode", "perf", "--graph", "--device", "cpu"}),
               HasSubstr("--graph needs ranks on GPUs"));
+}
+
+TEST(SlotOptions, SayHowManyRanksWorkAtOnce) {
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--device", "cpu"}).execution.config.slots, 0);
+  EXPECT_EQ(parse_as<RunOptions>({"run", "--device", "cpu", "--slots", "8"}).execution.config.slots, 8);
+  EXPECT_THAT(usage_error({"run", "--device", "cuda", "--slots", "8"}), HasSubstr("--slots needs --device cpu"));
+  EXPECT_THAT(usage_error({"run", "--device", "cpu", "--mode", "perf", "--slots", "8"}),
+              HasSubstr("--mode perf lets one pool work at a time: it contradicts --slots"));
+}
+
+TEST(SlotOptions, NameGpusOnlyForRanksOnGpus) {
+  EXPECT_THAT(usage_error({"run", "--device", "cpu", "--gpus", "0"}), HasSubstr("--gpus needs --device cuda"));
+  EXPECT_THAT(usage_error({"run", "--device", "cuda", "--gpus", "1,1"}),
+              HasSubstr("'1,1' is no list of GPUs, each once; write 0-3,6"));
 }
 
 TEST(Options, AFolderOfTheWorkerCanBeToldInJson) {

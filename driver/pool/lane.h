@@ -1,17 +1,18 @@
-// All cases of one pool key (device and world size), one after another: starts pools, replaces lost ones, and gives the
-// key up when that does not help. The one coroutine of a pool runs here.
+// The coroutine of one pool, from its start to its end: runs the cases that the fleet sends it, one after another, and
+// says when the pool can take the next, and when it is of no more use.
 #pragma once
 
 #include <cstddef>
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "driver/ledger.h"
+#include "driver/pool/books.h"
 #include "driver/pool/pool.h"
+#include "driver/pool/pool_key.h"
 #include "driver/pool/run_context.h"
-#include "driver/pool/slots.h"
 #include "driver/pool/wakeup.h"
 #include "driver/run.h"
 
@@ -19,64 +20,47 @@ namespace cp_pool {
 
 class Lane {
  public:
-  struct Job {
-    std::size_t index = 0;  // in the ledger
-    const NamedCase* named = nullptr;
+  // What the lane tells; none of them may end it.
+  struct Functions {
+    std::function<void()> ready;                        // it can take a case
+    std::function<void(std::size_t index)> case_ended;  // it has its outcome, and the job may go
+    std::function<void()> case_returned;                // it had not started: it has to be run again
+    std::function<void()> ends;                         // the pool takes no further case
+    // The case that this pool is to run after the one that it runs; nullptr if none is known.
+    std::function<const NamedCase*()> next;
   };
 
-  // on_finished: after each case, its event emitted.
-  Lane(RunContext& run, Ledger& ledger, Slots& slots, int world_size,
-       std::function<void(const CaseFinished&)> on_finished);
+  // variables: more of the ranks' environment.
+  Lane(RunContext& run, Books& books, PoolKey& key, std::vector<std::pair<std::string, std::string>> variables,
+       Functions functions);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
-  ~Lane();
+  ~Lane();  // kills a pool that serve() has left behind when it threw
 
-  // The case must stay alive until it has finished.
-  void add(Job job);
-  void no_more_jobs();
-
-  // Returns when every job has its outcome and the pool is gone. What a sink throws comes out here.
+  // Returns when the pool is gone. What a sink throws comes out here.
   asio::awaitable<void> serve();
 
-  // Kills a pool that serve() has left behind when it threw.
-  void drop_pool() { pool_.reset(); }
+  // Lets the pool, which has no case, run this one. The job must stay alive until it has ended or has come back.
+  void send(Job& job);
+  // Ends the pool, which has no case; or gives up its start.
+  void retire();
 
  private:
-  asio::awaitable<std::optional<Job>> next_job();
-  asio::awaitable<bool> take_slots();
-  asio::awaitable<void> run_job(const Job& job);
-  asio::awaitable<bool> ensure_pool();
-  asio::awaitable<bool> retire_if_lost();
-  asio::awaitable<void> retire(Retirement retirement);
-  void note_start_failure(StartFailure failure);
-  void note_outcome(CaseOutcome outcome);
-  std::optional<Retirement> retirement_by_age() const;
-  [[nodiscard]] const NamedCase* next_on_this_pool()
-      const;  // after the job that is being run; nullptr if none is known
-  void judge_bits(CaseFinished& finished);
-  // counted: the run knows of its failure.
-  void finish(const Job& job, CaseFinished finished, bool counted = false);
-  CaseFinished report(const Job& job, Attempt attempt, std::int64_t seq, int attempts) const;
-  CaseFinished never_run(const Job& job, CaseOutcome outcome, std::string reason) const;
-  std::string why_stopped() const;
+  asio::awaitable<Retirement> live();
+  asio::awaitable<std::optional<Retirement>> lost_while_idle();
+  asio::awaitable<std::optional<Retirement>> run_job();
+  [[nodiscard]] std::optional<Retirement> retirement_by_age() const;
+  [[nodiscard]] const NamedCase* next_on_this_pool() const;
 
   RunContext& run_;
-  Ledger& ledger_;
-  Slots& slots_;
-  int world_size_;
-  std::function<void(const CaseFinished&)> on_finished_;
-  std::string key_;
+  Books& books_;
+  PoolKey& key_;
+  Functions functions_;
   Wakeup wakeup_;
-  std::deque<Job> jobs_;
-  bool closed_ = false;
-  std::optional<Pool> pool_;
-  int generation_ = 0;
-  int cases_on_pool_ = 0;
-  int failed_starts_ = 0;                // running
-  int timeouts_ = 0;                     // running
-  std::optional<std::string> given_up_;  // why no pool of this key is started any more
-  CaseOutcome given_up_outcome_ = CaseOutcome::infra;
-  std::vector<StderrTail> last_start_tails_;
+  Pool pool_;
+  Job* job_ = nullptr;
+  bool retired_ = false;  // by the fleet
+  int cases_ = 0;         // that the pool has run
 };
 
 }  // namespace cp_pool

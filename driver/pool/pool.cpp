@@ -51,10 +51,12 @@ StartFailure start_failure(RetireReason reason, std::string detail) {
 
 }  // namespace
 
-Pool::Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup)
+Pool::Pool(RunContext& run, PoolId id, int world_size, std::vector<std::pair<std::string, std::string>> variables,
+           Wakeup& wakeup)
     : run_(run),
       id_(std::move(id)),
       world_size_(world_size),
+      variables_(std::move(variables)),
       wakeup_(wakeup),
       tag_(random_tag()),
       processes_(tag_),
@@ -70,6 +72,7 @@ void Pool::spawn(bool forks) {
   config.share_gpus = run_.config.share_gpus;
   config.world_size = world_size_;
   config.tag = tag_;
+  config.variables = variables_;
   if (run_.config.run_dir) {
     config.log_dir = log_folder(*run_.config.run_dir, id_);
     config.on_log_error = [this](std::string message) { run_.lose_output("--run-dir", std::move(message)); };
@@ -103,10 +106,10 @@ asio::awaitable<bool> Pool::await_fork_server() {
   server->start();
   const milliseconds patience = start_timeout_of(run_.config, world_size_);
   const auto limit = Clock::now() + patience;
-  while (server->starting() && !run_.stop.abandon_running() && Clock::now() < limit) {
+  while (server->starting() && !start_is_given_up() && Clock::now() < limit) {
     co_await wakeup_.wait_until(limit);
   }
-  if (server->starting() && !run_.stop.abandon_running()) {
+  if (server->starting() && !start_is_given_up()) {
     server->give_up(fmt::format("the fork server was not ready within {} ms (--start-timeout)", patience.count()));
   }
   co_return server->ready();
@@ -116,23 +119,33 @@ asio::awaitable<bool> Pool::await_fork_server() {
 // started anew, one by one.
 asio::awaitable<std::optional<StartFailure>> Pool::await_forks() {
   while (group_->forking()) {
-    if (held_ || run_.stop.abandon_running()) group_->stop_forking();
+    if (held_ || start_is_given_up()) group_->stop_forking();
     co_await wakeup_.wait();  // the server answers, or is given up after a while
   }
   if (!group_->fork_failed()) co_return std::nullopt;
   co_await kill();
   forget_group();
-  if (held_ || run_.stop.abandon_running()) {
-    co_return start_failure(held_ ? RetireReason::paused : RetireReason::interrupted, "its ranks were not all started");
-  }
+  if (held_) co_return start_failure(RetireReason::paused, "its ranks were not all started");
+  if (start_is_given_up()) co_return given_up_start();
   co_return try_spawn(false);
+}
+
+void Pool::give_up_start() {
+  unneeded_ = true;
+  wakeup_.notify();
+}
+
+StartFailure Pool::given_up_start() const {
+  return run_.stop.abandon_running()
+             ? start_failure(RetireReason::interrupted, "the run was stopped before it was ready")
+             : start_failure(RetireReason::finished, "no case was left for it before it was ready");
 }
 
 asio::awaitable<std::optional<StartFailure>> Pool::start() {
   const bool forks = co_await await_fork_server();
-  if (run_.stop.abandon_running()) {
+  if (start_is_given_up()) {
     run_.emit(PoolSpawned{id_, world_size_, {}});
-    co_return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
+    co_return given_up_start();
   }
   const OwnDeadlines own_deadlines(has_own_deadlines_);
   std::optional<StartFailure> failure = try_spawn(forks);
@@ -170,9 +183,7 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       co_return std::nullopt;
     }
     if (group_->any_exited()) co_return co_await failed_start(std::move(said));
-    if (run_.stop.abandon_running()) {
-      co_return start_failure(RetireReason::interrupted, "the run was stopped before it was ready");
-    }
+    if (start_is_given_up()) co_return given_up_start();
     if (Clock::now() >= deadline) {
       said = fmt::format("not ready within {} ms (--start-timeout){}", patience.count(), describe_silence());
       StartFailure late = co_await failed_start(std::move(said));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -52,7 +53,9 @@ struct Attempt {
 class Pool {
  public:
   // wakeup is notified of every change, and waited on by start, run_case and retire.
-  Pool(RunContext& run, PoolId id, int world_size, Wakeup& wakeup);
+  // variables: more of the ranks' environment.
+  Pool(RunContext& run, PoolId id, int world_size, std::vector<std::pair<std::string, std::string>> variables,
+       Wakeup& wakeup);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool();  // kills what was not retired
@@ -60,6 +63,9 @@ class Pool {
   // Spawns the ranks and waits until they are ready. nullopt: they are. After a failure the pool has still to be
   // retired.
   asio::awaitable<std::optional<StartFailure>> start();
+
+  // Nobody needs the pool any more: start() ends soon, if it has not ended.
+  void give_up_start();
 
   // Sends the case, of which `started` has been emitted, and waits for its end. next: the case that this pool is to run
   // afterwards, if that is known: a worker that offers it may prepare for it meanwhile.
@@ -120,6 +126,8 @@ class Pool {
   // pool.cpp: start and idle
   void spawn(bool forks);
   std::optional<StartFailure> try_spawn(bool forks);
+  [[nodiscard]] bool start_is_given_up() const { return unneeded_ || run_.stop.abandon_running(); }
+  [[nodiscard]] StartFailure given_up_start() const;
   asio::awaitable<bool> await_fork_server();
   asio::awaitable<std::optional<StartFailure>> await_forks();
   asio::awaitable<StartFailure> failed_start(std::string why);
@@ -175,12 +183,14 @@ class Pool {
   RunContext& run_;
   PoolId id_;
   int world_size_;
+  std::vector<std::pair<std::string, std::string>> variables_;
   Wakeup& wakeup_;
   std::string tag_;
   PoolProcesses processes_;
   std::unique_ptr<WorkerGroup> group_;
   nlohmann::json capabilities_;
   int shared_gpus_ = 0;
+  bool unneeded_ = false;           // see give_up_start
   bool idle_ = false;               // ready, and no case is outstanding
   bool has_own_deadlines_ = false;  // the ranks: they start, or run a case
   bool held_ = false;               // the ranks, stopped since a pause: what becomes of them is not decided

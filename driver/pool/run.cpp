@@ -7,12 +7,6 @@
 
 namespace cp_pool {
 
-int busy_ranks(const RunConfig& config) {
-  if (config.max_busy_ranks > 0) return config.max_busy_ranks;
-  if (config.device != "cpu") return 1;
-  return protocol::usable_cores();
-}
-
 std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout, int ranks, int cores) {
   return std::max(timeout, timeout * ranks / std::max(cores, 1));
 }
@@ -32,7 +26,7 @@ std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
 
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink) {
-  Runner runner(config, sink, busy_ranks(config));
+  Runner runner(config, sink, slot_count(config));
   for (const NamedCase& named : cases) runner.add(named);
   runner.no_more_cases();
   return runner.run(header);

@@ -1,6 +1,6 @@
-#include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 
 #include <asio/post.hpp>
@@ -70,9 +70,9 @@ class Supply {
 }  // namespace
 
 RunResult run_source(CaseSource& source, const RunConfig& config, const RunStarted& header, EventSink& sink) {
-  // Every pool may stay: the room is what limits how many ranks work.
-  Runner runner(config, sink, std::numeric_limits<int>::max());
-  const Supply supply(runner, source, sink, busy_ranks(config));
+  // Every pool may stay: the room is what limits how many ranks work. Pools on GPUs have no GPUs of their own then.
+  Runner runner(config, sink, std::nullopt);
+  const Supply supply(runner, source, sink, config.device == "cpu" ? slot_count(config) : 1);
   return runner.run(header);
 }
 

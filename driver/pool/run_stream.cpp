@@ -2,8 +2,8 @@
 #include <chrono>
 #include <deque>
 #include <fcntl.h>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <sys/stat.h>
 #include <system_error>
@@ -150,7 +150,7 @@ class Feeder {
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
                      EventSink& sink) {
   // One case at a time anyway: every pool may stay.
-  Runner runner(config, sink, std::numeric_limits<int>::max());
+  Runner runner(config, sink, std::nullopt);
   const Feeder feeder(runner, fd, read_case);
   RunResult result = runner.run(header);
   result.input_was_cut = feeder.was_cut();

@@ -4,9 +4,6 @@
 #include <csignal>
 #include <sys/resource.h>
 
-#include <asio/co_spawn.hpp>
-
-#include "cases/case_groups.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -31,9 +28,9 @@ void watch_for_hangup(asio::signal_set& signals) {
 
 }  // namespace
 
-Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
+Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots)
     : context_(io_, config, sink),
-      slots_(busy_ranks),
+      fleet_(context_, slots),
       signals_(io_, SIGINT, SIGTERM),
       job_control_(
           io_, {.stop_ranks =
@@ -48,6 +45,11 @@ Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
       global_timeout_(io_),
       clock_(io_) {
   watch_for_hangup(signals_);
+  fleet_.books().on_finished = [this](const CaseFinished& finished) {
+    if (on_case_finished) on_case_finished(finished);
+  };
+  fleet_.on_error = [this](const std::exception_ptr& error) { fail(error); };
+  fleet_.on_done = [this] { stop_watching_if_done(); };
   if (config.fork_server.empty()) return;
   ForkServer::Config server;
   server.command = config.fork_server;
@@ -56,33 +58,6 @@ Runner::Runner(const RunConfig& config, EventSink& sink, int busy_ranks)
   server.on_change = [this] { context_.notify_all(); };
   fork_server_.emplace(io_, context_.ranks, std::move(server));
   context_.fork_server = &*fork_server_;
-}
-
-std::size_t Runner::add(const NamedCase& named) {
-  const std::size_t index = ledger_.expect();
-  lane(world_size(named.c)).add({index, &named});
-  return index;
-}
-
-void Runner::no_more_cases() {
-  closed_ = true;
-  for (const auto& [world_size, lane] : lanes_) lane->no_more_jobs();
-  stop_watching_if_done();
-}
-
-Lane& Runner::lane(int world_size) {
-  std::unique_ptr<Lane>& lane = lanes_[world_size];
-  if (!lane) {
-    lane = std::make_unique<Lane>(context_, ledger_, slots_, world_size, [this](const CaseFinished& finished) {
-      if (on_case_finished) on_case_finished(finished);
-    });
-    ++lanes_left_;
-    asio::co_spawn(io_, lane->serve(), [this, ended = lane.get()](const std::exception_ptr& error) {
-      ended->drop_pool();
-      lane_ended(error);
-    });
-  }
-  return *lane;
 }
 
 RunResult Runner::run(const RunStarted& header) {
@@ -109,18 +84,12 @@ RunResult Runner::run(const RunStarted& header) {
   if (error_) std::rethrow_exception(error_);
 
   RunResult out;
-  out.finished = ledger_.close(context_.stop.interrupted,
-                               {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
+  out.finished = fleet_.ledger().close(
+      context_.stop.interrupted, {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);
   return out;
-}
-
-void Runner::lane_ended(const std::exception_ptr& error) {
-  --lanes_left_;
-  if (error) fail(error);
-  stop_watching_if_done();
 }
 
 void Runner::fail(const std::exception_ptr& error) {
@@ -139,12 +108,13 @@ void Runner::go_on(Clock::duration paused, bool ranks_stopped) {
 
 void Runner::abandon() {
   context_.notify_all();
+  fleet_.look_at_stop();
   if (on_abandon) on_abandon();
 }
 
 // Nothing else may keep the loop running.
 void Runner::stop_watching_if_done() {
-  if (!closed_ || lanes_left_ > 0) return;
+  if (!fleet_.done()) return;
   if (fork_server_) fork_server_->close();
   signals_.cancel();
   job_control_.close();
@@ -163,7 +133,7 @@ void Runner::watch_signals() {
     if (!context_.stop.interrupted) first_signal_ = now;
     context_.stop.interrupted = true;
     abandon();
-    const bool goes_on = !closed_ || lanes_left_ > 0;
+    const bool goes_on = !fleet_.done();
     if (goes_on) watch_signals();
     if (goes_on && news) tell_stopping(second ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
   });
@@ -193,7 +163,7 @@ void Runner::watch_clock() {
   if (context_.config.tick.count() <= 0) return;
   clock_.expires_after(context_.config.tick);
   clock_.async_wait([this](asio::error_code error) {
-    if (error || (closed_ && lanes_left_ == 0)) return;
+    if (error || fleet_.done()) return;
     watch_clock();  // first, so that a sink that throws stops no clock
     context_.sink.on_tick();
   });

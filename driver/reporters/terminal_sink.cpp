@@ -108,7 +108,7 @@ void TerminalSink::on(const RunStarted& event) {
 }
 
 void TerminalSink::on(const PoolSpawned& event) {
-  starting_[event.pool.key] = {fmt::format("{} starts", name(event.pool)), Clock::now(), ""};
+  starting_[name(event.pool)] = {fmt::format("{} starts", name(event.pool)), Clock::now(), ""};
   draw_live();
 }
 
@@ -124,18 +124,19 @@ static std::string ranks_text(const protocol::ReadyEvent& ready) {
 }
 
 void TerminalSink::on(const PoolReady& event) {
-  starting_.erase(event.pool.key);
+  starting_.erase(name(event.pool));
   if (!style_.progress || is_quiet()) return;
-  const auto why = replaced_.find(event.pool.key);
+  const auto why = replaced_.extract(event.pool.key);
   print(fmt::format("{} ready in {}: {}, {}{}\n", name(event.pool), format_duration(event.spawn_to_ready_ms),
                     event.ready.worker.empty() ? "a worker without a name" : in_line(event.ready.worker),
-                    ranks_text(event.ready),
-                    why == replaced_.end() ? "" : fmt::format(" (replaces #{})", why->second)));
+                    ranks_text(event.ready), why ? fmt::format(" (replaces #{})", why.mapped()) : ""));
 }
 
 void TerminalSink::on(const PoolRetired& event) {
-  starting_.erase(event.pool.key);
-  replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
+  starting_.erase(name(event.pool));
+  if (event.reason != RetireReason::finished) {
+    replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
+  }
   std::string lines;
   const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
                         event.reason == RetireReason::max_cases || event.reason == RetireReason::paused;

@@ -94,7 +94,7 @@ class TerminalSink : public EventSink {
   PerfTable perf_;
   std::map<std::string, std::string> replaced_;  // pool key -> why its last generation was given up
   std::map<std::size_t, Running> running_;       // cases, by index
-  std::map<std::string, Running> starting_;      // pools, by key
+  std::map<std::string, Running> starting_;      // pools, by name
   ToldFailures told_;
   std::set<std::string> reasons_shown_;  // of cases that were not run
   Clock::time_point first_case_;

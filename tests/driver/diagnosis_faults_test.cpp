@@ -217,19 +217,23 @@ TEST(Diagnosis, DoesNotDelayTheEndOfARunThatStopsAtAFailure) {
   config.timeout = std::chrono::seconds(6);
   config.diagnosis_grace = milliseconds(200);
   Recorder recorder;
-  std::vector<NamedCase> cases{fake_case("until_sigusr1", 1), fake_case("pass", 1), fake_case("diag_none", 2)};
-  // The one pool is in its diagnosis, and the other is free for its next case.
-  int rank_of_other = 0;
-  recorder.on_each = [&](const Event& event) {
-    const auto* spawned = std::get_if<PoolSpawned>(&event);
-    if (spawned != nullptr && spawned->world_size == 1) rank_of_other = spawned->pids.at(0);
-    const auto* progress = std::get_if<CaseProgress>(&event);
-    if (progress != nullptr && progress->phase == "diagnosis") ::kill(rank_of_other, SIGUSR1);
+  const std::vector<NamedCase> cases{fake_case("until_sigusr1", 1), fake_case("pass", 1), fake_case("until_sigusr1", 2),
+                                     fake_case("diag_none", 2)};
+  const auto let_go_on = [&recorder](int world_size) {
+    for (const PoolSpawned& pool : recorder.all<PoolSpawned>()) {
+      if (pool.world_size == world_size) ::kill(pool.pids.at(0), SIGUSR1);
+    }
   };
-  config.max_busy_ranks = 3;
+  // Both pools have a case. Then the one is in its diagnosis, and the other is free for its next case.
+  recorder.on_each = [&](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event) && recorder.all<CaseStarted>().size() == 2) let_go_on(2);
+    const auto* progress = std::get_if<CaseProgress>(&event);
+    if (progress != nullptr && progress->phase == "diagnosis") let_go_on(1);
+  };
+  config.slots = 3;
   run(cases, config, recorder);
-  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run", "fail"));
-  EXPECT_TRUE(recorder.finished(2).diagnosis);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "not-run", "pass", "fail"));
+  EXPECT_TRUE(recorder.finished(3).diagnosis);
 }
 
 TEST(Diagnosis, EndsBeforeAPoolOfItsOwnDoes) {

@@ -68,8 +68,9 @@ TEST_F(ForkedRanks, AreOneProcessEachAndEndInOrder) {
 }
 
 TEST_F(ForkedRanks, DieAsTheyWouldIfExecuted) {
-  run(fake_cases({"exit_0", "exit_3", "return_4", "signal_11", "signal_9", "pass"}, 1), forked_config("worker"),
-      recorder);
+  RunConfig config = forked_config("worker");
+  config.slots = 1;  // a pool that lives is enough
+  run(fake_cases({"exit_0", "exit_3", "return_4", "signal_11", "signal_9", "pass"}, 1), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "crash", "crash", "crash", "crash", "pass"));
   const auto reason = [&](std::size_t index) { return recorder.finished(index).reason; };
   EXPECT_THAT(reason(0), StartsWith("rank 0 died: exit 0"));
@@ -101,7 +102,7 @@ TEST_F(ForkedRanks, TakeWithThemWhatTheyLeftBehind) {
 
 TEST_F(ForkedRanks, OfPoolsSideBySideAreForkedByOneServer) {
   RunConfig config = forked_config("worker");
-  config.max_busy_ranks = 6;
+  config.slots = 6;
   std::vector<NamedCase> cases;
   for (const int ranks : {1, 2, 3}) {
     for (int i = 0; i < 3; ++i) cases.push_back(fake_case(i == 1 ? "signal_9" : "pass", ranks));

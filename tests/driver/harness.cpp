@@ -89,7 +89,7 @@ RunConfig fake_config(std::vector<std::string> options) {
   config.grace = std::chrono::milliseconds(200);
   if (const char* const server = std::getenv("CP_POOL_TEST_FORK_SERVER"))
     config.fork_server = {"python3", server, "exec"};
-  config.max_busy_ranks = 2;  // on any machine: which pools run side by side depends on it
+  config.slots = 2;  // on any machine: which pools run side by side depends on it
   return config;
 }
 

@@ -82,7 +82,7 @@ TEST(Pool, WhoseFiguresDenyItsPassShowsThemAsWrong) {
 TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.max_busy_ranks = 8;
+  config.slots = 8;
   run({fake_case("pass", 1), fake_case("sigsegv", 2), fake_case("pass", 4), fake_case("pass", 2)}, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass", "pass"));
   for (const PoolRetired& retired : recorder.all<PoolRetired>()) {
@@ -93,11 +93,11 @@ TEST(Pool, ThatDiesDoesNotTouchAnotherWorldSize) {
 TEST(Pool, WaitsWithItsStartUntilItsRanksFit) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.max_busy_ranks = 2;
+  config.slots = 2;
   run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 4), fake_case("pass", 2)}, config, recorder);
   std::vector<std::string> started;
   for (const CaseStarted& s : recorder.all<CaseStarted>()) started.push_back(s.pool.key);
-  EXPECT_THAT(started, ElementsAre("cpu/2", "cpu/2", "cpu/1", "cpu/4"));
+  EXPECT_THAT(started, ElementsAre("cpu/2", "cpu/2", "cpu/4", "cpu/1"));
 }
 
 std::string words_of_rank_with_policy(const char* policy) {

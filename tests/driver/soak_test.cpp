@@ -144,7 +144,7 @@ TEST(Soak, KeepsExactBooksLeavesNothingBehindAndDoesNotGrow) {
       draw_cases(from_environment("CP_POOL_SOAK_CASES", 5000), static_cast<unsigned>(seed));
   RunConfig config = fake_config();
   config.timeout = std::chrono::seconds(10);
-  config.max_busy_ranks = 7;
+  config.slots = 14;  // two pools of each size
   config.pool_max_cases = 40;
   const std::size_t descriptors = open_descriptors();
   Watch watch(cases.size());

@@ -90,7 +90,7 @@ TEST(RunSource, RunsCasesOfSeveralNumbersOfRanksSideBySideAsFarAsThereIsRoom) {
   for (const int ranks : {1, 2, 1, 3, 2}) cases.push_back(fake_case("pass", ranks));
   for (const int room : {1, 3}) {
     RunConfig config = fake_config();
-    config.max_busy_ranks = room;
+    config.slots = room;
     Source source(in_order(cases));
     Recorder recorder;
     int running = 0;

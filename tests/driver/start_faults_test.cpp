@@ -150,6 +150,7 @@ TEST(Start, SucceedsAtTheThirdTryWithoutChargingACase) {
 // The fake worker on one rank, which does not start at the starts numbered so; it says why.
 RunConfig config_with_bad_starts(const TemporaryPath& starts, const std::string& numbers) {
   RunConfig config = fake_config();
+  config.slots = 1;  // one pool after another
   const std::string fake = config.worker_command.front();
   const std::string script = R"(printf . >> "$1"; case $(($(wc -c < "$1"))) in )" + numbers +
                              R"() echo no license >&2; exit 1;; esac; exec "$0")";

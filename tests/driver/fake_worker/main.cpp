@@ -1,11 +1,13 @@
 // A worker that computes nothing and does to the driver whatever a case's model says: pass, fail, sigsegv, hang@1
-// (in rank 1), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N] [--starts=FILE]
+// (in rank 1), sleeps_20 (for 20 ms), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N]
+// [--starts=FILE]
 // [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad. --offers=prepare (or cancel; may be
 // repeated) puts that into its capabilities.requests, --case-field=NAME into its capabilities.case_fields, and
 // --options=NAME into its capabilities.options, and --figures says that it gives figures.
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
+#include <ctime>
 #include <fcntl.h>
 #include <optional>
 #include <string>
@@ -115,6 +117,11 @@ sigset_t only_sigusr1() {
   return out;
 }
 
+void sleep_ms(int ms) {
+  const timespec time{ms / 1000, (ms % 1000) * 1000000L};
+  ::nanosleep(&time, nullptr);
+}
+
 void wait_for_sigusr1() {
   const sigset_t signals = only_sigusr1();
   while (::sigwaitinfo(&signals, nullptr) != SIGUSR1) {
@@ -188,6 +195,7 @@ class RankZero {
     if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
     if (kind == "until_shutdown") wait_for_shutdown();
     if (kind == "until_sigusr1") wait_for_sigusr1();
+    if (kind.starts_with("sleeps_")) sleep_ms(std::atoi(kind.c_str() + std::string_view("sleeps_").size()));
     if (kind == "refuses_to_prepare") refuse_next();
     if (kind == "ignores_shutdown") ignores_shutdown_ = true;
     if (kind == "until_cancelled_then_exit") _exit(3);

@@ -1,0 +1,75 @@
+#include "driver/pool/books.h"
+
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cp_pool {
+
+void Books::finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
+  CaseFinished out = begin(job, attempt.outcome, std::move(attempt.reason));
+  out.seq = seq;
+  out.pool = pool.id();
+  out.duration_ms = attempt.duration_ms;
+  out.ranks = std::move(attempt.result.ranks);
+  out.checks = std::move(attempt.result.checks);
+  out.timings_ms = std::move(attempt.result.timings_ms);
+  out.hygiene = std::move(attempt.result.hygiene);
+  out.backend = std::move(attempt.result.backend);
+  out.backend_note = std::move(attempt.result.backend_note);
+  if (attempt.result.bound_factor != 1) out.bound_factor = attempt.result.bound_factor;
+  if (const auto& perf = attempt.result.perf) {
+    out.perf = perf_figures(out.c, *perf);
+    out.perf->baseline_ms = job.named->baseline_ms;
+  }
+  out.diagnosis = std::move(attempt.diagnosis);
+  out.shared_gpus = pool.shared_gpus();
+  out.stderr_tails = std::move(attempt.stderr_tails);
+  judge_bits(out);
+  enter(std::move(out), attempt.counted);
+}
+
+void Books::finish_unrun(const Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails) {
+  CaseFinished out = begin(job, outcome, std::move(reason));
+  out.stderr_tails = std::move(tails);
+  enter(std::move(out), false);
+}
+
+CaseFinished Books::begin(const Job& job, CaseOutcome outcome, std::string reason) {
+  CaseFinished out;
+  out.index = job.index;
+  out.id = job.named->id;
+  out.number = job.named->number;
+  out.run = job.named->run;
+  out.runs = job.named->runs;
+  out.search = job.named->search;
+  out.c = job.named->c;
+  out.outcome = outcome;
+  out.reason = std::move(reason);
+  out.attempts = job.attempts;
+  out.rerun = job.named->rerun;
+  return out;
+}
+
+// A case that runs again has to give the bits of its first run, unless its kernels do not promise them.
+void Books::judge_bits(CaseFinished& finished) {
+  if (!run_.config.compare_runs || finished.outcome != CaseOutcome::pass) return;
+  finished.other_bits = run_.output_bits.other_ranks(finished);
+  if (!finished.other_bits || finished.other_bits->empty() || !promises_bits(finished)) return;
+  finished.outcome = CaseOutcome::fail;
+  finished.reason = fmt::format("its outputs have other bits than those of its first run in this one, on rank {}",
+                                fmt::join(*finished.other_bits, ", "));
+}
+
+void Books::enter(CaseFinished finished, bool counted) {
+  const CaseOutcome outcome = finished.outcome;
+  ledger_.record(finished.index, outcome);
+  const Event event{std::move(finished)};
+  run_.emit(event);
+  if (is_failure(outcome) && !counted) run_.count_failure();
+  if (on_finished) on_finished(std::get<CaseFinished>(event));
+}
+
+}  // namespace cp_pool

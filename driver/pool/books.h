@@ -1,0 +1,46 @@
+// How a case of the run gets its outcome: the one place where a case is entered in the ledger and case_finished is
+// emitted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "driver/ledger.h"
+#include "driver/pool/pool.h"
+#include "driver/pool/run_context.h"
+#include "driver/run.h"
+
+namespace cp_pool {
+
+// A case from the time that it is added until it has its outcome.
+struct Job {
+  std::size_t index = 0;  // in the ledger
+  const NamedCase* named = nullptr;
+  int attempts = 0;  // how often it was sent to a pool
+  int lost = 0;      // pools, before it had started
+};
+
+class Books {
+ public:
+  Books(RunContext& run, Ledger& ledger) : run_(run), ledger_(ledger) {}
+
+  std::function<void(const CaseFinished&)> on_finished;  // after the event was emitted
+
+  // Of a case that was sent to this pool.
+  void finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
+  // Of a case that no pool ran to an end.
+  void finish_unrun(const Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
+
+ private:
+  static CaseFinished begin(const Job& job, CaseOutcome outcome, std::string reason);
+  void judge_bits(CaseFinished& finished);
+  // counted: the run knows of its failure.
+  void enter(CaseFinished finished, bool counted);
+
+  RunContext& run_;
+  Ledger& ledger_;
+};
+
+}  // namespace cp_pool

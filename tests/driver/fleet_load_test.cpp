@@ -1,0 +1,68 @@
+// How full real processes keep the slots: fake workers that sleep for as long as cases of a real run took.
+#include <algorithm>
+#include <cstddef>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "driver/fleet/testing/quick_durations.h"
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+constexpr int kSlots = 8;
+constexpr std::size_t kCases = 2000;
+
+std::vector<NamedCase> sleeping_cases() {
+  std::mt19937 random(1);
+  std::vector<NamedCase> out;
+  out.reserve(kCases);
+  for (std::size_t i = 0; i < kCases; ++i) {
+    const int ranks = 1 << (random() % 4);
+    const std::vector<int>& durations = fleet_test::kQuickDurations.at(ranks);
+    out.push_back(fake_case(fmt::format("sleeps_{}", durations[random() % durations.size()]), ranks));
+    out.back().c.suite = fmt::format("group {}", random() % 40);
+  }
+  return out;
+}
+
+// Adds up what the slots were needed for.
+class SlotTime : public EventSink {
+ public:
+  void on_event(const Event& event) override {
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+      work_ms += finished->duration_ms * std::min(finished->c.cp_size, kSlots);
+      longest_ms = std::max(longest_ms, finished->duration_ms);
+      passed += finished->outcome == CaseOutcome::pass ? 1 : 0;
+    }
+    if (const auto* ready = std::get_if<PoolReady>(&event)) {
+      ++pools;
+      start_ms = std::max(start_ms, ready->spawn_to_ready_ms);
+    }
+  }
+  double work_ms = 0;
+  double longest_ms = 0;
+  double start_ms = 0;  // of the slowest pool
+  std::size_t passed = 0;
+  int pools = 0;
+};
+
+TEST(FleetLoad, KeepsEightSlotsFullWithinTenPercent) {
+  RunConfig config = fake_config();
+  config.slots = kSlots;
+  SlotTime seen;
+  const RunFinished finished = run_cases(sleeping_cases(), config, {}, seen).finished;
+  EXPECT_EQ(seen.passed, kCases);
+  const double least_ms = std::max(seen.longest_ms, seen.work_ms / kSlots + seen.start_ms);
+  EXPECT_LE(finished.duration_ms, 1.1 * least_ms);
+  fmt::print("{:.1f} s, {:.1f} % above the least; {} pools; driver CPU {:.3f} ms a case\n", finished.duration_ms / 1e3,
+             100 * (finished.duration_ms / least_ms - 1), seen.pools,
+             finished.driver_cpu_ms / static_cast<double>(kCases));
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

@@ -1,0 +1,196 @@
+// Several pools of a key side by side.
+#include <csignal>
+#include <cstddef>
+#include <filesystem>
+#include <fstream>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+RunConfig with_slots(int slots) {
+  RunConfig config = fake_config();
+  config.slots = slots;
+  return config;
+}
+
+// Lets the pool that runs an until_sigusr1 go on; in one that has not come to it yet the signal waits.
+void let_go_on(const Recorder& recorder, const PoolId& id) {
+  for (const PoolSpawned& pool : recorder.all<PoolSpawned>()) {
+    if (pool.pool.key == id.key && pool.pool.generation == id.generation) ::kill(pool.pids.at(0), SIGUSR1);
+  }
+}
+
+// Lets the cases that wait go on when so many have started.
+void let_go_on_together(Recorder& recorder, std::size_t cases) {
+  recorder.on_each = [&recorder, cases](const Event& event) {
+    if (!std::holds_alternative<CaseStarted>(event) || recorder.all<CaseStarted>().size() != cases) return;
+    for (const CaseStarted& started : recorder.all<CaseStarted>()) let_go_on(recorder, started.pool);
+  };
+}
+
+TEST(Fleet, RunsCasesOfAKeyOnSeveralPoolsSideBySide) {
+  Recorder recorder;
+  let_go_on_together(recorder, 3);
+  run(fake_cases({"until_sigusr1", "until_sigusr1", "until_sigusr1"}), with_slots(6), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("finished", "finished", "finished"));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Fleet, RunsKeysSideBySideAsSlotsAllow) {
+  Recorder recorder;
+  let_go_on_together(recorder, 3);
+  run({fake_case("until_sigusr1", 1), fake_case("until_sigusr1", 2), fake_case("until_sigusr1", 1)}, with_slots(4),
+      recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
+}
+
+TEST(Fleet, LosesOnlyThePoolOfTheCaseThatCrashes) {
+  const std::vector<NamedCase> cases = fake_cases({"until_sigusr1", "sigkill", "pass", "sigsegv", "pass", "pass"}, 1);
+  Recorder recorder;
+  recorder.on_each = [&](const Event& event) {
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished != nullptr && recorder.all<CaseFinished>().size() == 5) {
+      let_go_on(recorder, recorder.all<CaseStarted>().at(0).pool);
+    }
+  };
+  run(cases, with_slots(3), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass", "crash", "pass", "pass"));
+  EXPECT_EQ(recorder.finished(0).pool->generation, 1);
+  EXPECT_EQ(recorder.finished(0).attempts, 1);
+  std::size_t lost = 0;
+  for (const std::string& reason : recorder.retirements()) lost += reason == "crash" ? 1 : 0;
+  EXPECT_EQ(lost, 2U);
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Fleet, EndsTheRestOfTheRunAtTheFirstFailureButNotWhatRuns) {
+  RunConfig config = with_slots(2);
+  config.max_failures = 1;
+  Recorder recorder;
+  recorder.on_each = [&](const Event& event) {
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished != nullptr && finished->index == 3) let_go_on(recorder, recorder.all<CaseStarted>().at(0).pool);
+  };
+  const RunFinished finished = run(fake_cases({"until_sigusr1", "fail", "pass", "pass"}, 1), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "fail", "not-run", "not-run"));
+  EXPECT_EQ(finished.exit_code, 100);
+}
+
+TEST(Fleet, IsInterruptedAsAWhole) {
+  Recorder recorder;
+  recorder.on_each = [&](const Event& event) {
+    if (std::holds_alternative<CaseStarted>(event) && recorder.all<CaseStarted>().size() == 3) ::raise(SIGINT);
+  };
+  const std::vector<std::string> models(5, "until_cancelled");
+  EXPECT_EQ(run(fake_cases(models, 1), with_slots(3), recorder).exit_code, 130);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("cancelled", "cancelled", "cancelled", "not-run", "not-run"));
+  EXPECT_THAT(recorder.retirements(), ElementsAre("interrupted", "interrupted", "interrupted"));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+TEST(Fleet, GivesEachCaseAPoolOfItsOwnIfAsked) {
+  RunConfig config = with_slots(4);
+  config.pool_max_cases = 1;
+  Recorder recorder;
+  run(fake_cases(std::vector<std::string>(12, "pass"), 1), config, recorder);
+  std::set<int> pools;
+  for (const CaseFinished& finished : recorder.all<CaseFinished>()) pools.insert(finished.pool->generation);
+  EXPECT_THAT(recorder.outcomes(), Each("pass"));
+  EXPECT_THAT(pools, SizeIs(12));
+}
+
+TEST(Fleet, TriesAWorkerThatCannotStartOnOnePool) {
+  RunConfig config = fake_config({"--start=exit_127"});
+  config.slots = 8;
+  Recorder recorder;
+  run(fake_cases(std::vector<std::string>(100, "pass"), 1), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), Each("infra"));
+  EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(1));
+}
+
+// What each rank of each pool says of the GPUs that it sees.
+std::multiset<std::string> gpus_seen(RunConfig config, int cases) {
+  const TemporaryPath folder("gpus");
+  std::filesystem::create_directory(folder.get());
+  config.device = "cuda";
+  config.gpus = {"4", "5", "GPU-1d2c", "7"};
+  const std::string script = R"(echo "$CUDA_VISIBLE_DEVICES" > "$1/$CP_POOL_TAG.$RANK"; exec "$0")";
+  config.worker_command = {"sh", "-c", script, config.worker_command.front(), folder.get().string()};
+  Recorder recorder;
+  let_go_on_together(recorder, static_cast<std::size_t>(cases));
+  run(fake_cases(std::vector<std::string>(static_cast<std::size_t>(cases), "until_sigusr1")), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), Each("pass"));
+  std::multiset<std::string> out;
+  for (const auto& file : std::filesystem::directory_iterator(folder.get())) {
+    std::string line;
+    std::ifstream in(file.path());
+    std::getline(in, line);
+    out.insert(line);
+  }
+  return out;
+}
+
+TEST(Fleet, ShowsEachPoolTheGpusOfItsSlots) {
+  EXPECT_THAT(gpus_seen(with_slots(0), 2), ElementsAre("4,5", "4,5", "GPU-1d2c,7", "GPU-1d2c,7"));
+}
+
+TEST(Fleet, ShowsAllGpusToAPoolThatIsAlone) {
+  EXPECT_THAT(gpus_seen(with_slots(1), 1), ElementsAre("4,5,GPU-1d2c,7", "4,5,GPU-1d2c,7"));
+}
+
+// One case of each kind, on four pools at once; what becomes of each is what becomes of it alone.
+TEST(Fleet, MixesNoFaultsOfPoolsSideBySide) {
+  const std::vector<std::pair<std::string, std::string>> kinds{{"pass", "pass"},
+                                                               {"sigkill", "crash"},
+                                                               {"fail", "fail"},
+                                                               {"sigsegv@1", "crash"},
+                                                               {"skip", "skip"},
+                                                               {"exit3", "crash"},
+                                                               {"half_line", "timeout"},
+                                                               {"error", "error"},
+                                                               {"garbage_after_sentinel", "crash"},
+                                                               {"pass", "pass"},
+                                                               {"unhealthy", "error"},
+                                                               {"hang", "timeout"},
+                                                               {"chatter_stderr", "fail"},
+                                                               {"closes_stdin", "pass"},
+                                                               {"result_then_death", "pass"},
+                                                               {"setsid_grandchild_then_exit", "crash"}};
+  std::vector<std::string> models;
+  std::vector<std::string> expected;
+  for (int round = 0; round < 2; ++round) {
+    for (const auto& [model, outcome] : kinds) {
+      models.push_back(model);
+      expected.push_back(outcome);
+    }
+  }
+  RunConfig config = with_slots(8);
+  config.timeout = std::chrono::seconds(5);
+  config.max_consecutive_timeouts = 0;
+  const std::size_t descriptors = open_descriptors();
+  Recorder recorder;
+  const RunFinished finished = run(fake_cases(models), config, recorder);
+  EXPECT_EQ(recorder.outcomes(), expected);
+  EXPECT_TRUE(finished.ledger_exact);
+  for (const PoolRetired& retired : recorder.all<PoolRetired>()) EXPECT_THAT(retired.leftovers, IsEmpty());
+  EXPECT_THAT(processes_left(), IsEmpty());
+  EXPECT_EQ(open_descriptors(), descriptors);
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

@@ -114,7 +114,7 @@ class Scheduler {
   void retire_needless(std::vector<Decision>& out, Seconds now);
   void start_pools(std::vector<Decision>& out, Seconds now);
   [[nodiscard]] std::optional<int> most_urgent(const std::set<int>& passed_over, Seconds now) const;
-  [[nodiscard]] std::optional<Seconds> time_left(int key, Seconds now) const;
+  [[nodiscard]] std::optional<Seconds> time_left(int number, Seconds now) const;
   [[nodiscard]] Seconds start_time(const Key& key) const;
   [[nodiscard]] std::optional<Seconds> held_up_since(int key) const;
   [[nodiscard]] int count(int key, std::set<State> states) const;

@@ -120,6 +120,7 @@ add_library(cp_cli STATIC
   cli/commands/submit_command.cpp
   cli/completion/candidates.cpp
   cli/completion/shell_scripts.cpp
+  cli/history/case_history.cpp
   cli/history/counted_runs.cpp
   cli/history/events_file.cpp
   cli/history/failed_cases.cpp
@@ -183,6 +184,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/commands/submit_command_test.cpp
     cli/history/counted_runs_test.cpp
     cli/history/events_file_test.cpp
+    cli/history/case_history_test.cpp
     cli/history/failed_cases_test.cpp
     cli/history/found_cases_test.cpp
     cli/history/merged_runs_test.cpp

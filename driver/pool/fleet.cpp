@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 
 #include "cases/case_groups.h"
+#include "driver/problem_group.h"
 #include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {
@@ -20,9 +21,8 @@ Seconds fleet_now() {
   return Clock::now().time_since_epoch();
 }
 
-// Of the cases that share expected results, for most of them.
 std::size_t group_of(const Case& c) {
-  return std::hash<std::string>{}(fmt::format("{} {} {}", c.suite, c.model, to_string(c.dtype)));
+  return std::hash<std::string>{}(problem_group(c));
 }
 
 }  // namespace

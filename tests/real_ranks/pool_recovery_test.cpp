@@ -35,7 +35,9 @@ using namespace std::chrono_literals;
 constexpr int kTries = 10;
 
 // Two-rank cases of the quick matrix: enough of them that a run has a middle.
-const std::vector<std::string> kTwoRankRun = {"run", "--matrix", "quick", "--filter", "world_size=2", "--no-progress"};
+// One pool, on any machine.
+const std::vector<std::string> kTwoRankRun = {"run",          "--matrix", "quick", "--filter",
+                                              "world_size=2", "--slots",  "2",     "--no-progress"};
 
 constexpr const char* kTinyCase =
     R"({"suite":"adhoc","model":"m","comm":"p2p","cp_size":2,"layout":"bshd","dtype":"fp32","seqlen_q":16,)"

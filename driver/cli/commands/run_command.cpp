@@ -10,6 +10,7 @@
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution.h"
+#include "driver/cli/history/case_history.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/history/perf_baseline.h"
 #include "driver/cli/option_kinds.h"
@@ -55,6 +56,9 @@ std::vector<InputFile> inputs_of(const RunOptions& options) {
   std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
   if (const auto& file = options.rerun_failed) {
     inputs.push_back({.name = "--rerun-failed " + file->string(), .path = *file, .may_become_events = true});
+  }
+  if (const std::filesystem::path& file = options.order.events; !file.empty()) {
+    inputs.push_back({.name = "--order history:" + file.string(), .path = file, .may_become_events = true});
   }
   return inputs;
 }
@@ -124,7 +128,10 @@ int run_selected(const RunOptions& options, const std::string& program) {
   }
   int most_ranks = 0;
   for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
-  cases = repeat(put_in_order(std::move(cases), order), options.repeat);
+  const std::vector<std::size_t> indices = order.kind == Order::Kind::history
+                                               ? ordered_by_history(cases, read_case_history(order.events))
+                                               : ordered_indices(cases.size(), order);
+  cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
   const RunStarted header{.title = order.kind == Order::Kind::listed
                                        ? selection.title
                                        : fmt::format("{}, --order {}", selection.title, order_text),
@@ -148,12 +155,16 @@ class RunCommand : public CommandWith<RunOptions> {
     add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
              "Of the selected cases only those that failed or did not run in an earlier --events FILE");
     const auto wrong_with_order = [](const std::string& text) -> std::string {
-      return parse_order(text) ? "" : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED", text);
+      return parse_order(text)
+                 ? ""
+                 : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED, history:FILE", text);
     };
     add_text(command,
              {.name = "--order",
               .type = "ORDER",
-              .help = "Of the cases: listed, reverse, shuffle or shuffle:SEED",
+              .help = "Of the cases: listed, reverse, shuffle, shuffle:SEED, or history:FILE (failures of an earlier "
+                      "--events FILE "
+                      "first, then the longest)",
               .check = wrong_with_order,
               .default_text = "listed"},
              [this](const std::string& text) { options.order = *parse_order(text); });

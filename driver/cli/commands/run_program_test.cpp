@@ -73,6 +73,23 @@ TEST_F(RunProgram, OrderAndRepeatDecideWhatRunsWhen) {
   EXPECT_THAT(models, ElementsAre("skip", "pass_2", "pass", "skip", "pass_2", "pass"));
 }
 
+TEST_F(RunProgram, TheOrderOfAHistoryBeginsWithWhatFailedInItsFileWhichTheRunMayReplace) {
+  ASSERT_EQ(run("model=pass* | model=fail", {"--events", path("e")}).exit_code, 100);
+  const std::string order = "history:" + path("e");
+  const Finished done = run("model=pass* | model=fail", {"--order", order, "--events", path("e")});
+  EXPECT_THAT(done.out, HasSubstr("--order " + order));
+  std::vector<std::string> models;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") models.push_back(line["case"]["model"]);
+  }
+  ASSERT_EQ(models.size(), 3);
+  EXPECT_EQ(models.front(), "fail");
+
+  const Finished missing = run("model=pass", {"--order", "history:" + path("none")});
+  EXPECT_EQ(missing.exit_code, 65);
+  EXPECT_THAT(missing.err, is_one_error(path("none")));
+}
+
 TEST_F(RunProgram, IsolateGivesEachCaseItsOwnPool) {
   const Finished done = run("model=pass*", {"--isolate", "--events", path("e")});
   EXPECT_EQ(done.exit_code, 0);

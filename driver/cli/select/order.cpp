@@ -10,9 +10,13 @@ namespace cp_pool {
 
 std::optional<Order> parse_order(std::string_view text) {
   constexpr std::string_view kShuffle = "shuffle";
+  constexpr std::string_view kHistory = "history:";
   if (text == "listed") return Order{};
-  if (text == "reverse") return Order{.kind = Order::Kind::reverse, .seed = std::nullopt};
-  if (text == kShuffle) return Order{.kind = Order::Kind::shuffle, .seed = std::nullopt};
+  if (text == "reverse") return Order{.kind = Order::Kind::reverse};
+  if (text == kShuffle) return Order{.kind = Order::Kind::shuffle};
+  if (text.starts_with(kHistory) && text.size() > kHistory.size()) {
+    return Order{.kind = Order::Kind::history, .events = text.substr(kHistory.size())};
+  }
   if (!text.starts_with("shuffle:")) return std::nullopt;
   text.remove_prefix(kShuffle.size() + 1);
   std::uint64_t seed = 0;
@@ -27,6 +31,8 @@ std::string fix_seed(Order& order) {
       return "listed";
     case Order::Kind::reverse:
       return "reverse";
+    case Order::Kind::history:
+      return fmt::format("history:{}", order.events.string());
     case Order::Kind::shuffle:
       break;
   }

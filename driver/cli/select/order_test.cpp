@@ -38,8 +38,16 @@ TEST(Order, AShuffleWithoutASeedTellsTheOneItGot) {
   EXPECT_EQ(ordered_indices(50, order), ordered_indices(50, parse_order(text).value()));
 }
 
+TEST(Order, OfAHistoryNamesItsFile) {
+  Order order = parse_order("history:runs/last.jsonl").value();
+  EXPECT_EQ(order.kind, Order::Kind::history);
+  EXPECT_EQ(order.events, "runs/last.jsonl");
+  EXPECT_EQ(fix_seed(order), "history:runs/last.jsonl");
+}
+
 TEST(Order, RefusesEverythingElse) {
-  for (const char* text : {"", "random", "shuffle:", "shuffle:x", "shuffle:-1", "shuffle:1 ", "reverse:1"}) {
+  for (const char* text :
+       {"", "history", "history:", "random", "shuffle:", "shuffle:x", "shuffle:-1", "shuffle:1 ", "reverse:1"}) {
     EXPECT_FALSE(parse_order(text)) << text;
   }
 }

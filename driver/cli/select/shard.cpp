@@ -4,9 +4,10 @@
 #include <charconv>
 #include <map>
 #include <numeric>
-#include <tuple>
+#include <string>
 
 #include "cases/case_groups.h"
+#include "driver/problem_group.h"
 
 namespace cp_pool {
 
@@ -27,14 +28,14 @@ struct Unit {
   std::vector<std::size_t> cases;
 };
 
-// Groups cases of one model and dtype: the expected results of most of them are computed once.
+// by_problem: cases that share expected results are one unit, else each is.
 std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, bool by_problem) {
   std::vector<Unit> units;
-  std::map<std::tuple<std::string, std::string, DType>, std::size_t> unit_of;
+  std::map<std::string, std::size_t> unit_of;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const Case& c = cases[i]->c;
     std::size_t place = units.size();
-    if (by_problem) place = unit_of.try_emplace({c.suite, c.model, c.dtype}, units.size()).first->second;
+    if (by_problem) place = unit_of.try_emplace(problem_group(c), units.size()).first->second;
     if (place == units.size()) units.emplace_back();
     units[place].cost += cost(c);
     units[place].cases.push_back(i);

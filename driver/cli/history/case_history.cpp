@@ -1,0 +1,65 @@
+#include "driver/cli/history/case_history.h"
+
+#include <algorithm>
+#include <compare>
+#include <limits>
+#include <numeric>
+#include <variant>
+
+#include "driver/cli/history/events_file.h"
+#include "driver/cli/history/failed_cases.h"
+#include "driver/problem_group.h"
+
+namespace cp_pool {
+
+namespace {
+
+// What sorts cases: the least is the first.
+struct Place {
+  bool went_well = true;
+  double negative_ms = 0;
+
+  auto operator<=>(const Place&) const = default;
+};
+
+Place place_of(const NamedCase& named, const CaseHistory& history) {
+  const auto known = history.duration_ms.find(named.id);
+  const double ms = known == history.duration_ms.end() ? std::numeric_limits<double>::infinity() : known->second;
+  return {.went_well = !history.failed.contains(named.id), .negative_ms = -ms};
+}
+
+}  // namespace
+
+CaseHistory read_case_history(const std::filesystem::path& events_file) {
+  CaseHistory history;
+  history.failed = read_failed_cases(events_file).ids;
+  read_events(events_file, "the file", [&](const Event& event, auto) {
+    const auto* finished = std::get_if<CaseFinished>(&event);
+    if (finished != nullptr && was_reached(finished->outcome)) {
+      history.duration_ms[finished->id] = finished->duration_ms;
+    }
+  });
+  return history;
+}
+
+std::vector<std::size_t> ordered_by_history(std::span<const NamedCase> cases, const CaseHistory& history) {
+  std::vector<Place> own;
+  std::vector<std::string> groups;
+  std::map<std::string, std::pair<Place, std::size_t>> of_group;  // its first place, and the case that was listed first
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    own.push_back(place_of(cases[i], history));
+    groups.push_back(problem_group(cases[i].c));
+    const auto [group, is_new] = of_group.try_emplace(groups.back(), own.back(), i);
+    if (!is_new) group->second.first = std::min(group->second.first, own.back());
+  }
+  std::vector<std::size_t> order(cases.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [&](std::size_t a, std::size_t b) {
+    const auto& group_a = of_group.at(groups[a]);
+    const auto& group_b = of_group.at(groups[b]);
+    return group_a == group_b ? own[a] < own[b] : group_a < group_b;
+  });
+  return order;
+}
+
+}  // namespace cp_pool

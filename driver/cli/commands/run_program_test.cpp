@@ -86,7 +86,7 @@ TEST_F(RunProgram, TheOrderOfAHistoryBeginsWithWhatFailedInItsFileWhichTheRunMay
   EXPECT_EQ(models.front(), "fail");
 
   const Finished missing = run("model=pass", {"--order", "history:" + path("none")});
-  EXPECT_EQ(missing.exit_code, 65);
+  EXPECT_EQ(missing.exit_code, 94);
   EXPECT_THAT(missing.err, is_one_error(path("none")));
 }
 

@@ -70,8 +70,8 @@ void Scheduler::pool_ends(int pool) {
 }
 
 void Scheduler::pool_gone(int pool) {
-  const auto gone = pools_.extract(pool);
-  for (const int slot : gone.mapped().slots) slot_free_[static_cast<std::size_t>(slot)] = true;
+  auto gone = pools_.extract(pool);
+  give_back_slots(gone.mapped());
   keys_[static_cast<std::size_t>(gone.mapped().key)].queue.forget(pool);
 }
 
@@ -118,6 +118,7 @@ void Scheduler::retire_needless(std::vector<Decision>& out, Seconds now) {
   for (auto& [number, pool] : pools_) {
     const bool waits = pool.state == State::idle || pool.state == State::starting;
     if (!waits || !keys_[static_cast<std::size_t>(pool.key)].queue.empty()) continue;
+    if (pool.state == State::idle) give_back_slots(pool);
     set_state(pool, State::ending, now);
     out.emplace_back(RetirePool{number});
   }
@@ -129,6 +130,9 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
   std::set<int> passed_over;
   while (const std::optional<int> key = most_urgent(passed_over, now)) {
     const int needed = keys_[static_cast<std::size_t>(*key)].slots;
+    if (needed > free && needed <= free + coming + slots_in(State::idle)) {
+      free += retire_idle(needed - free - coming, out, now);
+    }
     if (needed <= free) {
       const int number = ++last_pool_;
       Pool pool{.key = *key, .state = State::starting, .slots = take_slots(needed), .since = now, .sent = {}};
@@ -139,8 +143,7 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
     }
     passed_over.insert(*key);
     // While busy pools hold what it needs, others may use what is free.
-    if (needed > free + coming + slots_in(State::idle)) continue;
-    if (needed > free + coming) coming += retire_idle(needed - free - coming, out, now);
+    if (needed > free + coming) continue;
     coming -= needed - free;
     free = 0;
   }
@@ -240,10 +243,16 @@ int Scheduler::retire_idle(int wanted, std::vector<Decision>& out, Seconds now) 
     }
     if (best == pools_.end()) break;
     given += static_cast<int>(best->second.slots.size());
+    give_back_slots(best->second);
     set_state(best->second, State::ending, now);
     out.emplace_back(RetirePool{best->first});
   }
   return given;
+}
+
+void Scheduler::give_back_slots(Pool& pool) {
+  for (const int slot : pool.slots) slot_free_[static_cast<std::size_t>(slot)] = true;
+  pool.slots.clear();
 }
 
 // Neighbours, where there are so many: the shortest row of free slots that is long enough; else the first free ones.

@@ -3,8 +3,8 @@
 // speed.
 //
 // A slot is a device: a GPU, or a core of the CPU. A key is what a pool can run: here a number of ranks. A pool of a
-// key holds a slot a rank (all slots, if there are fewer) from its start until it is gone; several pools of a key share
-// its queue.
+// key holds a slot a rank (all slots, if there are fewer) from its start until it is gone; an idle one that is ended
+// gives them back at once, since its ranks do nothing more. Several pools of a key share its queue.
 //
 // What it aims at, in this order:
 // 1. No pool is idle while a case of its key waits.
@@ -65,7 +65,7 @@ class Scheduler {
   void case_ended(int pool, Seconds now);
   // The case that was sent to this pool had not started when the pool was lost: it is the next to run.
   void case_returned(int pool);
-  // The pool takes no further case; it holds its slots until it is gone.
+  // The pool takes no further case; it holds its slots until it is gone, unless it was idle when it was retired.
   void pool_ends(int pool);
   void pool_gone(int pool);
   // Takes the key's waiting cases away, and returns their indices in order.
@@ -121,6 +121,7 @@ class Scheduler {
   [[nodiscard]] int slots_in(State state) const;
   int retire_idle(int wanted, std::vector<Decision>& out, Seconds now);
   std::vector<int> take_slots(int wanted);
+  void give_back_slots(Pool& pool);
 
   FleetSettings settings_;
   std::vector<Key> keys_;

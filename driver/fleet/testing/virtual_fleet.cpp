@@ -48,6 +48,7 @@ class Simulation {
     int key = 0;
     std::vector<int> slots;
     std::size_t index = 0;  // of its case
+    bool ready = false;
     bool busy = false;
     bool ending = false;
     int cases = 0;
@@ -73,10 +74,12 @@ class Simulation {
     if (event.what == What::gone) {
       scheduler_.pool_gone(event.pool);
       last_gone_ = now_;
-      for (const int slot : pool.slots) held_.erase(slot);
+      give_back_slots(pool);
       pools_.erase(event.pool);
     } else if (event.what == What::ready) {
-      if (!pool.ending) scheduler_.pool_ready(event.pool, now_);
+      if (pool.ending) return;
+      pool.ready = true;
+      scheduler_.pool_ready(event.pool, now_);
     } else {
       end_case(event.pool, pool);
     }
@@ -95,6 +98,11 @@ class Simulation {
     if (added_ < cases_.size()) add();
     const bool old = fleet_.settings.cases_of_a_pool > 0 && ++pool.cases >= fleet_.settings.cases_of_a_pool;
     if (old || fate != Fate::ends) end(number, pool);
+  }
+
+  void give_back_slots(Pool& pool) {
+    for (const int slot : pool.slots) held_.erase(slot);
+    pool.slots.clear();
   }
 
   void end(int number, Pool& pool) {
@@ -134,6 +142,7 @@ class Simulation {
   void carry_out(const RetirePool& retire) {
     Pool& pool = pools_.at(retire.pool);
     if (pool.busy || pool.ending) out_.error = fmt::format("pool {} was retired while it worked", retire.pool);
+    if (pool.ready) give_back_slots(pool);
     end(retire.pool, pool);
   }
 

@@ -38,8 +38,8 @@ AdapterPlace adapter_place(std::string_view text);
 // Why this cannot be the adapter, for its user; empty: it can. A file has to be there, a module is not looked for.
 std::string wrong_with_adapter(const std::string& text);
 
-// The interpreter of the environment that this program is installed in: the python3 beside it, or that of the
-// environment whose site-packages hold the program; else python3 of PATH.
+// The interpreter of the environment that this program is installed in: the python3 beside it (a build folder has one,
+// python/CMakeLists.txt), or that of the environment whose site-packages hold the program; else python3 of PATH.
 std::string default_python();
 
 }  // namespace cp_pool

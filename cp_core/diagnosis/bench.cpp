@@ -203,7 +203,7 @@ bool Bench::restrict_to(Model& model, const at::Tensor& rows) const {
     const at::Tensor places = at::arange(world_.kv_rows.count(), at::kLong).unsqueeze(0);
     if (changed.held.defined()) changed.held = at::where(ranks.unsqueeze(1), changed.held, places);
     if (changed.exchanged.defined()) changed.exchanged = changed.exchanged.logical_and(ranks.unsqueeze(1));
-    if (changed.bias_index.defined()) {
+    if (changed.bias_index.defined() && right.bias_index.defined()) {
       changed.bias_index = at::where(rows.unsqueeze(1), changed.bias_index, right.bias_index);
     }
     if (changed.q.defined()) changed.q = at::where(rows.view({-1, 1, 1}), changed.q, world_.q);

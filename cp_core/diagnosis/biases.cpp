@@ -24,11 +24,16 @@ namespace {
 struct Run {
   std::int64_t rank = 0;  // -1: of all
   std::int64_t sequence = 0;
-  at::Tensor rows;  // int64, by position
+  at::Tensor rows;             // int64, by position
+  std::int64_t for_rank = -1;  // of keys: only queries of this rank meet them so; -1: all
 };
 
-// Of each rank, as it holds them; or of all ranks, which are whole sequences.
-std::vector<Run> runs_of(const Side& side, bool of_all_ranks) {
+// Of each rank, as it holds them, or its chunks alone; or of all ranks, which are whole sequences.
+enum class RunsOf { rank, chunk, sequence, others };
+
+std::vector<Run> runs_of(const Side& side, RunsOf which) {
+  const bool of_all_ranks = which == RunsOf::sequence;
+  const auto* const half = side.half.const_data_ptr<std::int64_t>();
   std::vector<std::int64_t> order(static_cast<std::size_t>(side.count()));
   std::iota(order.begin(), order.end(), std::int64_t{0});
   const auto* const rank = side.rank.const_data_ptr<std::int64_t>();
@@ -48,12 +53,32 @@ std::vector<Run> runs_of(const Side& side, bool of_all_ranks) {
   };
   for (const std::int64_t row : order) {
     const bool goes_on = !rows.empty() && (of_all_ranks || rank[row] == rank[rows.back()]) &&
-                         sequence[row] == sequence[rows.back()] && position[row] == position[rows.back()] + 1;
+                         sequence[row] == sequence[rows.back()] && position[row] == position[rows.back()] + 1 &&
+                         (which != RunsOf::chunk || half[row] == half[rows.back()]);
     if (!goes_on) finish();
     rows.push_back(row);
   }
   finish();
   return runs;
+}
+
+// As each rank may take keys: whole sequences, cut where its own keys begin and end.
+std::vector<Run> runs_of_others(const Side& side, int ranks) {
+  std::vector<Run> all;
+  for (const Run& whole : runs_of(side, RunsOf::sequence)) {
+    const at::Tensor owners = side.rank.index_select(0, whole.rows);
+    for (int rank = 0; rank < ranks; ++rank) {
+      const at::Tensor own = owners.eq(rank).to(at::kLong);
+      std::int64_t begin = 0;
+      for (std::int64_t i = 1; i <= own.numel(); ++i) {
+        const bool goes_on = i < own.numel() && own[i].item<std::int64_t>() == own[i - 1].item<std::int64_t>();
+        if (goes_on) continue;
+        all.push_back({.sequence = whole.sequence, .rows = whole.rows.narrow(0, begin, i - begin), .for_rank = rank});
+        begin = i;
+      }
+    }
+  }
+  return all;
 }
 
 class Biases {
@@ -135,10 +160,35 @@ class Biases {
   // Of each part of a run of queries and one of keys the first query, or the first key, that meets another: rows or
   // columns are counted from there. Runs are those of ranks, or whole sequences.
   void from_zero(const char* id, const std::string& says, bool rows, bool trimmed) {
-    for (const auto& [whole_q, whole_kv] : {std::pair{false, false}, std::pair{false, true}, std::pair{true, true}}) {
-      if ((whole_q || whole_kv) && c_.comm == CommType::p2p) continue;
-      add(id, says, index_from_zero(runs_of(world_.q_rows, whole_q), runs_of(world_.kv_rows, whole_kv), rows, trimmed));
+    for (const auto& [of_queries, of_keys] :
+         {std::pair{RunsOf::rank, RunsOf::rank}, std::pair{RunsOf::chunk, RunsOf::chunk},
+          std::pair{RunsOf::chunk, RunsOf::rank}, std::pair{RunsOf::chunk, RunsOf::others},
+          std::pair{RunsOf::rank, RunsOf::others}, std::pair{RunsOf::rank, RunsOf::sequence},
+          std::pair{RunsOf::chunk, RunsOf::sequence}, std::pair{RunsOf::sequence, RunsOf::sequence}}) {
+      if (of_keys == RunsOf::sequence && c_.comm == CommType::p2p) continue;
+      const std::vector<Run> q_runs = runs_of(world_.q_rows, of_queries);
+      const std::vector<Run> kv_runs =
+          of_keys == RunsOf::others ? runs_of_others(world_.kv_rows, world_.ranks) : runs_of(world_.kv_rows, of_keys);
+      add(id, says, index_from_zero(q_runs, kv_runs, rows, trimmed));
+      if (c_.chunk == 0) continue;
+      // Chunks of the mask cut runs further.
+      add(id, fmt::format("{}, in its chunk of the mask", says),
+          index_from_zero(cut_at_chunks(q_runs, world_.q_rows.position.add(differences())),
+                          cut_at_chunks(kv_runs, world_.kv_rows.position), rows, trimmed));
     }
+  }
+
+  [[nodiscard]] std::vector<Run> cut_at_chunks(const std::vector<Run>& runs, const at::Tensor& position) const {
+    std::vector<Run> cut;
+    for (const Run& run : runs) {
+      const at::Tensor chunk = position.index_select(0, run.rows).div(c_.chunk, "floor");
+      for (auto c = chunk.min().item<std::int64_t>(); c <= chunk.max().item<std::int64_t>(); ++c) {
+        const at::Tensor rows = run.rows.masked_select(chunk.eq(c));
+        if (rows.numel() == 0) continue;
+        cut.push_back({.rank = run.rank, .sequence = run.sequence, .rows = rows, .for_rank = run.for_rank});
+      }
+    }
+    return cut;
   }
 
   [[nodiscard]] at::Tensor index_from_zero(const std::vector<Run>& q_runs, const std::vector<Run>& kv_runs, bool rows,
@@ -148,7 +198,7 @@ class Biases {
     at::Tensor index = right.clone();
     for (const Run& q : q_runs) {
       for (const Run& kv : kv_runs) {
-        if (q.sequence != kv.sequence) continue;
+        if (q.sequence != kv.sequence || (kv.for_rank >= 0 && kv.for_rank != q.rank)) continue;
         const at::Tensor meets = times.index_select(0, q.rows).index_select(1, kv.rows).ne(0.0);
         const at::Tensor seen = meets.any(rows ? 1 : 0).nonzero();
         if (seen.numel() == 0) continue;

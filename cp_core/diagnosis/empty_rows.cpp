@@ -2,11 +2,14 @@
 #include <string>
 #include <utility>
 
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include "cp_core/diagnosis/bench.h"
 #include "cp_core/diagnosis/hypothesis.h"
+#include "cp_core/diagnosis/mask_rule.h"
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -52,7 +55,8 @@ class EmptyRows {
     const Side& side = bench_.world().q_rows;
     const std::int64_t batch = bench_.world().c().batch;
     const at::Tensor half = side.rank.mul(batch).add(side.sequence).mul(2).add(side.half);
-    const at::Tensor valid = at::zeros_like(half).scatter_add(0, half, side.valid.to(at::kLong));
+    const at::Tensor valid =
+        at::zeros({2 * batch * bench_.world().ranks}, half.options()).scatter_add(0, half, side.valid.to(at::kLong));
     return valid.index_select(0, half).eq(0).unsqueeze(1);
   }
 
@@ -100,6 +104,49 @@ bool nan_without_keys(const Bench& bench) {
   return only && rows.some_wrong(&Results::out, [](const Rows& of) { return of.finite.logical_not(); });
 }
 
+// bool [q rows, kv rows]: what would meet if padding took part, too.
+at::Tensor pairs_with_padding(const World& world, bool queries, bool keys) {
+  MaskRule rule(world);
+  rule.padding_queries = queries;
+  rule.padding_keys = keys;
+  return rule.times().ne(0.0);
+}
+
+// Wrong are rows of padding of what queries get, and else only sums over queries, in keys that padding would see.
+bool padding_queries(const Bench& bench) {
+  const EmptyRows rows(bench);
+  const World& world = bench.world();
+  const at::Tensor met = pairs_with_padding(world, /*queries=*/true, /*keys=*/false)
+                             .logical_and(world.q_rows.valid.logical_not().unsqueeze(1))
+                             .any(0)
+                             .unsqueeze(1);
+  const bool only = rows.all_wrong([&](const Given& given, const Rows& of) {
+    if (given.member == &Results::dk || given.member == &Results::dv) return met.expand_as(of.wrong);
+    const bool of_queries =
+        given.member == &Results::out || given.member == &Results::lse || given.member == &Results::dq;
+    return of_queries ? of.padding.expand_as(of.wrong) : at::ones_like(of.wrong);
+  });
+  return only && rows.some_wrong(&Results::lse, [](const Rows& of) { return of.padding.expand_as(of.wrong); });
+}
+
+// Padding holds NaN: lse is none in all rows that would see it, and in no others; nothing else is wrong but rows that
+// hold NaN, too.
+bool padding_keys_with_nan(const Bench& bench) {
+  const World& world = bench.world();
+  if (!world.kv_rows.poisoned.any().item<bool>()) return false;
+  const at::Tensor sees = pairs_with_padding(world, /*queries=*/false, /*keys=*/true)
+                              .logical_and(world.kv_rows.poisoned.unsqueeze(0))
+                              .any(1)
+                              .unsqueeze(1);
+  bool same_lse = false;
+  for (const Given& given : bench.fits().given()) {
+    const at::Tensor wrong = bench.fits().errors(given).gt(1.0);
+    if (wrong.logical_and(given.value.isfinite().all(-1)).any().item<bool>()) return false;
+    if (given.member == &Results::lse) same_lse = wrong.eq(sees).all().item<bool>();
+  }
+  return same_lse && sees.any().item<bool>();
+}
+
 bool out_without_keys(const Bench& bench) {
   const EmptyRows rows(bench);
   const bool only = rows.all_wrong([](const Given& given, const Rows& of) {
@@ -112,6 +159,8 @@ bool out_without_keys(const Bench& bench) {
 bool lse_without_keys(const Bench& bench) {
   const EmptyRows rows(bench);
   const bool only = rows.all_wrong([](const Given& given, const Rows& of) {
+    // The gradient of a sink has its weight in such rows, which is no number if the lse is minus infinity.
+    if (given.member == &Results::dsink) return of.finite.logical_not();
     if (given.member != &Results::lse) return at::zeros_like(of.wrong);
     return of.empty.logical_or(of.padding)
         .expand_as(of.wrong)
@@ -130,6 +179,13 @@ Hypotheses empty_row_hypotheses(const World& world, const Symptoms& /*symptoms*/
   const bool sink = world.sink.defined();
   add("padding_not_zeroed", "rows of padding, and only these, hold something other than 0 (lse: than minus infinity)",
       padding_alone);
+  if (world.c().pad_between_seqs) {
+    add("padding_not_zeroed", "queries at padding positions are computed with, and add to sums over queries",
+        padding_queries);
+    add("padding_keys_seen",
+        "keys at padding positions take part: what sees them holds NaN, as they do, and what is computed with it",
+        padding_keys_with_nan);
+  }
   add("empty_rows_nan", "rows that see no key, or halves that are all padding, give NaN", nan_without_keys);
   add("empty_rows_not_zero", "valid rows that see no key have a result that is not 0", out_without_keys);
   add("empty_lse_wrong",

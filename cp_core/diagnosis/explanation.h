@@ -18,6 +18,7 @@ struct Observed {
   std::vector<std::string> failed_checks;
   // The case again, in fp32 where what is under test takes it; then with another seed; then twice as the first time.
   std::optional<Observation> again = {};
+  bool right_in_fp32 = false;  // in fp32 nothing was wrong: the others have the dtype of the case
   std::optional<Observation> other_seed = {};
   std::vector<ResultsByRank> repeated = {};
   std::optional<Observation> probe = {};  // the mask probe

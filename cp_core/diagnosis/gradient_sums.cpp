@@ -105,7 +105,8 @@ class Sums {
     const bool whole = world_.c().layout == Layout::thd;
     at::Tensor sum = at::zeros(of_ranks.front().sizes(), of_ranks.front().options());
     for (int from = 0; from < world_.ranks; ++from) {
-      const double share = whole ? model_.shares_dbias[rank][from].item<double>() : (from == rank ? 1 : 0);
+      const bool counts = from == rank || model_.dbias_of_all_ranks;
+      const double share = whole ? model_.shares_dbias[rank][from].item<double>() : (counts ? 1 : 0);
       if (share != 0) sum.add_(of_ranks[static_cast<std::size_t>(from)], share);
     }
     if (world_.bias.size(1) == 1) {

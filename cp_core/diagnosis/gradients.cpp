@@ -4,11 +4,13 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -157,14 +159,34 @@ class GradientMistakes {
     });
   }
 
-  // dq counts these pairs alone, of each query the ones or the others, as it shows.
-  void lack_some(std::string says, const at::Tensor& ones, const at::Tensor& others) {
-    add("gradient_share_missing", std::move(says), [ones, others](Model& model) {
-      Model other = model;
-      model.weight_dq = ones.to(at::kDouble);
-      other.weight_dq = others.to(at::kDouble);
-      const at::Tensor second = second_is_nearer_in_dq(model, other);
-      model.weight_dq = at::where(second.unsqueeze(1), other.weight_dq, model.weight_dq);
+  // dq counts these pairs alone, of each query those of one of the choices, as it shows.
+  void lack_some(std::string says, const std::vector<at::Tensor>& choices) {
+    add("gradient_share_missing", std::move(says), [choices](Model& model) {
+      std::vector<Model> models;
+      for (const at::Tensor& counts : choices) models.emplace_back(model).weight_dq = counts.to(at::kDouble);
+      const at::Tensor number = nearest_model_in_dq(models).unsqueeze(1);
+      model.weight_dq = models.front().weight_dq;
+      for (std::size_t i = 1; i < models.size(); ++i) {
+        model.weight_dq = at::where(number.eq(static_cast<std::int64_t>(i)), models[i].weight_dq, model.weight_dq);
+      }
+    });
+  }
+
+  // dk and dv lack these pairs, of each key those of one of the choices, as its dk shows.
+  void lack_one_or_other(std::string says, const std::vector<at::Tensor>& choices) {
+    if (wrong("dq") || !wrong("dk")) return;
+    const bool v = wrong("dv");
+    add("gradient_share_missing", std::move(says), [choices, v](Model& model) {
+      std::vector<Model> models;
+      for (const at::Tensor& gone : choices) {
+        models.emplace_back(model).weight_dk = gone.logical_not().to(at::kDouble);
+      }
+      const at::Tensor number = nearest_model_in_dk(models).unsqueeze(0);
+      model.weight_dk = models.front().weight_dk;
+      for (std::size_t i = 1; i < models.size(); ++i) {
+        model.weight_dk = at::where(number.eq(static_cast<std::int64_t>(i)), models[i].weight_dk, model.weight_dk);
+      }
+      if (v) model.weight_dv = model.weight_dk;
     });
   }
 
@@ -174,6 +196,7 @@ class GradientMistakes {
     const bool dq_alone = wrong_.size() == 1 && wrong("dq");
     if (dq_alone) {
       std::vector<Parts> all = parts_of(world_);
+      for (Parts& parts : parts_with_own_last(world_)) all.push_back(std::move(parts));
       const at::Tensor chunk =
           world_.kv_rows.rank.mul(2).add(world_.kv_rows.half).unsqueeze(0).expand({world_.q_rows.count(), -1});
       all.push_back({.what = "the chunks of keys in turn", .of_pair = chunk, .count = 2 * world_.ranks});
@@ -182,19 +205,35 @@ class GradientMistakes {
           const at::Tensor counts = end_part(parts.of_pair, Model(world_).forward.times, last, /*dim=*/1);
           lack(fmt::format("dq counts the {} part of a row alone ({})", last ? "last" : "first", parts.what),
                counts.logical_not());
-          if (parts.of_chunks.defined()) {
-            lack_some(fmt::format("dq counts the {} part of a row alone ({}, or the chunks of their keys)",
-                                  last ? "last" : "first", parts.what),
-                      counts, end_part(parts.of_chunks, Model(world_).forward.times, last, /*dim=*/1));
+          if (parts.finer.empty()) continue;
+          std::vector<at::Tensor> choices{counts};
+          for (const at::Tensor& finer : parts.finer) {
+            choices.push_back(end_part(finer, Model(world_).forward.times, last, /*dim=*/1));
           }
+          lack_some(fmt::format("dq counts the {} part of a row alone ({}, or the chunks of their keys)",
+                                last ? "last" : "first", parts.what),
+                    choices);
         }
+      }
+      // The own keys count beside them.
+      const at::Tensor own = world_.q_rows.rank.unsqueeze(1).eq(world_.kv_rows.rank.unsqueeze(0));
+      const at::Tensor others = Model(world_).forward.times.masked_fill(own, 0.0);
+      for (const bool last : {true, false}) {
+        const at::Tensor counts = end_part(stretch_of_others(world_), others, last, /*dim=*/1);
+        lack(fmt::format("of other ranks' keys dq counts the {} stretch alone, which a rank's own keys cut",
+                         last ? "last" : "first"),
+             counts.logical_or(own).logical_not());
       }
       return;
     }
     // A later chunk of queries replaces what earlier ones of the same rank gave, in the keys that it sees.
     const at::Tensor times = Model(world_).forward.times;
-    for (const bool of_rank : {true, false}) {
-      const at::Tensor chunk = of_rank ? world_.q_rows.half : world_.q_rows.rank.mul(2).add(world_.q_rows.half);
+    const at::Tensor stretch = stretch_of_rows(world_.q_rows);
+    std::vector<std::pair<at::Tensor, bool>> cuts{{world_.q_rows.half, true},
+                                                  {world_.q_rows.rank.mul(2).add(world_.q_rows.half), false}};
+    if (!stretch.equal(world_.q_rows.half)) cuts.emplace_back(stretch, true);
+    for (const auto& [chunk, of_rank] : cuts) {
+      std::vector<at::Tensor> all_gone;
       for (const bool last : {true, false}) {
         at::Tensor gone = at::zeros({world_.q_rows.count(), world_.kv_rows.count()}, at::kBool);
         for (int rank = 0; rank < world_.ranks; ++rank) {
@@ -207,7 +246,31 @@ class GradientMistakes {
         lack(fmt::format("{} {} of the chunks of queries {} alone the {} that sees a key", names(),
                          verb("counts", "count"), of_rank ? "of a rank" : "of all ranks", last ? "last" : "first"),
              gone);
+        all_gone.push_back(gone);
       }
+      lack_one_or_other(fmt::format("{} {} of the chunks of queries {} alone the last or the first that sees a key",
+                                    names(), verb("counts", "count"), of_rank ? "of a rank" : "of all ranks"),
+                        all_gone);
+    }
+    one_chunk_to_others();
+  }
+
+  // A rank's queries give their share to the keys of others chunk by chunk, and one of the chunks alone arrives.
+  void one_chunk_to_others() {
+    if (world_.ranks == 1 || wrong("dq")) return;
+    const at::Tensor own = world_.q_rows.rank.unsqueeze(1).eq(world_.kv_rows.rank.unsqueeze(0));
+    const at::Tensor gives = Model(world_).forward.times.masked_fill(own, 0.0).ne(0.0).any(1);
+    for (const bool last : {true, false}) {
+      at::Tensor gone = at::zeros_like(gives);
+      for (int rank = 0; rank < world_.ranks; ++rank) {
+        const at::Tensor queries = world_.q_rows.rank.eq(rank);
+        const at::Tensor chunks = world_.q_rows.half.masked_select(queries.logical_and(gives));
+        if (chunks.numel() == 0) continue;
+        gone.logical_or_(queries.logical_and(world_.q_rows.half.ne(last ? chunks.max() : chunks.min())));
+      }
+      lack(fmt::format("{} of other ranks' keys {} of each rank's chunks of queries the {} that sees such a key alone",
+                       names(), verb("counts", "count"), last ? "last" : "first"),
+           gone.unsqueeze(1).logical_and(own.logical_not()));
     }
   }
 

@@ -1,7 +1,9 @@
 // What counts in max_logit.
 #include <string>
 #include <utility>
+#include <vector>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/eye.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/ones.h>
@@ -73,6 +75,8 @@ class MaxLogits {
       hide("scores of keys at padding positions count in max_logit",
            [](const World&, MaskRule& rule) { rule.padding_keys = true; });
     }
+    rectangles();
+    next_rows();
     for (const std::int64_t off : {1, 2}) {
       hide(fmt::format("the {} after the last that a query sees count{} in max_logit", off == 1 ? "key" : "two keys",
                        off == 1 ? "s" : ""),
@@ -82,6 +86,98 @@ class MaxLogits {
              rule.chunk_end_shift = off;
            });
     }
+  }
+
+  void count(std::string says, const at::Tensor& times) {
+    add("max_logit_of_hidden_keys", std::move(says),
+        [times](Model& model) { model.max_logit_times = times.index_select(0, model.world->q_rows.row); });
+  }
+
+  // A chunk of queries and the keys between the first and the last that it sees are computed as one rectangle, in which
+  // the mask hides keys. Keys are those of a rank's stretch or of a sequence, and of one chunk of the mask.
+  void rectangles() {
+    const Side& q = world_.q_rows;
+    const Side& kv = world_.kv_rows;
+    const std::int64_t batch = c_.batch;
+    const at::Tensor queries = q.rank.mul(batch).add(q.sequence).mul(2);
+    for (const bool of_ranks : {false, true}) {
+      const at::Tensor stretches = kv.rank.mul(batch).add(kv.sequence).mul(2).add(stretch_of_rows(kv));
+      const at::Tensor keys = of_ranks ? stretches : kv.sequence;
+      const std::string of = of_ranks ? "a rank's keys" : "keys";
+      count(fmt::format("hidden scores of a chunk of queries and the {} between those that it sees count in max_logit",
+                        of),
+            in_rectangles(queries.add(stretch_of_rows(q)), keys));
+    }
+  }
+
+  // 1 between the first and the last query and key that meet, of each group of queries and each of keys; else 0.
+  [[nodiscard]] at::Tensor in_rectangles(const at::Tensor& q_group, const at::Tensor& kv_group) const {
+    const at::Tensor seen = Model(world_).forward.times.ne(0.0);
+    at::Tensor inside = at::zeros_like(seen);
+    for (const auto& [q, kv] : groups_that_meet(q_group, kv_group, seen)) {
+      const at::Tensor pairs = seen.logical_and(q.unsqueeze(1)).logical_and(kv.unsqueeze(0));
+      const at::Tensor rows = between(world_.q_rows.position, pairs.any(1)).logical_and(q);
+      const at::Tensor columns = between(world_.kv_rows.position, pairs.any(0)).logical_and(kv);
+      inside.logical_or_(rows.unsqueeze(1).logical_and(columns.unsqueeze(0)));
+    }
+    return inside.to(at::kDouble);
+  }
+
+  // The chunks of the mask cut groups further. bool [q rows] and bool [kv rows].
+  [[nodiscard]] std::vector<std::pair<at::Tensor, at::Tensor>> groups_that_meet(const at::Tensor& q_group,
+                                                                                const at::Tensor& kv_group,
+                                                                                const at::Tensor& seen) const {
+    std::vector<std::pair<at::Tensor, at::Tensor>> groups;
+    const at::Tensor chunk =
+        c_.chunk > 0 ? world_.kv_rows.position.clamp_min(0).div(c_.chunk, "floor") : world_.kv_rows.position.mul(0);
+    const at::Tensor keys = kv_group.mul(chunk.max().add(1)).add(chunk);
+    for (std::int64_t g = 0; g <= q_group.max().item<std::int64_t>(); ++g) {
+      const at::Tensor q = q_group.eq(g);
+      const at::Tensor met = seen.logical_and(q.unsqueeze(1)).any(0);
+      for (std::int64_t k = 0; k <= keys.max().item<std::int64_t>(); ++k) {
+        const at::Tensor kv = keys.eq(k);
+        if (met.logical_and(kv).any().item<bool>()) groups.emplace_back(q, kv);
+      }
+    }
+    return groups;
+  }
+
+  static at::Tensor between(const at::Tensor& position, const at::Tensor& some) {
+    const at::Tensor those = position.masked_select(some);
+    return position.ge(those.min()).logical_and(position.le(those.max()));
+  }
+
+  // The row that lies behind the last key which a query sees of a rank's chunk, or of a sequence, is counted with it,
+  // padding or not.
+  void next_rows() {
+    const Side& kv = world_.kv_rows;
+    const at::Tensor rows = at::arange(kv.count(), at::kLong);
+    const at::Tensor stretches = kv.rank.mul(c_.batch).add(kv.sequence).mul(2).add(stretch_of_rows(kv));
+    count(
+        "the key that lies behind the last one which a query sees in a rank's chunk counts in max_logit, padding or "
+        "not",
+        with_next(stretches, rows, kv.rank));
+    const at::Tensor order = order_in_sequences(kv);
+    if (order.equal(rows)) return;
+    count("the key that lies behind the last one which a query sees in a sequence counts in max_logit, padding or not",
+          with_next(kv.sequence, order, kv.rank.mul(0)));
+  }
+
+  // place: where a key lies in memory; whose memory it is.
+  [[nodiscard]] at::Tensor with_next(const at::Tensor& group, const at::Tensor& place, const at::Tensor& memory) const {
+    const at::Tensor times = Model(world_).forward.times;
+    at::Tensor counted = times.ne(0.0);
+    const at::Tensor right = counted.clone();
+    for (std::int64_t g = 0; g <= group.max().item<std::int64_t>(); ++g) {
+      const at::Tensor of_group = group.eq(g);
+      if (!of_group.any().item<bool>()) continue;
+      const at::Tensor places =
+          place.unsqueeze(0).expand_as(times).masked_fill(right.logical_and(of_group).logical_not(), -2);
+      const at::Tensor next = places.amax(1, /*keepdim=*/true).add(1);  // -1 where none is seen
+      const at::Tensor mine = memory.eq(memory.masked_select(of_group)[0]);
+      counted.logical_or_(place.unsqueeze(0).eq(next).logical_and(mine));
+    }
+    return counted.to(at::kDouble);
   }
 
   void not_reduced() {

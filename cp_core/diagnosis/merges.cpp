@@ -74,21 +74,26 @@ class Merges {
                     .model = [parts, rule = std::move(rule)](Model& model) {
                       model.merge = rule;
                       model.merges_rightly = false;
-                      take_seen_parts(parts, second_is_nearer, model);
+                      take_seen_parts(parts, nearest_model, model);
                     }});
   }
 
-  // Parts as each query's results show them: the steps, or the chunks of keys at each step.
-  static void take_seen_parts(const Parts& parts, at::Tensor (*second)(const Model&, const Model&), Model& model) {
+  // Parts as each query's results show them: the steps, or a finer cut.
+  static void take_seen_parts(const Parts& parts, at::Tensor (*nearest)(const std::vector<Model>&), Model& model) {
     take_parts(parts, model);
-    if (!parts.of_chunks.defined()) return;
-    Model cut = model;
-    cut.part = parts.of_chunks.index_select(0, model.world->q_rows.row);
-    cut.parts = 2 * parts.count;
-    const at::Tensor chunks = second(model, cut);
-    if (!chunks.any().item<bool>()) return;
-    model.part = at::where(chunks.unsqueeze(1), cut.part, model.part);
-    model.parts = cut.parts;
+    if (parts.finer.empty()) return;
+    std::vector<Model> cuts{model};
+    for (const at::Tensor& finer : parts.finer) {
+      Model& cut = cuts.emplace_back(model);
+      cut.part = finer.index_select(0, model.world->q_rows.row);
+      cut.parts = 2 * parts.count;
+    }
+    const at::Tensor number = nearest(cuts).unsqueeze(1);
+    if (!number.any().item<bool>()) return;
+    for (std::size_t i = 1; i < cuts.size(); ++i) {
+      model.part = at::where(number.eq(static_cast<std::int64_t>(i)), cuts[i].part, model.part);
+    }
+    model.parts = 2 * parts.count;
   }
 
   static void take_parts(const Parts& parts, Model& model) {
@@ -382,7 +387,7 @@ class Merges {
                             [parts, lse = lse, delta = delta](Model& model) {
                               model.lse_of_part = lse;
                               model.delta_of_part = delta;
-                              take_seen_parts(parts, second_is_nearer_in_dq, model);
+                              take_seen_parts(parts, nearest_model_in_dq, model);
                             },
                         .level = Hypothesis::Level::backward});
       }

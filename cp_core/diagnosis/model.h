@@ -114,6 +114,7 @@ struct Model {
   at::Tensor shares_max_logit;  // counts where it is not 0
   at::Tensor dbias_heads;       // fp64 [ranks, heads]: how often a rank counts a head in a gradient that heads share
   bool dbias_lands_at_own_head = false;   // not at the head whose bias was read
+  bool dbias_of_all_ranks = false;        // where each rank has bias rows of its own, other ranks' queries had them
   at::Tensor max_logit_times;             // pairs that count in max_logit; undefined: those of the forward
   std::optional<double> max_logit_least;  // no smaller value is returned
 };

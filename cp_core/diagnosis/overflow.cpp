@@ -26,7 +26,8 @@ constexpr std::int64_t kRowsToTell = 3;
 // bool [q rows, heads]
 struct Exposed {
   at::Tensor may;    // some exponential of a score or of a part's lse may be beyond the range of fp32
-  at::Tensor must;   // that of the whole row is, and it has keys of several ranks
+  at::Tensor must;   // that of the whole row is
+  at::Tensor parts;  // it has keys of several ranks
   at::Tensor times;  // pairs
 };
 
@@ -48,8 +49,8 @@ Exposed exposed_rows(const World& world) {
     }
     parts.add_(has_keys.to(parts.scalar_type()));
   }
-  const at::Tensor must = total.gt(kOverflows).logical_or(total.lt(kVanishes)).logical_and(parts.gt(1));
-  return {.may = may.t(), .must = must.logical_and(total.gt(-kInfinity)).t(), .times = times};
+  const at::Tensor must = total.gt(kOverflows).logical_or(total.lt(kVanishes));
+  return {.may = may.t(), .must = must.logical_and(total.gt(-kInfinity)).t(), .parts = parts.gt(1).t(), .times = times};
 }
 
 // bool [kv rows, kv heads]: seen by such a query.
@@ -61,7 +62,10 @@ at::Tensor keys_of(const at::Tensor& queries, const at::Tensor& times, std::int6
 // Wrong rows are those whose exponentials leave the range of fp32, all of these, and some hold no numbers or zeros.
 bool out_of_range(const Bench& bench) {
   const World& world = bench.world();
-  const Exposed exposed = exposed_rows(world);
+  Exposed exposed = exposed_rows(world);
+  // In a merge only rows of several parts leave the range. Where there are none, it can only be the softmax.
+  const at::Tensor merged = exposed.must.logical_and(exposed.parts);
+  if (merged.any().item<bool>()) exposed.must = merged;
   if (exposed.must.sum().item<std::int64_t>() < kRowsToTell) return false;
   if (exposed.may.logical_not().sum().item<std::int64_t>() < kRowsToTell) return false;
   const at::Tensor keys = keys_of(exposed.may, exposed.times, world.c().kv_heads);

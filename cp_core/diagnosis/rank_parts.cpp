@@ -5,6 +5,8 @@
 #include <tuple>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 
 namespace cp_pool::diagnosis {
 namespace {
@@ -72,16 +74,68 @@ at::Tensor order_in_sequences(const Side& side) {
   return index_tensor(order);
 }
 
+at::Tensor stretch_of_rows(const Side& side) {
+  const std::int64_t* const rank = data_of(side.rank);
+  const std::int64_t* const sequence = data_of(side.sequence);
+  const std::int64_t* const position = data_of(side.position);
+  std::vector<std::int64_t> stretches(static_cast<std::size_t>(side.count()), 0);
+  for (std::size_t row = 1; row < stretches.size(); ++row) {
+    if (rank[row] != rank[row - 1] || sequence[row] != sequence[row - 1]) continue;
+    stretches[row] = position[row] == position[row - 1] + 1 ? stretches[row - 1] : 1;
+  }
+  return index_tensor(stretches);
+}
+
+namespace {
+
+// own: the step of a rank's own keys.
+std::vector<at::Tensor> finer_parts(const World& world, const at::Tensor& step, int own) {
+  const at::Tensor half = world.kv_rows.half.unsqueeze(0);
+  if (!half.any().item<bool>()) return {};
+  const at::Tensor stretch = stretch_of_rows(world.kv_rows).unsqueeze(0);
+  std::vector<at::Tensor> all{step.mul(2).add(half), step.mul(2).add(half.mul(step.ne(own)))};
+  if (!stretch.equal(half)) {
+    all.push_back(step.mul(2).add(stretch));
+    all.push_back(step.mul(2).add(stretch.mul(step.ne(own))));
+  }
+  return all;
+}
+
+}  // namespace
+
+std::vector<Parts> parts_with_own_last(const World& world) {
+  std::vector<Parts> all;
+  for (const Ring& ring : rings_of(world)) {
+    if (ring.size == 1) continue;
+    const at::Tensor step = step_of_pairs(world, ring).sub(1).remainder(ring.size);
+    all.push_back({.what = "steps of the ring, that of the own keys last",
+                   .of_pair = step,
+                   .count = ring.size,
+                   .finer = finer_parts(world, step, /*own=*/ring.size - 1)});
+  }
+  return all;
+}
+
+at::Tensor stretch_of_others(const World& world) {
+  const at::Tensor order = order_in_sequences(world.kv_rows).argsort();  // rows, sequence by sequence
+  const at::Tensor ranks = world.kv_rows.rank.index_select(0, order);
+  std::vector<at::Tensor> of_ranks;
+  for (int rank = 0; rank < world.ranks; ++rank) {
+    const at::Tensor before = ranks.eq(rank).to(at::kLong).cumsum(0);
+    of_ranks.push_back(at::zeros_like(before).index_copy_(0, order, before));
+  }
+  return at::stack(of_ranks).index_select(0, world.q_rows.rank);
+}
+
 std::vector<Parts> parts_of(const World& world) {
   std::vector<Parts> all;
   for (const Ring& ring : rings_of(world)) {
     if (ring.size == 1) continue;
     const at::Tensor step = step_of_pairs(world, ring);
-    const at::Tensor half = world.kv_rows.half.unsqueeze(0);
     all.push_back({.what = "steps of the ring",
                    .of_pair = step,
                    .count = ring.size,
-                   .of_chunks = world.kv_rows.half.any().item<bool>() ? step.mul(2).add(half) : at::Tensor()});
+                   .finer = finer_parts(world, step, /*own=*/0)});
     if (ring.size > 2) {
       all.push_back({.what = "steps of the ring, which turns the other way",
                      .of_pair = step.neg().remainder(ring.size),

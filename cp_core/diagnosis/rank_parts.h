@@ -30,15 +30,23 @@ at::Tensor rows_at_same_place(const Side& side, int ranks, const std::function<i
 // int64 [rows]: where a row stands among all rows, sequence by sequence, by position.
 at::Tensor order_in_sequences(const Side& side);
 
+// int64 [rows]: 0 in the first stretch of following positions that a rank has of a sequence, 1 in the others. Chunks of
+// which one goes on where the other ends are one stretch.
+at::Tensor stretch_of_rows(const Side& side);
+
 // One way to cut pairs into parts that are merged in this order.
 struct Parts {
   std::string what;  // "steps of the ring"
   at::Tensor of_pair;
   std::int64_t count = 0;
-  // The same cut further, which may be so for some queries and not for others: at the two chunks of a rank's keys,
-  // twice as many. Undefined: not.
-  at::Tensor of_chunks = {};
+  // The same cut further, which may be so for some queries and not for others: at the two chunks of a rank's keys, of
+  // all ranks or of others alone, whether or not one goes on where the other ends. Twice as many.
+  std::vector<at::Tensor> finer = {};
 };
 std::vector<Parts> parts_of(const World& world);
+// The steps of rings, of which the last is that of the rank's own keys.
+std::vector<Parts> parts_with_own_last(const World& world);
+// int64, pairs: in which stretch of the keys of other ranks a key is, which are cut where the query's rank has its own.
+at::Tensor stretch_of_others(const World& world);
 
 }  // namespace cp_pool::diagnosis

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include "cp_core/diagnosis/gradient_sums.h"
@@ -13,14 +14,15 @@ namespace {
 
 using Member = at::Tensor WholeResults::*;
 
-// What ranks gave to the queries of a world; undefined if one gave nothing.
+// What ranks gave to the rows of a world; undefined if one gave nothing.
 at::Tensor given_rows(const World& world, Member member) {
   std::vector<at::Tensor> parts;
   for (const verify::Results& of_rank : world.observation->results) {
     if (!(of_rank.*member).defined()) return {};
     parts.push_back(of_rank.*member);
   }
-  return at::cat(parts).index_select(0, world.q_rows.row);
+  const bool of_keys = member == &WholeResults::dk || member == &WholeResults::dv;
+  return at::cat(parts).index_select(0, of_keys ? world.kv_rows.row : world.q_rows.row);
 }
 
 // Adds of each query the square of its distance. A value that is no number is as far off as can be, unless both are.
@@ -32,17 +34,38 @@ void add_distance(const at::Tensor& given, const at::Tensor& predicted, at::Tens
   sum = sum.defined() ? sum.add(of_rows) : of_rows;
 }
 
-at::Tensor second_is_nearer(const World& world, const WholeResults& first, const WholeResults& second,
-                            const std::vector<Member>& members) {
-  at::Tensor of_first;
-  at::Tensor of_second;
+// One a row; undefined if what ranks gave is not known.
+at::Tensor distance_to_given(const World& world, const WholeResults& results, const std::vector<Member>& members) {
+  at::Tensor sum;
   for (const Member member : members) {
     const at::Tensor given = given_rows(world, member);
-    if (!given.defined() || given.sizes() != (first.*member).sizes()) return at::zeros_like(world.q_rows.valid);
-    add_distance(given, first.*member, of_first);
-    add_distance(given, second.*member, of_second);
+    if (!given.defined() || given.sizes() != (results.*member).sizes()) return {};
+    add_distance(given, results.*member, sum);
   }
-  return of_second.lt(of_first);
+  return sum;
+}
+
+at::Tensor nearest(const std::vector<Model>& models, WholeResults (*results_of)(const Model&),
+                   const std::vector<Member>& members) {
+  const World& world = *models.front().world;
+  const bool of_keys = members.front() == &WholeResults::dk;
+  std::vector<at::Tensor> distances;
+  for (const Model& model : models) {
+    distances.push_back(distance_to_given(world, results_of(model), members));
+    if (!distances.back().defined()) return at::zeros_like(of_keys ? world.kv_rows.row : world.q_rows.row);
+  }
+  at::Tensor least = distances.front();
+  at::Tensor number = at::zeros_like(of_keys ? world.kv_rows.row : world.q_rows.row);
+  for (std::size_t i = 1; i < distances.size(); ++i) {
+    const at::Tensor nearer = distances[i].lt(least);
+    least = at::where(nearer, distances[i], least);
+    number = number.masked_fill(nearer, static_cast<std::int64_t>(i));
+  }
+  return number;
+}
+
+WholeResults forward_of(const Model& model) {
+  return run_forward(model).results;
 }
 
 WholeResults gradients_of(const Model& model) {
@@ -54,13 +77,16 @@ WholeResults gradients_of(const Model& model) {
 
 }  // namespace
 
-at::Tensor second_is_nearer(const Model& first, const Model& second) {
-  return second_is_nearer(*first.world, run_forward(first).results, run_forward(second).results,
-                          {&WholeResults::out, &WholeResults::lse});
+at::Tensor nearest_model(const std::vector<Model>& models) {
+  return nearest(models, forward_of, {&WholeResults::out, &WholeResults::lse});
 }
 
-at::Tensor second_is_nearer_in_dq(const Model& first, const Model& second) {
-  return second_is_nearer(*first.world, gradients_of(first), gradients_of(second), {&WholeResults::dq});
+at::Tensor nearest_model_in_dq(const std::vector<Model>& models) {
+  return nearest(models, gradients_of, {&WholeResults::dq});
+}
+
+at::Tensor nearest_model_in_dk(const std::vector<Model>& models) {
+  return nearest(models, gradients_of, {&WholeResults::dk});
 }
 
 }  // namespace cp_pool::diagnosis

@@ -1,5 +1,7 @@
-// Of two models that differ in how queries' keys are cut into parts: which one each query's results show.
+// Of models that differ in how queries' keys are cut into parts: which one each query's results show.
 #pragma once
+
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
@@ -7,9 +9,12 @@
 
 namespace cp_pool::diagnosis {
 
-// bool [q rows]: where the second is nearer to the out and lse that ranks gave. All false where these are not known.
-at::Tensor second_is_nearer(const Model& first, const Model& second);
+// int64 [q rows]: the number of the model that is nearest to the out and lse that ranks gave, the first of those that
+// are as near. All 0 where these are not known.
+at::Tensor nearest_model(const std::vector<Model>& models);
 // The same by dq. Of a whole world.
-at::Tensor second_is_nearer_in_dq(const Model& first, const Model& second);
+at::Tensor nearest_model_in_dq(const std::vector<Model>& models);
+// The same by dk: int64 [kv rows].
+at::Tensor nearest_model_in_dk(const std::vector<Model>& models);
 
 }  // namespace cp_pool::diagnosis

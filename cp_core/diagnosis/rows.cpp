@@ -330,24 +330,49 @@ class Rows {
     if (world_.c().comm == CommType::a2a_p2p) sizes.insert(sizes.begin(), 2);
     for (const int size : sizes) {
       if (world_.ranks % size != 0) continue;
-      add(id, "the rows of ranks that exchange heads stay in the order of ranks and are taken for whole sequences",
-          [size](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
-            RowsByRank believed = rows;
-            for (std::size_t first = 0; first < rows.size(); first += static_cast<std::size_t>(size)) {
-              std::vector<LocalRow> sorted;
-              for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
-                sorted.insert(sorted.end(), rows[r].begin(), rows[r].end());
-              }
-              std::ranges::stable_sort(sorted, {},
-                                       [](const LocalRow& row) { return std::pair(row.sequence, row.position); });
-              auto next = sorted.begin();
-              for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
-                for (LocalRow& row : believed[r]) row = *next++;
-              }
-            }
-            return believed;
-          });
+      const std::string says =
+          "the rows of ranks that exchange heads stay in the order of ranks and are taken for whole sequences";
+      const Belief in_order = [size](const RowsByRank& rows, const auto&, const auto&) -> std::optional<RowsByRank> {
+        RowsByRank believed = rows;
+        for (std::size_t first = 0; first < rows.size(); first += static_cast<std::size_t>(size)) {
+          std::vector<LocalRow> sorted;
+          for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
+            sorted.insert(sorted.end(), rows[r].begin(), rows[r].end());
+          }
+          std::ranges::stable_sort(sorted, {},
+                                   [](const LocalRow& row) { return std::pair(row.sequence, row.position); });
+          auto next = sorted.begin();
+          for (std::size_t r = first; r < first + static_cast<std::size_t>(size); ++r) {
+            for (LocalRow& row : believed[r]) row = *next++;
+          }
+        }
+        return believed;
+      };
+      add(id, says, in_order);
+      with_bias_rows(id, says + "; the rows of the bias do not", in_order);
     }
+  }
+
+  // Bias rows that are exchanged, too, and lie where they should: each query has those of the place where it is taken
+  // to be, and the gradient goes there.
+  void with_bias_rows(const char* id, std::string says, const Belief& belief) {
+    if (!world_.bias.defined() || c_.layout == Layout::thd) return;
+    const auto q = belief(q_, lengths_.valid_q, lengths_.padded_q);
+    const auto kv = belief(kv_, lengths_.valid_kv, lengths_.padded_kv);
+    if (!q || !kv || (same_places(*q, q_) && same_places(*kv, kv_))) return;
+    const Places places = places_of({.q = *q, .kv = *kv});
+    all_.push_back({.id = id, .says = std::move(says), .model = [places](Model& model) {
+                      const World& world = *model.world;
+                      for (Pass* const pass : {&model.forward, &model.backward}) {
+                        take_places(world, places, *pass);
+                        if (!world.bias.defined()) continue;
+                        const at::Tensor rows = world.q_rows.row;
+                        pass->bias_index =
+                            world.bias_index_at(places.q_sequence.index_select(0, rows),
+                                                places.q_position.index_select(0, rows), places.kv_position);
+                      }
+                      model.dbias_of_all_ranks = true;
+                    }});
   }
 
   // Sequences begin where they would without padding.

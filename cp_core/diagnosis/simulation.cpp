@@ -101,7 +101,10 @@ at::Tensor by_row(const at::Tensor& of_heads) {
 at::Tensor max_logits(const Model& model, const at::Tensor& scores) {
   const World& world = *model.world;
   const at::Tensor& times = model.max_logit_times.defined() ? model.max_logit_times : model.forward.times;
-  const at::Tensor of_rows = scores.masked_fill(times.eq(0.0), -kInfinity).amax(-1);  // [heads, q rows]
+  at::Tensor counted = scores.masked_fill(times.eq(0.0), -kInfinity);
+  const at::Tensor poisoned = Operands(world, model.forward, /*absolute=*/false).poisoned_pairs();
+  if (poisoned.defined()) counted.masked_fill_(poisoned.logical_and(times.ne(0.0)), kNotANumber);
+  const at::Tensor of_rows = counted.amax(-1);  // [heads, q rows]
   at::Tensor of_ranks = at::full({scores.size(0), world.ranks}, -kInfinity, scores.options());
   of_ranks = of_ranks.scatter_reduce(1, world.q_rows.rank.unsqueeze(0).expand_as(of_rows), of_rows, "amax");
   std::vector<at::Tensor> received;

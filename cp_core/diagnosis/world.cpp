@@ -132,10 +132,11 @@ const at::Tensor& World::raw_dp() const {
   return raw_dp_;
 }
 
-at::Tensor World::bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const {
+at::Tensor World::bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,
+                                const at::Tensor& kv_positions) const {
   const std::int64_t rows = bias.size(2);
   const std::int64_t columns = bias.size(3);
-  const at::Tensor sequence = bias.size(0) == 1 ? q_rows.sequence.mul(0) : q_rows.sequence;
+  const at::Tensor sequence = bias.size(0) == 1 ? sequences.mul(0) : sequences;
   const at::Tensor row = q_positions.clamp(0, rows - 1);
   const at::Tensor column = kv_positions.clamp(0, columns - 1);
   return sequence.mul(rows).add(row).mul(columns).unsqueeze(1).add(column.unsqueeze(0));

@@ -56,7 +56,12 @@ struct World {
   // Of each pair the element of `bias` that it has: int64 [q rows, kv rows], over batch, rows and columns.
   [[nodiscard]] at::Tensor bias_index() const { return bias_index_at(q_rows.position, kv_rows.position); }
   // The same if rows stand at these positions.
-  [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const;
+  [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& q_positions, const at::Tensor& kv_positions) const {
+    return bias_index_at(q_rows.sequence, q_positions, kv_positions);
+  }
+  // The same in these sequences.
+  [[nodiscard]] at::Tensor bias_index_at(const at::Tensor& sequences, const at::Tensor& q_positions,
+                                         const at::Tensor& kv_positions) const;
 
   const Observation* observation;
   verify::CanonicalProblem problem;

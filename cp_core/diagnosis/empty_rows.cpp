@@ -121,7 +121,9 @@ bool padding_queries(const Bench& bench) {
                              .any(0)
                              .unsqueeze(1);
   const bool only = rows.all_wrong([&](const Given& given, const Rows& of) {
-    if (given.member == &Results::dk || given.member == &Results::dv) return met.expand_as(of.wrong);
+    // NaN that padding holds comes through hidden pairs, too.
+    const bool of_keys = given.member == &Results::dk || given.member == &Results::dv;
+    if (of_keys) return met.logical_or(of.finite.logical_not());
     const bool of_queries =
         given.member == &Results::out || given.member == &Results::lse || given.member == &Results::dq;
     return of_queries ? of.padding.expand_as(of.wrong) : at::ones_like(of.wrong);

@@ -1,0 +1,66 @@
+// A hypothesis names its own mistake and not its neighbour's: of deliberate faults of our own implementation, on small
+// cases, and of how rows are cut.
+#include <string>
+#include <vector>
+
+#include <ATen/ops/equal.h>
+#include <gtest/gtest.h>
+
+#include "cp_core/diagnosis/rank_parts.h"
+#include "cp_core/diagnosis/testing/diagnosed_on_threads.h"
+#include "cp_core/mutation.h"
+#include "cp_core/testing/cases_on_threads.h"
+
+namespace cp_pool::diagnosis {
+namespace {
+
+std::string named(const Case& c, Mutant mutant) {
+  const ScopedMutant on(mutant);
+  const Diagnosis diagnosis = test::diagnosed(c).diagnosis;
+  return diagnosis.certainty == Certainty::certain ? diagnosis.id : test::text_of(diagnosis);
+}
+
+// 8 tokens over two ranks: rank 1 has chunks 1 and 2, which are one stretch. Query 2 sees key 1 and keys 6 and 7 of
+// rank 0, two parts of one step.
+Case parts_case() {
+  Case c = verify::test::small_case();
+  c.batch = 1;
+  c.seqlen_q = c.seqlen_kv = 8;
+  c.causal = false;
+  c.window = {1, 7};
+  return c;
+}
+
+TEST(RankPartsTest, ChunksOfWhichOneGoesOnWhereTheOtherEndsAreOneStretch) {
+  const auto row = [](std::int64_t position) {
+    return verify::LocalRow{.sequence = 0, .position = position, .canonical = position};
+  };
+  const verify::RowsByRank rows{{row(0), row(1), row(6), row(7)}, {row(2), row(3), row(4), row(5)}};
+  const Side side(rows, /*poisoned_padding=*/false);
+  EXPECT_TRUE(at::equal(stretch_of_rows(side), index_tensor({0, 0, 1, 1, 0, 0, 0, 0})));
+  EXPECT_TRUE(at::equal(side.half, index_tensor({0, 0, 1, 1, 0, 0, 1, 1})));
+}
+
+TEST(HypothesesTest, PartsOfARowAreWhatTheRowShows) {
+  EXPECT_EQ(named(parts_case(), Mutant::merge_lse_is_max), "merged_lse_is_largest");
+  EXPECT_EQ(named(parts_case(), Mutant::merge_lse_not_updated), "lse_without_a_part");
+}
+
+TEST(HypothesesTest, TheBackwardTakesPartsAsTheForwardDoes) {
+  EXPECT_EQ(named(parts_case(), Mutant::backward_lse_of_part), "backward_of_part");
+  EXPECT_EQ(named(parts_case(), Mutant::dk_overwrites), "gradient_share_missing");
+}
+
+// The mask probe has no such scores, and nothing is wrong in it.
+TEST(HypothesesTest, ScoresThatOverflowAreNamedThoughTheMaskProbeIsRight) {
+  EXPECT_EQ(named(verify::test::steep_case(), Mutant::softmax_max_not_subtracted), "max_not_subtracted");
+}
+
+// The key behind the only one is padding, which holds NaN.
+TEST(HypothesesTest, PaddingThatHoldsNanIsKnownByMaxLogit) {
+  EXPECT_EQ(named(verify::test::one_key_case(), Mutant::max_logit_past_tile), "max_logit_of_hidden_keys");
+  EXPECT_NE(named(verify::test::one_key_case(), Mutant::max_logit_from_zero), "max_logit_of_hidden_keys");
+}
+
+}  // namespace
+}  // namespace cp_pool::diagnosis

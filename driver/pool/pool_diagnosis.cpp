@@ -22,10 +22,12 @@ constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pip
 }  // namespace
 
 // A case that runs several times is asked about once. Not asked are cases that several groups of ranks run, each a
-// problem of its own, and cases with replicated tokens, whose rows have several owners.
+// problem of its own, cases with replicated tokens, whose rows have several owners, and what a search tries on its way
+// to the smallest case, which is asked.
 bool Pool::asks_why(const NamedCase& named) const {
   return run_.config.diagnosis && named.c.group == 1 && named.c.replicated == 0 &&
-         lists(capabilities_, "options", "diagnosis_ms") && (named.runs == 1 || !run_.diagnosed.contains(named.id));
+         named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
+         (named.runs == 1 || !run_.diagnosed.contains(named.id));
 }
 
 // One that nobody waits for is passed over: it says nothing against the worker's results.

@@ -189,6 +189,19 @@ TEST(Diagnosis, IsMadeOnceOfACaseThatRunsSeveralTimes) {
   EXPECT_FALSE(recorder.finished(2).diagnosis);
 }
 
+TEST(Diagnosis, OfASearchIsMadeOfWhatIsFoundAndNotOfEachTryToMakeItSmaller) {
+  std::vector<NamedCase> cases = fake_cases({"diag_good", "diag_unasked", "diag_good"});
+  cases[0].search = SearchStep::drawn;
+  cases[1].search = SearchStep::smaller;
+  cases[2].search = SearchStep::smallest;
+  Recorder recorder;
+  run(cases, diagnosing_config(), recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("fail", "fail", "fail"));
+  EXPECT_TRUE(recorder.finished(0).diagnosis);
+  EXPECT_FALSE(recorder.finished(1).diagnosis);
+  EXPECT_TRUE(recorder.finished(2).diagnosis);
+}
+
 // Calls the function when the case has been in its diagnosis for a second.
 void when_diagnosing(Recorder& recorder, const std::function<void()>& then) {
   recorder.on_each = [then](const Event& event) {

@@ -28,7 +28,8 @@ struct Run {
   std::int64_t for_rank = -1;  // of keys: only queries of this rank meet them so; -1: all
 };
 
-// Of each rank, as it holds them, or its chunks alone; or of all ranks, which are whole sequences.
+// Of each rank, as it holds them, or its chunks alone; of all ranks, which are whole sequences; or these, as
+// runs_of_others cuts them.
 enum class RunsOf { rank, chunk, sequence, others };
 
 std::vector<Run> runs_of(const Side& side, RunsOf which) {

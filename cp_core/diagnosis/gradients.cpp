@@ -164,11 +164,7 @@ class GradientMistakes {
     add("gradient_share_missing", std::move(says), [choices](Model& model) {
       std::vector<Model> models;
       for (const at::Tensor& counts : choices) models.emplace_back(model).weight_dq = counts.to(at::kDouble);
-      const at::Tensor number = nearest_model_in_dq(models).unsqueeze(1);
-      model.weight_dq = models.front().weight_dq;
-      for (std::size_t i = 1; i < models.size(); ++i) {
-        model.weight_dq = at::where(number.eq(static_cast<std::int64_t>(i)), models[i].weight_dq, model.weight_dq);
-      }
+      model.weight_dq = chosen(nearest_model_in_dq(models).unsqueeze(1), models, &Model::weight_dq);
     });
   }
 
@@ -181,11 +177,7 @@ class GradientMistakes {
       for (const at::Tensor& gone : choices) {
         models.emplace_back(model).weight_dk = gone.logical_not().to(at::kDouble);
       }
-      const at::Tensor number = nearest_model_in_dk(models).unsqueeze(0);
-      model.weight_dk = models.front().weight_dk;
-      for (std::size_t i = 1; i < models.size(); ++i) {
-        model.weight_dk = at::where(number.eq(static_cast<std::int64_t>(i)), models[i].weight_dk, model.weight_dk);
-      }
+      model.weight_dk = chosen(nearest_model_in_dk(models).unsqueeze(0), models, &Model::weight_dk);
       if (v) model.weight_dv = model.weight_dk;
     });
   }

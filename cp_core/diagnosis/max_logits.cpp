@@ -96,18 +96,19 @@ class MaxLogits {
   // A chunk of queries and the keys between the first and the last that it sees are computed as one rectangle, in which
   // the mask hides keys. Keys are those of a rank's stretch or of a sequence, and of one chunk of the mask.
   void rectangles() {
-    const Side& q = world_.q_rows;
     const Side& kv = world_.kv_rows;
-    const std::int64_t batch = c_.batch;
-    const at::Tensor queries = q.rank.mul(batch).add(q.sequence).mul(2);
     for (const bool of_ranks : {false, true}) {
-      const at::Tensor stretches = kv.rank.mul(batch).add(kv.sequence).mul(2).add(stretch_of_rows(kv));
-      const at::Tensor keys = of_ranks ? stretches : kv.sequence;
+      const at::Tensor keys = of_ranks ? stretches(kv) : kv.sequence;
       const std::string of = of_ranks ? "a rank's keys" : "keys";
       count(fmt::format("hidden scores of a chunk of queries and the {} between those that it sees count in max_logit",
                         of),
-            in_rectangles(queries.add(stretch_of_rows(q)), keys));
+            in_rectangles(stretches(world_.q_rows), keys));
     }
+  }
+
+  // int64 [rows]: a number for each stretch that a rank has of a sequence.
+  [[nodiscard]] at::Tensor stretches(const Side& side) const {
+    return side.rank.mul(c_.batch).add(side.sequence).mul(2).add(stretch_of_rows(side));
   }
 
   // 1 between the first and the last query and key that meet, of each group of queries and each of keys; else 0.
@@ -152,11 +153,10 @@ class MaxLogits {
   void next_rows() {
     const Side& kv = world_.kv_rows;
     const at::Tensor rows = at::arange(kv.count(), at::kLong);
-    const at::Tensor stretches = kv.rank.mul(c_.batch).add(kv.sequence).mul(2).add(stretch_of_rows(kv));
     count(
         "the key that lies behind the last one which a query sees in a rank's chunk counts in max_logit, padding or "
         "not",
-        with_next(stretches, rows, kv.rank));
+        with_next(stretches(kv), rows, kv.rank));
     const at::Tensor order = order_in_sequences(kv);
     if (order.equal(rows)) return;
     count("the key that lies behind the last one which a query sees in a sequence counts in max_logit, padding or not",

@@ -90,9 +90,7 @@ class Merges {
     }
     const at::Tensor number = nearest(cuts).unsqueeze(1);
     if (!number.any().item<bool>()) return;
-    for (std::size_t i = 1; i < cuts.size(); ++i) {
-      model.part = at::where(number.eq(static_cast<std::int64_t>(i)), cuts[i].part, model.part);
-    }
+    model.part = chosen(number, cuts, &Model::part);
     model.parts = 2 * parts.count;
   }
 

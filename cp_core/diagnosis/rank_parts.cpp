@@ -19,6 +19,19 @@ const std::int64_t* data_of(const at::Tensor& tensor) {
   return tensor.const_data_ptr<std::int64_t>();
 }
 
+// own: the step of a rank's own keys.
+std::vector<at::Tensor> finer_parts(const World& world, const at::Tensor& step, int own) {
+  const at::Tensor half = world.kv_rows.half.unsqueeze(0);
+  if (!half.any().item<bool>()) return {};
+  const at::Tensor stretch = stretch_of_rows(world.kv_rows).unsqueeze(0);
+  std::vector<at::Tensor> all{step.mul(2).add(half), step.mul(2).add(half.mul(step.ne(own)))};
+  if (!stretch.equal(half)) {
+    all.push_back(step.mul(2).add(stretch));
+    all.push_back(step.mul(2).add(stretch.mul(step.ne(own))));
+  }
+  return all;
+}
+
 }  // namespace
 
 std::vector<Ring> rings_of(const World& world) {
@@ -85,23 +98,6 @@ at::Tensor stretch_of_rows(const Side& side) {
   }
   return index_tensor(stretches);
 }
-
-namespace {
-
-// own: the step of a rank's own keys.
-std::vector<at::Tensor> finer_parts(const World& world, const at::Tensor& step, int own) {
-  const at::Tensor half = world.kv_rows.half.unsqueeze(0);
-  if (!half.any().item<bool>()) return {};
-  const at::Tensor stretch = stretch_of_rows(world.kv_rows).unsqueeze(0);
-  std::vector<at::Tensor> all{step.mul(2).add(half), step.mul(2).add(half.mul(step.ne(own)))};
-  if (!stretch.equal(half)) {
-    all.push_back(step.mul(2).add(stretch));
-    all.push_back(step.mul(2).add(stretch.mul(step.ne(own))));
-  }
-  return all;
-}
-
-}  // namespace
 
 std::vector<Parts> parts_with_own_last(const World& world) {
   std::vector<Parts> all;

@@ -49,16 +49,18 @@ at::Tensor nearest(const std::vector<Model>& models, WholeResults (*results_of)(
                    const std::vector<Member>& members) {
   const World& world = *models.front().world;
   const bool of_keys = members.front() == &WholeResults::dk;
-  std::vector<at::Tensor> distances;
-  for (const Model& model : models) {
-    distances.push_back(distance_to_given(world, results_of(model), members));
-    if (!distances.back().defined()) return at::zeros_like(of_keys ? world.kv_rows.row : world.q_rows.row);
-  }
-  at::Tensor least = distances.front();
-  at::Tensor number = at::zeros_like(of_keys ? world.kv_rows.row : world.q_rows.row);
-  for (std::size_t i = 1; i < distances.size(); ++i) {
-    const at::Tensor nearer = distances[i].lt(least);
-    least = at::where(nearer, distances[i], least);
+  const at::Tensor first = at::zeros_like(of_keys ? world.kv_rows.row : world.q_rows.row);
+  at::Tensor number = first;
+  at::Tensor least;
+  for (std::size_t i = 0; i < models.size(); ++i) {
+    const at::Tensor distance = distance_to_given(world, results_of(models[i]), members);
+    if (!distance.defined()) return first;
+    if (i == 0) {
+      least = distance;
+      continue;
+    }
+    const at::Tensor nearer = distance.lt(least);
+    least = at::where(nearer, distance, least);
     number = number.masked_fill(nearer, static_cast<std::int64_t>(i));
   }
   return number;
@@ -87,6 +89,14 @@ at::Tensor nearest_model_in_dq(const std::vector<Model>& models) {
 
 at::Tensor nearest_model_in_dk(const std::vector<Model>& models) {
   return nearest(models, gradients_of, {&WholeResults::dk});
+}
+
+at::Tensor chosen(const at::Tensor& number, const std::vector<Model>& models, at::Tensor Model::* member) {
+  at::Tensor out = models.front().*member;
+  for (std::size_t i = 1; i < models.size(); ++i) {
+    out = at::where(number.eq(static_cast<std::int64_t>(i)), models[i].*member, out);
+  }
+  return out;
 }
 
 }  // namespace cp_pool::diagnosis

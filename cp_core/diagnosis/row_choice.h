@@ -17,4 +17,7 @@ at::Tensor nearest_model_in_dq(const std::vector<Model>& models);
 // The same by dk: int64 [kv rows].
 at::Tensor nearest_model_in_dk(const std::vector<Model>& models);
 
+// What the models of these numbers have at each place. number: int64, fits to the shape of the member.
+at::Tensor chosen(const at::Tensor& number, const std::vector<Model>& models, at::Tensor Model::* member);
+
 }  // namespace cp_pool::diagnosis

@@ -163,8 +163,7 @@ class RunCommand : public CommandWith<RunOptions> {
              {.name = "--order",
               .type = "ORDER",
               .help = "Of the cases: listed, reverse, shuffle, shuffle:SEED, or history:FILE (failures of an earlier "
-                      "--events FILE "
-                      "first, then the longest)",
+                      "--events FILE first, then the longest)",
               .check = wrong_with_order,
               .default_text = "listed"},
              [this](const std::string& text) { options.order = *parse_order(text); });

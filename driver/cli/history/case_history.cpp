@@ -6,7 +6,6 @@
 #include <numeric>
 #include <variant>
 
-#include "driver/cli/history/events_file.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/problem_group.h"
 
@@ -32,13 +31,13 @@ Place place_of(const NamedCase& named, const CaseHistory& history) {
 
 CaseHistory read_case_history(const std::filesystem::path& events_file) {
   CaseHistory history;
-  history.failed = read_failed_cases(events_file).ids;
-  read_events(events_file, "the file", [&](const Event& event, auto) {
+  const auto take_time = [&](const Event& event) {
     const auto* finished = std::get_if<CaseFinished>(&event);
     if (finished != nullptr && was_reached(finished->outcome)) {
       history.duration_ms[finished->id] = finished->duration_ms;
     }
-  });
+  };
+  history.failed = read_failed_cases(events_file, take_time).ids;
   return history;
 }
 

@@ -97,9 +97,12 @@ class FailureReader {
 
 }  // namespace
 
-FailedCases read_failed_cases(const std::filesystem::path& events_file) {
+FailedCases read_failed_cases(const std::filesystem::path& events_file, const std::function<void(const Event&)>& also) {
   FailureReader reader;
-  read_events(events_file, "the file", [&](const Event& event, auto) { reader.take(event); });
+  read_events(events_file, "the file", [&](const Event& event, auto) {
+    reader.take(event);
+    if (also) also(event);
+  });
   if (!reader.any()) {
     throw CommandError(ExitCode::bad_input,
                        fmt::format("the file {} holds no run: was it written by --events?", events_file.string()));

@@ -3,12 +3,14 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "cases/case.h"
+#include "driver/events.h"
 
 namespace cp_pool {
 
@@ -29,9 +31,10 @@ struct FailedCases {
   bool unknown_rest = false;
 };
 
-// Reads the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events
-// file, or holds no run.
-FailedCases read_failed_cases(const std::filesystem::path& events_file);
+// Reads the events file of the earlier run, and shows each event to `also`. Throws CommandError (bad_input): the file
+// cannot be read, is no events file, or holds no run.
+FailedCases read_failed_cases(const std::filesystem::path& events_file,
+                              const std::function<void(const Event&)>& also = nullptr);
 
 // Throws CommandError if nothing failed (nothing_selected), or if the file does not say what did (bad_input). Warns of
 // what it does not say.

@@ -1,50 +1,84 @@
 #include "driver/fleet/case_queue.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace cp_pool {
 
-void CaseQueue::add(QueuedCase waiting) {
-  std::deque<Place>& group = groups_[waiting.group];
-  if (group.empty()) heads_.emplace(next_, waiting.group);
-  group.push_back({next_++, waiting.index});
+// The client, which gets a case more. If it has none here yet, its turn comes after everybody else's.
+CaseQueue::Client& CaseQueue::enter(int number) {
+  Client& client = clients_[number];
+  ++client.size;
+  if (held_.contains(number)) {
+    ++held_size_;
+    return client;
+  }
   ++size_;
+  if (!client.turn) client.turn = turns_.insert(turns_.end(), number);
+  return client;
+}
+
+void CaseQueue::leave_turns(Client& client) {
+  if (!client.turn) return;
+  turns_.erase(*client.turn);
+  client.turn.reset();
+}
+
+void CaseQueue::add(QueuedCase waiting) {
+  Client& client = enter(waiting.client);
+  std::deque<Place>& group = client.groups[waiting.group];
+  if (group.empty()) client.heads.emplace(next_, waiting.group);
+  group.push_back({next_++, waiting.index});
 }
 
 void CaseQueue::put_back(QueuedCase waiting) {
-  std::deque<Place>& group = groups_[waiting.group];
-  if (!group.empty()) heads_.erase(group.front().order);
+  Client& client = enter(waiting.client);
+  std::deque<Place>& group = client.groups[waiting.group];
+  if (!group.empty()) client.heads.erase(group.front().order);
   group.push_front({first_, waiting.index});
-  heads_.emplace(first_--, waiting.group);
-  ++size_;
+  client.heads.emplace(first_--, waiting.group);
+  if (client.turn) turns_.splice(turns_.begin(), turns_, *client.turn);
 }
 
-CaseQueue::Heads::const_iterator CaseQueue::choose(int pool) const {
-  for (auto head = heads_.begin(); head != heads_.end(); ++head) {
+CaseQueue::Heads::const_iterator CaseQueue::choose(const Client& client, int pool) const {
+  for (auto head = client.heads.begin(); head != client.heads.end(); ++head) {
     const auto owner = owners_.find(head->second);
     if (owner == owners_.end() || owner->second == pool) return head;
   }
-  return heads_.begin();
+  return client.heads.begin();
 }
 
 std::optional<QueuedCase> CaseQueue::peek(int pool) const {
-  const auto head = choose(pool);
-  if (head == heads_.end()) return std::nullopt;
-  return QueuedCase{groups_.at(head->second).front().index, head->second};
+  if (empty()) return std::nullopt;
+  const int number = turns_.front();
+  const Client& client = clients_.at(number);
+  const std::size_t group = choose(client, pool)->second;
+  return QueuedCase{client.groups.at(group).front().index, group, number};
 }
 
 std::optional<QueuedCase> CaseQueue::take(int pool) {
   const std::optional<QueuedCase> out = peek(pool);
   if (!out) return std::nullopt;
-  std::deque<Place>& group = groups_[out->group];
-  heads_.erase(group.front().order);
-  group.pop_front();
+  Client& client = clients_.at(out->client);
+  const auto group = client.groups.find(out->group);
+  std::deque<Place>& places = group->second;
+  client.heads.erase(places.front().order);
+  places.pop_front();
+  --client.size;
   --size_;
-  forget(pool);
-  if (group.empty()) {
-    groups_.erase(out->group);
+  if (places.empty()) {
+    client.groups.erase(group);
   } else {
-    heads_.emplace(group.front().order, out->group);
+    client.heads.emplace(places.front().order, out->group);
   }
+  forget(pool);
   owners_[out->group] = pool;
+  if (client.size > 0) {
+    turns_.splice(turns_.end(), turns_, *client.turn);
+  } else {
+    leave_turns(client);
+    clients_.erase(out->client);
+  }
   return out;
 }
 
@@ -52,18 +86,60 @@ void CaseQueue::forget(int pool) {
   std::erase_if(owners_, [pool](const auto& owner) { return owner.second == pool; });
 }
 
-std::vector<std::size_t> CaseQueue::take_all() {
-  std::map<std::int64_t, std::size_t> in_order;
-  for (const auto& [group, places] : groups_) {
-    for (const Place& place : places) in_order.emplace(place.order, place.index);
+void CaseQueue::hold(int client, bool held) {
+  const bool changed = held ? held_.insert(client).second : held_.erase(client) > 0;
+  const auto found = clients_.find(client);
+  if (!changed || found == clients_.end()) return;
+  Client& waiting = found->second;
+  if (held) {
+    leave_turns(waiting);
+    size_ -= waiting.size;
+    held_size_ += waiting.size;
+  } else {
+    waiting.turn = turns_.insert(turns_.end(), client);
+    size_ += waiting.size;
+    held_size_ -= waiting.size;
   }
-  std::vector<std::size_t> out;
-  out.reserve(in_order.size());
-  for (const auto& [order, index] : in_order) out.push_back(index);
-  groups_.clear();
-  heads_.clear();
+}
+
+std::vector<std::size_t> CaseQueue::take_all() {
+  Places all;
+  for (const auto& [number, client] : clients_) append_places(client, all);
+  clients_.clear();
+  turns_.clear();
   size_ = 0;
+  held_size_ = 0;
+  return indices_in_order(std::move(all));
+}
+
+std::vector<std::size_t> CaseQueue::take_all_of(int client) {
+  hold(client, false);
+  const auto gone = clients_.find(client);
+  if (gone == clients_.end()) return {};
+  Places all;
+  append_places(gone->second, all);
+  size_ -= gone->second.size;
+  leave_turns(gone->second);
+  clients_.erase(gone);
+  return indices_in_order(std::move(all));
+}
+
+void CaseQueue::append_places(const Client& client, Places& out) {
+  for (const auto& [group, places] : client.groups) out.insert(out.end(), places.begin(), places.end());
+}
+
+std::vector<std::size_t> CaseQueue::indices_in_order(Places places) {
+  std::ranges::sort(places, {}, &Place::order);
+  std::vector<std::size_t> out;
+  out.reserve(places.size());
+  for (const Place& place : places) out.push_back(place.index);
   return out;
+}
+
+std::size_t CaseQueue::known_clients() const {
+  std::set<int> out = held_;
+  for (const auto& [number, client] : clients_) out.insert(number);
+  return out.size();
 }
 
 }  // namespace cp_pool

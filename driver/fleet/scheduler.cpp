@@ -25,19 +25,19 @@ std::optional<Seconds> Scheduler::Mean::value() const {
   return sum_ / count_;
 }
 
-Scheduler::Scheduler(const FleetSettings& settings) : settings_(settings) {
-  if (settings.slots) slot_free_.assign(static_cast<std::size_t>(std::max(*settings.slots, 1)), true);
-}
+Scheduler::Scheduler(const FleetSettings& settings) : settings_(settings), slots_(settings.slots) {}
 
 int Scheduler::add_key(int ranks) {
   Key key;
-  key.slots = settings_.slots ? std::min(ranks, std::max(*settings_.slots, 1)) : ranks;
+  key.slots = slots_.held_by(ranks);
+  for (const int client : held_) key.queue.hold(client, true);
   keys_.push_back(std::move(key));
   return static_cast<int>(keys_.size()) - 1;
 }
 
 void Scheduler::case_added(int key, QueuedCase added) {
   keys_.at(static_cast<std::size_t>(key)).queue.add(added);
+  without_spares_ = false;
 }
 
 void Scheduler::pool_ready(int pool, Seconds now) {
@@ -45,54 +45,100 @@ void Scheduler::pool_ready(int pool, Seconds now) {
   proven_ = true;
   if (ready.state != State::starting) return;  // it is being retired
   const Seconds took = now - ready.since;
-  keys_[static_cast<std::size_t>(ready.key)].start_time.add(took);
+  Key& key = key_of(ready);
+  key.start_time.add(took);
   start_time_.add(took);
+  if (!key.turn_since) key.turn_since = now;
   set_state(ready, State::idle, now);
 }
 
 void Scheduler::case_ended(int pool, Seconds now) {
   Pool& idle = pools_.at(pool);
   const Seconds took = now - idle.since;
-  keys_[static_cast<std::size_t>(idle.key)].case_time.add(took);
+  key_of(idle).case_time.add(took);
   case_time_.add(took);
   set_state(idle, State::idle, now);
 }
 
 void Scheduler::case_returned(int pool) {
   const Pool& lost = pools_.at(pool);
-  keys_[static_cast<std::size_t>(lost.key)].queue.put_back(lost.sent);
+  key_of(lost).queue.put_back(lost.sent);
 }
 
 void Scheduler::pool_ends(int pool) {
   Pool& ending = pools_.at(pool);
   ending.state = State::ending;
-  keys_[static_cast<std::size_t>(ending.key)].queue.forget(pool);
+  key_of(ending).queue.forget(pool);
 }
 
 void Scheduler::pool_gone(int pool) {
   auto gone = pools_.extract(pool);
-  give_back_slots(gone.mapped());
-  keys_[static_cast<std::size_t>(gone.mapped().key)].queue.forget(pool);
+  slots_.give_back(gone.mapped().slots);
+  key_of(gone.mapped()).queue.forget(pool);
 }
 
 std::vector<std::size_t> Scheduler::drop_cases(int key) {
   return keys_.at(static_cast<std::size_t>(key)).queue.take_all();
 }
 
+std::vector<std::size_t> Scheduler::drop_cases_of(int client) {
+  held_.erase(client);
+  std::vector<std::size_t> out;
+  for (Key& key : keys_) {
+    const std::vector<std::size_t> dropped = key.queue.take_all_of(client);
+    out.insert(out.end(), dropped.begin(), dropped.end());
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+void Scheduler::hold(int client, bool held) {
+  if (held) {
+    held_.insert(client);
+  } else {
+    held_.erase(client);
+  }
+  for (Key& key : keys_) key.queue.hold(client, held);
+}
+
+void Scheduler::outdate_pool(int pool) {
+  pools_.at(pool).outdated = true;
+}
+
+void Scheduler::retire_idle_pools() {
+  without_spares_ = true;
+  for (auto& [number, pool] : pools_) {
+    if (pool.state == State::idle && key_of(pool).queue.empty()) pool.outdated = true;
+  }
+}
+
+std::vector<int> Scheduler::idle_pools() const {
+  std::vector<int> out;
+  for (const auto& [number, pool] : pools_) {
+    if (pool.state == State::idle && !pool.outdated) out.push_back(number);
+  }
+  return out;
+}
+
 std::optional<std::size_t> Scheduler::next_of(int pool) const {
-  const auto next = keys_[static_cast<std::size_t>(pools_.at(pool).key)].queue.peek(pool);
+  const Pool& asked = pools_.at(pool);
+  const auto next = asked.outdated ? std::nullopt : key_of(asked).queue.peek(pool);
   return next ? std::optional(next->index) : std::nullopt;
 }
 
 bool Scheduler::has_waiting_cases() const {
-  return std::ranges::any_of(keys_, [](const Key& key) { return !key.queue.empty(); });
+  return std::ranges::any_of(keys_, [](const Key& key) { return key.queue.size() + key.queue.held_size() > 0; });
 }
 
 std::vector<Decision> Scheduler::decide(Seconds now) {
   std::vector<Decision> out;
+  retire_outdated(out, now);
+  yield_to_overdue(out, now);
   send_cases(out, now);
   retire_needless(out, now);
+  retire_unused(out, now);
   start_pools(out, now);
+  note_who_waits(now);
   return out;
 }
 
@@ -101,10 +147,24 @@ void Scheduler::set_state(Pool& pool, State state, Seconds now) {
   pool.since = now;
 }
 
+// An idle pool gives its slots back at once.
+void Scheduler::retire(int number, std::vector<Decision>& out, Seconds now) {
+  Pool& pool = pools_.at(number);
+  if (pool.state == State::idle) slots_.give_back(pool.slots);
+  set_state(pool, State::ending, now);
+  out.emplace_back(RetirePool{number});
+}
+
+void Scheduler::retire_outdated(std::vector<Decision>& out, Seconds now) {
+  for (const auto& [number, pool] : pools_) {
+    if (pool.outdated && (pool.state == State::idle || pool.state == State::starting)) retire(number, out, now);
+  }
+}
+
 void Scheduler::send_cases(std::vector<Decision>& out, Seconds now) {
   for (auto& [number, pool] : pools_) {
     if (pool.state != State::idle) continue;
-    const auto next = keys_[static_cast<std::size_t>(pool.key)].queue.take(number);
+    const auto next = key_of(pool).queue.take(number);
     if (!next) continue;
     pool.sent = *next;
     set_state(pool, State::busy, now);
@@ -115,37 +175,83 @@ void Scheduler::send_cases(std::vector<Decision>& out, Seconds now) {
 // Those that no case can come for any more. A case that runs may come back, but then another pool is started.
 void Scheduler::retire_needless(std::vector<Decision>& out, Seconds now) {
   if (!closed_) return;
-  for (auto& [number, pool] : pools_) {
+  for (const auto& [number, pool] : pools_) {
     const bool waits = pool.state == State::idle || pool.state == State::starting;
-    if (!waits || !keys_[static_cast<std::size_t>(pool.key)].queue.empty()) continue;
-    if (pool.state == State::idle) give_back_slots(pool);
-    set_state(pool, State::ending, now);
-    out.emplace_back(RetirePool{number});
+    const CaseQueue& queue = key_of(pool).queue;
+    if (waits && queue.size() + queue.held_size() == 0) retire(number, out, now);
   }
 }
 
+// Those that have been idle for too long.
+void Scheduler::retire_unused(std::vector<Decision>& out, Seconds now) {
+  if (settings_.idle_time <= Seconds{0}) return;
+  for (const auto& [number, pool] : pools_) {
+    if (pool.state != State::idle || now < pool.since + settings_.idle_time || is_spare(pool)) continue;
+    retire(number, out, now);
+  }
+}
+
+// A key's only idle pool, while others of its work.
+bool Scheduler::is_spare(const Pool& pool) const {
+  return settings_.spare && count(pool.key, State::busy) > 0 && count(pool.key, State::idle) == 1;
+}
+
+void Scheduler::Room::keep(int slots) {
+  const int of_free = std::min(free, slots);
+  free -= of_free;
+  coming -= std::min(coming, slots - of_free);
+}
+
 void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
-  int free = settings_.slots ? static_cast<int>(std::ranges::count(slot_free_, true)) : std::numeric_limits<int>::max();
-  int coming = slots_in(State::ending);
+  Room room{slots_.free(), slots_in(State::ending)};
   std::set<int> passed_over;
+  const auto start = [&](int key) {
+    start_pool(key, out, now);
+    if (slots_.limited()) room.free -= keys_[static_cast<std::size_t>(key)].slots;
+  };
+  for (const int key : overdue_keys(now)) {
+    const int needed = keys_[static_cast<std::size_t>(key)].slots;
+    if (needed <= room.free) {
+      start(key);
+    } else {
+      room.keep(needed);
+      passed_over.insert(key);
+    }
+  }
   while (const std::optional<int> key = most_urgent(passed_over, now)) {
     const int needed = keys_[static_cast<std::size_t>(*key)].slots;
-    if (needed > free && needed <= free + coming + slots_in(State::idle)) {
-      free += retire_idle(needed - free - coming, out, now);
+    if (needed > room.free && needed <= room.free + room.coming + slots_in(State::idle)) {
+      room.free += retire_idle(needed - room.free - room.coming, out, now);
     }
-    if (needed <= free) {
-      const int number = ++last_pool_;
-      Pool pool{.key = *key, .state = State::starting, .slots = take_slots(needed), .since = now, .sent = {}};
-      out.emplace_back(StartPool{number, *key, pool.slots});
-      pools_.emplace(number, std::move(pool));
-      if (settings_.slots) free -= needed;
+    if (needed <= room.free) {
+      start(*key);
       continue;
     }
     passed_over.insert(*key);
     // While busy pools hold what it needs, others may use what is free.
-    if (needed > free + coming) continue;
-    coming -= needed - free;
-    free = 0;
+    if (needed <= room.free + room.coming) room.keep(needed);
+  }
+  if (passed_over.empty()) start_spares(out, now);
+}
+
+void Scheduler::start_pool(int key, std::vector<Decision>& out, Seconds now) {
+  const int number = ++last_pool_;
+  Pool pool;
+  pool.key = key;
+  pool.slots = slots_.take(keys_[static_cast<std::size_t>(key)].slots);
+  pool.since = now;
+  out.emplace_back(StartPool{number, key, pool.slots});
+  pools_.emplace(number, std::move(pool));
+}
+
+void Scheduler::start_spares(std::vector<Decision>& out, Seconds now) {
+  if (!settings_.spare || !slots_.limited() || without_spares_) return;
+  for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
+    const Key& key = keys_[static_cast<std::size_t>(number)];
+    const bool working =
+        count(number, State::busy) > 0 && count(number, State::idle) + count(number, State::starting) == 0;
+    const bool may_be_of_use = !closed_ || !key.queue.empty();
+    if (working && may_be_of_use && key.slots <= slots_.free()) start_pool(number, out, now);
   }
 }
 
@@ -169,12 +275,12 @@ std::optional<int> Scheduler::most_urgent(const std::set<int>& passed_over, Seco
 std::optional<Seconds> Scheduler::time_left(int number, Seconds now) const {
   const Key& key = keys_[static_cast<std::size_t>(number)];
   if (key.queue.empty()) return std::nullopt;
-  const int pools = count(number, {State::starting, State::idle, State::busy});
+  const int pools = pools_for_cases(number);
   if (pools == 0) return Seconds{std::numeric_limits<double>::infinity()};
   // A worker that cannot start is found out by one pool of a key.
-  if (!settings_.slots || !proven_) return std::nullopt;
+  if (!slots_.limited() || !proven_) return std::nullopt;
   const auto waiting = static_cast<double>(key.queue.size());
-  if (waiting <= count(number, {State::starting})) return std::nullopt;
+  if (waiting <= count(number, State::starting)) return std::nullopt;
   const Seconds start = start_time(key);
   Seconds of_a_case = key.case_time.value().value_or(case_time_.value().value_or(kGuessedCase));
   if (settings_.cases_of_a_pool > 0) of_a_case += start / settings_.cases_of_a_pool;
@@ -193,7 +299,7 @@ Seconds Scheduler::start_time(const Key& key) const {
 std::optional<Seconds> Scheduler::held_up_since(int key) const {
   std::optional<Seconds> out;
   for (const auto& [number, pool] : pools_) {
-    if (pool.key != key || pool.state == State::ending) continue;
+    if (pool.key != key || pool.state == State::ending || pool.outdated) continue;
     if (pool.state != State::busy) return std::nullopt;
     out = std::max(out.value_or(pool.since), pool.since);
   }
@@ -202,20 +308,35 @@ std::optional<Seconds> Scheduler::held_up_since(int key) const {
 
 std::optional<Seconds> Scheduler::look_again_at(Seconds now) const {
   std::optional<Seconds> out;
-  if (!settings_.slots) return out;
-  for (int key = 0; key < static_cast<int>(keys_.size()); ++key) {
-    const Key& waiting = keys_[static_cast<std::size_t>(key)];
-    const auto since = waiting.queue.empty() ? std::nullopt : held_up_since(key);
-    if (!since) continue;
-    const Seconds then = *since + start_time(waiting);
+  const auto look_at = [&](Seconds then) {
     if (then > now) out = std::min(out.value_or(then), then);
+  };
+  if (settings_.idle_time > Seconds{0}) {
+    for (const auto& [number, pool] : pools_) {
+      if (pool.state == State::idle) look_at(pool.since + settings_.idle_time);
+    }
+  }
+  if (!slots_.limited()) return out;
+  for (int number = 0; number < static_cast<int>(keys_.size()); ++number) {
+    const Key& key = keys_[static_cast<std::size_t>(number)];
+    if (key.queue.empty()) continue;
+    if (const auto since = held_up_since(number)) look_at(*since + start_time(key));
+    if (key.waits_since) look_at(*key.waits_since + settings_.turn);
   }
   return out;
 }
 
-int Scheduler::count(int key, std::set<State> states) const {
+int Scheduler::count(int key, State state) const {
   return static_cast<int>(std::ranges::count_if(
-      pools_, [&](const auto& pool) { return pool.second.key == key && states.contains(pool.second.state); }));
+      pools_, [&](const auto& pool) { return pool.second.key == key && pool.second.state == state; }));
+}
+
+// Those that run its cases, or will.
+int Scheduler::pools_for_cases(int key) const {
+  return static_cast<int>(std::ranges::count_if(pools_, [&](const auto& entry) {
+    const Pool& pool = entry.second;
+    return pool.key == key && pool.state != State::ending && !pool.outdated;
+  }));
 }
 
 int Scheduler::slots_in(State state) const {
@@ -226,58 +347,26 @@ int Scheduler::slots_in(State state) const {
   return out;
 }
 
-// Gives up idle pools that hold at least so many slots, and as few more as it can; of equal ones those that have been
-// idle for longest. Returns how many slots they hold.
+// Gives up idle pools that hold at least so many slots, and as few more as it can: first those that no case waits for;
+// of equal ones those that have been idle for longest. Returns how many slots they hold.
 int Scheduler::retire_idle(int wanted, std::vector<Decision>& out, Seconds now) {
   int given = 0;
   while (given < wanted) {
     const auto worth = [&](const Pool& pool) {
       const int slots = static_cast<int>(pool.slots.size());
       const bool enough = slots >= wanted - given;
-      return std::tuple{enough, enough ? -slots : slots, -pool.since};
+      return std::tuple{key_of(pool).queue.empty(), enough, enough ? -slots : slots, -pool.since};
     };
     auto best = pools_.end();
     for (auto pool = pools_.begin(); pool != pools_.end(); ++pool) {
-      if (pool->second.state != State::idle) continue;
+      if (pool->second.state != State::idle || !may_yield(pool->second, now)) continue;
       if (best == pools_.end() || worth(pool->second) > worth(best->second)) best = pool;
     }
     if (best == pools_.end()) break;
     given += static_cast<int>(best->second.slots.size());
-    give_back_slots(best->second);
-    set_state(best->second, State::ending, now);
-    out.emplace_back(RetirePool{best->first});
+    retire(best->first, out, now);
   }
   return given;
-}
-
-void Scheduler::give_back_slots(Pool& pool) {
-  for (const int slot : pool.slots) slot_free_[static_cast<std::size_t>(slot)] = true;
-  pool.slots.clear();
-}
-
-// Neighbours, where there are so many: the shortest row of free slots that is long enough; else the first free ones.
-std::vector<int> Scheduler::take_slots(int wanted) {
-  std::vector<int> out;
-  if (!settings_.slots) return out;
-  const int all = static_cast<int>(slot_free_.size());
-  const auto is_free = [&](int slot) { return slot < all && slot_free_[static_cast<std::size_t>(slot)]; };
-  int best_begin = -1;
-  int best_length = all + 1;
-  for (int begin = 0; begin < all;) {
-    int end = begin;
-    while (is_free(end)) ++end;
-    if (end - begin >= wanted && end - begin < best_length) {
-      best_begin = begin;
-      best_length = end - begin;
-    }
-    begin = end + 1;
-  }
-  for (int slot = std::max(best_begin, 0); static_cast<int>(out.size()) < wanted; ++slot) {
-    if (!is_free(slot)) continue;
-    slot_free_[static_cast<std::size_t>(slot)] = false;
-    out.push_back(slot);
-  }
-  return out;
 }
 
 }  // namespace cp_pool

@@ -4,14 +4,26 @@
 //
 // A slot is a device: a GPU, or a core of the CPU. A key is what a pool can run: here a number of ranks. A pool of a
 // key holds a slot a rank (all slots, if there are fewer) from its start until it is gone; an idle one that is ended
-// gives them back at once, since its ranks do nothing more. Several pools of a key share its queue.
+// gives them back at once, since its ranks do nothing more. Several pools of a key share its queue. A client is who
+// asks for a case: a run of one's own is client 0, a service has many. Clients share pools.
 //
 // What it aims at, in this order:
-// 1. No pool is idle while a case of its key waits.
+// 1. No pool is idle while a case of its key waits. Clients take turns, a case each (driver/fleet/case_queue.h).
 // 2. Every key with cases gets a pool; the one that needs most slots first, as small ones fit into what is left.
-// 3. Free slots go to the key that would end last, as long as the pool pays: its start takes less time than the key
+// 3. No client waits for others for ever: see below.
+// 4. Free slots go to the key that would end last, as long as the pool pays: its start takes less time than the key
 //    still needs, or than its cases have been waiting for a pool that is held up.
-// 4. An idle pool stays for as long as nobody else needs its slots, and a case of its key may still come.
+// 5. An idle pool stays for as long as nobody else needs its slots, and a case of its key may still come.
+//
+// A key waits for others if it has cases and no pool, while pools of other keys hold slots for cases of other clients.
+// After FleetSettings::turn it is overdue, and takes precedence: free slots are kept for it, and pools that have ended
+// a case are retired for it rather than given another, until it has its slots. The key that has waited longest is
+// first. Pools of a key that has had a pool ready for less than a turn are spared, so that keys which need the same
+// slots have them for a turn each and not for a case each. A client that is alone is never overdue.
+//
+// Cases of a client that is held stay where they are and count for nothing: no pool starts or stays for them, unless it
+// would anyway. But they are waiting cases: has_waiting_cases() is true, and a fleet that gets no more cases keeps its
+// idle pools of their key.
 #pragma once
 
 #include <chrono>
@@ -23,6 +35,7 @@
 #include <vector>
 
 #include "driver/fleet/case_queue.h"
+#include "driver/fleet/slot_table.h"
 
 namespace cp_pool {
 
@@ -33,6 +46,14 @@ struct FleetSettings {
   std::optional<int> slots;
   // Each pool is replaced after so many cases (whoever runs it sees to that); 0 = never.
   int cases_of_a_pool = 0;
+  // A pool that had nothing to do for so long is retired; 0 = never. Not a key's only idle pool while another of its
+  // pools works, if `spare` is set.
+  Seconds idle_time{0};
+  // How long pools of a key may go on while a key of another client waits for their slots.
+  Seconds turn{2};
+  // A key whose pools all work gets one more if slots are free that no key waits for, so that after a crash the next
+  // case starts at once. In a fleet that gets no more cases, only if a case of the key waits. Needs `slots`.
+  bool spare = false;
 };
 
 // Start pool number `pool` of this key. slots: their numbers, from 0; empty without a limit.
@@ -68,8 +89,22 @@ class Scheduler {
   // The pool takes no further case; it holds its slots until it is gone, unless it was idle when it was retired.
   void pool_ends(int pool);
   void pool_gone(int pool);
-  // Takes the key's waiting cases away, and returns their indices in order.
+  // Takes the key's waiting cases away, held ones too, and returns their indices in order.
   std::vector<std::size_t> drop_cases(int key);
+  // The same for the cases of one client, of all keys; ascending. The client is held no longer, and nothing is kept of
+  // it. A case of its that runs may still come back (case_returned): it has to be dropped again then.
+  std::vector<std::size_t> drop_cases_of(int client);
+  // The client's waiting cases, and those that come, stay where they are until it is called with false.
+  void hold(int client, bool held);
+
+  // The pool gets no further case: it is retired as soon as it is idle, or at once if it starts. Another takes its
+  // place if cases wait.
+  void outdate_pool(int pool);
+  // Retires, with the next decide(), the pools that are idle now and that no case waits for. Spares are not started
+  // again before a case is added.
+  void retire_idle_pools();
+  // The pools that have no case now, by number: decide() may send them one.
+  [[nodiscard]] std::vector<int> idle_pools() const;
 
   // What is to be done now, in this order. Each decision is made once.
   std::vector<Decision> decide(Seconds now);
@@ -78,6 +113,7 @@ class Scheduler {
 
   // The case that this pool would get next, if it were idle now.
   [[nodiscard]] std::optional<std::size_t> next_of(int pool) const;
+  // Held ones count.
   [[nodiscard]] bool has_waiting_cases() const;
   [[nodiscard]] bool has_pools() const { return !pools_.empty(); }
 
@@ -98,6 +134,8 @@ class Scheduler {
     CaseQueue queue;
     Mean case_time;
     Mean start_time;
+    std::optional<Seconds> waits_since;  // for others
+    std::optional<Seconds> turn_since;   // its first pool was ready; it has had a pool, or tried to get one, ever since
   };
 
   enum class State { starting, idle, busy, ending };
@@ -105,32 +143,57 @@ class Scheduler {
     int key = 0;
     State state = State::starting;
     std::vector<int> slots;
-    Seconds since{0};  // the state
-    QueuedCase sent;   // while busy
+    Seconds since{0};       // the state
+    QueuedCase sent;        // while busy
+    bool outdated = false;  // it gets no further case
   };
 
+  // Slots that are free, and those that pools hold which are ending: what is left of them for whoever comes next.
+  struct Room {
+    int free = 0;
+    int coming = 0;
+    void keep(int slots);
+  };
+
+  [[nodiscard]] Key& key_of(const Pool& pool) { return keys_[static_cast<std::size_t>(pool.key)]; }
+  [[nodiscard]] const Key& key_of(const Pool& pool) const { return keys_[static_cast<std::size_t>(pool.key)]; }
   void set_state(Pool& pool, State state, Seconds now);
+  void retire(int number, std::vector<Decision>& out, Seconds now);
+  void retire_outdated(std::vector<Decision>& out, Seconds now);
   void send_cases(std::vector<Decision>& out, Seconds now);
   void retire_needless(std::vector<Decision>& out, Seconds now);
+  void retire_unused(std::vector<Decision>& out, Seconds now);
   void start_pools(std::vector<Decision>& out, Seconds now);
+  void start_pool(int key, std::vector<Decision>& out, Seconds now);
+  void start_spares(std::vector<Decision>& out, Seconds now);
   [[nodiscard]] std::optional<int> most_urgent(const std::set<int>& passed_over, Seconds now) const;
   [[nodiscard]] std::optional<Seconds> time_left(int number, Seconds now) const;
   [[nodiscard]] Seconds start_time(const Key& key) const;
   [[nodiscard]] std::optional<Seconds> held_up_since(int key) const;
-  [[nodiscard]] int count(int key, std::set<State> states) const;
+  [[nodiscard]] int count(int key, State state) const;
+  [[nodiscard]] int pools_for_cases(int key) const;
+  [[nodiscard]] bool is_spare(const Pool& pool) const;
   [[nodiscard]] int slots_in(State state) const;
   int retire_idle(int wanted, std::vector<Decision>& out, Seconds now);
-  std::vector<int> take_slots(int wanted);
-  void give_back_slots(Pool& pool);
+
+  // What keys of several clients owe each other (scheduler_turns.cpp).
+  void yield_to_overdue(std::vector<Decision>& out, Seconds now);
+  void note_who_waits(Seconds now);
+  [[nodiscard]] std::vector<int> overdue_keys(Seconds now) const;
+  [[nodiscard]] bool may_yield(const Pool& pool, Seconds now) const;
+  [[nodiscard]] bool others_compete(int number, bool with_pools) const;
+  [[nodiscard]] bool works_for_others(int number, const Key& than) const;
 
   FleetSettings settings_;
   std::vector<Key> keys_;
-  std::map<int, Pool> pools_;    // by number
-  std::vector<bool> slot_free_;  // by slot
+  std::map<int, Pool> pools_;  // by number
+  SlotTable slots_;
+  std::set<int> held_;  // clients
   int last_pool_ = 0;
   bool closed_ = false;
-  bool proven_ = false;  // some pool has become ready
-  Mean case_time_;       // over all keys
+  bool proven_ = false;          // some pool has become ready
+  bool without_spares_ = false;  // until a case is added
+  Mean case_time_;               // over all keys
   Mean start_time_;
 };
 

@@ -58,6 +58,8 @@ class CaseQueue {
   [[nodiscard]] int next_client() const { return turns_.front(); }
   // Of how many clients anything is kept: those with cases, and those that are held.
   [[nodiscard]] std::size_t known_clients() const;
+  // How many pools have a group.
+  [[nodiscard]] std::size_t known_owners() const { return owners_.size(); }
 
  private:
   struct Place {

@@ -57,6 +57,7 @@ void Scheduler::case_ended(int pool, Seconds now) {
   const Seconds took = now - idle.since;
   key_of(idle).case_time.add(took);
   case_time_.add(took);
+  idle.has_worked = true;
   set_state(idle, State::idle, now);
 }
 

@@ -18,8 +18,9 @@
 // A key waits for others if it has cases and no pool, while pools of other keys hold slots for cases of other clients.
 // After FleetSettings::turn it is overdue, and takes precedence: free slots are kept for it, and pools that have ended
 // a case are retired for it rather than given another, until it has its slots. The key that has waited longest is
-// first. Pools of a key that has had a pool ready for less than a turn are spared, so that keys which need the same
-// slots have them for a turn each and not for a case each. A client that is alone is never overdue.
+// first. Pools of a key that has had a pool ready for less than a turn are left alone, and so are those that have run
+// no case yet: keys which need the same slots have them for a turn each, and a case at least. A client that is alone is
+// never overdue.
 //
 // Cases of a client that is held stay where they are and count for nothing: no pool starts or stays for them, unless it
 // would anyway. But they are waiting cases: has_waiting_cases() is true, and a fleet that gets no more cases keeps its
@@ -43,7 +44,7 @@ using Seconds = std::chrono::duration<double>;
 
 struct FleetSettings {
   // None: as many as are asked for, but each key has one pool.
-  std::optional<int> slots;
+  std::optional<int> slots = {};
   // Each pool is replaced after so many cases (whoever runs it sees to that); 0 = never.
   int cases_of_a_pool = 0;
   // A pool that had nothing to do for so long is retired; 0 = never. Not a key's only idle pool while another of its
@@ -146,6 +147,7 @@ class Scheduler {
     Seconds since{0};       // the state
     QueuedCase sent;        // while busy
     bool outdated = false;  // it gets no further case
+    bool has_worked = false;
   };
 
   // Slots that are free, and those that pools hold which are ending: what is left of them for whoever comes next.

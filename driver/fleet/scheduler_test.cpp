@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/fleet/testing/decisions.h"
 #include "driver/fleet/testing/virtual_fleet.h"
 
 namespace cp_pool::fleet_test {
@@ -14,15 +15,6 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
-
-template <typename T>
-std::vector<T> all(const std::vector<Decision>& decisions) {
-  std::vector<T> out;
-  for (const Decision& decision : decisions) {
-    if (const auto* d = std::get_if<T>(&decision)) out.push_back(*d);
-  }
-  return out;
-}
 
 // `count` cases of so many ranks, of a second each.
 std::vector<VirtualCase> cases_of(int ranks, std::size_t count) {

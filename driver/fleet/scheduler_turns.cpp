@@ -35,7 +35,8 @@ std::vector<int> Scheduler::overdue_keys(Seconds now) const {
 
 bool Scheduler::may_yield(const Pool& pool, Seconds now) const {
   const Key& key = key_of(pool);
-  return key.queue.empty() || !key.turn_since || now >= *key.turn_since + settings_.turn;
+  if (key.queue.empty()) return true;
+  return pool.has_worked && (!key.turn_since || now >= *key.turn_since + settings_.turn);
 }
 
 // A key begins to wait when pools of others hold slots, and goes on while others have cases: those whose pools have

@@ -17,15 +17,28 @@ class Simulation {
   Simulation(const std::vector<VirtualCase>& cases, const VirtualFleet& fleet)
       : cases_(cases), fleet_(fleet), scheduler_(fleet.settings) {
     out_.times_sent.assign(cases.size(), 0);
+    out_.sent_at.assign(cases.size(), Seconds{0});
+    out_.ended_at.assign(cases.size(), Seconds{0});
+    out_.dropped.assign(cases.size(), false);
+    over_.assign(cases.size(), false);
   }
 
   VirtualRun run() {
-    while (added_ < std::min(cases_.size(), fleet_.known_at_first)) add();
+    for (std::size_t i = 0; i < cases_.size(); ++i) {
+      if (cases_[i].comes > Seconds{0})
+        coming_.push({cases_[i].comes, ++order_, static_cast<int>(i), What::case_comes});
+    }
+    for (std::size_t i = 0; i < fleet_.events.size(); ++i) {
+      coming_.push({fleet_.events[i].at, ++order_, static_cast<int>(i), What::event});
+    }
+    while (next_ < std::min(cases_.size(), fleet_.known_at_first)) add_next();
     carry_out();
+    std::size_t steps = 0;
     while (!coming_.empty() && out_.error.empty()) {
       const Coming next = coming_.top();
       coming_.pop();
       now_ = next.at;
+      if (++steps > 1000 * (cases_.size() + 10)) out_.error = "it goes on for ever";
       happen(next);
       carry_out();
     }
@@ -36,11 +49,11 @@ class Simulation {
   }
 
  private:
-  enum class What { ready, case_over, gone, look };
+  enum class What { ready, case_over, gone, look, case_comes, event };
   struct Coming {
     Seconds at;
-    int order;  // of those at one time
-    int pool;
+    int order;   // of those at one time
+    int number;  // of a pool; of a case that comes; of an event
     What what;
     bool operator<(const Coming& other) const { return std::tie(other.at, other.order) < std::tie(at, order); }
   };
@@ -51,14 +64,72 @@ class Simulation {
     bool ready = false;
     bool busy = false;
     bool ending = false;
+    bool outdated = false;
     int cases = 0;
   };
 
-  void add() {
-    const VirtualCase& added = cases_[added_];
-    if (!keys_.contains(added.ranks)) keys_[added.ranks] = scheduler_.add_key(added.ranks);
-    scheduler_.case_added(keys_[added.ranks], {added_++, added.group});
-    if (added_ == cases_.size()) scheduler_.no_more_cases();
+  // The next case that does not come at a time of its own.
+  void add_next() {
+    while (next_ < cases_.size() && cases_[next_].comes > Seconds{0}) ++next_;
+    if (next_ < cases_.size()) add(next_++);
+  }
+
+  void add(std::size_t index) {
+    const VirtualCase& added = cases_[index];
+    ++added_;
+    if (gone_.contains(added.client)) {
+      drop(index);
+    } else {
+      if (!keys_.contains(added.ranks)) keys_[added.ranks] = scheduler_.add_key(added.ranks);
+      scheduler_.case_added(keys_[added.ranks], {index, added.group, added.client});
+    }
+    if (added_ == cases_.size() && fleet_.closes_when_all_have_come) scheduler_.no_more_cases();
+  }
+
+  void note_over(std::size_t index) {
+    if (over_[index]) out_.error = fmt::format("case {} ended twice", index);
+    over_[index] = true;
+    out_.ended_at[index] = now_;
+    if (++ended_ == cases_.size()) scheduler_.no_more_cases();
+    add_next();
+  }
+
+  void drop(std::size_t index) {
+    out_.dropped[index] = true;
+    note_over(index);
+  }
+
+  void drop_cases_of(int client) {
+    for (const std::size_t index : scheduler_.drop_cases_of(client)) {
+      if (cases_[index].client != client) out_.error = fmt::format("case {} went with client {}", index, client);
+      drop(index);
+    }
+  }
+
+  void hold(int client, bool held) {
+    scheduler_.hold(client, held);
+    if (held) {
+      held_clients_.insert(client);
+    } else {
+      held_clients_.erase(client);
+    }
+  }
+
+  void happen(const VirtualEvent& event) {
+    using enum VirtualEvent::What;
+    if (event.what == client_goes) {
+      gone_.insert(event.client);
+      drop_cases_of(event.client);
+    } else if (event.what == client_is_held || event.what == client_is_released) {
+      if (!gone_.contains(event.client)) hold(event.client, event.what == client_is_held);
+    } else if (event.what == idle_pools_retire) {
+      scheduler_.retire_idle_pools();
+    } else {
+      for (auto& [number, pool] : pools_) {
+        if (!pool.ending) scheduler_.outdate_pool(number);
+        pool.outdated = true;
+      }
+    }
   }
 
   void come(Seconds in, int pool, What what) { coming_.push({now_ + in, ++order_, pool, what}); }
@@ -68,20 +139,22 @@ class Simulation {
       look_at_ = std::nullopt;
       return;
     }
-    const auto found = pools_.find(event.pool);
+    if (event.what == What::case_comes) return add(static_cast<std::size_t>(event.number));
+    if (event.what == What::event) return happen(fleet_.events[static_cast<std::size_t>(event.number)]);
+    const auto found = pools_.find(event.number);
     if (found == pools_.end()) return;  // it was retired before it was ready
     Pool& pool = found->second;
     if (event.what == What::gone) {
-      scheduler_.pool_gone(event.pool);
+      scheduler_.pool_gone(event.number);
       last_gone_ = now_;
       give_back_slots(pool);
-      pools_.erase(event.pool);
+      pools_.erase(event.number);
     } else if (event.what == What::ready) {
       if (pool.ending) return;
       pool.ready = true;
-      scheduler_.pool_ready(event.pool, now_);
+      scheduler_.pool_ready(event.number, now_);
     } else {
-      end_case(event.pool, pool);
+      end_case(event.number, pool);
     }
   }
 
@@ -91,11 +164,12 @@ class Simulation {
     const Fate fate = again ? Fate::ends : fleet_.fate(pool.index);
     if (fate == Fate::returns_unstarted) {
       scheduler_.case_returned(number);
+      const int client = cases_[pool.index].client;
+      if (gone_.contains(client)) drop_cases_of(client);
       return end(number, pool);
     }
     scheduler_.case_ended(number, now_);
-    ++ended_;
-    if (added_ < cases_.size()) add();
+    note_over(pool.index);
     const bool old = fleet_.settings.cases_of_a_pool > 0 && ++pool.cases >= fleet_.settings.cases_of_a_pool;
     if (old || fate != Fate::ends) end(number, pool);
   }
@@ -132,11 +206,15 @@ class Simulation {
     }
     out_.most_slots = std::max(out_.most_slots, static_cast<int>(held_.size()));
     ++out_.starts;
+    ++out_.starts_by_ranks[ranks_of(start.key)];
     out_.slots.push_back(start.slots);
     const auto alike = std::ranges::count_if(pools_, [&](const auto& p) { return p.second.key == start.key; });
     out_.most_pools_of_a_key = std::max(out_.most_pools_of_a_key, static_cast<int>(alike));
-    const auto key = std::ranges::find_if(keys_, [&](const auto& k) { return k.second == start.key; });
-    come(fleet_.start_time(key->first, static_cast<int>(start.slots.size())), start.pool, What::ready);
+    come(fleet_.start_time(ranks_of(start.key), static_cast<int>(start.slots.size())), start.pool, What::ready);
+  }
+
+  [[nodiscard]] int ranks_of(int key) const {
+    return std::ranges::find_if(keys_, [&](const auto& k) { return k.second == key; })->first;
   }
 
   void carry_out(const RetirePool& retire) {
@@ -149,10 +227,13 @@ class Simulation {
   void carry_out(const SendCase& send) {
     Pool& pool = pools_.at(send.pool);
     if (pool.busy || pool.ending) out_.error = fmt::format("pool {} got a case while it worked", send.pool);
+    if (pool.outdated) out_.error = fmt::format("pool {} got a case though it was outdated", send.pool);
+    if (held_clients_.contains(cases_[send.index].client)) out_.error = fmt::format("case {} is held", send.index);
     if (pool.key != keys_[cases_[send.index].ranks]) out_.error = fmt::format("case {} is of another key", send.index);
     pool.busy = true;
     pool.index = send.index;
     out_.order.push_back(send.index);
+    out_.sent_at[send.index] = now_;
     out_.pool_of[send.index] = send.pool;
     ++out_.times_sent[send.index];
     come(cases_[send.index].time, send.pool, What::case_over);
@@ -165,11 +246,15 @@ class Simulation {
   Seconds now_{0};
   Seconds last_gone_{0};
   int order_ = 0;
+  std::size_t next_ = 0;  // of those that come by themselves
   std::size_t added_ = 0;
   std::size_t ended_ = 0;
   std::map<int, int> keys_;  // by ranks
   std::map<int, Pool> pools_;
-  std::set<int> held_;
+  std::set<int> held_;  // slots
+  std::set<int> held_clients_;
+  std::set<int> gone_;      // clients
+  std::vector<bool> over_;  // by case
   std::optional<Seconds> look_at_;
   std::priority_queue<Coming> coming_;
 };

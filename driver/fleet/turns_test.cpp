@@ -1,0 +1,292 @@
+// What keys of several clients owe each other when slots are short.
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/fleet/testing/decisions.h"
+#include "driver/fleet/testing/virtual_fleet.h"
+
+namespace cp_pool::fleet_test {
+namespace {
+
+using testing::Each;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Optional;
+using testing::SizeIs;
+
+// So many cases of a client, of so many ranks and a second each, that come at once.
+void add_cases(std::vector<VirtualCase>& cases, int client, int ranks, std::size_t count, Seconds comes = Seconds{0}) {
+  cases.insert(cases.end(), count, {.ranks = ranks, .time = Seconds{1}, .client = client, .comes = comes});
+}
+
+VirtualRun serve(int slots, const std::vector<VirtualCase>& cases) {
+  VirtualFleet fleet;
+  fleet.settings.slots = slots;
+  const VirtualRun run = run_virtually(cases, fleet);
+  EXPECT_EQ(run.error, "");
+  EXPECT_THAT(run.times_sent, Each(1));
+  return run;
+}
+
+// When the client's last case has ended.
+Seconds end_of(int client, const std::vector<VirtualCase>& cases, const VirtualRun& run) {
+  Seconds out{0};
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (cases[i].client == client) out = std::max(out, run.ended_at[i]);
+  }
+  return out;
+}
+
+// The longest that the client has waited from the end of one case to the beginning of the next; it has one at a time.
+Seconds longest_wait(int client, const std::vector<VirtualCase>& cases, const VirtualRun& run) {
+  std::vector<Seconds> sent;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    if (cases[i].client == client) sent.push_back(run.sent_at[i]);
+  }
+  std::ranges::sort(sent);
+  Seconds out{0};
+  for (std::size_t i = 1; i < sent.size(); ++i) out = std::max(out, sent[i] - sent[i - 1] - Seconds{1});
+  return out;
+}
+
+TEST(Turns, AClientOfTenCasesEndsInTwiceItsOwnTimeBesideOneOfAThousandOfTheSameKey) {
+  for (const int pools : {1, 4}) {
+    std::vector<VirtualCase> cases;
+    add_cases(cases, 1, 2, 1000);
+    add_cases(cases, 2, 2, 10, Seconds{50.5});
+    const VirtualRun run = serve(2 * pools, cases);
+    const Seconds took = end_of(2, cases, run) - Seconds{50.5};
+    fmt::print("{} pools: the small client took {:.1f} s for 10 s of work\n", pools, took.count());
+    EXPECT_LE(took, 2 * Seconds{10} / pools + Seconds{2}) << "the case that ran, and the last one";
+  }
+}
+
+// A visit of a key to the slots: its pool starts (1 s), runs for a turn (2 s), and ends the case that runs (1 s).
+constexpr Seconds kLongestVisit{1 + 2 + 1};
+
+TEST(Turns, ASmallClientOfAnotherKeyGetsATurnForEachTurnOfTheLargeOne) {
+  std::vector<VirtualCase> cases;
+  add_cases(cases, 1, 2, 1000);
+  add_cases(cases, 2, 3, 10, Seconds{50.5});
+  const VirtualRun run = serve(2, cases);
+  const Seconds took = end_of(2, cases, run) - Seconds{50.5};
+  fmt::print("the small client took {:.1f} s for 10 s of work, with {} starts of its pool\n", took.count(),
+             run.starts_by_ranks.at(3));
+  // Each visit of its own is for two cases at least, and follows one of the other's.
+  EXPECT_LE(took, 5 * 2 * kLongestVisit);
+  EXPECT_LE(run.starts_by_ranks.at(3), 5);
+}
+
+TEST(Turns, ThreeKeysThatNeedAllSlotsHaveThemForATurnEachInTheOrderInWhichTheyWait) {
+  std::vector<VirtualCase> cases;
+  for (const int client : {1, 2, 3}) add_cases(cases, client, 2 + client, 100);
+  const VirtualRun run = serve(2, cases);
+  for (const int client : {1, 2, 3}) {
+    const Seconds wait = longest_wait(client, cases, run);
+    fmt::print("client {} waited up to {:.1f} s, and ended at {:.1f} s\n", client, wait.count(),
+               end_of(client, cases, run).count());
+    EXPECT_LE(wait, 2 * kLongestVisit + Seconds{1}) << "client " << client << ", with the start of its own pool";
+  }
+  EXPECT_LE(run.starts, 3 * 50) << "each pool runs two cases at least";
+  EXPECT_LE(run.makespan, 2 * Seconds{300}) << "no more is lost than a start for each two cases";
+}
+
+TEST(Turns, AClientWithSeveralKeysDoesNotKeepAnotherFromItsTurn) {
+  std::vector<VirtualCase> cases;
+  for (const int ranks : {2, 3, 4}) add_cases(cases, 1, ranks, 200);
+  add_cases(cases, 2, 5, 20, Seconds{50.5});
+  const VirtualRun run = serve(2, cases);
+  EXPECT_LE(longest_wait(2, cases, run), 3 * kLongestVisit + Seconds{1});
+}
+
+TEST(Turns, EvenWithoutATurnEachPoolThatStartsRunsACase) {
+  std::vector<VirtualCase> cases;
+  for (const int client : {1, 2, 3}) add_cases(cases, client, 2 + client, 20);
+  VirtualFleet fleet;
+  fleet.settings = {.slots = 2, .turn = Seconds{0}};
+  const VirtualRun run = run_virtually(cases, fleet);
+  EXPECT_EQ(run.error, "");
+  EXPECT_LE(run.starts, 60);
+}
+
+TEST(Turns, AClientThatIsAloneRunsItsKeysOneAfterAnother) {
+  std::vector<VirtualCase> cases;
+  for (const int ranks : {2, 3, 4}) add_cases(cases, 7, ranks, 100);
+  EXPECT_EQ(serve(2, cases).starts, 3);
+}
+
+TEST(Turns, OnlyAsManyPoolsYieldAsAreNeeded) {
+  std::vector<VirtualCase> cases;
+  add_cases(cases, 1, 2, 1000);
+  add_cases(cases, 2, 3, 1, Seconds{50.5});
+  const VirtualRun run = serve(8, cases);
+  EXPECT_LE(end_of(2, cases, run), Seconds{50.5} + Seconds{2} + kLongestVisit);
+  EXPECT_EQ(run.starts_by_ranks.at(2), 4 + 2) << "two of four ended, and came back";
+}
+
+// Two slots, both held by a pool of client 1, which has many cases; key 1, of client 2, needs both.
+class TurnsOfTwo : public testing::Test {
+ protected:
+  void SetUp() override {
+    scheduler_.add_key(2);
+    scheduler_.add_key(3);
+    for (std::size_t i = 0; i < 100; ++i) scheduler_.case_added(0, {i, 0, 1});
+    scheduler_.decide(Seconds{0});
+    scheduler_.pool_ready(1, Seconds{10});
+    scheduler_.decide(Seconds{10});
+    EXPECT_EQ(scheduler_.look_again_at(Seconds{20}), std::nullopt);
+  }
+
+  void end_case(int pool, double now) { scheduler_.case_ended(pool, Seconds{now}); }
+  std::vector<Decision> decide(double now) { return scheduler_.decide(Seconds{now}); }
+
+  Scheduler scheduler_{{.slots = 2, .turn = Seconds{5}}};
+};
+
+TEST_F(TurnsOfTwo, AKeyIsOverdueAfterATurnAndGetsTheSlotsOfTheNextCaseThatEnds) {
+  scheduler_.case_added(1, {100, 0, 2});
+  EXPECT_THAT(decide(20), IsEmpty());
+  EXPECT_THAT(scheduler_.look_again_at(Seconds{20}), Optional(Seconds{25})) << "it is overdue then";
+  end_case(1, 24.9);
+  EXPECT_THAT(all<SendCase>(decide(24.9)), SizeIs(1)) << "not yet overdue";
+  EXPECT_THAT(decide(25), IsEmpty()) << "a case that runs is not stopped";
+  end_case(1, 27);
+  const auto decisions = decide(27);
+  EXPECT_THAT(all<SendCase>(decisions), IsEmpty());
+  ASSERT_THAT(all<RetirePool>(decisions), SizeIs(1));
+  ASSERT_THAT(all<StartPool>(decisions), SizeIs(1));
+  EXPECT_EQ(all<StartPool>(decisions)[0].key, 1);
+}
+
+TEST_F(TurnsOfTwo, AKeyKeepsItsSlotsForATurnAfterItsPoolIsReady) {
+  scheduler_.case_added(1, {100, 0, 2});
+  scheduler_.case_added(1, {101, 0, 2});
+  scheduler_.case_added(1, {102, 0, 2});
+  decide(20);
+  end_case(1, 26);
+  decide(26);  // pool 2, of key 1; key 0 waits from now on
+  scheduler_.pool_gone(1);
+  scheduler_.pool_ready(2, Seconds{40});
+  EXPECT_THAT(all<SendCase>(decide(40)), SizeIs(1)) << "key 0 is overdue, but this is the turn of key 1";
+  end_case(2, 44.9);
+  EXPECT_THAT(all<SendCase>(decide(44.9)), SizeIs(1));
+  end_case(2, 45);
+  EXPECT_EQ(all<StartPool>(decide(45)).at(0).key, 0);
+}
+
+TEST_F(TurnsOfTwo, APoolThatCrashesOverAndOverGetsNoNewTurnEachTime) {
+  scheduler_.case_added(1, {100, 0, 2});
+  decide(20);
+  end_case(1, 21);
+  scheduler_.pool_ends(1);  // a crash
+  decide(21);
+  scheduler_.pool_gone(1);
+  const auto starts = all<StartPool>(decide(21.1));
+  ASSERT_THAT(starts, SizeIs(1));
+  ASSERT_EQ(starts[0].key, 0);
+  scheduler_.pool_ready(starts[0].pool, Seconds{26});
+  EXPECT_THAT(all<SendCase>(decide(26)), SizeIs(1)) << "no pool starts for nothing";
+  end_case(starts[0].pool, 27);
+  EXPECT_EQ(all<StartPool>(decide(27)).at(0).key, 1) << "the turn began with the first pool";
+}
+
+TEST_F(TurnsOfTwo, NoKeyWaitsForItsOwnClient) {
+  scheduler_.case_added(1, {100, 0, 1});
+  decide(20);
+  EXPECT_EQ(scheduler_.look_again_at(Seconds{20}), std::nullopt);
+  end_case(1, 100);
+  EXPECT_THAT(all<SendCase>(decide(100)), SizeIs(1));
+}
+
+TEST_F(TurnsOfTwo, AClientThatSharesThePoolOfAnotherWaitsForItWithItsOtherKey) {
+  scheduler_.case_added(0, {100, 0, 2});
+  scheduler_.case_added(1, {101, 0, 1});  // behind the case of client 2, and its own 99
+  decide(20);
+  EXPECT_THAT(scheduler_.look_again_at(Seconds{20}), Optional(Seconds{25}));
+}
+
+TEST_F(TurnsOfTwo, AClientThatIsHeldIsNotOverdue) {
+  scheduler_.case_added(1, {100, 0, 2});
+  decide(20);
+  scheduler_.hold(2, true);
+  end_case(1, 30);
+  EXPECT_THAT(all<SendCase>(decide(30)), SizeIs(1));
+  scheduler_.hold(2, false);
+  decide(31);
+  EXPECT_THAT(scheduler_.look_again_at(Seconds{31}), Optional(Seconds{36})) << "it begins to wait anew";
+}
+
+TEST_F(TurnsOfTwo, NothingIsOwedToAClientThatHasGone) {
+  scheduler_.case_added(1, {100, 0, 2});
+  decide(20);
+  EXPECT_THAT(scheduler_.drop_cases_of(2), ElementsAre(100));
+  end_case(1, 30);
+  EXPECT_THAT(all<SendCase>(decide(30)), SizeIs(1));
+}
+
+TEST_F(TurnsOfTwo, NothingIsOwedByAClientThatHasGone) {
+  scheduler_.case_added(1, {100, 0, 2});
+  decide(20);
+  EXPECT_THAT(scheduler_.drop_cases_of(1), SizeIs(99));
+  end_case(1, 21);
+  EXPECT_EQ(all<StartPool>(decide(21)).at(0).key, 1);
+}
+
+// Four slots. Client 1 has pools of one slot and of two, client 2 wants a pool of so many.
+std::vector<int> pools_that_yield(int ranks) {
+  Scheduler scheduler({.slots = 4, .turn = Seconds{5}});
+  const std::vector<int> keys{scheduler.add_key(1), scheduler.add_key(1), scheduler.add_key(2)};
+  for (const int key : keys) {
+    for (std::size_t i = 0; i < 10; ++i) scheduler.case_added(key, {i, 0, 1});
+  }
+  scheduler.decide(Seconds{0});
+  for (const int pool : {1, 2, 3}) scheduler.pool_ready(pool, Seconds{1});
+  scheduler.decide(Seconds{1});
+  scheduler.case_added(scheduler.add_key(ranks), {100, 0, 2});
+  scheduler.decide(Seconds{10});
+  for (const int pool : {1, 2, 3}) scheduler.case_ended(pool, Seconds{20});
+  const auto decisions = scheduler.decide(Seconds{20});
+  EXPECT_THAT(all<StartPool>(decisions), SizeIs(1));
+  std::vector<int> out;
+  for (const RetirePool& retired : all<RetirePool>(decisions)) {
+    out.push_back(retired.pool);  // the pool of two ranks is number 1
+  }
+  EXPECT_THAT(all<SendCase>(decisions), SizeIs(3 - out.size()));
+  return out;
+}
+
+TEST(Turns, ThePoolsYieldThatHoldLeastBeyondWhatIsNeeded) {
+  EXPECT_THAT(pools_that_yield(1), ElementsAre(2));
+  EXPECT_THAT(pools_that_yield(2), ElementsAre(1));
+  EXPECT_THAT(pools_that_yield(3), ElementsAre(1, 2));
+  EXPECT_THAT(pools_that_yield(4), ElementsAre(1, 2, 3));
+}
+
+TEST(Turns, SlotsThatBecomeFreeAreKeptForTheOverdueKeyUntilItHasAll) {
+  Scheduler scheduler({.slots = 2, .turn = Seconds{5}});
+  const int one = scheduler.add_key(1);
+  for (std::size_t i = 0; i < 1000; ++i) scheduler.case_added(one, {i, 0, 1});
+  scheduler.decide(Seconds{0});
+  scheduler.pool_ready(1, Seconds{10});
+  ASSERT_THAT(all<StartPool>(scheduler.decide(Seconds{10})), SizeIs(1));
+  scheduler.pool_ready(2, Seconds{20});
+  scheduler.decide(Seconds{20});
+  scheduler.case_added(scheduler.add_key(2), {1000, 0, 2});
+  scheduler.decide(Seconds{30});
+  scheduler.case_ended(1, Seconds{40});
+  auto decisions = scheduler.decide(Seconds{40});
+  EXPECT_THAT(decisions, SizeIs(1)) << "one pool is retired, and its slot not used";
+  EXPECT_THAT(all<RetirePool>(decisions), SizeIs(1));
+  scheduler.case_added(scheduler.add_key(1), {1001, 0, 3});
+  EXPECT_THAT(scheduler.decide(Seconds{45}), IsEmpty()) << "a third client's small key comes behind it";
+  scheduler.case_ended(2, Seconds{50});
+  decisions = scheduler.decide(Seconds{50});
+  ASSERT_THAT(all<StartPool>(decisions), SizeIs(1));
+  EXPECT_THAT(all<StartPool>(decisions)[0].slots, ElementsAre(0, 1));
+}
+
+}  // namespace
+}  // namespace cp_pool::fleet_test

@@ -221,13 +221,16 @@ void Scheduler::start_pools(std::vector<Decision>& out, Seconds now) {
   }
   while (const std::optional<int> key = most_urgent(passed_over, now)) {
     const int needed = keys_[static_cast<std::size_t>(*key)].slots;
+    int given = 0;
     if (needed > room.free && needed <= room.free + room.coming + slots_in(State::idle)) {
-      room.free += retire_idle(needed - room.free - room.coming, out, now);
+      given = retire_idle(needed - room.free - room.coming, out, now);
+      room.free += given;
     }
-    if (needed <= room.free) {
-      start(*key);
-      continue;
-    }
+    const bool starts = needed <= room.free;
+    if (starts) start(*key);
+    // What the idle pools held beyond that may be all that a key lacked which was passed over.
+    if (given > 0 && !passed_over.empty()) return start_pools(out, now);
+    if (starts) continue;
     passed_over.insert(*key);
     // While busy pools hold what it needs, others may use what is free.
     if (needed <= room.free + room.coming) room.keep(needed);

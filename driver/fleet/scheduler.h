@@ -165,6 +165,12 @@ class Scheduler {
   void send_cases(std::vector<Decision>& out, Seconds now);
   void retire_needless(std::vector<Decision>& out, Seconds now);
   void retire_unused(std::vector<Decision>& out, Seconds now);
+  [[nodiscard]] int count(int key, State state) const;
+  [[nodiscard]] int pools_for_cases(int key) const;
+  [[nodiscard]] bool is_spare(const Pool& pool) const;
+  [[nodiscard]] int slots_in(State state) const;
+
+  // scheduler_starts.cpp
   void start_pools(std::vector<Decision>& out, Seconds now);
   void start_pool(int key, std::vector<Decision>& out, Seconds now);
   void start_spares(std::vector<Decision>& out, Seconds now);
@@ -172,10 +178,6 @@ class Scheduler {
   [[nodiscard]] std::optional<Seconds> time_left(int number, Seconds now) const;
   [[nodiscard]] Seconds start_time(const Key& key) const;
   [[nodiscard]] std::optional<Seconds> held_up_since(int key) const;
-  [[nodiscard]] int count(int key, State state) const;
-  [[nodiscard]] int pools_for_cases(int key) const;
-  [[nodiscard]] bool is_spare(const Pool& pool) const;
-  [[nodiscard]] int slots_in(State state) const;
   int retire_idle(int wanted, std::vector<Decision>& out, Seconds now);
 
   // What keys of several clients owe each other (scheduler_turns.cpp).

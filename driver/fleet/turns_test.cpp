@@ -1,131 +1,18 @@
 // What keys of several clients owe each other when slots are short.
-#include <algorithm>
+#include <vector>
 
-#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "driver/fleet/testing/decisions.h"
-#include "driver/fleet/testing/virtual_fleet.h"
 
 namespace cp_pool::fleet_test {
 namespace {
 
-using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Optional;
 using testing::SizeIs;
-
-// So many cases of a client, of so many ranks and a second each, that come at once.
-void add_cases(std::vector<VirtualCase>& cases, int client, int ranks, std::size_t count, Seconds comes = Seconds{0}) {
-  cases.insert(cases.end(), count, {.ranks = ranks, .time = Seconds{1}, .client = client, .comes = comes});
-}
-
-VirtualRun serve(int slots, const std::vector<VirtualCase>& cases) {
-  VirtualFleet fleet;
-  fleet.settings.slots = slots;
-  const VirtualRun run = run_virtually(cases, fleet);
-  EXPECT_EQ(run.error, "");
-  EXPECT_THAT(run.times_sent, Each(1));
-  return run;
-}
-
-// When the client's last case has ended.
-Seconds end_of(int client, const std::vector<VirtualCase>& cases, const VirtualRun& run) {
-  Seconds out{0};
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    if (cases[i].client == client) out = std::max(out, run.ended_at[i]);
-  }
-  return out;
-}
-
-// The longest that the client has waited from the end of one case to the beginning of the next; it has one at a time.
-Seconds longest_wait(int client, const std::vector<VirtualCase>& cases, const VirtualRun& run) {
-  std::vector<Seconds> sent;
-  for (std::size_t i = 0; i < cases.size(); ++i) {
-    if (cases[i].client == client) sent.push_back(run.sent_at[i]);
-  }
-  std::ranges::sort(sent);
-  Seconds out{0};
-  for (std::size_t i = 1; i < sent.size(); ++i) out = std::max(out, sent[i] - sent[i - 1] - Seconds{1});
-  return out;
-}
-
-TEST(Turns, AClientOfTenCasesEndsInTwiceItsOwnTimeBesideOneOfAThousandOfTheSameKey) {
-  for (const int pools : {1, 4}) {
-    std::vector<VirtualCase> cases;
-    add_cases(cases, 1, 2, 1000);
-    add_cases(cases, 2, 2, 10, Seconds{50.5});
-    const VirtualRun run = serve(2 * pools, cases);
-    const Seconds took = end_of(2, cases, run) - Seconds{50.5};
-    fmt::print("{} pools: the small client took {:.1f} s for 10 s of work\n", pools, took.count());
-    EXPECT_LE(took, 2 * Seconds{10} / pools + Seconds{2}) << "the case that ran, and the last one";
-  }
-}
-
-// A visit of a key to the slots: its pool starts (1 s), runs for a turn (2 s), and ends the case that runs (1 s).
-constexpr Seconds kLongestVisit{1 + 2 + 1};
-
-TEST(Turns, ASmallClientOfAnotherKeyGetsATurnForEachTurnOfTheLargeOne) {
-  std::vector<VirtualCase> cases;
-  add_cases(cases, 1, 2, 1000);
-  add_cases(cases, 2, 3, 10, Seconds{50.5});
-  const VirtualRun run = serve(2, cases);
-  const Seconds took = end_of(2, cases, run) - Seconds{50.5};
-  fmt::print("the small client took {:.1f} s for 10 s of work, with {} starts of its pool\n", took.count(),
-             run.starts_by_ranks.at(3));
-  // Each visit of its own is for two cases at least, and follows one of the other's.
-  EXPECT_LE(took, 5 * 2 * kLongestVisit);
-  EXPECT_LE(run.starts_by_ranks.at(3), 5);
-}
-
-TEST(Turns, ThreeKeysThatNeedAllSlotsHaveThemForATurnEachInTheOrderInWhichTheyWait) {
-  std::vector<VirtualCase> cases;
-  for (const int client : {1, 2, 3}) add_cases(cases, client, 2 + client, 100);
-  const VirtualRun run = serve(2, cases);
-  for (const int client : {1, 2, 3}) {
-    const Seconds wait = longest_wait(client, cases, run);
-    fmt::print("client {} waited up to {:.1f} s, and ended at {:.1f} s\n", client, wait.count(),
-               end_of(client, cases, run).count());
-    EXPECT_LE(wait, 2 * kLongestVisit + Seconds{1}) << "client " << client << ", with the start of its own pool";
-  }
-  EXPECT_LE(run.starts, 3 * 50) << "each pool runs two cases at least";
-  EXPECT_LE(run.makespan, 2 * Seconds{300}) << "no more is lost than a start for each two cases";
-}
-
-TEST(Turns, AClientWithSeveralKeysDoesNotKeepAnotherFromItsTurn) {
-  std::vector<VirtualCase> cases;
-  for (const int ranks : {2, 3, 4}) add_cases(cases, 1, ranks, 200);
-  add_cases(cases, 2, 5, 20, Seconds{50.5});
-  const VirtualRun run = serve(2, cases);
-  EXPECT_LE(longest_wait(2, cases, run), 3 * kLongestVisit + Seconds{1});
-}
-
-TEST(Turns, EvenWithoutATurnEachPoolThatStartsRunsACase) {
-  std::vector<VirtualCase> cases;
-  for (const int client : {1, 2, 3}) add_cases(cases, client, 2 + client, 20);
-  VirtualFleet fleet;
-  fleet.settings = {.slots = 2, .turn = Seconds{0}};
-  const VirtualRun run = run_virtually(cases, fleet);
-  EXPECT_EQ(run.error, "");
-  EXPECT_LE(run.starts, 60);
-}
-
-TEST(Turns, AClientThatIsAloneRunsItsKeysOneAfterAnother) {
-  std::vector<VirtualCase> cases;
-  for (const int ranks : {2, 3, 4}) add_cases(cases, 7, ranks, 100);
-  EXPECT_EQ(serve(2, cases).starts, 3);
-}
-
-TEST(Turns, OnlyAsManyPoolsYieldAsAreNeeded) {
-  std::vector<VirtualCase> cases;
-  add_cases(cases, 1, 2, 1000);
-  add_cases(cases, 2, 3, 1, Seconds{50.5});
-  const VirtualRun run = serve(8, cases);
-  EXPECT_LE(end_of(2, cases, run), Seconds{50.5} + Seconds{2} + kLongestVisit);
-  EXPECT_EQ(run.starts_by_ranks.at(2), 4 + 2) << "two of four ended, and came back";
-}
 
 // Two slots, both held by a pool of client 1, which has many cases; key 1, of client 2, needs both.
 class TurnsOfTwo : public testing::Test {

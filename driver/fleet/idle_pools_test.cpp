@@ -122,9 +122,9 @@ TEST_F(IdlePools, APoolThatIsOutdatedWhileItWorksEndsItsCaseAndIsReplacedMeanwhi
   add_case();
   decide(2);
   scheduler_->outdate_pool(1);
-  EXPECT_THAT(decide(3), IsEmpty()) << "no case waits";
+  EXPECT_THAT(decide(2.1), IsEmpty()) << "no case waits";
   add_case();
-  EXPECT_THAT(started(4), ElementsAre(2));
+  EXPECT_THAT(started(2.2), ElementsAre(2));
   scheduler_->case_ended(1, Seconds{5});
   const auto decisions = decide(5);
   EXPECT_THAT(decisions, SizeIs(1));
@@ -171,11 +171,17 @@ TEST_F(IdlePools, HeldCasesAreDroppedWithTheirKeyAndWithTheirClient) {
   add_case(1);
   add_case(0);
   add_case(1);
-  EXPECT_THAT(scheduler_->drop_cases(0), ElementsAre(2));
-  EXPECT_THAT(scheduler_->drop_cases_of(0), ElementsAre(1, 3));
+  add_case(0);
+  EXPECT_THAT(scheduler_->drop_cases(0), ElementsAre(2, 4));
+  add_case(0);
+  add_case(1);
+  EXPECT_THAT(scheduler_->drop_cases_of(0), ElementsAre(1, 3, 5, 6));
   EXPECT_FALSE(scheduler_->has_waiting_cases());
   add_case();
   EXPECT_THAT(all<SendCase>(decide(3)), SizeIs(1)) << "the client is held no longer";
+  scheduler_->add_key(2);
+  add_case(2);
+  EXPECT_THAT(started(4), SizeIs(1)) << "nor by a new key";
 }
 
 TEST_F(IdlePools, ASpareRunsTheNextCaseAfterACrash) {

@@ -122,7 +122,7 @@ Seconds Scheduler::start_time(const Key& key) const {
 std::optional<Seconds> Scheduler::held_up_since(int key) const {
   std::optional<Seconds> out;
   for (const auto& [number, pool] : pools_) {
-    if (pool.key != key || pool.state == State::ending || pool.outdated) continue;
+    if (pool.key != key || pool.state == State::ending) continue;
     if (pool.state != State::busy) return std::nullopt;
     out = std::max(out.value_or(pool.since), pool.since);
   }

@@ -139,6 +139,24 @@ TEST(Scheduler, KeepsWhatBecomesFreeForTheKeyThatWaitsForIt) {
   EXPECT_EQ(all<StartPool>(scheduler.decide(Seconds{5})).at(0).slots.size(), 2U);
 }
 
+TEST(Scheduler, GivesWhatARetiredPoolLeavesOverToTheKeyThatWaitsForNoMore) {
+  Scheduler scheduler({.slots = 8});
+  const std::vector<int> keys{scheduler.add_key(5), scheduler.add_key(3), scheduler.add_key(2)};
+  scheduler.case_added(keys[0], {0, 0});
+  scheduler.case_added(keys[1], {1, 0});
+  scheduler.decide(Seconds{0});
+  for (const int pool : {1, 2}) scheduler.pool_ready(pool, Seconds{1});
+  scheduler.decide(Seconds{1});
+  scheduler.case_ended(2, Seconds{2});
+  scheduler.pool_ends(2);  // the case has cost it its ranks, which are not gone yet
+  scheduler.case_added(keys[1], {2, 0});
+  scheduler.case_added(keys[2], {3, 0});
+  EXPECT_THAT(scheduler.decide(Seconds{2}), IsEmpty()) << "three slots are kept for the larger key";
+  scheduler.case_ended(1, Seconds{3});
+  EXPECT_THAT(all<StartPool>(scheduler.decide(Seconds{3})), SizeIs(2)) << "the idle pool held enough for both";
+  EXPECT_THAT(scheduler.decide(Seconds{3}), IsEmpty());
+}
+
 TEST(Scheduler, RetiresEachPoolWhenNoCaseCanComeForItAnyMoreEvenOneThatStarts) {
   Scheduler scheduler({.slots = 4});
   const int key = scheduler.add_key(2);

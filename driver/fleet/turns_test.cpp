@@ -95,6 +95,13 @@ TEST_F(TurnsOfTwo, AClientThatSharesThePoolOfAnotherWaitsForItWithItsOtherKey) {
   EXPECT_THAT(scheduler_.look_again_at(Seconds{20}), Optional(Seconds{25}));
 }
 
+TEST_F(TurnsOfTwo, AClientWaitsForAnotherThatWaitsWithIt) {
+  scheduler_.case_added(1, {100, 0, 1});
+  scheduler_.case_added(1, {101, 0, 2});
+  decide(20);
+  EXPECT_THAT(scheduler_.look_again_at(Seconds{20}), Optional(Seconds{25}));
+}
+
 TEST_F(TurnsOfTwo, AClientThatIsHeldIsNotOverdue) {
   scheduler_.case_added(1, {100, 0, 2});
   decide(20);
@@ -150,6 +157,65 @@ TEST(Turns, ThePoolsYieldThatHoldLeastBeyondWhatIsNeeded) {
   EXPECT_THAT(pools_that_yield(2), ElementsAre(1));
   EXPECT_THAT(pools_that_yield(3), ElementsAre(1, 2));
   EXPECT_THAT(pools_that_yield(4), ElementsAre(1, 2, 3));
+}
+
+// Four slots, two pools of two that run the cases of client 1; keys 1 and 2, of clients 2 and 3, need two slots each.
+class TurnsOfFour : public testing::Test {
+ protected:
+  void SetUp() override {
+    for (int key = 0; key < 3; ++key) scheduler_.add_key(2);
+    for (std::size_t i = 0; i < 1000; ++i) scheduler_.case_added(0, {i, 0, 1});
+    scheduler_.decide(Seconds{0});
+    scheduler_.pool_ready(1, Seconds{1});
+    scheduler_.decide(Seconds{1});
+    scheduler_.pool_ready(2, Seconds{2});
+    ASSERT_THAT(all<SendCase>(scheduler_.decide(Seconds{2})), SizeIs(1));
+  }
+
+  Scheduler scheduler_{{.slots = 4, .turn = Seconds{5}}};
+};
+
+TEST_F(TurnsOfFour, APoolYieldsForEachOfTwoKeys) {
+  scheduler_.case_added(1, {1000, 0, 2});
+  scheduler_.case_added(2, {1001, 0, 3});
+  scheduler_.decide(Seconds{10});
+  scheduler_.case_ended(1, Seconds{20});
+  scheduler_.case_ended(2, Seconds{20});
+  const auto decisions = scheduler_.decide(Seconds{20});
+  EXPECT_THAT(all<RetirePool>(decisions), SizeIs(2));
+  EXPECT_THAT(all<StartPool>(decisions), SizeIs(2));
+}
+
+TEST_F(TurnsOfFour, NoPoolYieldsWhileTheSlotsOfALostOneComeBack) {
+  scheduler_.case_added(1, {1000, 0, 2});
+  scheduler_.decide(Seconds{10});
+  scheduler_.case_ended(1, Seconds{20});
+  scheduler_.pool_ends(1);
+  scheduler_.case_ended(2, Seconds{20});
+  EXPECT_THAT(all<SendCase>(scheduler_.decide(Seconds{20})), SizeIs(1));
+  scheduler_.pool_gone(1);
+  EXPECT_EQ(all<StartPool>(scheduler_.decide(Seconds{21})).at(0).key, 1);
+}
+
+TEST_F(TurnsOfFour, APoolThatNoCaseWaitsForYieldsFirst) {
+  scheduler_.drop_cases_of(1);
+  scheduler_.case_ended(2, Seconds{3});
+  scheduler_.decide(Seconds{3});
+  scheduler_.outdate_pool(2);
+  scheduler_.case_added(1, {1000, 0, 1});
+  const auto starts = all<StartPool>(scheduler_.decide(Seconds{4}));  // pools 1, of key 0, and 3, of key 1
+  ASSERT_THAT(starts, SizeIs(1));
+  scheduler_.pool_ready(3, Seconds{5});
+  for (std::size_t i = 0; i < 10; ++i) scheduler_.case_added(0, {i, 0, 1});
+  ASSERT_THAT(all<SendCase>(scheduler_.decide(Seconds{5})), SizeIs(1));
+  scheduler_.case_added(2, {1001, 0, 3});
+  scheduler_.decide(Seconds{10});
+  scheduler_.case_ended(1, Seconds{20});
+  scheduler_.case_ended(3, Seconds{21});
+  const auto decisions = scheduler_.decide(Seconds{21});
+  ASSERT_THAT(all<RetirePool>(decisions), SizeIs(1));
+  EXPECT_EQ(all<RetirePool>(decisions)[0].pool, 3) << "though the other has been idle for longer";
+  EXPECT_EQ(all<StartPool>(decisions).at(0).key, 2);
 }
 
 TEST(Turns, SlotsThatBecomeFreeAreKeptForTheOverdueKeyUntilItHasAll) {

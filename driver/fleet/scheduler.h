@@ -22,9 +22,9 @@
 // no case yet: keys which need the same slots have them for a turn each, and a case at least. A client that is alone is
 // never overdue.
 //
-// Cases of a client that is held stay where they are and count for nothing: no pool starts or stays for them, unless it
-// would anyway. But they are waiting cases: has_waiting_cases() is true, and a fleet that gets no more cases keeps its
-// idle pools of their key.
+// The cases of a client that is held stay where they are: no pool starts for them, no key waits or is overdue for them.
+// They still have to run: has_waiting_cases() counts them, and a fleet that gets no more cases keeps the idle pools of
+// their key. So a fleet is over when it gets no more cases, none waits, held or not, and it has no pools.
 #pragma once
 
 #include <chrono>
@@ -50,7 +50,8 @@ struct FleetSettings {
   // A pool that had nothing to do for so long is retired; 0 = never. Not a key's only idle pool while another of its
   // pools works, if `spare` is set.
   Seconds idle_time{0};
-  // How long pools of a key may go on while a key of another client waits for their slots.
+  // How long pools of a key may go on while a key of another client waits for their slots. Each change of keys costs
+  // the start of a pool: several times as long as that is sensible.
   Seconds turn{2};
   // A key whose pools all work gets one more if slots are free that no key waits for, so that after a crash the next
   // case starts at once. In a fleet that gets no more cases, only if a case of the key waits. Needs `slots`.

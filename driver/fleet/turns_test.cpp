@@ -203,7 +203,8 @@ TEST_F(TurnsOfFour, APoolThatNoCaseWaitsForYieldsFirst) {
   scheduler_.decide(Seconds{3});
   scheduler_.outdate_pool(2);
   scheduler_.case_added(1, {1000, 0, 1});
-  const auto starts = all<StartPool>(scheduler_.decide(Seconds{4}));  // pools 1, of key 0, and 3, of key 1
+  // Pool 3, of key 1, takes the place of pool 2 beside pool 1, of key 0.
+  const auto starts = all<StartPool>(scheduler_.decide(Seconds{4}));
   ASSERT_THAT(starts, SizeIs(1));
   scheduler_.pool_ready(3, Seconds{5});
   for (std::size_t i = 0; i < 10; ++i) scheduler_.case_added(0, {i, 0, 1});

@@ -121,6 +121,9 @@ TEST_F(IdlePools, APoolThatIsOutdatedWhileItWorksEndsItsCaseAndIsReplacedMeanwhi
   begin({.slots = 4});
   add_case();
   decide(2);
+  scheduler_->case_ended(1, Seconds{2});  // cases are short: a second pool would not pay
+  add_case();
+  decide(2);
   scheduler_->outdate_pool(1);
   EXPECT_THAT(decide(2.1), IsEmpty()) << "no case waits";
   add_case();

@@ -103,6 +103,7 @@ add_library(cp_cli STATIC
   cli/shell_words.cpp
   cli/adapter_skips.cpp
   cli/worker_command.cpp
+  cli/worker_files.cpp
   cli/commands/command_line.cpp
   cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
@@ -171,6 +172,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/file_identity_test.cpp
     cli/shell_words_test.cpp
     cli/worker_command_test.cpp
+    cli/worker_files_test.cpp
     cli/commands/command_line_test.cpp
     cli/completion/candidates_test.cpp
     cli/commands/doctor_test.cpp

@@ -241,6 +241,7 @@ struct RunStopping {
     interrupted,     // Ctrl-C, SIGTERM or SIGHUP
     killed,          // a second one: no grace for anybody
     global_timeout,  // --global-timeout
+    outdated,        // what the ranks run has changed (cp-pool watch)
   };
   Reason reason = Reason::interrupted;
   double limit_ms = 0;  // after which whatever still runs will have been killed
@@ -252,10 +253,11 @@ struct RunStopping {
   }
 };
 template <>
-inline constexpr std::array<std::pair<RunStopping::Reason, std::string_view>, 3> kNames<RunStopping::Reason>{
+inline constexpr std::array<std::pair<RunStopping::Reason, std::string_view>, 4> kNames<RunStopping::Reason>{
     {{RunStopping::Reason::interrupted, "interrupted"},
      {RunStopping::Reason::killed, "killed"},
-     {RunStopping::Reason::global_timeout, "global_timeout"}}};
+     {RunStopping::Reason::global_timeout, "global_timeout"},
+     {RunStopping::Reason::outdated, "outdated"}}};
 
 struct StderrTail {
   int rank = 0;

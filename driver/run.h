@@ -75,6 +75,9 @@ struct RunConfig {
   // The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them: where there is a slot for each, a pool sees those of
   // its slots, else every pool sees all. Empty: those that are visible, all to every pool.
   std::vector<std::string> gpus = {};
+  // Asked ten times a second while cases run: whether what the ranks were started from is no longer what there is. Then
+  // the run is stopped as by SIGINT, but counts as not interrupted. Empty: nobody asks. It must not throw.
+  std::function<bool()> outdated = nullptr;
 };
 
 // How long a pool of `ranks` may take to get ready. Ranks that share a core get ready one after another where they

@@ -116,9 +116,13 @@ add_library(cp_cli STATIC
   cli/commands/list_command.cpp
   cli/commands/report_command.cpp
   cli/commands/resource_limits.cpp
+  cli/commands/round_book.cpp
   cli/commands/run_command.cpp
+  cli/commands/run_preparation.cpp
   cli/commands/search_command.cpp
+  cli/commands/settled_change.cpp
   cli/commands/submit_command.cpp
+  cli/commands/watch_command.cpp
   cli/completion/candidates.cpp
   cli/completion/shell_scripts.cpp
   cli/history/case_history.cpp
@@ -181,8 +185,10 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/commands/help_text_test.cpp
     cli/commands/list_command_test.cpp
     cli/commands/resource_limits_test.cpp
+    cli/commands/round_book_test.cpp
     cli/commands/run_command_test.cpp
     cli/commands/search_command_test.cpp
+    cli/commands/settled_change_test.cpp
     cli/commands/submit_command_test.cpp
     cli/history/counted_runs_test.cpp
     cli/history/events_file_test.cpp
@@ -224,6 +230,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/commands/search_program_test.cpp
     cli/commands/stream_program_test.cpp
     cli/commands/submit_program_test.cpp
+    cli/commands/watch_program_test.cpp
     cli/history/perf_baseline_program_test.cpp
     cli/history/repeated_cases_program_test.cpp
     cli/history/rerun_failed_program_test.cpp

@@ -52,12 +52,8 @@ else:
 print(json.dumps(files))
 )";
 
-fs::path absolute(const fs::path& path) {
-  return fs::absolute(path).lexically_normal();
-}
-
 void add(std::vector<fs::path>& files, const fs::path& path) {
-  fs::path file = absolute(path);
+  fs::path file = fs::absolute(path).lexically_normal();
   if (std::ranges::find(files, file) == files.end()) files.push_back(std::move(file));
 }
 

@@ -165,6 +165,7 @@ std::vector<std::pair<std::string, std::string>> Fleet::variables_of(const std::
 std::string Fleet::why_stopped() const {
   if (run_.stop.interrupted) return "the run was interrupted";
   if (run_.stop.internal_error) return "the driver had an internal error";
+  if (run_.stop.outdated) return run_.stop.why_cancelled();
   if (run_.stop.global_timeout) {
     return fmt::format("the run's {} ms were over (--global-timeout)", run_.config.global_timeout.count());
   }

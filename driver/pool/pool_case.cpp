@@ -367,22 +367,22 @@ asio::awaitable<void> Pool::ask_for_stacks() {
   group_->reopen_tails();
   group_->signal_ranks(SIGUSR2);
   const auto limit = Clock::now() + run_.config.stack_wait;
-  while (!group_->all_exited() && !run_.stop.interrupted && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+  while (!group_->all_exited() && !run_.stop.cancels() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
 // The case was still running when the run was stopped.
 void Pool::blame_end_of_run(Attempt& attempt) const {
-  const bool out_of_time = !run_.stop.interrupted && !run_.stop.internal_error;
+  const bool out_of_time = !run_.stop.cancels();
   attempt.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
   attempt.reason = out_of_time ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
                                              run_.config.global_timeout.count())
-                               : "the run was interrupted";
+                               : run_.stop.why_cancelled();
 }
 
 // The run or the deadline ends a case that still runs.
 asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   Attempt out;
-  if (run_.stop.interrupted || run_.stop.internal_error) {
+  if (run_.stop.cancels()) {
     blame_end_of_run(out);
     out.retirement = {RetireReason::interrupted, out.reason};
     // Some workers die when they are asked to cancel.

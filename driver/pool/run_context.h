@@ -27,9 +27,15 @@ struct StopState {
   bool global_timeout = false;   // running cases end as timeout
   bool enough_failures = false;  // --max-fail: running cases go on
   bool internal_error = false;   // an exception in the driver: as interrupted
+  bool outdated = false;         // what the ranks run has changed: as interrupted
 
   [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures; }
-  [[nodiscard]] bool abandon_running() const { return interrupted || global_timeout || internal_error; }
+  [[nodiscard]] bool abandon_running() const { return cancels() || global_timeout; }
+  // Whether cases that run end as cancelled.
+  [[nodiscard]] bool cancels() const { return interrupted || internal_error || outdated; }
+  [[nodiscard]] const char* why_cancelled() const {
+    return outdated && !interrupted ? "what the ranks run has changed" : "the run was interrupted";
+  }
 };
 
 class ForkServer;

@@ -19,14 +19,15 @@ double own_cpu_ms() {
 }
 
 constexpr std::chrono::milliseconds kSameSignal{100};
+constexpr std::chrono::milliseconds kFilesInterval{100};
+
+}  // namespace
 
 void watch_for_hangup(asio::signal_set& signals) {
   struct sigaction now = {};
   // Under nohup it stays ignored.
   if (sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signals.add(SIGHUP);
 }
-
-}  // namespace
 
 Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots)
     : context_(io_, config, sink),
@@ -43,6 +44,7 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
                     },
                 .on_continued = [this](Clock::duration paused, bool ranks_stopped) { go_on(paused, ranks_stopped); }}),
       global_timeout_(io_),
+      files_(io_),
       clock_(io_) {
   watch_for_hangup(signals_);
   fleet_.books().on_finished = [this](const CaseFinished& finished) {
@@ -71,6 +73,7 @@ RunResult Runner::run(const RunStarted& header) {
   watch_signals();
   job_control_.start();
   watch_global_timeout();
+  watch_files();
   watch_clock();
   stop_watching_if_done();
   for (bool done = false; !done;) {
@@ -119,6 +122,7 @@ void Runner::stop_watching_if_done() {
   signals_.cancel();
   job_control_.close();
   global_timeout_.cancel();
+  files_.cancel();
   clock_.cancel();
 }
 
@@ -156,6 +160,18 @@ void Runner::watch_global_timeout() {
     context_.stop.global_timeout = true;
     abandon();
     tell_stopping(RunStopping::Reason::global_timeout);
+  });
+}
+
+void Runner::watch_files() {
+  if (!context_.config.outdated) return;
+  files_.expires_after(kFilesInterval);
+  files_.async_wait([this](asio::error_code error) {
+    if (error || context_.stop.abandon_running() || fleet_.done()) return;
+    if (!context_.config.outdated()) return watch_files();
+    context_.stop.outdated = true;
+    abandon();
+    tell_stopping(RunStopping::Reason::outdated);
   });
 }
 

@@ -21,6 +21,9 @@
 
 namespace cp_pool {
 
+// Adds SIGHUP, unless the process ignores it.
+void watch_for_hangup(asio::signal_set& signals);
+
 class Runner {
  public:
   // slots: as FleetSettings.
@@ -49,6 +52,7 @@ class Runner {
   void watch_signals();
   void tell_stopping(RunStopping::Reason reason);
   void watch_global_timeout();
+  void watch_files();
   void watch_clock();
 
   ProcessSettings settings_;
@@ -59,6 +63,7 @@ class Runner {
   asio::signal_set signals_;
   JobControl job_control_;
   Timer global_timeout_;
+  asio::steady_timer files_;
   asio::steady_timer clock_;
   std::chrono::steady_clock::time_point first_signal_;
   std::exception_ptr error_;  // the first

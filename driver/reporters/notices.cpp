@@ -11,6 +11,19 @@ namespace cp_pool {
 
 namespace {
 
+std::string what_stops(RunStopping::Reason reason) {
+  switch (reason) {
+    case RunStopping::Reason::global_timeout:
+      return "the time of the run is over (--global-timeout)";
+    case RunStopping::Reason::outdated:
+      return "what the ranks run has changed";
+    case RunStopping::Reason::interrupted:
+    case RunStopping::Reason::killed:
+      break;
+  }
+  return "no further case is started";
+}
+
 std::string in_phase(const std::string& phase) {
   return phase.empty() ? "no phase reported" : "in " + phase;
 }
@@ -70,16 +83,16 @@ void Notices::on(const ForkServerTold& event) {
 
 void Notices::on(const RunStopping& event) {
   if (event.reason == RunStopping::Reason::killed) return show_("interrupted", "again: the ranks are killed at once");
-  const bool out_of_time = event.reason == RunStopping::Reason::global_timeout;
+  const bool by_user = event.reason == RunStopping::Reason::interrupted;
   const std::string left = what_is_left();
-  if (out_of_time && left.empty()) return;
-  std::string text = out_of_time ? "the time of the run is over (--global-timeout)" : "no further case is started";
+  if (!by_user && left.empty()) return;
+  std::string text = what_stops(event.reason);
   if (!left.empty()) {
     text += fmt::format("; waiting for {}, {} at most (3 x --grace)", left, format_duration(event.limit_ms));
-    // After --global-timeout the first interrupt is only the start of the same.
-    if (!out_of_time) text += "; a second Ctrl-C kills them at once";
+    // After another reason the first interrupt is only the start of the same.
+    if (by_user) text += "; a second Ctrl-C kills them at once";
   }
-  show_(out_of_time ? "stopped" : "interrupted", text);
+  show_(by_user ? "interrupted" : "stopped", text);
 }
 
 // "ID (in forward) and 2 more cases to be cancelled and 3 pools to end"; empty: nothing.

@@ -17,6 +17,7 @@
 // The subcommands, in the order of the help: a line each.
 #define CP_POOL_SUBCOMMANDS(SUBCOMMAND) \
   SUBCOMMAND(run)                       \
+  SUBCOMMAND(watch)                     \
   SUBCOMMAND(submit)                    \
   SUBCOMMAND(search)                    \
   SUBCOMMAND(list)                      \

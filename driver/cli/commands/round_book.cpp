@@ -1,0 +1,83 @@
+#include "driver/cli/commands/round_book.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_outcome.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::size_t count_in(const std::set<std::string>& ids, const std::set<std::string>& others) {
+  return static_cast<std::size_t>(std::ranges::count_if(ids, [&](const auto& id) { return others.contains(id); }));
+}
+
+// "2 failed, 101 passed, 3 skipped, 1 not judged": runs of cases. What there is none of is left out, but passes.
+std::string counts_text(const OutcomeCounts& counts) {
+  std::size_t failed = 0;
+  std::size_t not_judged = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const auto outcome = static_cast<CaseOutcome>(i);
+    if (is_failure(outcome)) {
+      failed += counts[i];
+    } else if (!went_well(outcome)) {
+      not_judged += counts[i];
+    }
+  }
+  std::string text = failed > 0 ? fmt::format("{} failed, ", failed) : "";
+  text += fmt::format("{} passed", counts.at(static_cast<std::size_t>(CaseOutcome::pass)));
+  const std::size_t skipped = counts.at(static_cast<std::size_t>(CaseOutcome::skip));
+  if (skipped > 0) text += fmt::format(", {} skipped", skipped);
+  if (not_judged > 0) text += fmt::format(", {} not judged", not_judged);
+  return text;
+}
+
+}  // namespace
+
+std::vector<NamedCase> RoundBook::failures_first(std::vector<NamedCase> cases) const {
+  std::ranges::stable_partition(cases, [&](const NamedCase& named) { return failing_.contains(named.id); });
+  return cases;
+}
+
+void RoundBook::on_event(const Event& event) {
+  if (const auto* finished = std::get_if<RunFinished>(&event)) round_.finished = *finished;
+  const auto* finished = std::get_if<CaseFinished>(&event);
+  if (finished == nullptr) return;
+  if (is_failure(finished->outcome)) {
+    round_.failed.insert(finished->id);
+  } else if (went_well(finished->outcome)) {
+    round_.passed.insert(finished->id);
+  } else {
+    round_.others.insert(finished->id);
+  }
+}
+
+std::string RoundBook::complete() {
+  take_over();
+  // Cases that are selected no more.
+  std::erase_if(failing_, [&](const std::string& id) {
+    return !round_.failed.contains(id) && !round_.passed.contains(id) && !round_.others.contains(id);
+  });
+  std::string text;
+  if (round_.finished) {
+    text = fmt::format("{} in {}", counts_text(round_.finished->counts), format_duration(round_.finished->duration_ms));
+  }
+  if (last_time_) {
+    text += fmt::format(" (fixed: {}, new failures: {})", count_in(*last_time_, round_.passed),
+                        round_.failed.size() - count_in(round_.failed, *last_time_));
+  }
+  last_time_ = failing_;
+  return text;
+}
+
+void RoundBook::take_over() {
+  std::erase_if(round_.passed, [&](const std::string& id) { return round_.failed.contains(id); });
+  std::erase_if(failing_, [&](const std::string& id) { return round_.passed.contains(id); });
+  failing_.insert(round_.failed.begin(), round_.failed.end());
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,150 @@
+#include "driver/cli/commands/run_preparation.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "cases/case_groups.h"
+#include "driver/cli/command_error.h"
+#include "driver/cli/device.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/history/case_history.h"
+#include "driver/cli/history/perf_baseline.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/cli/select/order.h"
+#include "driver/cli/select/rerun.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostCases = 10'000'000;  // of a run: some GiB
+
+// Repeats the whole list, and not each case at once, so that a case which leaves something behind meets other cases.
+std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
+  std::vector<NamedCase> out;
+  out.reserve(cases.size() * static_cast<std::size_t>(times));
+  for (int i = 0; i < times; ++i) {
+    for (const NamedCase& named : cases) {
+      out.push_back(named);
+      out.back().run = i + 1;
+      out.back().runs = times;
+    }
+  }
+  return out;
+}
+
+std::vector<NamedCase> named_cases(const Selection& selection, const RunOptions& options, const std::string& program) {
+  std::vector<NamedCase> cases;
+  cases.reserve(selection.cases.size());
+  for (const SelectedCase& selected : selection.cases) {
+    cases.push_back({.id = selected.matrix_case.id,
+                     .c = selected.matrix_case.c,
+                     .rerun = rerun_of_run(program, selected, options.execution)});
+    if (options.deterministic) cases.back().c.deterministic = true;
+  }
+  return cases;
+}
+
+// After --mode perf --baseline.
+void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCase>& cases) {
+  if (!options.baseline) return;
+  const PerfBaseline baseline = read_perf_baseline(*options.baseline);
+  compare_with(baseline, options.config, cases);
+  const std::string unjudged = options.config.max_ratio ? left_unjudged(baseline, cases) : "";
+  if (!unjudged.empty()) report_warning(unjudged);
+}
+
+// Throws CommandError (usage).
+void check_number(std::size_t cases, int repeats) {
+  if (cases <= kMostCases / static_cast<std::size_t>(repeats)) return;
+  throw CommandError(ExitCode::usage, fmt::format("--repeat {}: {} so often are more than {}", repeats,
+                                                  count_of(cases, "case"), kMostCases));
+}
+
+}  // namespace
+
+void add_run_options(CLI::App& command, RunOptions& options) {
+  const auto wrong_with_order = [](const std::string& text) -> std::string {
+    return parse_order(text)
+               ? ""
+               : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED, history:FILE", text);
+  };
+  add_text(command,
+           {.name = "--order",
+            .type = "ORDER",
+            .help = "Of the cases: listed, reverse, shuffle, shuffle:SEED, or history:FILE (failures of an earlier "
+                    "--events FILE first, then the longest)",
+            .check = wrong_with_order,
+            .default_text = "listed"},
+           [&options](const std::string& text) { options.order = *parse_order(text); });
+  add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
+  add_flag(command, "--deterministic", options.deterministic,
+           "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
+  add_execution(command, options.execution);
+}
+
+void fill_run_options(const CLI::App& command, RunOptions& options) {
+  fill_selection(options.selection);
+  fill_execution(command, options.execution);
+  std::vector<std::string>& rerun = options.execution.rerun_arguments;
+  if (options.deterministic) rerun.emplace_back("--deterministic");
+  if (options.repeat > 1) {
+    options.execution.config.compare_runs = true;
+    rerun.insert(rerun.end(), {"--repeat", std::to_string(options.repeat)});
+  }
+}
+
+std::vector<InputFile> inputs_of(const RunOptions& options) {
+  std::vector<InputFile> inputs = matrix_inputs(options.selection);
+  std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
+  if (const auto& file = options.rerun_failed) {
+    inputs.push_back({.name = "--rerun-failed " + file->string(), .path = *file, .may_become_events = true});
+  }
+  if (const std::filesystem::path& file = options.order.events; !file.empty()) {
+    inputs.push_back({.name = "--order history:" + file.string(), .path = file, .may_become_events = true});
+  }
+  return inputs;
+}
+
+void expect_cases(const Selection& selection, const SelectionOptions& options) {
+  for (const std::string& filter : selection.idle_filters) {
+    report_warning(fmt::format("{} selects no case", filter));
+  }
+  if (selection.cases.empty()) throw CommandError(ExitCode::nothing_selected, nothing_selected(options));
+}
+
+PreparedRun prepare_run(const Selection& selection, const RunOptions& options, const std::string& program) {
+  std::vector<NamedCase> cases = named_cases(selection, options, program);
+  compare_with_baseline(options.execution, cases);
+  std::vector<std::string> ids;
+  ids.reserve(cases.size());
+  for (const NamedCase& named : cases) ids.push_back(named.id);
+  Order order = options.order;
+  const std::string order_text = fix_seed(order);
+  check_number(cases.size(), options.repeat);
+  int most_ranks = 0;
+  for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
+  const std::vector<std::size_t> indices = order.kind == Order::Kind::history
+                                               ? ordered_by_history(cases, read_case_history(order.events))
+                                               : ordered_indices(cases.size(), order);
+  cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
+  RunStarted header{.title = order.kind == Order::Kind::listed
+                                 ? selection.title
+                                 : fmt::format("{}, --order {}", selection.title, order_text),
+                    .size = options.selection.size,
+                    .device = options.execution.config.device,
+                    .shared_gpus = gpus_to_share(options.execution.config, most_ranks),
+                    .cases = cases.size(),
+                    .version = CP_POOL_VERSION,
+                    .ids = std::move(ids),
+                    .baseline = options.execution.baseline,
+                    .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
+                    .started = {}};
+  return {.cases = std::move(cases), .header = std::move(header)};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,206 @@
+// Tests of `cp-pool watch`: what starts a round, what is in it, and how the command ends.
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Finished;
+using test::is_one_error;
+using test::json_lines;
+using test::kProgram;
+using test::Program;
+using test::read_file;
+using test::Words;
+using test::write_file;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// `cp-pool watch` on demo.json with a copy of the scripted worker, which a test edits.
+class WatchProgram : public test::CommandLine {
+ protected:
+  void SetUp() override {
+    CommandLine::SetUp();
+    write_file(worker, script);
+  }
+
+  void start(const std::string& filter, const Words& more = {}) {
+    Words words = run_words(filter, more);
+    words.front() = "watch";
+    *(std::ranges::find(words, "--worker") + 1) = "python3 '" + worker.string() + "'";
+    words.insert(words.begin(), kProgram);
+    program.emplace(words, Program::Redirect{.out = path("out")});
+  }
+
+  // The output from where the last call found its text, up to this one.
+  std::string wait_for(const std::string& text) {
+    constexpr std::chrono::seconds kGiveUp{120};  // only if it never comes
+    const auto limit = std::chrono::steady_clock::now() + kGiveUp;
+    for (;;) {
+      const std::string out = fs::exists(path("out")) ? read_file(path("out")) : "";
+      const std::size_t at = out.find(text, read_);
+      if (at != std::string::npos) {
+        const std::size_t begin = std::exchange(read_, at + text.size());
+        return out.substr(begin, read_ - begin);
+      }
+      if (std::chrono::steady_clock::now() > limit) throw std::runtime_error("no '" + text + "' in: " + out);
+      std::this_thread::yield();
+    }
+  }
+
+  // The line that ends a round.
+  std::string wait_for_round(int number) {
+    (void)wait_for("\nround " + std::to_string(number) + ": ");
+    std::string line = wait_for("; Ctrl-C ends\n");
+    return line.starts_with(worker.string()) ? wait_for_round(number) : line;
+  }
+
+  // As an editor does it: another file gets the name.
+  void save_worker(const std::string& text) {
+    write_file(path("worker.new"), text);
+    fs::rename(path("worker.new"), worker);
+  }
+
+  int end(int signal) {
+    program->signal(signal);
+    const Finished finished = program->wait();
+    err = finished.err;
+    return finished.exit_code;
+  }
+
+  // With failures made passes.
+  [[nodiscard]] std::string mended() const {
+    std::string text = script;
+    const std::string fails = R"(if model in ("fail", "diagnosed"):)";
+    text.replace(text.find(fails), fails.size(), "if model == 'nothing':");
+    return text;
+  }
+
+  const std::string script = read_file(CP_POOL_SCRIPTED_WORKER);
+  const fs::path worker = folder / "worker.py";
+  std::optional<Program> program;
+  std::string err;
+
+ private:
+  std::size_t read_ = 0;
+};
+
+TEST_F(WatchProgram, AChangeOfTheWorkerStartsARoundThatBeginsWithTheFailuresOfTheLast) {
+  start("model=pass* | model=fail", {"--events", path("e")});
+  EXPECT_THAT(wait_for_round(1), HasSubstr("1 failed, 2 passed in "));
+  save_worker(script + "\n");
+  EXPECT_THAT(wait_for("round 2: "), Not(HasSubstr("round")));
+  EXPECT_THAT(wait_for(" changed\n"), HasSubstr(worker.string()));
+  EXPECT_THAT(wait_for_round(2), HasSubstr("(fixed: 0, new failures: 0)"));
+  std::vector<std::string> models;
+  for (const auto& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") models.push_back(line["case"]["model"]);
+  }
+  EXPECT_THAT(models, ElementsAre("fail", "pass", "pass_2"));
+  EXPECT_EQ(end(SIGINT), 100);
+  EXPECT_EQ(err, "");
+}
+
+TEST_F(WatchProgram, WhatWasFixedIsSaidAndTheExitCodeIsThatOfTheLastRound) {
+  start("model=pass | model=fail");
+  EXPECT_THAT(wait_for_round(1), HasSubstr("1 failed, 1 passed in "));
+  save_worker(mended());
+  EXPECT_THAT(wait_for_round(2), HasSubstr("2 passed in "));
+  EXPECT_EQ(end(SIGTERM), 0);
+  EXPECT_THAT(read_file(path("out")), HasSubstr("(fixed: 1, new failures: 0)"));
+}
+
+TEST_F(WatchProgram, AChangeDuringARoundStopsItAndStartsAnother) {
+  start("model=hang", {"--grace", "50ms"});
+  (void)wait_for("ready in ");
+  std::string text = script;
+  text.replace(text.find("time.sleep(3600)\n    elif model == \"glued\""), 16, "pass");
+  save_worker(text);
+  (void)wait_for("1 cancelled");
+  EXPECT_THAT(wait_for_round(2), Not(HasSubstr("failed")));
+  EXPECT_EQ(end(SIGINT), 0);
+}
+
+TEST_F(WatchProgram, CtrlCDuringTheFirstRoundIsAnInterruptedRun) {
+  start("model=hang", {"--grace", "50ms"});
+  (void)wait_for("ready in ");
+  EXPECT_EQ(end(SIGINT), 130);
+  EXPECT_THAT(err, HasSubstr("cp-pool: interrupted: "));
+}
+
+TEST_F(WatchProgram, CtrlCDuringALaterRoundGivesTheExitCodeOfTheOneBefore) {
+  start("model=fail", {"--grace", "50ms"});
+  (void)wait_for_round(1);
+  std::string text = script;
+  const std::string fails = R"(if model in ("fail", "diagnosed"):)";
+  text.replace(text.find(fails), fails.size(), "if model == 'fail': time.sleep(3600)\n    if False:");
+  save_worker(text);
+  (void)wait_for("round 2: ");
+  (void)wait_for("ready in ");
+  EXPECT_EQ(end(SIGINT), 100);
+}
+
+TEST_F(WatchProgram, AWorkerThatIsRemovedIsWaitedFor) {
+  start("model=pass");
+  (void)wait_for_round(1);
+  fs::remove(worker);
+  EXPECT_THAT(wait_for("which is not there\n"), HasSubstr("waiting for " + worker.string()));
+  write_file(worker, script);
+  EXPECT_THAT(wait_for_round(2), HasSubstr("1 passed in "));
+  EXPECT_EQ(end(SIGINT), 0);
+}
+
+TEST_F(WatchProgram, AWorkerThatCannotStartIsARoundThatJudgedNothing) {
+  start("model=pass");
+  (void)wait_for_round(1);
+  save_worker("def half(\n");
+  EXPECT_THAT(wait_for_round(2), HasSubstr("0 passed, 1 not judged in "));
+  save_worker(script);
+  EXPECT_THAT(wait_for_round(3), HasSubstr("1 passed in "));
+  save_worker("def half(\n");
+  (void)wait_for_round(4);
+  EXPECT_EQ(end(SIGINT), 96);
+}
+
+TEST_F(WatchProgram, AMatrixIsReadAgainAndOneThatIsBrokenSkipsTheRound) {
+  const std::string matrix = read_file(path("demo.json"));
+  start("model=pass*");
+  EXPECT_THAT(wait_for_round(1), HasSubstr("2 passed in "));
+  write_file(path("demo.json"), matrix.substr(0, 40));
+  EXPECT_THAT(wait_for("not run - waiting for changes of "), HasSubstr("round 2: " + path("demo.json") + " changed\n"));
+  std::string more = matrix;
+  more.replace(more.find(R"("pass":{})"), 9, R"("pass":{},"pass_3":{})");
+  write_file(path("demo.json"), more);
+  EXPECT_THAT(wait_for("3 passed in "), HasSubstr("round 3: "));
+  EXPECT_EQ(end(SIGINT), 0);
+  EXPECT_THAT(err, is_one_error(path("demo.json")));
+}
+
+TEST_F(WatchProgram, WhatIsWrongAtTheStartEndsIt) {
+  start("model=none");
+  EXPECT_EQ(program->wait().exit_code, 4);
+  write_file(path("demo.json"), "{");
+  start("model=pass");
+  EXPECT_EQ(program->wait().exit_code, 94);
+  const Finished done = call({"watch", "--rerun-failed", path("e")});
+  EXPECT_EQ(done.exit_code, 2);
+  EXPECT_THAT(done.err, HasSubstr("--rerun-failed"));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -55,9 +55,12 @@ std::vector<fs::path> SettledChange::look(Time now) {
   }
   std::vector<fs::path> gone;
   std::ranges::copy_if(changed, std::back_inserter(gone), is_missing);
-  std::ranges::copy_if(gone, std::back_inserter(missing_),
+  std::vector<fs::path> missing;
+  std::ranges::copy_if(gone, std::back_inserter(missing),
                        [&](const fs::path& file) { return contains(needed_, file); });
-  const bool complete = missing_.empty() && now - since_ >= (gone.empty() ? kQuiet : kRemoved);
+  const auto quiet = now - since_;
+  const bool complete = missing.empty() && quiet >= (gone.empty() ? kQuiet : kRemoved);
+  if (quiet >= kQuiet) missing_ = std::move(missing);
   if (!complete) return {};
   return changed;
 }

@@ -27,7 +27,7 @@ class SettledChange {
   std::vector<std::filesystem::path> look(Time now);
   // A change that the last look() saw has begun, and is not complete.
   [[nodiscard]] bool pending() const { return seen_.has_value(); }
-  // What the last look() waits for: needed files that are missing.
+  // What the last look() waits for although nothing changes any more: needed files that are missing.
   [[nodiscard]] const std::vector<std::filesystem::path>& missing() const { return missing_; }
 
   // The files as the last look() found them are what they change from now on.

@@ -71,6 +71,8 @@ TEST_F(SettledChangeTest, WhatWasAcceptedIsNoChangeAnyMoreAndTheNextOneIs) {
 TEST_F(SettledChangeTest, ANeededFileThatIsMissingIsWaitedFor) {
   fs::remove(worker);
   EXPECT_THAT(look(milliseconds{0}), IsEmpty());
+  EXPECT_THAT(change.missing(), IsEmpty());  // it may be replaced just now
+  EXPECT_THAT(look(milliseconds{200}), IsEmpty());
   EXPECT_THAT(change.missing(), ElementsAre(worker));
   EXPECT_THAT(look(milliseconds{1000000}), IsEmpty());
   EXPECT_TRUE(change.pending());

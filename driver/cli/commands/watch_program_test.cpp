@@ -65,9 +65,11 @@ class WatchProgram : public test::CommandLine {
 
   // The line that ends a round.
   std::string wait_for_round(int number) {
-    (void)wait_for("\nround " + std::to_string(number) + ": ");
-    std::string line = wait_for("; Ctrl-C ends\n");
-    return line.starts_with(worker.string()) ? wait_for_round(number) : line;
+    for (;;) {
+      const std::string text = wait_for("; Ctrl-C ends\n");
+      const std::string line = text.substr(text.rfind('\n', text.size() - 2) + 1);
+      if (line.starts_with("round " + std::to_string(number) + ": ")) return line;
+    }
   }
 
   // As an editor does it: another file gets the name.
@@ -104,8 +106,7 @@ TEST_F(WatchProgram, AChangeOfTheWorkerStartsARoundThatBeginsWithTheFailuresOfTh
   start("model=pass* | model=fail", {"--events", path("e")});
   EXPECT_THAT(wait_for_round(1), HasSubstr("1 failed, 2 passed in "));
   save_worker(script + "\n");
-  EXPECT_THAT(wait_for("round 2: "), Not(HasSubstr("round")));
-  EXPECT_THAT(wait_for(" changed\n"), HasSubstr(worker.string()));
+  EXPECT_EQ(wait_for(" changed\n"), "round 2: " + worker.string() + " changed\n");
   EXPECT_THAT(wait_for_round(2), HasSubstr("(fixed: 0, new failures: 0)"));
   std::vector<std::string> models;
   for (const auto& line : json_lines(read_file(path("e")))) {

@@ -43,7 +43,7 @@ constexpr const char* kWatchFooter =
     "the last round. Ctrl-C ends it with the exit code of the last round that was complete, or 130 if there was "
     "none.\n\n"
     "Examples:\n"
-    "  cp-pool watch --adapter mine.py -k 'p2p and causal'\n"
+    "  cp-pool watch --adapter my_package.ring:attend -k 'p2p and causal'\n"
     "  cp-pool watch --worker build/my_worker --matrix mine.json --size full -x\n"
     "  cp-pool watch --worker 'python my_worker.py' --filter 'dtype=bf16' --html last_round.html\n";
 

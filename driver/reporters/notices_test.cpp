@@ -72,6 +72,14 @@ TEST(Notices, SayWhatARunWaitsForWhoseTimeIsOver) {
                   "ms at most (3 x --grace)"));
 }
 
+TEST(Notices, SayWhatARoundWaitsForWhoseFilesHaveChanged) {
+  const RunStopping stopping{.reason = RunStopping::Reason::outdated, .limit_ms = 600};
+  EXPECT_THAT(notices_of({started(0, "a"), stopping}),
+              ElementsAre("stopped: what the ranks run has changed; waiting for a to be cancelled, 600 ms at most (3 x "
+                          "--grace)"));
+  EXPECT_THAT(notices_of({stopping}), IsEmpty());
+}
+
 TEST(Notices, SayOnceWhyCasesWereNotJudgedUnlessTheTerminalDoes) {
   const std::vector<Event> events{test::finished(0, "a", CaseOutcome::infra, "no\nworker"),
                                   test::finished(1, "b", CaseOutcome::infra, "no\nworker")};

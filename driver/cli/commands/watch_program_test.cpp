@@ -167,15 +167,12 @@ TEST_F(WatchProgram, AWorkerThatIsRemovedIsWaitedFor) {
 }
 
 TEST_F(WatchProgram, AWorkerThatCannotStartIsARoundThatJudgedNothing) {
+  save_worker("def half(\n");
   start("model=pass");
-  (void)wait_for_round(1);
-  save_worker("def half(\n");
-  EXPECT_THAT(wait_for_round(2), HasSubstr("0 passed, 1 not judged in "));
+  EXPECT_THAT(wait_for_round(1), HasSubstr("0 passed, 1 not judged in "));
   save_worker(script);
-  EXPECT_THAT(wait_for_round(3), HasSubstr("1 passed in "));
-  save_worker("def half(\n");
-  (void)wait_for_round(4);
-  EXPECT_EQ(end(SIGINT), 96);
+  EXPECT_THAT(wait_for_round(2), HasSubstr("1 passed in "));
+  EXPECT_EQ(end(SIGINT), 0);
 }
 
 TEST_F(WatchProgram, AMatrixIsReadAgainAndOneThatIsBrokenSkipsTheRound) {

@@ -62,6 +62,8 @@ std::vector<fs::path> SettledChange::look(Time now) {
   const bool complete = missing.empty() && quiet >= (gone.empty() ? kQuiet : kRemoved);
   if (quiet >= kQuiet) missing_ = std::move(missing);
   if (!complete) return {};
+  std::erase_if(changed, [&](const fs::path& file) { return contains(gone, file); });
+  if (changed.empty()) accept();
   return changed;
 }
 

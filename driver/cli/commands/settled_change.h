@@ -11,8 +11,8 @@
 namespace cp_pool {
 
 // Linkers write for seconds and editors replace files in several steps. So a change is complete when nothing has
-// changed for kQuiet and no file is missing. A file that nothing can run without is waited for; another one counts as
-// removed after kRemoved.
+// changed for kQuiet and no file is missing. A file that nothing can run without is waited for. Any other counts as
+// removed after kRemoved, which by itself is no change: workers make and remove libraries themselves.
 class SettledChange {
  public:
   using Time = std::chrono::steady_clock::time_point;

@@ -82,17 +82,27 @@ TEST_F(SettledChangeTest, ANeededFileThatIsMissingIsWaitedFor) {
   EXPECT_THAT(look(milliseconds{200}), ElementsAre(worker));
 }
 
-TEST_F(SettledChangeTest, AnotherFileThatIsMissingCountsAsRemovedAfterAWhileAndMayComeBack) {
+TEST_F(SettledChangeTest, AnotherFileThatIsRemovedIsNoChangeUntilItComesBack) {
   fs::remove(library);
   look(milliseconds{0});
   EXPECT_THAT(look(milliseconds{1999}), IsEmpty());
   EXPECT_THAT(change.missing(), IsEmpty());
-  EXPECT_THAT(look(milliseconds{1}), ElementsAre(library));
-  change.accept();
-  EXPECT_THAT(look(milliseconds{2000}), IsEmpty());
+  EXPECT_TRUE(change.pending());
+  EXPECT_THAT(look(milliseconds{1}), IsEmpty());
+  EXPECT_FALSE(change.pending());
   write_file(library, "one");
   look(milliseconds{0});
   EXPECT_THAT(look(milliseconds{200}), ElementsAre(library));
+}
+
+TEST_F(SettledChangeTest, AChangeWaitsOnlySoLongForAFileThatMayHaveBeenRemoved) {
+  fs::remove(library);
+  write_file(worker, "second");
+  look(milliseconds{0});
+  EXPECT_THAT(look(milliseconds{1999}), IsEmpty());
+  EXPECT_THAT(look(milliseconds{1}), ElementsAre(worker));
+  change.accept();
+  EXPECT_THAT(look(milliseconds{2000}), IsEmpty());
 }
 
 TEST_F(SettledChangeTest, AChangeThatIsTakenBackIsNone) {

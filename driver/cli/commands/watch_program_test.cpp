@@ -175,6 +175,23 @@ TEST_F(WatchProgram, AWorkerThatCannotStartIsARoundThatJudgedNothing) {
   EXPECT_EQ(end(SIGINT), 0);
 }
 
+TEST_F(WatchProgram, ALibraryThatARankHasMappedIsWatchedFromThenOn) {
+  const fs::path library = folder / "lib.so";
+  write_file(library, std::string(4096, 'x'));
+  // As a loader maps code.
+  write_file(worker, "import mmap\nwith open('" + library.string() +
+                         "', 'rb') as file:\n    kept = mmap.mmap(file.fileno(), 0, mmap.MAP_PRIVATE, "
+                         "mmap.PROT_READ | mmap.PROT_EXEC)\n" +
+                         script.substr(script.find("import json")));
+  start("model=pass");
+  ASSERT_THAT(wait_for_round(1), HasSubstr("1 passed in "));
+  fs::remove(library);
+  write_file(library, std::string(4096, 'y'));
+  EXPECT_EQ(wait_for(" changed\n"), "round 2: " + library.string() + " changed\n");
+  EXPECT_THAT(wait_for_round(2), HasSubstr("1 passed in "));
+  EXPECT_EQ(end(SIGINT), 0);
+}
+
 TEST_F(WatchProgram, AMatrixIsReadAgainAndOneThatIsBrokenSkipsTheRound) {
   const std::string matrix = read_file(path("demo.json"));
   start("model=pass*");

@@ -141,7 +141,7 @@ class RoundSink : public EventSink {
 
 class Watch {
  public:
-  Watch(const RunOptions& options, const std::string& program) : options_(options), program_(program) {}
+  Watch(RunOptions options, std::string program) : options_(std::move(options)), program_(std::move(program)) {}
 
   // Returns the exit code.
   int run() {

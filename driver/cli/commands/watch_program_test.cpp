@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "driver/cli/testing/command_line_fixture.h"
+#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {
 namespace {
@@ -188,6 +189,20 @@ TEST_F(WatchProgram, ALibraryThatARankHasMappedIsWatchedFromThenOn) {
   fs::remove(library);
   write_file(library, std::string(4096, 'y'));
   EXPECT_EQ(wait_for(" changed\n"), "round 2: " + library.string() + " changed\n");
+  EXPECT_THAT(wait_for_round(2), HasSubstr("1 passed in "));
+  EXPECT_EQ(end(SIGINT), 0);
+}
+
+// The stand-in for the package cp_pool reads adapters that are JSON.
+TEST_F(WatchProgram, AnAdapterThatIsSavedIsLoadedAnew) {
+  const test::ScopedVariable packages{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
+  write_file(path("mine.py"), "{");
+  program.emplace(Words{kProgram, "watch", "--matrix", path("demo.json"), "--filter", "model=pass", "--adapter",
+                        path("mine.py"), "--python", "python3"},
+                  Program::Redirect{.out = path("out")});
+  EXPECT_THAT(wait_for_round(1), HasSubstr("0 passed, 1 not judged in "));
+  write_file(path("mine.py"), "{}");
+  EXPECT_EQ(wait_for(" changed\n"), "round 2: " + path("mine.py") + " changed\n");
   EXPECT_THAT(wait_for_round(2), HasSubstr("1 passed in "));
   EXPECT_EQ(end(SIGINT), 0);
 }

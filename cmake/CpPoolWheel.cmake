@@ -34,7 +34,7 @@ install(CODE "set(programs \"${_bundled}\")\nset(modules \"${_modules}\")" COMPO
 install(CODE [[
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${programs} MODULES ${modules}
        RESOLVED_DEPENDENCIES_VAR libraries UNRESOLVED_DEPENDENCIES_VAR unresolved
-       PRE_INCLUDE_REGEXES "^lib(fmt|pugixml|dw|elf|z|lzma|bz2|zstd)\\.so" PRE_EXCLUDE_REGEXES ".*")
+       PRE_INCLUDE_REGEXES "^lib(fmt|pugixml|dw|elf|z|lzma|bz2|zstd|edit|bsd|md|tinfo)\\.so" PRE_EXCLUDE_REGEXES ".*")
   if(unresolved)
     message(FATAL_ERROR "cannot bundle what is not found: ${unresolved}")
   endif()

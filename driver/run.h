@@ -13,6 +13,7 @@
 
 #include "cases/case.h"
 #include "driver/events.h"
+#include "driver/surroundings.h"
 #include "worker/protocol/line_framer.h"
 
 namespace cp_pool {
@@ -42,6 +43,8 @@ struct RunConfig {
   // argv of the process that ranks are forked from (pool/fork_server.h); empty: each rank is started by itself.
   std::vector<std::string> fork_server = {};
   std::chrono::milliseconds fork_patience{10000};  // for its answer when a rank is wanted
+  // Of the ranks; none: those of this process.
+  std::optional<Surroundings> surroundings = {};
   std::string device = "cpu";
   bool share_gpus = true;                           // ranks may share a GPU where there are fewer than ranks
   std::chrono::milliseconds timeout{90000};         // per case, from the line sent
@@ -72,6 +75,7 @@ struct RunConfig {
   // Ranks that may work at the same time, over all pools (driver/fleet/scheduler.h; a larger pool counts as this many).
   // 0 = a slot for each of `gpus`; without any, the CPU's cores for device cpu, and one pool at a time for any other.
   int slots = 0;
+  bool spare = false;  // FleetSettings::spare
   // The GPUs that may be used, as CUDA_VISIBLE_DEVICES names them: where there is a slot for each, a pool sees those of
   // its slots, else every pool sees all. Empty: those that are visible, all to every pool.
   std::vector<std::string> gpus = {};
@@ -107,14 +111,14 @@ RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config
                     EventSink& sink);
 
 // Reads one line of a stream and gives its case, or nullopt for a line to pass over (an empty one, or one whose error
-// the function has shown itself). Called in order, each time after the case of the line before has finished.
+// the function has shown itself). Called in order, each time when there is room for a case.
 using ReadCase = std::function<std::optional<NamedCase>(const protocol::Line& line)>;
 
-// Runs the cases of fd (a pipe, terminal, file or socket; not closed here) one by one, as they arrive and in their
-// order, until its end; pools stay warm between them. header.cases is not known and stays as it is; run_finished counts
-// what was read. Throws CaseError, after that, if the end was an error of reading.
+// Runs the cases of fd (a pipe, terminal, file or socket; not closed here) as they arrive, `jobs` of them at once,
+// until its end; pools stay warm between them. They begin in their order. header.cases is not known and stays as it is;
+// run_finished counts what was read. Throws CaseError, after that, if the end was an error of reading.
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
-                     EventSink& sink);
+                     EventSink& sink, int jobs = 1);
 
 // Which cases may begin beside those that run: one of each number of ranks, and as many ranks as may work at once.
 class Room {

@@ -100,7 +100,9 @@ add_library(cp_cli STATIC
   cli/option_kinds.cpp
   cli/output_check.cpp
   cli/program_paths.cpp
+  cli/service_use.cpp
   cli/shell_words.cpp
+  cli/state_folder.cpp
   cli/adapter_skips.cpp
   cli/worker_command.cpp
   cli/worker_files.cpp
@@ -115,11 +117,16 @@ add_library(cp_cli STATIC
   cli/commands/help_command.cpp
   cli/commands/list_command.cpp
   cli/commands/report_command.cpp
+  cli/commands/reported.cpp
   cli/commands/resource_limits.cpp
   cli/commands/round_book.cpp
   cli/commands/run_command.cpp
   cli/commands/run_preparation.cpp
   cli/commands/search_command.cpp
+  cli/commands/serve_command.cpp
+  cli/commands/shell_command.cpp
+  cli/commands/status_command.cpp
+  cli/commands/stop_command.cpp
   cli/commands/settled_change.cpp
   cli/commands/submit_command.cpp
   cli/commands/watch_command.cpp
@@ -139,11 +146,18 @@ add_library(cp_cli STATIC
   cli/select/selection.cpp
   cli/select/selection_options.cpp
   cli/select/shard.cpp
-  cli/select/submitted_case.cpp)
+  cli/select/submitted_case.cpp
+  cli/shell/line_editor.cpp
+  cli/shell/result_diff.cpp
+  cli/shell/shell_completion.cpp
+  cli/shell/shell_history.cpp
+  cli/shell/shell_line.cpp
+  cli/shell/shell_service.cpp
+  cli/shell/shell_session.cpp)
 # CLI11 takes long to compile, and runs once.
 set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11
-                             pugixml::pugixml)
+                             pugixml::pugixml Editline::edit)
 # Where matrices are found when the program runs from its build folder.
 target_compile_definitions(cp_cli PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
@@ -205,6 +219,12 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/select/selection_test.cpp
     cli/select/shard_test.cpp
     cli/select/submitted_case_test.cpp
+    cli/shell/line_editor_test.cpp
+    cli/shell/result_diff_test.cpp
+    cli/shell/shell_completion_test.cpp
+    cli/shell/shell_history_test.cpp
+    cli/shell/shell_line_test.cpp
+    cli/shell/shell_session_test.cpp
   LIBRARIES cp_cli fmt::fmt pugixml::pugixml)
 target_compile_definitions(cli_test PRIVATE CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
@@ -234,6 +254,8 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/history/perf_baseline_program_test.cpp
     cli/history/repeated_cases_program_test.cpp
     cli/history/rerun_failed_program_test.cpp
+    cli/shell/shell_program_test.cpp
+    cli/shell/shell_terminal_test.cpp
   LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE

@@ -34,7 +34,13 @@ constexpr std::array kVariables{
     EnvironmentVariable{"NO_COLOR", "Anything but empty: no colours on the terminal."},
     EnvironmentVariable{"TERM", "dumb: no live line and no colours."},
     EnvironmentVariable{"XDG_CACHE_HOME", "Where caches are kept instead of ~/.cache."},
-    EnvironmentVariable{"XDG_STATE_HOME", "Where cp-pool search keeps what it finds, instead of ~/.local/state."},
+    EnvironmentVariable{"XDG_RUNTIME_DIR",
+                        "Where cp-pool serve has its socket, in cp-pool/NAME.sock; without it, in /tmp/cp-pool-UID."},
+    EnvironmentVariable{"LISTEN_FDS",
+                        "Set by systemd with LISTEN_PID: cp-pool serve takes the socket that it was given."},
+    EnvironmentVariable{"XDG_STATE_HOME",
+                        "Where cp-pool search keeps what it finds, and cp-pool shell its history, instead of "
+                        "~/.local/state."},
     // What cp-pool sets for every rank (docs/protocol.md).
     EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
     EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},

@@ -26,7 +26,7 @@ namespace {
 // message: clean.
 void write_stderr(std::string_view kind, std::string_view message) {
   try {
-    write_all(STDERR_FILENO, fmt::format("cp-pool: {}: {}\n", kind, message), "stderr");
+    write_all(STDERR_FILENO, fmt::format("cp-pool: {}{}{}\n", kind, kind.empty() ? "" : ": ", message), "stderr");
   } catch (const OutputError&) {  // there is nowhere left to say it; the exit code still does
     return;
   }
@@ -77,6 +77,10 @@ void report_error(std::string_view message) {
 
 void report_warning(std::string_view message) {
   write_stderr("warning", protocol::clean_text(message));
+}
+
+void report_notice(std::string_view message) {
+  write_stderr("", protocol::clean_text(message));
 }
 
 Execution::Execution(const ExecutionOptions& options, Show show)

@@ -21,6 +21,8 @@ namespace cp_pool {
 // "cp-pool: error: MESSAGE" and "cp-pool: warning: MESSAGE" on stderr. A message ends without a newline.
 void report_error(std::string_view message);
 void report_warning(std::string_view message);
+// "cp-pool: MESSAGE".
+void report_notice(std::string_view message);
 
 class Execution {
  public:

@@ -91,6 +91,7 @@ void apply_perf(const CLI::App& command, ExecutionOptions& options) {
 // After apply_perf.
 void apply_slots(const CLI::App& command, ExecutionOptions& options) {
   const bool on_gpus = options.config.device == "cuda";
+  options.config.spare = !options.config.perf && (options.spare == "on" || (options.spare == "auto" && !on_gpus));
   if (on_gpus && was_given(command, "--slots")) refuse(command, "--slots needs --device cpu; --gpus says which GPUs");
   if (!on_gpus && !options.gpus.empty()) refuse(command, "--gpus needs --device cuda");
   if (!on_gpus) return;
@@ -213,6 +214,10 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
             .check = wrong_with_gpus,
             .default_text = "all"},
            [&options](const std::string& text) { options.gpus = text; });
+  add_choice(
+      command, "--spare", "WHEN", {"auto", "on", "off"}, options.spare,
+      "Where slots are free, keep a ready pool beside those that work, for the next case after a crash: auto does on "
+      "CPU");
   add_worker(command, options.worker);
   add_choice(command, "--fork", "WHEN", {"auto", "on", "off"}, options.fork,
              "Whether ranks are forked from one process that has imported torch: auto does for an --adapter");

@@ -30,6 +30,7 @@ struct ExecutionOptions {
   std::optional<std::filesystem::path> events;
   std::optional<std::filesystem::path> html;
   std::optional<std::filesystem::path> baseline;  // an earlier run's events file; with config.perf alone
+  std::string spare = "auto";
   bool progress = true;
   bool verbose = false;  // a line and a table of every check for each case
   bool timings = false;

@@ -1,5 +1,8 @@
 #include "driver/cli/execution_options.h"
 
+#include <string>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -65,6 +68,18 @@ TEST(SlotOptions, SayHowManyRanksWorkAtOnce) {
   EXPECT_THAT(usage_error({"run", "--device", "cuda", "--slots", "8"}), HasSubstr("--slots needs --device cpu"));
   EXPECT_THAT(usage_error({"run", "--device", "cpu", "--mode", "perf", "--slots", "8"}),
               HasSubstr("--mode perf lets one pool work at a time: it contradicts --slots"));
+}
+
+TEST(SlotOptions, KeepASpareOnCpuUnlessTheRunTakesTimes) {
+  const auto spare = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words = {"run", "--device", "cpu"};
+    words.insert(words.end(), more.begin(), more.end());
+    return parse_as<RunOptions>(words).execution.config.spare;
+  };
+  EXPECT_TRUE(spare({}));
+  EXPECT_TRUE(spare({"--spare", "on"}));
+  EXPECT_FALSE(spare({"--spare", "off"}));
+  EXPECT_FALSE(spare({"--mode", "perf"}));
 }
 
 TEST(SlotOptions, NameGpusOnlyForRanksOnGpus) {

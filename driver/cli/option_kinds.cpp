@@ -1,5 +1,6 @@
 #include "driver/cli/option_kinds.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -58,6 +59,18 @@ std::string wrong_with_ratio(const std::string& text) {
   return right ? "" : fmt::format("'{}' is not a number above 0", text);
 }
 
+// A value may begin with '-', so it stands behind a '='.
+void append_given(const CLI::Option& option, std::vector<std::string>& words) {
+  if (option.count() == 0) return;
+  const std::string name =
+      option.get_lnames().empty() ? "-" + option.get_snames().front() : "--" + option.get_lnames().front();
+  if (option.get_items_expected_max() == 0) {
+    words.push_back(name);
+    return;
+  }
+  for (const std::string& value : option.results()) words.push_back(fmt::format("{}={}", name, value));
+}
+
 }  // namespace
 
 void add_flag(CLI::App& command, const std::string& name, bool& target, const std::string& help, bool value) {
@@ -72,6 +85,17 @@ void add_text(CLI::App& command, const TextOption& option, const std::function<v
   CLI::Option* added = command.add_option_function<std::string>(option.name, take, option.help);
   added->type_name(option.type)->default_str(option.default_text.value_or(""));
   if (option.check) added->check(option.check, "", "");
+}
+
+void add_text_or_nothing(CLI::App& command, const TextOption& option,
+                         const std::function<void(const std::string& text)>& take) {
+  const std::string alone = option.default_text.value_or("");
+  const auto take_or_default = [take, alone](const std::string& text) { take(text.empty() ? alone : text); };
+  const auto check = [wrong = option.check](const std::string& text) { return text.empty() ? "" : wrong(text); };
+  command.add_option_function<std::string>(option.name, take_or_default, option.help)
+      ->type_name(option.type)
+      ->expected(0, 1)
+      ->check(check, "", "");
 }
 
 void add_choice(CLI::App& command, const std::string& name, const std::string& type,
@@ -132,6 +156,21 @@ void exclude(CLI::App& command, const std::string& one, const std::string& other
 
 bool was_given(const CLI::App& command, const std::string& name) {
   return command.count(name) > 0;
+}
+
+std::vector<std::string> given_words(const CLI::App& command, const std::vector<std::string>& names) {
+  std::vector<std::string> words;
+  for (const std::string& name : names) append_given(*command.get_option(name), words);
+  return words;
+}
+
+std::vector<std::string> given_words_but(const CLI::App& command, const std::vector<std::string>& names) {
+  std::vector<std::string> words;
+  for (const CLI::Option* option : command.get_options()) {
+    const auto is_it = [option](const std::string& name) { return option->check_name(name); };
+    if (std::ranges::none_of(names, is_it)) append_given(*option, words);
+  }
+  return words;
 }
 
 void refuse(const CLI::App& command, const std::string& message) {

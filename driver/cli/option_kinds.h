@@ -33,6 +33,10 @@ struct TextOption {
 // take: gets each value that the check lets pass.
 void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take);
 
+// The same, for an option that may stand alone: then it takes its default_text. Not beside positional values.
+void add_text_or_nothing(CLI::App& command, const TextOption& option,
+                         const std::function<void(const std::string& text)>& take);
+
 // One of several words; the help shows them, and the target as the default.
 void add_choice(CLI::App& command, const std::string& name, const std::string& type,
                 const std::vector<std::string>& words, std::string& target, const std::string& help);
@@ -69,6 +73,10 @@ void exclude(CLI::App& command, const std::string& one, const std::string& other
 
 // The rest are for what was read.
 bool was_given(const CLI::App& command, const std::string& name);
+// The options that were given, with their values, as words that the parser of a command with these options reads back.
+std::vector<std::string> given_words(const CLI::App& command, const std::vector<std::string>& names);
+// All of them but those.
+std::vector<std::string> given_words_but(const CLI::App& command, const std::vector<std::string>& names);
 // Throws CommandError (usage) that points to the help of the command.
 [[noreturn]] void refuse(const CLI::App& command, const std::string& message);
 // Throws CommandError (usage) if both are given.

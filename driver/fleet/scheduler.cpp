@@ -111,6 +111,10 @@ std::vector<int> Scheduler::idle_pools() const {
   return out;
 }
 
+std::vector<std::size_t> Scheduler::drop_cases_of(int client, int key) {
+  return keys_.at(static_cast<std::size_t>(key)).queue.take_all_of(client);
+}
+
 std::optional<std::size_t> Scheduler::next_of(int pool) const {
   const Pool& asked = pools_.at(pool);
   const auto next = asked.outdated ? std::nullopt : key_of(asked).queue.peek(pool);

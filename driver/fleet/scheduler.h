@@ -96,6 +96,8 @@ class Scheduler {
   // The same for the cases of one client, of all keys; ascending. The client is held no longer, and nothing is kept of
   // it. A case of its that runs may still come back (case_returned): it has to be dropped again then.
   std::vector<std::size_t> drop_cases_of(int client);
+  // The same for its cases of one key; they are held there no longer.
+  std::vector<std::size_t> drop_cases_of(int client, int key);
   // The client's waiting cases, and those that come, stay where they are until it is called with false.
   void hold(int client, bool held);
 

@@ -14,9 +14,13 @@
 
 namespace cp_pool {
 
+struct FleetClient;
+
 // A case from the time that it is added until it has its outcome.
 struct Job {
-  std::size_t index = 0;  // in the ledger
+  std::size_t index = 0;  // in the ledger of its run
+  FleetClient* client = nullptr;
+  int key = 0;  // of the scheduler
   const NamedCase* named = nullptr;
   int attempts = 0;  // how often it was sent to a pool
   int lost = 0;      // pools, before it had started

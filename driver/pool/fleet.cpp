@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
+#include <utility>
 #include <variant>
 
 #include <asio/co_spawn.hpp>
@@ -33,19 +35,30 @@ int slot_count(const RunConfig& config) {
   return config.device == "cpu" ? protocol::usable_cores() : 1;
 }
 
-Fleet::Fleet(RunContext& run, std::optional<int> slots)
-    : run_(run),
-      books_(run, ledger_),
-      slots_(slots),
-      scheduler_({.slots = slots, .cases_of_a_pool = run.config.pool_max_cases}),
-      look_again_(run.io) {}
+Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
+    : host_(host),
+      owner_(owner),
+      gpus_(std::move(config.gpus)),
+      slots_(config.scheduling.slots),
+      scheduler_(config.scheduling),
+      look_again_(host.io) {}
 
-std::size_t Fleet::add(const NamedCase& named) {
-  const std::size_t index = ledger_.expect();
-  jobs_.emplace(index, Job{.index = index, .named = &named});
-  scheduler_.case_added(key_of(world_size(named.c)).number, {index, group_of(named.c)});
+std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) {
+  const std::size_t number = ++last_job_;
+  const int key = key_of(launch, world_size(named.c));
+  const Job& job =
+      jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .key = key, .named = &named})
+          .first->second;
+  ++client.unfinished;
+  client.patience.try_emplace(key, client.run.config);
+  scheduler_.case_added(key, {number, group_of(named.c), client.number});
   decide_soon();
-  return index;
+  return job.index;
+}
+
+void Fleet::hold(const FleetClient& client, bool held) {
+  scheduler_.hold(client.number, held);
+  decide_soon();
 }
 
 void Fleet::no_more_cases() {
@@ -54,25 +67,30 @@ void Fleet::no_more_cases() {
   decide_soon();
 }
 
-Fleet::Key& Fleet::key_of(int world_size) {
-  Key& key = keys_[world_size];
-  if (!key.pools) {
-    key.number = scheduler_.add_key(world_size);
-    key.pools = std::make_unique<PoolKey>(run_.config, world_size);
-    by_number_.push_back(key.pools.get());
+void Fleet::retire_idle_pools() {
+  scheduler_.retire_idle_pools();
+  decide_soon();
+}
+
+int Fleet::key_of(int launch, int world_size) {
+  const auto [place, is_new] = keys_.try_emplace({launch, world_size}, 0);
+  if (is_new) {
+    place->second = scheduler_.add_key(world_size);
+    by_number_.push_back({launch, world_size});
   }
-  return key;
+  return place->second;
 }
 
 // Once for all that happens in a handler.
 void Fleet::decide_soon() {
   if (std::exchange(will_decide_, true)) return;
-  asio::post(run_.io, [this] { decide(); });
+  asio::post(host_.io, [this] { decide(); });
 }
 
 void Fleet::decide() {
   will_decide_ = false;
   end_what_cannot_run();
+  outdate_pools();
   for (const Decision& decision : scheduler_.decide(fleet_now())) {
     std::visit([this](const auto& d) { carry_out(d); }, decision);
   }
@@ -90,56 +108,143 @@ void Fleet::watch_clock() {
   });
 }
 
-// The waiting cases of a run that is stopped, and of keys that are given up.
+// The waiting cases of a run that is stopped, and of keys that a run has given up.
 void Fleet::end_what_cannot_run() {
-  const bool stopped = run_.stop.no_new_cases();
-  std::vector<std::pair<std::size_t, const PoolKey*>> dropped;
-  for (const auto& [world_size, key] : keys_) {
-    if (!stopped && !key.pools->given_up()) continue;
-    for (const std::size_t index : scheduler_.drop_cases(key.number)) dropped.emplace_back(index, key.pools.get());
-  }
-  std::ranges::sort(dropped);
-  for (const auto& [index, key] : dropped) {
-    const Job job = jobs_.extract(index).mapped();
-    if (stopped) {
-      books_.finish_unrun(job, CaseOutcome::not_run, why_stopped(), {});
-    } else {
-      books_.finish_unrun(job, key->given_up_outcome(), *key->given_up(), key->last_start_tails());
+  std::vector<std::size_t> stopped;
+  std::vector<std::size_t> given_up;
+  for (const auto& [number, client] : clients_) {
+    if (client->unfinished == 0) continue;
+    if (client->run.stop.no_new_cases()) {
+      std::ranges::move(scheduler_.drop_cases_of(number), std::back_inserter(stopped));
+      continue;
     }
+    for (const auto& [key, patience] : client->patience) {
+      if (!patience.given_up()) continue;
+      std::ranges::move(scheduler_.drop_cases_of(number, key), std::back_inserter(given_up));
+    }
+  }
+  std::ranges::sort(stopped);
+  std::ranges::sort(given_up);
+  const auto end = [this](std::size_t number, const auto& enter) {
+    const Job job = jobs_.extract(number).mapped();
+    --job.client->unfinished;
+    enter(job);
+    if (job.client->unfinished == 0 && job.client->on_all_finished) job.client->on_all_finished();
+  };
+  for (const std::size_t number : stopped) {
+    end(number, [](const Job& job) {
+      job.client->books.finish_unrun(job, CaseOutcome::not_run, why_stopped(job.client->run), {});
+    });
+  }
+  for (const std::size_t number : given_up) {
+    end(number, [](const Job& job) {
+      const KeyPatience& patience = job.client->patience.at(job.key);
+      job.client->books.finish_unrun(job, patience.given_up_outcome(), *patience.given_up(),
+                                     patience.last_start_tails());
+    });
+  }
+}
+
+// Idle pools that are about to get a case, and whose worker has changed.
+void Fleet::outdate_pools() {
+  for (const int pool : scheduler_.idle_pools()) {
+    if (scheduler_.next_of(pool) && owner_.is_outdated(pool)) scheduler_.outdate_pool(pool);
   }
 }
 
 void Fleet::carry_out(const StartPool& start) {
-  PoolKey& key = *by_number_.at(static_cast<std::size_t>(start.key));
   const int pool = start.pool;
-  auto& lane = lanes_[pool] = std::make_unique<Lane>(run_, books_, key, variables_of(start.slots), functions_of(pool));
-  asio::co_spawn(run_.io, lane->serve(), [this, pool](const std::exception_ptr& error) { forget(pool, error); });
+  const Key& key = by_number_.at(static_cast<std::size_t>(start.key));
+  const std::optional<std::size_t> next = scheduler_.next_of(pool);
+  RunContext& home = owner_.home(pool, key.launch, next ? jobs_.at(*next).client : nullptr);
+  std::string name = fmt::format("{}/{}", home.config.device, key.world_size);
+  PoolId id{name, ++generations_[name]};
+  LivingPool& living = pools_[pool];
+  living.launch = key.launch;
+  living.world_size = key.world_size;
+  living.slots = start.slots;
+  living.since = Clock::now();
+  living.lane = std::make_unique<Lane>(home, owner_.fork_server(key.launch), std::move(id), key.world_size,
+                                       variables_of(start.slots), functions_of(pool, start.key));
+  asio::co_spawn(host_.io, living.lane->serve(),
+                 [this, pool](const std::exception_ptr& error) { forget(pool, error); });
 }
 
-Lane::Functions Fleet::functions_of(int pool) {
+void Fleet::carry_out(const SendCase& send) {
+  Job& job = jobs_.at(send.index);
+  LivingPool& living = pools_.at(send.pool);
+  living.sent = send.index;
+  set_state(send.pool, PoolState::busy);
+  owner_.works_for(send.pool, *job.client);
+  living.lane->send(job);
+}
+
+void Fleet::set_state(int pool, PoolState state) {
+  LivingPool& living = pools_.at(pool);
+  living.state = state;
+  living.since = Clock::now();
+}
+
+Lane::Functions Fleet::functions_of(int pool, int key) {
   return {.ready =
-              [this, pool] {
+              [this, pool, key] {
+                note_start(key);
+                set_state(pool, PoolState::idle);
                 scheduler_.pool_ready(pool, fleet_now());
                 decide_soon();
               },
-          .case_ended =
-              [this, pool](std::size_t index) {
-                jobs_.erase(index);
-                scheduler_.case_ended(pool, fleet_now());
-                decide_soon();
+          .cannot_start = [this, key](const StartFailure& failure) { note_failed_start(key, failure); },
+          .case_ended = [this, pool](const Job& job, CaseOutcome outcome) { end_case(pool, job, outcome); },
+          .case_returned =
+              [this, pool] {
+                pools_.at(pool).sent.reset();
+                scheduler_.case_returned(pool);
               },
-          .case_returned = [this, pool] { scheduler_.case_returned(pool); },
           .ends =
               [this, pool] {
+                set_state(pool, PoolState::ending);
                 scheduler_.pool_ends(pool);
                 decide_soon();
               },
           .next = [this, pool] { return next_of(pool); }};
 }
 
+// It is in the books already.
+void Fleet::end_case(int pool, const Job& job, CaseOutcome outcome) {
+  FleetClient& client = *job.client;
+  client.patience.at(job.key).note_outcome(outcome);
+  LivingPool& living = pools_.at(pool);
+  ++living.cases;
+  jobs_.erase(*living.sent);
+  living.sent.reset();
+  set_state(pool, PoolState::idle);
+  scheduler_.case_ended(pool, fleet_now());
+  decide_soon();
+  if (--client.unfinished == 0 && client.on_all_finished) client.on_all_finished();
+}
+
+void Fleet::note_start(int key) {
+  for (const auto& [number, client] : clients_) {
+    if (const auto patience = client->patience.find(key); patience != client->patience.end()) {
+      patience->second.note_start();
+    }
+  }
+}
+
+void Fleet::note_failed_start(int key, const StartFailure& failure) {
+  for (const auto& [number, client] : clients_) {
+    if (const auto patience = client->patience.find(key); patience != client->patience.end()) {
+      patience->second.note_failed_start(failure);
+    }
+  }
+}
+
 void Fleet::forget(int pool, const std::exception_ptr& error) {
-  lanes_.erase(pool);
+  // A case that it still has was lost to an error.
+  if (const auto sent = pools_.at(pool).sent) jobs_.erase(*sent);
+  pools_.erase(pool);
   scheduler_.pool_gone(pool);
+  owner_.gone(pool);
   decide_soon();
   if (error) on_error(error);
 }
@@ -151,26 +256,26 @@ const NamedCase* Fleet::next_of(int pool) const {
 
 // Which GPUs the pool's ranks see: those of its slots, or all where slots are no devices.
 std::vector<std::pair<std::string, std::string>> Fleet::variables_of(const std::vector<int>& slots) const {
-  const std::vector<std::string>& gpus = run_.config.gpus;
-  if (gpus.empty()) return {};
+  if (gpus_.empty()) return {};
   std::vector<std::string> visible;
-  if (slots_ == static_cast<int>(gpus.size())) {
-    for (const int slot : slots) visible.push_back(gpus[static_cast<std::size_t>(slot)]);
+  if (slots_ == static_cast<int>(gpus_.size())) {
+    for (const int slot : slots) visible.push_back(gpus_[static_cast<std::size_t>(slot)]);
   } else {
-    visible = gpus;
+    visible = gpus_;
   }
   return {{"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(visible, ","))}};
 }
 
-std::string Fleet::why_stopped() const {
-  if (run_.stop.interrupted) return "the run was interrupted";
-  if (run_.stop.internal_error) return "the driver had an internal error";
-  if (run_.stop.outdated) return run_.stop.why_cancelled();
-  if (run_.stop.global_timeout) {
-    return fmt::format("the run's {} ms were over (--global-timeout)", run_.config.global_timeout.count());
+std::string Fleet::why_stopped(const RunContext& run) {
+  if (run.stop.interrupted) return "the run was interrupted";
+  if (run.stop.internal_error) return "the driver had an internal error";
+  if (run.stop.outdated) return run.stop.why_cancelled();
+  if (run.stop.global_timeout) {
+    return fmt::format("the run's {} ms were over (--global-timeout)", run.config.global_timeout.count());
   }
-  return fmt::format("not run after {} {} (--max-fail)", run_.config.max_failures,
-                     run_.config.max_failures == 1 ? "failure" : "failures");
+  if (run.stop.service_ends) return "the service was stopped";
+  return fmt::format("not run after {} {} (--max-fail)", run.config.max_failures,
+                     run.config.max_failures == 1 ? "failure" : "failures");
 }
 
 }  // namespace cp_pool

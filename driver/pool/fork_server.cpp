@@ -84,17 +84,19 @@ void send_order(int socket, const ForkServer::Order& order) {
 
 }  // namespace
 
-ForkServer::ForkServer(asio::io_context& io, std::set<pid_t>& children, Config config)
-    : io_(io),
-      children_(children),
+ForkServer::ForkServer(PoolHost& host, Config config)
+    : host_(host),
       config_(std::move(config)),
       tag_(random_tag()),
       processes_(tag_),
-      socket_(io),
-      answer_timer_(io) {}
+      socket_(host.io),
+      answer_timer_(host.io) {
+  host_.fork_servers.insert(this);
+}
 
 ForkServer::~ForkServer() {
   close();
+  host_.fork_servers.erase(this);
 }
 
 void ForkServer::start() {
@@ -115,23 +117,26 @@ void ForkServer::spawn() {
   auto [ours, theirs] = make_sockets();
   Pipe err = make_pipe();
   std::vector<std::pair<std::string, std::string>> variables{{protocol::kEnvTag, tag_}};
-  add_wait_policy(variables);
+  const Surroundings* const surroundings = config_.surroundings ? &*config_.surroundings : nullptr;
+  add_wait_policy(variables, surroundings);
   SpawnRequest request{.argv = config_.command,
                        .env = std::move(variables),
                        .stdin_fd = -1,
                        .stdout_fd = err.write.get(),
                        .stderr_fd = err.write.get(),
-                       .inherited_fd = theirs.get()};
+                       .inherited_fd = theirs.get(),
+                       .surroundings = surroundings};
   request.argv.insert(request.argv.end(),
                       {"--socket", std::to_string(theirs.get()), "--driver", std::to_string(::getpid())});
   pid_ = cp_pool::spawn(request).pid;
-  children_.insert(pid_);
+  host_.ranks.insert(pid_);
   socket_.assign(ours.release());
   const auto keep = [this](std::string_view bytes) {
     last_words_ += bytes;
     if (last_words_.size() > kMostStderr) last_words_.erase(0, last_words_.size() - kMostStderr);
   };
-  stderr_ = std::make_shared<PipeReader>(io_, std::move(err.read), PipeReader::Functions{keep, [](std::error_code) {}});
+  stderr_ =
+      std::make_shared<PipeReader>(host_.io, std::move(err.read), PipeReader::Functions{keep, [](std::error_code) {}});
   stderr_->start();
 }
 
@@ -257,9 +262,9 @@ void ForkServer::end_process() {
   while (!reap_if_exited(pid_) && std::chrono::steady_clock::now() < limit) {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
-  children_.erase(pid_);
+  host_.ranks.erase(pid_);
   pid_ = -1;
-  reap_adopted([this](pid_t pid) { return children_.contains(pid); });
+  host_.reap_strangers();
 }
 
 void ForkServer::close() {

@@ -10,7 +10,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <sys/types.h>
@@ -24,9 +23,11 @@
 #include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/pool/pipes.h"
+#include "driver/pool/pool_host.h"
 #include "driver/pool/wakeup.h"
 #include "driver/process/process_tree.h"
 #include "driver/process/unique_fd.h"
+#include "driver/surroundings.h"
 
 namespace cp_pool {
 
@@ -34,12 +35,13 @@ class ForkServer {
  public:
   struct Config {
     std::vector<std::string> command;           // argv; how it reaches this process is added
+    std::optional<Surroundings> surroundings;   // none: those of this process
     std::chrono::milliseconds patience{10000};  // for the answer to an order
     std::function<void(const ForkServerTold&)> tell;
     std::function<void()> on_change;  // it is ready, or of no use
   };
-  // children: those of this process that nobody else may reap; the server is one while it lives.
-  ForkServer(asio::io_context& io, std::set<pid_t>& children, Config config);
+  // The server is one of the host's children while it lives.
+  ForkServer(PoolHost& host, Config config);
   ForkServer(const ForkServer&) = delete;
   ForkServer& operator=(const ForkServer&) = delete;
   ~ForkServer();
@@ -87,8 +89,7 @@ class ForkServer {
   void end_process();
   [[nodiscard]] std::string how_it_ended() const;
 
-  asio::io_context& io_;
-  std::set<pid_t>& children_;
+  PoolHost& host_;
   Config config_;
   State state_ = State::unused;
   std::string tag_;          // CP_POOL_TAG of the server, and of a rank that has not taken its pool's yet

@@ -63,10 +63,10 @@ asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<S
   } catch (const std::system_error&) {  // too many processes: the stacks go without names
     co_return;
   }
-  run.ranks.insert(helper->pid());
+  run.host.ranks.insert(helper->pid());
   Answer answer;
   const auto reader =
-      std::make_shared<PipeReader>(run.io, helper->take_output(),
+      std::make_shared<PipeReader>(run.host.io, helper->take_output(),
                                    PipeReader::Functions{[&](std::string_view bytes) { answer.text += bytes; },
                                                          [&](std::error_code) {
                                                            answer.complete = true;
@@ -78,7 +78,7 @@ asio::awaitable<void> name_frames(RunContext& run, Wakeup& wakeup, std::vector<S
   reader->close();
   const pid_t pid = helper->pid();
   helper.reset();
-  run.ranks.erase(pid);
+  run.host.ranks.erase(pid);
   const FrameNames names = read_names(frames, answer.text);
   for (StderrTail& tail : tails) tail.text = with_names(tail.text, names);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "driver/pool/fleet_client.h"
+
 namespace cp_pool {
 
 namespace {
@@ -10,19 +12,17 @@ constexpr int kMaxLost = 2;  // a case whose pool dies before it has started is 
 
 }  // namespace
 
-Lane::Lane(RunContext& run, Books& books, PoolKey& key, std::vector<std::pair<std::string, std::string>> variables,
-           Functions functions)
-    : run_(run),
-      books_(books),
-      key_(key),
+Lane::Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
+           std::vector<std::pair<std::string, std::string>> variables, Functions functions)
+    : home_(home),
       functions_(std::move(functions)),
-      wakeup_(run.io),
-      pool_(run, key.next_id(), key.world_size(), std::move(variables), wakeup_) {
-  run_.wakeups.push_back(&wakeup_);
+      wakeup_(home.host.io),
+      pool_(home, fork_server, std::move(id), world_size, std::move(variables), wakeup_) {
+  home_.host.wakeups.push_back(&wakeup_);
 }
 
 Lane::~Lane() {
-  std::erase(run_.wakeups, &wakeup_);
+  std::erase(home_.host.wakeups, &wakeup_);
 }
 
 void Lane::send(Job& job) {
@@ -45,11 +45,9 @@ asio::awaitable<void> Lane::serve() {
 asio::awaitable<Retirement> Lane::live() {
   auto failure = co_await pool_.start();
   if (failure) {
-    Retirement retirement = failure->retirement;
-    if (retirement.reason == RetireReason::start_failed) key_.note_failed_start(*std::move(failure));
-    co_return retirement;
+    if (failure->retirement.reason == RetireReason::start_failed) functions_.cannot_start(*failure);
+    co_return failure->retirement;
   }
-  key_.note_start();
   functions_.ready();
   while (!retired_) {
     if (auto lost = co_await lost_while_idle()) {
@@ -63,7 +61,7 @@ asio::awaitable<Retirement> Lane::live() {
     }
   }
   Retirement retirement;
-  if (run_.stop.abandon_running()) retirement.reason = RetireReason::interrupted;
+  if (home_.stop.abandon_running()) retirement.reason = RetireReason::interrupted;
   co_return retirement;
 }
 
@@ -77,12 +75,13 @@ asio::awaitable<std::optional<Retirement>> Lane::lost_while_idle() {
 // Returns why the pool cannot be used any more.
 asio::awaitable<std::optional<Retirement>> Lane::run_job() {
   Job& job = *job_;
-  const std::int64_t seq = ++run_.last_seq;
+  RunContext& run = job.client->run;
+  const std::int64_t seq = ++run.host.last_seq;
   CaseStarted started{job.index, job.named->id, seq, pool_.id(), ++job.attempts};
   started.number = job.named->number;
   if (started.number) started.c = job.named->c;
-  run_.emit(started);
-  Attempt result = co_await pool_.run_case(*job.named, started, next_on_this_pool());
+  run.emit(started);
+  Attempt result = co_await pool_.run_case(run, *job.named, started, next_on_this_pool());
   std::optional<Retirement> retirement = std::move(result.retirement);
   if (!result.charged && !result.paused) ++job.lost;
   if (!result.charged && job.lost < kMaxLost) {
@@ -92,23 +91,23 @@ asio::awaitable<std::optional<Retirement>> Lane::run_job() {
   }
   if (!result.charged) result.reason += fmt::format("; before the case had started, {} times", job.lost);
   ++cases_;
-  key_.note_outcome(result.outcome);
+  const CaseOutcome outcome = result.outcome;
   if (!retirement) retirement = retirement_by_age();
-  books_.finish(job, pool_, seq, std::move(result));
-  run_.reap_strangers();
+  job.client->books.finish(job, pool_, seq, std::move(result));
+  home_.host.reap_strangers();
   job_ = nullptr;
-  functions_.case_ended(job.index);
+  functions_.case_ended(job, outcome);
   co_return retirement;
 }
 
 std::optional<Retirement> Lane::retirement_by_age() const {
-  const int limit = run_.config.pool_max_cases;
+  const int limit = home_.config.pool_max_cases;
   if (limit <= 0 || cases_ < limit) return std::nullopt;
   return Retirement{RetireReason::max_cases, fmt::format("it ran {} cases (--pool-max-cases)", cases_)};
 }
 
 const NamedCase* Lane::next_on_this_pool() const {
-  const int limit = run_.config.pool_max_cases;
+  const int limit = home_.config.pool_max_cases;
   const bool last = limit > 0 && cases_ + 1 >= limit;
   return last ? nullptr : functions_.next();
 }

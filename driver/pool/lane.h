@@ -11,7 +11,6 @@
 
 #include "driver/pool/books.h"
 #include "driver/pool/pool.h"
-#include "driver/pool/pool_key.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/wakeup.h"
 #include "driver/run.h"
@@ -22,17 +21,18 @@ class Lane {
  public:
   // What the lane tells; none of them may end it.
   struct Functions {
-    std::function<void()> ready;                        // it can take a case
-    std::function<void(std::size_t index)> case_ended;  // it has its outcome, and the job may go
-    std::function<void()> case_returned;                // it had not started: it has to be run again
-    std::function<void()> ends;                         // the pool takes no further case
+    std::function<void()> ready;  // it can take a case
+    std::function<void(const StartFailure& failure)> cannot_start;
+    std::function<void(const Job& job, CaseOutcome outcome)> case_ended;  // it is in the books, and the job may go
+    std::function<void()> case_returned;                                  // it had not started: it has to be run again
+    std::function<void()> ends;                                           // the pool takes no further case
     // The case that this pool is to run after the one that it runs; nullptr if none is known.
     std::function<const NamedCase*()> next;
   };
 
-  // variables: more of the ranks' environment.
-  Lane(RunContext& run, Books& books, PoolKey& key, std::vector<std::pair<std::string, std::string>> variables,
-       Functions functions);
+  // home, fork_server and variables: as of the Pool.
+  Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
+       std::vector<std::pair<std::string, std::string>> variables, Functions functions);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   ~Lane();  // kills a pool that serve() has left behind when it threw
@@ -45,6 +45,8 @@ class Lane {
   // Ends the pool, which has no case; or gives up its start.
   void retire();
 
+  [[nodiscard]] const Pool& pool() const { return pool_; }
+
  private:
   asio::awaitable<Retirement> live();
   asio::awaitable<std::optional<Retirement>> lost_while_idle();
@@ -52,9 +54,7 @@ class Lane {
   [[nodiscard]] std::optional<Retirement> retirement_by_age() const;
   [[nodiscard]] const NamedCase* next_on_this_pool() const;
 
-  RunContext& run_;
-  Books& books_;
-  PoolKey& key_;
+  RunContext& home_;
   Functions functions_;
   Wakeup wakeup_;
   Pool pool_;

@@ -66,6 +66,7 @@ void PipeWriter::break_off() {
 
 void PipeWriter::write(std::string bytes) {
   if (broken_ || closing_) return;
+  unwritten_ += bytes.size();
   queue_.push_back(std::move(bytes));
   if (queue_.size() == 1) write_next();
 }
@@ -84,9 +85,11 @@ void PipeWriter::write_next() {
   asio::async_write(pipe_, asio::buffer(queue_.front()),
                     [self = shared_from_this()](asio::error_code error, std::size_t /*size*/) {
                       if (!self->pipe_.is_open()) return;
+                      self->unwritten_ -= self->queue_.front().size();
                       self->queue_.pop_front();
                       if (error) {
                         self->queue_.clear();
+                        self->unwritten_ = 0;
                         return self->break_off();
                       }
                       self->on_change_();

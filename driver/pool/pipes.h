@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -52,6 +53,7 @@ class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
   void close();
   [[nodiscard]] bool broken() const { return broken_; }
   [[nodiscard]] bool pending() const { return !queue_.empty(); }
+  [[nodiscard]] std::size_t unwritten() const { return unwritten_; }  // bytes, as whole writes
 
  private:
   void write_next();
@@ -60,6 +62,7 @@ class PipeWriter : public std::enable_shared_from_this<PipeWriter> {
   asio::posix::stream_descriptor pipe_;
   std::function<void()> on_change_;
   std::deque<std::string> queue_;
+  std::size_t unwritten_ = 0;
   bool broken_ = false;
   bool closing_ = false;
 };

@@ -51,9 +51,12 @@ StartFailure start_failure(RetireReason reason, std::string detail) {
 
 }  // namespace
 
-Pool::Pool(RunContext& run, PoolId id, int world_size, std::vector<std::pair<std::string, std::string>> variables,
-           Wakeup& wakeup)
-    : run_(run),
+Pool::Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
+           std::vector<std::pair<std::string, std::string>> variables, Wakeup& wakeup)
+    : host_(home.host),
+      home_(home),
+      run_(&home),
+      fork_server_(fork_server),
       id_(std::move(id)),
       world_size_(world_size),
       variables_(std::move(variables)),
@@ -62,27 +65,28 @@ Pool::Pool(RunContext& run, PoolId id, int world_size, std::vector<std::pair<std
       processes_(tag_),
       spawned_(Clock::now()),
       oom_kills_before_(oom_kills()) {
-  run_.pools.insert(this);
+  host_.pools.insert(this);
 }
 
 void Pool::spawn(bool forks) {
   WorkerGroup::Config config;
-  config.command = run_.config.worker_command;
-  config.device = run_.config.device;
-  config.share_gpus = run_.config.share_gpus;
+  config.command = run_->config.worker_command;
+  config.device = run_->config.device;
+  config.share_gpus = run_->config.share_gpus;
   config.world_size = world_size_;
   config.tag = tag_;
   config.variables = variables_;
-  if (run_.config.run_dir) {
-    config.log_dir = log_folder(*run_.config.run_dir, id_);
-    config.on_log_error = [this](std::string message) { run_.lose_output("--run-dir", std::move(message)); };
+  config.surroundings = run_->config.surroundings;
+  if (run_->config.run_dir) {
+    config.log_dir = log_folder(*run_->config.run_dir, id_);
+    config.on_log_error = [this](std::string message) { run_->lose_output("--run-dir", std::move(message)); };
   }
-  if (forks) config.fork_server = run_.fork_server;
+  if (forks) config.fork_server = fork_server_;
   config.on_forked = [this](pid_t pid) {
-    run_.ranks.insert(pid);
+    host_.ranks.insert(pid);
     processes_.add(pid);
   };
-  group_ = std::make_unique<WorkerGroup>(run_.io, std::move(config), [this] { wakeup_.notify(); });
+  group_ = std::make_unique<WorkerGroup>(host_.io, std::move(config), [this] { wakeup_.notify(); });
   group_->spawn();
 }
 
@@ -101,10 +105,10 @@ std::optional<StartFailure> Pool::try_spawn(bool forks) {
 
 // Whether ranks can be forked, once that is known.
 asio::awaitable<bool> Pool::await_fork_server() {
-  ForkServer* const server = run_.fork_server;
+  ForkServer* const server = fork_server_;
   if (server == nullptr) co_return false;
   server->start();
-  const milliseconds patience = start_timeout_of(run_.config, world_size_);
+  const milliseconds patience = start_timeout_of(run_->config, world_size_);
   const auto limit = Clock::now() + patience;
   while (server->starting() && !start_is_given_up() && Clock::now() < limit) {
     co_await wakeup_.wait_until(limit);
@@ -130,13 +134,17 @@ asio::awaitable<std::optional<StartFailure>> Pool::await_forks() {
   co_return try_spawn(false);
 }
 
+std::vector<int> Pool::pids() const {
+  return group_ ? group_->pids() : std::vector<int>{};
+}
+
 void Pool::give_up_start() {
   unneeded_ = true;
   wakeup_.notify();
 }
 
 StartFailure Pool::given_up_start() const {
-  return run_.stop.abandon_running()
+  return run_->stop.abandon_running()
              ? start_failure(RetireReason::interrupted, "the run was stopped before it was ready")
              : start_failure(RetireReason::finished, "no case was left for it before it was ready");
 }
@@ -144,18 +152,18 @@ StartFailure Pool::given_up_start() const {
 asio::awaitable<std::optional<StartFailure>> Pool::start() {
   const bool forks = co_await await_fork_server();
   if (start_is_given_up()) {
-    run_.emit(PoolSpawned{id_, world_size_, {}});
+    run_->emit(PoolSpawned{id_, world_size_, {}});
     co_return given_up_start();
   }
   const OwnDeadlines own_deadlines(has_own_deadlines_);
   std::optional<StartFailure> failure = try_spawn(forks);
   if (forks && !failure) failure = co_await await_forks();
-  const std::vector<int> pids = group_ ? group_->pids() : std::vector<int>{};
-  run_.ranks.insert(pids.begin(), pids.end());
-  run_.emit(PoolSpawned{id_, world_size_, pids});
+  const std::vector<int> started = pids();
+  host_.ranks.insert(started.begin(), started.end());
+  run_->emit(PoolSpawned{id_, world_size_, started});
   if (failure) co_return failure;
 
-  const milliseconds patience = start_timeout_of(run_.config, world_size_);
+  const milliseconds patience = start_timeout_of(run_->config, world_size_);
   const auto deadline = Clock::now() + patience;
   std::string said;  // by a worker that cannot go on
   for (;;) {
@@ -179,7 +187,7 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       capabilities_ = ready->capabilities;
       shared_gpus_ = protocol::shared_gpus(*ready);
       idle_ = true;
-      run_.emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
+      run_->emit(PoolReady{id_, std::chrono::duration<double, std::milli>(Clock::now() - spawned_).count(), *ready});
       co_return std::nullopt;
     }
     if (group_->any_exited()) co_return co_await failed_start(std::move(said));
@@ -226,10 +234,10 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   if (too_few_devices()) {
     out.skip = true;
     out.retirement.detail = fmt::format("this machine has fewer devices than the {} that its ranks need, one each{}",
-                                        world_size_, run_.config.device == "cpu" ? "" : " (--device cpu needs none)");
+                                        world_size_, run_->config.device == "cpu" ? "" : " (--device cpu needs none)");
   }
   out.stderr_tails = group_->tails();
-  co_await name_frames(run_, wakeup_, out.stderr_tails);
+  co_await name_frames(*run_, wakeup_, out.stderr_tails);
   co_return out;
 }
 
@@ -240,7 +248,7 @@ std::optional<std::string> Pool::refuse(const protocol::ReadyEvent& ready) const
   if (ready.world_size != world_size_) {
     return fmt::format("the worker has {} ranks, not the {} that were started", ready.world_size, world_size_);
   }
-  if (run_.config.bound_factor && !lists(ready.capabilities, "options", "bound_factor")) {
+  if (run_->config.bound_factor && !lists(ready.capabilities, "options", "bound_factor")) {
     return "the worker does not know --bound-factor: its capabilities.options does not list bound_factor";
   }
   return std::nullopt;
@@ -297,11 +305,11 @@ asio::awaitable<std::optional<Retirement>> Pool::prove() {
   Outstanding none;
   do {
     unproven_ = false;
-    none.ping = ++run_.last_seq;
+    none.ping = ++host_.last_seq;
     none.pong.reset();
     group_->send(protocol::PingRequest{none.ping, true});
     const auto limit = Clock::now() + kPong;
-    while (!none.pong && !run_.stop.abandon_running() && Clock::now() < limit) {
+    while (!none.pong && !run_->stop.abandon_running() && Clock::now() < limit) {
       take_messages(none);
       if (none.protocol_break) co_return Retirement{RetireReason::protocol_break, *none.protocol_break};
       if (none.pong || lost()) break;  // of what, check_idle says
@@ -309,7 +317,7 @@ asio::awaitable<std::optional<Retirement>> Pool::prove() {
     }
   } while (unproven_);
   const bool all = none.pong && std::ranges::is_permutation(*none.pong, std::views::iota(0, world_size_));
-  if (all || lost() || run_.stop.abandon_running()) co_return std::nullopt;
+  if (all || lost() || run_->stop.abandon_running()) co_return std::nullopt;
   co_return Retirement{RetireReason::paused,
                        none.pong
                            ? fmt::format("after the pause only ranks {} answered a ping", fmt::join(*none.pong, ", "))

@@ -26,6 +26,7 @@ namespace cp_pool {
 struct Retirement {
   RetireReason reason = RetireReason::finished;
   std::string detail;
+  bool at_once = false;  // without grace, whatever the reason
 };
 
 // Why a pool never became ready.
@@ -52,10 +53,12 @@ struct Attempt {
 
 class Pool {
  public:
+  // home: the run that the pool is started, kept and ended for; its config says how.
+  // fork_server: that its ranks are forked from; nullptr: each is started by itself.
   // wakeup is notified of every change, and waited on by start, run_case and retire.
   // variables: more of the ranks' environment.
-  Pool(RunContext& run, PoolId id, int world_size, std::vector<std::pair<std::string, std::string>> variables,
-       Wakeup& wakeup);
+  Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
+       std::vector<std::pair<std::string, std::string>> variables, Wakeup& wakeup);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool();  // kills what was not retired
@@ -67,9 +70,10 @@ class Pool {
   // Nobody needs the pool any more: start() ends soon, if it has not ended.
   void give_up_start();
 
-  // Sends the case, of which `started` has been emitted, and waits for its end. next: the case that this pool is to run
-  // afterwards, if that is known: a worker that offers it may prepare for it meanwhile.
-  asio::awaitable<Attempt> run_case(const NamedCase& named, const CaseStarted& started, const NamedCase* next);
+  // Sends a case of this run, of which `started` has been emitted, and waits for its end. next: the case that this pool
+  // is to run afterwards, if that is known: a worker that offers it may prepare for it meanwhile.
+  asio::awaitable<Attempt> run_case(RunContext& run, const NamedCase& named, const CaseStarted& started,
+                                    const NamedCase* next);
 
   // Between cases: why the pool cannot be used any more; nullopt: it can.
   asio::awaitable<std::optional<Retirement>> check_idle();
@@ -89,6 +93,8 @@ class Pool {
   asio::awaitable<void> retire(Retirement retirement);
 
   [[nodiscard]] const PoolId& id() const { return id_; }
+  // By rank; empty before they are started and once they are gone.
+  [[nodiscard]] std::vector<int> pids() const;
   // As in CaseFinished; known once the pool is ready.
   [[nodiscard]] int shared_gpus() const { return shared_gpus_; }
 
@@ -126,7 +132,7 @@ class Pool {
   // pool.cpp: start and idle
   void spawn(bool forks);
   std::optional<StartFailure> try_spawn(bool forks);
-  [[nodiscard]] bool start_is_given_up() const { return unneeded_ || run_.stop.abandon_running(); }
+  [[nodiscard]] bool start_is_given_up() const { return unneeded_ || run_->stop.abandon_running(); }
   [[nodiscard]] StartFailure given_up_start() const;
   asio::awaitable<bool> await_fork_server();
   asio::awaitable<std::optional<StartFailure>> await_forks();
@@ -140,6 +146,7 @@ class Pool {
   std::string describe_last_words();
 
   // pool_case.cpp
+  asio::awaitable<Attempt> run_case(const NamedCase& named, const CaseStarted& started, const NamedCase* next);
   void send_case(const NamedCase& named, const Outstanding& current, const NamedCase* next);
   void take_messages(Outstanding& current);
   void take_event(Outstanding& current, const protocol::Event& event);
@@ -180,7 +187,10 @@ class Pool {
   void forget_group();
   [[nodiscard]] std::vector<RankExit> exits() const;
 
-  RunContext& run_;
+  PoolHost& host_;
+  RunContext& home_;
+  RunContext* run_;  // whose case it runs; between cases: home_
+  ForkServer* fork_server_;
   PoolId id_;
   int world_size_;
   std::vector<std::pair<std::string, std::string>> variables_;

@@ -69,20 +69,28 @@ void Pool::send_case(const NamedCase& named, const Outstanding& current, const N
                                .id = named.id,
                                .case_json = case_for_worker(named.c, capabilities_),
                                .lengths = told_lengths(named.c),
-                               .timeout_ms = named.timeout.value_or(run_.config.timeout).count(),
+                               .timeout_ms = named.timeout.value_or(run_->config.timeout).count(),
                                .options = {.dump_dir = std::nullopt,
-                                           .reference_cache = run_.config.reference_cache,
-                                           .perf = run_.config.perf,
-                                           .bound_factor = run_.config.bound_factor}};
-  if (current.asks_why) request.options.diagnosis_ms = diagnosis_time_of(run_.config).count();
-  if (run_.config.dump_dir) request.options.dump_dir = run_.config.dump_dir->string();
+                                           .reference_cache = run_->config.reference_cache,
+                                           .perf = run_->config.perf,
+                                           .bound_factor = run_->config.bound_factor}};
+  if (current.asks_why) request.options.diagnosis_ms = diagnosis_time_of(run_->config).count();
+  if (run_->config.dump_dir) request.options.dump_dir = run_->config.dump_dir->string();
   group_->begin_case(current.seq);
   group_->send(request);
   // A preparation that runs beside a timed step would slow it down.
-  if (next != nullptr && offers("prepare") && !run_.config.perf && unknown_to_worker(next->c, capabilities_).empty()) {
+  if (next != nullptr && offers("prepare") && !run_->config.perf && unknown_to_worker(next->c, capabilities_).empty()) {
     group_->send(
-        protocol::PrepareRequest{++run_.last_seq, case_for_worker(next->c, capabilities_), told_lengths(next->c)});
+        protocol::PrepareRequest{++host_.last_seq, case_for_worker(next->c, capabilities_), told_lengths(next->c)});
   }
+}
+
+asio::awaitable<Attempt> Pool::run_case(RunContext& run, const NamedCase& named, const CaseStarted& started,
+                                        const NamedCase* next) {
+  run_ = &run;
+  Attempt out = co_await run_case(named, started, next);
+  run_ = &home_;
+  co_return out;
 }
 
 asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarted& started, const NamedCase* next) {
@@ -97,16 +105,16 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   current.asks_why = asks_why(named);
   current.baseline_ms = named.baseline_ms;
   current.sent = Clock::now();
-  current.timeout = named.timeout.value_or(run_.config.timeout);
+  current.timeout = named.timeout.value_or(run_->config.timeout);
   current.own_timeout = named.timeout.has_value();
   current.deadline = current.sent + current.timeout;
-  current.progress = ProgressWatch{current.sent, run_.config.slow_after};
+  current.progress = ProgressWatch{current.sent, run_->config.slow_after};
   idle_ = false;
   send_case(named, current, next);
 
   co_await wait_for_end(current, started);
   if (current.result && std::exchange(held_, false)) go_on_after_pause();
-  if (!ended(current) && !held_ && run_.stop.abandon_running()) co_await cancel(current);
+  if (!ended(current) && !held_ && run_->stop.abandon_running()) co_await cancel(current);
   const double duration_ms = ms_since(current.sent);
   Attempt attempt;
   if (current.result) {
@@ -114,15 +122,15 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
     attempt = co_await conclude_with_result(current, started);
   } else if (!current.cancelled && (current.protocol_break || lost())) {
     attempt = conclude_lost(current);
-  } else if (held_ && !run_.stop.abandon_running()) {
+  } else if (held_ && !run_->stop.abandon_running()) {
     attempt = conclude_paused(current);
   } else {
     if (std::exchange(held_, false)) go_on_after_pause();
     attempt = co_await conclude_unfinished(current);
   }
-  co_await name_frames(run_, wakeup_, attempt.stderr_tails);
+  co_await name_frames(*run_, wakeup_, attempt.stderr_tails);
   attempt.duration_ms = duration_ms;
-  if (attempt.diagnosis && named.runs > 1) run_.diagnosed.insert(named.id);
+  if (attempt.diagnosis && named.runs > 1) run_->diagnosed.insert(named.id);
   if (attempt.charged) ++cases_;
   last_result_ = Clock::now();
   co_return attempt;
@@ -144,7 +152,7 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current, const CaseStarted
     if (current.result || current.protocol_break) co_return;
     if (lost()) co_return co_await drain(current);
     if (held_) co_return co_await take_what_was_said(current);
-    if (run_.stop.abandon_running() || Clock::now() >= current.deadline) co_return;
+    if (run_->stop.abandon_running() || Clock::now() >= current.deadline) co_return;
     tell_progress(current, started);
     co_await wakeup_.wait_until(std::min(current.deadline, current.progress.next()));
   }
@@ -161,26 +169,26 @@ asio::awaitable<void> Pool::take_what_was_said(Outstanding& current) {
 void Pool::tell_progress(Outstanding& current, const CaseStarted& started) {
   const auto due = current.progress.take(Clock::now());
   if (!due) return;
-  run_.emit(CaseProgress{.index = started.index,
-                         .id = started.id,
-                         .seq = started.seq,
-                         .pool = id_,
-                         .phase = current.progress.phase(),
-                         .running_ms = ms_since(current.sent),
-                         .timeout_ms = static_cast<double>(current.timeout.count()),
-                         .slow = due->slow});
+  run_->emit(CaseProgress{.index = started.index,
+                          .id = started.id,
+                          .seq = started.seq,
+                          .pool = id_,
+                          .phase = current.progress.phase(),
+                          .running_ms = ms_since(current.sent),
+                          .timeout_ms = static_cast<double>(current.timeout.count()),
+                          .slow = due->slow});
 }
 
 // The run is over and the case is not: a worker that ends it in order keeps its answer for those who read the report,
 // and can be shut down in order.
 asio::awaitable<void> Pool::cancel(Outstanding& current) {
-  if (run_.stop.internal_error) co_return;
+  if (run_->stop.internal_error) co_return;
   current.cancelled = true;
   group_->send(protocol::CancelRequest{current.seq});
   const milliseconds patience =
-      offers("cancel") ? run_.config.grace : std::min(run_.config.grace, milliseconds{kMayIgnoreCancel});
+      offers("cancel") ? run_->config.grace : std::min(run_->config.grace, milliseconds{kMayIgnoreCancel});
   const auto limit = Clock::now() + patience;
-  while (!run_.stop.kill_at_once && Clock::now() < limit) {
+  while (!run_->stop.kill_at_once && Clock::now() < limit) {
     take_messages(current);
     if (current.result || current.protocol_break) co_return;
     if (lost()) co_return co_await drain(current);
@@ -245,7 +253,7 @@ asio::awaitable<void> Pool::wait_for_fences() {
 
 // In a run that takes times, a pass must have them, and may have to be as fast as an earlier run.
 void Pool::judge_times(Outstanding& current, Attempt& attempt) const {
-  if (!run_.config.perf || attempt.outcome != CaseOutcome::pass) return;
+  if (!run_->config.perf || attempt.outcome != CaseOutcome::pass) return;
   auto& perf = current.result->perf;
   if (!perf || perf->step_ms.median <= 0) {
     attempt.outcome = CaseOutcome::error;
@@ -254,13 +262,13 @@ void Pool::judge_times(Outstanding& current, Attempt& attempt) const {
     perf.reset();
     return;
   }
-  if (!run_.config.max_ratio || !current.baseline_ms) return;
+  if (!run_->config.max_ratio || !current.baseline_ms) return;
   const double ms = perf->step_ms.median;
   const double before = *current.baseline_ms;
-  if (ms <= *run_.config.max_ratio * before) return;
+  if (ms <= *run_->config.max_ratio * before) return;
   attempt.outcome = CaseOutcome::fail;
   attempt.reason = fmt::format("{:.3f} times as slow as the baseline ({:.3f} ms, was {:.3f} ms; --max-ratio {})",
-                               ms / before, ms, before, *run_.config.max_ratio);
+                               ms / before, ms, before, *run_->config.max_ratio);
 }
 
 asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current, const CaseStarted& started) {
@@ -271,7 +279,7 @@ asio::awaitable<Attempt> Pool::conclude_with_result(Outstanding& current, const 
   const std::optional<Retirement> disbelieved = disbelieve(current, out);
   judge_times(current, out);
   for (const LostOutput& lost : current.result->lost_outputs) {
-    run_.lose_output("--" + lost.output, lost.message);
+    run_->lose_output("--" + lost.output, lost.message);
   }
   const bool needs_tail = out.outcome != CaseOutcome::pass && out.outcome != CaseOutcome::skip;
   const bool diagnosing = current.asks_why && current.result->diagnosing && out.outcome == CaseOutcome::fail;
@@ -310,7 +318,7 @@ std::optional<std::string> Pool::growth_past_limit(const protocol::ResultEvent& 
   const auto grown = [](std::int64_t before, std::int64_t now, std::int64_t limit) {
     return limit > 0 && now - before > limit;
   };
-  const HygieneLimits& limits = run_.config.hygiene;
+  const HygieneLimits& limits = run_->config.hygiene;
   for (const protocol::Hygiene& now : result.hygiene) {
     const protocol::Hygiene& before = first_hygiene_.emplace(now.rank, now).first->second;
     const auto say = [&](std::string_view what, std::int64_t from, std::int64_t to) {
@@ -366,31 +374,31 @@ Attempt Pool::conclude_paused(const Outstanding& current) {
 asio::awaitable<void> Pool::ask_for_stacks() {
   group_->reopen_tails();
   group_->signal_ranks(SIGUSR2);
-  const auto limit = Clock::now() + run_.config.stack_wait;
-  while (!group_->all_exited() && !run_.stop.cancels() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
+  const auto limit = Clock::now() + run_->config.stack_wait;
+  while (!group_->all_exited() && !run_->stop.cancels() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }
 
 // The case was still running when the run was stopped.
 void Pool::blame_end_of_run(Attempt& attempt) const {
-  const bool out_of_time = !run_.stop.cancels();
+  const bool out_of_time = !run_->stop.cancels();
   attempt.outcome = out_of_time ? CaseOutcome::timeout : CaseOutcome::cancelled;
   attempt.reason = out_of_time ? fmt::format("still running at the end of the run's {} ms (--global-timeout)",
-                                             run_.config.global_timeout.count())
-                               : run_.stop.why_cancelled();
+                                             run_->config.global_timeout.count())
+                               : run_->stop.why_cancelled();
 }
 
 // The run or the deadline ends a case that still runs.
 asio::awaitable<Attempt> Pool::conclude_unfinished(const Outstanding& current) {
   Attempt out;
-  if (run_.stop.cancels()) {
+  if (run_->stop.cancels()) {
     blame_end_of_run(out);
-    out.retirement = {RetireReason::interrupted, out.reason};
+    out.retirement = {RetireReason::interrupted, out.reason, run_->stop.kill_at_once};
     // Some workers die when they are asked to cancel.
     if (group_->any_exited()) out.retirement->detail += fmt::format("; {}", describe_deaths());
     out.stderr_tails = group_->tails();
     co_return out;
   }
-  if (run_.stop.global_timeout) {
+  if (run_->stop.global_timeout) {
     blame_end_of_run(out);
   } else {
     out.outcome = CaseOutcome::timeout;

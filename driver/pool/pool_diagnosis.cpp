@@ -25,9 +25,9 @@ constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pip
 // problem of its own, cases with replicated tokens, whose rows have several owners, and what a search tries on its way
 // to the smallest case, which is asked.
 bool Pool::asks_why(const NamedCase& named) const {
-  return run_.config.diagnosis && named.c.group == 1 && named.c.replicated == 0 &&
+  return run_->config.diagnosis && named.c.group == 1 && named.c.replicated == 0 &&
          named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
-         (named.runs == 1 || !run_.diagnosed.contains(named.id));
+         (named.runs == 1 || !run_->diagnosed.contains(named.id));
 }
 
 // One that nobody waits for is passed over: it says nothing against the worker's results.
@@ -39,7 +39,7 @@ bool Pool::takes_diagnosis(const Outstanding& current, const protocol::Diagnosis
 // Why the pool cannot be used again; nullopt: it can, as far as the diagnosis tells.
 asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, const CaseStarted& started,
                                                           Attempt& attempt) {
-  run_.count_failure();
+  run_->count_failure();
   attempt.counted = true;
   group_->reopen_tails();  // for the last words of a rank that the diagnosis kills
   current.progress.reach(case_phase::kDiagnosis);
@@ -53,8 +53,8 @@ asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, 
 
 asio::awaitable<void> Pool::wait_for_diagnosis(Outstanding& current, const CaseStarted& started) {
   const OwnDeadlines own_deadlines(has_own_deadlines_);
-  const auto over = [&] { return current.diagnosis || current.protocol_break || run_.stop.abandon_running(); };
-  auto limit = Clock::now() + diagnosis_time_of(run_.config) + run_.config.diagnosis_grace;
+  const auto over = [&] { return current.diagnosis || current.protocol_break || run_->stop.abandon_running(); };
+  auto limit = Clock::now() + diagnosis_time_of(run_->config) + run_->config.diagnosis_grace;
   for (bool paused = false; Clock::now() < limit;) {
     take_messages(current);
     if (over()) co_return;
@@ -84,11 +84,11 @@ std::optional<Retirement> Pool::take_diagnosis(const Outstanding& current, const
   } else if (held_) {
     why = "the run was paused during the diagnosis";
     retirement = Retirement{RetireReason::paused, why};
-  } else if (run_.stop.abandon_running()) {
+  } else if (run_->stop.abandon_running()) {
     why = "the run was stopped before the diagnosis had ended";
   } else {
     why = fmt::format("the diagnosis ran out of its {:g} s",
-                      std::chrono::duration<double>(diagnosis_time_of(run_.config)).count());
+                      std::chrono::duration<double>(diagnosis_time_of(run_->config)).count());
     retirement = Retirement{RetireReason::timeout, fmt::format("{}: {}", started.id, why)};
   }
   attempt.diagnosis = protocol::unknown_diagnosis(std::move(why));

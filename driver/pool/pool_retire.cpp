@@ -32,7 +32,7 @@ bool kill_at_once(RetireReason reason) {
 
 // Only when an exception ends the run: no time for grace, and nobody to report to.
 Pool::~Pool() {
-  run_.pools.erase(this);
+  host_.pools.erase(this);
   if (!group_) return;
   processes_.find();
   group_->signal_groups(SIGKILL);
@@ -47,22 +47,22 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
   if (group_) {
     processes_.find();  // while parents still live: a child with another environment is known through them
     if (idle_ && is_graceful(retirement.reason)) co_await ask_to_shut_down();
-    if (!kill_at_once(retirement.reason)) co_await terminate();
+    if (!kill_at_once(retirement.reason) && !retirement.at_once) co_await terminate();
     co_await kill();
     leftovers = processes_.describe();
     exits_by_rank = exits();
     forget_group();
   }
-  run_.emit(PoolRetired{id_, retirement.reason, std::move(retirement.detail), cases_, std::move(exits_by_rank),
-                        std::move(leftovers)});
+  run_->emit(PoolRetired{id_, retirement.reason, std::move(retirement.detail), cases_, std::move(exits_by_rank),
+                         std::move(leftovers)});
 }
 
 // Once its ranks have exited.
 void Pool::forget_group() {
-  for (const int pid : group_->pids()) run_.ranks.erase(pid);
+  for (const int pid : group_->pids()) host_.ranks.erase(pid);
   group_->reap();
   group_.reset();
-  run_.reap_strangers();
+  host_.reap_strangers();
 }
 
 asio::awaitable<void> Pool::wait_for_exits(Clock::time_point limit) {
@@ -72,8 +72,8 @@ asio::awaitable<void> Pool::wait_for_exits(Clock::time_point limit) {
 asio::awaitable<void> Pool::ask_to_shut_down() {
   group_->send(protocol::ShutdownRequest{});
   group_->close_stdin_when_written();
-  const auto limit = Clock::now() + run_.config.grace;
-  while (!group_->all_exited() && !run_.stop.kill_at_once && Clock::now() < limit) {
+  const auto limit = Clock::now() + run_->config.grace;
+  while (!group_->all_exited() && !run_->stop.kill_at_once && Clock::now() < limit) {
     co_await wakeup_.wait_until(limit);
   }
 }
@@ -82,8 +82,8 @@ asio::awaitable<void> Pool::terminate() {
   if (group_->all_exited()) co_return;
   group_->signal_groups(SIGTERM);
   group_->signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only once it goes on
-  const auto limit = Clock::now() + run_.config.grace;
-  while (!group_->all_exited() && !run_.stop.kill_at_once && Clock::now() < limit) {
+  const auto limit = Clock::now() + run_->config.grace;
+  while (!group_->all_exited() && !run_->stop.kill_at_once && Clock::now() < limit) {
     co_await wakeup_.wait_until(limit);
   }
 }

@@ -1,5 +1,6 @@
 #include "driver/pool/rank_variables.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <random>
@@ -16,9 +17,12 @@ std::string random_tag() {
                      ((w[2] >> 16U) & 0x3FFFU) | 0x8000U, w[2] & 0xFFFFU, w[3]);
 }
 
-void add_wait_policy(std::vector<std::pair<std::string, std::string>>& variables) {
+void add_wait_policy(std::vector<std::pair<std::string, std::string>>& variables, const Surroundings* surroundings) {
   constexpr const char* kWaitPolicy = "OMP_WAIT_POLICY";
-  if (std::getenv(kWaitPolicy) == nullptr) variables.emplace_back(kWaitPolicy, "passive");
+  const auto is_it = [](const auto& variable) { return variable.first == kWaitPolicy; };
+  const bool has_it = surroundings == nullptr ? std::getenv(kWaitPolicy) != nullptr
+                                              : std::ranges::any_of(surroundings->environment, is_it);
+  if (!has_it) variables.emplace_back(kWaitPolicy, "passive");
 }
 
 }  // namespace cp_pool

@@ -27,6 +27,10 @@ std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {
 RunResult run_cases(const std::vector<NamedCase>& cases, const RunConfig& config, const RunStarted& header,
                     EventSink& sink) {
   Runner runner(config, sink, slot_count(config));
+  return run_cases(runner, cases, header);
+}
+
+RunResult run_cases(CaseRunner& runner, const std::vector<NamedCase>& cases, const RunStarted& header) {
   for (const NamedCase& named : cases) runner.add(named);
   runner.no_more_cases();
   return runner.run(header);

@@ -1,21 +1,16 @@
-// What the pools of one run share.
+// A run as those see it that run its cases: what it wants, where its events go, and whether it is stopped.
 #pragma once
 
 #include <chrono>
-#include <cstdint>
 #include <set>
 #include <string>
-#include <sys/types.h>
 #include <utility>
 #include <variant>
-#include <vector>
-
-#include <asio/io_context.hpp>
 
 #include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/output_bits.h"
-#include "driver/pool/wakeup.h"
+#include "driver/pool/pool_host.h"
 #include "driver/run.h"
 
 namespace cp_pool {
@@ -26,10 +21,11 @@ struct StopState {
   bool kill_at_once = false;     // a second one: no grace for anybody
   bool global_timeout = false;   // running cases end as timeout
   bool enough_failures = false;  // --max-fail: running cases go on
+  bool service_ends = false;     // that runs the cases: likewise
   bool internal_error = false;   // an exception in the driver: as interrupted
   bool outdated = false;         // what the ranks run has changed: as interrupted
 
-  [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures; }
+  [[nodiscard]] bool no_new_cases() const { return abandon_running() || enough_failures || service_ends; }
   [[nodiscard]] bool abandon_running() const { return cancels() || global_timeout; }
   // Whether cases that run end as cancelled.
   [[nodiscard]] bool cancels() const { return interrupted || internal_error || outdated; }
@@ -38,27 +34,19 @@ struct StopState {
   }
 };
 
-class ForkServer;
-class Pool;
-
 struct RunContext {
-  RunContext(asio::io_context& io_context, const RunConfig& run_config, EventSink& event_sink)
-      : io(io_context), config(run_config), sink(event_sink) {}
+  RunContext(PoolHost& pool_host, const RunConfig& run_config, EventSink& event_sink)
+      : host(pool_host), config(run_config), sink(event_sink) {}
 
-  asio::io_context& io;
+  PoolHost& host;
   const RunConfig& config;
   EventSink& sink;
   StopState stop;
   Clock::time_point start = Clock::now();
-  std::vector<Wakeup*> wakeups;        // of every coroutine that must see a change of stop
   int failures = 0;                    // cases that ended as one
-  std::int64_t last_seq = 0;           // never repeats in a run
   OutputBits output_bits;              // of the cases that passed, with config.compare_runs
   std::set<std::string> lost_outputs;  // options whose loss has been told
   std::set<std::string> diagnosed;     // IDs of cases that run several times, and whose failure has a diagnosis
-  std::set<pid_t> ranks;               // of living pools: children that only their pool may reap
-  std::set<Pool*> pools;               // those that live
-  ForkServer* fork_server = nullptr;   // that ranks are forked from, if there is one
 
   // Says when the event happened, if its type has at_ms.
   void emit(Event event) {
@@ -79,12 +67,7 @@ struct RunContext {
     ++failures;
     if (config.max_failures <= 0 || failures < config.max_failures || stop.enough_failures) return;
     stop.enough_failures = true;
-    notify_all();
-  }
-  // Takes away the zombies that no pool waits for.
-  void reap_strangers() const;
-  void notify_all() {
-    for (Wakeup* wakeup : wakeups) wakeup->notify();
+    host.notify_all();
   }
 };
 

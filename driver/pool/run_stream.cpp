@@ -2,6 +2,7 @@
 #include <chrono>
 #include <deque>
 #include <fcntl.h>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -39,18 +40,19 @@ UniqueFd reopen(int fd) {
 
 constexpr std::chrono::seconds kPatience{1};  // a pipe that has nothing for so long is worth a word
 
-// Gives the runner the next case when the one before has finished.
+// Gives the runner the next case when fewer than `jobs` of those before run.
 class Feeder {
  public:
-  Feeder(Runner& runner, int fd, const ReadCase& read_case)
+  Feeder(CaseRunner& runner, int fd, const ReadCase& read_case, int jobs)
       : runner_(runner),
         read_case_(read_case),
+        jobs_(static_cast<std::size_t>(jobs)),
         silence_(runner.io()),
         reader_(std::make_shared<PipeReader>(runner.io(), reopen(fd),
                                              PipeReader::Functions{[this](std::string_view bytes) { on_data(bytes); },
                                                                    [this](std::error_code error) { on_end(error); }})) {
-    runner_.on_case_finished = [this](const CaseFinished&) {
-      current_.reset();
+    runner_.on_case_finished = [this](const CaseFinished& finished) {
+      running_.erase(finished.index);
       feed();
     };
     runner_.on_abandon = [this] { cut(); };
@@ -99,18 +101,19 @@ class Feeder {
   }
 
   void feed() {
-    while (!current_ && !lines_.empty() && !stopped_) {
+    while (running_.size() < jobs_ && !lines_.empty() && !stopped_) {
       const protocol::Line line = std::move(lines_.front());
       lines_.pop_front();
       auto named = read_case_(line);
       if (!named) continue;
-      current_ = std::make_unique<NamedCase>(*std::move(named));
-      runner_.add(*current_);
+      auto kept = std::make_unique<NamedCase>(*std::move(named));
+      const std::size_t index = runner_.add(*kept);
+      running_.emplace(index, std::move(kept));
     }
     if (!lines_.empty() || stopped_) return;
     if (!ended_) {
       reader_->resume();
-    } else if (!current_) {
+    } else if (running_.empty()) {
       stop();
     }
   }
@@ -132,13 +135,14 @@ class Feeder {
     feed();
   }
 
-  Runner& runner_;
+  CaseRunner& runner_;
   const ReadCase& read_case_;
+  std::size_t jobs_;
   asio::steady_timer silence_;
   std::shared_ptr<PipeReader> reader_;
   protocol::LineFramer framer_{protocol::LineFramer::Stream::requests};
   std::deque<protocol::Line> lines_;
-  std::unique_ptr<NamedCase> current_;
+  std::map<std::size_t, std::unique_ptr<NamedCase>> running_;  // by index
   std::string error_;
   bool ended_ = false;
   bool cut_ = false;
@@ -148,10 +152,14 @@ class Feeder {
 }  // namespace
 
 RunResult run_stream(int fd, const ReadCase& read_case, const RunConfig& config, const RunStarted& header,
-                     EventSink& sink) {
-  // One case at a time anyway: every pool may stay.
-  Runner runner(config, sink, std::nullopt);
-  const Feeder feeder(runner, fd, read_case);
+                     EventSink& sink, int jobs) {
+  // One case at a time: every pool may stay.
+  Runner runner(config, sink, jobs == 1 ? std::nullopt : std::optional(slot_count(config)));
+  return run_stream(runner, fd, read_case, jobs, header);
+}
+
+RunResult run_stream(CaseRunner& runner, int fd, const ReadCase& read_case, int jobs, const RunStarted& header) {
+  const Feeder feeder(runner, fd, read_case, jobs);
   RunResult result = runner.run(header);
   result.input_was_cut = feeder.was_cut();
   result.input_error = feeder.error();

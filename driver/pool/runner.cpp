@@ -30,24 +30,29 @@ void watch_for_hangup(asio::signal_set& signals) {
 }
 
 Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots)
-    : context_(io_, config, sink),
-      fleet_(context_, slots),
+    : host_(io_),
+      context_(host_, config, sink),
+      client_(0, context_),
+      fleet_(host_, *this,
+             {.scheduling = {.slots = slots, .cases_of_a_pool = config.pool_max_cases, .spare = config.spare},
+              .gpus = config.gpus}),
       signals_(io_, SIGINT, SIGTERM),
       job_control_(
           io_, {.stop_ranks =
                     [this] {
-                      for (Pool* pool : context_.pools) pool->stop_ranks();
+                      for (Pool* pool : host_.pools) pool->stop_ranks();
                     },
                 .let_ranks_go_on =
                     [this] {
-                      for (Pool* pool : context_.pools) pool->let_ranks_go_on();
+                      for (Pool* pool : host_.pools) pool->let_ranks_go_on();
                     },
                 .on_continued = [this](Clock::duration paused, bool ranks_stopped) { go_on(paused, ranks_stopped); }}),
       global_timeout_(io_),
       files_(io_),
       clock_(io_) {
   watch_for_hangup(signals_);
-  fleet_.books().on_finished = [this](const CaseFinished& finished) {
+  fleet_.add_client(client_);
+  client_.books.on_finished = [this](const CaseFinished& finished) {
     if (on_case_finished) on_case_finished(finished);
   };
   fleet_.on_error = [this](const std::exception_ptr& error) { fail(error); };
@@ -57,9 +62,8 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
   server.command = config.fork_server;
   server.patience = config.fork_patience;
   server.tell = [this](const ForkServerTold& told) { context_.emit(told); };
-  server.on_change = [this] { context_.notify_all(); };
-  fork_server_.emplace(io_, context_.ranks, std::move(server));
-  context_.fork_server = &*fork_server_;
+  server.on_change = [this] { host_.notify_all(); };
+  fork_server_.emplace(host_, std::move(server));
 }
 
 RunResult Runner::run(const RunStarted& header) {
@@ -87,7 +91,7 @@ RunResult Runner::run(const RunStarted& header) {
   if (error_) std::rethrow_exception(error_);
 
   RunResult out;
-  out.finished = fleet_.ledger().close(
+  out.finished = client_.ledger.close(
       context_.stop.interrupted, {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
@@ -103,14 +107,14 @@ void Runner::fail(const std::exception_ptr& error) {
 
 void Runner::go_on(Clock::duration paused, bool ranks_stopped) {
   if (ranks_stopped) {
-    for (Pool* pool : context_.pools) pool->go_on_after_pause();
+    for (Pool* pool : host_.pools) pool->go_on_after_pause();
   }
   context_.emit(RunPaused{std::chrono::duration<double, std::milli>(paused).count(), ranks_stopped});
-  context_.notify_all();
+  host_.notify_all();
 }
 
 void Runner::abandon() {
-  context_.notify_all();
+  host_.notify_all();
   fleet_.look_at_stop();
   if (on_abandon) on_abandon();
 }

@@ -1,10 +1,9 @@
-// One run: its fleet, and what can stop it.
+// A local run: its fleet, and what can stop it.
 #pragma once
 
 #include <chrono>
 #include <cstddef>
 #include <exception>
-#include <functional>
 #include <optional>
 
 #include <asio/io_context.hpp>
@@ -12,9 +11,12 @@
 #include <asio/steady_timer.hpp>
 
 #include "driver/clock.h"
+#include "driver/pool/case_runner.h"
 #include "driver/pool/fleet.h"
+#include "driver/pool/fleet_client.h"
 #include "driver/pool/fork_server.h"
 #include "driver/pool/job_control.h"
+#include "driver/pool/pool_host.h"
 #include "driver/pool/run_context.h"
 #include "driver/process/process_settings.h"
 #include "driver/run.h"
@@ -24,27 +26,20 @@ namespace cp_pool {
 // Adds SIGHUP, unless the process ignores it.
 void watch_for_hangup(asio::signal_set& signals);
 
-class Runner {
+class Runner : public CaseRunner, private PoolOwner {
  public:
   // slots: as FleetSettings.
   Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots);
 
-  // The case must stay alive until it has finished. Returns its index in the events.
-  std::size_t add(const NamedCase& named) { return fleet_.add(named); }
-  // Every pool ends when what was added is done.
-  void no_more_cases() { fleet_.no_more_cases(); }
-
-  std::function<void(const CaseFinished&)> on_case_finished;  // after its event was emitted
-  std::function<void()> on_abandon;  // the run was stopped: what is added from now on ends as not run
-
-  // Runs until every pool has ended; emits run_started and run_finished. Throws what a sink has thrown.
-  RunResult run(const RunStarted& header);
-
-  [[nodiscard]] asio::io_context& io() { return io_; }
-  // Nothing can be added any more.
-  [[nodiscard]] bool failed() const { return error_ != nullptr; }
+  std::size_t add(const NamedCase& named) override { return fleet_.add(client_, named); }
+  void no_more_cases() override { fleet_.no_more_cases(); }
+  RunResult run(const RunStarted& header) override;
+  [[nodiscard]] asio::io_context& io() override { return io_; }
+  [[nodiscard]] bool failed() const override { return error_ != nullptr; }
 
  private:
+  RunContext& home(int /*pool*/, int /*launch*/, const FleetClient* /*wanted_by*/) override { return context_; }
+  ForkServer* fork_server(int /*launch*/) override { return fork_server_ ? &*fork_server_ : nullptr; }
   void fail(const std::exception_ptr& error);
   void abandon();
   void stop_watching_if_done();
@@ -57,8 +52,10 @@ class Runner {
 
   ProcessSettings settings_;
   asio::io_context io_{1};
+  PoolHost host_;
   RunContext context_;
   std::optional<ForkServer> fork_server_;
+  FleetClient client_;
   Fleet fleet_;
   asio::signal_set signals_;
   JobControl job_control_;

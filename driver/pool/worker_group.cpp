@@ -84,7 +84,7 @@ WorkerGroup::Start WorkerGroup::prepare(int index, ListeningSocket& master) cons
 
   Start out;
   out.variables = protocol::to_variables(environment);
-  add_wait_policy(out.variables);
+  add_wait_policy(out.variables, config_.surroundings ? &*config_.surroundings : nullptr);
   out.variables.insert(out.variables.end(), config_.variables.begin(), config_.variables.end());
   if (first) {
     out.in = make_pipe();
@@ -105,8 +105,13 @@ WorkerGroup::Rank& WorkerGroup::add_rank() {
 }
 
 void WorkerGroup::spawn_rank(Start start) {
-  SpawnedProcess process = cp_pool::spawn({config_.command, start.variables, start.in.read.get(), start.out.write.get(),
-                                           start.err.write.get(), start.master.get()});
+  SpawnedProcess process = cp_pool::spawn({.argv = config_.command,
+                                           .env = start.variables,
+                                           .stdin_fd = start.in.read.get(),
+                                           .stdout_fd = start.out.write.get(),
+                                           .stderr_fd = start.err.write.get(),
+                                           .inherited_fd = start.master.get(),
+                                           .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
   Rank& rank = add_rank();
   rank.pid = process.pid;
   connect(rank, start, std::move(process.pidfd));

@@ -22,6 +22,7 @@
 #include "driver/pool/stderr_ring.h"
 #include "driver/process/exit_status.h"
 #include "driver/process/spawn.h"
+#include "driver/surroundings.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"
 
@@ -46,6 +47,7 @@ class WorkerGroup {
     std::optional<std::filesystem::path> log_dir;                // full stdout and stderr, a file a rank
     LogFile::OnError on_log_error;                               // for each that cannot be written
     std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
+    std::optional<Surroundings> surroundings;                    // of the ranks; none: those of this process
     ForkServer* fork_server = nullptr;          // that forks the ranks, instead of starting each by itself
     std::function<void(pid_t)> on_forked = {};  // for each of these, before anybody may reap it
   };

@@ -1,11 +1,13 @@
 #include "driver/process/spawn.h"
 
+#include <algorithm>
 #include <arpa/inet.h>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstring>
 #include <fcntl.h>
+#include <filesystem>
 #include <netinet/in.h>
 #include <string_view>
 #include <sys/prctl.h>
@@ -23,13 +25,15 @@ namespace {
 
 // What the child tells the parent through the close-on-exec pipe when it cannot become the worker.
 struct ChildError {
-  enum class Step : int { parent_died, descriptors, exec };
+  enum class Step : int { parent_died, descriptors, folder, exec };
   Step step = Step::exec;
   int error = 0;
 };
 
 // Everything that the child needs, made before the fork: after it only async-signal-safe calls are allowed.
 struct ChildPlan {
+  std::string program;  // what is executed: argv[0], or where that was found
+  std::string folder;   // to work in; empty: that of this process
   std::vector<const char*> argv;
   std::vector<const char*> envp;
   std::array<int, 3> stdio{-1, -1, -1};
@@ -78,19 +82,28 @@ bool set_stdio(const std::array<int, 3>& stdio) {
   if (plan.inherited_fd >= 0 && ::fcntl(plan.inherited_fd, F_SETFD, 0) < 0) {
     fail_child(plan.error_fd, ChildError::Step::descriptors, errno);
   }
+  if (!plan.folder.empty() && ::chdir(plan.folder.c_str()) < 0) {
+    fail_child(plan.error_fd, ChildError::Step::folder, errno);
+  }
   reset_signals();
-  ::execvpe(plan.argv.front(), const_cast<char* const*>(plan.argv.data()), const_cast<char* const*>(plan.envp.data()));
+  ::execvpe(plan.program.c_str(), const_cast<char* const*>(plan.argv.data()),
+            const_cast<char* const*>(plan.envp.data()));
   fail_child(plan.error_fd, ChildError::Step::exec, errno);
 }
 
 std::vector<std::string> merged_environment(const SpawnRequest& request) {
   std::vector<std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text{*entry};
-    const std::string_view name = text.substr(0, text.find('='));
-    bool replaced = false;
-    for (const auto& [key, value] : request.env) replaced = replaced || key == name;
-    if (!replaced) out.emplace_back(text);
+  const auto add = [&](std::string_view name, std::string text) {
+    const auto replaces = [name](const auto& variable) { return variable.first == name; };
+    if (std::ranges::none_of(request.env, replaces)) out.push_back(std::move(text));
+  };
+  if (request.surroundings != nullptr) {
+    for (const auto& [key, value] : request.surroundings->environment) add(key, fmt::format("{}={}", key, value));
+  } else {
+    for (char** entry = environ; *entry != nullptr; ++entry) {
+      const std::string_view text{*entry};
+      add(text.substr(0, text.find('=')), std::string{text});
+    }
   }
   for (const auto& [key, value] : request.env) out.push_back(fmt::format("{}={}", key, value));
   return out;
@@ -144,11 +157,28 @@ void await_exec(int error_fd, pid_t pid, const std::string& program) {
   if (report.step == ChildError::Step::exec) {
     throw SpawnError(fmt::format("cannot run \"{}\": {}", program, std::strerror(report.error)), report.error);
   }
-  throw SpawnError(fmt::format("cannot start \"{}\": its descriptors: {}", program, std::strerror(report.error)),
+  const char* const what = report.step == ChildError::Step::folder ? "its working directory" : "its descriptors";
+  throw SpawnError(fmt::format("cannot start \"{}\": {}: {}", program, what, std::strerror(report.error)),
                    report.error);
 }
 
 }  // namespace
+
+std::string found_program(const std::string& name, const Surroundings& surroundings) {
+  if (name.find('/') != std::string::npos) return name;
+  for (const auto& [key, value] : surroundings.environment) {
+    if (key != "PATH") continue;
+    for (std::size_t begin = 0; begin <= value.size();) {
+      const std::size_t end = std::min(value.find(':', begin), value.size());
+      const std::string_view entry = std::string_view{value}.substr(begin, end - begin);
+      // An empty entry, and one that is relative, is seen from the folder to work in.
+      const std::filesystem::path program = surroundings.folder / std::filesystem::path{entry} / name;
+      if (::access(program.c_str(), X_OK) == 0 && !std::filesystem::is_directory(program)) return program.string();
+      begin = end + 1;
+    }
+  }
+  return name;
+}
 
 bool SpawnError::permanent() const {
   return error == ENOENT || error == EACCES || error == ENOEXEC || error == ENOTDIR || error == EISDIR ||
@@ -159,9 +189,16 @@ SpawnedProcess spawn(const SpawnRequest& request) {
   if (request.argv.empty()) throw SpawnError("the worker command is empty", EINVAL);
   const std::vector<std::string> environment = merged_environment(request);
   Pipe error_pipe = make_pipe();
-  ChildPlan plan{
-      c_strings(request.argv), c_strings(environment), {request.stdin_fd, request.stdout_fd, request.stderr_fd},
-      request.inherited_fd,    error_pipe.write.get(), ::getpid()};
+  const ChildPlan plan{.program = request.surroundings == nullptr  // execvpe looks in the PATH of this process
+                                      ? request.argv.front()
+                                      : found_program(request.argv.front(), *request.surroundings),
+                       .folder = request.surroundings == nullptr ? "" : request.surroundings->folder.string(),
+                       .argv = c_strings(request.argv),
+                       .envp = c_strings(environment),
+                       .stdio = {request.stdin_fd, request.stdout_fd, request.stderr_fd},
+                       .inherited_fd = request.inherited_fd,
+                       .error_fd = error_pipe.write.get(),
+                       .parent = ::getpid()};
 
   const pid_t pid = fork_worker(plan);
   if (pid < 0) throw SpawnError(fmt::format("cannot fork: {}", std::strerror(errno)), errno);

@@ -10,16 +10,18 @@
 #include <vector>
 
 #include "driver/process/unique_fd.h"
+#include "driver/surroundings.h"
 
 namespace cp_pool {
 
 struct SpawnRequest {
-  std::vector<std::string> argv;                         // argv[0] is looked up in PATH like execvp does
-  std::vector<std::pair<std::string, std::string>> env;  // added to this process's environment, or replacing its values
+  std::vector<std::string> argv;                         // argv[0] is looked up in its PATH like execvp does
+  std::vector<std::pair<std::string, std::string>> env;  // added to its environment, or replacing values of it
   int stdin_fd = -1;                                     // becomes 0; -1: /dev/null. Not closed here
   int stdout_fd = -1;                                    // becomes 1; -1: /dev/null
   int stderr_fd = -1;                                    // becomes 2; -1: /dev/null
   int inherited_fd = -1;                                 // stays open under its own number (> 2); -1: none
+  const Surroundings* surroundings = nullptr;            // nullptr: those of this process
 };
 
 // The process could not be started; error is the errno of the call that failed.
@@ -39,6 +41,9 @@ struct SpawnedProcess {
 // Returns after the exec has succeeded. Call it on the main thread only: the parent-death signal follows the thread
 // that forked. The caller reaps the process. Throws SpawnError; then no process is left.
 SpawnedProcess spawn(const SpawnRequest& request);
+
+// Where the program is found that these surroundings' PATH means; the name itself if it has a '/' or is not found.
+std::string found_program(const std::string& name, const Surroundings& surroundings);
 
 // Both ends close-on-exec. Throws std::system_error.
 struct Pipe {

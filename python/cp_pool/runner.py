@@ -248,7 +248,7 @@ class Runner:
 
     def capabilities(self) -> str:
         adapter = self.adapter
-        known: dict[str, Any] = {"adapter": adapter.declaration()}
+        known: dict[str, Any] = {"adapter": adapter.declaration(), "files": _own_files()}
         for key, values in (("comm", adapter.comm), ("layouts", adapter.layouts), ("dtypes", adapter.dtypes)):
             if values is not None:
                 known[key] = list(values)
@@ -494,6 +494,15 @@ def copy_of(tensor: torch.Tensor) -> torch.Tensor:
 
 def _gradients(out: torch.Tensor, leaves: list[torch.Tensor], dout: torch.Tensor) -> Any:
     return torch.autograd.grad(out, leaves, dout, allow_unused=True)
+
+
+def _own_files() -> list[str]:
+    """The files of the modules that are no part of the interpreter's environment: what an author edits."""
+    prefixes = {sys.prefix, sys.base_prefix, sys.exec_prefix}
+    environment = tuple(os.path.realpath(prefix) + os.sep for prefix in prefixes)
+    named = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    files = {os.path.realpath(name) for name in named if name}
+    return sorted(name for name in files if not name.startswith(environment))
 
 
 def _described(value: Any) -> str:

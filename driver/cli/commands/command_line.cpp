@@ -10,7 +10,6 @@
 
 #include "cases/did_you_mean.h"
 #include "driver/cli/command_error.h"
-#include "driver/cli/completion/candidates.h"
 #include "driver/cli/man_page.h"
 #include "driver/reporters/output_file.h"
 
@@ -23,6 +22,10 @@
   SUBCOMMAND(list)                      \
   SUBCOMMAND(report)                    \
   SUBCOMMAND(explain)                   \
+  SUBCOMMAND(serve)                     \
+  SUBCOMMAND(status)                    \
+  SUBCOMMAND(stop)                      \
+  SUBCOMMAND(shell)                     \
   SUBCOMMAND(doctor)                    \
   SUBCOMMAND(help)                      \
   SUBCOMMAND(completion)                \
@@ -109,6 +112,11 @@ std::string with_exit_codes(const std::string& help) {
 int PrintCommand::run(const std::string& /*program*/) {
   write_all(STDOUT_FILENO, options.text, "stdout");
   return to_int(ExitCode::ok);
+}
+
+Candidates command_candidates(const std::vector<std::string>& words) {
+  const Parser parser;
+  return candidates(parser.app, words);
 }
 
 std::string command_help(const std::string& name) {

@@ -25,7 +25,7 @@ constexpr const char* kExplainFooter =
     "  cp-pool explain case.json --html case.html\n";
 
 struct ExplainOptions {
-  std::string case_argument;  // an ID or a file
+  std::string case_argument;  // an ID, a file or JSON
   SelectionOptions selection;
   std::vector<std::string> edits;
   std::optional<std::filesystem::path> html;
@@ -35,7 +35,8 @@ struct ExplainOptions {
 class ExplainCommand : public CommandWith<ExplainOptions> {
  public:
   explicit ExplainCommand(CLI::App& command) {
-    add_positional(command, "CASE", options.case_argument, Needed::yes, "The ID of a case of a matrix, or a JSON file");
+    add_positional(command, "CASE", options.case_argument, Needed::yes,
+                   "The ID of a case of a matrix, a JSON file, or a JSON object");
     add_lookup(command, options.selection);
     add_edits(command, options.edits);
     add_path(command, "--html", options.html, "FILE", PathUse::output,

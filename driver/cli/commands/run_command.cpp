@@ -11,6 +11,7 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
+#include "driver/cli/service_use.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/text_format.h"
 
@@ -66,7 +67,7 @@ int run_selected(const RunOptions& options, const std::string& program) {
   const PreparedRun prepared = prepare_run(selection, options, program);
   Execution execution{options.execution, Execution::Show::terminal};
   return execution([&](const RunConfig& config, EventSink& sink) {
-    return run_cases(prepared.cases, config, prepared.header, sink);
+    return choose_runs(options.service, "cp-pool run", config, prepared.header, sink).cases(prepared.cases);
   });
 }
 
@@ -76,10 +77,14 @@ class RunCommand : public CommandWith<RunOptions> {
     add_selection(command, options.selection);
     add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
              "Of the selected cases only those that failed or did not run in an earlier --events FILE");
+    add_service_of_run(command, options.service);
     add_run_options(command, options);
   }
 
-  void finish(const CLI::App& command) override { fill_run_options(command, options); }
+  void finish(const CLI::App& command) override {
+    fill_run_options(command, options);
+    fill_service(command, options.execution, options.service);
+  }
 
   int run(const std::string& program) override { return run_selected(options, program); }
 };

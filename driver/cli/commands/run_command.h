@@ -7,6 +7,7 @@
 #include "driver/cli/execution_options.h"
 #include "driver/cli/select/order.h"
 #include "driver/cli/select/selection_options.h"
+#include "driver/cli/service_use.h"
 
 namespace cp_pool {
 
@@ -14,6 +15,7 @@ struct RunOptions {
   SelectionOptions selection;
   std::optional<std::filesystem::path> rerun_failed;  // an earlier run's events file; selection.ids come from it
   ExecutionOptions execution;
+  ServiceOptions service;
   Order order;
   int repeat = 1;              // how often each case runs
   bool deterministic = false;  // every case asks for deterministic kernels

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unistd.h>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -22,6 +23,7 @@
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/submitted_case.h"
+#include "driver/cli/service_use.h"
 #include "driver/reporters/events_json.h"
 #include "worker/protocol/messages.h"
 
@@ -29,6 +31,7 @@ namespace cp_pool {
 
 namespace {
 
+constexpr const char* kClient = "cp-pool submit";
 constexpr const char* kSubmitFooter =
     "Examples:\n"
     "  cp-pool submit te-flash/cp_2_0/p2p/cp2/thd/bf16/pad\n"
@@ -39,7 +42,10 @@ constexpr const char* kSubmitFooter =
     "  cp-pool submit --rerun-failed events.jsonl     what failed of these\n";
 
 RunStarted header(const SubmitOptions& options, const std::vector<std::string>& ids) {
-  return {.title = options.case_argument == "-" ? "<stdin>" : options.case_argument,
+  std::string title = options.case_argument;
+  if (title == "-") title = "<stdin>";
+  if (is_json(title)) title = "the command line";
+  return {.title = std::move(title),
           .size = is_id(options.case_argument) ? options.selection.size : "",
           .device = options.execution.config.device,
           .cases = ids.size(),
@@ -115,8 +121,9 @@ int submit_stream(const SubmitOptions& options, const std::string& program,
   Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
   Stream stream{options, program, baseline, execution};
   const auto read = [&](const protocol::Line& line) { return stream.read(line); };
-  const int code = execution(
-      [&](const RunConfig& config, EventSink& sink) { return run_stream(STDIN_FILENO, read, config, run, sink); });
+  const int code = execution([&](const RunConfig& config, EventSink& sink) {
+    return choose_runs(options.service, kClient, config, run, sink).stream(STDIN_FILENO, read, options.jobs);
+  });
   if (stream.cases() == 0 && code == 0) {
     throw CommandError(ExitCode::nothing_selected, "<stdin> ended without a case");
   }
@@ -179,7 +186,9 @@ int submit_failed(const SubmitOptions& options, const std::string& program,
   // Two cases with one ID of the client's: IDs cannot say which of them a run that is killed has not come to.
   if (ids.size() == cases.size()) header.ids.assign(ids.begin(), ids.end());
   Execution execution{options.execution, options.json ? Execution::Show::result_lines : Execution::Show::terminal};
-  return execution([&](const RunConfig& config, EventSink& sink) { return run_cases(cases, config, header, sink); });
+  return execution([&](const RunConfig& config, EventSink& sink) {
+    return choose_runs(options.service, kClient, config, header, sink).cases(cases);
+  });
 }
 
 int submit(const SubmitOptions& options, const std::string& program) {
@@ -202,8 +211,9 @@ int submit(const SubmitOptions& options, const std::string& program) {
   if (options.execution.config.max_ratio) left_unjudged(*baseline, {&named, 1});
   Execution execution{options.execution,
                       options.json ? Execution::Show::result_lines : Execution::Show::terminal_with_checks};
+  const RunStarted run = header(options, {named.id});
   return execution([&](const RunConfig& config, EventSink& sink) {
-    return run_cases({named}, config, header(options, {named.id}), sink);
+    return choose_runs(options.service, kClient, config, run, sink).cases({named});
   });
 }
 
@@ -217,13 +227,17 @@ void expect_one_source(const CLI::App& command, const SubmitOptions& options) {
 class SubmitCommand : public CommandWith<SubmitOptions> {
  public:
   explicit SubmitCommand(CLI::App& command) {
-    add_positional(command, "CASE", options.case_argument, Needed::no,
-                   "A JSON file, the ID of a case of a matrix, or - for a stream on stdin: one JSON object a line");
+    add_positional(
+        command, "CASE", options.case_argument, Needed::no,
+        "The ID of a case of a matrix, a JSON file, a JSON object, or - for a stream on stdin: one object a line");
     add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
              "Instead: the cases that failed or did not end in an earlier --events FILE, which holds them");
     add_lookup(command, options.selection);
     add_edits(command, options.edits);
-    add_flag(command, "--json", options.json, "Print one JSON object a case, in order, and nothing else");
+    add_flag(command, "--json", options.json, "Print one JSON object a case, as it ends, and nothing else");
+    add_count(command, "--jobs", options.jobs,
+              "So many cases of a stream may run at once; their answers come as they end, each with its number", 1);
+    add_service_of_submit(command, options.service);
     add_execution(command, options.execution);
   }
 
@@ -232,6 +246,9 @@ class SubmitCommand : public CommandWith<SubmitOptions> {
     check_lookup(command, options.rerun_failed ? "--rerun-failed" : options.case_argument);
     for (const char* const shown : {"--verbose", "--timings"}) refuse_both(command, "--json", shown);
     fill_execution(command, options.execution);
+    fill_service(command, options.execution, options.service);
+    if (was_given(command, "--jobs") && options.case_argument != "-")
+      refuse(command, "--jobs needs a stream of cases (-)");
   }
 
   int run(const std::string& program) override { return submit(options, program); }

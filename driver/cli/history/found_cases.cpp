@@ -4,7 +4,6 @@
 #include <cctype>
 #include <cerrno>
 #include <chrono>
-#include <cstdlib>
 #include <fcntl.h>
 #include <string_view>
 #include <sys/stat.h>
@@ -23,6 +22,7 @@
 #include "cases/text_hash.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/shell_words.h"
+#include "driver/cli/state_folder.h"
 #include "driver/process/unique_fd.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/jsonl_sink.h"
@@ -33,17 +33,6 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kHashDigits = 10;
-
-std::optional<std::filesystem::path> state_folder() {
-  const auto folder = [](const char* variable) -> std::optional<std::filesystem::path> {
-    const char* const value = std::getenv(variable);
-    if (value == nullptr || *value != '/') return std::nullopt;  // a relative one is to be ignored, says XDG
-    return value;
-  };
-  if (const auto state = folder("XDG_STATE_HOME")) return *state / "cp-pool";
-  if (const auto home = folder("HOME")) return *home / ".local" / "state" / "cp-pool";
-  return std::nullopt;
-}
 
 // A word that is a file is known by its whole path.
 std::string whole(const std::string& word) {

@@ -1,6 +1,8 @@
 #include "driver/cli/select/case_source.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -42,9 +44,31 @@ NamedCase case_of_matrix(const SelectedCase& selected, const Edits& edits, const
           .rerun = rerun_of_id(program, selected, edits, execution)};
 }
 
+// A shipped matrix has the name of its suite, with which an ID begins: the others need not be expanded.
+std::optional<SelectedCase> look_up_in_its_suite(const std::string& id, SelectionOptions options) {
+  const std::string suite = id.substr(0, id.find('/'));
+  if (std::ranges::count(shipped_matrices(), suite) == 0) return std::nullopt;
+  options.matrices = {suite};
+  for (SelectedCase& selected : select_cases(options).cases) {
+    if (selected.matrix_case.id == id) return std::move(selected);
+  }
+  return std::nullopt;
+}
+
+NamedCase case_of_json(const std::string& text, const Edits& edits, const ExecutionOptions& execution,
+                       const std::string& program) {
+  constexpr const char* kSource = "the JSON of the command line";
+  SubmittedCase submitted = read_submitted_case(parse_json_text(text, kSource), kSource, edits);
+  std::string rerun = rerun_of_json(program, to_json(submitted).dump(), execution);
+  return {.id = std::move(submitted.id), .c = std::move(submitted.c), .rerun = std::move(rerun)};
+}
+
 SelectedCase look_up(const std::string& id, SelectionOptions options) {
-  if (options.matrices.empty()) options.matrices = shipped_matrices();
   options.filters = {"*"};  // the optional cases, too
+  if (options.matrices.empty()) {
+    if (auto found = look_up_in_its_suite(id, options)) return *std::move(found);
+    options.matrices = shipped_matrices();
+  }
   const Selection selection = select_cases(options);
   std::vector<std::string> ids;
   for (const SelectedCase& selected : selection.cases) {
@@ -57,14 +81,19 @@ SelectedCase look_up(const std::string& id, SelectionOptions options) {
 
 }  // namespace
 
+bool is_json(const std::string& argument) {
+  return argument.starts_with('{');
+}
+
 bool is_id(const std::string& argument) {
   std::error_code ignored;
-  return argument != "-" && !argument.ends_with(".json") &&
+  return argument != "-" && !is_json(argument) && !argument.ends_with(".json") &&
          (!std::filesystem::exists(argument, ignored) || std::filesystem::is_directory(argument, ignored));
 }
 
 std::vector<InputFile> case_inputs(const std::string& argument, const SelectionOptions& options) {
   if (argument == "-") return {{.name = "stdin", .path = kStdin}};
+  if (is_json(argument)) return {};
   if (is_id(argument)) return matrix_inputs(options);
   return {{.name = argument, .path = argument}};
 }
@@ -72,6 +101,7 @@ std::vector<InputFile> case_inputs(const std::string& argument, const SelectionO
 NamedCase find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
                     const ExecutionOptions& execution, const std::string& program) {
   try {
+    if (is_json(argument)) return case_of_json(argument, edits, execution, program);
     if (is_id(argument)) return case_of_matrix(look_up(argument, selection), edits, execution, program);
     return case_of_file(argument, edits, execution, program);
   } catch (const CaseError& e) {

@@ -1,4 +1,4 @@
-// One case as the user names it: an ID of a matrix or a JSON file, with edits.
+// One case as the user names it: an ID of a matrix, a JSON file, or the JSON itself, with edits.
 #pragma once
 
 #include <string>
@@ -11,10 +11,14 @@
 
 namespace cp_pool {
 
-// Whether the argument is an ID rather than a file: it is not "-", does not end in .json and is no file.
+// Whether the argument is the case itself: a JSON object.
+bool is_json(const std::string& argument);
+
+// Whether the argument is an ID rather than a file: it is not "-" and no JSON, does not end in .json and is no file.
 bool is_id(const std::string& argument);
 
-// What is read for the argument: the matrices where an ID is looked up, a file, or stdin for "-". Throws CommandError
+// What is read for the argument: the matrices where an ID is looked up, a file, stdin for "-", or
+// nothing for JSON. Throws CommandError
 // (bad_input) for a matrix that is not shipped.
 std::vector<InputFile> case_inputs(const std::string& argument, const SelectionOptions& options);
 

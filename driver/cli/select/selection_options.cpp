@@ -63,9 +63,10 @@ void check_lookup(const CLI::App& command, const std::string& argument) {
   for (const char* name : {"--matrix", "--size"}) {
     if (!was_given(command, name)) continue;
     refuse(command, fmt::format("{} is for the ID of a case, and {} is {}", name, argument,
-                                events            ? "a file of cases"
-                                : argument == "-" ? "a stream"
-                                                  : "a file"));
+                                events              ? "a file of cases"
+                                : argument == "-"   ? "a stream"
+                                : is_json(argument) ? "the case itself"
+                                                    : "a file"));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/testing/started_program.h"
+#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool::test {
 
@@ -54,6 +55,10 @@ class CommandLine : public ::testing::Test {
   [[nodiscard]] std::string path(const std::string& name) const { return (folder / name).string(); }
 
   TemporaryFolder folder;
+
+ private:
+  // No service of whoever runs the tests is found.
+  ScopedVariable runtime_folder_{"XDG_RUNTIME_DIR", folder.path().c_str()};
 };
 
 inline std::vector<nlohmann::json> json_lines(const std::string& text) {

@@ -67,6 +67,12 @@ class Program {
 
   [[nodiscard]] pid_t pid() const { return pid_; }
   void signal(int number) const { ::kill(pid_, number); }
+  // Whether it has not ended, which wait() tells more of.
+  [[nodiscard]] bool running() const {
+    siginfo_t info{};
+    ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT);
+    return info.si_pid == 0;
+  }
 
   Finished wait() {
     int status = 0;

@@ -1,5 +1,4 @@
-// What all pools of one key (device and world size) have in common: their names, and whether it still makes sense to
-// start one.
+// How much longer a run waits for pools of one key: whether starting one for its cases still makes sense.
 #pragma once
 
 #include <optional>
@@ -12,18 +11,15 @@
 
 namespace cp_pool {
 
-class PoolKey {
+class KeyPatience {
  public:
-  PoolKey(const RunConfig& config, int world_size);
-
-  [[nodiscard]] int world_size() const { return world_size_; }
-  PoolId next_id() { return {name_, ++generation_}; }
+  explicit KeyPatience(const RunConfig& config) : config_(config) {}
 
   void note_start();
-  void note_failed_start(StartFailure failure);
+  void note_failed_start(const StartFailure& failure);
   void note_outcome(CaseOutcome outcome);
 
-  // Why no pool of this key is started any more, as a sentence; nullopt: pools are.
+  // Why no pool of this key is started for this run any more, as a sentence; nullopt: pools are.
   [[nodiscard]] const std::optional<std::string>& given_up() const { return given_up_; }
   // Then: what becomes of its cases, and what the ranks of the last start have said.
   [[nodiscard]] CaseOutcome given_up_outcome() const { return given_up_outcome_; }
@@ -31,9 +27,6 @@ class PoolKey {
 
  private:
   const RunConfig& config_;
-  int world_size_;
-  std::string name_;
-  int generation_ = 0;
   int failed_starts_ = 0;  // running
   int timeouts_ = 0;       // running
   std::optional<std::string> given_up_;

@@ -1,23 +1,18 @@
-#include "driver/pool/pool_key.h"
-
-#include <utility>
+#include "driver/pool/key_patience.h"
 
 #include <fmt/format.h>
 
 namespace cp_pool {
 
-PoolKey::PoolKey(const RunConfig& config, int world_size)
-    : config_(config), world_size_(world_size), name_(fmt::format("{}/{}", config.device, world_size)) {}
-
-void PoolKey::note_start() {
+void KeyPatience::note_start() {
   failed_starts_ = 0;
   last_start_tails_.clear();
 }
 
-void PoolKey::note_failed_start(StartFailure failure) {
+void KeyPatience::note_failed_start(const StartFailure& failure) {
   if (given_up_) return;  // pools that were starting side by side fail for one reason
   ++failed_starts_;
-  last_start_tails_ = std::move(failure.stderr_tails);
+  last_start_tails_ = failure.stderr_tails;
   if (failure.skip) {
     given_up_ = failure.retirement.detail;
     given_up_outcome_ = CaseOutcome::skip;
@@ -28,7 +23,7 @@ void PoolKey::note_failed_start(StartFailure failure) {
   }
 }
 
-void PoolKey::note_outcome(CaseOutcome outcome) {
+void KeyPatience::note_outcome(CaseOutcome outcome) {
   timeouts_ = outcome == CaseOutcome::timeout ? timeouts_ + 1 : 0;
   const int limit = config_.max_consecutive_timeouts;
   if (limit > 0 && timeouts_ >= limit && !given_up_) {

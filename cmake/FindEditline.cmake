@@ -1,0 +1,11 @@
+# Editline::edit: editing of lines that are typed on a terminal (libedit).
+find_path(Editline_INCLUDE_DIR histedit.h)
+find_library(Editline_LIBRARY edit)
+mark_as_advanced(Editline_INCLUDE_DIR Editline_LIBRARY)
+include(FindPackageHandleStandardArgs)
+find_package_handle_standard_args(Editline REQUIRED_VARS Editline_INCLUDE_DIR Editline_LIBRARY)
+if(Editline_FOUND AND NOT TARGET Editline::edit)
+  add_library(Editline::edit INTERFACE IMPORTED)
+  target_include_directories(Editline::edit SYSTEM INTERFACE "${Editline_INCLUDE_DIR}")
+  target_link_libraries(Editline::edit INTERFACE "${Editline_LIBRARY}")
+endif()

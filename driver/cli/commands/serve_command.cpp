@@ -1,0 +1,130 @@
+#include <chrono>
+#include <cstdlib>
+#include <fcntl.h>
+#include <optional>
+#include <string>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "driver/cli/command_error.h"
+#include "driver/cli/commands/command.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/gpu_list.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/cli/worker_command.h"
+#include "driver/service/service.h"
+#include "driver/service/socket.h"
+#include "worker/protocol/usable_cores.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kServeFooter =
+    "Examples:\n"
+    "  cp-pool serve                                  in another terminal: cp-pool submit ID, as often as you like\n"
+    "  cp-pool serve --name nightly --idle-exit 1h\n"
+    "  cp-pool serve --gpus 0-3                       of this machine's GPUs only these\n"
+    "  cp-pool serve --stdio                          for a program that holds it as a child\n";
+
+struct ServeOptions {
+  std::string name = service::kDefaultName;
+  bool stdio = false;
+  int slots = 0;  // 0: a core each
+  std::string gpus;
+  service::ServiceConfig config;
+};
+
+// The GPUs that pools may have.
+void choose_gpus(ServeOptions& options) {
+  const std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
+  std::vector<std::string> chosen = shown;
+  if (!options.gpus.empty()) chosen = chosen_gpus(*parse_gpu_list(options.gpus), shown);
+  options.config.gpu_slots = static_cast<int>(chosen.size());
+  // A single GPU that is the only one need not be named.
+  if (!options.gpus.empty() || chosen.size() > 1) options.config.gpus = chosen;
+}
+
+int serve_stdio(const ServeOptions& options) {
+  UniqueFd in{::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3)};
+  UniqueFd out{::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3)};
+  if (!in || !out) throw CommandError(ExitCode::usage, "serve --stdio needs stdin and stdout");
+  service::Service service(options.config);
+  service.serve_one(std::move(in), std::move(out));
+  service.run();
+  return to_int(ExitCode::ok);
+}
+
+int serve_socket(const ServeOptions& options) {
+  try {
+    std::optional<UniqueFd> given = service::socket_of_systemd();
+    const std::string where = given ? "the socket of systemd" : service::socket_path(options.name).string();
+    const service::ListeningService listening = given ? service::ListeningService(*std::move(given))
+                                                      : service::ListeningService(service::socket_path(options.name));
+    service::Service service(options.config);
+    service.listen(listening.fd());
+    report_notice(fmt::format("service '{}' (process {}) listens on {}: {} CPU slots, {} GPUs", options.name,
+                              ::getpid(), where, options.config.cpu_slots, options.config.gpu_slots));
+    service.run();
+    report_notice(fmt::format("service '{}' (process {}) has ended", options.name, ::getpid()));
+  } catch (const service::SocketError& error) {
+    throw CommandError(ExitCode::infra, error.what());
+  }
+  return to_int(ExitCode::ok);
+}
+
+class ServeCommand : public CommandWith<ServeOptions> {
+ public:
+  explicit ServeCommand(CLI::App& command) {
+    using std::chrono::milliseconds;
+    add_text(command,
+             {.name = "--name",
+              .type = "NAME",
+              .help = "Name of the service: submit looks for 'default'",
+              .check = service::wrong_with_name,
+              .default_text = options.name},
+             [this](const std::string& name) { options.name = name; });
+    add_flag(command, "--stdio", options.stdio, "Serve one client on stdin and stdout instead of a socket");
+    add_count(command, "--slots", options.slots, "CPU ranks that work at once; 0 = as many as there are cores");
+    const auto wrong_with_gpus = [](const std::string& text) {
+      return parse_gpu_list(text) ? "" : fmt::format("'{}' is no list of GPUs, each once; write 0-3,6", text);
+    };
+    add_text(command,
+             {.name = "--gpus",
+              .type = "LIST",
+              .help = "GPUs to use, of those that are visible: 0-3,6",
+              .check = wrong_with_gpus,
+              .default_text = "all"},
+             [this](const std::string& text) { options.gpus = text; });
+    add_duration(command, "--idle", options.config.idle, milliseconds{0},
+                 "A pool that had nothing to do for so long ends; 0 = never");
+    add_duration(command, "--idle-exit", options.config.idle_exit, milliseconds{0},
+                 "The service ends when nobody was connected for so long; 0 = never");
+    add_flag(command, "--spare", options.config.spare,
+             "Where CPU slots are free, keep a ready pool beside one that works: the next after a crash");
+  }
+
+  void finish(const CLI::App& command) override {
+    refuse_both(command, "--stdio", "--name");
+    refuse_both(command, "--stdio", "--idle-exit");
+  }
+
+  int run(const std::string& /*program*/) override {
+    choose_gpus(options);
+    options.config.cpu_slots = options.slots > 0 ? options.slots : protocol::usable_cores();
+    options.config.worker_command = worker_command({}).words;
+    return options.stdio ? serve_stdio(options) : serve_socket(options);
+  }
+};
+
+}  // namespace
+
+Subcommand serve_subcommand() {
+  return {.name = "serve",
+          .summary = "Keep pools ready for other commands",
+          .footer = kServeFooter,
+          .add = add_options_of<ServeCommand>};
+}
+
+}  // namespace cp_pool

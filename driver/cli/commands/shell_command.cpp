@@ -1,0 +1,223 @@
+#include <cstdio>
+#include <fcntl.h>
+#include <functional>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <sys/mman.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "driver/cli/command_error.h"
+#include "driver/cli/commands/command.h"
+#include "driver/cli/commands/command_line.h"
+#include "driver/cli/commands/reported.h"
+#include "driver/cli/commands/submit_command.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/execution_options.h"
+#include "driver/cli/history/events_file.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/cli/select/selection_options.h"
+#include "driver/cli/service_use.h"
+#include "driver/cli/shell/line_editor.h"
+#include "driver/cli/shell/shell_completion.h"
+#include "driver/cli/shell/shell_history.h"
+#include "driver/cli/shell/shell_line.h"
+#include "driver/cli/shell/shell_service.h"
+#include "driver/cli/shell/shell_session.h"
+#include "driver/process/unique_fd.h"
+#include "driver/reporters/output_file.h"
+
+namespace cp_pool {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+constexpr const char* kShellFooter =
+    "Examples:\n"
+    "  cp-pool shell                                  then: an ID, set window=64,0, again, diff, help\n"
+    "  cp-pool shell --adapter package.module:ring --timeout 20s\n"
+    "  cat lines | cp-pool shell --service nightly    the exit code is that of what fails\n";
+
+struct ShellOptions {
+  SelectionOptions selection;
+  ExecutionOptions execution;
+  ServiceOptions service;
+};
+
+// The events of the last case that was submitted, in a file that has no name and is gone with this process.
+class LastEvents {
+ public:
+  LastEvents() : fd_(::memfd_create("cp-pool-events", MFD_CLOEXEC)) {
+    if (!fd_) throw std::system_error(errno, std::generic_category(), "memfd_create");
+  }
+  [[nodiscard]] std::string path() const { return fmt::format("/proc/self/fd/{}", fd_.get()); }
+  void clear() const { (void)::ftruncate(fd_.get(), 0); }
+
+ private:
+  UniqueFd fd_;
+};
+
+// Carries out command lines of cp-pool in this process.
+class Commands {
+ public:
+  Commands(std::string program, ShellService::Options service)
+      : program_(std::move(program)), service_(std::move(service)) {}
+
+  int run(const Words& words) const {
+    return report_errors_of([&] { return parse(words)->run(program_); });
+  }
+
+  ShellSession::Submitted submit(const Words& words) {
+    ShellSession::Submitted out;
+    out.code = report_errors_of([&] {
+      const std::unique_ptr<Command> command = parse(words);
+      SubmitOptions& options = dynamic_cast<CommandWith<SubmitOptions>&>(*command).options;
+      use_service(options.service);
+      events_.clear();
+      if (!options.execution.events) options.execution.events = events_.path();
+      const int code = command->run(program_);
+      out.result = last_result(*options.execution.events);
+      return code;
+    });
+    return out;
+  }
+
+  std::string service() { return service_.name(); }
+
+ private:
+  [[nodiscard]] std::unique_ptr<Command> parse(const Words& words) const {
+    std::vector<const char*> argv{program_.c_str()};
+    for (const std::string& word : words) argv.push_back(word.c_str());
+    return parse_command_line(static_cast<int>(argv.size()), argv.data());
+  }
+
+  // What needs pools of its own has them.
+  void use_service(ServiceOptions& options) {
+    if (options.wanted || options.refused) return;
+    options.refused = !options.own_pools.empty();
+    if (options.refused) return;
+    options.wanted = true;
+    options.name = service_.name();
+  }
+
+  static std::optional<CaseFinished> last_result(const std::filesystem::path& events) {
+    std::optional<CaseFinished> out;
+    read_events(events, "the events", [&](Event event, auto) {
+      if (auto* const finished = std::get_if<CaseFinished>(&event)) out = std::move(*finished);
+    });
+    return out;
+  }
+
+  std::string program_;
+  ShellService service_;
+  LastEvents events_;
+};
+
+int carry_out(ShellSession& session, const std::string& line) {
+  return report_errors_of([&] { return session.carry_out(parse_shell_line(line)); });
+}
+
+// Lines of a file or a pipe. Gives the exit code of the one that failed, of several the first of the table.
+int read_lines(ShellSession& session) {
+  int code = to_int(ExitCode::ok);
+  std::string line;
+  while (!session.ended() && code != to_int(ExitCode::interrupted) && std::getline(std::cin, line)) {
+    code = first_that_applies(code, static_cast<ExitCode>(carry_out(session, line)));
+  }
+  return code;
+}
+
+int talk(ShellSession& session, const ShellContext& context) {
+  const InterruptGuard guard;
+  std::optional<ShellHistory> history;
+  if (const auto file = shell_history_file()) history.emplace(*file);
+  LineEditor editor([&](const std::string& typed) {
+    ShellContext now = context;
+    now.edits = session.edits();
+    return shell_candidates(typed, now, command_candidates);
+  });
+  if (history) {
+    for (const std::string& line : history->lines()) editor.remember(line);
+  }
+  while (!session.ended()) {
+    const LineEditor::Read read = editor.read(session.prompt());
+    if (read.how == LineEditor::Read::How::end) break;
+    if (read.how == LineEditor::Read::How::interrupted || read.line.find_first_not_of(" \t") == std::string::npos)
+      continue;
+    editor.remember(read.line);
+    if (const std::string wrong = history ? history->add(read.line) : ""; !wrong.empty()) report_warning(wrong);
+    carry_out(session, read.line);
+    // A run has left SIGINT as a program has it by default. What was pressed meanwhile was meant for the command.
+    InterruptGuard::renew();
+    InterruptGuard::take();
+  }
+  return to_int(ExitCode::ok);
+}
+
+class ShellCommand : public CommandWith<ShellOptions> {
+ public:
+  explicit ShellCommand(CLI::App& command) {
+    add_lookup(command, options.selection);
+    add_service_of_submit(command, options.service);
+    add_execution(command, options.execution);
+  }
+
+  void finish(const CLI::App& command) override {
+    fill_execution(command, options.execution);
+    const Words of_serve{"--slots", "--gpus", "--spare"};
+    const Words of_lookup{"--matrix", "--size"};
+    fill_service(command, options.execution, options.service);
+    passed_on_.lookup = given_words(command, of_lookup);
+    passed_on_.adapter = given_words(command, {"--adapter", "--python"});
+    Words not_of_submit{"--service"};
+    not_of_submit.insert(not_of_submit.end(), of_lookup.begin(), of_lookup.end());
+    const bool has_service = !options.service.refused && !needs_own_pools(command);
+    if (has_service) {
+      not_of_submit.insert(not_of_submit.end(), of_serve.begin(), of_serve.end());
+      service_.serve = given_words(command, {"--slots", "--gpus"});
+      if (options.execution.spare == "on") service_.serve.emplace_back("--spare");
+    }
+    passed_on_.execution = given_words_but(command, not_of_submit);
+    if (options.service.wanted) service_.wanted = options.service.name;
+  }
+
+  int run(const std::string& program) override {
+    Commands commands(program, service_);
+    ShellSession session(passed_on_,
+                         {.run = [&](const Words& words) { return commands.run(words); },
+                          .submit = [&](const Words& words) { return commands.submit(words); },
+                          .service = [&] { return commands.service(); },
+                          .print = [](const std::string& text) { write_all(STDOUT_FILENO, text, "stdout"); }});
+    const bool terminal = ::isatty(STDIN_FILENO) == 1 && ::isatty(STDOUT_FILENO) == 1;
+    if (!terminal) return read_lines(session);
+    return talk(session, {.lookup = passed_on_.lookup, .edits = {}});
+  }
+
+ private:
+  // Such as no service can give, not even one of the shell's own.
+  bool needs_own_pools(const CLI::App& command) const {
+    return options.execution.config.perf || was_given(command, "--isolate") || was_given(command, "--pool-max-cases") ||
+           was_given(command, "--run-dir");
+  }
+
+  ShellSession::Options passed_on_;
+  ShellService::Options service_;
+};
+
+}  // namespace
+
+Subcommand shell_subcommand() {
+  return {.name = "shell",
+          .summary = "Submit cases from a prompt, on ranks that stay warm",
+          .footer = kShellFooter,
+          .add = add_options_of<ShellCommand>};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,107 @@
+#include <string>
+#include <string_view>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/cli/command_error.h"
+#include "driver/cli/commands/command.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/reporters/events_json.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/text_format.h"
+#include "driver/service/service_client.h"
+#include "driver/service/socket.h"
+#include "worker/protocol/field_json.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kStatusFooter =
+    "Examples:\n"
+    "  cp-pool status                                 pools, devices, clients and what runs now\n"
+    "  cp-pool status --json | jq '.pools[] | select(.state == \"busy\")'\n";
+
+struct StatusOptions {
+  std::string name = service::kDefaultName;
+  bool json = false;
+};
+
+std::string seconds(double ms) {
+  return fmt::format("{:.1f} s", ms / 1000);
+}
+
+std::string pool_line(const service::PoolStatus& pool) {
+  std::string out =
+      fmt::format("  {:<12} {:<8} {:>9}  {:>6} cases", fmt::format("{} #{}", pool.pool.key, pool.pool.generation),
+                  pool.state, seconds(pool.for_ms), pool.cases);
+  if (!pool.runs.empty()) out += fmt::format("  {} (client {})", pool.runs, pool.client);
+  return out + fmt::format("  {}\n", pool.worker);
+}
+
+std::string status_text(const std::string& name, const service::Status& status) {
+  std::string out = fmt::format("service '{}', process {}, cp-pool {}, up {}{}\n", name, status.pid, status.version,
+                                seconds(status.for_ms), status.stopping ? ", stopping" : "");
+  for (const service::DeviceStatus& device : status.devices) {
+    out += fmt::format("{}: {} of {} slots held by pools{}\n", device.device, device.held, device.slots,
+                       device.gpus.empty() ? "" : fmt::format(", GPUs {}", fmt::join(device.gpus, ",")));
+  }
+  out += fmt::format("{}\n", count_of(status.pools.size(), "pool"));
+  for (const service::PoolStatus& pool : status.pools) out += pool_line(pool);
+  out += fmt::format("{}\n", count_of(status.clients.size(), "client"));
+  for (const service::ClientStatus& client : status.clients) {
+    out += fmt::format("  {:<8} {:<20} {:>9}  {} unfinished, {} finished{}\n", client.pid, client.client,
+                       seconds(client.for_ms), client.unfinished, client.finished,
+                       client.held ? ", held: it does not read its answers" : "");
+  }
+  std::vector<std::string> counts;
+  for (const auto& [outcome, text] : kNames<CaseOutcome>) {
+    if (const std::size_t count = status.counts.at(static_cast<std::size_t>(outcome)); count > 0) {
+      counts.push_back(fmt::format("{} {}", count, text));
+    }
+  }
+  out += fmt::format("cases so far: {}\n", counts.empty() ? "none" : fmt::format("{}", fmt::join(counts, ", ")));
+  return out;
+}
+
+class StatusCommand : public CommandWith<StatusOptions> {
+ public:
+  explicit StatusCommand(CLI::App& command) {
+    add_text(command,
+             {.name = "--name",
+              .type = "NAME",
+              .help = "Name of the service",
+              .check = service::wrong_with_name,
+              .default_text = options.name},
+             [this](const std::string& name) { options.name = name; });
+    add_flag(command, "--json", options.json, "Print one JSON object (docs/service.md)");
+  }
+
+  int run(const std::string& /*program*/) override {
+    try {
+      auto connection = service::ServiceConnection::find(options.name, "cp-pool status");
+      if (!connection) throw CommandError(ExitCode::infra, fmt::format("no service '{}' is there", options.name));
+      const service::Status status = connection->ask_status();
+      const std::string text = options.json ? to_line(protocol::object_json<nlohmann::ordered_json>(status)) + '\n'
+                                            : status_text(options.name, status);
+      write_all(STDOUT_FILENO, text, "stdout");
+    } catch (const service::SocketError& error) {
+      throw CommandError(ExitCode::infra, error.what());
+    }
+    return to_int(ExitCode::ok);
+  }
+};
+
+}  // namespace
+
+Subcommand status_subcommand() {
+  return {.name = "status",
+          .summary = "What a service does",
+          .footer = kStatusFooter,
+          .add = add_options_of<StatusCommand>};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,128 @@
+#include "driver/cli/service_use.h"
+
+#include <memory>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/cli/command_error.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/service/service_client.h"
+#include "driver/service/socket.h"
+
+namespace cp_pool {
+
+namespace {
+
+using service::ServiceConnection;
+
+void add_when_lost(CLI::App& command, ServiceOptions& options) {
+  add_choice(command, "--service-lost", "WHAT", {"infra", "local"}, options.when_lost,
+             "Cases whose service is lost end as infra, or run on pools of this command");
+}
+
+// Of the options that were given, the one that a service cannot serve.
+std::string option_for_own_pools(const CLI::App& command) {
+  for (const char* const name : {"--isolate", "--pool-max-cases", "--run-dir", "--slots", "--gpus", "--spare"}) {
+    if (was_given(command, name)) return name;
+  }
+  return "";
+}
+
+// nullopt: the cases run here.
+std::optional<ServiceConnection> open_service(const ServiceOptions& options, const std::string& client,
+                                              const RunConfig& config, const RunStarted& header) {
+  if (options.refused) return std::nullopt;
+  try {
+    std::optional<ServiceConnection> connection = ServiceConnection::find(options.name, client);
+    if (!connection) {
+      if (!options.wanted) return std::nullopt;
+      throw CommandError(ExitCode::infra,
+                         fmt::format("no service '{}' is there; cp-pool serve{} starts it", options.name,
+                                     options.name == service::kDefaultName ? "" : " --name " + options.name));
+    }
+    if (!options.own_pools.empty()) {
+      report_notice(fmt::format("not on service '{}' (process {}): {} needs pools of its own", options.name,
+                                connection->pid(), options.own_pools));
+      return std::nullopt;
+    }
+    connection->open(service::open_request(config, header));
+    report_notice(fmt::format("on service '{}' (process {})", options.name, connection->pid()));
+    return connection;
+  } catch (const service::SocketError& error) {
+    if (options.wanted) throw CommandError(ExitCode::infra, error.what());
+    report_warning(fmt::format("not on a service: {}", error.what()));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void add_service_of_submit(CLI::App& command, ServiceOptions& options) {
+  options.unasked = true;
+  add_text(
+      command,
+      {.name = "--service",
+       .type = "NAME",
+       .help = "Run on this service (cp-pool serve), which has to be there. Without it: on 'default' if that is there",
+       .check = service::wrong_with_name},
+      [&options](const std::string& name) {
+        options.wanted = true;
+        options.name = name;
+      });
+  add_flag(command, "--no-service", options.refused, "Run on pools of this command, whether a service is there or not");
+  add_when_lost(command, options);
+}
+
+void add_service_of_run(CLI::App& command, ServiceOptions& options) {
+  add_text_or_nothing(command,
+                      {.name = "--service",
+                       .type = "[NAME]",
+                       .help = "Run on a service (cp-pool serve), which has to be there: on its warm pools",
+                       .check = service::wrong_with_name,
+                       .default_text = service::kDefaultName},
+                      [&options](const std::string& name) {
+                        options.wanted = true;
+                        options.name = name;
+                      });
+  add_when_lost(command, options);
+}
+
+void fill_service(const CLI::App& command, const ExecutionOptions& execution, ServiceOptions& options) {
+  if (!options.wanted && !options.unasked) options.refused = true;
+  options.own_pools = option_for_own_pools(command);
+  if (execution.config.perf) options.own_pools = "--mode perf";
+  if (options.wanted && !options.own_pools.empty()) {
+    refuse(command, fmt::format("{} needs pools of its own: it contradicts --service", options.own_pools));
+  }
+  if (options.unasked) {
+    refuse_both(command, "--service", "--no-service");
+    refuse_both(command, "--service-lost", "--no-service");
+  } else if (was_given(command, "--service-lost") && !options.wanted) {
+    refuse(command, "--service-lost needs --service");
+  }
+}
+
+RunsOfCases choose_runs(const ServiceOptions& options, const std::string& client, const RunConfig& config,
+                        const RunStarted& header, EventSink& sink) {
+  std::optional<ServiceConnection> found = open_service(options, client, config, header);
+  if (!found) {
+    return {.cases = [&](const std::vector<NamedCase>& cases) { return run_cases(cases, config, header, sink); },
+            .stream = [&](int fd, const ReadCase& read_case,
+                          int jobs) { return run_stream(fd, read_case, config, header, sink, jobs); }};
+  }
+  const auto connection = std::make_shared<ServiceConnection>(*std::move(found));
+  const auto when_lost = options.when_lost == "local" ? service::WhenLost::local : service::WhenLost::infra;
+  return {.cases =
+              [&, connection, when_lost](const std::vector<NamedCase>& cases) {
+                return service::run_cases(std::move(*connection), when_lost, cases, config, header, sink);
+              },
+          .stream =
+              [&, connection, when_lost](int fd, const ReadCase& read_case, int jobs) {
+                return service::run_stream(std::move(*connection), when_lost, fd, read_case, jobs, config, header,
+                                           sink);
+              }};
+}
+
+}  // namespace cp_pool

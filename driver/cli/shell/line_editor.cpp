@@ -1,0 +1,220 @@
+#include "driver/cli/shell/line_editor.h"
+
+#include <algorithm>
+#include <cerrno>
+#include <clocale>
+#include <cstdio>
+#include <cwchar>
+#include <histedit.h>
+#include <poll.h>
+#include <stdexcept>
+#include <string_view>
+#include <sys/ioctl.h>
+#include <unistd.h>
+#include <utility>
+
+#include "driver/cli/shell/shell_completion.h"
+#include "driver/cli/shell/shell_history.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+volatile std::sig_atomic_t interrupts = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables): of a handler
+
+void note_interrupt(int /*signal*/) {
+  interrupts = 1;
+}
+
+std::size_t columns_of_terminal() {
+  winsize size{};
+  constexpr std::size_t kUsual = 80;
+  return ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsual;
+}
+
+}  // namespace
+
+InterruptGuard::InterruptGuard() {
+  ::sigaction(SIGINT, nullptr, &before_);
+  renew();
+}
+
+InterruptGuard::~InterruptGuard() {
+  ::sigaction(SIGINT, &before_, nullptr);
+}
+
+void InterruptGuard::renew() {
+  struct sigaction action{};
+  action.sa_handler = note_interrupt;
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGINT, &action, nullptr);
+}
+
+bool InterruptGuard::take() {
+  const bool pressed = interrupts != 0;
+  interrupts = 0;
+  return pressed;
+}
+
+struct LineEditor::Parts {
+  Complete complete;
+  std::string prompt;
+  bool interrupted = false;
+  EditLine* editor = nullptr;
+  History* history = nullptr;
+
+  static Parts& of(EditLine* editor) {
+    void* out = nullptr;
+    el_get(editor, EL_CLIENTDATA, &out);
+    return *static_cast<Parts*>(out);
+  }
+
+  // Waits for a byte with SIGINT let through, which is blocked at all other times that a line is edited: so it is never
+  // missed between a look at it and the wait. False: interrupted.
+  static bool wait_for_input() {
+    sigset_t with_interrupts;
+    ::sigprocmask(SIG_SETMASK, nullptr, &with_interrupts);
+    sigdelset(&with_interrupts, SIGINT);
+    while (!InterruptGuard::take()) {
+      pollfd input{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+      if (::ppoll(&input, 1, nullptr, &with_interrupts) > 0) return true;
+    }
+    return false;
+  }
+
+  // The next character: 1, or 0 at the end of the input, or -1.
+  static int get_character(EditLine* editor, wchar_t* out) {
+    std::mbstate_t state{};
+    for (;;) {
+      if (!wait_for_input()) {
+        of(editor).interrupted = true;
+        errno = EINTR;
+        return -1;
+      }
+      char byte = 0;
+      const ssize_t size = ::read(STDIN_FILENO, &byte, 1);
+      if (size < 0 && errno == EINTR) continue;
+      if (size <= 0) return static_cast<int>(size);
+      constexpr auto kIncomplete = static_cast<std::size_t>(-2);
+      constexpr auto kBad = static_cast<std::size_t>(-1);
+      const std::size_t used = std::mbrtowc(out, &byte, 1, &state);
+      if (used == kIncomplete) continue;
+      if (used != kBad) return 1;
+      state = {};  // no character of this locale: passed over
+    }
+  }
+
+  static unsigned char on_tab(EditLine* editor, int /*key*/) {
+    const LineInfo* const line = el_line(editor);
+    const std::string typed{line->buffer, line->cursor};
+    const std::string word = last_word(typed);
+    const std::vector<Candidate> candidates = of(editor).complete(typed);
+    if (candidates.empty()) return CC_REFRESH_BEEP;
+    std::string rest = common_beginning(candidates).substr(word.size());
+    if (candidates.size() == 1 && !candidates.front().word.ends_with('=') && !candidates.front().word.ends_with('/')) {
+      rest += ' ';
+    }
+    if (!rest.empty()) return el_insertstr(editor, rest.c_str()) == 0 ? CC_REFRESH : CC_REFRESH_BEEP;
+    std::fputs(("\n" + candidate_columns(candidates, columns_of_terminal())).c_str(), stdout);
+    std::fflush(stdout);
+    return CC_REDISPLAY;
+  }
+
+  static char* show_prompt(EditLine* editor) { return of(editor).prompt.data(); }
+};
+
+LineEditor::LineEditor(Complete complete) : parts_(std::make_unique<Parts>()) {
+  parts_->complete = std::move(complete);
+  std::setlocale(LC_CTYPE, "");  // what bytes a character has
+  parts_->history = history_init();
+  parts_->editor = el_init("cp-pool", stdin, stdout, stderr);
+  if (parts_->history == nullptr || parts_->editor == nullptr) throw std::runtime_error("libedit does not start");
+  HistEvent event;
+  history(parts_->history, &event, H_SETSIZE, static_cast<int>(kMostShellHistory));
+  EditLine* const editor = parts_->editor;
+  el_set(editor, EL_CLIENTDATA, static_cast<void*>(parts_.get()));
+  el_set(editor, EL_EDITOR, "emacs");
+  el_set(editor, EL_SIGNAL, 1);  // so that Ctrl-Z gives the terminal back
+  el_set(editor, EL_HIST, history, parts_->history);
+  el_set(editor, EL_PROMPT, &Parts::show_prompt);
+  el_set(editor, EL_GETCFN, &Parts::get_character);
+  el_set(editor, EL_ADDFN, "cp-pool-complete", "Complete the word", &Parts::on_tab);
+  el_set(editor, EL_BIND, "^I", "cp-pool-complete", nullptr);
+  el_set(editor, EL_BIND, "^R", "em-inc-search-prev", nullptr);
+  el_source(editor, nullptr);  // ~/.editrc
+}
+
+LineEditor::~LineEditor() {
+  if (parts_->editor != nullptr) el_end(parts_->editor);
+  if (parts_->history != nullptr) history_end(parts_->history);
+}
+
+LineEditor::Read LineEditor::read(const std::string& prompt) {
+  parts_->prompt = prompt;
+  parts_->interrupted = false;
+  sigset_t interrupt;
+  sigset_t before;
+  sigemptyset(&interrupt);
+  sigaddset(&interrupt, SIGINT);
+  ::sigprocmask(SIG_BLOCK, &interrupt, &before);
+  // Before the prompt is shown: a Ctrl-D that the terminal took before that would be no key but the end of a line.
+  el_set(parts_->editor, EL_PREP_TERM, 1);
+  int count = 0;
+  const char* const line = el_gets(parts_->editor, &count);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (parts_->interrupted) {
+    std::fputs("^C\n", stdout);
+    std::fflush(stdout);
+    return {.how = Read::How::interrupted, .line = ""};
+  }
+  if (line == nullptr || count <= 0) {
+    std::fputs("\n", stdout);
+    std::fflush(stdout);
+    return {.how = Read::How::end, .line = ""};
+  }
+  std::string text{line, static_cast<std::size_t>(count)};
+  text.erase(text.find_last_not_of("\r\n") + 1);
+  return {.how = Read::How::line, .line = std::move(text)};
+}
+
+void LineEditor::remember(const std::string& line) {
+  HistEvent event;
+  history(parts_->history, &event, H_ENTER, line.c_str());
+}
+
+std::string common_beginning(const std::vector<Candidate>& candidates) {
+  if (candidates.empty()) return "";
+  std::string_view common = candidates.front().word;
+  for (const Candidate& candidate : candidates) {
+    const auto difference = std::ranges::mismatch(common, candidate.word);
+    common = common.substr(0, static_cast<std::size_t>(difference.in1 - common.begin()));
+  }
+  return std::string{common};
+}
+
+std::string candidate_columns(const std::vector<Candidate>& candidates, std::size_t columns) {
+  constexpr std::size_t kGap = 2;
+  const std::string common = common_beginning(candidates);
+  const std::size_t shown_from = common.rfind('/') + 1;  // npos + 1 is 0
+  std::vector<std::string> words;
+  std::size_t width = 0;
+  for (const Candidate& candidate : candidates) {
+    words.push_back(candidate.word.substr(shown_from));
+    width = std::max(width, width_of(words.back()) + kGap);
+  }
+  const std::size_t in_a_row = std::max<std::size_t>(1, columns / std::max<std::size_t>(width, 1));
+  const std::size_t rows = (words.size() + in_a_row - 1) / in_a_row;
+  std::string out;
+  for (std::size_t row = 0; row < rows; ++row) {
+    std::string line;
+    for (std::size_t i = row; i < words.size(); i += rows) {
+      line.append(line.empty() ? 0 : width - width_of(words[i - rows]), ' ');
+      line += words[i];
+    }
+    out += line + '\n';
+  }
+  return out;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,119 @@
+#include "driver/cli/shell/shell_line.h"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "cases/did_you_mean.h"
+#include "driver/cli/command_error.h"
+#include "driver/cli/select/case_source.h"
+#include "driver/cli/shell_words.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kAny = std::numeric_limits<std::size_t>::max();
+
+constexpr std::array kVerbs{
+    ShellVerbFacts{ShellVerb::submit, "submit", "CASE",
+                   "Run a case: its ID, a JSON file, or fields: cp_size=2 seqlen_q=64 ..; CASE alone does, too", 1,
+                   kAny, true},
+    ShellVerbFacts{ShellVerb::set, "set", "KEY=VALUE ..",
+                   "Change fields of the cases that follow; alone: what is changed", 0, kAny},
+    ShellVerbFacts{ShellVerb::unset, "unset", "[KEY ..]", "Take changes back: these, or all", 0, kAny},
+    ShellVerbFacts{ShellVerb::again, "again", "", "Run the last case once more, with the changes of now", 0, 0, true},
+    ShellVerbFacts{ShellVerb::diff, "diff", "", "What differs between the last result and the one before"},
+    ShellVerbFacts{ShellVerb::why, "why", "", "The last failure in full, with its diagnosis"},
+    ShellVerbFacts{ShellVerb::dump, "dump", "[DIR]", "As again, and the worker writes all tensors to DIR", 0, 1, true},
+    ShellVerbFacts{ShellVerb::list, "list", "[EXPR]", "The cases that a filter selects", 0, kAny, true},
+    ShellVerbFacts{ShellVerb::explain, "explain", "[CASE]", "A case drawn: this one, or the last", 0, kAny, true},
+    ShellVerbFacts{ShellVerb::status, "status", "", "What the service does that runs the cases", 0, 0, true},
+    ShellVerbFacts{ShellVerb::help, "help", "[COMMAND]", "This table, or the help of a command of cp-pool", 0, 1},
+    ShellVerbFacts{ShellVerb::quit, "quit", "", "End the shell, as Ctrl-D does"},
+};
+
+const ShellVerbFacts* find_verb(std::string_view name) {
+  if (name == "exit") name = "quit";
+  const auto* const verb = std::ranges::find(kVerbs, name, &ShellVerbFacts::name);
+  return verb == kVerbs.end() ? nullptr : verb;
+}
+
+// Whether it can only be meant as one. What is none of it is a misspelt command rather than an ID, which has a '/'.
+bool looks_like_a_case(const std::string& word) {
+  return word.find('/') != std::string::npos || is_field_word(word) || (word != "-" && !is_id(word));
+}
+
+[[noreturn]] void refuse_word(const std::string& word) {
+  std::vector<std::string> names;
+  std::ranges::transform(kVerbs, std::back_inserter(names),
+                         [](const ShellVerbFacts& verb) { return std::string{verb.name}; });
+  throw CommandError(ExitCode::usage,
+                     fmt::format("'{}' is no command of the shell and no case{}; help lists the commands", word,
+                                 did_you_mean(word, names)));
+}
+
+void check_counts(const ShellVerbFacts& verb, const ShellLine& line) {
+  if (line.arguments.size() < verb.least) {
+    throw CommandError(ExitCode::usage, fmt::format("{} needs {}", verb.name, verb.arguments));
+  }
+  if (line.arguments.size() > verb.most) {
+    throw CommandError(ExitCode::usage, fmt::format("{}: '{}' is too much", verb.name, line.arguments[verb.most]));
+  }
+  if (!verb.takes_options && !line.options.empty()) {
+    throw CommandError(ExitCode::usage, fmt::format("{} has no options: '{}'", verb.name, line.options.front()));
+  }
+}
+
+}  // namespace
+
+std::span<const ShellVerbFacts> shell_verbs() {
+  return kVerbs;
+}
+
+std::string shell_help() {
+  std::string text;
+  for (const ShellVerbFacts& verb : kVerbs) {
+    const std::string call = fmt::format("{}{}{}", verb.name, verb.arguments.empty() ? "" : " ", verb.arguments);
+    text += fmt::format("  {:<17}  {}\n", call, verb.meaning);
+  }
+  return text +
+         "submit, again, dump, list, explain and status take the options of the commands of cp-pool as well: ID "
+         "--timeout 5s\n"
+         "Tab completes, Ctrl-C cancels the case that runs.\n";
+}
+
+bool is_field_word(std::string_view word) {
+  const std::size_t equals = word.find('=');
+  return equals != std::string_view::npos && word.substr(0, equals).find_first_of("/-{") == std::string_view::npos;
+}
+
+ShellLine parse_shell_line(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  if (begin == std::string_view::npos || text[begin] == '#') return {};
+  // JSON that was pasted has quotes of its own.
+  if (text[begin] == '{') {
+    const std::size_t end = text.find_last_not_of(" \t\r\n");
+    return {.verb = ShellVerb::submit, .arguments = {std::string{text.substr(begin, end + 1 - begin)}}, .options = {}};
+  }
+  std::optional<std::vector<std::string>> words = split_words(text);
+  if (!words) throw CommandError(ExitCode::usage, "a quote is not closed");
+  const std::string& first = words->front();
+  const ShellVerbFacts* const verb = find_verb(first);
+  if (verb == nullptr && !looks_like_a_case(first)) refuse_word(first);
+  ShellLine line;
+  line.verb = verb == nullptr ? ShellVerb::submit : verb->verb;
+  const auto arguments = std::next(words->begin(), verb == nullptr ? 0 : 1);
+  const auto options =
+      std::find_if(arguments, words->end(), [](const std::string& word) { return word.starts_with('-'); });
+  line.arguments.assign(arguments, options);
+  line.options.assign(options, words->end());
+  if (verb != nullptr) check_counts(*verb, line);
+  return line;
+}
+
+}  // namespace cp_pool

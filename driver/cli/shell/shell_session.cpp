@@ -1,0 +1,214 @@
+#include "driver/cli/shell/shell_session.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/case_error.h"
+#include "cases/case_json.h"
+#include "driver/cli/command_error.h"
+#include "driver/cli/select/case_source.h"
+#include "driver/cli/select/edit.h"
+#include "driver/cli/shell/result_diff.h"
+#include "driver/reporters/failure_text.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+using Words = ShellSession::Words;
+
+constexpr const char* kDumpFolder = "cp-pool-dump";
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+std::string_view key_of(std::string_view edit) {
+  return edit.substr(0, edit.find('='));
+}
+
+// Throws CommandError.
+std::vector<search::FixedField> read_fields(const Words& edits) {
+  try {
+    return fixed_fields(edits);
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+}
+
+// The case that the words name, as submit takes it: fields become JSON. Throws CommandError.
+std::string case_argument(const std::string& command, const Words& words) {
+  if (is_field_word(words.front())) {
+    Json json = Json::object();
+    for (search::FixedField& fixed : read_fields(words)) json[std::string{fixed.field->name}] = std::move(fixed.value);
+    return json.dump();
+  }
+  if (words.front() == "-") throw CommandError(ExitCode::usage, "a stream of cases has no place in the shell");
+  if (words.size() > 1) {
+    throw CommandError(ExitCode::usage, fmt::format("{} takes one case: '{}' is too much", command, words[1]));
+  }
+  return words.front();
+}
+
+bool was_judged_bad(const CaseFinished& result) {
+  return is_failure(result.outcome) || result.outcome == CaseOutcome::infra;
+}
+
+}  // namespace
+
+ShellSession::ShellSession(Options options, Functions functions)
+    : options_(std::move(options)), functions_(std::move(functions)) {}
+
+int ShellSession::carry_out(const ShellLine& line) {
+  switch (line.verb) {
+    case ShellVerb::nothing:
+      break;
+    case ShellVerb::submit:
+      return submit({.argument = case_argument("submit", line.arguments), .options = line.options}, {});
+    case ShellVerb::set:
+      return set(line.arguments);
+    case ShellVerb::unset:
+      return unset(line.arguments);
+    case ShellVerb::again:
+      return submit_again(line.options);
+    case ShellVerb::diff:
+      return diff();
+    case ShellVerb::why:
+      return why();
+    case ShellVerb::dump:
+      return dump(line);
+    case ShellVerb::list:
+      return list(line);
+    case ShellVerb::explain:
+      return explain(line);
+    case ShellVerb::status: {
+      Words words{"status", "--name=" + functions_.service()};
+      append(words, line.options);
+      return functions_.run(words);
+    }
+    case ShellVerb::help:
+      return help(line);
+    case ShellVerb::quit:
+      ended_ = true;
+      break;
+  }
+  return to_int(ExitCode::ok);
+}
+
+std::string ShellSession::prompt() const {
+  return edits_.empty() ? "cp-pool> " : fmt::format("cp-pool [{}]> ", fmt::join(edits_, " "));
+}
+
+Words ShellSession::case_words(const std::string& argument) const {
+  Words words{argument};
+  if (is_id(argument)) append(words, options_.lookup);
+  for (const std::string& edit : edits_) words.push_back("--set=" + edit);
+  return words;
+}
+
+const ShellSession::LastCase& ShellSession::last_case() const {
+  if (!last_case_) throw CommandError(ExitCode::usage, "no case has been submitted yet");
+  return *last_case_;
+}
+
+int ShellSession::submit(LastCase submitted, const Words& more) {
+  Words words{"submit"};
+  append(words, case_words(submitted.argument));
+  append(words, options_.execution);
+  append(words, submitted.options);
+  append(words, more);
+  Submitted done = functions_.submit(words);
+  // A case that was refused leaves the last one what it is; one that was interrupted has no result to be compared.
+  if (done.result) last_case_ = std::move(submitted);
+  if (!done.result || done.result->outcome == CaseOutcome::not_run) return done.code;
+  before_last_ = std::exchange(last_, std::move(done.result));
+  if (was_judged_bad(*last_)) last_failure_ = last_;
+  return done.code;
+}
+
+int ShellSession::submit_again(const Words& more) {
+  return submit(LastCase{last_case()}, more);
+}
+
+int ShellSession::set(const Words& edits) {
+  (void)read_fields(edits);
+  for (const std::string& edit : edits) {
+    std::erase_if(edits_, [&](const std::string& earlier) { return key_of(earlier) == key_of(edit); });
+    edits_.push_back(edit);
+  }
+  functions_.print(edits_.empty() ? "no field is changed\n"
+                                  : fmt::format("changed in the cases that follow: {}\n", fmt::join(edits_, " ")));
+  return to_int(ExitCode::ok);
+}
+
+int ShellSession::unset(const Words& keys) {
+  Words left = edits_;
+  if (keys.empty()) left.clear();
+  for (const std::string& key : keys) {
+    if (std::erase_if(left, [&](const std::string& edit) { return key_of(edit) == key; }) == 0) {
+      throw CommandError(ExitCode::usage, fmt::format("unset: the field '{}' is not changed", key));
+    }
+  }
+  edits_ = std::move(left);
+  return set({});
+}
+
+int ShellSession::diff() const {
+  if (!before_last_) {
+    throw CommandError(ExitCode::usage,
+                       fmt::format("diff needs two results; so far there is {}", last_ ? "one" : "none"));
+  }
+  const bool same = before_last_->id == last_->id;
+  functions_.print(same ? last_->id + '\n' : fmt::format("before: {}\nnow:    {}\n", before_last_->id, last_->id));
+  functions_.print(result_diff(*before_last_, *last_));
+  return to_int(ExitCode::ok);
+}
+
+int ShellSession::why() const {
+  if (!last_failure_) throw CommandError(ExitCode::usage, "no case has failed yet");
+  const CaseFinished& failed = *last_failure_;
+  functions_.print(
+      fmt::format("{}  {} after {}\n", to_string(failed.outcome), failed.id, format_duration(failed.duration_ms)) +
+      prefix_lines(failure_details(failed, DrawMask::whole), "    ") + prefix_lines(stderr_details(failed), "    ") +
+      fmt::format("    rerun: {}\n", failed.rerun));
+  return to_int(ExitCode::ok);
+}
+
+int ShellSession::dump(const ShellLine& line) {
+  const std::string folder = line.arguments.empty() ? kDumpFolder : line.arguments.front();
+  Words more{"--dump=" + folder};
+  append(more, line.options);
+  const int code = submit_again(more);
+  const bool ran = code == to_int(ExitCode::ok) || code == to_int(ExitCode::failed);
+  if (ran) functions_.print(fmt::format("dump: {}\n", folder));
+  return code;
+}
+
+int ShellSession::list(const ShellLine& line) {
+  Words words{"list"};
+  append(words, options_.lookup);
+  append(words, options_.adapter);
+  if (!line.arguments.empty()) words.push_back(fmt::format("--filter={}", fmt::join(line.arguments, " ")));
+  append(words, line.options);
+  return functions_.run(words);
+}
+
+int ShellSession::explain(const ShellLine& line) {
+  Words words{"explain"};
+  append(words, case_words(line.arguments.empty() ? last_case().argument : case_argument("explain", line.arguments)));
+  append(words, line.options);
+  return functions_.run(words);
+}
+
+int ShellSession::help(const ShellLine& line) {
+  if (!line.arguments.empty()) return functions_.run({"help", line.arguments.front()});
+  functions_.print(shell_help());
+  return to_int(ExitCode::ok);
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,126 @@
+#include "driver/service/launch.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/process/spawn.h"
+#include "driver/service/service_run.h"
+
+namespace cp_pool::service {
+
+namespace {
+
+// What a rank has loaded, and what a worker whose code is no mapped file says that it has.
+std::vector<std::filesystem::path> files_of_ranks(int pid, const PoolReady& ready) {
+  std::vector<std::filesystem::path> out = mapped_files(pid);
+  const auto told = ready.ready.capabilities.find("files");
+  if (told == ready.ready.capabilities.end() || !told->is_array()) return out;
+  for (const auto& file : *told) {
+    if (file.is_string()) out.emplace_back(file.get<std::string>());
+  }
+  return out;
+}
+
+}  // namespace
+
+Launch::Launch(int number, std::string identity, RunConfig config, std::chrono::milliseconds idle, PoolHost& host)
+    : number_(number),
+      identity_(std::move(identity)),
+      config_(std::move(config)),
+      host_(host),
+      idle_(idle),
+      rest_(host.io) {
+  make_fork_server();
+}
+
+std::string Launch::identity_of(const RunConfig& config) {
+  nlohmann::json out{config.worker_command, config.fork_server, config.device, config.share_gpus,
+                     config.bound_factor.value_or(0)};
+  if (config.surroundings) {
+    out.push_back(config.surroundings->folder.string());
+    out.push_back(config.surroundings->environment);
+  }
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void Launch::make_fork_server() {
+  told_.reset();
+  fork_server_.reset();
+  if (config_.fork_server.empty()) return;
+  ForkServer::Config server;
+  server.command = config_.fork_server;
+  server.surroundings = config_.surroundings;
+  server.patience = config_.fork_patience;
+  server.tell = [this](const ForkServerTold& told) { told_ = told; };
+  server.on_change = [this] { host_.notify_all(); };
+  fork_server_.emplace(host_, std::move(server));
+}
+
+// The program, unless it is the system's, and each word that names a file, as in `python my_worker.py` or FILE.py:NAME.
+std::vector<std::filesystem::path> Launch::files() const {
+  std::vector<std::filesystem::path> out;
+  const Surroundings& surroundings = *config_.surroundings;
+  for (const std::string& word : config_.worker_command) {
+    const bool program = &word == &config_.worker_command.front();
+    const std::size_t name = word.find(".py:");
+    const std::string file =
+        program ? found_program(word, surroundings) : word.substr(0, name == word.npos ? name : name + 3);
+    const std::filesystem::path path = surroundings.folder / file;
+    std::error_code unknown;  // then it is no file
+    if (std::filesystem::is_regular_file(path, unknown) && !is_of_system(path)) out.push_back(path);
+  }
+  return out;
+}
+
+// Without a pool its fork server need not stay in memory for ever: the next pool starts it again.
+void Launch::count_pool(int change) {
+  pools_ += change;
+  rest_.cancel();
+  if (pools_ > 0 || !fork_server_ || idle_.count() <= 0) return;
+  rest_.expires_after(idle_);
+  rest_.async_wait([this](asio::error_code cancelled) {
+    if (!cancelled && pools_ == 0) make_fork_server();
+  });
+}
+
+void Launch::close() {
+  rest_.cancel();
+  fork_server_.reset();
+}
+
+PoolHome::PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by)
+    : launch_(launch),
+      config_(wanted_by != nullptr ? wanted_by->config() : launch.config()),
+      context_(host, config_, *this),
+      stamps_(launch.files()) {
+  config_.max_failures = 0;
+  launch_.count_pool(1);
+  if (wanted_by != nullptr) known_to_.insert(wanted_by);
+}
+
+PoolHome::~PoolHome() {
+  launch_.count_pool(-1);
+}
+
+void PoolHome::introduce(ServiceRun& run) {
+  if (!known_to_.insert(&run).second) return;
+  if (spawned_) run.emit(*spawned_);
+  if (ready_) run.emit(*ready_);
+}
+
+bool PoolHome::is_outdated() const {
+  return !stamps_.changed().empty() || (mapped_ && !mapped_->changed().empty());
+}
+
+void PoolHome::on_event(const Event& event) {
+  if (const auto* spawned = std::get_if<PoolSpawned>(&event)) spawned_ = *spawned;
+  if (const auto* ready = std::get_if<PoolReady>(&event)) {
+    ready_ = *ready;
+    if (spawned_ && !spawned_->pids.empty()) mapped_.emplace(files_of_ranks(spawned_->pids.front(), *ready));
+  }
+  for (ServiceRun* const run : known_to_) run->emit(event);
+}
+
+}  // namespace cp_pool::service

@@ -1,0 +1,87 @@
+// What a service starts the ranks of pools with, and the pools themselves as it knows them beyond the fleet.
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "driver/pool/fork_server.h"
+#include "driver/pool/pool_host.h"
+#include "driver/pool/run_context.h"
+#include "driver/pool/wakeup.h"
+#include "driver/process/file_stamps.h"
+#include "driver/run.h"
+
+namespace cp_pool::service {
+
+class ServiceRun;
+
+// Runs that are equal in this may use the same pools: worker, working directory, environment, device.
+class Launch {
+ public:
+  // number: of no other launch. config: of the run that is the first. idle: how long a fork server stays without a
+  // pool; 0 = for ever.
+  Launch(int number, std::string identity, RunConfig config, std::chrono::milliseconds idle, PoolHost& host);
+
+  // A text that is equal for two configurations if their runs may share pools.
+  static std::string identity_of(const RunConfig& config);
+
+  [[nodiscard]] int number() const { return number_; }
+  [[nodiscard]] const std::string& identity() const { return identity_; }
+  [[nodiscard]] const RunConfig& config() const { return config_; }
+  [[nodiscard]] ForkServer* fork_server() { return fork_server_ ? &*fork_server_ : nullptr; }
+  // What it has said of itself; nullopt: nothing yet, or there is none.
+  [[nodiscard]] const std::optional<ForkServerTold>& told() const { return told_; }
+  // The worker's own files: what its user edits or builds.
+  [[nodiscard]] std::vector<std::filesystem::path> files() const;
+  // A pool of it has come or gone.
+  void count_pool(int change);
+  // Ends what it keeps; nothing is started any more.
+  void close();
+
+ private:
+  void make_fork_server();
+
+  int number_;
+  std::string identity_;
+  RunConfig config_;
+  PoolHost& host_;
+  std::chrono::milliseconds idle_;
+  Timer rest_;
+  int pools_ = 0;
+  std::optional<ForkServer> fork_server_;
+  std::optional<ForkServerTold> told_;
+};
+
+// Where a pool of a service is at home: the configuration that it is started with, and who is told of it.
+class PoolHome : private EventSink {
+ public:
+  // wanted_by: the run whose case waits for the pool; nullptr: it is a spare.
+  PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by);
+  ~PoolHome() override;
+
+  [[nodiscard]] RunContext& context() { return context_; }
+  [[nodiscard]] Launch& launch() { return launch_; }
+  // Tells the run of the pool, if it does not know it.
+  void introduce(ServiceRun& run);
+  void forget(ServiceRun& run) { known_to_.erase(&run); }
+  // Whether a file of the worker has changed since the pool was started.
+  [[nodiscard]] bool is_outdated() const;
+
+ private:
+  void on_event(const Event& event) override;
+
+  Launch& launch_;
+  RunConfig config_;
+  RunContext context_;
+  FileStamps stamps_;
+  std::optional<FileStamps> mapped_;  // of what its ranks have mapped
+  std::optional<PoolSpawned> spawned_;
+  std::optional<PoolReady> ready_;
+  std::set<ServiceRun*> known_to_;
+};
+
+}  // namespace cp_pool::service

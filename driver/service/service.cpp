@@ -1,0 +1,381 @@
+#include "driver/service/service.h"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <stdexcept>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+
+#include <asio/post.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/service/free_memory.h"
+#include "driver/service/socket.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool::service {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr std::size_t kMostClients = 256;
+constexpr std::ptrdiff_t kMostOfAProcess = 64;  // so that one that runs wild locks nobody out
+constexpr std::chrono::seconds kMemoryPeriod{1};
+
+milliseconds duration(const char* field, double ms) {
+  constexpr double kMost = 1e12;  // 30 years
+  if (!(ms >= 0) || ms > kMost) throw std::invalid_argument(fmt::format("open: {}: {} is no time in ms", field, ms));
+  return milliseconds{static_cast<std::int64_t>(ms)};
+}
+
+constexpr const char* kVisible = "CUDA_VISIBLE_DEVICES";
+
+std::optional<std::string> value_of(const std::vector<std::string>& entries, const std::string& name) {
+  for (const std::string& entry : entries) {
+    if (entry.starts_with(name + '=')) return entry.substr(name.size() + 1);
+  }
+  return std::nullopt;
+}
+
+std::optional<std::string> own_value(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+}  // namespace
+
+// --- The pools of a device kind
+// ----------------------------------------------------------------------------------------
+
+RunContext& Service::Devices::home(int pool, int launch, const FleetClient* wanted_by) {
+  ServiceRun* const run = wanted_by == nullptr ? nullptr : service_.run_of(*wanted_by);
+  auto& home = homes_[pool] = std::make_unique<PoolHome>(service_.host_, *service_.launches_.at(launch), run);
+  return home->context();
+}
+
+ForkServer* Service::Devices::fork_server(int launch) {
+  return service_.launches_.at(launch)->fork_server();
+}
+
+void Service::Devices::works_for(int pool, FleetClient& client) {
+  if (ServiceRun* const run = service_.run_of(client)) homes_.at(pool)->introduce(*run);
+}
+
+void Service::Devices::gone(int pool) {
+  homes_.erase(pool);
+}
+
+void Service::Devices::forget(ServiceRun& run) {
+  for (const auto& [pool, home] : homes_) home->forget(run);
+}
+
+void Service::Devices::kill_at_once() {
+  for (const auto& [pool, home] : homes_) {
+    home->context().stop.interrupted = true;
+    home->context().stop.kill_at_once = true;
+  }
+  fleet.look_at_stop();
+}
+
+// --- Runs
+// --------------------------------------------------------------------------------------------------------------
+
+Service::Service(ServiceConfig config)
+    : config_(std::move(config)), signals_(io_, SIGINT, SIGTERM, SIGHUP), idle_exit_(io_), memory_(io_) {
+  FleetSettings cpu{
+      .slots = config_.cpu_slots, .idle_time = config_.idle, .turn = config_.turn, .spare = config_.spare};
+  FleetSettings gpu = cpu;
+  devices_.emplace("cpu", std::make_unique<Devices>(*this, Fleet::Config{.scheduling = cpu, .gpus = {}}));
+  if (config_.gpu_slots == 0) return;
+  gpu.slots = config_.gpu_slots;
+  gpu.spare = false;
+  devices_.emplace("cuda", std::make_unique<Devices>(*this, Fleet::Config{.scheduling = gpu, .gpus = config_.gpus}));
+}
+
+Service::~Service() {
+  sessions_.clear();
+  for (const auto& [number, run] : runs_) run->on_gone = nullptr;
+}
+
+RunConfig Service::config_of(const Open& open) const {
+  RunConfig out;
+  out.worker_command = open.worker.empty() ? config_.worker_command : open.worker;
+  if (out.worker_command.empty()) throw std::invalid_argument("open: worker: it is required");
+  out.fork_server = open.fork_server;
+  out.device = open.device;
+  out.share_gpus = open.share_gpus;
+  if (!devices_.contains(open.device)) {
+    throw std::invalid_argument(fmt::format("open: device: \"{}\" is none that this service has", open.device));
+  }
+  Surroundings surroundings;
+  surroundings.folder = open.folder;
+  if (open.folder.empty()) surroundings.folder = std::filesystem::current_path();
+  if (!surroundings.folder.is_absolute()) throw std::invalid_argument("open: folder: the path is not absolute");
+  if (open.device == "cuda" && open.environment && value_of(*open.environment, kVisible) != own_value(kVisible)) {
+    throw std::invalid_argument("open: environment: CUDA_VISIBLE_DEVICES is another than that of this service");
+  }
+  surroundings.environment = open.environment ? with_what_matters(environment_, *open.environment) : environment_;
+  out.surroundings = std::move(surroundings);
+  out.timeout = duration("timeout_ms", open.timeout_ms);
+  out.start_timeout = duration("start_timeout_ms", open.start_timeout_ms);
+  out.start_timeout_grows = open.start_timeout_grows;
+  out.grace = duration("grace_ms", open.grace_ms);
+  out.global_timeout = duration("global_timeout_ms", open.global_timeout_ms);
+  out.slow_after = duration("slow_after_ms", open.slow_after_ms);
+  out.max_consecutive_timeouts = open.max_consecutive_timeouts;
+  out.max_failures = open.max_failures;
+  out.compare_runs = open.compare_runs;
+  out.no_skip = open.no_skip;
+  out.expect_judged = open.expect_judged;
+  out.bound_factor = open.bound_factor;
+  if (open.dump_dir) out.dump_dir = *open.dump_dir;
+  out.reference_cache = open.reference_cache;
+  out.diagnosis = open.diagnosis;
+  out.diagnosis_time = duration("diagnosis_time_ms", open.diagnosis_time_ms);
+  if (out.timeout.count() < 1) throw std::invalid_argument("open: timeout_ms: at least 1");
+  return out;
+}
+
+Launch& Service::launch_of(const RunConfig& config) {
+  std::string identity = Launch::identity_of(config);
+  if (const auto known = launch_numbers_.find(identity); known != launch_numbers_.end()) {
+    return *launches_.at(known->second);
+  }
+  const int number = ++last_launch_;
+  launch_numbers_.emplace(identity, number);
+  return *launches_.emplace(number, std::make_unique<Launch>(number, std::move(identity), config, config_.idle, host_))
+              .first->second;
+}
+
+std::unique_ptr<ServiceRun> Service::begin_run(const Open& open, ServiceRun::Functions functions) {
+  RunConfig config = config_of(open);
+  Launch& launch = launch_of(config);
+  const int number = ++last_run_;
+  Fleet& fleet = devices_.at(config.device)->fleet;
+  auto run = std::make_unique<ServiceRun>(number, open, std::move(config), launch, fleet, host_, std::move(functions));
+  run->on_gone = [this](ServiceRun& gone) {
+    runs_.erase(gone.number());
+    for (const auto& [kind, devices] : devices_) devices->forget(gone);
+  };
+  runs_.emplace(number, run.get());
+  return run;
+}
+
+ServiceRun* Service::run_of(const FleetClient& client) {
+  const auto run = runs_.find(client.number);
+  return run == runs_.end() ? nullptr : run->second;
+}
+
+void Service::keep_until_ended(std::unique_ptr<ServiceRun> run) {
+  const int number = run->number();
+  ServiceRun& kept = *left_.emplace(number, std::move(run)).first->second;
+  kept.abandon({.tell =
+                    [this](const Event& event) {
+                      if (const auto* finished = std::get_if<CaseFinished>(&event)) note_outcome(finished->outcome);
+                    },
+                .on_ended =
+                    [this](ServiceRun& ended) {
+                      left_.erase(ended.number());
+                      end_if_done();
+                    }});
+}
+
+void Service::note_outcome(CaseOutcome outcome) {
+  ++counts_.at(static_cast<std::size_t>(outcome));
+}
+
+// --- Clients
+// -----------------------------------------------------------------------------------------------------------
+
+void Service::listen(int listening) {
+  listening_.emplace(io_, ::fcntl(listening, F_DUPFD_CLOEXEC, 3));
+  accept();
+}
+
+void Service::accept() {
+  listening_->async_wait(asio::posix::stream_descriptor::wait_read, [this](asio::error_code error) {
+    if (error || !listening_) return;
+    UniqueFd connection{::accept4(listening_->native_handle(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK)};
+    const bool exhausted = !connection && (errno == EMFILE || errno == ENFILE);
+    if (connection) let_in(std::move(connection));
+    if (!exhausted) return accept();
+    // The connection stays in the queue of the socket, which would wake this at once: a moment later there may be room.
+    memory_.expires_after(kMemoryPeriod);
+    memory_.async_wait([this](asio::error_code cancelled) {
+      if (!cancelled && listening_) accept();
+      watch_memory();
+    });
+  });
+}
+
+void Service::let_in(UniqueFd connection) {
+  const auto peer = peer_of(connection.get());
+  std::string why;
+  if (!peer || peer->uid != ::geteuid()) {
+    why = fmt::format("this service is that of user {}", ::geteuid());
+  } else if (sessions_.size() >= kMostClients) {
+    why = fmt::format("this service has {} clients, as many as it may", kMostClients);
+  } else if (const auto of_process = [&](const auto& kept) { return kept.first->pid() == peer->pid; };
+             std::ranges::count_if(sessions_, of_process) >= kMostOfAProcess) {
+    why = fmt::format("process {} has {} clients here, as many as it may", peer->pid, kMostOfAProcess);
+  }
+  if (!why.empty()) {
+    // Into an empty socket: nobody waits.
+    const std::string line = line_of(Refused{.run = "", .message = why, .number = std::nullopt, .fatal = true});
+    (void)::send(connection.get(), line.data(), line.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    return;
+  }
+  UniqueFd out{::fcntl(connection.get(), F_DUPFD_CLOEXEC, 3)};
+  if (!out) return;
+  auto session = std::make_unique<Session>(io_, static_cast<SessionOwner&>(*this), std::move(connection),
+                                           std::move(out), peer->pid);
+  Session& begun = *session;
+  sessions_.emplace(&begun, std::move(session));
+  idle_exit_.cancel();
+  begun.start();
+}
+
+void Service::serve_one(UniqueFd in, UniqueFd out) {
+  one_client_ = true;
+  auto session =
+      std::make_unique<Session>(io_, static_cast<SessionOwner&>(*this), std::move(in), std::move(out), ::getppid());
+  Session& begun = *session;
+  sessions_.emplace(&begun, std::move(session));
+  begun.start();
+}
+
+void Service::forget(Session& session) {
+  sessions_.erase(&session);
+  if (one_client_) begin_to_stop("its client has left");
+  watch_idleness();
+  end_if_done();
+}
+
+// --- Its life
+// ----------------------------------------------------------------------------------------------------------
+
+void Service::run() {
+  watch_signals();
+  watch_idleness();
+  watch_memory();
+  for (const auto& [kind, devices] : devices_) {
+    devices->fleet.on_error = [](const std::exception_ptr& error) { std::rethrow_exception(error); };
+    devices->fleet.on_done = [this] { end_if_done(); };
+  }
+  io_.run();
+}
+
+void Service::begin_to_stop(const std::string& why) {
+  if (std::exchange(stopping_, true)) return;
+  idle_exit_.cancel();
+  for (const auto& [session, kept] : sessions_) session->drain(why);
+  end_if_done();
+}
+
+// Runs first, then pools, then whatever keeps the loop running.
+void Service::end_if_done() {
+  if (!stopping_ || !runs_.empty()) return;
+  bool done = true;
+  for (const auto& [kind, devices] : devices_) {
+    if (!devices->fleet.closed()) devices->fleet.no_more_cases();
+    done = done && devices->fleet.done();
+  }
+  if (!done) return;
+  for (const auto& [number, launch] : launches_) launch->close();
+  signals_.cancel();
+  idle_exit_.cancel();
+  memory_.cancel();
+  // Who has been told that the service stops may still read; nobody waits for who does not.
+  if (sessions_.empty()) return io_.stop();
+  idle_exit_.expires_after(std::chrono::milliseconds(200));
+  idle_exit_.async_wait([this](asio::error_code) { io_.stop(); });
+}
+
+void Service::watch_signals() {
+  signals_.async_wait([this](asio::error_code error, int /*signal*/) {
+    if (error) return;
+    if (stopping_) {
+      for (const auto& [session, kept] : sessions_) session->cancel_all(true);
+      for (const auto& [kind, devices] : devices_) devices->kill_at_once();
+      host_.notify_all();
+    }
+    begin_to_stop("it was sent a signal");
+    watch_signals();
+  });
+}
+
+void Service::watch_idleness() {
+  if (config_.idle_exit.count() <= 0 || stopping_ || !sessions_.empty() || one_client_) return;
+  idle_exit_.expires_after(config_.idle_exit);
+  idle_exit_.async_wait([this](asio::error_code cancelled) {
+    if (!cancelled && sessions_.empty()) begin_to_stop("nobody has needed it");
+  });
+}
+
+// Pools that nobody uses must not be what a machine runs out of memory for.
+void Service::watch_memory() {
+  if (stopping_) return;
+  memory_.expires_after(kMemoryPeriod);
+  memory_.async_wait([this](asio::error_code cancelled) {
+    if (cancelled) return;
+    if (memory_is_short()) {
+      for (const auto& [kind, devices] : devices_) devices->fleet.retire_idle_pools();
+    }
+    watch_memory();
+  });
+}
+
+// --- Status
+// ------------------------------------------------------------------------------------------------------------
+
+Status Service::status() {
+  Status out;
+  out.pid = ::getpid();
+  out.version = CP_POOL_VERSION;
+  out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - since_).count();
+  out.stopping = stopping_;
+  out.counts = counts_;
+  for (const auto& [kind, devices] : devices_) add_pools(kind, *devices, out);
+  for (const auto& [session, kept] : sessions_) out.clients.push_back(session->status());
+  std::ranges::sort(out.clients, {}, &ClientStatus::pid);
+  return out;
+}
+
+void Service::add_pools(const std::string& device, Devices& devices, Status& status) {
+  static constexpr std::array kStates{"starting", "idle", "busy", "ending"};
+  DeviceStatus& total = status.devices.emplace_back();
+  total.device = device;
+  total.slots = device == "cpu" ? config_.cpu_slots : config_.gpu_slots;
+  if (device == "cuda") total.gpus = config_.gpus;
+  for (const auto& [number, pool] : devices.fleet.pools()) {
+    PoolStatus& out = status.pools.emplace_back();
+    const RunConfig& config = launches_.at(pool.launch)->config();
+    out.pool = pool.lane->pool().id();
+    out.worker = fmt::format("{}", fmt::join(config.worker_command, " "));
+    if (config.surroundings) out.folder = config.surroundings->folder.string();
+    out.world_size = pool.world_size;
+    out.state = kStates.at(static_cast<std::size_t>(pool.state));
+    out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - pool.since).count();
+    out.cases = pool.cases;
+    out.slots = pool.slots;
+    out.pids = pool.lane->pool().pids();
+    total.held += static_cast<int>(pool.slots.size());
+    const Job* const job = devices.fleet.job_of(pool);
+    if (job == nullptr) continue;
+    out.runs = job->named->id;
+    for (const auto& [session, kept] : sessions_) {
+      for (const auto& [name, run] : session->runs()) {
+        if (run->is(*job->client)) out.client = session->pid();
+      }
+    }
+  }
+}
+
+}  // namespace cp_pool::service

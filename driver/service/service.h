@@ -1,0 +1,124 @@
+// `cp-pool serve`: a long-lived process that owns the pools of this machine's devices and runs the cases of many
+// clients on them. One thread and one event loop, as a local run.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <asio/local/stream_protocol.hpp>
+#include <asio/posix/stream_descriptor.hpp>
+#include <asio/signal_set.hpp>
+
+#include "driver/pool/fleet.h"
+#include "driver/pool/pool_host.h"
+#include "driver/pool/wakeup.h"
+#include "driver/process/process_settings.h"
+#include "driver/process/unique_fd.h"
+#include "driver/service/environment.h"
+#include "driver/service/launch.h"
+#include "driver/service/service_run.h"
+#include "driver/service/session.h"
+
+namespace cp_pool::service {
+
+struct ServiceConfig {
+  std::vector<std::string> worker_command;  // of a run that names none
+  int cpu_slots = 1;                        // CPU ranks that work at once
+  int gpu_slots = 0;                        // pools on GPUs: as FleetSettings::slots; 0: this machine has no GPU
+  std::vector<std::string> gpus;            // as Fleet::Config::gpus
+  std::chrono::milliseconds idle{600000};   // an idle pool ends after so long; 0 = never
+  std::chrono::milliseconds idle_exit{0};   // the service ends when nobody has been connected for so long; 0 = never
+  bool spare = false;                       // as FleetSettings::spare, of CPU pools
+  std::chrono::milliseconds turn{5000};     // as FleetSettings::turn
+};
+
+class Service : private SessionOwner {
+ public:
+  explicit Service(ServiceConfig config);
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+  ~Service() override;
+
+  // Lets clients in. listening: stays open while the service lives; not closed here.
+  void listen(int listening);
+  // One client, on two descriptors: the service ends when it does.
+  void serve_one(UniqueFd in, UniqueFd out);
+
+  // Until the service has ended: by stop(), SIGTERM, SIGINT or SIGHUP, or since nobody has needed it for long. No
+  // process of a pool is left. Throws std::system_error.
+  void run();
+
+ private:
+  // The pools of one device kind.
+  class Devices : public PoolOwner {
+   public:
+    Devices(Service& service, Fleet::Config config)
+        : service_(service), fleet(service.host_, *this, std::move(config)) {}
+    RunContext& home(int pool, int launch, const FleetClient* wanted_by) override;
+    ForkServer* fork_server(int launch) override;
+    void works_for(int pool, FleetClient& client) override;
+    bool is_outdated(int pool) override { return homes_.at(pool)->is_outdated(); }
+    void gone(int pool) override;
+
+    void forget(ServiceRun& run);
+    void kill_at_once();
+    [[nodiscard]] const PoolHome& home_of(int pool) const { return *homes_.at(pool); }
+
+   private:
+    Service& service_;
+    std::map<int, std::unique_ptr<PoolHome>> homes_;  // by pool
+
+   public:
+    Fleet fleet;
+  };
+
+  // SessionOwner
+  std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions) override;
+  void keep_until_ended(std::unique_ptr<ServiceRun> run) override;
+  void note_outcome(CaseOutcome outcome) override;
+  Status status() override;
+  void stop() override { begin_to_stop("it was asked to"); }
+  [[nodiscard]] bool stopping() const override { return stopping_; }
+  void forget(Session& session) override;
+
+  RunConfig config_of(const Open& open) const;
+  Launch& launch_of(const RunConfig& config);
+  ServiceRun* run_of(const FleetClient& client);
+  void accept();
+  void let_in(UniqueFd connection);
+  void begin_to_stop(const std::string& why);
+  void end_if_done();
+  void watch_signals();
+  void watch_idleness();
+  void watch_memory();
+  void add_pools(const std::string& device, Devices& devices, Status& status);
+
+  ServiceConfig config_;
+  Variables environment_ = own_environment();
+  ProcessSettings settings_;
+  asio::io_context io_{1};
+  PoolHost host_{io_};
+  std::map<int, std::unique_ptr<Launch>> launches_;          // by number
+  std::map<std::string, int> launch_numbers_;                // by identity
+  std::map<std::string, std::unique_ptr<Devices>> devices_;  // by kind
+  std::map<int, ServiceRun*> runs_;                          // by number
+  std::map<int, std::unique_ptr<ServiceRun>> left_;          // whose client is gone
+  std::map<Session*, std::unique_ptr<Session>> sessions_;
+  std::optional<asio::posix::stream_descriptor> listening_;
+  asio::signal_set signals_;
+  Timer idle_exit_;
+  Timer memory_;
+  Clock::time_point since_ = Clock::now();
+  OutcomeCounts counts_{};
+  int last_launch_ = 0;
+  int last_run_ = 0;
+  bool one_client_ = false;
+  bool stopping_ = false;
+};
+
+}  // namespace cp_pool::service

@@ -1,0 +1,160 @@
+#include "driver/service/service_client.h"
+
+#include <cerrno>
+#include <cstring>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/service/environment.h"
+#include "driver/service/service_runner.h"
+#include "driver/service/socket.h"
+#include "worker/protocol/json_fields.h"
+
+namespace cp_pool::service {
+
+namespace {
+
+constexpr int kPatienceMs = 10000;  // for the answer to a request that nothing has to run for
+
+// The run has one name on its connection.
+constexpr const char* kRun = "run";
+
+[[noreturn]] void fail_of(const std::string& name, const std::string& why) {
+  throw SocketError(fmt::format("service '{}': {}", name, why));
+}
+
+}  // namespace
+
+std::optional<ServiceConnection> ServiceConnection::find(const std::string& name, const std::string& client) {
+  UniqueFd fd = connect_to(socket_path(name));
+  if (!fd) return std::nullopt;
+  ServiceConnection out(std::move(fd), name);
+  out.send(Hello{.protocol = kVersion, .version = CP_POOL_VERSION, .client = client});
+  const std::optional<Reply> reply = out.receive();
+  // It ended between the two.
+  if (!reply) return std::nullopt;
+  const auto* const welcome = std::get_if<Welcome>(&*reply);
+  if (welcome == nullptr) fail_of(name, "its first answer is no welcome");
+  if (welcome->protocol != kVersion) {
+    fail_of(name, fmt::format("it speaks version {} of the protocol, this cp-pool {}: restart the older of the two",
+                              welcome->protocol, kVersion));
+  }
+  out.pid_ = welcome->pid;
+  return out;
+}
+
+void ServiceConnection::send(const Request& request) {
+  const std::string line = line_of(request);
+  std::string_view rest = line;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(fd_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent < 0) return;  // lost: what there is to read says so
+    rest.remove_prefix(static_cast<std::size_t>(sent));
+  }
+}
+
+std::optional<Reply> ServiceConnection::receive() {
+  for (;;) {
+    if (const std::size_t end = received_.find('\n'); end != std::string::npos) {
+      const std::string line = received_.substr(0, end);
+      received_.erase(0, end + 1);
+      try {
+        std::optional<Reply> reply = read_reply(protocol::parse_foreign_json(line));
+        if (!reply) continue;
+        if (const auto* refused = std::get_if<Refused>(&*reply)) fail_of(name_, refused->message);
+        return reply;
+      } catch (const SocketError&) {
+        throw;
+      } catch (const std::exception& error) {  // of JSON and of messages
+        fail_of(name_, fmt::format("its answer is no message: {}", error.what()));
+      }
+    }
+    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    const int ready = ::poll(&wait, 1, kPatienceMs);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) fail_of(name_, fmt::format("process {} does not answer within {} s", pid_, kPatienceMs / 1000));
+    std::string chunk(4096, '\0');
+    const ssize_t size = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return std::nullopt;
+    received_.append(chunk, 0, static_cast<std::size_t>(size));
+  }
+}
+
+Status ServiceConnection::ask_status() {
+  send(AskStatus{});
+  while (const std::optional<Reply> reply = receive()) {
+    if (const auto* status = std::get_if<Status>(&*reply)) return *status;
+  }
+  fail_of(name_, "it was lost");
+}
+
+void ServiceConnection::stop() {
+  send(Stop{});
+  // The connection is closed at the end of the service, which runs what it has begun.
+  for (;;) {
+    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    if (::poll(&wait, 1, -1) < 0 && errno != EINTR) return;
+    std::string chunk(4096, '\0');
+    const ssize_t size = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
+    if (size == 0 || (size < 0 && errno != EINTR)) return;
+  }
+}
+
+void ServiceConnection::open(const Open& request) {
+  send(request);
+  // The run's first event is the answer.
+  const std::optional<Reply> reply = receive();
+  if (!reply) fail_of(name_, "it was lost");
+  if (!std::holds_alternative<Happened>(*reply)) fail_of(name_, "it does not open a run");
+}
+
+Open open_request(const RunConfig& config, const RunStarted& header) {
+  const auto ms = [](std::chrono::milliseconds time) { return static_cast<double>(time.count()); };
+  Open out;
+  out.run = kRun;
+  out.worker = config.worker_command;
+  out.fork_server = config.fork_server;
+  out.device = config.device;
+  out.share_gpus = config.share_gpus;
+  out.folder = std::filesystem::current_path().string();
+  out.environment = what_matters(own_environment());
+  out.title = header.title;
+  out.size = header.size;
+  out.timeout_ms = ms(config.timeout);
+  out.start_timeout_ms = ms(config.start_timeout);
+  out.start_timeout_grows = config.start_timeout_grows;
+  out.grace_ms = ms(config.grace);
+  out.global_timeout_ms = ms(config.global_timeout);
+  out.slow_after_ms = ms(config.slow_after);
+  out.max_consecutive_timeouts = config.max_consecutive_timeouts;
+  out.max_failures = config.max_failures;
+  out.compare_runs = config.compare_runs;
+  out.no_skip = config.no_skip;
+  out.expect_judged = config.expect_judged;
+  out.bound_factor = config.bound_factor;
+  if (config.dump_dir) out.dump_dir = std::filesystem::absolute(*config.dump_dir).string();
+  out.reference_cache = config.reference_cache;
+  out.diagnosis = config.diagnosis;
+  out.diagnosis_time_ms = ms(config.diagnosis_time);
+  return out;
+}
+
+RunResult run_cases(ServiceConnection connection, WhenLost when_lost, const std::vector<NamedCase>& cases,
+                    const RunConfig& config, const RunStarted& header, EventSink& sink) {
+  ServiceRunner runner(std::move(connection), kRun, when_lost, config, sink);
+  return cp_pool::run_cases(runner, cases, header);
+}
+
+RunResult run_stream(ServiceConnection connection, WhenLost when_lost, int fd, const ReadCase& read_case, int jobs,
+                     const RunConfig& config, const RunStarted& header, EventSink& sink) {
+  ServiceRunner runner(std::move(connection), kRun, when_lost, config, sink);
+  return cp_pool::run_stream(runner, fd, read_case, jobs, header);
+}
+
+}  // namespace cp_pool::service

@@ -1,0 +1,134 @@
+#include "driver/service/service_run.h"
+
+#include <chrono>
+#include <utility>
+#include <variant>
+
+#include <asio/post.hpp>
+
+#include "cases/case_id.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool::service {
+
+namespace {
+
+using std::chrono::milliseconds;
+
+milliseconds whole_ms(double ms) {
+  return milliseconds{static_cast<std::int64_t>(ms)};
+}
+
+}  // namespace
+
+ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& launch, Fleet& fleet, PoolHost& host,
+                       Functions functions)
+    : name_(open.run),
+      config_(std::move(config)),
+      context_(host, config_, *this),
+      client_(number, context_),
+      launch_(launch),
+      fleet_(fleet),
+      functions_(std::move(functions)),
+      global_timeout_(host.io) {
+  client_.on_all_finished = [this] { end_if_done(); };
+  fleet_.add_client(client_);
+  RunStarted started;
+  started.title = protocol::clean_text(open.title);
+  started.size = protocol::clean_text(open.size);
+  started.device = config_.device;
+  started.version = CP_POOL_VERSION;
+  started.started = std::chrono::system_clock::now();
+  context_.emit(started);
+  if (config_.global_timeout.count() <= 0) return;
+  global_timeout_.expires_after(config_.global_timeout);
+  global_timeout_.async_wait([this, alive = std::weak_ptr<bool>(alive_)](asio::error_code error) {
+    if (error || alive.expired() || client_.unfinished == 0) return;
+    context_.stop.global_timeout = true;
+    stop_soon();
+    context_.emit(RunStopping{.reason = RunStopping::Reason::global_timeout,
+                              .limit_ms = static_cast<double>(3 * config_.grace.count())});
+  });
+}
+
+ServiceRun::~ServiceRun() {
+  if (on_gone) on_gone(*this);
+  fleet_.remove(client_);
+}
+
+void ServiceRun::submit(const Submit& submit) {
+  auto named = std::make_unique<NamedCase>();
+  named->id = submit.id.empty() ? case_id(submit.c, {}) : protocol::clean_text(submit.id);
+  named->c = submit.c;
+  named->rerun = submit.rerun;
+  named->run = submit.repetition;
+  named->runs = submit.repetitions;
+  named->number = submit.number;
+  if (submit.timeout_ms) named->timeout = whole_ms(*submit.timeout_ms);
+  const NamedCase& added = *named;
+  const std::size_t index = fleet_.add(client_, added, launch_.number());
+  cases_.emplace(index, std::move(named));
+}
+
+void ServiceRun::close() {
+  closed_ = true;
+  end_if_done();
+}
+
+void ServiceRun::cancel(bool kill) {
+  closed_ = true;
+  const bool again = std::exchange(context_.stop.interrupted, true);
+  context_.stop.kill_at_once |= kill || again;
+  stop_soon();
+  if (client_.unfinished > 0 && (!again || kill)) {
+    const bool at_once = context_.stop.kill_at_once;
+    context_.emit(RunStopping{.reason = at_once ? RunStopping::Reason::killed : RunStopping::Reason::interrupted,
+                              .limit_ms = at_once ? 0 : static_cast<double>(3 * config_.grace.count())});
+  }
+  end_if_done();
+}
+
+void ServiceRun::drain() {
+  closed_ = true;
+  context_.stop.service_ends = true;
+  stop_soon();
+  end_if_done();
+}
+
+void ServiceRun::abandon(Functions functions) {
+  functions_ = std::move(functions);
+  fleet_.hold(client_, false);
+  closed_ = true;
+  context_.stop.interrupted = true;
+  stop_soon();
+  end_if_done();
+}
+
+void ServiceRun::stop_soon() {
+  context_.host.notify_all();
+  fleet_.look_at_stop();
+}
+
+void ServiceRun::on_event(const Event& event) {
+  functions_.tell(event);
+  if (const auto* finished = std::get_if<CaseFinished>(&event)) cases_.erase(finished->index);
+}
+
+// Called in the middle of what has ended the last case: the run must still be there when that returns.
+void ServiceRun::end_if_done() {
+  if (!closed_ || client_.unfinished > 0 || std::exchange(ending_, true)) return;
+  asio::post(context_.host.io, [this, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired()) end();
+  });
+}
+
+void ServiceRun::end() {
+  global_timeout_.cancel();
+  RunFinished finished = client_.ledger.close(context_.stop.interrupted,
+                                              {.no_skip = config_.no_skip, .some_judged = config_.expect_judged});
+  finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
+  context_.emit(finished);
+  functions_.on_ended(*this);
+}
+
+}  // namespace cp_pool::service

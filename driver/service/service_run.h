@@ -1,0 +1,75 @@
+// A run of a client: its cases, books and events, on the pools of the service.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "driver/events.h"
+#include "driver/pool/fleet.h"
+#include "driver/pool/fleet_client.h"
+#include "driver/pool/run_context.h"
+#include "driver/pool/wakeup.h"
+#include "driver/run.h"
+#include "driver/service/launch.h"
+#include "driver/service/messages.h"
+
+namespace cp_pool::service {
+
+class ServiceRun : private EventSink {
+ public:
+  struct Functions {
+    std::function<void(const Event&)> tell;     // something has happened in it
+    std::function<void(ServiceRun&)> on_ended;  // run_finished was told; may destroy the run
+  };
+  // number: of no other run of the service. launch and fleet must outlive the run.
+  ServiceRun(int number, const Open& open, RunConfig config, Launch& launch, Fleet& fleet, PoolHost& host,
+             Functions functions);
+  ~ServiceRun() override;
+
+  void submit(const Submit& submit);
+  // No case comes any more.
+  void close();
+  // Ends it; once more, or with kill: without grace.
+  void cancel(bool kill);
+  // The service ends: what waits is not run.
+  void drain();
+  // Its client is gone: it ends, and tells others.
+  void abandon(Functions functions);
+  void hold(bool held) { fleet_.hold(client_, held); }
+  void emit(Event event) { context_.emit(std::move(event)); }
+
+  std::function<void(ServiceRun&)> on_gone;  // called when it is destroyed
+
+  [[nodiscard]] const std::string& name() const { return name_; }
+  [[nodiscard]] int number() const { return client_.number; }
+  [[nodiscard]] const RunConfig& config() const { return config_; }
+  [[nodiscard]] Launch& launch() { return launch_; }
+  [[nodiscard]] bool closed() const { return closed_; }
+  [[nodiscard]] std::size_t unfinished() const { return client_.unfinished; }
+  [[nodiscard]] std::size_t finished() const { return client_.ledger.expected() - client_.unfinished; }
+  [[nodiscard]] bool is(const FleetClient& client) const { return &client == &client_; }
+
+ private:
+  void on_event(const Event& event) override;
+  void stop_soon();
+  void end_if_done();
+  void end();
+
+  std::string name_;
+  RunConfig config_;
+  RunContext context_;
+  FleetClient client_;
+  Launch& launch_;
+  Fleet& fleet_;
+  Functions functions_;
+  std::map<std::size_t, std::unique_ptr<NamedCase>> cases_;  // unfinished, by index
+  Timer global_timeout_;
+  bool closed_ = false;
+  bool ending_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+}  // namespace cp_pool::service

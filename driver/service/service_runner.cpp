@@ -1,0 +1,295 @@
+#include "driver/service/service_runner.h"
+
+#include <csignal>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <asio/post.hpp>
+#include <fmt/format.h>
+
+#include "driver/pool/runner.h"
+#include "driver/reporters/events_json.h"
+#include "worker/protocol/json_fields.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool::service {
+
+namespace {
+
+constexpr std::chrono::milliseconds kSameSignal{100};  // timeout(1) and a hang-up send two at once, which are one
+constexpr std::chrono::seconds kKilled{5};             // for the end of a run without grace
+
+double own_cpu_ms() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  const auto ms = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
+  };
+  return ms(usage.ru_utime) + ms(usage.ru_stime);
+}
+
+// The events of cases that run here after all, as those of the run that they are of.
+class InsteadOf : public EventSink {
+ public:
+  // indices: of the cases in the run, by their index here.
+  InsteadOf(EventSink& sink, std::vector<std::size_t> indices, std::function<void(CaseFinished)> finish)
+      : sink_(sink), indices_(std::move(indices)), finish_(std::move(finish)) {}
+
+  void on_event(const Event& event) override {
+    if (std::holds_alternative<RunStarted>(event) || std::holds_alternative<RunFinished>(event)) return;
+    Event out = event;
+    std::visit(
+        [this](auto& e) {
+          if constexpr (requires { e.index; }) e.index = indices_.at(e.index);
+        },
+        out);
+    if (auto* const finished = std::get_if<CaseFinished>(&out)) return finish_(std::move(*finished));
+    sink_.on_event(out);
+  }
+  void on_tick() override { sink_.on_tick(); }
+
+ private:
+  EventSink& sink_;
+  std::vector<std::size_t> indices_;
+  std::function<void(CaseFinished)> finish_;
+};
+
+}  // namespace
+
+ServiceRunner::ServiceRunner(ServiceConnection connection, std::string run, WhenLost when_lost, const RunConfig& config,
+                             EventSink& sink)
+    : run_(std::move(run)),
+      service_(fmt::format("service '{}' (process {})", connection.name(), connection.pid())),
+      when_lost_(when_lost),
+      config_(config),
+      sink_(sink),
+      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      clock_(io_),
+      patience_(io_) {
+  already_read_ = connection.take_received();
+  UniqueFd in = connection.take_fd();
+  UniqueFd out{::fcntl(in.get(), F_DUPFD_CLOEXEC, 3)};
+  connection_ = std::make_unique<LineConnection>(
+      io_, std::move(in), std::move(out),
+      LineConnection::Functions{.on_line = [this](const protocol::Line& line) { on_line(line); },
+                                .on_end = [this] { lose("closed the connection"); },
+                                // What it has said before is read first: on_end comes then.
+                                .on_lost = [] {},
+                                .on_written = [] {}});
+}
+
+std::size_t ServiceRunner::add(const NamedCase& named) {
+  const std::size_t index = ledger_.expect();
+  cases_.emplace(index, &named);
+  if (stopped_) late_.push_back(index);
+  if (stopped_ || lost_) {
+    run_what_is_left_soon();
+    return index;
+  }
+  Submit submit;
+  submit.run = run_;
+  submit.c = named.c;
+  submit.id = named.id;
+  submit.number = named.number;
+  submit.rerun = named.rerun;
+  submit.repetition = named.run;
+  submit.repetitions = named.runs;
+  if (named.timeout) submit.timeout_ms = static_cast<double>(named.timeout->count());
+  connection_->write(line_of(submit));
+  return index;
+}
+
+void ServiceRunner::no_more_cases() {
+  closed_ = true;
+  if (!stopped_ && !lost_) connection_->write(line_of(Close{run_}));
+  end_if_done();
+}
+
+RunResult ServiceRunner::run(const RunStarted& header) {
+  start_ = std::chrono::steady_clock::now();
+  const double cpu_before = own_cpu_ms();
+  RunStarted started = header;
+  started.title = protocol::clean_text(started.title);
+  started.started = std::chrono::system_clock::now();
+  sink_.on_event(started);
+  connection_->start(already_read_);
+  watch_signals();
+  watch_clock();
+  end_if_done();
+  io_.run();
+  RunResult out;
+  out.finished = ledger_.close(interrupted_, {.no_skip = config_.no_skip, .some_judged = config_.expect_judged});
+  out.finished.duration_ms =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
+  out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
+  sink_.on_event(out.finished);
+  return out;
+}
+
+void ServiceRunner::on_line(const protocol::Line& line) {
+  if (done_ || lost_) return;
+  std::optional<Reply> reply;
+  std::optional<Event> event;
+  try {
+    reply = read_reply(protocol::parse_any_json(line.text));
+    if (reply && std::holds_alternative<Happened>(*reply)) event = read_event(std::get<Happened>(*reply).event);
+  } catch (const std::exception& error) {  // of JSON and of messages
+    return lose(fmt::format("said what is no message: {}", error.what()));
+  }
+  if (!reply) return;
+  if (const auto* const refused = std::get_if<Refused>(&*reply)) {
+    // A case may have been sent when the run had just been stopped there.
+    if (!stopped_) lose(fmt::format("refused a request: {}", refused->message));
+  } else if (const auto* const stopping = std::get_if<Stopping>(&*reply)) {
+    stopped_ = fmt::format("the service was stopped: {}", stopping->why);
+    stop_soon();
+  } else if (event) {
+    take(*std::move(event));
+  }
+}
+
+// The run's own beginning and end are told here: they are those of this process.
+void ServiceRunner::take(Event event) {
+  if (std::holds_alternative<RunStarted>(event)) return;
+  if (std::holds_alternative<RunFinished>(event)) {
+    // Nothing of the run is left there.
+    if (!stopped_ && (!closed_ || !cases_.empty())) return lose("has ended the run");
+    late_.clear();
+    while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::not_run, *stopped_);
+    ended_there_ = true;
+    return end_if_done();
+  }
+  if (auto* const finished = std::get_if<CaseFinished>(&event)) return finish(std::move(*finished));
+  sink_.on_event(event);
+  if (std::holds_alternative<RunStopping>(event) && !stopped_) {
+    stopped_ = std::get<RunStopping>(event).reason == RunStopping::Reason::global_timeout
+                   ? fmt::format("the run's {} ms were over (--global-timeout)", config_.global_timeout.count())
+                   : "the run was interrupted";
+    stop_soon();
+  }
+}
+
+void ServiceRunner::finish(CaseFinished finished) {
+  const auto unfinished = cases_.find(finished.index);
+  if (unfinished == cases_.end()) return lose(fmt::format("told twice of case {}", finished.index));
+  // What only this process knows.
+  const NamedCase& named = *unfinished->second;
+  finished.search = named.search;
+  cases_.erase(unfinished);
+  ledger_.record(finished.index, finished.outcome);
+  const Event event{std::move(finished)};
+  sink_.on_event(event);
+  if (on_case_finished) on_case_finished(std::get<CaseFinished>(event));
+  end_if_done();
+}
+
+void ServiceRunner::finish_unrun(std::size_t index, CaseOutcome outcome, const std::string& reason) {
+  const NamedCase& named = *cases_.at(index);
+  CaseFinished out;
+  out.index = index;
+  out.id = named.id;
+  out.number = named.number;
+  out.run = named.run;
+  out.runs = named.runs;
+  out.c = named.c;
+  out.outcome = outcome;
+  out.reason = reason;
+  out.rerun = named.rerun;
+  finish(std::move(out));
+}
+
+void ServiceRunner::lose(const std::string& why) {
+  if (done_ || lost_) return;
+  lost_ = fmt::format("{} {}", service_, why);
+  connection_->close();
+  patience_.cancel();
+  run_what_is_left_soon();
+}
+
+// The feeder of a stream may want to end: in a handler of its own.
+void ServiceRunner::stop_soon() {
+  asio::post(io_, [this] {
+    if (on_abandon) on_abandon();
+    run_what_is_left_soon();
+  });
+}
+
+void ServiceRunner::run_what_is_left_soon() {
+  if (std::exchange(will_run_, true)) return;
+  asio::post(io_, [this] { run_what_is_left(); });
+}
+
+void ServiceRunner::run_what_is_left() {
+  will_run_ = false;
+  if (lost_ && !stopped_ && when_lost_ == WhenLost::local) {
+    run_here();
+  } else if (lost_) {
+    while (!cases_.empty()) finish_unrun(cases_.begin()->first, CaseOutcome::infra, *lost_);
+  } else {
+    // Cases that the service was sent before the stop are ended by it.
+    for (const std::size_t index : std::exchange(late_, {})) finish_unrun(index, CaseOutcome::not_run, *stopped_);
+  }
+  end_if_done();
+}
+
+void ServiceRunner::run_here() {
+  if (cases_.empty()) return end_if_done();
+  std::vector<NamedCase> cases;
+  std::vector<std::size_t> indices;
+  for (const auto& [index, named] : cases_) {
+    indices.push_back(index);
+    cases.push_back(*named);
+  }
+  InsteadOf sink(sink_, std::move(indices), [this](CaseFinished finished) { finish(std::move(finished)); });
+  Runner runner(config_, sink, slot_count(config_));
+  const RunResult result = cp_pool::run_cases(runner, cases, {});
+  if (!result.finished.interrupted) return;
+  interrupted_ = true;
+  stopped_ = "the run was interrupted";
+  stop_soon();
+}
+
+void ServiceRunner::end_if_done() {
+  if (!closed_ || !cases_.empty() || !(ended_there_ || lost_ || stopped_)) return;
+  done_ = true;
+  connection_->close();
+  signals_.cancel();
+  clock_.cancel();
+  patience_.cancel();
+}
+
+void ServiceRunner::watch_signals() {
+  signals_.async_wait([this](asio::error_code error, int /*signal*/) {
+    if (error || done_) return;
+    const auto now = std::chrono::steady_clock::now();
+    const bool second = interrupted_ && now - first_signal_ > kSameSignal;
+    if (!interrupted_) first_signal_ = now;
+    if (!interrupted_ || (second && !killed_)) {
+      killed_ = killed_ || second;
+      interrupted_ = true;
+      if (!lost_) connection_->write(line_of(Cancel{.run = run_, .kill = second}));
+      if (second) {
+        patience_.expires_after(kKilled);
+        patience_.async_wait([this](asio::error_code cancelled) {
+          if (!cancelled) lose("does not end the run");
+        });
+      }
+    }
+    watch_signals();
+  });
+}
+
+void ServiceRunner::watch_clock() {
+  if (config_.tick.count() <= 0) return;
+  clock_.expires_after(config_.tick);
+  clock_.async_wait([this](asio::error_code error) {
+    if (error || done_) return;
+    watch_clock();
+    sink_.on_tick();
+  });
+}
+
+}  // namespace cp_pool::service

@@ -1,0 +1,253 @@
+#include "driver/service/session.h"
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include <asio/post.hpp>
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "driver/reporters/events_json.h"
+#include "worker/protocol/json_fields.h"
+#include "worker/protocol/messages.h"
+#include "worker/protocol/text_clean.h"
+
+namespace cp_pool::service {
+
+namespace {
+
+// Bytes that wait for the client to read them: no further case of it begins; those that run may still add to it.
+constexpr std::size_t kHeldFrom = std::size_t{1} << 20U;
+constexpr std::size_t kReleasedBelow = kHeldFrom / 4;
+// So much only comes of requests that are refused without end: nobody reads why.
+constexpr std::size_t kMostUnwritten = std::size_t{64} << 20U;
+// Of all runs of a session. With more, no request is read until some have ended.
+constexpr std::size_t kMostCases = 10000;
+constexpr std::size_t kMostRuns = 64;
+constexpr std::size_t kLongestRunName = 1000;
+constexpr std::size_t kMostQuoted = 400;
+
+std::string reason_of(const std::exception& error) {
+  return protocol::cut_text(protocol::clean_text(error.what()), kMostQuoted);
+}
+
+}  // namespace
+
+Session::Session(asio::io_context& io, SessionOwner& owner, UniqueFd in, UniqueFd out, pid_t pid)
+    : io_(io),
+      owner_(owner),
+      pid_(pid),
+      connection_(io, std::move(in), std::move(out),
+                  {.on_line = [this](const protocol::Line& line) { on_line(line); },
+                   .on_end = [this] { on_end(); },
+                   .on_lost = [this] { on_lost(); },
+                   .on_written = [this] { over_ ? leave_when_written() : reconsider_pace(); }}) {}
+
+Session::~Session() {
+  for (auto& [name, run] : runs_) {
+    owner_.keep_until_ended(std::move(run));
+  }
+}
+
+void Session::on_line(const protocol::Line& line) {
+  if (over_) return;
+  if (line.kind == protocol::Line::Kind::over_long) {
+    return say(
+        Refused{.run = "",
+                .message = fmt::format("line {} has more than {} MiB", line.number, protocol::kMaxLineBytes >> 20U),
+                .number = std::nullopt});
+  }
+  std::string run;
+  std::optional<std::size_t> number;
+  try {
+    // As it is: values of the environment may be any text. What people read of it is cleaned below, and by its reader.
+    const nlohmann::json json = protocol::parse_any_json(line.text);
+    if (json.is_object() && json.contains("run") && json["run"].is_string()) run = json["run"].get<std::string>();
+    if (json.is_object() && json.contains("number") && json["number"].is_number_unsigned()) number = json["number"];
+    const Request request = read_request(json);
+    if (!greeted_ && !std::holds_alternative<Hello>(request)) {
+      return refuse("the first request of a connection is hello");
+    }
+    std::visit([this](const auto& r) { take(r); }, request);
+  } catch (const nlohmann::json::exception&) {
+    say(Refused{.run = "", .message = fmt::format("line {} is no JSON object", line.number), .number = std::nullopt});
+  } catch (const std::exception& error) {  // of messages and cases
+    say(Refused{.run = run, .message = fmt::format("line {}: {}", line.number, reason_of(error)), .number = number});
+  }
+}
+
+void Session::take(const Hello& hello) {
+  if (hello.protocol != kVersion) {
+    return refuse(
+        fmt::format("this service (cp-pool {}, process {}) speaks version {} of its protocol, and the client {}: "
+                    "restart the {} one",
+                    CP_POOL_VERSION, ::getpid(), kVersion, hello.protocol,
+                    hello.protocol > kVersion ? "service with the newer cp-pool, as it is the older"
+                                              : "client with the newer cp-pool, as it is the older"));
+  }
+  greeted_ = true;
+  client_ = protocol::cut_text(protocol::clean_text(hello.client), kMostQuoted);
+  say(Welcome{.version = CP_POOL_VERSION, .pid = ::getpid()});
+}
+
+void Session::take(const Open& open) {
+  if (owner_.stopping()) throw std::invalid_argument("open: the service is being stopped");
+  if (open.run.size() > kLongestRunName) throw std::invalid_argument("open: run: the name is too long");
+  if (runs_.contains(open.run)) throw std::invalid_argument(fmt::format("open: run \"{}\" is open already", open.run));
+  if (runs_.size() >= kMostRuns)
+    throw std::invalid_argument(fmt::format("open: a client has at most {} runs", kMostRuns));
+  auto run = owner_.begin_run(open, {.tell = [this, name = open.run](const Event& event) { tell(name, event); },
+                                     .on_ended = [this](ServiceRun& ended) { end_run(ended); }});
+  run->hold(held_);
+  runs_.emplace(open.run, std::move(run));
+}
+
+ServiceRun* Session::find_run(const std::string& name) {
+  const auto run = runs_.find(name);
+  return run == runs_.end() ? nullptr : run->second.get();
+}
+
+void Session::take(const Submit& submit) {
+  ServiceRun* const run = find_run(submit.run);
+  if (run == nullptr || run->closed()) {
+    return say(
+        Refused{.run = submit.run,
+                .message = fmt::format("submit: run \"{}\" is {}", submit.run, run == nullptr ? "not open" : "closed"),
+                .number = submit.number});
+  }
+  run->submit(submit);
+  reconsider_pace();
+}
+
+void Session::take(const Close& close) {
+  ServiceRun* const run = find_run(close.run);
+  if (run == nullptr) throw std::invalid_argument(fmt::format("close: run \"{}\" is not open", close.run));
+  run->close();
+}
+
+// Of a run that has just ended, too: the client may not know that yet.
+void Session::take(const Cancel& cancel) {
+  if (ServiceRun* const run = find_run(cancel.run)) run->cancel(cancel.kill);
+}
+
+void Session::take(const AskStatus& /*ask*/) {
+  say(owner_.status());
+}
+
+void Session::take(const Stop& /*stop*/) {
+  waits_for_end_ = true;
+  owner_.stop();
+}
+
+void Session::tell(const std::string& run, const Event& event) {
+  if (const auto* finished = std::get_if<CaseFinished>(&event)) owner_.note_outcome(finished->outcome);
+  if (lost_) return;
+  // Keys of an event stand in the order of its fields, which a json object would not keep.
+  std::string line =
+      to_line(nlohmann::ordered_json{{"reply", Happened::kName}, {"run", run}, {"event", event_json(event)}});
+  line += '\n';
+  connection_.write(std::move(line));
+  reconsider_pace();
+}
+
+void Session::end_run(ServiceRun& run) {
+  finished_ += run.finished();
+  runs_.erase(run.name());
+  reconsider_pace();
+  end_if_done();
+}
+
+void Session::say(const Reply& reply) {
+  if (lost_) return;
+  connection_.write(line_of(reply));
+  reconsider_pace();
+}
+
+// A client that does not read holds up its own cases alone, and fills no memory.
+void Session::reconsider_pace() {
+  if (over_) return;
+  const std::size_t unwritten = connection_.unwritten();
+  if (unwritten > kMostUnwritten) return on_lost();
+  const bool hold = unwritten > (held_ ? kReleasedBelow : kHeldFrom);
+  if (hold != held_) {
+    held_ = hold;
+    for (const auto& [name, run] : runs_) run->hold(held_);
+  }
+  std::size_t cases = 0;
+  for (const auto& [name, run] : runs_) cases += run->unfinished();
+  if (held_ || cases >= kMostCases) {
+    connection_.pause();
+  } else {
+    asio::post(io_, [this, alive = std::weak_ptr<bool>(alive_)] {
+      if (!alive.expired()) connection_.resume();
+    });
+  }
+}
+
+// Whoever closes its end for writing still wants its answers.
+void Session::on_end() {
+  ended_ = true;
+  for (const auto& [name, run] : runs_) run->close();
+  end_if_done();
+}
+
+void Session::on_lost() {
+  lost_ = true;
+  end_soon();
+}
+
+void Session::drain(const std::string& why) {
+  say(Stopping{why});
+  // Whoever has asked for it learns by the end of the connection that nothing is left.
+  ended_ = ended_ || !waits_for_end_;
+  for (const auto& [name, run] : runs_) run->drain();
+  end_if_done();
+}
+
+void Session::cancel_all(bool kill) {
+  for (const auto& [name, run] : runs_) run->cancel(kill);
+}
+
+void Session::refuse(const std::string& why) {
+  say(Refused{.run = "", .message = why, .number = std::nullopt, .fatal = true});
+  ended_ = true;
+  end_if_done();
+}
+
+void Session::end_if_done() {
+  if (ended_ && runs_.empty()) end_soon();
+}
+
+void Session::end_soon() {
+  over_ = true;
+  leave_when_written();
+}
+
+// Called for each write that has ended, so that a slow reader has the last word said to it.
+void Session::leave_when_written() {
+  if (!lost_ && connection_.unwritten() > 0) return;
+  asio::post(io_, [this, alive = std::weak_ptr<bool>(alive_)] {
+    if (!alive.expired()) owner_.forget(*this);
+  });
+}
+
+ClientStatus Session::status() const {
+  ClientStatus out;
+  out.pid = pid_;
+  out.client = client_;
+  out.for_ms = std::chrono::duration<double, std::milli>(Clock::now() - since_).count();
+  out.runs = runs_.size();
+  out.finished = finished_;
+  for (const auto& [name, run] : runs_) {
+    out.unfinished += run->unfinished();
+    out.finished += run->finished();
+  }
+  out.held = held_;
+  return out;
+}
+
+}  // namespace cp_pool::service

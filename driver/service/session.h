@@ -1,0 +1,98 @@
+// A connection of a client: reads its requests, keeps its runs, writes its answers.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <sys/types.h>
+
+#include <asio/io_context.hpp>
+
+#include "driver/clock.h"
+#include "driver/process/unique_fd.h"
+#include "driver/service/line_connection.h"
+#include "driver/service/messages.h"
+#include "driver/service/service_run.h"
+
+namespace cp_pool::service {
+
+// What a session asks the service for.
+class SessionOwner {
+ public:
+  SessionOwner() = default;
+  SessionOwner(const SessionOwner&) = delete;
+  SessionOwner& operator=(const SessionOwner&) = delete;
+  virtual ~SessionOwner() = default;
+
+  // Throws std::invalid_argument, whose what() says in a sentence why the run is refused.
+  virtual std::unique_ptr<ServiceRun> begin_run(const Open& open, ServiceRun::Functions functions) = 0;
+  // A run that ends when its cases have, and that nobody wants to know of any more.
+  virtual void keep_until_ended(std::unique_ptr<ServiceRun> run) = 0;
+  virtual void note_outcome(CaseOutcome outcome) = 0;
+  virtual Status status() = 0;
+  virtual void stop() = 0;
+  [[nodiscard]] virtual bool stopping() const = 0;
+  // The session is over; called in a handler of its own.
+  virtual void forget(class Session& session) = 0;
+};
+
+class Session {
+ public:
+  // pid: of the client; 0: unknown.
+  Session(asio::io_context& io, SessionOwner& owner, UniqueFd in, UniqueFd out, pid_t pid);
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
+  ~Session();
+
+  void start() { connection_.start(); }
+  // The service stops: runs end, and then the session.
+  void drain(const std::string& why);
+  void cancel_all(bool kill);
+  // Says why and ends the session.
+  void refuse(const std::string& why);
+
+  [[nodiscard]] ClientStatus status() const;
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  [[nodiscard]] bool has_runs() const { return !runs_.empty(); }
+  [[nodiscard]] const std::map<std::string, std::unique_ptr<ServiceRun>>& runs() const { return runs_; }
+
+ private:
+  void on_line(const protocol::Line& line);
+  void take(const Hello& hello);
+  void take(const Open& open);
+  void take(const Submit& submit);
+  void take(const Close& close);
+  void take(const Cancel& cancel);
+  void take(const AskStatus& ask);
+  void take(const Stop& stop);
+  ServiceRun* find_run(const std::string& name);
+  void tell(const std::string& run, const Event& event);
+  void end_run(ServiceRun& run);
+  void say(const Reply& reply);
+  void reconsider_pace();
+  void on_end();
+  void on_lost();
+  void end_if_done();
+  void end_soon();
+  void leave_when_written();
+
+  asio::io_context& io_;
+  SessionOwner& owner_;
+  pid_t pid_;
+  std::string client_;
+  Clock::time_point since_ = Clock::now();
+  std::map<std::string, std::unique_ptr<ServiceRun>> runs_;  // by name
+  std::size_t finished_ = 0;                                 // cases of runs that have ended
+  bool greeted_ = false;
+  bool held_ = false;           // too much that it has not read
+  bool ended_ = false;          // no request can come any more
+  bool waits_for_end_ = false;  // of the service
+  bool lost_ = false;
+  bool over_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  LineConnection connection_;
+};
+
+}  // namespace cp_pool::service

@@ -1,0 +1,173 @@
+#include "driver/service/socket.h"
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <string_view>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace cp_pool::service {
+
+namespace {
+
+constexpr std::size_t kLongestName = 64;
+constexpr mode_t kOwnerOnlyFolder = 0700;
+constexpr mode_t kOwnerOnlyFile = 0600;
+constexpr int kFirstSystemdDescriptor = 3;
+
+[[noreturn]] void fail(const std::filesystem::path& path, const std::string& why) {
+  throw SocketError(fmt::format("{}: {}", path.string(), why));
+}
+
+sockaddr_un address_of(const std::filesystem::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  const std::string text = path.string();
+  if (text.size() >= sizeof address.sun_path) {
+    fail(path, fmt::format("the path of a socket has at most {} bytes, this one {}", sizeof address.sun_path - 1,
+                           text.size()));
+  }
+  std::memcpy(address.sun_path, text.data(), text.size());
+  return address;
+}
+
+UniqueFd make_socket(const std::filesystem::path& path) {
+  UniqueFd out{::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  if (!out) fail(path, std::strerror(errno));
+  return out;
+}
+
+// Others must not be able to put a socket of theirs in the place of ours.
+void make_folder(const std::filesystem::path& folder) {
+  if (::mkdir(folder.c_str(), kOwnerOnlyFolder) < 0 && errno != EEXIST) fail(folder, std::strerror(errno));
+  struct stat status{};
+  if (::lstat(folder.c_str(), &status) < 0) fail(folder, std::strerror(errno));
+  if (!S_ISDIR(status.st_mode)) fail(folder, "it is no folder");
+  if (status.st_uid != ::geteuid()) fail(folder, fmt::format("it belongs to user {}", status.st_uid));
+  if ((status.st_mode & 07777U) != kOwnerOnlyFolder && ::chmod(folder.c_str(), kOwnerOnlyFolder) < 0) {
+    fail(folder, fmt::format("others may enter it, and its mode cannot be changed: {}", std::strerror(errno)));
+  }
+}
+
+// Holds the name for as long as it is open. Whoever has it may remove a socket that is left.
+UniqueFd lock_name(const std::filesystem::path& socket) {
+  std::filesystem::path file = socket;
+  file += ".lock";
+  UniqueFd out{::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnlyFile)};
+  if (!out) fail(file, std::strerror(errno));
+  if (::flock(out.get(), LOCK_EX | LOCK_NB) == 0) {
+    const std::string pid = fmt::format("{}\n", ::getpid());
+    if (::ftruncate(out.get(), 0) < 0 || ::pwrite(out.get(), pid.data(), pid.size(), 0) < 0) {
+      fail(file, std::strerror(errno));
+    }
+    return out;
+  }
+  if (errno != EWOULDBLOCK) fail(file, std::strerror(errno));
+  std::array<char, 32> text{};
+  const ssize_t size = ::pread(out.get(), text.data(), text.size(), 0);
+  std::string_view pid{text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
+  if (pid.ends_with('\n')) pid.remove_suffix(1);
+  fail(socket, fmt::format("a service of this name is there already: process {}", pid.empty() ? "unknown" : pid));
+}
+
+}  // namespace
+
+std::string wrong_with_name(const std::string& name) {
+  constexpr std::string_view kAllowed = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.";
+  if (name.empty() || name.size() > kLongestName) {
+    return fmt::format("the name of a service has 1 to {} characters", kLongestName);
+  }
+  if (name.starts_with('.') || name.find_first_not_of(kAllowed) != std::string::npos) {
+    return fmt::format("'{}' is no name of a service: letters, digits, - _ and . make one", name);
+  }
+  return "";
+}
+
+std::filesystem::path socket_path(const std::string& name) {
+  const char* const runtime = std::getenv("XDG_RUNTIME_DIR");
+  const bool usable = runtime != nullptr && *runtime == '/';  // a relative one is to be ignored, says XDG
+  const std::filesystem::path folder = usable ? std::filesystem::path(runtime) / "cp-pool"
+                                              : std::filesystem::path(fmt::format("/tmp/cp-pool-{}", ::geteuid()));
+  return folder / (name + ".sock");
+}
+
+ListeningService::ListeningService(const std::filesystem::path& path) {
+  const sockaddr_un address = address_of(path);
+  make_folder(path.parent_path());
+  lock_ = lock_name(path);
+  // A service that does not know the lock would still be there.
+  if (const UniqueFd living = connect_to(path)) {
+    const auto peer = peer_of(living.get());
+    fail(path, fmt::format("a service of this name is there already: process {}", peer ? peer->pid : 0));
+  }
+  if (::unlink(path.c_str()) < 0 && errno != ENOENT) fail(path, std::strerror(errno));
+  fd_ = make_socket(path);
+  const mode_t before = ::umask(07777U & ~kOwnerOnlyFile);
+  const int bound = ::bind(fd_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  const int error = errno;
+  ::umask(before);
+  if (bound < 0) fail(path, std::strerror(error));
+  path_ = path;
+  if (::listen(fd_.get(), SOMAXCONN) < 0) fail(path, std::strerror(errno));
+}
+
+ListeningService::~ListeningService() {
+  if (!path_.empty()) ::unlink(path_.c_str());
+}
+
+std::optional<UniqueFd> socket_of_systemd() {
+  const char* const pid = std::getenv("LISTEN_PID");
+  const char* const count = std::getenv("LISTEN_FDS");
+  if (pid == nullptr || count == nullptr || std::to_string(::getpid()) != pid) return std::nullopt;
+  // The ranks are not meant to see them.
+  const std::string number = count;
+  for (const char* const name : {"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES"}) ::unsetenv(name);
+  if (number != "1") throw SocketError(fmt::format("LISTEN_FDS is {}: a service has one socket", number));
+  int listens = 0;
+  socklen_t size = sizeof listens;
+  sockaddr_un address{};
+  socklen_t address_size = sizeof address;
+  const bool is_unix =
+      ::getsockname(kFirstSystemdDescriptor, reinterpret_cast<sockaddr*>(&address), &address_size) == 0 &&
+      address.sun_family == AF_UNIX;
+  if (!is_unix || ::getsockopt(kFirstSystemdDescriptor, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) < 0 ||
+      listens == 0) {
+    throw SocketError("descriptor 3 (LISTEN_FDS) is no Unix socket that listens");
+  }
+  ::fcntl(kFirstSystemdDescriptor, F_SETFD, FD_CLOEXEC);
+  return UniqueFd{kFirstSystemdDescriptor};
+}
+
+std::optional<Peer> peer_of(int fd) {
+  ucred credentials{};
+  socklen_t size = sizeof credentials;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &credentials, &size) < 0) return std::nullopt;
+  return Peer{credentials.pid, credentials.uid};
+}
+
+UniqueFd connect_to(const std::filesystem::path& path) {
+  const sockaddr_un address = address_of(path);
+  UniqueFd out = make_socket(path);
+  if (::connect(out.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) < 0) {
+    // ENOENT, ENOTDIR: there never was one; ECONNREFUSED: it is gone.
+    if (errno == ENOENT || errno == ENOTDIR || errno == ECONNREFUSED) return {};
+    fail(path, std::strerror(errno));
+  }
+  const auto peer = peer_of(out.get());
+  if (peer && peer->uid != ::geteuid()) {
+    fail(path, fmt::format("the service is that of user {}, process {}", peer->uid, peer->pid));
+  }
+  return out;
+}
+
+}  // namespace cp_pool::service

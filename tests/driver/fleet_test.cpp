@@ -1,4 +1,5 @@
 // Several pools of a key side by side.
+#include <chrono>
 #include <csignal>
 #include <cstddef>
 #include <filesystem>
@@ -11,11 +12,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/driver/fault_outcomes.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
 namespace {
 
+using testing::Contains;
 using testing::Each;
 using testing::ElementsAre;
 using testing::IsEmpty;
@@ -57,6 +60,63 @@ TEST(Fleet, RunsKeysSideBySideAsSlotsAllow) {
   run({fake_case("until_sigusr1", 1), fake_case("until_sigusr1", 2), fake_case("until_sigusr1", 1)}, with_slots(4),
       recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
+}
+
+// A case with a fault on one of four pools, while cases run on the other three.
+class FaultBesideOthers : public testing::TestWithParam<std::string> {};
+
+TEST_P(FaultBesideOthers, CostsItsOwnPoolAlone) {
+  std::vector<NamedCase> cases = fake_cases({"until_sigusr1", "until_sigusr1", "until_sigusr1", GetParam(), "pass"}, 1);
+  if (GetParam() == "hang") cases[3].timeout = std::chrono::milliseconds(500);
+  Recorder recorder;
+  // The three wait for the end of the other two, which may have come before the last of the three has started.
+  recorder.on_each = [&](const Event& event) {
+    const bool news = std::holds_alternative<CaseStarted>(event) || std::holds_alternative<CaseFinished>(event);
+    std::vector<CaseStarted> waiting = recorder.all<CaseStarted>();
+    std::erase_if(waiting, [](const CaseStarted& started) { return started.index >= 3; });
+    if (!news || waiting.size() != 3 || recorder.all<CaseFinished>().size() != 2) return;
+    for (const CaseStarted& started : waiting) let_go_on(recorder, started.pool);
+  };
+  run(cases, with_slots(4), recorder);
+  const std::vector<std::string> outcomes = recorder.outcomes();
+  EXPECT_THAT(fault_outcomes().at(GetParam()), Contains(outcomes.at(3))) << recorder.finished(3).reason;
+  std::set<int> pools;
+  for (const std::size_t other : {0, 1, 2}) {
+    EXPECT_EQ(outcomes.at(other), "pass");
+    EXPECT_EQ(recorder.finished(other).attempts, 1);
+    pools.insert(recorder.finished(other).pool->generation);
+  }
+  EXPECT_THAT(pools, SizeIs(3));
+  EXPECT_EQ(outcomes.at(4), "pass");
+  // A case that had not started when its pool died is sent to another one.
+  std::size_t lost = 0;
+  for (const PoolRetired& retired : recorder.all<PoolRetired>()) {
+    if (retired.reason == RetireReason::finished) continue;
+    ++lost;
+    EXPECT_FALSE(pools.contains(retired.pool.generation)) << retired.detail;
+    EXPECT_THAT(retired.leftovers, IsEmpty());
+  }
+  EXPECT_LE(lost, static_cast<std::size_t>(recorder.finished(3).attempts));
+  EXPECT_THAT(processes_left(), IsEmpty());
+}
+
+std::vector<std::string> every_fault() {
+  std::vector<std::string> out;
+  for (const auto& [kind, outcomes] : fault_outcomes()) out.push_back(kind);
+  return out;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, FaultBesideOthers, testing::ValuesIn(every_fault()),
+                         [](const auto& info) { return info.param; });
+
+// Two cases that take no time would not be worth the start of another pool.
+TEST(Fleet, HasASparePoolBesideOneThatWorksIfItIsAskedTo) {
+  Recorder recorder;
+  RunConfig config = with_slots(2);
+  config.spare = true;
+  run(fake_cases({"pass", "pass"}, 1), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), Each("pass"));
+  EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(2));
 }
 
 TEST(Fleet, LosesOnlyThePoolOfTheCaseThatCrashes) {

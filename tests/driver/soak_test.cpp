@@ -17,6 +17,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/driver/fault_outcomes.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -27,34 +28,6 @@ using testing::IsEmpty;
 
 // The outcomes that each kind may have.
 const std::map<std::string, std::set<std::string>> kFine{{"pass", {"pass"}}, {"skip", {"skip"}}, {"fail", {"fail"}}};
-const std::map<std::string, std::set<std::string>> kFaulty{
-    {"sigsegv", {"crash"}},
-    {"sigkill", {"crash"}},
-    {"exit0", {"crash"}},
-    {"exit3", {"crash"}},
-    {"hang", {"timeout"}},
-    {"setsid_grandchild_then_exit", {"crash"}},
-    {"garbage_after_sentinel", {"crash"}},
-    {"half_result_then_exit", {"crash"}},
-    {"wrong_seq", {"crash"}},
-    {"closes_stdout", {"crash"}},
-    {"closes_stdin", {"pass"}},
-    {"two_results", {"pass"}},
-    {"garbage_when_idle", {"pass"}},
-    {"result_then_death", {"pass"}},
-    {"fail_then_exit", {"fail", "crash"}},
-    {"error_then_exit", {"error", "crash"}},
-    {"die_before_started", {"crash"}},
-    {"unhealthy", {"error"}},
-    {"refuse", {"error"}},
-    {"no_fence", {"error"}},
-    {"invalid_utf8", {"error"}},
-    {"daemon", {"pass"}},
-    {"chatter_stdout", {"pass"}},
-    {"diag_good", {"fail"}},
-    {"diag_exit", {"fail"}},
-    {"diag_garbage", {"fail"}},
-};
 
 // Sanitizers keep freed memory for a while, to find uses of it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -85,7 +58,7 @@ std::vector<NamedCase> draw_cases(int count, unsigned seed) {
   cases.reserve(static_cast<std::size_t>(count));
   for (int i = 0; i < count; ++i) {
     const bool faulty = random() % 20 == 0;
-    std::string kind = draw(random, faulty ? kFaulty : kFine);
+    std::string kind = draw(random, faulty ? fault_outcomes() : kFine);
     // A hang lasts until the time limit, which is long: a quarter of them is enough.
     if (kind == "hang" && random() % 4 != 0) kind = "sigkill";
     cases.push_back(fake_case(kind, 1 << (random() % 3)));
@@ -117,7 +90,7 @@ class Watch : public EventSink {
  private:
   void judge(const CaseFinished& finished) {
     const std::string& kind = finished.c.model;
-    EXPECT_THAT(kFine.contains(kind) ? kFine.at(kind) : kFaulty.at(kind),
+    EXPECT_THAT(kFine.contains(kind) ? kFine.at(kind) : fault_outcomes().at(kind),
                 Contains(std::string{to_string(finished.outcome)}))
         << "case " << finished.index << " " << kind << ": " << finished.reason;
     // At equal distances, the last one at the last case.

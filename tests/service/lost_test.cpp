@@ -1,0 +1,234 @@
+// `cp-pool submit` and `cp-pool run` where a service is not there, is another's, is stopped, or is lost in the middle.
+#include <string>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/service/testing/service_fixture.h"
+
+namespace cp_pool::service_test {
+namespace {
+
+using test::is_one_error;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::UnorderedElementsAre;
+
+class Lost : public Service {
+ protected:
+  // What the events file of a submit says, once it has ended.
+  [[nodiscard]] std::vector<json> events() const { return test::json_lines(test::read_file(path("events"))); }
+  // A submit whose first case runs on the service, and whose second waits.
+  Program start_submit(const Words& more = {}, const std::string& first = "hang") {
+    Words words = submit_words({"--jobs", "2", "--events", path("events")});
+    words.insert(words.end(), more.begin(), more.end());
+    return Program{words, {.in = stream_of({first, "pass"}), .out = ""}};
+  }
+  static void wait_for(const std::string& case_id) {
+    RawClient client = RawClient::greeted();
+    wait_until("the case runs, and another waits", [&] {
+      const json status = client.status();
+      std::size_t unfinished = 0;
+      for (const json& one : status["clients"]) unfinished += one["unfinished"].get<std::size_t>();
+      return unfinished == 2 && !status["pools"].empty() && status["pools"][0].value("runs", "") == case_id;
+    });
+  }
+};
+
+// --- Which one is used
+// ---------------------------------------------------------------------------------------------------
+
+TEST_F(Lost, SubmitSaysWhichServiceItIsOn) {
+  const StartedService service({"--slots", "1"});
+  const StartedService named({"--slots", "1"}, "named");
+  EXPECT_THAT(submit({"pass"}).err, HasSubstr(fmt::format("on service 'default' (process {})", service.pid())));
+  EXPECT_THAT(submit({"pass"}, {"--service", "named"}).err,
+              HasSubstr(fmt::format("on service 'named' (process {})", named.pid())));
+  EXPECT_THAT(submit({"pass"}, {"--no-service"}).err, Not(HasSubstr("service")));
+  EXPECT_EQ(RawClient::greeted().status()["counts"]["pass"], 1);
+  EXPECT_EQ(RawClient::greeted("named").status()["counts"]["pass"], 1);
+}
+
+TEST_F(Lost, SubmitRunsByItselfWhereNoneIs) {
+  const Finished done = submit({"pass"}, {"--json"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.err, IsEmpty());
+  EXPECT_EQ(json::parse(done.out)["outcome"], "pass");
+}
+
+TEST_F(Lost, AWantedOneThatIsNotThereIsAnErrorThatSaysHowToStartIt) {
+  const Finished named = submit({"pass"}, {"--service", "far"});
+  EXPECT_EQ(named.exit_code, 96);
+  EXPECT_THAT(named.err, is_one_error("cp-pool serve --name far"));
+  const Finished whole = run("model=pass", {"--mode", "verify", "--service"});
+  EXPECT_EQ(whole.exit_code, 96) << whole.err;
+  EXPECT_THAT(whole.err, is_one_error("no service 'default' is there"));
+}
+
+TEST_F(Lost, OptionsThatWantOwnPoolsRunWithoutItAndSaySo) {
+  const StartedService service({"--slots", "1"});
+  const Finished done = submit({"pass"}, {"--isolate"});
+  EXPECT_EQ(done.exit_code, 0);
+  EXPECT_THAT(done.err, HasSubstr("not on service 'default'"));
+  EXPECT_THAT(done.err, HasSubstr("--isolate needs pools of its own"));
+  EXPECT_THAT(submit({"pass"}, {"--isolate", "--service", "default"}).err, is_one_error("contradicts --service"));
+}
+
+// --- Another version
+// -----------------------------------------------------------------------------------------------------
+
+// A service that says one thing to whoever comes, and hangs up.
+class Speaker {
+ public:
+  explicit Speaker(const std::string& line)
+      : service_(service::socket_path("default")), thread_([this, line](const std::stop_token& stop) {
+          while (!stop.stop_requested()) {
+            const UniqueFd client{::accept(service_.fd(), nullptr, nullptr)};
+            if (client) (void)::send(client.get(), line.data(), line.size(), MSG_NOSIGNAL);
+            char byte = 0;
+            while (client && ::recv(client.get(), &byte, 1, 0) == 1 && byte != '\n') {
+            }
+          }
+        }) {}
+  ~Speaker() {
+    thread_.request_stop();
+    ::shutdown(service_.fd(), SHUT_RDWR);
+  }
+
+ private:
+  service::ListeningService service_;
+  std::jthread thread_;
+};
+
+TEST_F(Lost, AServiceOfAnotherVersionIsASentence) {
+  for (const json& line : {json{{"reply", "refused"}, {"message", "speaks version 2 of its protocol"}, {"fatal", true}},
+                           json{{"reply", "welcome"}, {"protocol", 2}, {"version", "9.9"}, {"pid", 1}}}) {
+    const Speaker speaker(line.dump() + '\n');
+    const Finished wanted = submit({"pass"}, {"--service", "default"});
+    EXPECT_EQ(wanted.exit_code, 96);
+    EXPECT_THAT(wanted.err, is_one_error("speaks version 2"));
+    const Finished found = submit({"pass"});
+    EXPECT_EQ(found.exit_code, 0) << "it runs by itself";
+    EXPECT_THAT(found.err, AllOf(HasSubstr("not on a service"), HasSubstr("speaks version 2")));
+  }
+}
+
+TEST_F(Lost, AServiceThatSpeaksNonsenseIsASentence) {
+  const Speaker speaker("220 mail ESMTP\n");
+  const Finished wanted = submit({"pass"}, {"--service", "default"});
+  EXPECT_EQ(wanted.exit_code, 96);
+  EXPECT_THAT(wanted.err, is_one_error("no message"));
+}
+
+// --- Lost
+// ----------------------------------------------------------------------------------------------------------------
+
+TEST_F(Lost, CasesOfAServiceThatIsKilledEndAsInfra) {
+  const StartedService service({"--slots", "1"});
+  Program program = start_submit();
+  wait_for("hang");
+  service.signal(SIGKILL);
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 96) << done.err;
+  EXPECT_THAT(outcomes_in(events()), UnorderedElementsAre("hang: infra", "pass: infra"));
+  for (const json& event : events()) {
+    if (event["type"] == "case_finished") {
+      EXPECT_THAT(event["reason"].get<std::string>(),
+                  HasSubstr(fmt::format("service 'default' (process {})", service.pid())));
+    }
+  }
+  EXPECT_EQ(events().back()["type"], "run_finished");
+  EXPECT_EQ(events().back()["ledger_exact"], true);
+}
+
+TEST_F(Lost, CasesOfAServiceThatIsKilledRunHereIfTheirClientAsksForIt) {
+  const StartedService service({"--slots", "1"});
+  Program program = start_submit({"--service-lost", "local", "--timeout", "1s"});
+  wait_for("hang");
+  service.signal(SIGKILL);
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  EXPECT_THAT(outcomes_in(events()), UnorderedElementsAre("hang: timeout", "pass: pass"));
+  EXPECT_EQ(events().back()["ledger_exact"], true);
+  EXPECT_EQ(events().back()["expanded"], 2);
+}
+
+TEST_F(Lost, AMatrixWhoseServiceIsKilledHasExactBooks) {
+  const StartedService service({"--slots", "1"});
+  Program program{{test::kProgram, "run", "--matrix", path("demo.json"), "--filter", "model=hang", "model=pass",
+                   "--worker", test::kWorker, "--grace", "100ms", "--order", "reverse", "--service", "--events",
+                   path("events")}};
+  RawClient client = RawClient::greeted();
+  wait_until("it hangs", [&] {
+    const json status = client.status();
+    return !status["pools"].empty() && status["pools"][0].value("runs", "").starts_with("demo/hang");
+  });
+  service.signal(SIGKILL);
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 96) << done.err;
+  EXPECT_EQ(events().back()["ledger_exact"], true);
+  EXPECT_GE(events().back()["counts"]["infra"], 1);
+}
+
+// --- Stopped
+// -------------------------------------------------------------------------------------------------------------
+
+TEST_F(Lost, CasesOfAServiceThatIsStoppedEndOrAreNotRun) {
+  StartedService service({"--slots", "1"});
+  Program program = start_submit({}, "until_sigusr1");
+  wait_for("until_sigusr1");
+  const int rank = RawClient::greeted().status()["pools"][0]["pids"][0];
+  Program stop{{test::kProgram, "stop"}};
+  wait_until("it stops", [] {
+    try {
+      return RawClient::greeted().status()["stopping"] == true;
+    } catch (const std::exception&) {
+      return true;  // it lets nobody in any more
+    }
+  });
+  ::kill(rank, SIGUSR1);
+  const Finished done = program.wait();
+  EXPECT_THAT(outcomes_in(events()), UnorderedElementsAre("until_sigusr1: pass", "pass: not-run"));
+  EXPECT_EQ(events().back()["ledger_exact"], true);
+  EXPECT_NE(done.exit_code, 0);
+  EXPECT_EQ(stop.wait().exit_code, 0);
+  EXPECT_EQ(service.wait().exit_code, 0);
+}
+
+// --- status and stop
+// ---------------------------------------------------------------------------------------------------
+
+TEST_F(Lost, StatusIsForPeopleAndForPrograms) {
+  const StartedService service({"--slots", "2"});
+  submit({"pass", "fail", "sigsegv"});
+  const Finished text = call({"status"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr(fmt::format("service 'default', process {}", service.pid())),
+                              HasSubstr("of 2 slots"), HasSubstr("cases so far: 1 pass, 1 fail, 1 crash")));
+  const Finished machine = call({"status", "--json"});
+  const json status = json::parse(machine.out);
+  EXPECT_EQ(status["pid"], service.pid());
+  EXPECT_EQ(status["counts"]["crash"], 1);
+  EXPECT_EQ(status["clients"][0]["client"], "cp-pool status");
+}
+
+TEST_F(Lost, StatusAndStopWithoutAServiceAreErrors) {
+  for (const char* command : {"status", "stop"}) {
+    const Finished done = call({command, "--name", "none"});
+    EXPECT_EQ(done.exit_code, 96);
+    EXPECT_THAT(done.err, is_one_error("no service 'none' is there"));
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool::service_test

@@ -1,0 +1,216 @@
+// Which runs share pools, and when pools end.
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/service/testing/service_fixture.h"
+
+namespace cp_pool::service_test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::SizeIs;
+
+class Pools : public Service {
+ protected:
+  // The first rank of the pool that a case of a new client runs on.
+  int rank_of(const json& open = json::object(), int cp_size = 1) {
+    RawClient client = RawClient::greeted();
+    client.open("run", open);
+    client.submit("run", "pass", {}, cp_size);
+    client.close_run("run");
+    const std::vector<json> events = client.events_of("run");
+    EXPECT_THAT(outcomes_in(events), ElementsAre("pass: pass"));
+    for (const json& event : events) {
+      if (event["type"] == "pool_spawned") return event["pids"][0];
+    }
+    ADD_FAILURE() << "the client was told of no pool";
+    return 0;
+  }
+  // A worker of its own file.
+  std::string build_of_worker(const std::string& name) {
+    fs::copy_file(kFakeWorker, path(name));
+    return path(name);
+  }
+  // As a build does it: another file takes the name.
+  void build_again(const std::string& worker) {
+    fs::copy_file(kFakeWorker, worker + ".new");
+    fs::rename(worker + ".new", worker);
+  }
+};
+
+json environment_with(const std::string& variable) {
+  return {{"environment", {std::string("PATH=") + std::getenv("PATH"), variable}}};
+}
+
+TEST_F(Pools, AreSharedByRunsThatAreEqualInAllThatMatters) {
+  const StartedService service({"--slots", "4"});
+  const int first = rank_of(environment_with("OMP_NUM_THREADS=1"));
+  EXPECT_EQ(rank_of(environment_with("OMP_NUM_THREADS=1")), first);
+  // Another terminal, and other deadlines.
+  json other = environment_with("OMP_NUM_THREADS=1");
+  other["environment"].push_back("TERM=dumb");
+  other["environment"].push_back("SSH_TTY=/dev/pts/9");
+  other["timeout_ms"] = 12345;
+  other["title"] = "another";
+  EXPECT_EQ(rank_of(other), first);
+  EXPECT_THAT(RawClient::greeted().status()["pools"], SizeIs(1));
+}
+
+TEST_F(Pools, AreOthersForAnotherEnvironmentFolderWorldSizeOrBuild) {
+  const StartedService service({"--slots", "8"});
+  const int first = rank_of();
+  std::set<int> ranks{first};
+  ranks.insert(rank_of(environment_with("OMP_NUM_THREADS=1")));
+  ranks.insert(rank_of(environment_with("OMP_NUM_THREADS=2")));
+  ranks.insert(rank_of({{"folder", path("")}}));
+  ranks.insert(rank_of({}, 2));
+  ranks.insert(rank_of({{"worker", {build_of_worker("build-a")}}}));
+  ranks.insert(rank_of({{"worker", {build_of_worker("build-b")}}}));
+  EXPECT_THAT(ranks, SizeIs(7));
+  EXPECT_EQ(rank_of(), first);
+}
+
+// What a rank sees is the client's where it matters, and the service's otherwise.
+TEST_F(Pools, GiveTheirRanksTheEnvironmentAndFolderOfTheClient) {
+  const test::ScopedVariable own{"MY_OWN", "of the service"};
+  const StartedService service({"--slots", "2"});
+  json open = environment_with("OMP_NUM_THREADS=7");
+  open["environment"].push_back("MY_OWN=of the client");
+  open["folder"] = path("");
+  const std::string rank = "/proc/" + std::to_string(rank_of(open));
+  const std::string environment = test::read_file(rank + "/environ");
+  EXPECT_THAT(environment, HasSubstr("OMP_NUM_THREADS=7"));
+  EXPECT_THAT(environment, HasSubstr("MY_OWN=of the service"));
+  EXPECT_TRUE(fs::equivalent(fs::read_symlink(rank + "/cwd"), path("")));
+}
+
+TEST_F(Pools, OfTheCommandLineAreSharedBetweenTerminals) {
+  const StartedService service({"--slots", "2"});
+  std::vector<std::string> pools;
+  for (const char* terminal : {"xterm", "screen"}) {
+    const test::ScopedVariable variable{"TERM", terminal};
+    const Finished done = submit({"pass"}, {"--json"}, 2);
+    EXPECT_EQ(done.exit_code, 0) << done.err;
+    pools.push_back(json::parse(done.out)["pool"].dump());
+  }
+  EXPECT_EQ(pools[0], pools[1]);
+}
+
+TEST_F(Pools, RunCasesWithTheDeadlineOfTheirClient) {
+  const StartedService service({"--slots", "1"});
+  RawClient patient = RawClient::greeted();
+  patient.open("patient", {{"timeout_ms", 600000}});
+  patient.submit("patient", "sleeps_700");
+  patient.event("case_started");
+  RawClient hasty = RawClient::greeted();
+  hasty.open("hasty", {{"timeout_ms", 300}});
+  hasty.submit("hasty", "hang");
+  hasty.close_run("hasty");
+  const std::vector<json> events = hasty.events_of("hasty");
+  EXPECT_THAT(outcomes_in(events), ElementsAre("hang: timeout"));
+  for (const json& event : events) {
+    if (event["type"] != "case_finished") continue;
+    EXPECT_THAT(event["reason"].get<std::string>(), HasSubstr("300 ms"));
+  }
+  patient.submit("patient", "sleeps_700");
+  patient.close_run("patient");
+  EXPECT_THAT(patient.outcomes_of("patient"), ElementsAre("sleeps_700: pass", "sleeps_700: pass"));
+}
+
+TEST_F(Pools, OfAWorkerThatWasBuiltAgainAreReplacedBeforeTheNextCase) {
+  const StartedService service({"--slots", "2"});
+  const json open = {{"worker", {build_of_worker("mine")}}};
+  const int other = rank_of();
+  const int before = rank_of(open);
+  EXPECT_EQ(rank_of(open), before);
+  build_again(path("mine"));
+  const int after = rank_of(open);
+  EXPECT_NE(after, before);
+  EXPECT_EQ(rank_of(open), after);
+  EXPECT_EQ(rank_of(), other) << "another worker's pool has ended as well";
+}
+
+// A script is no mapped file: its command line names it.
+TEST_F(Pools, OfAScriptThatWasEditedAreReplacedBeforeTheNextCase) {
+  const StartedService service({"--slots", "2"});
+  fs::copy_file(CP_POOL_SCRIPTED_WORKER, path("worker.py"));
+  const json open = {{"worker", {"python3", "worker.py"}}, {"folder", path("")}};
+  const int before = rank_of(open);
+  EXPECT_EQ(rank_of(open), before);
+  test::write_file(path("worker.py"), test::read_file(path("worker.py")) + "\n# edited\n");
+  EXPECT_NE(rank_of(open), before);
+}
+
+// Nothing of a case that runs is lost when its worker is built meanwhile.
+TEST_F(Pools, OfAWorkerThatIsBuiltWhileItRunsEndTheirCaseFirst) {
+  const StartedService service({"--slots", "1"});
+  RawClient client = RawClient::greeted();
+  client.open("run", {{"worker", {build_of_worker("mine")}}});
+  client.submit("run", "until_sigusr1");
+  const int before = client.event("pool_spawned")["pids"][0];
+  client.event("case_started");
+  build_again(path("mine"));
+  client.submit("run", "pass");
+  client.status();
+  ::kill(before, SIGUSR1);
+  client.close_run("run");
+  const std::vector<json> events = client.events_of("run");
+  EXPECT_THAT(outcomes_in(events), ElementsAre("until_sigusr1: pass", "pass: pass"));
+  int spawned = 0;
+  for (const json& event : events) spawned += event["type"] == "pool_spawned" ? 1 : 0;
+  EXPECT_EQ(spawned, 1);
+}
+
+TEST_F(Pools, EndWhenTheyHaveBeenIdleForLong) {
+  const StartedService service({"--slots", "2", "--idle", "100ms"});
+  rank_of();
+  RawClient client = RawClient::greeted();
+  wait_until("the pool has ended", [&] { return client.status()["pools"].empty(); });
+  EXPECT_EQ(client.status()["devices"][0]["held"], 0);
+  rank_of();
+}
+
+TEST_F(Pools, StayOtherwise) {
+  const StartedService service({"--slots", "2"});
+  const int rank = rank_of();
+  EXPECT_EQ(rank_of(), rank);
+  const json pool = RawClient::greeted().status()["pools"][0];
+  EXPECT_EQ(pool["state"], "idle");
+  EXPECT_EQ(pool["cases"], 2);
+}
+
+// Idle pools of one client make room for another's.
+TEST_F(Pools, ThatAreIdleGiveTheirSlotsToOtherKinds) {
+  const StartedService service({"--slots", "2"});
+  rank_of({}, 2);
+  rank_of();
+  rank_of({{"folder", path("")}}, 2);
+  EXPECT_LE(RawClient::greeted().status()["devices"][0]["held"], 2);
+}
+
+TEST_F(Pools, ThatCannotStartAreTheirClientsInfraAlone) {
+  const StartedService service({"--slots", "2"});
+  RawClient client = RawClient::greeted();
+  client.open("run", {{"worker", {kFakeWorker, "--start=exit_1"}}});
+  client.submit("run", "pass");
+  client.close_run("run");
+  const std::vector<json> events = client.events_of("run");
+  EXPECT_THAT(outcomes_in(events), ElementsAre("pass: infra"));
+  EXPECT_EQ(events.back()["exit_code"], 96);
+  client.open("missing", {{"worker", {path("no such worker")}}});
+  client.submit("missing", "pass");
+  client.close_run("missing");
+  EXPECT_THAT(client.outcomes_of("missing"), ElementsAre("pass: infra"));
+  rank_of();
+}
+
+}  // namespace
+}  // namespace cp_pool::service_test

@@ -199,10 +199,15 @@ def test_the_traceback_has_the_users_frames_alone(soon: Table) -> None:
 
 
 def test_the_peer_of_a_rank_that_throws_says_where_it_was_freed(soon: Table) -> None:
-    broken, _ = soon.of(SOON[1])
-    assert broken.event["ranks"][0]["rank"] == 1
-    peer = broken.rank(0)["error"]
-    assert "all_gather" in peer or "Connection closed by peer" in peer
+    places = []
+    for fault in (fault for fault in SOON if fault.outcome == "error" and fault.model.endswith(".1")):
+        broken, _ = soon.of(fault)
+        assert broken.event["ranks"][0]["rank"] == 1
+        peer = broken.rank(0)["error"]
+        # A rank that had not come to the adapter's code when it was freed has no place to name.
+        assert peer.startswith("freed in ") or peer == "another rank failed" or "Connection closed by peer" in peer
+        places += [peer] if "all_gather" in peer else []
+    assert places
 
 
 @pytest.mark.long

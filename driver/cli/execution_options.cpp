@@ -19,10 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-std::string wrong_with_gpus(const std::string& text) {
-  return parse_gpu_list(text) ? "" : fmt::format("'{}' is no list of GPUs, each once; write 0-3,6", text);
-}
-
 void add_perf(CLI::App& command, ExecutionOptions& options) {
   add_choice(command, "--mode", "MODE", {"verify", "perf"}, options.mode,
              "verify: is the answer right; perf: then also how fast the step is, one pool at a time");

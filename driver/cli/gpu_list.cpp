@@ -43,6 +43,10 @@ std::optional<std::vector<int>> parse_gpu_list(std::string_view text) {
   return out;
 }
 
+std::string wrong_with_gpus(const std::string& text) {
+  return parse_gpu_list(text) ? "" : fmt::format("'{}' is no list of GPUs, each once; write 0-3,6", text);
+}
+
 std::vector<std::string> visible_gpu_names(const std::filesystem::path& dev, const char* visible) {
   const int count = count_gpus(dev, visible);
   std::vector<std::string> out;

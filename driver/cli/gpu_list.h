@@ -12,6 +12,9 @@ namespace cp_pool {
 // "0-3,6": the numbers that it names, in its order. nullopt: it is no such list, or names one twice.
 std::optional<std::vector<int>> parse_gpu_list(std::string_view text);
 
+// What is wrong with the value of --gpus, for its user; empty: nothing.
+std::string wrong_with_gpus(const std::string& text);
+
 // The GPUs that CUDA would show, as CUDA_VISIBLE_DEVICES names them: the entries of its value, or the numbers of the
 // device files under `dev`. visible: the value, null = unset. Empty where they cannot be seen without CUDA.
 std::vector<std::string> visible_gpu_names(const std::filesystem::path& dev, const char* visible);

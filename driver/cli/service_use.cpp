@@ -59,6 +59,23 @@ std::optional<ServiceConnection> open_service(const ServiceOptions& options, con
 
 }  // namespace
 
+void add_service_name(CLI::App& command, std::string& name, const std::string& help) {
+  add_text(command,
+           {.name = "--name", .type = "NAME", .help = help, .check = service::wrong_with_name, .default_text = name},
+           [&name](const std::string& text) { name = text; });
+}
+
+void with_service(const std::string& name, const std::string& client,
+                  const std::function<void(ServiceConnection&)>& use) {
+  try {
+    std::optional<ServiceConnection> connection = ServiceConnection::find(name, client);
+    if (!connection) throw CommandError(ExitCode::infra, fmt::format("no service '{}' is there", name));
+    use(*connection);
+  } catch (const service::SocketError& error) {
+    throw CommandError(ExitCode::infra, error.what());
+  }
+}
+
 void add_service_of_submit(CLI::App& command, ServiceOptions& options) {
   options.unasked = true;
   add_text(

@@ -8,6 +8,10 @@
 #include "driver/cli/execution_options.h"
 #include "driver/run.h"
 
+namespace cp_pool::service {
+class ServiceConnection;
+}
+
 namespace cp_pool {
 
 struct ServiceOptions {
@@ -18,6 +22,12 @@ struct ServiceOptions {
   std::string when_lost = "infra";  // what becomes of cases then: infra | local
   std::string own_pools;            // the option that asks for pools of this command's own; empty: none does
 };
+
+// --name, of the commands about a service.
+void add_service_name(CLI::App& command, std::string& name, const std::string& help);
+// Does something with a service that has to be there. Throws CommandError (infra) if it is not, or cannot be used.
+void with_service(const std::string& name, const std::string& client,
+                  const std::function<void(service::ServiceConnection&)>& use);
 
 // submit looks for a service of its own accord: --service NAME and --no-service. run does not: --service [NAME].
 void add_service_of_submit(CLI::App& command, ServiceOptions& options);

@@ -8,6 +8,21 @@
 
 namespace cp_pool {
 
+CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcome outcome, std::string reason) {
+  CaseFinished out;
+  out.index = index;
+  out.id = named.id;
+  out.number = named.number;
+  out.run = named.run;
+  out.runs = named.runs;
+  out.search = named.search;
+  out.c = named.c;
+  out.outcome = outcome;
+  out.reason = std::move(reason);
+  out.rerun = named.rerun;
+  return out;
+}
+
 void Books::finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
   CaseFinished out = begin(job, attempt.outcome, std::move(attempt.reason));
   out.seq = seq;
@@ -38,18 +53,8 @@ void Books::finish_unrun(const Job& job, CaseOutcome outcome, std::string reason
 }
 
 CaseFinished Books::begin(const Job& job, CaseOutcome outcome, std::string reason) {
-  CaseFinished out;
-  out.index = job.index;
-  out.id = job.named->id;
-  out.number = job.named->number;
-  out.run = job.named->run;
-  out.runs = job.named->runs;
-  out.search = job.named->search;
-  out.c = job.named->c;
-  out.outcome = outcome;
-  out.reason = std::move(reason);
+  CaseFinished out = finished_case(job.index, *job.named, outcome, std::move(reason));
   out.attempts = job.attempts;
-  out.rerun = job.named->rerun;
   return out;
 }
 

@@ -26,6 +26,9 @@ struct Job {
   int lost = 0;      // pools, before it had started
 };
 
+// What is known of the end of a case that no pool has told of.
+CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcome outcome, std::string reason);
+
 class Books {
  public:
   Books(RunContext& run, Ledger& ledger) : run_(run), ledger_(ledger) {}

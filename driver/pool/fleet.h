@@ -93,7 +93,6 @@ class Fleet {
   [[nodiscard]] const std::map<int, LivingPool>& pools() const { return pools_; }
   // That the pool runs; nullptr: none.
   [[nodiscard]] const Job* job_of(const LivingPool& pool) const { return pool.sent ? &jobs_.at(*pool.sent) : nullptr; }
-  [[nodiscard]] std::size_t unfinished_cases() const { return jobs_.size(); }
 
   std::function<void(const std::exception_ptr&)> on_error;  // of a pool's coroutine: what a sink has thrown
   std::function<void()> on_done;

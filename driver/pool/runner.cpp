@@ -2,32 +2,17 @@
 
 #include <chrono>
 #include <csignal>
-#include <sys/resource.h>
 
+#include "driver/pool/run_signals.h"
+#include "driver/process/cpu_time.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 namespace {
 
-double own_cpu_ms() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto ms = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
-  };
-  return ms(usage.ru_utime) + ms(usage.ru_stime);
-}
-
-constexpr std::chrono::milliseconds kSameSignal{100};
 constexpr std::chrono::milliseconds kFilesInterval{100};
 
 }  // namespace
-
-void watch_for_hangup(asio::signal_set& signals) {
-  struct sigaction now = {};
-  // Under nohup it stays ignored.
-  if (sigaction(SIGHUP, nullptr, &now) == 0 && now.sa_handler != SIG_IGN) signals.add(SIGHUP);
-}
 
 Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots)
     : host_(io_),

@@ -23,9 +23,6 @@
 
 namespace cp_pool {
 
-// Adds SIGHUP, unless the process ignores it.
-void watch_for_hangup(asio::signal_set& signals);
-
 class Runner : public CaseRunner, private PoolOwner {
  public:
   // slots: as FleetSettings.

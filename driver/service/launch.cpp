@@ -25,13 +25,8 @@ std::vector<std::filesystem::path> files_of_ranks(int pid, const PoolReady& read
 
 }  // namespace
 
-Launch::Launch(int number, std::string identity, RunConfig config, std::chrono::milliseconds idle, PoolHost& host)
-    : number_(number),
-      identity_(std::move(identity)),
-      config_(std::move(config)),
-      host_(host),
-      idle_(idle),
-      rest_(host.io) {
+Launch::Launch(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host)
+    : number_(number), config_(std::move(config)), host_(host), idle_(idle), rest_(host.io) {
   make_fork_server();
 }
 
@@ -46,14 +41,13 @@ std::string Launch::identity_of(const RunConfig& config) {
 }
 
 void Launch::make_fork_server() {
-  told_.reset();
   fork_server_.reset();
   if (config_.fork_server.empty()) return;
   ForkServer::Config server;
   server.command = config_.fork_server;
   server.surroundings = config_.surroundings;
   server.patience = config_.fork_patience;
-  server.tell = [this](const ForkServerTold& told) { told_ = told; };
+  server.tell = [](const ForkServerTold&) {};
   server.on_change = [this] { host_.notify_all(); };
   fork_server_.emplace(host_, std::move(server));
 }
@@ -95,7 +89,6 @@ PoolHome::PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by)
       config_(wanted_by != nullptr ? wanted_by->config() : launch.config()),
       context_(host, config_, *this),
       stamps_(launch.files()) {
-  config_.max_failures = 0;
   launch_.count_pool(1);
   if (wanted_by != nullptr) known_to_.insert(wanted_by);
 }

@@ -24,17 +24,14 @@ class Launch {
  public:
   // number: of no other launch. config: of the run that is the first. idle: how long a fork server stays without a
   // pool; 0 = for ever.
-  Launch(int number, std::string identity, RunConfig config, std::chrono::milliseconds idle, PoolHost& host);
+  Launch(int number, RunConfig config, std::chrono::milliseconds idle, PoolHost& host);
 
   // A text that is equal for two configurations if their runs may share pools.
   static std::string identity_of(const RunConfig& config);
 
   [[nodiscard]] int number() const { return number_; }
-  [[nodiscard]] const std::string& identity() const { return identity_; }
   [[nodiscard]] const RunConfig& config() const { return config_; }
   [[nodiscard]] ForkServer* fork_server() { return fork_server_ ? &*fork_server_ : nullptr; }
-  // What it has said of itself; nullopt: nothing yet, or there is none.
-  [[nodiscard]] const std::optional<ForkServerTold>& told() const { return told_; }
   // The worker's own files: what its user edits or builds.
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
   // A pool of it has come or gone.
@@ -46,14 +43,12 @@ class Launch {
   void make_fork_server();
 
   int number_;
-  std::string identity_;
   RunConfig config_;
   PoolHost& host_;
   std::chrono::milliseconds idle_;
   Timer rest_;
   int pools_ = 0;
   std::optional<ForkServer> fork_server_;
-  std::optional<ForkServerTold> told_;
 };
 
 // Where a pool of a service is at home: the configuration that it is started with, and who is told of it.
@@ -64,7 +59,6 @@ class PoolHome : private EventSink {
   ~PoolHome() override;
 
   [[nodiscard]] RunContext& context() { return context_; }
-  [[nodiscard]] Launch& launch() { return launch_; }
   // Tells the run of the pool, if it does not know it.
   void introduce(ServiceRun& run);
   void forget(ServiceRun& run) { known_to_.erase(&run); }

@@ -37,6 +37,7 @@ class LineConnection {
   [[nodiscard]] std::size_t unwritten() const { return writer_->unwritten(); }
   // Between the two no further line is told, and little is read.
   void pause();
+  [[nodiscard]] bool paused() const { return paused_; }
   void resume();
   // Closes when everything is written.
   void close_when_written() { writer_->close_when_written(); }

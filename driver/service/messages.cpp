@@ -12,8 +12,9 @@ namespace cp_pool::service {
 
 namespace {
 
-std::vector<std::string> request_names() {
-  return {Hello::kName, Open::kName, Submit::kName, Close::kName, Cancel::kName, AskStatus::kName, Stop::kName};
+template <typename... Messages>
+std::vector<std::string> names_of(std::type_identity<std::variant<Messages...>> /*of*/) {
+  return {Messages::kName...};
 }
 
 template <typename Variant>
@@ -44,8 +45,9 @@ Request read_request(const nlohmann::json& line) {
   const std::string name = fields.get_string("request");
   std::optional<Request> request = protocol::read_named<Request>(name, line);
   if (!request) {
-    throw protocol::ProtocolError(fmt::format("\"request\": \"{}\" is none of {}{}", name, join_names(request_names()),
-                                              did_you_mean(name, request_names())));
+    const std::vector<std::string> names = names_of(std::type_identity<Request>{});
+    throw protocol::ProtocolError(
+        fmt::format("\"request\": \"{}\" is none of {}{}", name, join_names(names), did_you_mean(name, names)));
   }
   return *std::move(request);
 }

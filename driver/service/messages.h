@@ -21,7 +21,7 @@ namespace cp_pool::service {
 
 inline constexpr int kVersion = 1;  // of these messages; changes when a field changes its meaning or goes away
 
-// --- What a client says: "request" is its name -----------------------------------------------------------------------
+// --- What a client says: "request" is its name ---
 
 // The first line of a connection.
 struct Hello {
@@ -150,8 +150,7 @@ struct Stop {
 
 using Request = std::variant<Hello, Open, Submit, Close, Cancel, AskStatus, Stop>;
 
-// --- What the service says: "reply" is its name
-// ------------------------------------------------------------------------
+// --- What the service says: "reply" is its name ---
 
 // The answer to hello.
 struct Welcome {

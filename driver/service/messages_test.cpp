@@ -64,8 +64,7 @@ Message filled() {
   return out;
 }
 
-// --- Both ways
-// ---------------------------------------------------------------------------------------------------------
+// --- Both ways ---
 
 template <typename Variant, std::size_t... I>
 void for_each_message(std::index_sequence<I...> /*unused*/, const auto& visit) {
@@ -156,8 +155,7 @@ TEST(ServiceMessages, AFieldOfALaterVersionIsLeftAlone) {
   EXPECT_NO_THROW(read_request({{"request", "close"}, {"run", "r"}, {"of_tomorrow", {1, 2}}}));
 }
 
-// --- What is no message
-// ------------------------------------------------------------------------------------------------
+// --- What is no message ---
 
 std::string error_of(const json& line) {
   try {

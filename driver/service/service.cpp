@@ -51,8 +51,7 @@ std::optional<std::string> own_value(const char* name) {
 
 }  // namespace
 
-// --- The pools of a device kind
-// ----------------------------------------------------------------------------------------
+// --- The pools of a device kind ---
 
 RunContext& Service::Devices::home(int pool, int launch, const FleetClient* wanted_by) {
   ServiceRun* const run = wanted_by == nullptr ? nullptr : service_.run_of(*wanted_by);
@@ -84,8 +83,7 @@ void Service::Devices::kill_at_once() {
   fleet.look_at_stop();
 }
 
-// --- Runs
-// --------------------------------------------------------------------------------------------------------------
+// --- Runs ---
 
 Service::Service(ServiceConfig config)
     : config_(std::move(config)), signals_(io_, SIGINT, SIGTERM, SIGHUP), idle_exit_(io_), memory_(io_) {
@@ -149,9 +147,8 @@ Launch& Service::launch_of(const RunConfig& config) {
     return *launches_.at(known->second);
   }
   const int number = ++last_launch_;
-  launch_numbers_.emplace(identity, number);
-  return *launches_.emplace(number, std::make_unique<Launch>(number, std::move(identity), config, config_.idle, host_))
-              .first->second;
+  launch_numbers_.emplace(std::move(identity), number);
+  return *launches_.emplace(number, std::make_unique<Launch>(number, config, config_.idle, host_)).first->second;
 }
 
 std::unique_ptr<ServiceRun> Service::begin_run(const Open& open, ServiceRun::Functions functions) {
@@ -191,8 +188,7 @@ void Service::note_outcome(CaseOutcome outcome) {
   ++counts_.at(static_cast<std::size_t>(outcome));
 }
 
-// --- Clients
-// -----------------------------------------------------------------------------------------------------------
+// --- Clients ---
 
 void Service::listen(int listening) {
   listening_.emplace(io_, ::fcntl(listening, F_DUPFD_CLOEXEC, 3));
@@ -258,8 +254,7 @@ void Service::forget(Session& session) {
   end_if_done();
 }
 
-// --- Its life
-// ----------------------------------------------------------------------------------------------------------
+// --- Its life ---
 
 void Service::run() {
   watch_signals();
@@ -332,8 +327,7 @@ void Service::watch_memory() {
   });
 }
 
-// --- Status
-// ------------------------------------------------------------------------------------------------------------
+// --- Status ---
 
 Status Service::status() {
   Status out;

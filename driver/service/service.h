@@ -67,7 +67,6 @@ class Service : private SessionOwner {
 
     void forget(ServiceRun& run);
     void kill_at_once();
-    [[nodiscard]] const PoolHome& home_of(int pool) const { return *homes_.at(pool); }
 
    private:
     Service& service_;

@@ -1,5 +1,6 @@
 #include "driver/service/service_client.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <poll.h>
@@ -74,15 +75,7 @@ std::optional<Reply> ServiceConnection::receive() {
         fail_of(name_, fmt::format("its answer is no message: {}", error.what()));
       }
     }
-    pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    const int ready = ::poll(&wait, 1, kPatienceMs);
-    if (ready < 0 && errno == EINTR) continue;
-    if (ready == 0) fail_of(name_, fmt::format("process {} does not answer within {} s", pid_, kPatienceMs / 1000));
-    std::string chunk(4096, '\0');
-    const ssize_t size = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
-    if (size < 0 && errno == EINTR) continue;
-    if (size <= 0) return std::nullopt;
-    received_.append(chunk, 0, static_cast<std::size_t>(size));
+    if (!read_more(kPatienceMs)) return std::nullopt;
   }
 }
 
@@ -97,12 +90,22 @@ Status ServiceConnection::ask_status() {
 void ServiceConnection::stop() {
   send(Stop{});
   // The connection is closed at the end of the service, which runs what it has begun.
+  while (read_more(-1)) received_.clear();
+}
+
+// Waits for bytes; for ever with a limit of -1. False: the service has closed the connection.
+bool ServiceConnection::read_more(int limit_ms) {
   for (;;) {
     pollfd wait{.fd = fd_.get(), .events = POLLIN, .revents = 0};
-    if (::poll(&wait, 1, -1) < 0 && errno != EINTR) return;
-    std::string chunk(4096, '\0');
+    const int ready = ::poll(&wait, 1, limit_ms);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready == 0) fail_of(name_, fmt::format("process {} does not answer within {} s", pid_, limit_ms / 1000));
+    std::array<char, 4096> chunk{};
     const ssize_t size = ::recv(fd_.get(), chunk.data(), chunk.size(), 0);
-    if (size == 0 || (size < 0 && errno != EINTR)) return;
+    if (size < 0 && errno == EINTR) continue;
+    if (size <= 0) return false;
+    received_.append(chunk.data(), static_cast<std::size_t>(size));
+    return true;
   }
 }
 

@@ -46,6 +46,7 @@ class ServiceConnection {
   void send(const Request& request);
   // nullopt: the service has closed the connection. Throws SocketError for a refusal, and when nothing comes.
   std::optional<Reply> receive();
+  bool read_more(int limit_ms);
 
   UniqueFd fd_;
   std::string name_;

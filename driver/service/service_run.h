@@ -46,7 +46,6 @@ class ServiceRun : private EventSink {
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] int number() const { return client_.number; }
   [[nodiscard]] const RunConfig& config() const { return config_; }
-  [[nodiscard]] Launch& launch() { return launch_; }
   [[nodiscard]] bool closed() const { return closed_; }
   [[nodiscard]] std::size_t unfinished() const { return client_.unfinished; }
   [[nodiscard]] std::size_t finished() const { return client_.ledger.expected() - client_.unfinished; }

@@ -2,7 +2,6 @@
 
 #include <csignal>
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -10,7 +9,10 @@
 #include <asio/post.hpp>
 #include <fmt/format.h>
 
+#include "driver/pool/books.h"
+#include "driver/pool/run_signals.h"
 #include "driver/pool/runner.h"
+#include "driver/process/cpu_time.h"
 #include "driver/reporters/events_json.h"
 #include "worker/protocol/json_fields.h"
 #include "worker/protocol/text_clean.h"
@@ -19,17 +21,7 @@ namespace cp_pool::service {
 
 namespace {
 
-constexpr std::chrono::milliseconds kSameSignal{100};  // timeout(1) and a hang-up send two at once, which are one
-constexpr std::chrono::seconds kKilled{5};             // for the end of a run without grace
-
-double own_cpu_ms() {
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  const auto ms = [](const timeval& time) {
-    return static_cast<double>(time.tv_sec) * 1e3 + static_cast<double>(time.tv_usec) * 1e-3;
-  };
-  return ms(usage.ru_utime) + ms(usage.ru_stime);
-}
+constexpr std::chrono::seconds kKilled{5};  // for the end of a run without grace
 
 // The events of cases that run here after all, as those of the run that they are of.
 class InsteadOf : public EventSink {
@@ -109,7 +101,7 @@ void ServiceRunner::no_more_cases() {
 }
 
 RunResult ServiceRunner::run(const RunStarted& header) {
-  start_ = std::chrono::steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   const double cpu_before = own_cpu_ms();
   RunStarted started = header;
   started.title = protocol::clean_text(started.title);
@@ -123,7 +115,7 @@ RunResult ServiceRunner::run(const RunStarted& header) {
   RunResult out;
   out.finished = ledger_.close(interrupted_, {.no_skip = config_.no_skip, .some_judged = config_.expect_judged});
   out.finished.duration_ms =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   sink_.on_event(out.finished);
   return out;
@@ -175,9 +167,7 @@ void ServiceRunner::take(Event event) {
 void ServiceRunner::finish(CaseFinished finished) {
   const auto unfinished = cases_.find(finished.index);
   if (unfinished == cases_.end()) return lose(fmt::format("told twice of case {}", finished.index));
-  // What only this process knows.
-  const NamedCase& named = *unfinished->second;
-  finished.search = named.search;
+  finished.search = unfinished->second->search;  // only this process knows it
   cases_.erase(unfinished);
   ledger_.record(finished.index, finished.outcome);
   const Event event{std::move(finished)};
@@ -187,18 +177,7 @@ void ServiceRunner::finish(CaseFinished finished) {
 }
 
 void ServiceRunner::finish_unrun(std::size_t index, CaseOutcome outcome, const std::string& reason) {
-  const NamedCase& named = *cases_.at(index);
-  CaseFinished out;
-  out.index = index;
-  out.id = named.id;
-  out.number = named.number;
-  out.run = named.run;
-  out.runs = named.runs;
-  out.c = named.c;
-  out.outcome = outcome;
-  out.reason = reason;
-  out.rerun = named.rerun;
-  finish(std::move(out));
+  finish(finished_case(index, *cases_.at(index), outcome, reason));
 }
 
 void ServiceRunner::lose(const std::string& why) {

@@ -61,7 +61,6 @@ class ServiceRunner : public CaseRunner {
   asio::steady_timer clock_;
   asio::steady_timer patience_;
   std::chrono::steady_clock::time_point first_signal_;
-  std::chrono::steady_clock::time_point start_;
   std::optional<std::string> stopped_;  // why no further case is run
   std::optional<std::string> lost_;     // why the service cannot be asked any more
   bool interrupted_ = false;

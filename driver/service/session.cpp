@@ -181,7 +181,7 @@ void Session::reconsider_pace() {
   for (const auto& [name, run] : runs_) cases += run->unfinished();
   if (held_ || cases >= kMostCases) {
     connection_.pause();
-  } else {
+  } else if (connection_.paused()) {
     asio::post(io_, [this, alive = std::weak_ptr<bool>(alive_)] {
       if (!alive.expired()) connection_.resume();
     });

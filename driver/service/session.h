@@ -55,7 +55,6 @@ class Session {
 
   [[nodiscard]] ClientStatus status() const;
   [[nodiscard]] pid_t pid() const { return pid_; }
-  [[nodiscard]] bool has_runs() const { return !runs_.empty(); }
   [[nodiscard]] const std::map<std::string, std::unique_ptr<ServiceRun>>& runs() const { return runs_; }
 
  private:

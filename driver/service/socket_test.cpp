@@ -42,8 +42,7 @@ class Socket : public ::testing::Test {
   const fs::path path = folder / "cp-pool" / "default.sock";
 };
 
-// --- Names and places
-// --------------------------------------------------------------------------------------------------
+// --- Names and places ---
 
 TEST(SocketName, IsMadeOfLettersDigitsAndThreeMarks) {
   for (const char* name : {"default", "nightly-2", "a_b.c", "X"}) EXPECT_THAT(wrong_with_name(name), IsEmpty()) << name;
@@ -71,8 +70,7 @@ TEST(SocketPath, IsInAFolderOfTheUsersOtherwise) {
   }
 }
 
-// --- Listening
-// ---------------------------------------------------------------------------------------------------------
+// --- Listening ---
 
 TEST_F(Socket, IsForItsUserAlone) {
   const mode_t before = ::umask(0);
@@ -210,8 +208,7 @@ TEST_F(Socket, OfAnotherUserIsNotSpokenTo) {
   ::waitpid(child, nullptr, 0);
 }
 
-// --- systemd
-// -----------------------------------------------------------------------------------------------------------
+// --- systemd ---
 
 TEST(SocketOfSystemd, IsForTheProcessThatIsNamedAlone) {
   const ScopedVariable count{"LISTEN_FDS", "1"};

@@ -12,6 +12,7 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/gpu_list.h"
 #include "driver/cli/option_kinds.h"
+#include "driver/cli/service_use.h"
 #include "driver/cli/worker_command.h"
 #include "driver/service/service.h"
 #include "driver/service/socket.h"
@@ -78,18 +79,9 @@ class ServeCommand : public CommandWith<ServeOptions> {
  public:
   explicit ServeCommand(CLI::App& command) {
     using std::chrono::milliseconds;
-    add_text(command,
-             {.name = "--name",
-              .type = "NAME",
-              .help = "Name of the service: submit looks for 'default'",
-              .check = service::wrong_with_name,
-              .default_text = options.name},
-             [this](const std::string& name) { options.name = name; });
+    add_service_name(command, options.name, "Name of the service: submit looks for 'default'");
     add_flag(command, "--stdio", options.stdio, "Serve one client on stdin and stdout instead of a socket");
     add_count(command, "--slots", options.slots, "CPU ranks that work at once; 0 = as many as there are cores");
-    const auto wrong_with_gpus = [](const std::string& text) {
-      return parse_gpu_list(text) ? "" : fmt::format("'{}' is no list of GPUs, each once; write 0-3,6", text);
-    };
     add_text(command,
              {.name = "--gpus",
               .type = "LIST",

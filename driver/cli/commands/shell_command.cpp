@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 #include <fcntl.h>
 #include <functional>
@@ -178,7 +179,9 @@ class ShellCommand : public CommandWith<ShellOptions> {
     passed_on_.adapter = given_words(command, {"--adapter", "--python"});
     Words not_of_submit{"--service"};
     not_of_submit.insert(not_of_submit.end(), of_lookup.begin(), of_lookup.end());
-    const bool has_service = !options.service.refused && !needs_own_pools(command);
+    // A service of the shell's own can have the slots and GPUs that are asked for; nothing else of this kind.
+    const std::string& own = options.service.own_pools;
+    const bool has_service = !options.service.refused && (own.empty() || std::ranges::count(of_serve, own) > 0);
     if (has_service) {
       not_of_submit.insert(not_of_submit.end(), of_serve.begin(), of_serve.end());
       service_.serve = given_words(command, {"--slots", "--gpus"});
@@ -201,12 +204,6 @@ class ShellCommand : public CommandWith<ShellOptions> {
   }
 
  private:
-  // Such as no service can give, not even one of the shell's own.
-  bool needs_own_pools(const CLI::App& command) const {
-    return options.execution.config.perf || was_given(command, "--isolate") || was_given(command, "--pool-max-cases") ||
-           was_given(command, "--run-dir");
-  }
-
   ShellSession::Options passed_on_;
   ShellService::Options service_;
 };

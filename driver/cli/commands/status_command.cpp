@@ -6,9 +6,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/option_kinds.h"
+#include "driver/cli/service_use.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
@@ -70,27 +70,17 @@ std::string status_text(const std::string& name, const service::Status& status) 
 class StatusCommand : public CommandWith<StatusOptions> {
  public:
   explicit StatusCommand(CLI::App& command) {
-    add_text(command,
-             {.name = "--name",
-              .type = "NAME",
-              .help = "Name of the service",
-              .check = service::wrong_with_name,
-              .default_text = options.name},
-             [this](const std::string& name) { options.name = name; });
+    add_service_name(command, options.name, "Name of the service");
     add_flag(command, "--json", options.json, "Print one JSON object (docs/service.md)");
   }
 
   int run(const std::string& /*program*/) override {
-    try {
-      auto connection = service::ServiceConnection::find(options.name, "cp-pool status");
-      if (!connection) throw CommandError(ExitCode::infra, fmt::format("no service '{}' is there", options.name));
-      const service::Status status = connection->ask_status();
+    with_service(options.name, "cp-pool status", [this](service::ServiceConnection& connection) {
+      const service::Status status = connection.ask_status();
       const std::string text = options.json ? to_line(protocol::object_json<nlohmann::ordered_json>(status)) + '\n'
                                             : status_text(options.name, status);
       write_all(STDOUT_FILENO, text, "stdout");
-    } catch (const service::SocketError& error) {
-      throw CommandError(ExitCode::infra, error.what());
-    }
+    });
     return to_int(ExitCode::ok);
   }
 };

@@ -3,9 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
-#include "driver/cli/option_kinds.h"
+#include "driver/cli/service_use.h"
 #include "driver/reporters/output_file.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
@@ -25,26 +24,14 @@ struct StopOptions {
 
 class StopCommand : public CommandWith<StopOptions> {
  public:
-  explicit StopCommand(CLI::App& command) {
-    add_text(command,
-             {.name = "--name",
-              .type = "NAME",
-              .help = "Name of the service",
-              .check = service::wrong_with_name,
-              .default_text = options.name},
-             [this](const std::string& name) { options.name = name; });
-  }
+  explicit StopCommand(CLI::App& command) { add_service_name(command, options.name, "Name of the service"); }
 
   int run(const std::string& /*program*/) override {
-    try {
-      auto connection = service::ServiceConnection::find(options.name, "cp-pool stop");
-      if (!connection) throw CommandError(ExitCode::infra, fmt::format("no service '{}' is there", options.name));
-      connection->stop();
-      write_all(STDOUT_FILENO, fmt::format("service '{}' (process {}) has ended\n", options.name, connection->pid()),
+    with_service(options.name, "cp-pool stop", [this](service::ServiceConnection& connection) {
+      connection.stop();
+      write_all(STDOUT_FILENO, fmt::format("service '{}' (process {}) has ended\n", options.name, connection.pid()),
                 "stdout");
-    } catch (const service::SocketError& error) {
-      throw CommandError(ExitCode::infra, error.what());
-    }
+    });
     return to_int(ExitCode::ok);
   }
 };

@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/pool/run_signals.h"
 #include "driver/service/free_memory.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/text_clean.h"
@@ -86,7 +87,8 @@ void Service::Devices::kill_at_once() {
 // --- Runs ---
 
 Service::Service(ServiceConfig config)
-    : config_(std::move(config)), signals_(io_, SIGINT, SIGTERM, SIGHUP), idle_exit_(io_), memory_(io_) {
+    : config_(std::move(config)), signals_(io_, SIGINT, SIGTERM), idle_exit_(io_), memory_(io_) {
+  watch_for_hangup(signals_);
   FleetSettings cpu{
       .slots = config_.cpu_slots, .idle_time = config_.idle, .turn = config_.turn, .spare = config_.spare};
   FleetSettings gpu = cpu;

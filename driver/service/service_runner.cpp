@@ -58,9 +58,10 @@ ServiceRunner::ServiceRunner(ServiceConnection connection, std::string run, When
       when_lost_(when_lost),
       config_(config),
       sink_(sink),
-      signals_(io_, SIGINT, SIGTERM, SIGHUP),
+      signals_(io_, SIGINT, SIGTERM),
       clock_(io_),
       patience_(io_) {
+  watch_for_hangup(signals_);
   already_read_ = connection.take_received();
   UniqueFd in = connection.take_fd();
   UniqueFd out{::fcntl(in.get(), F_DUPFD_CLOEXEC, 3)};

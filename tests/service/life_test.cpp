@@ -85,6 +85,18 @@ TEST_F(Life, WhatCannotBeItsNameOrPlaceIsAnError) {
   EXPECT_THAT(done.err, is_one_error("cp-pool: it is no folder"));
 }
 
+TEST_F(Life, GoesOnAfterAHangUpUnderNohup) {
+  auto* const before = std::signal(SIGHUP, SIG_IGN);  // which the service inherits
+  StartedService service;
+  std::signal(SIGHUP, before);
+  service.signal(SIGHUP);
+  RawClient client = RawClient::greeted();
+  client.open("run");
+  client.submit("run", "pass");
+  client.close_run("run");
+  EXPECT_THAT(outcomes_in(client.events_of("run")), ElementsAre("pass: pass"));
+}
+
 // As systemd starts it: with a socket that listens already, and which is not its own to remove.
 TEST_F(Life, TakesTheSocketOfSystemd) {
   fs::create_directory(path("cp-pool"));

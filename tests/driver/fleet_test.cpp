@@ -4,14 +4,17 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <string>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "driver/process/spawn.h"
 #include "tests/driver/fault_outcomes.h"
 #include "tests/driver/harness.h"
 
@@ -62,22 +65,36 @@ TEST(Fleet, RunsKeysSideBySideAsSlotsAllow) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass"));
 }
 
+void write(const Pipe& pipe, const std::string& lines) {
+  ASSERT_EQ(::write(pipe.write.get(), lines.data(), lines.size()), static_cast<ssize_t>(lines.size()));
+}
+
 // A case with a fault on one of four pools, while cases run on the other three.
 class FaultBesideOthers : public testing::TestWithParam<std::string> {};
 
 TEST_P(FaultBesideOthers, CostsItsOwnPoolAlone) {
-  std::vector<NamedCase> cases = fake_cases({"until_sigusr1", "until_sigusr1", "until_sigusr1", GetParam(), "pass"}, 1);
-  if (GetParam() == "hang") cases[3].timeout = std::chrono::milliseconds(500);
+  constexpr std::size_t kWaiting = 3;
+  const std::string wait = "until_sigusr1\n";
+  Pipe pipe = make_pipe();
+  write(pipe, wait + wait + wait);
   Recorder recorder;
-  // The three wait for the end of the other two, which may have come before the last of the three has started.
   recorder.on_each = [&](const Event& event) {
-    const bool news = std::holds_alternative<CaseStarted>(event) || std::holds_alternative<CaseFinished>(event);
-    std::vector<CaseStarted> waiting = recorder.all<CaseStarted>();
-    std::erase_if(waiting, [](const CaseStarted& started) { return started.index >= 3; });
-    if (!news || waiting.size() != 3 || recorder.all<CaseFinished>().size() != 2) return;
-    for (const CaseStarted& started : waiting) let_go_on(recorder, started.pool);
+    // Each of the three has a pool: none can be sent to the one that the fault ends, and is sent again.
+    if (std::holds_alternative<CaseStarted>(event) && recorder.all<CaseStarted>().size() == kWaiting) {
+      write(pipe, GetParam() + "\npass\n");
+      pipe.write.reset();
+    }
+    if (!std::holds_alternative<CaseFinished>(event) || recorder.all<CaseFinished>().size() != 2) return;
+    for (const CaseStarted& started : recorder.all<CaseStarted>()) {
+      if (started.index < kWaiting) let_go_on(recorder, started.pool);
+    }
   };
-  run(cases, with_slots(4), recorder);
+  const auto read_case = [](const protocol::Line& line) -> std::optional<NamedCase> {
+    NamedCase out = fake_case(line.text, 1);
+    if (line.text == "hang") out.timeout = std::chrono::milliseconds(500);
+    return out;
+  };
+  run_stream(pipe.read.get(), read_case, with_slots(4), {}, recorder, kWaiting + 2);
   const std::vector<std::string> outcomes = recorder.outcomes();
   EXPECT_THAT(fault_outcomes().at(GetParam()), Contains(outcomes.at(3))) << recorder.finished(3).reason;
   std::set<int> pools;

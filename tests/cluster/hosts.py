@@ -168,8 +168,9 @@ class Host:
 
 
 def _namespace(pid: int) -> str:
+    """That of the network: containers on a host have pids of their own."""
     try:
-        return os.readlink(f"/proc/{pid}/ns/pid")
+        return os.readlink(f"/proc/{pid}/ns/net")
     except OSError:
         return ""
 

@@ -49,6 +49,10 @@ constexpr std::array kVariables{
     EnvironmentVariable{"CP_POOL_MASTER_FD",
                         "Set for rank 0: the number of an inherited socket that listens on MASTER_PORT."},
     EnvironmentVariable{"CP_POOL_TAG", "Set for a rank: the name of its pool, by which cp-pool finds its processes."},
+    EnvironmentVariable{"CP_POOL_LIFELINE",
+                        "Set for a rank that a launcher starts: where it reaches cp-pool, HOST:PORT,.. in the order in "
+                        "which it tries them. A rank that loses cp-pool ends itself with exit code 75."},
+    EnvironmentVariable{"CP_POOL_LIFELINE_TOKEN", "Set with CP_POOL_LIFELINE: by it cp-pool knows its ranks."},
     // What its tests read.
     EnvironmentVariable{"CP_POOL_REQUIRE_GPU", "Tests of GPUs: how many there have to be; fewer are a failure."},
     EnvironmentVariable{"CP_POOL_GPU_TEST_SECONDS", "tools/gpu_tests: how long one program may take."},

@@ -78,7 +78,8 @@ std::optional<Order> read_order(std::string_view line) {
 
 std::string to_string(const Endpoint& endpoint) {
   const bool six = endpoint.host.find(':') != std::string::npos;
-  return six ? fmt::format("[{}]:{}", endpoint.host, endpoint.port) : fmt::format("{}:{}", endpoint.host, endpoint.port);
+  return six ? fmt::format("[{}]:{}", endpoint.host, endpoint.port)
+             : fmt::format("{}:{}", endpoint.host, endpoint.port);
 }
 
 std::string join_endpoints(const std::vector<Endpoint>& endpoints) {

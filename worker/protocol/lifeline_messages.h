@@ -1,7 +1,7 @@
-// What a rank and the driver say to each other over a lifeline (docs/cluster.md), a JSON object a line. A rank makes two
-// TCP connections, and begins each with a Hello. Over the first the two exchange these messages; what follows the Hello
-// on the second is the rank's stderr, byte by byte: the rank's fd 2 is this connection, so that its last words arrive
-// however it ends.
+// What a rank and the driver say to each other over a lifeline (docs/cluster.md), a JSON object a line. A rank makes
+// two TCP connections, and begins each with a Hello. Over the first the two exchange these messages; what follows the
+// Hello on the second is the rank's stderr, byte by byte: the rank's fd 2 is this connection, so that its last words
+// arrive however it ends.
 #pragma once
 
 #include <array>
@@ -77,9 +77,7 @@ struct Ending {
   int exit_code = 0;
 
   static constexpr const char* kName = "ending";
-  static constexpr auto fields() {
-    return std::tuple{field("exit_code", &Ending::exit_code, Presence::required)};
-  }
+  static constexpr auto fields() { return std::tuple{field("exit_code", &Ending::exit_code, Presence::required)}; }
 };
 using Event = std::variant<Hello, Beat, Rendezvous, Ending>;
 

@@ -10,7 +10,7 @@ if(CP_POOL_HAVE_CUDA)
                         INSTALL_RPATH "${_torch};${_nvidia}/cu13/lib;${_nvidia}/nccl/lib;${_nvidia}/cudnn/lib")
   set_target_properties(cp_core_early PROPERTIES INSTALL_RPATH "${_nvidia}/cu13/lib;${_nvidia}/nccl/lib")
   # Where cp_core/cuda/module_path.h and driver/cli/device.h look for them.
-  install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION lib/cp-pool)
+  install(TARGETS cp_core_cuda cp_core_early LIBRARY DESTINATION lib/cp-pool OPTIONAL)
 endif()
 install(DIRECTORY cases/matrices/ DESTINATION share/cp-pool/matrices FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" "${CMAKE_BINARY_DIR}/share/bash-completion"

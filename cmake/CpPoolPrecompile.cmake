@@ -1,4 +1,4 @@
-# Precompiled headers: a quarter of what a unit costs that uses LibTorch. Sources include what they use all the same:
+# Precompiled headers: a quarter of what a unit costs that uses LibTorch, a third of one of the driver. Sources include what they use all the same:
 # clang-tidy reads them without these (tools/tidy). Not for the sanitizers' presets and clang, which are built rarely.
 option(CP_POOL_PRECOMPILE "Use precompiled headers (g++, release)" ON)
 
@@ -6,7 +6,7 @@ set(CP_POOL_STANDARD_HEADERS
     <algorithm> <array> <chrono> <cstdint> <filesystem> <functional> <map> <memory> <optional> <span> <sstream> <string>
     <string_view> <utility> <variant> <vector> <fmt/format.h>)
 
-# cp_pool_define_precompiled(<name> OPTIMIZE O0|O2 HEADERS <headers> LIBRARIES <targets>) makes what
+# cp_pool_define_precompiled(<name> OPTIMIZE O0|O1|O2 HEADERS <headers> LIBRARIES <targets>) makes what
 # cp_pool_use_precompiled(<name> <targets>) gives to targets, libraries and programs.
 function(cp_pool_define_precompiled name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "OPTIMIZE" "HEADERS;LIBRARIES")

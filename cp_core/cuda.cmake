@@ -6,7 +6,8 @@ set_source_files_properties(thd/merge_partial.cpp PROPERTIES COMPILE_OPTIONS -ff
 set_source_files_properties(thd/merge_partial.cu PROPERTIES COMPILE_OPTIONS -fmad=false)
 
 if(CP_POOL_HAVE_CUDA)
-  add_library(cp_core_cuda_objects OBJECT
+  # Built on demand (cuda_part), and with the programs that need a GPU: a seventh of a build, of no use without one.
+  add_library(cp_core_cuda_objects OBJECT EXCLUDE_FROM_ALL
     attention/cuda_backends.cpp
     attention/cudnn/cudnn_backend.cpp
     attention/cudnn/cudnn_batch.cpp
@@ -80,15 +81,16 @@ if(CP_POOL_HAVE_CUDA)
   cp_pool_use_precompiled(torch cp_core_cuda_objects)
 
   # Loaded before it: cuda/early_start.h.
-  add_library(cp_core_early MODULE cuda/early_module.cpp)
+  add_library(cp_core_early MODULE EXCLUDE_FROM_ALL cuda/early_module.cpp)
   target_link_libraries(cp_core_early PRIVATE cp_options LibTorch::nccl)
   set_target_properties(cp_core_early PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
 
-  add_library(cp_core_cuda MODULE $<TARGET_OBJECTS:cp_core_cuda_objects>)
+  add_library(cp_core_cuda MODULE EXCLUDE_FROM_ALL $<TARGET_OBJECTS:cp_core_cuda_objects>)
   target_link_libraries(cp_core_cuda PRIVATE cp_core_cuda_objects)
   add_dependencies(cp_core_cuda cp_core_early)
   set_target_properties(cp_core_cuda PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_RUNTIME_OUTPUT_DIRECTORY}")
   add_custom_target(cuda_part DEPENDS cp_core_cuda)
+  add_dependencies(gpu_programs cuda_part)
 else()
   add_custom_target(cuda_part COMMAND "${CMAKE_COMMAND}" -E echo "no nvcc (CUDA Toolkit 13): built without the CUDA part" VERBATIM)
 endif()
@@ -103,8 +105,8 @@ cp_pool_test(merge_math_test LABEL unit DISCOVER SOURCES thd/merge_math_test.cpp
 set_source_files_properties(thd/merge_math_test.cpp PROPERTIES COMPILE_OPTIONS -ffp-contract=off)
 
 if(CP_POOL_HAVE_CUDA)
-  # The module, loaded as the worker loads it: into a program that has all of cp_core and shows it.
-  cp_pool_test(cuda_module_test LABEL unit TORCH SOURCES cuda_module/cuda_module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
+  # The module, loaded as the worker loads it: into a program that has all of cp_core and shows it. It needs no GPU.
+  cp_pool_test(cuda_module_test LABEL gpu TORCH SOURCES cuda_module/cuda_module_test.cpp LIBRARIES $<LINK_LIBRARY:WHOLE_ARCHIVE,cp_core>)
   set_target_properties(cuda_module_test PROPERTIES ENABLE_EXPORTS ON)
   add_dependencies(cuda_module_test cp_core_cuda)
 

@@ -155,7 +155,8 @@ add_library(cp_cli STATIC
   cli/shell/shell_service.cpp
   cli/shell/shell_session.cpp)
 # CLI11 takes long to compile, and runs once.
-set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0)
+set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0
+                            SKIP_PRECOMPILE_HEADERS ON)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11
                              pugixml::pugixml Editline::edit)
 # Where matrices are found when the program runs from its build folder.

@@ -1,64 +1,54 @@
-"""How each launcher starts a program once a rank, on the hosts of a test. Rank 0 is on the first host, with the
-caller's stdin."""
+"""The launchers of the tests: how each starts a program once a rank, without cp-pool. Rank 0 is on the first
+host, with the caller's stdin."""
 
 from __future__ import annotations
 
+import os
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from slurm import missing_slurm
 
-TORCHRUN = Path(__file__).resolve().parents[2] / ".venv/bin/torchrun"
+PROGRAMS = Path(__file__).resolve().parents[2] / ".venv/bin"  # torchrun of the wheel
 PORT = "29500"  # each test's hosts have all ports for themselves
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples/cluster"
 
 
 @dataclass(frozen=True)
 class Launcher:
-    name: str
-    program: str
+    name: str  # also that of its program
     spans_hosts: bool = True
     needs_slurm: bool = False
 
     def missing(self) -> str:
         if self.needs_slurm:
             return missing_slurm()
-        return "" if shutil.which(self.program) else f"not installed: {self.program} (tools/setup installs it)"
+        found = shutil.which(self.name, path=self.environment()["PATH"])
+        return "" if found else f"not installed: {self.name} (tools/setup installs it)"
 
-    def command(self, ranks: int, words: Sequence[str]) -> list[str]:
-        """Ranks on host1 and host2 in turn, or in halves."""
+    def by_hand(self, words: Sequence[str]) -> list[str]:
+        """Two ranks, one on each host if it spans hosts."""
         meet = ["env", "MASTER_ADDR=host1", f"MASTER_PORT={PORT}"]
         match self.name:
             case "torchrun":
                 # Standard input of every rank is the caller's; only rank 0 reads it.
-                return [self.program, f"--nproc-per-node={ranks}", "--master-port", PORT, "--no-python", *words]
+                return ["torchrun", "--nproc-per-node=2", f"--master-port={PORT}", "--no-python", *words]
             case "mpirun":
-                half = ranks // 2
-                return [
-                    self.program,
-                    "--allow-run-as-root",
-                    "--bind-to",
-                    "none",
-                    "--host",
-                    f"host1:{half},host2:{half}",
-                    "-x",
-                    "GLOO_SOCKET_IFNAME",
-                    "-x",
-                    "CP_POOL_DEVICE",
-                    "-n",
-                    str(ranks),
-                    *meet,
-                    *words,
-                ]
-            case "srun":
-                return ["salloc", "--quiet", "--nodes=2", f"--ntasks={ranks}", "srun", "--input=0", *meet, *words]
-        sys.exit(f"no launcher {self.name}")
+                out = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--host", "host1:1,host2:1", "-n", "2"]
+                return [*out, "-x", "GLOO_SOCKET_IFNAME", "-x", "CP_POOL_DEVICE", *meet, *words]
+            case "ssh_launch":
+                return ["ssh_launch", "host1,host2", "2", f"host1:{PORT}", *words]
+            case _:
+                return ["salloc", "--quiet", "--nodes=2", "--ntasks=2", "srun", "--input=0", *meet, *words]
+
+    def environment(self) -> dict[str, str]:
+        return {"PATH": f"{PROGRAMS}:{EXAMPLES}:{os.environ['PATH']}"}
 
 
-LAUNCHERS = [
-    Launcher("torchrun", str(TORCHRUN), spans_hosts=False),
-    Launcher("mpirun", "mpirun"),
-    Launcher("srun", "srun", needs_slurm=True),
-]
+TORCHRUN = Launcher("torchrun", spans_hosts=False)
+MPIRUN = Launcher("mpirun")
+SRUN = Launcher("srun", needs_slurm=True)
+SSH = Launcher("ssh_launch")  # a template of the user's own
+LAUNCHERS = [TORCHRUN, MPIRUN, SRUN, SSH]

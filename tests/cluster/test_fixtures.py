@@ -11,10 +11,10 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
-from hosts import FOLDERS, Cluster, need, wait_until
+from hosts import FOLDERS, Cluster, Host, need, wait_until
 from launchers import LAUNCHERS, Launcher
 from slurm import Slurm
 
@@ -78,48 +78,82 @@ def test_a_cable_that_is_pulled(two_hosts: Cluster, nothing_left: None) -> None:
 
 
 @pytest.mark.long
-def test_a_launcher_starts_a_program_on_each_host(launcher: Launcher, two_hosts: Cluster, nothing_left: None) -> None:
-    out = two_hosts.hosts[0].run(launcher.command(2, ["sh", "-c", "echo rank on $(hostname)"]))
+def test_a_launcher_starts_a_program_on_each_host(
+    launcher: Launcher, two_hosts: Cluster, nothing_left: None, tmp_path: Path
+) -> None:
+    program = ["sh", "-c", f"hostname >>{tmp_path}/ranks"]
+    two_hosts.hosts[0].run(launcher.by_hand(program), env=launcher.environment())
     expected = ["host1", "host2"] if launcher.spans_hosts else ["host1", "host1"]
-    assert sorted(line.split()[-1] for line in out.splitlines() if line.startswith("rank on ")) == expected
+    assert sorted((tmp_path / "ranks").read_text().split()) == expected
 
 
-def test_real_ranks_meet_and_run_a_case(launcher: Launcher, two_hosts: Cluster, nothing_left: None) -> None:
-    process = two_hosts.hosts[0].start(
-        launcher.command(2, [WORKER]),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        env={"GLOO_SOCKET_IFNAME": "eth0", "CP_POOL_DEVICE": "cpu"},
-    )
-    assert process.stdin is not None and process.stdout is not None
-    # The request waits for the ranks; no answer ends the test.
-    watchdog = threading.Timer(120, process.kill)
-    watchdog.start()
+class RanksByHand:
+    """Two real ranks that a launcher has started, and what a driver would say to them."""
 
-    def event(name: str) -> dict[str, Any]:
-        assert process.stdout is not None
-        for line in process.stdout:
+    def __init__(self, launcher: Launcher, host: Host) -> None:
+        environment = {**launcher.environment(), "GLOO_SOCKET_IFNAME": "eth0", "CP_POOL_DEVICE": "cpu"}
+        self.process = host.start(
+            launcher.by_hand([WORKER]), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.stdin, self.stdout = self.process.stdin, self.process.stdout
+        self._watchdog = threading.Timer(120, self.process.kill)  # no answer ends the test
+        self._watchdog.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._watchdog.cancel()
+        self.process.kill()
+        self.process.wait()
+        self.stdin.close()
+        self.stdout.close()
+
+    def event(self, name: str) -> dict[str, Any]:
+        for line in self.stdout:
             if line.startswith(SENTINEL) and (found := json.loads(line.removeprefix(SENTINEL)))["event"] == name:
                 return dict(found)
         raise AssertionError(f"no {name}")
 
-    def send(request: dict[str, Any]) -> None:
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(request) + "\n")
-        process.stdin.flush()
+    def send(self, request: dict[str, Any]) -> None:
+        self.stdin.write(json.dumps(request) + "\n")
+        self.stdin.flush()
 
-    try:
-        expected = ["host1", "host2"] if launcher.spans_hosts else ["host1", "host1"]
-        assert [rank["host"] for rank in event("ready")["ranks"]] == expected
-        send({"op": "run", "seq": 1, "id": "by_hand", "case": CASE, "timeout_ms": 60000})
-        assert (result := event("result"))["outcome"] == "pass", result
-        send({"op": "shutdown"})
-        assert process.wait(timeout=60) == 0
-    finally:
-        watchdog.cancel()
-        process.kill()
-        process.stdin.close()
-        process.stdout.close()
+
+def workers(cluster: Cluster) -> dict[str, list[int]]:
+    """The pids of the ranks on each host, as seen from outside."""
+    lines = {host.name: host.processes().items() for host in cluster.hosts}
+    return {name: [pid for pid, line in of if line.split()[0] == WORKER] for name, of in lines.items()}
+
+
+def test_real_ranks_meet_and_run_a_case(launcher: Launcher, two_hosts: Cluster, nothing_left: None) -> None:
+    expected = ["host1", "host2"] if launcher.spans_hosts else ["host1", "host1"]
+    with RanksByHand(launcher, two_hosts.hosts[0]) as ranks:
+        assert [rank["host"] for rank in ranks.event("ready")["ranks"]] == expected
+        ranks.send({"op": "run", "seq": 1, "id": "by_hand", "case": CASE, "timeout_ms": 60000})
+        assert (result := ranks.event("result"))["outcome"] == "pass", result
+        ranks.send({"op": "shutdown"})
+        assert ranks.process.wait(timeout=60) == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("end", ["end of stdin", "death of rank 0"])
+def test_ranks_on_other_hosts_end_with_rank_0(
+    launcher: Launcher, end: str, two_hosts: Cluster, nothing_left: None
+) -> None:
+    with RanksByHand(launcher, two_hosts.hosts[0]) as ranks:
+        ranks.event("ready")
+        running = workers(two_hosts)
+        assert {name: len(pids) for name, pids in running.items()} == (
+            {"host1": 1, "host2": 1} if launcher.spans_hosts else {"host1": 2, "host2": 0}
+        )
+        if end == "end of stdin":
+            ranks.stdin.close()
+        else:
+            os.kill(min(running["host1"]), signal.SIGKILL)
+        wait_until(lambda: not any(workers(two_hosts).values()), 10, f"ranks outlive the {end}")
+        ranks.process.wait(timeout=60)
 
 
 def test_nothing_is_left_of_a_test_that_is_killed(two_hosts: Cluster) -> None:

@@ -9,6 +9,8 @@
 #include <asio/error.hpp>
 #include <asio/write.hpp>
 
+#include "driver/pool/ready_wait.h"
+
 namespace cp_pool {
 
 PipeReader::PipeReader(asio::io_context& io, UniqueFd fd, Functions functions)
@@ -54,9 +56,10 @@ PipeWriter::PipeWriter(asio::io_context& io, UniqueFd fd, std::function<void()> 
 
 // What was written can be lost without an error of write(): the reader may close while it is still in the pipe.
 void PipeWriter::start() {
-  pipe_.async_wait(asio::posix::stream_descriptor::wait_error, [self = shared_from_this()](asio::error_code error) {
-    if (!error && self->pipe_.is_open()) self->break_off();
-  });
+  wait_until_ready(pipe_, asio::posix::stream_descriptor::wait_error,
+                   [self = shared_from_this()](asio::error_code error) {
+                     if (!error && self->pipe_.is_open()) self->break_off();
+                   });
 }
 
 void PipeWriter::break_off() {
@@ -105,9 +108,10 @@ ExitWatcher::ExitWatcher(asio::io_context& io, UniqueFd pidfd, std::function<voi
     : pidfd_(io, pidfd.release()), on_exit_(std::move(on_exit)) {}
 
 void ExitWatcher::start() {
-  pidfd_.async_wait(asio::posix::stream_descriptor::wait_read, [self = shared_from_this()](asio::error_code error) {
-    if (!error && self->pidfd_.is_open()) self->on_exit_();
-  });
+  wait_until_ready(pidfd_, asio::posix::stream_descriptor::wait_read,
+                   [self = shared_from_this()](asio::error_code error) {
+                     if (!error && self->pidfd_.is_open()) self->on_exit_();
+                   });
 }
 
 void ExitWatcher::close() {

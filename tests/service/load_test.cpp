@@ -93,7 +93,9 @@ class Load : public Service {
       EXPECT_EQ(answer["outcome"], expected) << name << " " << model << ": " << answer["reason"];
     }
     EXPECT_THAT(numbers, SizeIs(cases.size())) << name;
-    const json finished = test::json_lines(test::read_file(path(name + ".events"))).back();
+    const std::vector<json> events = test::json_lines(test::read_file(path(name + ".events")));
+    ASSERT_FALSE(events.empty()) << name;
+    const json& finished = events.back();
     EXPECT_EQ(finished["type"], "run_finished") << name;
     EXPECT_EQ(finished["ledger_exact"], true) << name;
     EXPECT_EQ(finished["expanded"], cases.size()) << name;

@@ -15,14 +15,25 @@ std::optional<Seconds> Scheduler::Mean::value() const {
   return sum_ / count_;
 }
 
-Scheduler::Scheduler(const FleetSettings& settings) : settings_(settings), slots_(settings.slots) {}
+Scheduler::Scheduler(const FleetSettings& settings) : settings_(settings), slots_(settings.slots, settings.distances) {}
 
 int Scheduler::add_key(int ranks) {
   Key key;
   key.slots = slots_.held_by(ranks);
   for (const int client : held_) key.queue.hold(client, true);
-  keys_.push_back(std::move(key));
-  return static_cast<int>(keys_.size()) - 1;
+  if (removed_keys_.empty()) {
+    keys_.push_back(std::move(key));
+    return static_cast<int>(keys_.size()) - 1;
+  }
+  const int number = removed_keys_.back();
+  removed_keys_.pop_back();
+  keys_[static_cast<std::size_t>(number)] = std::move(key);
+  return number;
+}
+
+void Scheduler::remove_key(int key) {
+  keys_.at(static_cast<std::size_t>(key)) = Key{};
+  removed_keys_.push_back(key);
 }
 
 void Scheduler::case_added(int key, QueuedCase added) {

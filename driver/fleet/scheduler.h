@@ -45,6 +45,7 @@ using Seconds = std::chrono::duration<double>;
 struct FleetSettings {
   // None: as many as are asked for, but each key has one pool.
   std::optional<int> slots = {};
+  SlotDistances distances = {};
   // Each pool is replaced after so many cases (whoever runs it sees to that); 0 = never.
   int cases_of_a_pool = 0;
   // A pool that had nothing to do for so long is retired; 0 = never. Not a key's only idle pool while another of its
@@ -80,6 +81,8 @@ class Scheduler {
 
   // Returns the number of a new key, from 0: pools of so many ranks.
   int add_key(int ranks);
+  // A key without cases and pools, for which no case comes any more: another may get its number.
+  void remove_key(int key);
 
   // What has happened. `now`: on any clock that goes forward.
   void case_added(int key, QueuedCase added);
@@ -193,7 +196,8 @@ class Scheduler {
 
   FleetSettings settings_;
   std::vector<Key> keys_;
-  std::map<int, Pool> pools_;  // by number
+  std::vector<int> removed_keys_;  // whose numbers are free
+  std::map<int, Pool> pools_;      // by number
   SlotTable slots_;
   std::set<int> held_;  // clients
   int last_pool_ = 0;

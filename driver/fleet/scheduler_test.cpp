@@ -44,6 +44,25 @@ TEST(Scheduler, StartsTheFirstPoolOfEachKeyThatFitsTheLargestFirst) {
   EXPECT_THAT(starts[1].slots, ElementsAre(4, 5, 6));
 }
 
+// In a service keys come with clients and go with them.
+TEST(Scheduler, GivesTheNumberOfAKeyThatIsGoneToAnother) {
+  Scheduler scheduler({.slots = 4});
+  EXPECT_EQ(scheduler.add_key(1), 0);
+  EXPECT_EQ(scheduler.add_key(2), 1);
+  scheduler.remove_key(0);
+  EXPECT_EQ(scheduler.add_key(4), 0);
+  EXPECT_EQ(scheduler.add_key(3), 2);
+  scheduler.case_added(0, {});
+  EXPECT_THAT(all<StartPool>(scheduler.decide(Seconds{0})).at(0).slots, SizeIs(4));
+}
+
+TEST(Scheduler, GivesAPoolSlotsThatAreNearEachOther) {
+  const SlotDistances crossed{{0, 1, 0, 1}, {1, 0, 1, 0}, {0, 1, 0, 1}, {1, 0, 1, 0}};
+  Scheduler scheduler({.slots = 4, .distances = crossed});
+  scheduler.case_added(scheduler.add_key(2), {});
+  EXPECT_THAT(all<StartPool>(scheduler.decide(Seconds{0})).at(0).slots, ElementsAre(0, 2));
+}
+
 TEST(Scheduler, LetsAPoolOfMoreRanksThanSlotsShareThemAll) {
   Scheduler scheduler({.slots = 3});
   scheduler.case_added(scheduler.add_key(8), {});

@@ -13,6 +13,7 @@
 
 #include "cases/case_groups.h"
 #include "driver/problem_group.h"
+#include "driver/process/gpu_links.h"
 #include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {
@@ -25,6 +26,15 @@ Seconds fleet_now() {
 
 std::size_t group_of(const Case& c) {
   return std::hash<std::string>{}(problem_group(c));
+}
+
+// Of two GPUs both are each other's neighbours; loading NVIDIA's library takes time.
+constexpr std::size_t kFewestToChooseFrom = 3;
+
+FleetSettings with_distances(FleetSettings settings, const std::vector<std::string>& gpus) {
+  const bool chooses = gpus.size() >= kFewestToChooseFrom && settings.slots == static_cast<int>(gpus.size());
+  if (chooses) settings.distances = gpu_links(gpus).distances;
+  return settings;
 }
 
 }  // namespace
@@ -40,7 +50,7 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
       owner_(owner),
       gpus_(std::move(config.gpus)),
       slots_(config.scheduling.slots),
-      scheduler_(config.scheduling),
+      scheduler_(with_distances(config.scheduling, gpus_)),
       look_again_(host.io) {}
 
 std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) {
@@ -76,9 +86,19 @@ int Fleet::key_of(int launch, int world_size) {
   const auto [place, is_new] = keys_.try_emplace({launch, world_size}, 0);
   if (is_new) {
     place->second = scheduler_.add_key(world_size);
-    by_number_.push_back({launch, world_size});
+    by_number_[place->second] = {launch, world_size};
   }
   return place->second;
+}
+
+void Fleet::forget_launch(int launch) {
+  std::erase_if(by_number_, [&](const auto& entry) {
+    const auto& [number, key] = entry;
+    if (key.launch != launch) return false;
+    scheduler_.remove_key(number);
+    keys_.erase({launch, key.world_size});
+    return true;
+  });
 }
 
 // Once for all that happens in a handler.
@@ -154,7 +174,7 @@ void Fleet::outdate_pools() {
 
 void Fleet::carry_out(const StartPool& start) {
   const int pool = start.pool;
-  const Key& key = by_number_.at(static_cast<std::size_t>(start.key));
+  const Key& key = by_number_.at(start.key);
   const std::optional<std::size_t> next = scheduler_.next_of(pool);
   RunContext& home = owner_.home(pool, key.launch, next ? jobs_.at(*next).client : nullptr);
   std::string name = fmt::format("{}/{}", home.config.device, key.world_size);

@@ -71,6 +71,8 @@ class Fleet {
   void no_more_cases();
   // Idle pools end now.
   void retire_idle_pools();
+  // No case of this launch is unfinished, none comes, and no pool of it is left.
+  void forget_launch(int launch);
   // A run is stopped (RunContext::stop): what waits of it ends as not run.
   void look_at_stop() { decide_soon(); }
 
@@ -129,7 +131,7 @@ class Fleet {
   Scheduler scheduler_;
   std::map<int, FleetClient*> clients_;      // by number
   std::map<std::pair<int, int>, int> keys_;  // by launch and world size: the scheduler's number
-  std::vector<Key> by_number_;               // the same
+  std::map<int, Key> by_number_;             // the same
   std::map<std::string, int> generations_;   // of pools, by the name of their key
   std::map<std::size_t, Job> jobs_;          // that have no outcome, by the number of the case
   std::map<int, LivingPool> pools_;          // by the scheduler's number of the pool

@@ -42,12 +42,13 @@ std::string Launch::identity_of(const RunConfig& config) {
 
 void Launch::make_fork_server() {
   fork_server_.reset();
+  told_.reset();
   if (config_.fork_server.empty()) return;
   ForkServer::Config server;
   server.command = config_.fork_server;
   server.surroundings = config_.surroundings;
   server.patience = config_.fork_patience;
-  server.tell = [](const ForkServerTold&) {};
+  server.tell = [this](const ForkServerTold& told) { tell(told); };
   server.on_change = [this] { host_.notify_all(); };
   fork_server_.emplace(host_, std::move(server));
 }
@@ -68,19 +69,52 @@ std::vector<std::filesystem::path> Launch::files() const {
   return out;
 }
 
+void Launch::tell(const ForkServerTold& told) {
+  told_ = told;
+  for (ServiceRun* const run : told_of_) run->emit(told);
+}
+
+void Launch::join(ServiceRun& run) {
+  runs_.insert(&run);
+}
+
+void Launch::leave(ServiceRun& run) {
+  runs_.erase(&run);
+  told_of_.erase(&run);
+  note_use();
+}
+
+void Launch::introduce(ServiceRun& run) {
+  if (told_of_.insert(&run).second && told_) run.emit(*told_);
+}
+
 // Without a pool its fork server need not stay in memory for ever: the next pool starts it again.
 void Launch::count_pool(int change) {
   pools_ += change;
   rest_.cancel();
-  if (pools_ > 0 || !fork_server_ || idle_.count() <= 0) return;
-  rest_.expires_after(idle_);
-  rest_.async_wait([this](asio::error_code cancelled) {
-    if (!cancelled && pools_ == 0) make_fork_server();
-  });
+  rests_ = fork_server_ && pools_ == 0;
+  if (rests_ && idle_.count() > 0) {
+    rest_.expires_after(idle_);
+    rest_.async_wait([this](asio::error_code cancelled) {
+      if (!cancelled) end_rest();
+    });
+  }
+  note_use();
+}
+
+void Launch::end_rest() {
+  if (!std::exchange(rests_, false)) return;
+  make_fork_server();
+  note_use();
+}
+
+void Launch::note_use() {
+  if (unused() && on_unused) on_unused();
 }
 
 void Launch::close() {
   rest_.cancel();
+  rests_ = false;
   fork_server_.reset();
 }
 
@@ -90,7 +124,9 @@ PoolHome::PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by)
       context_(host, config_, *this),
       stamps_(launch.files()) {
   launch_.count_pool(1);
-  if (wanted_by != nullptr) known_to_.insert(wanted_by);
+  if (wanted_by == nullptr) return;
+  known_to_.insert(wanted_by);
+  launch_.introduce(*wanted_by);
 }
 
 PoolHome::~PoolHome() {
@@ -99,6 +135,7 @@ PoolHome::~PoolHome() {
 
 void PoolHome::introduce(ServiceRun& run) {
   if (!known_to_.insert(&run).second) return;
+  launch_.introduce(run);
   if (spawned_) run.emit(*spawned_);
   if (ready_) run.emit(*ready_);
 }

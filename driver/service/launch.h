@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,7 +20,8 @@ namespace cp_pool::service {
 
 class ServiceRun;
 
-// Runs that are equal in this may use the same pools: worker, working directory, environment, device.
+// Runs that are equal in this may use the same pools: worker, working directory, environment, device. It is kept while
+// a run or a pool has it, and for as long as its fork server stays.
 class Launch {
  public:
   // number: of no other launch. config: of the run that is the first. idle: how long a fork server stays without a
@@ -34,13 +36,25 @@ class Launch {
   [[nodiscard]] ForkServer* fork_server() { return fork_server_ ? &*fork_server_ : nullptr; }
   // The worker's own files: what its user edits or builds.
   [[nodiscard]] std::vector<std::filesystem::path> files() const;
+  // A run has it.
+  void join(ServiceRun& run);
+  void leave(ServiceRun& run);
+  // A pool of it serves the run: from now on the run is told of the fork server, first of what has become of it so far.
+  void introduce(ServiceRun& run);
   // A pool of it has come or gone.
   void count_pool(int change);
+  // Ends a fork server that has no pool.
+  void end_rest();
+  // Nothing keeps it. What on_unused does must not come in the middle of what is being done.
+  [[nodiscard]] bool unused() const { return runs_.empty() && pools_ == 0 && !(fork_server_ && rests_); }
+  std::function<void()> on_unused;
   // Ends what it keeps; nothing is started any more.
   void close();
 
  private:
   void make_fork_server();
+  void tell(const ForkServerTold& told);
+  void note_use();
 
   int number_;
   RunConfig config_;
@@ -48,6 +62,10 @@ class Launch {
   std::chrono::milliseconds idle_;
   Timer rest_;
   int pools_ = 0;
+  bool rests_ = false;             // the fork server waits for another pool
+  std::set<ServiceRun*> runs_;     // that have it
+  std::set<ServiceRun*> told_of_;  // of these, those that are told of the fork server
+  std::optional<ForkServerTold> told_;
   std::optional<ForkServer> fork_server_;
 };
 

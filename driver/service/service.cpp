@@ -29,6 +29,7 @@ using std::chrono::milliseconds;
 constexpr std::size_t kMostClients = 256;
 constexpr std::ptrdiff_t kMostOfAProcess = 64;  // so that one that runs wild locks nobody out
 constexpr std::chrono::seconds kMemoryPeriod{1};
+constexpr std::chrono::seconds kAcceptAgain{1};
 
 milliseconds duration(const char* field, double ms) {
   constexpr double kMost = 1e12;  // 30 years
@@ -87,7 +88,7 @@ void Service::Devices::kill_at_once() {
 // --- Runs ---
 
 Service::Service(ServiceConfig config)
-    : config_(std::move(config)), signals_(io_, SIGINT, SIGTERM), idle_exit_(io_), memory_(io_) {
+    : config_(std::move(config)), signals_(io_, SIGINT, SIGTERM), idle_exit_(io_), memory_(io_), accept_again_(io_) {
   watch_for_hangup(signals_);
   FleetSettings cpu{
       .slots = config_.cpu_slots, .idle_time = config_.idle, .turn = config_.turn, .spare = config_.spare};
@@ -150,7 +151,18 @@ Launch& Service::launch_of(const RunConfig& config) {
   }
   const int number = ++last_launch_;
   launch_numbers_.emplace(std::move(identity), number);
-  return *launches_.emplace(number, std::make_unique<Launch>(number, config, config_.idle, host_)).first->second;
+  auto made = std::make_unique<Launch>(number, config, config_.idle, host_);
+  made->on_unused = [this, number] { asio::post(io_, [this, number] { forget_if_unused(number); }); };
+  return *launches_.emplace(number, std::move(made)).first->second;
+}
+
+// Clients come with any number of environments.
+void Service::forget_if_unused(int launch) {
+  const auto known = launches_.find(launch);
+  if (known == launches_.end() || !known->second->unused()) return;
+  devices_.at(known->second->config().device)->fleet.forget_launch(launch);
+  launch_numbers_.erase(Launch::identity_of(known->second->config()));
+  launches_.erase(known);
 }
 
 std::unique_ptr<ServiceRun> Service::begin_run(const Open& open, ServiceRun::Functions functions) {
@@ -205,10 +217,9 @@ void Service::accept() {
     if (connection) let_in(std::move(connection));
     if (!exhausted) return accept();
     // The connection stays in the queue of the socket, which would wake this at once: a moment later there may be room.
-    memory_.expires_after(kMemoryPeriod);
-    memory_.async_wait([this](asio::error_code cancelled) {
+    accept_again_.expires_after(kAcceptAgain);
+    accept_again_.async_wait([this](asio::error_code cancelled) {
       if (!cancelled && listening_) accept();
-      watch_memory();
     });
   });
 }
@@ -289,6 +300,7 @@ void Service::end_if_done() {
   signals_.cancel();
   idle_exit_.cancel();
   memory_.cancel();
+  accept_again_.cancel();
   // Who has been told that the service stops may still read; nobody waits for who does not.
   if (sessions_.empty()) return io_.stop();
   idle_exit_.expires_after(std::chrono::milliseconds(200));
@@ -324,6 +336,7 @@ void Service::watch_memory() {
     if (cancelled) return;
     if (memory_is_short()) {
       for (const auto& [kind, devices] : devices_) devices->fleet.retire_idle_pools();
+      for (const auto& [number, launch] : launches_) launch->end_rest();
     }
     watch_memory();
   });

@@ -87,6 +87,7 @@ class Service : private SessionOwner {
 
   RunConfig config_of(const Open& open) const;
   Launch& launch_of(const RunConfig& config);
+  void forget_if_unused(int launch);
   ServiceRun* run_of(const FleetClient& client);
   void accept();
   void let_in(UniqueFd connection);
@@ -112,6 +113,7 @@ class Service : private SessionOwner {
   asio::signal_set signals_;
   Timer idle_exit_;
   Timer memory_;
+  Timer accept_again_;
   Clock::time_point since_ = Clock::now();
   OutcomeCounts counts_{};
   int last_launch_ = 0;

@@ -32,6 +32,7 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& l
       functions_(std::move(functions)),
       global_timeout_(host.io) {
   client_.on_all_finished = [this] { end_if_done(); };
+  launch_.join(*this);
   fleet_.add_client(client_);
   RunStarted started;
   started.title = protocol::clean_text(open.title);
@@ -54,6 +55,7 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& l
 ServiceRun::~ServiceRun() {
   if (on_gone) on_gone(*this);
   fleet_.remove(client_);
+  launch_.leave(*this);
 }
 
 void ServiceRun::submit(const Submit& submit) {

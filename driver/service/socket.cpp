@@ -1,18 +1,21 @@
 #include "driver/service/socket.h"
 
-#include <array>
 #include <cerrno>
-#include <charconv>
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
+#include <fstream>
 #include <string_view>
 #include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <thread>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -24,6 +27,9 @@ constexpr std::size_t kLongestName = 64;
 constexpr mode_t kOwnerOnlyFolder = 0700;
 constexpr mode_t kOwnerOnlyFile = 0600;
 constexpr int kFirstSystemdDescriptor = 3;
+constexpr const char* kLockEnding = ".lock";
+constexpr int kMostTries = 50;
+constexpr std::chrono::milliseconds kBetweenTries{2};
 
 [[noreturn]] void fail(const std::filesystem::path& path, const std::string& why) {
   throw SocketError(fmt::format("{}: {}", path.string(), why));
@@ -59,25 +65,75 @@ void make_folder(const std::filesystem::path& folder) {
   }
 }
 
+std::filesystem::path lock_file(std::filesystem::path socket) {
+  return socket += kLockEnding;
+}
+
+// Whoever has the lock may have removed the file before he let it go: then another one holds the name.
+bool is_still_there(const std::filesystem::path& file, int fd) {
+  struct stat named{};
+  struct stat opened{};
+  return ::stat(file.c_str(), &named) == 0 && ::fstat(fd, &opened) == 0 && named.st_ino == opened.st_ino &&
+         named.st_dev == opened.st_dev;
+}
+
+// Of the file, if nobody else has it.
+UniqueFd try_lock(const std::filesystem::path& file, int flags) {
+  UniqueFd out{::open(file.c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, kOwnerOnlyFile)};
+  if (!out) fail(file, std::strerror(errno));
+  if (::flock(out.get(), LOCK_EX | LOCK_NB) == 0) return is_still_there(file, out.get()) ? std::move(out) : UniqueFd{};
+  if (errno != EWOULDBLOCK) fail(file, std::strerror(errno));
+  return {};
+}
+
+// The process that holds the name; 0: unknown.
+pid_t holder_of(const std::filesystem::path& file) {
+  pid_t pid = 0;
+  std::ifstream(file) >> pid;
+  return pid;
+}
+
 // Holds the name for as long as it is open. Whoever has it may remove a socket that is left.
 UniqueFd lock_name(const std::filesystem::path& socket) {
-  std::filesystem::path file = socket;
-  file += ".lock";
-  UniqueFd out{::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kOwnerOnlyFile)};
-  if (!out) fail(file, std::strerror(errno));
-  if (::flock(out.get(), LOCK_EX | LOCK_NB) == 0) {
-    const std::string pid = fmt::format("{}\n", ::getpid());
-    if (::ftruncate(out.get(), 0) < 0 || ::pwrite(out.get(), pid.data(), pid.size(), 0) < 0) {
-      fail(file, std::strerror(errno));
+  const std::filesystem::path file = lock_file(socket);
+  for (int tries = 0;; ++tries) {
+    if (UniqueFd out = try_lock(file, O_CREAT)) {
+      const std::string pid = fmt::format("{}\n", ::getpid());
+      if (::ftruncate(out.get(), 0) < 0 || ::pwrite(out.get(), pid.data(), pid.size(), 0) < 0) {
+        fail(file, std::strerror(errno));
+      }
+      return out;
     }
-    return out;
+    // The file of a service that is dead is held by whoever removes it, for a moment.
+    const pid_t pid = holder_of(file);
+    const bool lives = pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
+    if (lives || tries == kMostTries) {
+      fail(socket, fmt::format("a service of this name is there already: process {}",
+                               pid > 0 ? std::to_string(pid) : "unknown"));
+    }
+    std::this_thread::sleep_for(kBetweenTries);
   }
-  if (errno != EWOULDBLOCK) fail(file, std::strerror(errno));
-  std::array<char, 32> text{};
-  const ssize_t size = ::pread(out.get(), text.data(), text.size(), 0);
-  std::string_view pid{text.data(), static_cast<std::size_t>(std::max<ssize_t>(size, 0))};
-  if (pid.ends_with('\n')) pid.remove_suffix(1);
-  fail(socket, fmt::format("a service of this name is there already: process {}", pid.empty() ? "unknown" : pid));
+}
+
+// A service that was killed has left its socket and its lock. The lock tells: the kernel has taken it from the dead.
+void remove_what_is_left(const std::filesystem::path& folder) {
+  std::error_code none;  // then nothing can be removed either
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator{folder, none}) {
+    if (entry.path().extension() == kLockEnding) files.push_back(entry.path());
+  }
+  for (const std::filesystem::path& file : files) {
+    std::filesystem::path socket = file;
+    socket.replace_extension();
+    try {
+      const UniqueFd lock = try_lock(file, 0);
+      if (!lock) continue;
+      // Somebody who needs no lock may listen there now: systemd.
+      if (!connect_to(socket)) ::unlink(socket.c_str());
+      ::unlink(file.c_str());
+    } catch (const SocketError&) {  // it is somebody else's, or gone by now
+    }
+  }
 }
 
 }  // namespace
@@ -104,6 +160,7 @@ std::filesystem::path socket_path(const std::string& name) {
 ListeningService::ListeningService(const std::filesystem::path& path) {
   const sockaddr_un address = address_of(path);
   make_folder(path.parent_path());
+  remove_what_is_left(path.parent_path());
   lock_ = lock_name(path);
   // A service that does not know the lock would still be there.
   if (const UniqueFd living = connect_to(path)) {
@@ -122,7 +179,9 @@ ListeningService::ListeningService(const std::filesystem::path& path) {
 }
 
 ListeningService::~ListeningService() {
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (path_.empty()) return;
+  ::unlink(path_.c_str());
+  ::unlink(lock_file(path_).c_str());
 }
 
 std::optional<UniqueFd> socket_of_systemd() {

@@ -25,8 +25,8 @@ std::string wrong_with_name(const std::string& name);
 // $XDG_RUNTIME_DIR/cp-pool/NAME.sock; where that variable is not set, /tmp/cp-pool-UID/NAME.sock.
 std::filesystem::path socket_path(const std::string& name);
 
-// The socket that a service listens on. The folder is made for its user alone (0700), and so is the socket (0600). A
-// socket that nobody listens on any more is replaced.
+// The socket that a service listens on. The folder is made for its user alone (0700), and so is the socket (0600). It
+// leaves nothing there when it ends. What others have left that were killed is removed by the next one.
 class ListeningService {
  public:
   // Throws SocketError: another service of the name lives (its pid is named), the folder belongs to somebody else, the

@@ -2,11 +2,13 @@
 
 #include <cstdlib>
 #include <fcntl.h>
+#include <memory>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -106,7 +108,7 @@ TEST_F(Socket, IsGoneWhenItsServiceIs) {
   {
     const ListeningService service(path);
   }
-  EXPECT_FALSE(fs::exists(path));
+  EXPECT_TRUE(fs::is_empty(path.parent_path()));
   EXPECT_FALSE(connect_to(path));
   const ListeningService again(path);
   EXPECT_TRUE(connect_to(path));
@@ -125,8 +127,8 @@ TEST_F(Socket, OfALivingServiceIsAnErrorThatNamesItsProcess) {
   EXPECT_TRUE(connect_to(path)) << "the attempt has taken the living one's socket away";
 }
 
-// The process that is killed removes nothing.
-TEST_F(Socket, OfAServiceThatWasKilledIsReplaced) {
+// Its process removes nothing.
+void kill_a_service_of(const fs::path& path) {
   const pid_t child = ::fork();
   if (child == 0) {
     const ListeningService* const service = new ListeningService(path);  // lives until the process is killed
@@ -137,6 +139,33 @@ TEST_F(Socket, OfAServiceThatWasKilledIsReplaced) {
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
   ASSERT_TRUE(fs::is_socket(path));
+}
+
+TEST_F(Socket, OfAServiceThatWasKilledIsRemovedByTheNextOfAnyName) {
+  const fs::path living = path.parent_path() / "living.sock";
+  const fs::path of_shell = path.parent_path() / "shell-123.sock";
+  const fs::path of_systemd = path.parent_path() / "systemd.sock";
+  const ListeningService service(living);
+  for (const fs::path& killed : {of_shell, of_systemd}) kill_a_service_of(killed);
+  // The lock of a dead service beside a socket that somebody listens on without one.
+  fs::rename(of_systemd.string() + ".lock", folder / "lock");
+  auto taken = std::make_unique<ListeningService>(of_systemd);
+  const UniqueFd listening{::dup(taken->fd())};
+  fs::rename(of_systemd, folder / "socket");
+  taken.reset();
+  fs::rename(folder / "socket", of_systemd);
+  fs::rename(folder / "lock", of_systemd.string() + ".lock");
+
+  const ListeningService next(path);
+  std::vector<std::string> left;
+  for (const auto& entry : fs::directory_iterator{path.parent_path()}) left.push_back(entry.path().filename());
+  EXPECT_THAT(left, ::testing::UnorderedElementsAre("default.sock", "default.sock.lock", "living.sock",
+                                                    "living.sock.lock", "systemd.sock"));
+  EXPECT_TRUE(connect_to(living));
+}
+
+TEST_F(Socket, OfAServiceThatWasKilledIsReplaced) {
+  kill_a_service_of(path);
   EXPECT_FALSE(connect_to(path));
   const ListeningService service(path);
   EXPECT_TRUE(connect_to(path));

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +39,21 @@ def declared(target: Any = run, **arguments: Any) -> Adapter:
 
 def view(**fields: Any) -> CaseView:
     return CaseView({**SMALL, **fields})
+
+
+@pytest.fixture
+def service() -> Iterator[dict[str, str]]:
+    """The environment of a service that listens: its name is default."""
+    with tempfile.TemporaryDirectory() as folder:  # the path of a socket must be short
+        where = {"XDG_RUNTIME_DIR": folder}
+        command = [str(BINARY), "serve", "--slots", "2"]
+        with subprocess.Popen(command, env={**environment(), **where}, stderr=subprocess.PIPE, text=True) as serve:
+            try:
+                assert serve.stderr is not None
+                assert " listens on " in serve.stderr.readline()
+                yield where
+            finally:
+                serve.terminate()
 
 
 # --- Declarations -----------------------------------------------------------------------------------------------------
@@ -429,6 +446,28 @@ def test_rows_without_an_owner_are_named_before_anything_runs() -> None:
     assert found.outcomes() == ["error"]
     no_owner = "no rank owns row 31 of q (sequence 1, position 15)"
     assert found.cases[0].reason.endswith(f"the rows of forgetful, by its shard function: {no_owner}")
+
+
+def without_chance(value: Any) -> Any:
+    """Takes away times, sequence numbers, names, processes and slots of pools, and what ranks have grown by."""
+    chance = {"ts", "seq", "pool", "slots", "pid", "pids", "hygiene", "rerun"}
+    if isinstance(value, list):
+        return [without_chance(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    return {k: without_chance(v) for k, v in value.items() if k not in chance and not k.endswith("_ms")}
+
+
+def test_a_service_tells_of_an_adapter_what_a_run_of_its_own_tells(service: dict[str, str]) -> None:
+    """Twice: its fork server and ranks are there already for the second."""
+    cases = [case("pass"), case("pass", layout="thd"), case("pass", comm="a2a", heads=3, kv_heads=3)]
+    local = run_cases("plain.py:contiguous", cases, "--fork", "on", "--no-service", env=service)
+    told = [without_chance(e) for e in local.events if e["type"] != "pool_retired"]
+    assert [e["type"] for e in told][:4] == ["run_started", "fork_server", "pool_spawned", "pool_ready"], local.output
+    for _ in range(2):
+        served = run_cases("plain.py:contiguous", cases, "--fork", "on", "--service", "default", env=service)
+        assert [without_chance(e) for e in served.events] == told, served.output
+        assert served.code == local.code
 
 
 @pytest.mark.long

@@ -1,9 +1,11 @@
 // Which runs share pools, and when pools end.
+#include <csignal>
 #include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -76,6 +78,63 @@ TEST_F(Pools, AreOthersForAnotherEnvironmentFolderWorldSizeOrBuild) {
   ranks.insert(rank_of({{"worker", {build_of_worker("build-b")}}}));
   EXPECT_THAT(ranks, SizeIs(7));
   EXPECT_EQ(rank_of(), first);
+}
+
+// As many environments as there are terminals, over weeks: nothing stays of one that no run and no pool has.
+TEST_F(Pools, LeaveNothingOfEnvironmentsThatNobodyHasAnyMore) {
+  const StartedService service({"--slots", "1"});
+  RawClient client = RawClient::greeted();
+  int count = 0;
+  const auto run_in_another = [&](bool with_case) {
+    const std::string run = std::to_string(++count);
+    json open = environment_with("OMP_NUM_THREADS=" + run);
+    for (int i = 0; i < 10; ++i) {
+      open["environment"].push_back(fmt::format("CUDA_LONG_{}={}", i, std::string(100'000, 'x')));
+    }
+    client.open(run, open);
+    if (with_case) client.submit(run, "pass");
+    client.close_run(run);
+    EXPECT_THAT(client.outcomes_of(run), SizeIs(with_case ? 1 : 0));
+  };
+  std::int64_t before = 0;
+  for (int i = 0; i < 30; ++i) {
+    if (i == 10) before = memory_kib_of(service.pid());
+    run_in_another(i % 3 == 0);
+  }
+  // A copy of each would be 20 MiB.
+  EXPECT_LT(memory_kib_of(service.pid()) - before, 10 << 10);
+  EXPECT_THAT(client.status()["pools"], SizeIs(1));
+}
+
+// Each run is told of it before its first pool, as a local one; and of its end.
+TEST_F(Pools, TellEachRunOfTheForkServerOfItsRanks) {
+  const StartedService service({"--slots", "1"});
+  const json open = {{"fork_server", {"python3", CP_POOL_TEST_FORK_SERVER, "exec"}}};
+  json first = json::object();
+  for (const char* run : {"starts it", "finds it"}) {
+    RawClient client = RawClient::greeted();
+    client.open(run, open);
+    client.submit(run, "pass");
+    client.close_run(run);
+    std::vector<std::string> types;
+    for (const json& event : client.events_of(run)) {
+      types.push_back(event["type"]);
+      if (types.back() != "fork_server") continue;
+      EXPECT_EQ(event["ready"], true);
+      EXPECT_EQ(event["pid"], first.value("pid", event["pid"].get<int>()));
+      first = event;
+    }
+    EXPECT_THAT(types, ElementsAre("run_started", "fork_server", "pool_spawned", "pool_ready", "case_started",
+                                   "case_finished", "run_finished"));
+  }
+  RawClient client = RawClient::greeted();
+  client.open("loses it", open);
+  client.submit("loses it", "until_cancelled");
+  client.event("case_started");
+  ::kill(first["pid"].get<int>(), SIGKILL);
+  const json lost = client.event("fork_server");
+  EXPECT_EQ(lost["ready"], false);
+  EXPECT_THAT(lost["reason"].get<std::string>(), HasSubstr("SIGKILL"));
 }
 
 // What a rank sees is the client's where it matters, and the service's otherwise.

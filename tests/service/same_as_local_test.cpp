@@ -16,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Takes away what may differ: times, sequence numbers, names and processes of pools, hygiene.
+// Takes away what may differ: times, sequence numbers, names, processes and slots of pools, hygiene.
 void strip(json& value) {
   if (value.is_array()) {
     for (json& item : value) strip(item);
@@ -26,8 +26,8 @@ void strip(json& value) {
   for (auto field = value.begin(); field != value.end();) {
     const std::string& name = field.key();
     const bool differs = name.ends_with("_ms") || name == "ts" || name == "seq" || name == "pool" || name == "pid" ||
-                         name == "pids" || name == "hygiene" || name == "startup_ms" || name == "exits" ||
-                         name == "duration";
+                         name == "pids" || name == "slots" || name == "hygiene" || name == "startup_ms" ||
+                         name == "exits" || name == "duration";
     if (differs) {
       field = value.erase(field);
     } else {

@@ -17,12 +17,14 @@
 #include "driver/cli/commands/resource_limits.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution_options.h"
+#include "driver/cli/gpu_list.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/worker_command.h"
 #include "driver/figures.h"
+#include "driver/process/gpu_links.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/usable_cores.h"
@@ -223,6 +225,9 @@ int examine(const DoctorOptions& options) {
               .text = fmt::format("{} {}", CP_POOL_VERSION, program_path().string()),
               .remedy = ""});
   say_all(find_devices("/proc", protocol::usable_cores()));
+  if (const auto gpus = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES")); gpus.size() > 1) {
+    report.say({.name = "GPU links", .state = State::note, .text = nvlink_text(gpu_links(gpus)), .remedy = ""});
+  }
   report.say(find_limits());
   const Finding loopback = find_loopback();
   report.say(loopback);

@@ -3,10 +3,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <filesystem>
 #include <poll.h>
 #include <sys/wait.h>
-#include <system_error>
 #include <unistd.h>
 
 #include <fmt/format.h>
@@ -55,9 +53,6 @@ ShellService::~ShellService() {
   // A run that somebody else has there ends, too.
   if (!is_readable(own_->pidfd.get(), kPatienceForEndMs)) ::kill(own_->pid, SIGKILL);
   reap();
-  // The service leaves the file that holds its name. Nobody else can have this one.
-  std::error_code ignored;
-  std::filesystem::remove(service::socket_path(own_name()) += ".lock", ignored);
 }
 
 std::string ShellService::name() {

@@ -15,6 +15,8 @@ endif()
 install(DIRECTORY cases/matrices/ DESTINATION share/cp-pool/matrices FILES_MATCHING PATTERN "*.json")
 install(DIRECTORY "${CMAKE_BINARY_DIR}/share/man" "${CMAKE_BINARY_DIR}/share/bash-completion"
                   "${CMAKE_BINARY_DIR}/share/zsh" "${CMAKE_BINARY_DIR}/share/fish" DESTINATION share)
+# For projects that register matrices with CTest (docs/ci.md).
+install(FILES cmake/CpPoolTests.cmake DESTINATION share/cp-pool/cmake)
 install(FILES README.md LICENSE DESTINATION share/doc/cp-pool)
 # The workers of docs/examples can be run as they are.
 install(DIRECTORY docs DESTINATION share/doc/cp-pool USE_SOURCE_PERMISSIONS PATTERN "__pycache__" EXCLUDE)

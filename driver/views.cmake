@@ -103,10 +103,14 @@ add_library(cp_cli STATIC
   cli/service_use.cpp
   cli/shell_words.cpp
   cli/state_folder.cpp
+  cli/config/config_file.cpp
+  cli/config/configuration.cpp
+  cli/config/test_environment.cpp
   cli/adapter_skips.cpp
   cli/worker_command.cpp
   cli/worker_files.cpp
   cli/commands/command_line.cpp
+  cli/commands/config_command.cpp
   cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
   cli/commands/doctor.cpp
@@ -155,8 +159,12 @@ add_library(cp_cli STATIC
   cli/shell/shell_service.cpp
   cli/shell/shell_session.cpp)
 # CLI11 takes long to compile, and runs once.
-set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp PROPERTIES COMPILE_OPTIONS -O0
+set_source_files_properties(cli/option_kinds.cpp cli/man_page.cpp cli/commands/command_line.cpp
+                            cli/config/configuration.cpp cli/commands/config_command.cpp PROPERTIES COMPILE_OPTIONS -O0
                             SKIP_PRECOMPILE_HEADERS ON)
+# So does toml++, which has a unit of its own.
+set_source_files_properties(cli/config/config_file.cpp PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON
+                            SKIP_UNITY_BUILD_INCLUSION ON)
 target_link_libraries(cp_cli PUBLIC cp_reporters cp_cases PRIVATE cp_conformance cp_search fmt::fmt CLI11::CLI11
                              pugixml::pugixml Editline::edit)
 # Where matrices are found when the program runs from its build folder.
@@ -193,6 +201,8 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/worker_command_test.cpp
     cli/worker_files_test.cpp
     cli/commands/command_line_test.cpp
+    cli/config/config_file_test.cpp
+    cli/config/configuration_test.cpp
     cli/completion/candidates_test.cpp
     cli/commands/doctor_test.cpp
     cli/commands/explanation_page_test.cpp
@@ -239,6 +249,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/output_safety_test.cpp
     cli/commands/adapter_program_test.cpp
     cli/commands/belief_test.cpp
+    cli/config/config_program_test.cpp
     cli/commands/conformance_program_test.cpp
     cli/completion/shells_program_test.cpp
     cli/commands/diagnosis_program_test.cpp

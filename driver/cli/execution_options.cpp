@@ -33,21 +33,38 @@ void add_perf(CLI::App& command, ExecutionOptions& options) {
             "A case that takes more than R times as long as in the --baseline is a failure");
 }
 
+// What names a file begins in the folder; a name without a slash is looked up where programs are.
+std::string program_from_folder(const std::string& text, const std::filesystem::path& folder) {
+  return text.find('/') == std::string::npos ? text : path_from_folder(text, folder);
+}
+
+std::string worker_from_folder(const std::string& text, const std::filesystem::path& folder) {
+  auto words = split_words(text);
+  if (!words || words->empty()) return text;
+  words->front() = program_from_folder(words->front(), folder);
+  return shell_line(*words);
+}
+
+std::string adapter_from_folder(const std::string& text, const std::filesystem::path& folder) {
+  return text.find(".py") == std::string::npos ? text : path_from_folder(text, folder);
+}
+
 // The option `name` stands for `count` of 1. Throws CommandError (usage) beside any other.
 void apply_shorthand(const CLI::App& command, const std::string& name, const std::string& count, int& target) {
-  if (!was_given(command, name)) return;
-  if (was_given(command, count) && target != 1) {
+  const bool given = was_given(command, name);
+  const bool count_given = was_given(command, count);
+  if (given && count_given && target != 1) {
     refuse(command, fmt::format("{} is {} 1: it contradicts {} {}", name, count, count, target));
   }
-  target = 1;
+  if (given || (is_configured(command, name) && !count_given)) target = 1;
 }
 
 // After check_worker.
 void apply_adapter(const CLI::App& command, ExecutionOptions& options) {
   const bool adapter = !options.worker.adapter.empty();
-  if (options.fork == "on" && !adapter) refuse(command, "--fork on needs --adapter");
+  if (was_given(command, "--fork") && options.fork == "on" && !adapter) refuse(command, "--fork on needs --adapter");
   options.config.expect_judged = adapter;
-  options.config.start_timeout_grows = adapter && !was_given(command, "--start-timeout");
+  options.config.start_timeout_grows = adapter && !is_set(command, "--start-timeout");
   if (options.bound_factor != 1) options.config.bound_factor = options.bound_factor;
 }
 
@@ -65,6 +82,8 @@ void apply_perf(const CLI::App& command, ExecutionOptions& options) {
       if (!was_given(command, name)) continue;
       throw CommandError(ExitCode::usage, fmt::format("{} needs --mode perf {}", name, kSeeHelp));
     }
+    options.baseline.reset();
+    options.config.max_ratio.reset();
     return;
   }
   if (options.perf.iterations < 1) {
@@ -89,8 +108,9 @@ void apply_slots(const CLI::App& command, ExecutionOptions& options) {
   const bool on_gpus = options.config.device == "cuda";
   options.config.spare = !options.config.perf && (options.spare == "on" || (options.spare == "auto" && !on_gpus));
   if (on_gpus && was_given(command, "--slots")) refuse(command, "--slots needs --device cpu; --gpus says which GPUs");
-  if (!on_gpus && !options.gpus.empty()) refuse(command, "--gpus needs --device cuda");
+  if (!on_gpus && was_given(command, "--gpus")) refuse(command, "--gpus needs --device cuda");
   if (!on_gpus) return;
+  if (!options.config.perf) options.config.slots = 0;
   const std::vector<std::string> shown = visible_gpu_names("/dev", std::getenv("CUDA_VISIBLE_DEVICES"));
   if (!options.gpus.empty()) {
     options.config.gpus = chosen_gpus(*parse_gpu_list(options.gpus), shown);
@@ -109,7 +129,7 @@ void apply_sharing(ExecutionOptions& options) {
 std::vector<std::string> rerun_arguments(const CLI::App& command, const ExecutionOptions& options) {
   std::vector<std::string> words;
   const auto add = [&](const std::string& name, const std::string& value) {
-    if (was_given(command, name)) words.insert(words.end(), {name, value});
+    if (is_set(command, name)) words.insert(words.end(), {name, value});
   };
   add("--device", options.config.device);
   add("--share-gpus", options.share_gpus);
@@ -140,7 +160,8 @@ void add_adapter(CLI::App& command, WorkerChoice& worker) {
            {.name = "--adapter",
             .type = "ADAPTER",
             .help = "Judge a Python function instead: FILE.py[:NAME] or package.module:NAME",
-            .check = wrong_with_adapter},
+            .check = wrong_with_adapter,
+            .from_folder = adapter_from_folder},
            [&worker](const std::string& text) { worker.adapter = text; });
   const auto wrong_with_python = [](const std::string& text) { return text.empty() ? "the path is empty" : ""; };
   add_text(command,
@@ -148,15 +169,13 @@ void add_adapter(CLI::App& command, WorkerChoice& worker) {
             .type = "PATH",
             .help = "Interpreter of the --adapter, which has cp_pool and torch",
             .check = wrong_with_python,
-            .default_text = "that of this installation"},
+            .default_text = "that of this installation",
+            .from_folder = program_from_folder},
            [&worker](const std::string& text) { worker.python = text; });
 }
 
 void check_worker(const CLI::App& command, const WorkerChoice& worker) {
-  if (!worker.command.empty() && !worker.adapter.empty()) {
-    refuse(command, "--adapter and --worker contradict each other");
-  }
-  if (!worker.python.empty() && worker.adapter.empty()) refuse(command, "--python needs --adapter");
+  if (was_given(command, "--python") && worker.adapter.empty()) refuse(command, "--python needs --adapter");
 }
 
 void add_worker(CLI::App& command, WorkerChoice& worker) {
@@ -169,9 +188,11 @@ void add_worker(CLI::App& command, WorkerChoice& worker) {
             .type = "CMD",
             .help = "Worker command line, split into words as a shell does",
             .check = wrong_with_words,
-            .default_text = "cp-pool-worker beside this program"},
+            .default_text = "cp-pool-worker beside this program",
+            .from_folder = worker_from_folder},
            [&worker](const std::string& text) { worker.command = text; });
   add_adapter(command, worker);
+  exclude(command, "--adapter", "--worker");
 }
 
 void add_device(CLI::App& command, std::string& device) {
@@ -188,10 +209,7 @@ void add_views(CLI::App& command, ExecutionOptions& options) {
   add_flag(command, "--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
   add_flag(command, "-v,--verbose", options.verbose, "A line for each case, with every check: error against bound");
   add_flag(command, "-q,--no-progress", options.progress, "Failures and summary only", false);
-}
-
-void check_views(const CLI::App& command) {
-  refuse_both(command, "--verbose", "--no-progress");
+  exclude(command, "--verbose", "--no-progress");
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {
@@ -251,7 +269,6 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
 void fill_execution(const CLI::App& command, ExecutionOptions& options) {
   apply_shorthand(command, "--fail-fast", "--max-fail", options.config.max_failures);
   apply_shorthand(command, "--isolate", "--pool-max-cases", options.config.pool_max_cases);
-  check_views(command);
   check_worker(command, options.worker);
   apply_adapter(command, options);
   apply_device(options);

@@ -47,8 +47,6 @@ void fill_execution(const CLI::App& command, ExecutionOptions& options);
 
 // The part of them that says what is shown and reported.
 void add_views(CLI::App& command, ExecutionOptions& options);
-// Once they are read. Throws CommandError (usage).
-void check_views(const CLI::App& command);
 
 // --worker, --adapter and --python; or the last two alone, for a command to which only adapters matter.
 void add_worker(CLI::App& command, WorkerChoice& worker);

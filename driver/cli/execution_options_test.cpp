@@ -145,7 +145,7 @@ TEST(Adapters, HaveTheirOwnDefaultsAndAreKeptByARerun) {
 
 TEST(Adapters, ThatContradictOtherOptionsAreRefused) {
   EXPECT_THAT(usage_error({"run", "--adapter", "a:b", "--worker", "w"}),
-              HasSubstr("--adapter and --worker contradict each other (see cp-pool run --help)"));
+              HasSubstr("--worker and --adapter contradict each other (see cp-pool run --help)"));
   EXPECT_THAT(usage_error({"doctor", "--adapter", "a:b", "--worker", "w"}), HasSubstr("contradict each other"));
   EXPECT_THAT(usage_error({"conformance", "--adapter", "a:b", "--worker", "w"}), HasSubstr("contradict each other"));
   EXPECT_THAT(usage_error({"list", "--python", "p"}), HasSubstr("--python needs --adapter"));

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "driver/cli/command_error.h"
+#include "driver/cli/configured_app.h"
 #include "driver/cli/duration.h"
 #include "worker/protocol/text_clean.h"
 
@@ -59,6 +60,17 @@ std::string wrong_with_ratio(const std::string& text) {
   return right ? "" : fmt::format("'{}' is not a number above 0", text);
 }
 
+// nullptr: of a command that nothing configures, as in tests of one kind of option.
+ConfiguredApp* configured(CLI::App& command) {
+  return dynamic_cast<ConfiguredApp*>(&command);
+}
+
+void note_from_folder(CLI::App& command, const CLI::Option* option, const FromFolder& from_folder) {
+  if (ConfiguredApp* const app = configured(command); app != nullptr && from_folder) {
+    app->from_folder.emplace(option, from_folder);
+  }
+}
+
 // A value may begin with '-', so it stands behind a '='.
 void append_given(const CLI::Option& option, std::vector<std::string>& words) {
   if (option.count() == 0) return;
@@ -73,6 +85,10 @@ void append_given(const CLI::Option& option, std::vector<std::string>& words) {
 
 }  // namespace
 
+std::string path_from_folder(const std::string& text, const std::filesystem::path& folder) {
+  return text.empty() || text == "-" ? text : (folder / text).string();
+}
+
 void add_flag(CLI::App& command, const std::string& name, bool& target, const std::string& help, bool value) {
   command.add_flag_callback(name, [&target, value] { target = value; }, help);
 }
@@ -85,6 +101,7 @@ void add_text(CLI::App& command, const TextOption& option, const std::function<v
   CLI::Option* added = command.add_option_function<std::string>(option.name, take, option.help);
   added->type_name(option.type)->default_str(option.default_text.value_or(""));
   if (option.check) added->check(option.check, "", "");
+  note_from_folder(command, added, option.from_folder);
 }
 
 void add_text_or_nothing(CLI::App& command, const TextOption& option,
@@ -104,10 +121,13 @@ void add_choice(CLI::App& command, const std::string& name, const std::string& t
 }
 
 void add_list(CLI::App& command, const TextOption& option, std::vector<std::string>& target, bool greedy) {
-  command.add_option(option.name, target, option.help)
-      ->type_name(option.type)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(greedy);
+  CLI::Option* added = command.add_option(option.name, target, option.help)
+                           ->type_name(option.type)
+                           ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+                           ->allow_extra_args(greedy);
+  if (option.check) added->check(option.check, "", "");
+  if (option.default_text) added->default_str(*option.default_text);
+  note_from_folder(command, added, option.from_folder);
 }
 
 void add_duration(CLI::App& command, const std::string& name, std::chrono::milliseconds& target,
@@ -136,7 +156,7 @@ void add_ratio(CLI::App& command, const std::string& name, std::optional<double>
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
               const std::string& type, PathUse use, const std::string& help) {
   const auto check = [use](const std::string& text) { return wrong_with_path(text, use); };
-  add_text(command, {.name = name, .type = type, .help = help, .check = check},
+  add_text(command, {.name = name, .type = type, .help = help, .check = check, .from_folder = path_from_folder},
            [&target](const std::string& text) { target = text; });
 }
 
@@ -154,8 +174,37 @@ void exclude(CLI::App& command, const std::string& one, const std::string& other
   command.get_option(one)->excludes(command.get_option(other));
 }
 
+void leave_to_command_line(CLI::App& command, const std::vector<std::string>& names) {
+  ConfiguredApp* const app = configured(command);
+  if (app == nullptr) return;
+  for (const std::string& name : names) app->command_line_alone.push_back(command.get_option(name));
+}
+
+// CLI11 calls its type "DEVICE:{auto,cpu,cuda}".
+std::vector<std::string> words_of_choice(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  const std::size_t begin = type.find(":{");
+  if (begin == std::string::npos || !type.ends_with('}')) return {};
+  return CLI::detail::split(type.substr(begin + 2, type.size() - begin - 3), ',');
+}
+
 bool was_given(const CLI::App& command, const std::string& name) {
-  return command.count(name) > 0;
+  const CLI::Option* option = command.get_option(name);
+  if (option->count() == 0) return false;
+  return option->get_items_expected_max() > 0 || option->as<bool>();
+}
+
+bool is_configured(const CLI::App& command, const std::string& name) {
+  const auto* const app = dynamic_cast<const ConfiguredApp*>(&command);
+  if (app == nullptr) return false;
+  const auto setting = app->settings.find(command.get_option(name));
+  if (setting == app->settings.end()) return false;
+  const bool is_flag = setting->first->get_items_expected_max() == 0;
+  return !is_flag || setting->second.values == std::vector<std::string>{"true"};
+}
+
+bool is_set(const CLI::App& command, const std::string& name) {
+  return was_given(command, name) || is_configured(command, name);
 }
 
 std::vector<std::string> given_words(const CLI::App& command, const std::vector<std::string>& names) {

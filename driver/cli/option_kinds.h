@@ -11,7 +11,8 @@
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace cp_pool {
 
@@ -23,12 +24,17 @@ void add_flag(CLI::App& command, const std::string& name, bool& target, const st
 // One that only was_given tells of.
 void add_flag(CLI::App& command, const std::string& name, const std::string& help);
 
+// The text of an option in a file of `folder` that names a file, as it has to be here.
+using FromFolder = std::function<std::string(const std::string& text, const std::filesystem::path& folder)>;
+std::string path_from_folder(const std::string& text, const std::filesystem::path& folder);
+
 struct TextOption {
   std::string name;
   std::string type;  // as the help shows it: FILE
   std::string help;
   ValueCheck check = nullptr;
   std::optional<std::string> default_text = std::nullopt;  // as the help shows it
+  FromFolder from_folder = nullptr;                        // of values that name files
 };
 // take: gets each value that the check lets pass.
 void add_text(CLI::App& command, const TextOption& option, const std::function<void(const std::string& text)>& take);
@@ -68,11 +74,22 @@ void add_positional(CLI::App& command, const std::string& name, std::string& tar
 void add_positionals(CLI::App& command, const std::string& name, std::vector<std::string>& target,
                      const std::string& help);
 
-// Lets the parser refuse the two options together. Call it while options are added.
+// Lets the parser refuse the two options together; one that is given counts more than one that is set otherwise. Call
+// it while options are added.
 void exclude(CLI::App& command, const std::string& one, const std::string& other);
+// The options have a value on the command line alone, in this command. Likewise.
+void leave_to_command_line(CLI::App& command, const std::vector<std::string>& names);
+
+// The words of a choice; empty for any other option.
+std::vector<std::string> words_of_choice(const CLI::Option& option);
 
 // The rest are for what was read.
+// On the command line; a flag that was given as false was not.
 bool was_given(const CLI::App& command, const std::string& name);
+// There, or by the environment or cp-pool.toml (driver/cli/config/).
+bool is_set(const CLI::App& command, const std::string& name);
+// By one of these two alone.
+bool is_configured(const CLI::App& command, const std::string& name);
 // The options that were given, with their values, as words that the parser of a command with these options reads back.
 std::vector<std::string> given_words(const CLI::App& command, const std::vector<std::string>& names);
 // All of them but those.

@@ -22,9 +22,13 @@ void add_when_lost(CLI::App& command, ServiceOptions& options) {
              "Cases whose service is lost end as infra, or run on pools of this command");
 }
 
-// Of the options that were given, the one that a service cannot serve.
+// Of the options that were given, the one that a service cannot serve. What a file says of slots, GPUs and spares is
+// for own pools if there are any.
 std::string option_for_own_pools(const CLI::App& command) {
-  for (const char* const name : {"--isolate", "--pool-max-cases", "--run-dir", "--slots", "--gpus", "--spare"}) {
+  for (const char* const name : {"--isolate", "--pool-max-cases", "--run-dir"}) {
+    if (is_set(command, name)) return name;
+  }
+  for (const char* const name : {"--slots", "--gpus", "--spare"}) {
     if (was_given(command, name)) return name;
   }
   return "";

@@ -24,6 +24,7 @@ LIBRARIES = {
     "CLI11": r"CLI/",
     "pugixml": r"pugixml\.",
     "elfutils": r"elfutils/|dwarf\.h",
+    "toml++": r"toml\+\+/",
     "libedit": r"histedit\.h",
     "pybind11": r"pybind11/",
     "CUDA": r"cuda|cudnn|nccl",

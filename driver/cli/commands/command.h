@@ -11,6 +11,8 @@ class App;
 
 namespace cp_pool {
 
+class Configuration;
+
 // A command line that was read, and what carries it out.
 class Command {
  public:
@@ -18,6 +20,9 @@ class Command {
   Command(const Command&) = delete;  // what reads the command line refers to it
   Command& operator=(const Command&) = delete;
   virtual ~Command() = default;
+
+  // Called before finish, of a subcommand that is configured.
+  virtual void configure(const Configuration& /*configuration*/) {}
 
   // Called when every option has been read: refuses options that contradict each other, and fills in values that follow
   // from several options. Throws CommandError (usage).
@@ -40,6 +45,9 @@ struct Subcommand {
   std::string footer;   // below its options: examples, each of which can be called
   // Adds the options to `command`, the parser's subcommand of this name.
   std::unique_ptr<Command> (*add)(CLI::App& command);
+  // Options that the command line leaves out are those of the environment and cp-pool.toml (docs/configuration.md): a
+  // key sets every option of its name.
+  bool configured = false;
 };
 
 // For Subcommand::add: T has a constructor of the command that it adds its options to.

@@ -10,6 +10,8 @@
 
 #include "cases/did_you_mean.h"
 #include "driver/cli/command_error.h"
+#include "driver/cli/config/configuration.h"
+#include "driver/cli/configured_app.h"
 #include "driver/cli/man_page.h"
 #include "driver/reporters/output_file.h"
 
@@ -22,6 +24,7 @@
   SUBCOMMAND(list)                      \
   SUBCOMMAND(report)                    \
   SUBCOMMAND(explain)                   \
+  SUBCOMMAND(config)                    \
   SUBCOMMAND(serve)                     \
   SUBCOMMAND(status)                    \
   SUBCOMMAND(stop)                      \
@@ -55,7 +58,13 @@ struct CallForManPage {};
 struct Parser {
   CLI::App app{"Runs context-parallel attention cases on warm pools of ranks and says which answers are wrong.",
                "cp-pool"};
-  std::vector<std::pair<CLI::App*, std::unique_ptr<Command>>> commands;
+
+  struct Added {
+    ConfiguredApp* app = nullptr;
+    std::unique_ptr<Command> command;
+    std::unique_ptr<ConfigChoice> config;  // nullptr: nothing configures it
+  };
+  std::vector<Added> commands;
 
   Parser() {
     app.set_version_flag("--version", "cp-pool " CP_POOL_VERSION, "Print the version");
@@ -72,28 +81,47 @@ struct Parser {
   }
 
   void add(const Subcommand& subcommand) {
-    CLI::App* command = app.add_subcommand(subcommand.name, subcommand.summary);
+    const auto command = std::make_shared<ConfiguredApp>(subcommand.summary, subcommand.name, &app);
+    app.add_subcommand(command);
     command->footer(subcommand.footer);
-    commands.emplace_back(command, subcommand.add(*command));
+    Added added{.app = command.get(), .command = subcommand.add(*command), .config = nullptr};
+    if (subcommand.configured) {
+      added.config = std::make_unique<ConfigChoice>();
+      add_config_options(*command, *added.config);
+    }
+    commands.push_back(std::move(added));
   }
 
   // Throws CommandError (usage).
   [[noreturn]] void refuse_command(const std::string& name) const {
     std::vector<std::string> names;
     names.reserve(commands.size());
-    for (const auto& [command, unused] : commands) names.push_back(command->get_name());
+    for (const Added& each : commands) names.push_back(each.app->get_name());
     throw CommandError(ExitCode::usage,
                        fmt::format("there is no command '{}'{} (see cp-pool --help)", name, did_you_mean(name, names)));
   }
 
   // Throws CommandError (usage).
   std::unique_ptr<Command> parsed() {
-    for (auto& [app_of_command, command] : commands) {
-      if (!app_of_command->parsed()) continue;
-      command->finish(*app_of_command);
-      return std::move(command);
+    for (Added& added : commands) {
+      if (!added.app->parsed()) continue;
+      if (added.config) configure(added);
+      try {
+        added.command->finish(*added.app);
+      } catch (const CommandError& e) {
+        throw CommandError(e.code(), with_places(e.what(), *added.app));
+      }
+      return std::move(added.command);
     }
     throw std::logic_error("a command line without a subcommand was let pass");
+  }
+
+  // Throws CommandError (usage).
+  void configure(Added& added) const {
+    const std::string& name = added.app->get_name();
+    const Configuration configuration(*added.config, *commands.front().app, name == "run" || name == "config");
+    configuration.apply(*added.app);
+    added.command->configure(configuration);
   }
 };
 
@@ -101,6 +129,16 @@ std::unique_ptr<Command> print(std::string text) {
   auto command = std::make_unique<PrintCommand>();
   command->options.text = std::move(text);
   return command;
+}
+
+// CLI11 says "--one excludes --other".
+std::string contradiction(const std::string& text, const CLI::App& command) {
+  const std::string excludes = " excludes ";
+  const std::size_t at = text.find(excludes);
+  const std::string both = at == std::string::npos ? text
+                                                   : fmt::format("{} and {} contradict each other", text.substr(0, at),
+                                                                 text.substr(at + excludes.size()));
+  return fmt::format("{} (see cp-pool {} --help)", both, command.get_name());
 }
 
 std::string with_exit_codes(const std::string& help) {
@@ -122,8 +160,8 @@ Candidates command_candidates(const std::vector<std::string>& words) {
 std::string command_help(const std::string& name) {
   const Parser parser;
   if (name.empty()) return with_exit_codes(parser.app.help());
-  for (const auto& [command, unused] : parser.commands) {
-    if (command->get_name() == name) return with_exit_codes(command->help(parser.app.get_name()));
+  for (const Parser::Added& each : parser.commands) {
+    if (each.app->get_name() == name) return with_exit_codes(each.app->help(parser.app.get_name()));
   }
   parser.refuse_command(name);
 }
@@ -143,6 +181,8 @@ std::unique_ptr<Command> parse_command_line(int argc, const char* const* argv) {
     return print(man_page(parser.app));
   } catch (const CLI::CallForVersion& e) {
     return print(std::string{e.what()} + '\n');
+  } catch (const CLI::ExcludesError& e) {
+    throw CommandError(ExitCode::usage, contradiction(e.what(), *parser.app.get_subcommands().front()));
   } catch (const CLI::ParseError& e) {
     const std::vector<std::string> unknown = parser.app.remaining();
     if (parser.app.get_subcommands().empty() && !unknown.empty()) parser.refuse_command(unknown.front());

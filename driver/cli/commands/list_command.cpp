@@ -8,16 +8,20 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/case_groups.h"
 #include "cases/case_json.h"
 #include "driver/cli/adapter_skips.h"
 #include "driver/cli/command_error.h"
+#include "driver/cli/commands/run_preparation.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
+#include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
+#include "driver/cli/shell_words.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
 
@@ -31,6 +35,7 @@ constexpr const char* kListFooter =
     "Examples:\n"
     "  cp-pool list --matrix te-flash --filter '*/thd/*'\n"
     "  cp-pool list --matrix te-flash te-fused --size full --count\n"
+    "  cp-pool list --format ctest --test-args '--timeout 2m'     a test for each case\n"
     "  cp-pool list --json | jq -r '.[] | select(.world_size == 4).id'\n"
     "  cp-pool list --adapter package.module:ring     and what the adapter would skip, and why\n";
 
@@ -56,6 +61,59 @@ std::string id_lines(const Selection& selection, const Skips& skips) {
     text += selection.cases[i].matrix_case.id;
     if (skips && !(*skips)[i].empty()) text += "  skip: " + cut_middle((*skips)[i], kReasonColumns);
     text += '\n';
+  }
+  return text;
+}
+
+// A word of the language of CMake.
+std::string cmake_word(const std::string& word) {
+  std::string out = "\"";
+  for (const char c : word) {
+    if (c == '"' || c == '\\' || c == '$') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
+std::string cmake_list(const std::vector<std::string>& items) {
+  return cmake_word(fmt::format("{}", fmt::join(items, ";")));
+}
+
+// A script that CTest includes (TEST_INCLUDE_FILES): a test for each case.
+std::string ctest_script(const Selection& selection, const ListOptions& options) {
+  const std::vector<std::string> more = split_words(options.test_args).value();
+  std::string text;
+  for (const SelectedCase& selected : selection.cases) {
+    const MatrixCase& c = selected.matrix_case;
+    std::vector<std::string> words = {program_path().string(),
+                                      "run",
+                                      "--matrix",
+                                      find_matrix(selected.matrix).string(),
+                                      "--size",
+                                      c.size,
+                                      "--filter",
+                                      c.id};
+    words.insert(words.end(), more.begin(), more.end());
+    text += fmt::format("add_test({}", cmake_word(c.id));
+    for (const std::string& word : words) text += ' ' + cmake_word(word);
+    std::vector<std::string> labels = c.tags;
+    labels.insert(labels.begin(), c.c.suite);
+    text += fmt::format(")\nset_tests_properties({} PROPERTIES PROCESSORS {} LABELS {} SKIP_REGULAR_EXPRESSION {})\n",
+                        cmake_word(c.id), world_size(c.c), cmake_list(labels),
+                        cmake_word("1 expanded = 0 pass \\+ 0 fail \\+ 1 skip"));
+  }
+  return text;
+}
+
+// As a program of GoogleTest answers --gtest_list_tests: the suite, then its cases.
+std::string gtest_list(const Selection& selection) {
+  std::string text;
+  std::string suite;
+  for (const SelectedCase& selected : selection.cases) {
+    const MatrixCase& c = selected.matrix_case;
+    if (c.c.suite != suite) text += fmt::format("{}.\n", c.c.suite);
+    suite = c.c.suite;
+    text += fmt::format("  {}\n", c.id.substr(suite.size() + 1));
   }
   return text;
 }
@@ -87,17 +145,20 @@ std::string counts(const Selection& selection, const Skips& skips) {
          fmt::format("skipped {}\n", std::ranges::count_if(*skips, [](const auto& why) { return !why.empty(); }));
 }
 
-int list_cases(const ListOptions& options) {
+int list_cases(ListOptions options) {
   check_stdout(matrix_inputs(options.selection));
+  read_shard_times(options.selection);
   const Selection selection = select_cases(options.selection);
   for (const std::string& filter : selection.idle_filters) {
     report_warning(fmt::format("{} selects no case", filter));
   }
   const Skips skips = ask_for_skips(selection, options.worker);
   write_all(STDOUT_FILENO,
-            options.json    ? json_array(selection, skips)
-            : options.count ? counts(selection, skips)
-                            : id_lines(selection, skips),
+            options.json                ? json_array(selection, skips)
+            : options.count             ? counts(selection, skips)
+            : options.format == "ctest" ? ctest_script(selection, options)
+            : options.format == "gtest" ? gtest_list(selection)
+                                        : id_lines(selection, skips),
             "stdout");
   if (selection.cases.empty()) {
     throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
@@ -112,11 +173,29 @@ class ListCommand : public CommandWith<ListOptions> {
     add_flag(command, "--json", options.json, "A JSON array: id, world_size, size, tags, case, lengths");
     add_flag(command, "--count", options.count, "The number of cases of each suite");
     exclude(command, "--count", "--json");
+    add_choice(
+        command, "--format", "FORMAT", {"ids", "ctest", "gtest"}, options.format,
+        "ids: one a line; ctest: a script with a test for each case (TEST_INCLUDE_FILES); gtest: as a program of "
+        "GoogleTest lists its tests");
+    add_text(command,
+             {.name = "--test-args",
+              .type = "WORDS",
+              .help = "Of --format ctest: options of run that every test has, split into words as a shell does",
+              .check =
+                  [](const std::string& text) {
+                    return split_words(text) ? "" : fmt::format("'{}' is not a command line", text);
+                  }},
+             [this](const std::string& text) { options.test_args = text; });
+    for (const char* const other : {"--count", "--json"}) exclude(command, "--format", other);
     add_adapter(command, options.worker);
+    leave_to_command_line(command, {"--adapter", "--python"});
   }
   void finish(const CLI::App& command) override {
     fill_selection(options.selection);
     check_worker(command, options.worker);
+    if (was_given(command, "--test-args") && options.format != "ctest") {
+      refuse(command, "--test-args needs --format ctest");
+    }
   }
   int run(const std::string& /*program*/) override { return list_cases(options); }
 };
@@ -127,7 +206,8 @@ Subcommand list_subcommand() {
   return {.name = "list",
           .summary = "List the cases of matrices",
           .footer = kListFooter,
-          .add = add_options_of<ListCommand>};
+          .add = add_options_of<ListCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

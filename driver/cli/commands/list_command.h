@@ -8,7 +8,9 @@ namespace cp_pool {
 
 struct ListOptions {
   SelectionOptions selection;
-  WorkerChoice worker;  // its adapter alone: say which cases it would skip
+  WorkerChoice worker;         // its adapter alone: say which cases it would skip
+  std::string format = "ids";  // ids | ctest | gtest
+  std::string test_args;       // of ctest: words that each call of `run` has besides
   bool json = false;
   bool count = false;
 };

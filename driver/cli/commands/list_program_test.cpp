@@ -59,5 +59,19 @@ TEST_F(ListProgram, ListPrintsJsonAndCounts) {
             nlohmann::json::array());
 }
 
+TEST_F(ListProgram, FormatsAreThoseOfOtherProgramsOfTests) {
+  const Finished gtest = call({"list", "--matrix", path("demo.json"), "--filter", "model=pass*", "--format", "gtest"});
+  EXPECT_EQ(gtest.out, "demo.\n  pass/p2p/cp1/bshd/fp32\n  pass_2/p2p/cp1/bshd/fp32\n");
+  const Finished ctest = call({"list", "--matrix", path("demo.json"), "--filter", "model=pass", "--format", "ctest",
+                               "--test-args", "--worker 'a b' --timeout 2m"});
+  const Words lines = ctest.out_lines();
+  ASSERT_EQ(lines.size(), 2U) << ctest.err;
+  EXPECT_THAT(lines[0], ::testing::AllOf(::testing::StartsWith("add_test(\"demo/pass/p2p/cp1/bshd/fp32\" \"/"),
+                                         ::testing::EndsWith("\"--worker\" \"a b\" \"--timeout\" \"2m\")")));
+  EXPECT_THAT(lines[1], ::testing::HasSubstr("PROCESSORS 1 LABELS \"demo\""));
+  EXPECT_EQ(call({"list", "--test-args", "x"}).exit_code, 2);
+  EXPECT_EQ(call({"list", "--format", "ctest", "--json"}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -98,7 +98,6 @@ class ReportCommand : public CommandWith<ReportOptions> {
     add_positionals(command, "FILE", options.files, "What --events wrote");
     add_views(command, options.execution);
   }
-  void finish(const CLI::App& command) override { check_views(command); }
   int run(const std::string& /*program*/) override { return report_runs(options); }
 };
 

@@ -6,6 +6,7 @@
 
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/run_preparation.h"
+#include "driver/cli/config/test_environment.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/failed_cases.h"
 #include "driver/cli/option_kinds.h"
@@ -59,10 +60,19 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
   return selection;
 }
 
-int run_selected(const RunOptions& options, const std::string& program) {
+int run_selected(RunOptions options, const std::string& program) {
   check_outputs(options.execution, inputs_of(options));
+  read_shard_times(options.selection);
   const Selection selection =
       options.rerun_failed ? select_failed(options.selection, *options.rerun_failed) : select_cases(options.selection);
+  if (options.shard_by_runner && selection.cases.empty()) {
+    SelectionOptions all = options.selection;
+    all.shard = {};
+    if (!select_cases(all).cases.empty()) {  // as any test program with fewer tests than shards
+      report_notice(fmt::format("{}: no case is in this shard", selection.title));
+      return to_int(ExitCode::ok);
+    }
+  }
   expect_cases(selection, options.selection);
   const PreparedRun prepared = prepare_run(selection, options, program);
   Execution execution{options.execution, Execution::Show::terminal};
@@ -71,29 +81,43 @@ int run_selected(const RunOptions& options, const std::string& program) {
   });
 }
 
+}  // namespace
+
+void add_options_of_run(CLI::App& command, RunOptions& options) {
+  add_selection(command, options.selection);
+  add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
+           "Of the selected cases only those that failed or did not run in an earlier --events FILE");
+  add_service_of_run(command, options.service);
+  add_run_options(command, options);
+}
+
+namespace {
+
 class RunCommand : public CommandWith<RunOptions> {
  public:
-  explicit RunCommand(CLI::App& command) {
-    add_selection(command, options.selection);
-    add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
-             "Of the selected cases only those that failed or did not run in an earlier --events FILE");
-    add_service_of_run(command, options.service);
-    add_run_options(command, options);
-  }
+  explicit RunCommand(CLI::App& command) { add_options_of_run(command, options); }
 
   void finish(const CLI::App& command) override {
+    options.selection.keywords = narrowed_by_test_filter(options.selection.keywords);
+    options.shard_by_runner = is_configured(command, "--shard") && shard_of_runner();
     fill_run_options(command, options);
     fill_service(command, options.execution, options.service);
   }
 
-  int run(const std::string& program) override { return run_selected(options, program); }
+  int run(const std::string& program) override {
+    tell_shards_are_obeyed();
+    return run_selected(options, program);
+  }
 };
 
 }  // namespace
 
 Subcommand run_subcommand() {
-  return {
-      .name = "run", .summary = "Run the cases of matrices", .footer = kRunFooter, .add = add_options_of<RunCommand>};
+  return {.name = "run",
+          .summary = "Run the cases of matrices",
+          .footer = kRunFooter,
+          .add = add_options_of<RunCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

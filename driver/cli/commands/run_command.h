@@ -17,8 +17,12 @@ struct RunOptions {
   ExecutionOptions execution;
   ServiceOptions service;
   Order order;
-  int repeat = 1;              // how often each case runs
-  bool deterministic = false;  // every case asks for deterministic kernels
+  bool shard_by_runner = false;  // the runner of tests chose the shard (config/test_environment.h): it may be empty
+  int repeat = 1;                // how often each case runs
+  bool deterministic = false;    // every case asks for deterministic kernels
 };
+
+// All of them: the keys of cp-pool.toml.
+void add_options_of_run(CLI::App& command, RunOptions& options);
 
 }  // namespace cp_pool

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_groups.h"
+#include "cases/text_hash.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/execution.h"
@@ -98,11 +99,22 @@ void fill_run_options(const CLI::App& command, RunOptions& options) {
   }
 }
 
+void read_shard_times(SelectionOptions& options) {
+  if (!options.shard_times || options.shard.count <= 1) return;
+  CaseHistory history = read_case_history(*options.shard_times);
+  std::string text;
+  for (const auto& [id, ms] : history.duration_ms) text += fmt::format("{} {}\n", id, ms);
+  options.times = {.ms = std::move(history.duration_ms), .hash = text_hash(text)};
+}
+
 std::vector<InputFile> inputs_of(const RunOptions& options) {
   std::vector<InputFile> inputs = matrix_inputs(options.selection);
   std::ranges::move(execution_inputs(options.execution), std::back_inserter(inputs));
   if (const auto& file = options.rerun_failed) {
     inputs.push_back({.name = "--rerun-failed " + file->string(), .path = *file, .may_become_events = true});
+  }
+  if (const auto& file = options.selection.shard_times) {
+    inputs.push_back({.name = "--shard-times " + file->string(), .path = *file});
   }
   if (const std::filesystem::path& file = options.order.events; !file.empty()) {
     inputs.push_back({.name = "--order history:" + file.string(), .path = file, .may_become_events = true});

@@ -16,6 +16,9 @@ void add_run_options(CLI::App& command, RunOptions& options);
 // Once all are read, those of the selection too. Throws CommandError (usage).
 void fill_run_options(const CLI::App& command, RunOptions& options);
 
+// Reads the times of --shard-times. Throws CommandError (bad_input).
+void read_shard_times(SelectionOptions& options);
+
 // The files that the options name, which no output may replace.
 std::vector<InputFile> inputs_of(const RunOptions& options);
 

@@ -195,7 +195,8 @@ Subcommand search_subcommand() {
   return {.name = "search",
           .summary = "Run random cases until one fails, then the smallest that does",
           .footer = kSearchFooter,
-          .add = add_options_of<SearchCommand>};
+          .add = add_options_of<SearchCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

@@ -214,7 +214,8 @@ Subcommand shell_subcommand() {
   return {.name = "shell",
           .summary = "Submit cases from a prompt, on ranks that stay warm",
           .footer = kShellFooter,
-          .add = add_options_of<ShellCommand>};
+          .add = add_options_of<ShellCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

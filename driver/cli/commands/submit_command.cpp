@@ -232,6 +232,7 @@ class SubmitCommand : public CommandWith<SubmitOptions> {
         "The ID of a case of a matrix, a JSON file, a JSON object, or - for a stream on stdin: one object a line");
     add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
              "Instead: the cases that failed or did not end in an earlier --events FILE, which holds them");
+    leave_to_command_line(command, {"--rerun-failed"});
     add_lookup(command, options.selection);
     add_edits(command, options.edits);
     add_flag(command, "--json", options.json, "Print one JSON object a case, as it ends, and nothing else");
@@ -260,7 +261,8 @@ Subcommand submit_subcommand() {
   return {.name = "submit",
           .summary = "Run one case, or a stream of them",
           .footer = kSubmitFooter,
-          .add = add_options_of<SubmitCommand>};
+          .add = add_options_of<SubmitCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

@@ -227,7 +227,10 @@ class WatchCommand : public CommandWith<RunOptions> {
 
   void finish(const CLI::App& command) override { fill_run_options(command, options); }
 
-  int run(const std::string& program) override { return Watch{options, program}.run(); }
+  int run(const std::string& program) override {
+    read_shard_times(options.selection);
+    return Watch{options, program}.run();
+  }
 };
 
 }  // namespace
@@ -236,7 +239,8 @@ Subcommand watch_subcommand() {
   return {.name = "watch",
           .summary = "Run the cases again whenever the worker, its libraries or the adapter change",
           .footer = kWatchFooter,
-          .add = add_options_of<WatchCommand>};
+          .add = add_options_of<WatchCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
 
@@ -33,14 +34,6 @@ bool takes_values(const CLI::Option& option) {
 
 const CLI::Option* option_named(const CLI::App& command, const std::string& name) {
   return name.starts_with("-") ? command.get_option_no_throw(name) : nullptr;
-}
-
-// The words of a choice, whose type CLI11 calls "DEVICE:{auto,cpu,cuda}".
-Words words_of_choice(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  const std::size_t begin = type.find(":{");
-  if (begin == std::string::npos || !type.ends_with('}')) return {};
-  return CLI::detail::split(type.substr(begin + 2, type.size() - begin - 3), ',');
 }
 
 void offer(Candidates& out, const std::string& typed, const std::string& word, const std::string& help = "") {

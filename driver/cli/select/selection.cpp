@@ -31,11 +31,11 @@ std::vector<SelectedCase> expand_all(const SelectionOptions& options) {
   return all;
 }
 
-void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard) {
+void keep_shard(std::vector<SelectedCase>& cases, const Shard& shard, const CaseTimes& times) {
   std::vector<const MatrixCase*> all;
   all.reserve(cases.size());
   for (const SelectedCase& selected : cases) all.push_back(&selected.matrix_case);
-  const std::vector<std::size_t> shards = deal_out(all, shard.count);
+  const std::vector<std::size_t> shards = deal_out(all, shard.count, times);
   std::vector<SelectedCase> kept;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     if (shards[i] == shard.index - 1) kept.push_back(std::move(cases[i]));
@@ -75,8 +75,9 @@ Selection select_cases(const SelectionOptions& options) {
     }
     if (kept_by_keywords == 0) selection.idle_filters.push_back(fmt::format("-k '{}'", options.keywords));
     if (options.shard.count > 1) {
-      keep_shard(selection.cases, options.shard);
+      keep_shard(selection.cases, options.shard, options.times);
       selection.title += fmt::format(", shard {}/{}", options.shard.index, options.shard.count);
+      if (!options.times.hash.empty()) selection.title += fmt::format(" by times {}", options.times.hash);
     }
     return selection;
   } catch (const CaseError& e) {

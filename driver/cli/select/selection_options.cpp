@@ -1,5 +1,8 @@
 #include "driver/cli/select/selection_options.h"
 
+#include <filesystem>
+#include <optional>
+
 #include <fmt/format.h>
 
 #include "driver/cli/option_kinds.h"
@@ -12,10 +15,22 @@ namespace {
 constexpr const char* kDefaultMatrix = "quick";
 constexpr const char* kDefaultSize = "small";
 
+std::string matrix_from_folder(const std::string& text, const std::filesystem::path& folder) {
+  const std::filesystem::path path{text};
+  return path.has_parent_path() || path.extension() == ".json" ? path_from_folder(text, folder) : text;
+}
+
 // greedy: one --matrix may take several values.
-void add_matrices(CLI::App& command, SelectionOptions& options, bool greedy, const std::string& help) {
+void add_matrices(CLI::App& command, SelectionOptions& options, bool greedy, const std::string& help,
+                  const std::optional<std::string>& default_matrix) {
   options.size = kDefaultSize;
-  add_list(command, {.name = "--matrix", .type = "NAME|FILE", .help = help}, options.matrices, greedy);
+  add_list(command,
+           {.name = "--matrix",
+            .type = "NAME|FILE",
+            .help = help,
+            .default_text = default_matrix,
+            .from_folder = matrix_from_folder},
+           options.matrices, greedy);
   add_text(command,
            {.name = "--size",
             .type = "SIZE",
@@ -27,7 +42,7 @@ void add_matrices(CLI::App& command, SelectionOptions& options, bool greedy, con
 }  // namespace
 
 void add_selection(CLI::App& command, SelectionOptions& options) {
-  add_matrices(command, options, true, "Matrices: names of shipped ones, or files (default: quick)");
+  add_matrices(command, options, true, "Matrices: names of shipped ones, or files", kDefaultMatrix);
   add_list(command,
            {.name = "--filter",
             .type = "EXPR",
@@ -47,6 +62,8 @@ void add_selection(CLI::App& command, SelectionOptions& options) {
             .help = "Of the selected cases the K-th of N parts of much the same cost: for job K of N of a CI",
             .check = wrong_with_shard},
            [&options](const std::string& text) { options.shard = *parse_shard(text); });
+  add_path(command, "--shard-times", options.shard_times, "FILE", PathUse::input,
+           "Deal out --shard by the times in an --events FILE, the same for all jobs");
 }
 
 void fill_selection(SelectionOptions& options) {
@@ -54,7 +71,8 @@ void fill_selection(SelectionOptions& options) {
 }
 
 void add_lookup(CLI::App& command, SelectionOptions& options) {
-  add_matrices(command, options, false, "Where an ID is looked up (default: every shipped matrix)");
+  add_matrices(command, options, false, "Where an ID is looked up", "every shipped matrix");
+  leave_to_command_line(command, {"--matrix", "--size"});
 }
 
 void check_lookup(const CLI::App& command, const std::string& argument) {

@@ -1,6 +1,7 @@
 // The options that say which cases a command is about.
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <set>
 #include <string>
@@ -19,11 +20,13 @@ struct SelectionOptions {
   std::vector<std::string> filters;   // the union of what they select; empty = all
   std::string keywords;               // of these only what -k selects; empty = all
   std::string size;
-  std::optional<std::set<std::string>> ids = std::nullopt;  // if set, only cases with these IDs
-  Shard shard = {};                                         // the part of the selected cases to run
+  std::optional<std::set<std::string>> ids = std::nullopt;          // if set, only cases with these IDs
+  Shard shard = {};                                                 // the part of the selected cases to run
+  std::optional<std::filesystem::path> shard_times = std::nullopt;  // an earlier run's events file ..
+  CaseTimes times = {};                                             // .. and what it says of times
 };
 
-// --matrix, --size, --filter, -k and --shard, for a command that takes many cases of matrices.
+// --matrix, --size, --filter, -k, --shard and --shard-times, for a command that takes many cases of matrices.
 void add_selection(CLI::App& command, SelectionOptions& options);
 // Once they are read: without --matrix it is the matrix quick.
 void fill_selection(SelectionOptions& options);

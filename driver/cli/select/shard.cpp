@@ -28,8 +28,30 @@ struct Unit {
   std::vector<std::size_t> cases;
 };
 
+// Of each case. One whose time is not known counts as the others do for their estimates.
+std::vector<double> costs_of(const std::vector<const MatrixCase*>& cases, const CaseTimes& times) {
+  std::vector<double> costs;
+  costs.reserve(cases.size());
+  double known_ms = 0;
+  double known_cost = 0;
+  for (const MatrixCase* each : cases) {
+    costs.push_back(cost(each->c));
+    const auto known = times.ms.find(each->id);
+    if (known == times.ms.end()) continue;
+    known_ms += known->second;
+    known_cost += costs.back();
+  }
+  if (known_cost <= 0) return costs;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto known = times.ms.find(cases[i]->id);
+    costs[i] = known == times.ms.end() ? costs[i] * known_ms / known_cost : known->second;
+  }
+  return costs;
+}
+
 // by_problem: cases that share expected results are one unit, else each is.
-std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, bool by_problem) {
+std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, const std::vector<double>& costs,
+                           bool by_problem) {
   std::vector<Unit> units;
   std::map<std::string, std::size_t> unit_of;
   for (std::size_t i = 0; i < cases.size(); ++i) {
@@ -37,14 +59,14 @@ std::vector<Unit> units_of(const std::vector<const MatrixCase*>& cases, bool by_
     std::size_t place = units.size();
     if (by_problem) place = unit_of.try_emplace(problem_group(c), units.size()).first->second;
     if (place == units.size()) units.emplace_back();
-    units[place].cost += cost(c);
+    units[place].cost += costs[i];
     units[place].cases.push_back(i);
   }
   return units;
 }
 
 // A problem that costs more than a shard's part would make that shard the last to end.
-std::vector<Unit> split_dear_ones(const std::vector<Unit>& units, const std::vector<const MatrixCase*>& cases,
+std::vector<Unit> split_dear_ones(const std::vector<Unit>& units, const std::vector<double>& costs,
                                   std::size_t shards) {
   const double total =
       std::accumulate(units.begin(), units.end(), 0.0, [](double sum, const Unit& unit) { return sum + unit.cost; });
@@ -54,7 +76,7 @@ std::vector<Unit> split_dear_ones(const std::vector<Unit>& units, const std::vec
       out.push_back(unit);
       continue;
     }
-    for (const std::size_t i : unit.cases) out.push_back({.cost = cost(cases[i]->c), .cases = {i}});
+    for (const std::size_t i : unit.cases) out.push_back({.cost = costs[i], .cases = {i}});
   }
   return out;
 }
@@ -74,9 +96,11 @@ std::optional<Shard> parse_shard(std::string_view text) {
   return shard;
 }
 
-std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards) {
-  std::vector<Unit> units = split_dear_ones(units_of(cases, true), cases, shards);
-  if (units.size() / kUnitsAShard < shards) units = units_of(cases, false);
+std::vector<std::size_t> deal_out(const std::vector<const MatrixCase*>& cases, std::size_t shards,
+                                  const CaseTimes& times) {
+  const std::vector<double> costs = costs_of(cases, times);
+  std::vector<Unit> units = split_dear_ones(units_of(cases, costs, true), costs, shards);
+  if (units.size() / kUnitsAShard < shards) units = units_of(cases, costs, false);
   // The dearest first, each to the shard that has the least so far.
   std::ranges::stable_sort(units, std::ranges::greater{}, &Unit::cost);
   // No more than there are units: N is the user's.

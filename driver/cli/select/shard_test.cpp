@@ -94,6 +94,22 @@ TEST(DealOut, OfFewModelsEachCaseIsDealtOutByItself) {
   for (const auto& [shard, of_shard] : ranks) EXPECT_LE(of_shard.count(4), 1U) << shard;
 }
 
+TEST(DealOut, RecordedTimesCountMoreThanTheEstimate) {
+  std::vector<MatrixCase> cases = matrix_of(1);
+  CaseTimes times;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    cases[i].id = std::to_string(i);
+    times.ms[cases[i].id] = i == 3 ? 700 : 100;
+  }
+  std::vector<const MatrixCase*> pointers;
+  for (const MatrixCase& c : cases) pointers.push_back(&c);
+  const std::vector<std::size_t> shards = deal_out(pointers, 2, times);
+  EXPECT_EQ(std::ranges::count(shards, shards[3]), 1) << "it takes as long as all others";
+  times.ms.erase("3");  // now an estimate, on the scale of the others
+  const std::vector<std::size_t> guessed = deal_out(pointers, 2, times);
+  EXPECT_NEAR(static_cast<double>(std::ranges::count(guessed, 0U)), 4, 1);
+}
+
 TEST(DealOut, MoreShardsThanCasesLeaveSomeEmpty) {
   EXPECT_THAT(dealt(matrix_of(1), 1000000000000000), ::testing::SizeIs(8));
   EXPECT_THAT(dealt({}, 3), ::testing::IsEmpty());

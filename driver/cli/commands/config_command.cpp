@@ -1,0 +1,149 @@
+// `cp-pool config`: what every option of `run` would be, and who says so.
+#include <algorithm>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "driver/cli/commands/run_command.h"
+#include "driver/cli/config/configuration.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/exit_code.h"
+#include "driver/reporters/output_file.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kConfigFooter =
+    "An option of run may be given, too: then it is shown as run would take it.\n\n"
+    "Examples:\n"
+    "  cp-pool config                                 values and places, for run in this folder\n"
+    "  cp-pool config --profile ci --json             as a JSON object\n"
+    "  CP_POOL_OPT_TIMEOUT=2m cp-pool config          a variable for each key\n";
+
+struct ConfigOptions {
+  RunOptions run;
+  bool json = false;
+};
+
+struct Shown {
+  std::string key;
+  nlohmann::json value;
+  std::string source;  // option | variable | file | built-in | default
+  std::string place;
+};
+
+nlohmann::json json_value(const CLI::Option& option, const std::vector<std::string>& values) {
+  if (option.get_items_expected_max() == 0) return !values.empty() && values.back() == "true";
+  if (option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll) return values;
+  return values.empty() ? nlohmann::json{} : nlohmann::json(values.back());
+}
+
+Shown shown(const CLI::Option& option, const ConfiguredApp& command) {
+  Shown out{.key = key_of(option), .value = {}, .source = "default", .place = ""};
+  if (option.count() > 0) {
+    out.value = json_value(option, option.results());
+    out.source = "option";
+    out.place = option.get_name();
+    return out;
+  }
+  if (const auto setting = command.settings.find(&option); setting != command.settings.end()) {
+    out.value = json_value(option, setting->second.values);
+    out.place = setting->second.place;
+    out.source = setting->second.by_variable ? "variable" : out.place.starts_with("built-in") ? "built-in" : "file";
+    return out;
+  }
+  const std::string text = option.get_default_str();
+  out.value = json_value(option, text.empty() ? std::vector<std::string>{} : std::vector<std::string>{text});
+  return out;
+}
+
+std::string value_text(const nlohmann::json& value) {
+  if (value.is_null()) return "-";
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+class ConfigCommand : public CommandWith<ConfigOptions> {
+ public:
+  explicit ConfigCommand(CLI::App& command) {
+    add_options_of_run(command, options.run);
+    add_flag(command, "--json", options.json, "A JSON object: profile, file, and of each key value, source and place");
+  }
+
+  void configure(const Configuration& configuration) override {
+    profile_ = configuration.profile();
+    file_ = configuration.file();
+    overrides_ = configuration.overrides();
+  }
+
+  void finish(const CLI::App& command) override {
+    for (const CLI::Option* option : command.get_options()) {
+      if (has_key(*option) && key_of(*option) != "json") {
+        shown_.push_back(shown(*option, dynamic_cast<const ConfiguredApp&>(command)));
+      }
+    }
+  }
+
+  int run(const std::string& /*program*/) override {
+    write_all(STDOUT_FILENO, options.json ? json() : text(), "stdout");
+    return to_int(ExitCode::ok);
+  }
+
+ private:
+  [[nodiscard]] std::string text() const {
+    std::string out = fmt::format("profile {}, {}\n", profile_, file_.empty() ? "no cp-pool.toml" : file_);
+    std::size_t width = 0;
+    for (const Shown& each : shown_) width = std::max(width, each.key.size());
+    for (const Shown& each : shown_) {
+      out += fmt::format("{:<{}}  {}  ({})\n", each.key, width, value_text(each.value),
+                         each.place.empty() ? each.source : each.place);
+    }
+    for (const ConfigTable& table : overrides_) {
+      out += fmt::format("override ({})\n", table.place);
+      for (const ConfigEntry& entry : table.entries) {
+        out += fmt::format("  {}  {}\n", entry.key, fmt::join(entry.values, ", "));
+      }
+    }
+    return out;
+  }
+
+  [[nodiscard]] std::string json() const {
+    nlohmann::ordered_json out{{"profile", profile_},
+                               {"file", file_.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json(file_)},
+                               {"options", nlohmann::ordered_json::object()},
+                               {"overrides", nlohmann::ordered_json::array()}};
+    for (const Shown& each : shown_) {
+      out["options"][each.key] = {{"value", each.value}, {"source", each.source}, {"place", each.place}};
+    }
+    for (const ConfigTable& table : overrides_) {
+      nlohmann::ordered_json entries{{"place", table.place}};
+      for (const ConfigEntry& entry : table.entries) {
+        entries[entry.key] = entry.values.size() == 1 ? nlohmann::ordered_json(entry.values.front())
+                                                      : nlohmann::ordered_json(entry.values);
+      }
+      out["overrides"].push_back(std::move(entries));
+    }
+    return out.dump(2) + '\n';
+  }
+
+  std::string profile_;
+  std::string file_;
+  std::vector<ConfigTable> overrides_;
+  std::vector<Shown> shown_;
+};
+
+}  // namespace
+
+Subcommand config_subcommand() {
+  return {.name = "config",
+          .summary = "Show the value of every option of run, and where it comes from",
+          .footer = kConfigFooter,
+          .add = add_options_of<ConfigCommand>,
+          .configured = true};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,325 @@
+#include "driver/cli/config/configuration.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <sstream>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/did_you_mean.h"
+#include "driver/cli/command_error.h"
+#include "driver/cli/config/test_environment.h"
+#include "driver/cli/option_kinds.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::string_view kPrefix = "CP_POOL_OPT_";
+constexpr const char* kDefaultProfile = "default";
+
+// The profiles that there are without a file, in its language.
+constexpr std::string_view kBuiltIn = R"(
+[profile.default]
+
+[profile.ci]
+no-progress = true
+timings = true
+slow-after = "60s"
+
+[profile.local]
+max-fail = 10
+)";
+
+enum Rank : int { by_variable, by_profile, by_default, by_built_in };
+
+bool is_flag(const CLI::Option& option) {
+  return option.get_items_expected_max() == 0;
+}
+
+bool is_list(const CLI::Option& option) {
+  return option.get_multi_option_policy() == CLI::MultiOptionPolicy::TakeAll;
+}
+
+std::string variable_of(const std::string& key) {
+  std::string name{kPrefix};
+  for (const char c : key) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+// nullptr: there is none.
+const CLI::Option* option_of_key(const CLI::App& app, const std::string& key) {
+  for (const CLI::Option* option : app.get_options()) {
+    if (has_key(*option) && key_of(*option) == key) return option;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> keys_of(const CLI::App& app) {
+  std::vector<std::string> keys;
+  for (const CLI::Option* option : app.get_options()) {
+    if (has_key(*option)) keys.push_back(key_of(*option));
+  }
+  return keys;
+}
+
+[[noreturn]] void refuse_at(const std::string& place, const std::string& what) {
+  throw CommandError(ExitCode::usage, fmt::format("{}: {}", place, what));
+}
+
+// Throws CommandError (usage).
+void check_entry(const ConfigEntry& entry, const CLI::App& keys) {
+  const CLI::Option* option = option_of_key(keys, entry.key);
+  if (option == nullptr) {
+    refuse_at(entry.place, fmt::format("unknown key '{}'{}", entry.key, did_you_mean(entry.key, keys_of(keys))));
+  }
+  const auto refuse_value = [&](const std::string& what) {
+    refuse_at(entry.place, fmt::format("{}: {}", entry.key, what));
+  };
+  if (is_flag(*option)) {
+    const std::string& text = entry.kind == ConfigEntry::Kind::list ? "a list" : entry.values.front();
+    if (entry.kind != ConfigEntry::Kind::boolean) refuse_value(fmt::format("'{}' is neither true nor false", text));
+    return;
+  }
+  if (entry.kind == ConfigEntry::Kind::list && !is_list(*option)) refuse_value("a list, where one value is wanted");
+  for (const std::string& value : entry.values) {
+    if (const std::string wrong = wrong_with_value(*option, value); !wrong.empty()) refuse_value(wrong);
+  }
+}
+
+void check_profiles(const ConfigFile& file, const CLI::App& keys) {
+  for (const ConfigTable& profile : file.profiles) {
+    for (const ConfigEntry& entry : profile.entries) check_entry(entry, keys);
+  }
+}
+
+// Paths of a file in another folder start there.
+void rebase(ConfigFile& file, const ConfiguredApp& keys) {
+  std::error_code ignored;
+  if (file.folder == std::filesystem::current_path(ignored)) return;
+  const auto rebase_table = [&](ConfigTable& table) {
+    for (ConfigEntry& entry : table.entries) {
+      const auto rebased = keys.from_folder.find(option_of_key(keys, entry.key));
+      if (rebased == keys.from_folder.end()) continue;
+      for (std::string& value : entry.values) value = rebased->second(value, file.folder);
+    }
+  };
+  std::ranges::for_each(file.profiles, rebase_table);
+  std::ranges::for_each(file.overrides, rebase_table);
+}
+
+// Of a variable: a list has a value a line.
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in{text};
+  for (std::string line; std::getline(in, line);) {
+    if (!line.empty()) lines.push_back(line);
+  }
+  return lines;
+}
+
+// Throws CommandError (usage).
+std::vector<std::string> values_of_variable(const CLI::Option& option, const std::string& name,
+                                            const std::string& text) {
+  if (is_flag(option)) {
+    const bool on = text == "1" || text == "true";
+    if (!on && text != "0" && text != "false") refuse_at(name, fmt::format("'{}' is none of 1, true, 0, false", text));
+    return {on ? "true" : "false"};
+  }
+  const std::vector<std::string> values = is_list(option) ? lines_of(text) : std::vector<std::string>{text};
+  for (const std::string& value : values) {
+    if (const std::string wrong = wrong_with_value(option, value); !wrong.empty()) refuse_at(name, wrong);
+  }
+  return values;
+}
+
+// Whether an option that is on the command line, or that has a setting, contradicts this one.
+const CLI::Option* rival_of(const CLI::Option& option, const ConfiguredApp& command) {
+  for (const CLI::Option* other : option.get_excludes()) {
+    if (other->count() > 0) return other;
+    const auto setting = command.settings.find(other);
+    if (setting != command.settings.end() && setting->second.values != std::vector<std::string>{"false"}) return other;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+void add_config_options(CLI::App& command, ConfigChoice& choice) {
+  add_path(command, "--config", choice.file, "FILE", PathUse::input,
+           "Defaults of options; without it: cp-pool.toml in this folder or one above");
+  add_flag(command, "--no-config", choice.none, "Read no cp-pool.toml");
+  exclude(command, "--config", "--no-config");
+  add_text(command,
+           {.name = "--profile",
+            .type = "NAME",
+            .help = "Which defaults: default, ci, local, or one of cp-pool.toml",
+            .default_text = kDefaultProfile},
+           [&choice](const std::string& text) { choice.profile = text; });
+}
+
+std::string key_of(const CLI::Option& option) {
+  return option.get_lnames().empty() ? option.get_snames().front() : option.get_lnames().front();
+}
+
+bool has_key(const CLI::Option& option) {
+  if (option.get_positional()) return false;
+  const std::vector<std::string> without{"help", "config", "no-config", "profile"};
+  return std::ranges::count(without, key_of(option)) == 0;
+}
+
+std::string wrong_with_value(const CLI::Option& option, const std::string& text) {
+  // The checks of an option can be had only one by one, until there is none.
+  auto& checked = const_cast<CLI::Option&>(option);  // NOLINT(cppcoreguidelines-pro-type-const-cast): nothing changes
+  for (int i = 0;; ++i) {
+    CLI::Validator* check = nullptr;
+    try {
+      check = checked.get_validator(i);
+    } catch (const CLI::OptionNotFound&) {
+      break;
+    }
+    std::string value = text;
+    if (const std::string wrong = (*check)(value); !wrong.empty()) {
+      const std::vector<std::string> words = words_of_choice(option);
+      if (words.empty()) return wrong;
+      return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));
+    }
+  }
+  return "";
+}
+
+Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& keys, bool for_tests) {
+  const auto variable = [](const char* key) { return std::getenv(variable_of(key).c_str()); };
+  std::optional<std::filesystem::path> path = choice.file;
+  if (const char* named = variable("config"); !path && named != nullptr && *named != '\0') path = named;
+  std::error_code ignored;
+  const std::filesystem::path here = std::filesystem::current_path(ignored);
+  if (!path && !choice.none) path = find_config_file(here);
+  if (path && !choice.none) {
+    const bool beside = path->parent_path() == here;
+    name_ = beside ? path->filename().string() : path->string();
+    file_ = read_config_file(name_);
+    rebase(file_, keys);
+  }
+  if (!file_.overrides.empty()) refuse_at(file_.overrides.front().place, "unknown key 'override'");
+  ConfigFile built_in = parse_config(kBuiltIn, "built-in profile", {});
+  check_profiles(file_, keys);
+  check_profiles(built_in, keys);
+
+  std::string asked_by = "--profile";
+  profile_ = choice.profile;
+  if (const char* named = variable("profile"); profile_.empty() && named != nullptr) {
+    profile_ = named;
+    asked_by = variable_of("profile");
+  }
+  if (profile_.empty()) profile_ = kDefaultProfile;
+  std::vector<std::string> known;
+  for (const ConfigFile* file : {&built_in, &file_}) {
+    for (const ConfigTable& profile : file->profiles) {
+      if (std::ranges::count(known, profile.name) == 0) known.push_back(profile.name);
+    }
+  }
+  if (std::ranges::count(known, profile_) == 0) {
+    refuse_at(asked_by, fmt::format("there is no profile '{}'{}; there are {}", profile_, did_you_mean(profile_, known),
+                                    fmt::join(known, ", ")));
+  }
+
+  // The first that sets a key counts.
+  add_variables(keys, for_tests);
+  add_profile(file_, profile_, by_profile);
+  add_profile(file_, kDefaultProfile, by_default);
+  for (ConfigTable& profile : built_in.profiles) {
+    for (ConfigEntry& entry : profile.entries) entry.place = fmt::format("built-in profile {}", profile.name);
+  }
+  add_profile(built_in, profile_, by_built_in);
+}
+
+// Throws CommandError (usage).
+void Configuration::add_variables(const ConfiguredApp& keys, bool for_tests) {
+  std::vector<std::string> names{variable_of("config"), variable_of("profile")};
+  for (const CLI::Option* option : keys.get_options()) {
+    if (has_key(*option)) names.push_back(variable_of(key_of(*option)));
+  }
+  for (char** entry = ::environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string_view text{*entry};
+    if (!text.starts_with(kPrefix)) continue;
+    const std::string name{text.substr(0, text.find('='))};
+    if (std::ranges::count(names, name) > 0) continue;
+    refuse_at(name, fmt::format("there is no such option{}", did_you_mean(name, names)));
+  }
+  for (const CLI::Option* option : keys.get_options()) {
+    if (!has_key(*option)) continue;
+    const std::string name = variable_of(key_of(*option));
+    const char* const text = std::getenv(name.c_str());
+    if (text == nullptr) continue;
+    add(key_of(*option),
+        {.setting = {.values = values_of_variable(*option, name, text), .place = name, .by_variable = true},
+         .rank = by_variable});
+  }
+  if (!for_tests) return;
+  for (const TestVariable& said : test_variables()) {
+    add(said.key,
+        {.setting = {.values = {said.value}, .place = said.variable, .by_variable = true}, .rank = by_variable});
+  }
+}
+
+void Configuration::add_profile(const ConfigFile& file, const std::string& name, int rank) {
+  for (const ConfigTable& profile : file.profiles) {
+    if (profile.name != name) continue;
+    for (const ConfigEntry& entry : profile.entries) {
+      add(entry.key, {.setting = {.values = entry.values, .place = entry.place}, .rank = rank});
+    }
+  }
+}
+
+void Configuration::apply(ConfiguredApp& command) const {
+  std::vector<std::pair<CLI::Option*, const Setting*>> wanted;
+  for (CLI::Option* option : command.get_options([](const CLI::Option*) { return true; })) {
+    if (!has_key(*option) || option->count() > 0) continue;
+    if (std::ranges::count(command.command_line_alone, option) > 0) continue;
+    const auto setting = settings_.find(key_of(*option));
+    if (setting != settings_.end()) wanted.emplace_back(option, &setting->second);
+  }
+  // Of options that exclude each other the one that counts more is set.
+  std::ranges::stable_sort(wanted, {}, [](const auto& each) { return each.second->rank; });
+  for (const auto& [option, source] : wanted) {
+    OptionSetting setting = source->setting;
+    if (const CLI::Option* rival = rival_of(*option, command)) {
+      const bool both_here = rival->count() == 0 && settings_.at(key_of(*rival)).rank == source->rank;
+      if (!both_here || setting.values == std::vector<std::string>{"false"}) continue;
+      refuse_at(setting.place, fmt::format("{} and {} contradict each other", key_of(*option), key_of(*rival)));
+    }
+    try {
+      option->clear();
+      for (const std::string& value : setting.values) option->add_result(value);
+      if (!setting.values.empty()) option->run_callback();
+    } catch (const CLI::Error& e) {
+      refuse_at(setting.place, fmt::format("{}: {}", key_of(*option), e.what()));
+    }
+    option->clear();  // what is not on the command line does not count as given
+    command.settings.emplace(option, std::move(setting));
+  }
+}
+
+std::string with_places(std::string text, const ConfiguredApp& command) {
+  std::vector<std::string> places;
+  for (const auto& [option, setting] : command.settings) {
+    const std::string name = option->get_name(false, false);
+    const std::size_t at = text.find(name);
+    if (at == std::string::npos) continue;
+    const std::size_t end = at + name.size();
+    if (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) != 0 || text[end] == '-')) continue;
+    places.push_back(fmt::format("{}: {}", name, setting.place));
+  }
+  if (!places.empty()) text += fmt::format(" ({})", fmt::join(places, ", "));
+  return text;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,90 @@
+#include "driver/cli/config/test_environment.h"
+
+#include <charconv>
+#include <cstdlib>
+#include <fcntl.h>
+#include <optional>
+#include <string_view>
+#include <unistd.h>
+
+#include <fmt/format.h>
+
+#include "cases/error_reason.h"
+#include "driver/cli/command_error.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::string variable(const std::string& name) {
+  const char* const value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
+}
+
+// Throws CommandError (usage).
+std::size_t number_of(const std::string& name, const std::string& text) {
+  std::size_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc{} && end == text.data() + text.size()) return value;
+  throw CommandError(ExitCode::usage, fmt::format("{}: '{}' is no whole number", name, text));
+}
+
+// Of "TEST" or "GTEST". Throws CommandError (usage).
+std::optional<TestVariable> shard_of(const std::string& prefix) {
+  const std::string total_name = prefix + "_TOTAL_SHARDS";
+  const std::string index_name = prefix + "_SHARD_INDEX";
+  const std::string total_text = variable(total_name);
+  const std::string index_text = variable(index_name);
+  if (total_text.empty()) return std::nullopt;
+  const std::size_t total = number_of(total_name, total_text);
+  if (total <= 1) return std::nullopt;
+  if (index_text.empty()) {
+    throw CommandError(ExitCode::usage, fmt::format("{} is {}, and {} is not set", total_name, total, index_name));
+  }
+  const std::size_t index = number_of(index_name, index_text);
+  if (index >= total) {
+    throw CommandError(ExitCode::usage,
+                       fmt::format("{}: {} is not below {} ({})", index_name, index, total, total_name));
+  }
+  return TestVariable{.key = "shard", .value = fmt::format("{}/{}", index + 1, total), .variable = total_name};
+}
+
+void touch(const std::string& file) {
+  const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) {
+    const std::error_code error(errno, std::generic_category());
+    throw CommandError(ExitCode::cannot_write, fmt::format("cannot write {}: {}", file, error_reason(error, file)));
+  }
+  ::close(fd);
+}
+
+}  // namespace
+
+std::vector<TestVariable> test_variables() {
+  std::vector<TestVariable> out;
+  for (const char* prefix : {"TEST", "GTEST"}) {
+    if (auto shard = shard_of(prefix); shard && out.empty()) out.push_back(*std::move(shard));
+  }
+  if (const std::string file = variable("XML_OUTPUT_FILE"); !file.empty()) {
+    out.push_back({.key = "junit", .value = file, .variable = "XML_OUTPUT_FILE"});
+  }
+  return out;
+}
+
+bool shard_of_runner() {
+  return shard_of("TEST") || shard_of("GTEST");
+}
+
+std::string narrowed_by_test_filter(const std::string& keywords) {
+  const std::string filter = variable("TESTBRIDGE_TEST_ONLY");
+  if (filter.empty()) return keywords;
+  return keywords.empty() ? filter : fmt::format("({}) and ({})", keywords, filter);
+}
+
+void tell_shards_are_obeyed() {
+  for (const char* name : {"TEST_SHARD_STATUS_FILE", "GTEST_SHARD_STATUS_FILE"}) {
+    if (const std::string file = variable(name); !file.empty()) touch(file);
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,33 @@
+// The parser of a subcommand whose options have values beside the command line: of cp-pool.toml, of the environment.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/CLI.hpp>
+
+#include "driver/cli/option_kinds.h"
+
+namespace cp_pool {
+
+// A value that an option has without being on the command line, and who gave it.
+struct OptionSetting {
+  std::vector<std::string> values;
+  std::string place;         // "cp-pool.toml:3", or the name of a variable
+  bool by_variable = false;  // of the environment
+};
+
+class ConfiguredApp : public CLI::App {
+ public:
+  // Inherits from the parent what a subcommand does.
+  ConfiguredApp(std::string description, std::string name, CLI::App* parent)
+      : CLI::App(std::move(description), std::move(name), parent) {}
+
+  std::map<const CLI::Option*, OptionSetting> settings;
+  std::map<const CLI::Option*, FromFolder> from_folder;  // of options whose values name files
+  std::vector<const CLI::Option*> command_line_alone;    // options that nothing else sets
+};
+
+}  // namespace cp_pool

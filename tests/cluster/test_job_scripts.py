@@ -15,7 +15,7 @@ from hosts import Cluster, Host, wait_until
 from slurm import Slurm
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "examples/cluster"
-PROGRAMS = Path(os.environ.get("CP_POOL_BINARY", "")).parent
+PROGRAMS = Path(os.environ.get("CP_POOL_TEST_PROGRAM", "")).parent
 FEW = ["--filter", "quick/*/p2p/cp2/*"]
 
 

@@ -236,6 +236,7 @@ bool LifelineServer::Implementation::take_hello(const ConnectionRef& connection,
   connection->stream = hello.stream;
   connection->rank = hello.rank;
   connection->patience.cancel();
+  send(*connection, lifeline::Beat{});
   if (!messages) {
     rank.stderr_open = true;
     return true;
@@ -244,7 +245,6 @@ bool LifelineServer::Implementation::take_hello(const ConnectionRef& connection,
   rank.hello = hello;
   rank.hello->token.clear();
   last_heard[static_cast<std::size_t>(hello.rank)] = Clock::now();
-  send(*connection, lifeline::Beat{});
   if (rendezvous && hello.rank != 0) send(*connection, *rendezvous);
   sender.add(connection->socket.native_handle());
   functions.on_hello(hello.rank, *rank.hello);

@@ -291,8 +291,8 @@ TEST_F(Lifelines, Rank0TellsTheOthersWhereItIs) {
   tcp::socket early = connect();
   say(early, hello(1));
   EXPECT_EQ(hear(early), R"({"order":"beat"})");
-  const lifeline::Rendezvous where{{"10.1.2.3", "fd00::7"}, 4711};
-  const lifeline::Rendezvous another{{"10.9.9.9"}, 4712};
+  const lifeline::Rendezvous where{"node7", {"10.1.2.3", "fd00::7"}, 4711};
+  const lifeline::Rendezvous another{"node7", {"10.9.9.9"}, 4712};
   say(early, lifeline::line_of(lifeline::Event{another}));
   say(zero, hello(0) + lifeline::line_of(lifeline::Event{where}) + lifeline::line_of(lifeline::Event{another}));
   const std::string expected = lifeline::line_of(lifeline::Order{where});

@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "worker/protocol/lifeline_messages.h"
+
 namespace cp_pool::protocol {
 
 namespace {
@@ -86,6 +88,10 @@ void read_rank(const Lookup& lookup, RankEnvironment& out) {
 }
 
 void read_master(const Lookup& lookup, RankEnvironment& out) {
+  if (lookup(lifeline::kEnvAddresses)) {  // rank 0 chooses, and the driver tells the others
+    out.master_addr.clear();
+    return;
+  }
   if (const auto address = lookup(kEnvMasterAddr)) {
     out.master_addr = *address;
   } else if (const auto launch_node = lookup("SLURM_LAUNCH_NODE_IPADDR")) {

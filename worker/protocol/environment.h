@@ -57,7 +57,8 @@ using Lookup = std::function<std::optional<std::string>(const char* name)>;
 std::optional<std::string> process_variable(const char* name);  // the Lookup of this process
 
 // Rank variables of the driver and torchrun (RANK, ..), else of Open MPI (OMPI_COMM_WORLD_RANK, ..), else of Slurm
-// (SLURM_PROCID, ..). With Slurm MASTER_ADDR defaults to the launching node. Throws EnvironmentError.
+// (SLURM_PROCID, ..). With Slurm MASTER_ADDR defaults to the launching node. Where CP_POOL_LIFELINE is set
+// the master is left empty: ranks learn of it over the lifeline. Throws EnvironmentError.
 RankEnvironment read_environment(const Lookup& lookup);
 RankEnvironment read_environment();  // of this process
 

@@ -131,5 +131,16 @@ TEST(CommonVersion, IsTheHighestThatBothSpeak) {
   EXPECT_EQ(common_version({4, 4}, {2, 3}), std::nullopt);
 }
 
+TEST(Environment, ARankWithALifelineLearnsOfItsMasterOverIt) {
+  const RankEnvironment environment = read({{"RANK", "1"},
+                                            {"WORLD_SIZE", "2"},
+                                            {"LOCAL_RANK", "1"},
+                                            {"MASTER_ADDR", "of torchrun"},
+                                            {"MASTER_PORT", "29500"},
+                                            {"CP_POOL_LIFELINE", "10.0.0.1:4711"}});
+  EXPECT_EQ(environment.master_addr, "");
+  EXPECT_EQ(environment.master_port, 0);
+}
+
 }  // namespace
 }  // namespace cp_pool::protocol

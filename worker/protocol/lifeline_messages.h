@@ -1,7 +1,7 @@
 // What a rank and the driver say to each other over a lifeline (docs/cluster.md), a JSON object a line. A rank makes
-// two TCP connections, and begins each with a Hello. Over the first the two exchange these messages; what follows the
-// Hello on the second is the rank's stderr, byte by byte: the rank's fd 2 is this connection, so that its last words
-// arrive however it ends.
+// two TCP connections, begins each with a Hello, and is answered by a Beat. What follows on the first is the rank's
+// stderr, byte by byte: the rank's fd 2 is this connection, so that its last words arrive however it ends. Over the
+// second the two exchange these messages.
 #pragma once
 
 #include <array>
@@ -63,12 +63,13 @@ struct Beat {
 };
 // Rank 0 to the driver, and the driver to all others: where rank 0 serves the control plane.
 struct Rendezvous {
-  std::vector<std::string> addresses;  // of rank 0's host, in the order in which ranks try them
+  std::string host;                    // rank 0's, for messages
+  std::vector<std::string> addresses;  // of it, in the order in which ranks try them
   int port = 0;
 
   static constexpr const char* kName = "rendezvous";
   static constexpr auto fields() {
-    return std::tuple{field("addresses", &Rendezvous::addresses, Presence::required),
+    return std::tuple{field("host", &Rendezvous::host), field("addresses", &Rendezvous::addresses, Presence::required),
                       field("port", &Rendezvous::port, Presence::required)};
   }
 };
@@ -82,7 +83,7 @@ struct Ending {
 using Event = std::variant<Hello, Beat, Rendezvous, Ending>;
 
 // --- The driver to a rank: "order" -----------------------------------------------------------------------------------
-// The first Beat says that the rank is known. A rank that hears nothing for 5 s ends itself, unless the driver has
+// A rank that hears nothing for 5 s ends itself, unless the driver has
 // announced that it pauses.
 struct Pause {
   static constexpr const char* kName = "pause";

@@ -27,8 +27,8 @@ TEST(LifelineMessages, AreALineOfJsonEach) {
                                       {"start_time", 123456789}}));
   EXPECT_EQ(line_of(Event{Beat{}}), "{\"event\":\"beat\"}\n");
   EXPECT_EQ(line_of(Order{Beat{}}), "{\"order\":\"beat\"}\n");
-  EXPECT_EQ(json::parse(line_of(Order{Rendezvous{{"10.0.0.1", "fe::1"}, 4711}})),
-            (json{{"order", "rendezvous"}, {"addresses", {"10.0.0.1", "fe::1"}}, {"port", 4711}}));
+  EXPECT_EQ(json::parse(line_of(Order{Rendezvous{"node0", {"10.0.0.1", "fe::1"}, 4711}})),
+            (json{{"order", "rendezvous"}, {"host", "node0"}, {"addresses", {"10.0.0.1", "fe::1"}}, {"port", 4711}}));
   EXPECT_EQ(json::parse(line_of(Event{Ending{77}})), (json{{"event", "ending"}, {"exit_code", 77}}));
 }
 
@@ -42,7 +42,7 @@ TEST(LifelineMessages, AreReadAsTheyWereWritten) {
   EXPECT_EQ(read.host, "node1");
   EXPECT_EQ(read.pid, 77);
   EXPECT_EQ(read.start_time, 123456789);
-  const auto told = read_order(line_of(Order{Rendezvous{{"10.0.0.1", "fe::1"}, 4711}}));
+  const auto told = read_order(line_of(Order{Rendezvous{"node0", {"10.0.0.1", "fe::1"}, 4711}}));
   ASSERT_TRUE(told.has_value());
   EXPECT_THAT(std::get<Rendezvous>(*told).addresses, ElementsAre("10.0.0.1", "fe::1"));
   EXPECT_EQ(std::get<Rendezvous>(*told).port, 4711);

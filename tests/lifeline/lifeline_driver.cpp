@@ -1,0 +1,36 @@
+// A driver of one rank that does nothing but serve its lifeline: writes what the rank needs, then what it learns, a
+// line each. A line on stdin is an order: pause or resume.
+#include <cstdio>
+#include <iostream>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include <asio/io_context.hpp>
+#include <asio/post.hpp>
+
+#include "driver/lifeline/lifeline_server.h"
+
+int main() {
+  asio::io_context io;
+  const auto say = [](const std::string& line) {
+    std::cout << line << std::endl;  // NOLINT(performance-avoid-endl): the test waits for it
+  };
+  cp_pool::LifelineServer::Config config;
+  config.listen = {"127.0.0.1"};
+  cp_pool::LifelineServer server(
+      io, config,
+      {.on_hello = [&](int, const cp_pool::lifeline::Hello& hello) { say("hello " + std::to_string(hello.pid)); },
+       .on_closed = [&](int, const std::string& why) { say("closed " + why); }});
+  for (const auto& [name, value] : server.variables()) say(name + "=" + value);
+  std::thread([&] {
+    for (std::string line; std::getline(std::cin, line);) {
+      asio::post(io, [&, line] {
+        if (line == "pause") server.pause();
+        if (line == "resume") server.resume();
+        say("did " + line);
+      });
+    }
+  }).detach();
+  io.run();
+}

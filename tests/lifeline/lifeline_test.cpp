@@ -1,0 +1,362 @@
+// Lifelines between processes: who sees what when a rank or a driver dies, stops, pauses or computes.
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fcntl.h>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <optional>
+#include <poll.h>
+#include <string>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <asio/io_context.hpp>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/lifeline/lifeline_server.h"
+
+namespace cp_pool {
+namespace {
+
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using ::testing::ElementsAre;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+constexpr auto kPatience = 60s;
+
+// A process with its stdout and stderr in a pipe.
+class Process {
+ public:
+  Process(const std::vector<std::string>& command, const Variables& variables) {
+    std::array<int, 2> in{};
+    std::array<int, 2> out{};
+    if (pipe2(in.data(), O_CLOEXEC) != 0 || pipe2(out.data(), O_CLOEXEC) != 0) std::abort();
+    pid_ = fork();
+    if (pid_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      dup2(in[0], 0);
+      dup2(out[1], 1);
+      dup2(out[1], 2);
+      for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+      std::vector<char*> argv;
+      for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+      argv.push_back(nullptr);
+      execv(argv[0], argv.data());
+      _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    in_ = in[1];
+    out_ = out[0];
+  }
+  Process(const Process&) = delete;
+  Process& operator=(const Process&) = delete;
+  ~Process() {
+    if (!status_) {
+      ::kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
+    close(in_);
+    close(out_);
+  }
+
+  [[nodiscard]] pid_t pid() const { return pid_; }
+  void kill(int signal) const { ::kill(pid_, signal); }
+  void stop() const {
+    ::kill(pid_, SIGSTOP);
+    waitpid(pid_, nullptr, WUNTRACED);
+  }
+  void say(const std::string& line) const { ASSERT_GT(write(in_, (line + "\n").data(), line.size() + 1), 0); }
+
+  // Whether it has ended.
+  bool poll_end() {
+    int status = 0;
+    if (!status_ && waitpid(pid_, &status, WNOHANG) == pid_) status_ = status;
+    return status_.has_value();
+  }
+  // "exit 75" or "signal 9", once it has ended.
+  [[nodiscard]] std::string end() const {
+    if (WIFSIGNALED(*status_)) return "signal " + std::to_string(WTERMSIG(*status_));
+    return "exit " + std::to_string(WEXITSTATUS(*status_));
+  }
+  std::string wait_for_end() {
+    const auto give_up = Clock::now() + kPatience;
+    while (!poll_end() && Clock::now() < give_up) ::poll(nullptr, 0, 5);
+    return status_ ? end() : "still there";
+  }
+  // The next line of its output; empty at the end.
+  std::string line() {
+    for (;;) {
+      const std::size_t newline = read_.find('\n');
+      if (newline != std::string::npos) {
+        std::string line = read_.substr(0, newline);
+        read_.erase(0, newline + 1);
+        return line;
+      }
+      pollfd ready{out_, POLLIN, 0};
+      std::array<char, 4096> buffer{};
+      if (::poll(&ready, 1, 60000) != 1) return "";
+      const ssize_t got = read(out_, buffer.data(), buffer.size());
+      if (got <= 0) return std::exchange(read_, {});
+      read_.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int in_ = -1;
+  int out_ = -1;
+  std::optional<int> status_;
+  std::string read_;
+};
+
+Variables of_rank(int rank, Variables more) {
+  more.emplace_back("RANK", std::to_string(rank));
+  more.emplace_back("WORLD_SIZE", "2");
+  more.emplace_back("LOCAL_RANK", std::to_string(rank));
+  return more;
+}
+
+std::unique_ptr<Process> start_rank(int rank, const Variables& lifeline, const std::string& what,
+                                    const std::string& argument = "0") {
+  return std::make_unique<Process>(std::vector<std::string>{CP_POOL_TEST_RANK, what, argument},
+                                   of_rank(rank, lifeline));
+}
+
+// The driver's end is in this process.
+class ARank : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    LifelineServer::Config config;
+    config.world_size = 2;
+    config.listen = {"127.0.0.1"};
+    server = std::make_unique<LifelineServer>(
+        io, config,
+        LifelineServer::Functions{
+            .on_hello = [this](int rank, const lifeline::Hello& hello) { hellos[rank] = hello; },
+            .on_silent = [this](int rank, auto) { log.push_back("silent " + std::to_string(rank)); },
+            .on_heard_again = [this](int rank) { log.push_back("heard " + std::to_string(rank)); },
+            .on_ending =
+                [this](int rank, int code) {
+                  log.push_back("ending " + std::to_string(rank) + " " + std::to_string(code));
+                },
+            .on_closed = [this](int rank, const std::string&) { log.push_back("closed " + std::to_string(rank)); },
+            .on_stderr = [this](int rank, std::string_view bytes) { stderr_of[rank] += bytes; },
+            .on_stderr_end = [this](int rank) { ended[rank] = true; }});
+  }
+  std::unique_ptr<Process> start(int rank, const std::string& what, const std::string& argument = "0") {
+    return start_rank(rank, server->variables(), what, argument);
+  }
+  // False: not within kPatience.
+  bool run_until(const std::function<bool()>& done) {
+    const auto give_up = Clock::now() + kPatience;
+    while (!done() && Clock::now() < give_up) io.run_one_for(20ms);
+    return done();
+  }
+  void run_for(std::chrono::milliseconds time) {
+    const auto until = Clock::now() + time;
+    run_until([&] { return Clock::now() >= until; });
+  }
+
+  asio::io_context io;
+  std::unique_ptr<LifelineServer> server;
+  std::map<int, lifeline::Hello> hellos;
+  std::map<int, std::string> stderr_of;
+  std::map<int, bool> ended;
+  std::vector<std::string> log;
+};
+
+TEST_F(ARank, ThatIsKilledIsSeenAtOnce) {
+  const auto rank = start(1, "wait");
+  ASSERT_TRUE(run_until([&] { return hellos.contains(1); }));
+  EXPECT_EQ(hellos[1].pid, rank->pid());
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size());
+  EXPECT_EQ(hellos[1].host, name.data());
+  std::ifstream stat("/proc/" + std::to_string(rank->pid()) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(stat), {}};
+  EXPECT_THAT(text, HasSubstr(" " + std::to_string(hellos[1].start_time) + " "));
+  rank->kill(SIGKILL);
+  ASSERT_TRUE(run_until([&] { return server->all_closed(); }));
+  EXPECT_THAT(log, ElementsAre("closed 1")) << "and not after a silence";
+}
+
+using ALongWaitForARank = ARank;
+
+TEST_F(ALongWaitForARank, ThatIsStoppedIsSilentAndDoesNotStay) {
+  const auto rank = start(1, "wait");
+  ASSERT_TRUE(run_until([&] { return hellos.contains(1); }));
+  rank->stop();
+  ASSERT_TRUE(run_until([&] { return !log.empty(); }));
+  EXPECT_EQ(log.front(), "silent 1");
+  ASSERT_TRUE(run_until([&] { return log.size() > 1; }));
+  EXPECT_EQ(log.back(), "closed 1");
+  EXPECT_EQ(rank->wait_for_end(), "signal 9") << "it cannot end itself, so the kernel does";
+}
+
+TEST_F(ALongWaitForARank, ThatComputesFindsNoSilence) {
+  const auto rank = start(1, "spin");
+  ASSERT_TRUE(run_until([&] { return hellos.contains(1); }));
+  run_for(7s);
+  EXPECT_TRUE(log.empty()) << log.front();
+}
+
+TEST_F(ARank, LeavesItsLastWords) {
+  const auto rank = start(1, "flood", "3000000");
+  ASSERT_TRUE(run_until([&] { return ended[1]; }));
+  EXPECT_EQ(rank->wait_for_end(), "signal 9");
+  EXPECT_EQ(stderr_of[1].size(), 3000000 + 1 + std::string("last words\n").size());
+  EXPECT_THAT(stderr_of[1], EndsWith("x\nlast words\n"));
+}
+
+TEST_F(ARank, IsGoneThoughAProcessThatItForkedIsThere) {
+  const auto rank = start(1, "fork");
+  ASSERT_TRUE(run_until([&] { return !log.empty(); }));
+  EXPECT_THAT(log, ElementsAre("closed 1"));
+  EXPECT_FALSE(ended[1]) << "the other process has its stderr";
+}
+
+TEST_F(ARank, ShowsItsStack) {
+  const auto rank = start(1, "dump");
+  ASSERT_TRUE(run_until([&] { return stderr_of[1].find("ready\n") != std::string::npos; }));
+  server->show_stack(1);
+  EXPECT_TRUE(run_until([&] {
+    return stderr_of[1].find("the stack of the computing thread: the innermost call last\n") != std::string::npos;
+  })) << stderr_of[1];
+}
+
+TEST_F(ARank, ThatCannotShowItsStackYetGoesOn) {
+  const auto rank = start(1, "wait");
+  ASSERT_TRUE(run_until([&] { return hellos.contains(1); }));
+  server->show_stack(1);
+  run_for(500ms);
+  EXPECT_TRUE(log.empty());
+  EXPECT_FALSE(rank->poll_end());
+}
+
+TEST_F(ARank, EndsWhenItIsTold) {
+  const auto rank = start(1, "spin");
+  ASSERT_TRUE(run_until([&] { return hellos.contains(1); }));
+  server->end(1);
+  EXPECT_EQ(rank->wait_for_end(), "exit 75");
+}
+
+TEST_F(ARank, SaysHowItEnds) {
+  const auto rank = start(1, "end", "77");
+  ASSERT_TRUE(run_until([&] { return log.size() > 1; }));
+  EXPECT_THAT(log, ElementsAre("ending 1 77", "closed 1"));
+  EXPECT_EQ(rank->wait_for_end(), "exit 77");
+}
+
+TEST_F(ARank, LearnsWhereRank0Is) {
+  const auto one = start(1, "await");
+  ASSERT_TRUE(run_until([&] { return hellos.contains(1); }));
+  const auto zero = start(0, "announce");
+  ASSERT_TRUE(run_until([&] { return !stderr_of[1].empty(); }));
+  EXPECT_EQ(stderr_of[1], "node0 10.0.0.1:4711\n");
+}
+
+TEST_F(ARank, TriesEveryAddress) {
+  Variables variables = server->variables();
+  // Nobody listens there; somebody else does there.
+  LifelineServer other(io, {.listen = {"127.0.0.1"}}, {});
+  variables[0].second = "127.0.0.1:1," + lifeline::join_endpoints(other.endpoints()) + "," + variables[0].second;
+  const auto rank = start_rank(1, variables, "wait");
+  EXPECT_TRUE(run_until([&] { return hellos.contains(1); }));
+}
+
+TEST_F(ALongWaitForARank, SaysWhomItCannotReach) {
+  const auto rank =
+      start_rank(1, {{"CP_POOL_LIFELINE", "127.0.0.1:1,[::1]:1"}, {"CP_POOL_LIFELINE_TOKEN", "0"}}, "wait");
+  EXPECT_THAT(rank->line(), HasSubstr("rank 1 on host "));
+  EXPECT_EQ(rank->wait_for_end(), "exit 75");
+}
+
+// The driver is a process, too.
+class ADriver : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    driver = std::make_unique<Process>(std::vector<std::string>{CP_POOL_TEST_DRIVER}, Variables{});
+    Variables variables;
+    for (int i = 0; i < 2; ++i) {
+      const std::string line = driver->line();
+      variables.emplace_back(line.substr(0, line.find('=')), line.substr(line.find('=') + 1));
+    }
+    rank = start_rank(0, variables, "spin");
+    ASSERT_EQ(driver->line(), "hello " + std::to_string(rank->pid()));
+  }
+  std::chrono::duration<double> time_to_end() const {
+    const auto start = Clock::now();
+    ended = rank->wait_for_end();
+    return Clock::now() - start;
+  }
+
+  std::unique_ptr<Process> driver;
+  std::unique_ptr<Process> rank;
+  mutable std::string ended;
+};
+
+TEST_F(ADriver, ThatIsKilledIsNotOutlived) {
+  driver->kill(SIGKILL);
+  EXPECT_LT(time_to_end(), 5s);
+  EXPECT_EQ(ended, "exit 75");
+  EXPECT_THAT(rank->line(), HasSubstr("ends: cp-pool has ended"));
+}
+
+TEST_F(ADriver, ThatIsKilledIsNotOutlivedByARankThatIsStopped) {
+  rank->stop();
+  driver->kill(SIGKILL);
+  EXPECT_LT(time_to_end(), 10s);
+  EXPECT_EQ(ended, "signal 9");
+}
+
+using ALongWaitForADriver = ADriver;
+
+TEST_F(ALongWaitForADriver, ThatIsSilentIsTakenForGone) {
+  driver->stop();
+  const auto took = time_to_end();
+  EXPECT_GT(took, 3s);
+  EXPECT_LT(took, 10s);
+  EXPECT_EQ(ended, "exit 75");
+  EXPECT_THAT(rank->line(), HasSubstr("ends: it has not heard of cp-pool for 5 s"));
+}
+
+TEST_F(ALongWaitForADriver, ThatPausesIsWaitedFor) {
+  driver->say("pause");
+  ASSERT_EQ(driver->line(), "did pause");
+  driver->stop();
+  ::poll(nullptr, 0, 11000);  // it is the time that is under test
+  EXPECT_FALSE(rank->poll_end());
+  driver->kill(SIGCONT);
+  driver->say("resume");
+  ASSERT_EQ(driver->line(), "did resume");
+  ::poll(nullptr, 0, 2000);
+  EXPECT_FALSE(rank->poll_end());
+  driver->stop();
+  time_to_end();
+  EXPECT_EQ(ended, "exit 75") << "the pause is over";
+}
+
+TEST_F(ADriver, ThatIsKilledInAPauseIsNotOutlived) {
+  driver->say("pause");
+  ASSERT_EQ(driver->line(), "did pause");
+  driver->kill(SIGKILL);
+  EXPECT_LT(time_to_end(), 5s);
+  EXPECT_EQ(ended, "exit 75");
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,380 @@
+#include "worker/lifeline.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <fstream>
+#include <iterator>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sstream>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "worker/connect.h"
+#include "worker/protocol/messages.h"
+#include "worker/protocol/own_addresses.h"
+
+namespace cp_pool {
+
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr seconds kBeat{1};
+constexpr seconds kWithoutDriver{5};
+// A rank that is stopped by a signal cannot end itself, and then the kernel does: the driver must not be outlived by
+// 10 s.
+constexpr seconds kLastResort{9};
+constexpr seconds kConnectLimit{20};  // for all tries to reach the driver
+constexpr seconds kOneTry{3};         // an address
+constexpr milliseconds kBetweenRounds{200};
+constexpr std::string_view kBeatEvent = "{\"event\":\"beat\"}\n";
+constexpr std::string_view kBeatOrder = "{\"order\":\"beat\"}";
+
+std::atomic<Lifeline*> the_lifeline{nullptr};
+std::atomic<int> messages_fd{-1};
+
+// A process that the rank forks would keep the connection open after the rank's death.
+void close_in_child() {
+  if (const int fd = messages_fd.exchange(-1); fd >= 0) ::close(fd);
+}
+
+// Field 22 of /proc/self/stat (proc(5)); field 2, the name, ends at the last ')'.
+std::int64_t start_time() {
+  std::ifstream file("/proc/self/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  std::istringstream after_name(stat.substr(std::min(stat.rfind(')') + 1, stat.size())));
+  constexpr int kFieldsBefore = 19;  // fields 3 to 21
+  std::string skipped;
+  for (int i = 0; i < kFieldsBefore; ++i) after_name >> skipped;
+  std::int64_t ticks = 0;
+  after_name >> ticks;
+  return ticks;
+}
+
+lifeline::Hello who_we_are(const std::string& token, int rank, lifeline::Stream stream) {
+  return {token, rank, stream, protocol::host_name(), getpid(), start_time()};
+}
+
+bool send_all(int fd, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t sent = ::send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == EINTR) continue;
+    if (sent <= 0) return false;
+    bytes.remove_prefix(static_cast<std::size_t>(sent));
+  }
+  return true;
+}
+
+// The driver's first line, byte by byte, so that none of the next is read.
+bool is_welcome(int fd, milliseconds limit, std::string& why) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  std::string line;
+  while (line.size() <= kBeatOrder.size()) {
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    pollfd ready{fd, POLLIN, 0};
+    const int polled = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    if (polled < 0 && errno == EINTR) continue;
+    if (polled <= 0) {
+      why = "no answer";
+      return false;
+    }
+    char byte = 0;
+    const ssize_t got = ::recv(fd, &byte, 1, 0);
+    if (got <= 0) {
+      why = got == 0 ? "it closed the connection" : std::strerror(errno);
+      return false;
+    }
+    if (byte == '\n') break;
+    line += byte;
+  }
+  if (line == kBeatOrder) return true;
+  why = "it is no cp-pool";
+  return false;
+}
+
+bool introduce(int fd, const std::string& token, int rank, lifeline::Stream stream, std::string& why) {
+  const lifeline::Hello hello = who_we_are(token, rank, stream);
+  if (!send_all(fd, lifeline::line_of(lifeline::Event{hello}))) {
+    why = std::strerror(errno);
+    return false;
+  }
+  return is_welcome(fd, kOneTry, why);
+}
+
+struct Connected {
+  int fd = -1;
+  lifeline::Endpoint endpoint;
+};
+
+// The connection for stderr, so that the driver has that when it hears of the rank. fd -1: nobody answers; `why` says
+// it of each address.
+Connected reach_driver(const std::vector<lifeline::Endpoint>& endpoints, const std::string& token, int rank,
+                       std::string& why) {
+  const auto deadline = std::chrono::steady_clock::now() + kConnectLimit;
+  do {
+    why.clear();
+    for (const lifeline::Endpoint& endpoint : endpoints) {
+      std::string reason;
+      const int fd = connect_within(endpoint, kOneTry, reason);
+      if (fd >= 0) {
+        if (introduce(fd, token, rank, lifeline::Stream::errors, reason)) return {fd, endpoint};
+        ::close(fd);
+      }
+      why += fmt::format("{}{}: {}", why.empty() ? "" : ", ", lifeline::to_string(endpoint), reason);
+    }
+    std::this_thread::sleep_for(kBetweenRounds);
+  } while (std::chrono::steady_clock::now() < deadline);
+  return {};
+}
+
+bool same_file(int one, int other) {
+  struct stat first{};
+  struct stat second{};
+  return fstat(one, &first) == 0 && fstat(other, &second) == 0 && first.st_dev == second.st_dev &&
+         first.st_ino == second.st_ino;
+}
+
+// Returns what was stderr.
+int redirect_stderr(int to) {
+  constexpr int kFirstPrivate = 3;
+  const int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate);
+  const bool stdout_too = same_file(STDOUT_FILENO, STDERR_FILENO);
+  std::fflush(nullptr);
+  dup2(to, STDERR_FILENO);
+  if (stdout_too) dup2(to, STDOUT_FILENO);
+  return before;
+}
+
+void keep_alive(int fd) {
+  const int on = 1;
+  const int idle_s = 5;
+  const int probes = 3;
+  // Finds out that the driver's host is gone while the driver pauses.
+  ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
+  ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
+}
+
+// A message for whoever reads the launcher's stderr, if that takes it at once.
+void write_if_taken(int fd, std::string_view text) {
+  pollfd ready{fd, POLLOUT, 0};
+  if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
+  [[maybe_unused]] const ssize_t written = ::write(fd, text.data(), text.size());
+}
+
+std::optional<timer_t> make_last_resort() {
+  sigevent event{};
+  event.sigev_notify = SIGEV_SIGNAL;
+  event.sigev_signo = SIGKILL;
+  timer_t timer{};
+  return timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 ? std::optional(timer) : std::nullopt;
+}
+
+void set_last_resort(const std::optional<timer_t>& timer, seconds in) {  // 0: never
+  itimerspec when{};
+  when.it_value.tv_sec = in.count();
+  if (timer) timer_settime(*timer, 0, &when, nullptr);
+}
+
+// The handler is there: without one the signal would end the process.
+bool shows_stacks() {
+  struct sigaction now{};
+  return sigaction(SIGUSR2, nullptr, &now) == 0 && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
+}
+
+}  // namespace
+
+// --- Start -----------------------------------------------------------------------------------------------------------
+Lifeline* Lifeline::current() {
+  return the_lifeline;
+}
+
+Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
+  if (Lifeline* const existing = current()) return existing;
+  const auto addresses = protocol::process_variable(lifeline::kEnvAddresses);
+  if (!addresses) return nullptr;
+  const auto token = protocol::process_variable(lifeline::kEnvToken);
+  if (!token) {
+    throw protocol::EnvironmentError(fmt::format("{} is not set: {} is", lifeline::kEnvToken, lifeline::kEnvAddresses));
+  }
+  const int rank = environment.rank;
+  std::string why;
+  const Connected errors = reach_driver(lifeline::parse_endpoints(*addresses), *token, rank, why);
+  const int messages = errors.fd < 0 ? -1 : connect_within(errors.endpoint, kOneTry, why);
+  const std::optional<timer_t> last_resort = make_last_resort();
+  set_last_resort(last_resort, kLastResort);  // before the driver knows the rank, which may be stopped then
+  if (messages < 0 || !introduce(messages, *token, rank, lifeline::Stream::messages, why)) {
+    fmt::print(stderr, "cp-pool-worker: rank {} on host {} ends: it cannot reach cp-pool ({})\n", rank,
+               protocol::host_name(), why);
+    std::fflush(nullptr);
+    _exit(lifeline::kExitWithoutDriver);
+  }
+  const int launchers = redirect_stderr(errors.fd);
+  ::close(errors.fd);
+  keep_alive(messages);
+  messages_fd = messages;
+  pthread_atfork(nullptr, nullptr, close_in_child);
+  the_lifeline =
+      new Lifeline(rank, messages, launchers, last_resort);  // NOLINT(cppcoreguidelines-owning-memory): it stays
+  return the_lifeline;
+}
+
+Lifeline::Lifeline(int rank, int fd, int launchers_stderr, std::optional<timer_t> last_resort)
+    : rank_(rank),
+      fd_(fd),
+      launchers_stderr_(launchers_stderr),
+      host_(protocol::host_name()),
+      last_resort_(last_resort) {
+  heard();
+  // Signals are for the threads that the rank has.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  thread_ = std::thread([this] { serve(); });
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_.detach();
+}
+
+// --- The thread ------------------------------------------------------------------------------------------------------
+void Lifeline::serve() {
+  std::array<char, 4096> buffer{};
+  Clock::time_point next_beat = Clock::now();
+  for (;;) {
+    if (Clock::now() >= next_beat) {
+      beat();
+      next_beat = Clock::now() + kBeat;
+    }
+    const auto left = std::chrono::ceil<milliseconds>(next_beat - Clock::now()).count();
+    pollfd ready{fd_, POLLIN, 0};
+    ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
+    const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    const int error = got < 0 ? errno : 0;
+    // A driver that is killed with a beat unread resets the connection.
+    if (got == 0 || error == ECONNRESET) end_without_driver("cp-pool has ended");
+    if (got > 0) {
+      take_bytes({buffer.data(), static_cast<std::size_t>(got)});
+    } else if (error != EAGAIN && error != EINTR) {
+      end_without_driver(fmt::format("its connection to cp-pool is lost ({})", std::strerror(error)));
+    } else if (!paused_ && Clock::now() - last_heard_ >= kWithoutDriver) {
+      end_without_driver(fmt::format("it has not heard of cp-pool for {} s", kWithoutDriver.count()));
+    }
+  }
+}
+
+void Lifeline::heard() {
+  last_heard_ = Clock::now();
+  set_last_resort(last_resort_, paused_ ? seconds{0} : kLastResort);
+}
+
+void Lifeline::take_bytes(std::string_view bytes) {
+  heard();
+  for (;;) {
+    const std::size_t newline = bytes.find('\n');
+    line_ += bytes.substr(0, newline);
+    if (line_.size() > lifeline::kMaxLineBytes) end_without_driver("what cp-pool says is no message");
+    if (newline == std::string_view::npos) return;
+    bytes.remove_prefix(newline + 1);
+    take_line(line_);
+    line_.clear();
+  }
+}
+
+void Lifeline::take_line(std::string_view line) {
+  if (line == kBeatOrder) return;
+  std::optional<lifeline::Order> order;
+  try {
+    order = lifeline::read_order(line);
+  } catch (const std::exception& e) {
+    end_without_driver(fmt::format("what cp-pool says is no message: {}", e.what()));
+  }
+  if (!order) return;
+  if (std::holds_alternative<lifeline::End>(*order)) _exit(lifeline::kExitWithoutDriver);
+  if (std::holds_alternative<lifeline::ShowStack>(*order) && shows_stacks()) ::kill(getpid(), SIGUSR2);
+  if (std::holds_alternative<lifeline::Pause>(*order)) paused_ = true;
+  if (std::holds_alternative<lifeline::Resume>(*order)) paused_ = false;
+  heard();
+  if (const auto* where = std::get_if<lifeline::Rendezvous>(&*order)) {
+    {
+      const std::lock_guard lock(mutex_);
+      rendezvous_ = *where;
+    }
+    told_.notify_all();
+  }
+}
+
+void Lifeline::beat() {
+  if (paused_) return;  // nobody reads
+  const std::lock_guard lock(write_mutex_);
+  write_now(unwritten_.empty() ? kBeatEvent : "");
+}
+
+bool Lifeline::write_now(std::string_view line) {
+  unwritten_ += line;
+  const ssize_t sent = ::send(fd_, unwritten_.data(), unwritten_.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (sent > 0) unwritten_.erase(0, static_cast<std::size_t>(sent));
+  return unwritten_.empty();
+}
+
+void Lifeline::write_within(std::string_view line, milliseconds limit) {
+  const auto deadline = Clock::now() + limit;
+  const std::lock_guard lock(write_mutex_);
+  bool written = write_now(line);
+  while (!written && Clock::now() < deadline) {
+    constexpr int kSliceMs = 50;
+    pollfd ready{fd_, POLLOUT, 0};
+    ::poll(&ready, 1, kSliceMs);
+    written = write_now("");
+  }
+}
+
+void Lifeline::end_without_driver(std::string_view why) const {
+  const std::string text = fmt::format("cp-pool-worker: rank {} on host {} ends: {}\n", rank_, host_, why);
+  write_if_taken(launchers_stderr_, text);
+  _exit(lifeline::kExitWithoutDriver);
+}
+
+// --- What the rank says and asks -------------------------------------------------------------------------------------
+void Lifeline::tell_rendezvous(const lifeline::Rendezvous& where) {
+  write_within(lifeline::line_of(lifeline::Event{where}), kWithoutDriver);
+}
+
+lifeline::Rendezvous Lifeline::await_rendezvous() {
+  std::unique_lock lock(mutex_);
+  told_.wait(lock, [this] { return rendezvous_.has_value(); });
+  return *rendezvous_;
+}
+
+void Lifeline::tell_ending(int exit_code) {
+  constexpr milliseconds kLimit{500};
+  write_within(lifeline::line_of(lifeline::Event{lifeline::Ending{exit_code}}), kLimit);
+}
+
+std::string Lifeline::local_address() const {
+  return own_end(fd_);
+}
+
+void tell_ending(int exit_code) {
+  if (Lifeline* const lifeline = Lifeline::current()) lifeline->tell_ending(exit_code);
+}
+
+}  // namespace cp_pool

@@ -74,12 +74,17 @@ struct PoolSpawned {
   int world_size = 0;
   std::vector<int> pids;  // by rank
   std::optional<double> at_ms = std::nullopt;
+  std::vector<int> slots = {};         // that it holds, by number; empty: slots are not counted
+  std::vector<std::string> gpus = {};  // that its ranks see, as CUDA_VISIBLE_DEVICES has them; empty: all
 
   static constexpr const char* kName = "pool_spawned";
   static constexpr auto fields() {
     return std::tuple{field("pool", &PoolSpawned::pool, Presence::required),
                       field("world_size", &PoolSpawned::world_size, Presence::required),
-                      field("pids", &PoolSpawned::pids), field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
+                      field("pids", &PoolSpawned::pids),
+                      field("slots", &PoolSpawned::slots),
+                      field("gpus", &PoolSpawned::gpus, Presence::sparse),
+                      field("at_ms", &PoolSpawned::at_ms, Presence::sparse)};
   }
 };
 

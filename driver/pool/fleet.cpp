@@ -9,7 +9,6 @@
 #include <asio/co_spawn.hpp>
 #include <asio/post.hpp>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cases/case_groups.h"
 #include "driver/problem_group.h"
@@ -185,7 +184,7 @@ void Fleet::carry_out(const StartPool& start) {
   living.slots = start.slots;
   living.since = Clock::now();
   living.lane = std::make_unique<Lane>(home, owner_.fork_server(key.launch), std::move(id), key.world_size,
-                                       variables_of(start.slots), functions_of(pool, start.key));
+                                       PoolPlace{start.slots, gpus_of(start.slots)}, functions_of(pool, start.key));
   asio::co_spawn(host_.io, living.lane->serve(),
                  [this, pool](const std::exception_ptr& error) { forget(pool, error); });
 }
@@ -275,24 +274,18 @@ const NamedCase* Fleet::next_of(int pool) const {
 }
 
 // Which GPUs the pool's ranks see: those of its slots, or all where slots are no devices.
-std::vector<std::pair<std::string, std::string>> Fleet::variables_of(const std::vector<int>& slots) const {
-  if (gpus_.empty()) return {};
-  std::vector<std::string> visible;
-  if (slots_ == static_cast<int>(gpus_.size())) {
-    for (const int slot : slots) visible.push_back(gpus_[static_cast<std::size_t>(slot)]);
-  } else {
-    visible = gpus_;
-  }
-  return {{"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(visible, ","))}};
+std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
+  if (slots_ != static_cast<int>(gpus_.size())) return gpus_;
+  std::vector<std::string> out;
+  for (const int slot : slots) out.push_back(gpus_[static_cast<std::size_t>(slot)]);
+  return out;
 }
 
 std::string Fleet::why_stopped(const RunContext& run) {
-  if (run.stop.interrupted) return "the run was interrupted";
+  if (run.stop.interrupted) return kInterrupted;
   if (run.stop.internal_error) return "the driver had an internal error";
   if (run.stop.outdated) return run.stop.why_cancelled();
-  if (run.stop.global_timeout) {
-    return fmt::format("the run's {} ms were over (--global-timeout)", run.config.global_timeout.count());
-  }
+  if (run.stop.global_timeout) return out_of_time(run.config);
   if (run.stop.service_ends) return "the service was stopped";
   return fmt::format("not run after {} {} (--max-fail)", run.config.max_failures,
                      run.config.max_failures == 1 ? "failure" : "failures");

@@ -120,7 +120,7 @@ class Fleet {
   void note_start(int key);
   void note_failed_start(int key, const StartFailure& failure);
   [[nodiscard]] const NamedCase* next_of(int pool) const;
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables_of(const std::vector<int>& slots) const;
+  [[nodiscard]] std::vector<std::string> gpus_of(const std::vector<int>& slots) const;
   static std::string why_stopped(const RunContext& run);
   void forget(int pool, const std::exception_ptr& error);
 

@@ -12,12 +12,11 @@ constexpr int kMaxLost = 2;  // a case whose pool dies before it has started is 
 
 }  // namespace
 
-Lane::Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
-           std::vector<std::pair<std::string, std::string>> variables, Functions functions)
+Lane::Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Functions functions)
     : home_(home),
       functions_(std::move(functions)),
       wakeup_(home.host.io),
-      pool_(home, fork_server, std::move(id), world_size, std::move(variables), wakeup_) {
+      pool_(home, fork_server, std::move(id), world_size, std::move(place), wakeup_) {
   home_.host.wakeups.push_back(&wakeup_);
 }
 

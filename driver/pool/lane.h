@@ -30,9 +30,8 @@ class Lane {
     std::function<const NamedCase*()> next;
   };
 
-  // home, fork_server and variables: as of the Pool.
-  Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
-       std::vector<std::pair<std::string, std::string>> variables, Functions functions);
+  // All but the functions: as of the Pool.
+  Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Functions functions);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   ~Lane();  // kills a pool that serve() has left behind when it threw

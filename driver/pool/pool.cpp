@@ -51,15 +51,14 @@ StartFailure start_failure(RetireReason reason, std::string detail) {
 
 }  // namespace
 
-Pool::Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
-           std::vector<std::pair<std::string, std::string>> variables, Wakeup& wakeup)
+Pool::Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Wakeup& wakeup)
     : host_(home.host),
       home_(home),
       run_(&home),
       fork_server_(fork_server),
       id_(std::move(id)),
       world_size_(world_size),
-      variables_(std::move(variables)),
+      place_(std::move(place)),
       wakeup_(wakeup),
       tag_(random_tag()),
       processes_(tag_),
@@ -75,7 +74,9 @@ void Pool::spawn(bool forks) {
   config.share_gpus = run_->config.share_gpus;
   config.world_size = world_size_;
   config.tag = tag_;
-  config.variables = variables_;
+  if (!place_.gpus.empty()) {
+    config.variables = {{"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ","))}};
+  }
   config.surroundings = run_->config.surroundings;
   if (run_->config.run_dir) {
     config.log_dir = log_folder(*run_->config.run_dir, id_);
@@ -152,7 +153,8 @@ StartFailure Pool::given_up_start() const {
 asio::awaitable<std::optional<StartFailure>> Pool::start() {
   const bool forks = co_await await_fork_server();
   if (start_is_given_up()) {
-    run_->emit(PoolSpawned{id_, world_size_, {}});
+    run_->emit(
+        PoolSpawned{.pool = id_, .world_size = world_size_, .pids = {}, .slots = place_.slots, .gpus = place_.gpus});
     co_return given_up_start();
   }
   const OwnDeadlines own_deadlines(has_own_deadlines_);
@@ -160,7 +162,8 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
   if (forks && !failure) failure = co_await await_forks();
   const std::vector<int> started = pids();
   host_.ranks.insert(started.begin(), started.end());
-  run_->emit(PoolSpawned{id_, world_size_, started});
+  run_->emit(
+      PoolSpawned{.pool = id_, .world_size = world_size_, .pids = started, .slots = place_.slots, .gpus = place_.gpus});
   if (failure) co_return failure;
 
   const milliseconds patience = start_timeout_of(run_->config, world_size_);

@@ -23,6 +23,12 @@
 
 namespace cp_pool {
 
+// Where a pool is at home on this machine: what PoolSpawned says of it.
+struct PoolPlace {
+  std::vector<int> slots;
+  std::vector<std::string> gpus;
+};
+
 struct Retirement {
   RetireReason reason = RetireReason::finished;
   std::string detail;
@@ -56,9 +62,7 @@ class Pool {
   // home: the run that the pool is started, kept and ended for; its config says how.
   // fork_server: that its ranks are forked from; nullptr: each is started by itself.
   // wakeup is notified of every change, and waited on by start, run_case and retire.
-  // variables: more of the ranks' environment.
-  Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
-       std::vector<std::pair<std::string, std::string>> variables, Wakeup& wakeup);
+  Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Wakeup& wakeup);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool();  // kills what was not retired
@@ -193,7 +197,7 @@ class Pool {
   ForkServer* fork_server_;
   PoolId id_;
   int world_size_;
-  std::vector<std::pair<std::string, std::string>> variables_;
+  PoolPlace place_;
   Wakeup& wakeup_;
   std::string tag_;
   PoolProcesses processes_;

@@ -15,6 +15,12 @@
 
 namespace cp_pool {
 
+// What is said of cases of a run that is stopped.
+inline constexpr const char* kInterrupted = "the run was interrupted";
+inline std::string out_of_time(const RunConfig& config) {
+  return "the run's " + std::to_string(config.global_timeout.count()) + " ms were over (--global-timeout)";
+}
+
 // Why no further case may start. What is set stays set.
 struct StopState {
   bool interrupted = false;      // SIGINT or SIGTERM: running cases end as cancelled
@@ -30,7 +36,7 @@ struct StopState {
   // Whether cases that run end as cancelled.
   [[nodiscard]] bool cancels() const { return interrupted || internal_error || outdated; }
   [[nodiscard]] const char* why_cancelled() const {
-    return outdated && !interrupted ? "what the ranks run has changed" : "the run was interrupted";
+    return outdated && !interrupted ? "what the ranks run has changed" : kInterrupted;
   }
 };
 

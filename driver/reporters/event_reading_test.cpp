@@ -30,7 +30,7 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   begin.rerun_failed = "cp-pool run --rerun-failed e.jsonl";
   expect_round_trip(begin);
   expect_round_trip(PoolSpawned{{"cpu/2", 3}, 2, {70, 71}});
-  expect_round_trip(PoolSpawned{{"cpu/2", 3}, 2, {70, 71}, 12.5});
+  expect_round_trip(PoolSpawned{{"cpu/2", 3}, 2, {70, 71}, 12.5, {4, 5}, {"4", "GPU-1d2c"}});
   PoolReady ready = test::pool_ready();
   ready.ready.versions = {{"torch", "2.11.0"}};
   ready.ready.capabilities = {{"requests", {"cancel"}}};

@@ -27,7 +27,7 @@ Keys keys(const nlohmann::ordered_json& object) {
 TEST(EventJson, EveryTypeHasItsDocumentedFields) {
   EXPECT_EQ(keys(event_json(test::run_started(3))),
             (Keys{"type", "title", "size", "device", "shared_gpus", "cases", "version", "ids"}));
-  EXPECT_EQ(keys(event_json(PoolSpawned{})), (Keys{"type", "pool", "world_size", "pids"}));
+  EXPECT_EQ(keys(event_json(PoolSpawned{})), (Keys{"type", "pool", "world_size", "pids", "slots"}));
   EXPECT_EQ(keys(event_json(test::pool_ready())),
             (Keys{"type", "pool", "spawn_to_ready_ms", "worker", "protocol", "world_size", "device", "shared_gpus",
                   "ranks", "capabilities", "versions", "startup_ms"}));

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "driver/pool/books.h"
+#include "driver/pool/run_context.h"
 #include "driver/pool/run_signals.h"
 #include "driver/pool/runner.h"
 #include "driver/process/cpu_time.h"
@@ -158,9 +159,8 @@ void ServiceRunner::take(Event event) {
   if (auto* const finished = std::get_if<CaseFinished>(&event)) return finish(std::move(*finished));
   sink_.on_event(event);
   if (std::holds_alternative<RunStopping>(event) && !stopped_) {
-    stopped_ = std::get<RunStopping>(event).reason == RunStopping::Reason::global_timeout
-                   ? fmt::format("the run's {} ms were over (--global-timeout)", config_.global_timeout.count())
-                   : "the run was interrupted";
+    stopped_ = std::get<RunStopping>(event).reason == RunStopping::Reason::global_timeout ? out_of_time(config_)
+                                                                                          : kInterrupted;
     stop_soon();
   }
 }
@@ -228,7 +228,7 @@ void ServiceRunner::run_here() {
   const RunResult result = cp_pool::run_cases(runner, cases, {});
   if (!result.finished.interrupted) return;
   interrupted_ = true;
-  stopped_ = "the run was interrupted";
+  stopped_ = kInterrupted;
   stop_soon();
 }
 

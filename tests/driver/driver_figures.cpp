@@ -44,16 +44,21 @@ class Times : public EventSink {
   std::vector<double> case_ms;
 };
 
-void print_noop_cases(std::size_t count) {
+// Cases of one rank on so many pools side by side.
+void print_noop_cases(std::size_t count, int pools) {
   const std::vector<NamedCase> cases(count, fake_case("pass", 1));
   Times times;
+  RunConfig config = fake_config();
+  config.slots = pools;
   const double cpu_before = cpu_ms();
-  const RunFinished finished = run_cases(cases, fake_config(), {}, times).finished;
+  const RunFinished finished = run_cases(cases, config, {}, times).finished;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  fmt::print("{} no-op cases: wall {:.2f} s, driver CPU {:.3f} ms a case, round trip p50 {:.3f} ms p95 {:.3f} ms, ",
-             count, finished.duration_ms / 1e3, (cpu_ms() - cpu_before) / static_cast<double>(count),
-             percentile(times.case_ms, 0.5), percentile(times.case_ms, 0.95));
+  fmt::print(
+      "{} no-op cases on {}: wall {:.2f} s, driver CPU {:.3f} ms a case, round trip p50 {:.3f} ms p95 {:.3f} ms, ",
+      count, pools == 1 ? "one pool" : fmt::format("{} pools", pools), finished.duration_ms / 1e3,
+      (cpu_ms() - cpu_before) / static_cast<double>(count), percentile(times.case_ms, 0.5),
+      percentile(times.case_ms, 0.95));
   fmt::print("largest RSS {:.1f} MiB\n", static_cast<double>(usage.ru_maxrss) / 1024);
 }
 
@@ -134,7 +139,7 @@ void print_pings(const std::vector<std::string>& worker) {
 
 int main(int argc, char** argv) {
   const int count = argc > 1 ? std::max(1, std::atoi(argv[1])) : 10000;
-  cp_pool::driver_test::print_noop_cases(static_cast<std::size_t>(count));
+  for (const int pools : {1, 4}) cp_pool::driver_test::print_noop_cases(static_cast<std::size_t>(count), pools);
   cp_pool::driver_test::print_kill_to_next_result();
   const std::vector<std::string> worker(argv + std::min(argc, 2), argv + argc);
   cp_pool::driver_test::print_pings(worker.empty() ? cp_pool::driver_test::fake_config().worker_command : worker);

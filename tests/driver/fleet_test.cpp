@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -200,7 +202,19 @@ TEST(Fleet, TriesAWorkerThatCannotStartOnOnePool) {
   EXPECT_THAT(recorder.all<PoolSpawned>(), SizeIs(1));
 }
 
-// What each rank of each pool says of the GPUs that it sees.
+TEST(Fleet, SaysWhichSlotsEachPoolHolds) {
+  Recorder recorder;
+  let_go_on_together(recorder, 2);
+  run(fake_cases({"until_sigusr1", "until_sigusr1"}), with_slots(4), recorder);
+  std::vector<std::vector<int>> slots;
+  for (const PoolSpawned& pool : recorder.all<PoolSpawned>()) slots.push_back(pool.slots);
+  EXPECT_THAT(slots, ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3)));
+  Recorder shared;
+  run(fake_cases({"pass"}), with_slots(1), shared);
+  EXPECT_THAT(shared.all<PoolSpawned>().at(0).slots, ElementsAre(0));
+}
+
+// What each rank of each pool says of the GPUs that it sees, and each pool's event of it.
 std::multiset<std::string> gpus_seen(RunConfig config, int cases) {
   const TemporaryPath folder("gpus");
   std::filesystem::create_directory(folder.get());
@@ -212,6 +226,10 @@ std::multiset<std::string> gpus_seen(RunConfig config, int cases) {
   let_go_on_together(recorder, static_cast<std::size_t>(cases));
   run(fake_cases(std::vector<std::string>(static_cast<std::size_t>(cases), "until_sigusr1")), config, recorder);
   EXPECT_THAT(recorder.outcomes(), Each("pass"));
+  std::multiset<std::string> told;
+  for (const PoolSpawned& pool : recorder.all<PoolSpawned>()) {
+    for (int rank = 0; rank < pool.world_size; ++rank) told.insert(fmt::format("{}", fmt::join(pool.gpus, ",")));
+  }
   std::multiset<std::string> out;
   for (const auto& file : std::filesystem::directory_iterator(folder.get())) {
     std::string line;
@@ -219,6 +237,7 @@ std::multiset<std::string> gpus_seen(RunConfig config, int cases) {
     std::getline(in, line);
     out.insert(line);
   }
+  EXPECT_EQ(out, told);
   return out;
 }
 

@@ -21,7 +21,8 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
      "missing; conformance: the worker never got ready"},
     {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file"},
     {ExitCode::cannot_write,
-     "an output (--junit, --events, --html, --run-dir, --dump, --trace, stdout) cannot be written"},
+     "an output (--junit, --events, --html, --summary, --trace-run, --run-dir, --dump, --trace, stdout) cannot be "
+     "written"},
     {ExitCode::usage, "bad command line; nothing was run"},
     {ExitCode::nothing_selected,
      "no case is selected, a stream had none, or nothing failed that --rerun-failed could select"},

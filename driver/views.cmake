@@ -7,16 +7,20 @@ add_library(cp_reporters STATIC
   reporters/failure_text.cpp
   reporters/fan_out.cpp
   reporters/file_lock.cpp
+  reporters/github_annotations.cpp
   reporters/html_document.cpp
   reporters/html_page.cpp
   reporters/html_sink.cpp
   reporters/jsonl_sink.cpp
   reporters/junit_sink.cpp
   reporters/live_line.cpp
+  reporters/markdown.cpp
+  reporters/markdown_sink.cpp
   reporters/mask_text.cpp
   reporters/notices.cpp
   reporters/output_file.cpp
   reporters/perf_table.cpp
+  reporters/running_now.cpp
   reporters/search_text.cpp
   reporters/pictures/case_mask_svg.cpp
   reporters/pictures/cell_runs.cpp
@@ -36,6 +40,7 @@ add_library(cp_reporters STATIC
   reporters/text_format.cpp
   reporters/timings_table.cpp
   reporters/told_failures.cpp
+  reporters/trace_sink.cpp
   reporters/xml_nodes.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
@@ -49,14 +54,18 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/failure_text_test.cpp
     reporters/fan_out_test.cpp
     reporters/file_lock_test.cpp
+    reporters/github_annotations_test.cpp
     reporters/html_sink_test.cpp
     reporters/jsonl_sink_test.cpp
     reporters/junit_sink_test.cpp
     reporters/live_line_test.cpp
+    reporters/markdown_sink_test.cpp
+    reporters/markdown_test.cpp
     reporters/mask_text_test.cpp
     reporters/notices_test.cpp
     reporters/output_file_test.cpp
     reporters/perf_table_test.cpp
+    reporters/running_now_test.cpp
     reporters/search_text_test.cpp
     reporters/pictures/case_mask_svg_test.cpp
     reporters/pictures/exchange_svg_test.cpp
@@ -73,8 +82,10 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/text_format_test.cpp
     reporters/timings_table_test.cpp
     reporters/told_failures_test.cpp
+    reporters/trace_sink_test.cpp
   LIBRARIES cp_reporters fmt::fmt pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE
+  CP_POOL_CHECK_TRACE="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_trace.py"
   CP_POOL_CHECK_JUNIT="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_junit.py"
   CP_POOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
 
@@ -106,6 +117,7 @@ add_library(cp_cli STATIC
   cli/config/config_file.cpp
   cli/config/configuration.cpp
   cli/config/test_environment.cpp
+  cli/status_requests.cpp
   cli/adapter_skips.cpp
   cli/worker_command.cpp
   cli/worker_files.cpp
@@ -247,6 +259,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/output_loss_test.cpp
     cli/output_program_test.cpp
     cli/output_safety_test.cpp
+    cli/live_view_program_test.cpp
     cli/commands/adapter_program_test.cpp
     cli/commands/belief_test.cpp
     cli/config/config_program_test.cpp

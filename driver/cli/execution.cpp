@@ -1,5 +1,6 @@
 #include "driver/cli/execution.h"
 
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <sys/stat.h>
@@ -23,13 +24,17 @@ namespace cp_pool {
 
 namespace {
 
-// message: clean.
-void write_stderr(std::string_view kind, std::string_view message) {
+void write_stderr_line(const std::string& line) {
   try {
-    write_all(STDERR_FILENO, fmt::format("cp-pool: {}{}{}\n", kind, kind.empty() ? "" : ": ", message), "stderr");
+    write_all(STDERR_FILENO, line + '\n', "stderr");
   } catch (const OutputError&) {  // there is nowhere left to say it; the exit code still does
     return;
   }
+}
+
+// message: clean.
+void write_stderr(std::string_view kind, std::string_view message) {
+  write_stderr_line(fmt::format("cp-pool: {}{}{}", kind, kind.empty() ? "" : ": ", message));
 }
 
 // Whether both descriptors are one file, pipe or terminal, so that outputs to them are mixed.
@@ -37,6 +42,21 @@ bool are_the_same_stream(int one, int other) {
   struct stat a{};
   struct stat b{};
   return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+// Frames that came too soon after another are drawn by the next tick.
+constexpr std::chrono::milliseconds kLiveTick{200};
+
+StatusLevel status_level_of(const std::string& word) {
+  if (word == "none") return StatusLevel::none;
+  if (word == "fail") return StatusLevel::fail;
+  if (word == "skip") return StatusLevel::skip;
+  return word == "all" ? StatusLevel::all : StatusLevel::automatic;
+}
+
+ShowOutput show_output_of(const std::string& word) {
+  if (word == "never") return ShowOutput::never;
+  return word == "always" ? ShowOutput::always : ShowOutput::failed;
 }
 
 class ResultLines : public EventSink {
@@ -83,7 +103,7 @@ void report_notice(std::string_view message) {
   write_stderr("", protocol::clean_text(message));
 }
 
-Execution::Execution(const ExecutionOptions& options, Show show)
+Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin)
     : config_{options.config}, views_{[this](const std::string& error) { show_error(error); }} {
   if (!options.warning.empty()) report_warning(options.warning);
   const WorkerCommand worker = worker_command(options.worker);
@@ -98,6 +118,8 @@ Execution::Execution(const ExecutionOptions& options, Show show)
     if (config_.perf && config_.perf->trace_dir) lock_folder(*config_.perf->trace_dir, "--trace");
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
     if (options.html) owned_.push_back(std::make_unique<HtmlSink>(*options.html));
+    if (options.summary) owned_.push_back(std::make_unique<MarkdownSink>(*options.summary));
+    if (options.trace_run) owned_.push_back(std::make_unique<TraceSink>(*options.trace_run));
     if (options.events) owned_.insert(owned_.begin(), std::make_unique<JsonlSink>(*options.events));
     // The last, since the user may need them again if another output cannot be written.
     if (config_.run_dir) make_room_for_logs(*config_.run_dir);
@@ -111,6 +133,13 @@ Execution::Execution(const ExecutionOptions& options, Show show)
   };
   notices_ = std::make_unique<Notices>(show_notice, !terminal_tells);
   views_.add_listener(*notices_);
+  if (options.annotate == "github") {
+    annotations_ = std::make_unique<GithubAnnotations>([this](const std::string& line) {
+      if (terminal_) terminal_->clear_live();
+      write_stderr_line(line);
+    });
+    views_.add_listener(*annotations_);
+  }
   if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
   for (const auto& sink : owned_) views_.add(*sink);
   if (!locks_.empty()) views_.expect_other_outputs();
@@ -118,9 +147,15 @@ Execution::Execution(const ExecutionOptions& options, Show show)
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
     style.checks = options.verbose || show == Show::terminal_with_checks;
+    style.status_level = status_level_of(options.status_level);
+    style.show_output = show_output_of(options.show_output);
+    if (style.live) config_.tick = kLiveTick;
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, style);
     views_.add(*terminal_);  // the last, so that the ledger is the last word
   }
+  status_requests_.emplace([show_notice](const std::string& line) { show_notice("status", line); },
+                           free_stdin && terminal_ && config_.tick == kLiveTick);
+  views_.add_listener(*status_requests_);
 }
 
 int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {

@@ -2,19 +2,26 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "driver/cli/execution_options.h"
+#include "driver/cli/status_requests.h"
 #include "driver/reporters/fan_out.h"
 #include "driver/reporters/file_lock.h"
+#include "driver/reporters/github_annotations.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/junit_sink.h"
+#include "driver/reporters/markdown_sink.h"
 #include "driver/reporters/notices.h"
 #include "driver/reporters/terminal_sink.h"
+#include "driver/reporters/trace_sink.h"
 
 namespace cp_pool {
 
@@ -32,12 +39,17 @@ class Execution {
     result_lines,          // one JSON object a case on stdout, and nothing else there
   };
 
-  // Opens every output. Throws CommandError (cannot_write).
-  Execution(const ExecutionOptions& options, Show show);
+  // Opens every output. free_stdin: nobody else in this process reads it. Throws CommandError (cannot_write).
+  Execution(const ExecutionOptions& options, Show show, bool free_stdin = false);
 
   // Runs and returns the exit code. Ends early if nobody is left to read the outputs. run: called with the
   // configuration, its worker filled in, and the sink of all views.
   int operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run);
+
+  // How long cases took in earlier runs, by ID, for the ETA.
+  void expect_times(std::map<std::string, double> earlier_ms) {
+    if (terminal_) terminal_->expect_times(std::move(earlier_ms));
+  }
 
   // While the run goes on: an error of one input on stderr; a line of its answer on stdout.
   void show_error(const std::string& message);
@@ -49,6 +61,8 @@ class Execution {
   std::unique_ptr<TerminalSink> terminal_;
   FanOut views_;
   std::unique_ptr<Notices> notices_;
+  std::unique_ptr<GithubAnnotations> annotations_;
+  std::optional<StatusRequests> status_requests_;
   std::vector<std::unique_ptr<EventSink>> owned_;
   bool answer_lost_ = false;
 };

@@ -205,11 +205,21 @@ void add_views(CLI::App& command, ExecutionOptions& options) {
            fmt::format("A skipped case is no success: exit code {}", to_int(ExitCode::infra)));
   add_path(command, "--junit", options.junit, "FILE", PathUse::output, "Write a JUnit XML report, at the end");
   add_path(command, "--html", options.html, "FILE", PathUse::output, "Write a page for people, at the end");
+  add_path(command, "--summary", options.summary, "FILE", PathUse::output,
+           "Write what a CI shows on the page of a job, in Markdown, at the end");
+  add_path(command, "--trace-run", options.trace_run, "FILE", PathUse::output,
+           "Write when pools, cases and phases were, for ui.perfetto.dev, at the end");
+  add_choice(command, "--annotate", "WHERE", {"none", "github"}, options.annotate,
+             "Mark failures where a CI reads them: github takes commands from stderr");
   add_flag(command, "--force", options.force, "Let outputs replace files that are none of cp-pool's");
   add_flag(command, "--timings", options.timings, "Where the time went: by phase and ranks, and the slowest cases");
   add_flag(command, "-v,--verbose", options.verbose, "A line for each case, with every check: error against bound");
   add_flag(command, "-q,--no-progress", options.progress, "Failures and summary only", false);
   exclude(command, "--verbose", "--no-progress");
+  add_choice(command, "--status-level", "LEVEL", {"auto", "none", "fail", "skip", "all"}, options.status_level,
+             "Which cases get a line when they have finished: auto has failures on a terminal, all elsewhere");
+  add_choice(command, "--show-output", "WHEN", {"never", "failed", "always"}, options.show_output,
+             "Of which cases the ends of the ranks' stderr are shown");
 }
 
 void add_execution(CLI::App& command, ExecutionOptions& options) {

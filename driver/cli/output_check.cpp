@@ -15,6 +15,8 @@
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/jsonl_sink.h"
 #include "driver/reporters/junit_sink.h"
+#include "driver/reporters/markdown_sink.h"
+#include "driver/reporters/trace_sink.h"
 
 namespace cp_pool {
 
@@ -53,6 +55,8 @@ std::vector<Output> outputs_of(const ExecutionOptions& options) {
   add_file("--events", options.events, kEventsStart, "events file");
   add_file("--junit", options.junit, kJunitStart, "JUnit report");
   add_file("--html", options.html, kHtmlStart, "HTML report");
+  add_file("--summary", options.summary, kMarkdownStart, "summary");
+  add_file("--trace-run", options.trace_run, kRunTraceStart, "trace of a run");
   add_folder("--run-dir", options.config.run_dir);
   add_folder("--dump", options.config.dump_dir);
   if (options.config.perf) add_folder("--trace", options.config.perf->trace_dir);

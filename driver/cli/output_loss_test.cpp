@@ -46,7 +46,7 @@ TEST_F(OutputLoss, AFileThatMayNotGrowIsNamedOnceAndTheRunGoesOn) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "no program with its runtime starts under such a limit";
 #endif
-  for (const std::string option : {"--events", "--junit", "--html", "--run-dir"}) {
+  for (const std::string option : {"--events", "--junit", "--html", "--summary", "--trace-run", "--run-dir"}) {
     const Finished done = run_after("ulimit -f 0", "model=pass*", {option, path("out")});
     EXPECT_EQ(done.exit_code, 73) << option;
     EXPECT_THAT(done.err, AllOf(is_one_error("cannot write " + path("out")), EndsWith(": File too large\n"))) << option;
@@ -56,7 +56,7 @@ TEST_F(OutputLoss, AFileThatMayNotGrowIsNamedOnceAndTheRunGoesOn) {
 }
 
 TEST_F(OutputLoss, AFolderThatIsRemovedMeanwhileIsNamedOnceAndTheRunGoesOn) {
-  for (const std::string option : {"--events", "--junit", "--html", "--run-dir"}) {
+  for (const std::string option : {"--events", "--junit", "--html", "--summary", "--trace-run", "--run-dir"}) {
     std::filesystem::create_directory(path("d"));
     const ScopedVariable remove{"CP_POOL_TEST_REMOVE", path("d").c_str()};
     const Finished done = run("model=pass*", {option, path("d/out")});
@@ -140,7 +140,8 @@ TEST_F(ReaderOfStdout, WhoIsGoneEndsAStream) {
 }
 
 TEST_F(ReaderOfStdout, WhoIsGoneLeavesTheRunToItsOtherOutputs) {
-  for (const std::string option : {"--events", "--junit", "--html", "--run-dir", "--dump"}) {
+  for (const std::string option :
+       {"--events", "--junit", "--html", "--summary", "--trace-run", "--run-dir", "--dump"}) {
     const Finished done = read_one_line_of(run_words("model=pass*", {option, path("o" + option)}));
     EXPECT_EQ(done.exit_code, 73) << option;
     EXPECT_THAT(done.err, is_one_error("cannot write stdout: Broken pipe")) << option;

@@ -31,7 +31,8 @@ using Outputs = test::CommandLine;
 TEST_F(Outputs, Exits73ForAnUnwritableOutputBeforeAnyWorkerStarts) {
   write_file(path("file"), "");
   const ScopedVariable mark{"CP_POOL_TEST_MARK", path("mark").c_str()};
-  for (const std::string option : {"--junit", "--events", "--html", "--run-dir", "--dump"}) {
+  for (const std::string option :
+       {"--junit", "--events", "--html", "--summary", "--trace-run", "--run-dir", "--dump"}) {
     const Finished done = run("model=pass", {option, path("file/x")});
     EXPECT_EQ(done.exit_code, 73) << option;
     EXPECT_THAT(done.err, is_one_error(path("file/x")));
@@ -89,7 +90,7 @@ TEST_F(Outputs, AStandardDescriptorThatIsClosedIsNoOther) {
 
 TEST_F(Outputs, AnOutputThatCannotBeWrittenLeavesTheEventsOfTheEarlierRun) {
   write_file(path("file"), "");
-  for (const std::string option : {"--junit", "--html", "--run-dir", "--dump"}) {
+  for (const std::string option : {"--junit", "--html", "--summary", "--trace-run", "--run-dir", "--dump"}) {
     write_file(path("e"), R"({"v":1,"ts":"precious)");
     ASSERT_EQ(run("model=pass", {"--events", path("e"), option, path("file/x")}).exit_code, 73) << option;
     EXPECT_EQ(read_file(path("e")), R"({"v":1,"ts":"precious)") << option;

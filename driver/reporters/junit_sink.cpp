@@ -72,10 +72,10 @@ std::string property_lines(const std::vector<std::pair<std::string, std::string>
   return out;
 }
 
-// differs: how often it ended how, of a case whose runs differ (CaseRuns::difference).
-void append_case(pugi::xml_node suite, const JunitCase& test, const std::string& differs) {
+// name: unique. differs: how often it ended how, of a case whose runs differ (CaseRuns::difference).
+void append_case(pugi::xml_node suite, const JunitCase& test, const std::string& name, const std::string& differs) {
   pugi::xml_node node = suite.append_child("testcase");
-  set(node, "name", test.name);
+  set(node, "name", name);
   set(node, "classname", test.class_name);
   set(node, "time", seconds(test.seconds));
   const Element result = element_of(test.outcome);
@@ -179,6 +179,7 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
   const std::string& why = why_it_failed(event);
   out.message = fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : first_line(why));
   out.details = failure_details(event, DrawMask::coarse);
+  if (out.details.empty()) out.details = out.message + '\n';  // GitLab shows the text of an element and no attribute
   if (element_of(event.outcome) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
   out.stderr_text = stderr_details(event);
   return out;
@@ -207,6 +208,7 @@ std::string JunitSink::document() const {
   set_counts(root, all);
   set(root, "time", seconds(run_seconds_));
 
+  std::map<std::string, int> named;  // a stream or a search may run a case several times
   for (const auto& [name, counts] : suites) {
     pugi::xml_node suite = root.append_child("testsuite");
     set(suite, "name", name);
@@ -220,7 +222,10 @@ std::string JunitSink::document() const {
         suite,
         {{"matrix", run_.title}, {"size", run_.size}, {"device", run_.device}, {"cp_pool_version", run_.version}});
     for (const JunitCase* test : ordered) {
-      if (test->suite == name) append_case(suite, *test, runs_.difference(test->id));
+      if (test->suite != name) continue;
+      const int times = ++named[test->class_name + '\n' + test->name];
+      append_case(suite, *test, times == 1 ? test->name : fmt::format("{} (#{})", test->name, times),
+                  runs_.difference(test->id));
     }
   }
   std::ostringstream text;

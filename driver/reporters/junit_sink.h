@@ -24,7 +24,7 @@ struct JunitCase {
   std::size_t index = 0;
   std::string suite;
   std::string class_name;
-  std::string name;  // unique: with the run, of a case that runs several times
+  std::string name;  // with the run, of a case that runs several times (--repeat)
   std::string id;
   CaseOutcome outcome = CaseOutcome::not_run;
   std::string message;  // one line

@@ -14,7 +14,8 @@ namespace {
 
 constexpr std::size_t kBarColumns = 20;
 constexpr std::size_t kLeastBarColumns = 5;
-constexpr std::size_t kLeastIdColumns = 20;
+constexpr std::size_t kLeastNameColumns = 20;
+constexpr std::size_t kAgeColumns = 7;
 
 // A bar with `columns` characters between the brackets, and a space after it.
 std::string bar(std::size_t done, std::size_t all, std::size_t columns) {
@@ -41,7 +42,9 @@ Speed speed(const LiveState& state, std::size_t done) {
   if (done == 0 || state.elapsed_s <= 0) return {};
   const double rate = static_cast<double>(done) / state.elapsed_s;
   Speed out{.rate = fmt::format(" {:.1f}/s", rate), .eta = ""};
-  if (done < state.expanded) {
+  if (done < state.expanded && state.left_s) {
+    out.eta = fmt::format(" ETA {}", format_clock(*state.left_s));
+  } else if (done < state.expanded) {
     out.eta = fmt::format(" ETA {}", format_clock(static_cast<double>(state.expanded - done) / rate));
   }
   return out;
@@ -62,26 +65,35 @@ std::string live_line(const LiveState& state, std::size_t columns) {
   const std::size_t done = cases_done(state.counts);
   const Speed pace = speed(state, done);
   const std::string counts = counts_text(state, done);
-  std::string middle = counts + after_bar(pace.rate + pace.eta);
-  std::string before_id;
-  std::string id;
-  std::string after_id;
-  if (!state.running.empty()) {
-    before_id = " | " + (state.running_s >= 1 ? format_clock(std::floor(state.running_s)) + ' ' : "");
-    id = state.running;
-    if (!state.phase.empty()) after_id = fmt::format(" ({})", state.phase);
-  }
-  // A wider code point (CJK) is beyond what case IDs hold; the terminal's own clipping is the guard there.
-  const auto used = [&] { return width_of(middle + before_id + after_id); };
+  const std::string text = counts + after_bar(pace.rate + pace.eta);
   constexpr std::size_t kBrackets = 3;  // and a space
-  const std::size_t wanted = used() + width_of(id);
+  const std::size_t wanted = width_of(text);
   if (state.expanded > 0 && wanted + kBrackets + kLeastBarColumns <= columns) {
-    return bar(done, state.expanded, std::min(kBarColumns, columns - wanted - kBrackets)) + middle + before_id + id +
-           after_id;
+    return bar(done, state.expanded, std::min(kBarColumns, columns - wanted - kBrackets)) + text;
   }
-  if (wanted > columns) middle = counts + after_bar(pace.eta);
-  const std::size_t room = columns - std::min(columns, used());
-  return clip(middle + before_id + cut_middle(id, std::max(room, kLeastIdColumns)) + after_id, columns);
+  return clip(wanted > columns ? counts + after_bar(pace.eta) : text, columns);
+}
+
+// A wider code point (CJK) is beyond what case IDs hold; the terminal's own clipping is the guard there.
+std::string live_item(const LiveItem& item, std::size_t columns) {
+  const std::string age = fmt::format("{:>{}} ", format_clock(std::floor(item.seconds)), kAgeColumns);
+  const std::string phase = item.phase.empty() ? "" : fmt::format(" ({})", item.phase);
+  const std::size_t room = columns - std::min(columns, width_of(age) + width_of(phase));
+  return clip(age + cut_middle(item.name, std::max(room, kLeastNameColumns)) + phase, columns);
+}
+
+std::vector<std::string> live_lines(const LiveState& state, const std::vector<LiveItem>& items, std::size_t columns,
+                                    std::size_t rows) {
+  std::vector<std::string> lines;
+  const std::size_t room = rows > 0 ? rows - 1 : 0;
+  const bool all_fit = items.size() <= room;
+  const std::size_t shown = all_fit ? items.size() : room - std::min<std::size_t>(room, 1);
+  for (std::size_t i = 0; i < shown; ++i) lines.push_back(live_item(items[i], columns));
+  if (!all_fit && room > 0) {
+    lines.push_back(clip(fmt::format("{:>{}} and {} more", "", kAgeColumns, items.size() - shown), columns));
+  }
+  lines.push_back(live_line(state, columns));
+  return lines;
 }
 
 }  // namespace cp_pool

@@ -1,85 +1,93 @@
 #include "driver/reporters/live_line.h"
 
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace cp_pool {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
+using ::testing::SizeIs;
 
 LiveState some_state() {
   LiveState state;
   state.expanded = 80;
   state.counts = {30, 1, 9, 0, 0, 0, 0, 0, 0};
   state.elapsed_s = 10;
-  state.running = "te-flash/cp_2_0/p2p";
   return state;
 }
 
-TEST(LiveLine, ShowsCountsRateEtaAndTheRunningCase) {
-  EXPECT_EQ(live_line(some_state(), 200),
-            "[==========          ] 40/80 30 pass 1 fail 9 skip | 4.0/s ETA 0:10 | te-flash/cp_2_0/p2p");
+TEST(LiveLine, ShowsCountsRateAndEta) {
+  EXPECT_EQ(live_line(some_state(), 200), "[==========          ] 40/80 30 pass 1 fail 9 skip | 4.0/s ETA 0:10");
 }
 
-TEST(LiveLine, ShowsHowLongACaseHasBeenRunningFromASecondOn) {
+TEST(LiveLine, AnEtaThatEarlierRunsTellIsTheBetterOne) {
   LiveState state = some_state();
-  state.running_s = 0.9;
-  EXPECT_THAT(live_line(state, 200), EndsWith(" | te-flash/cp_2_0/p2p"));
-  state.running_s = 75;
-  EXPECT_THAT(live_line(state, 200), EndsWith(" | 1:15 te-flash/cp_2_0/p2p"));
+  state.left_s = 75;
+  EXPECT_THAT(live_line(state, 200), EndsWith(" | 4.0/s ETA 1:15"));
+  state.counts = {80, 0, 0, 0, 0, 0, 0, 0, 0};
+  EXPECT_THAT(live_line(state, 200), EndsWith(" | 8.0/s")) << "nothing is left";
 }
 
-TEST(LiveLine, ShowsThePhaseOfTheRunningCase) {
-  LiveState state = some_state();
-  state.running_s = 75;
-  state.phase = "reference";
-  EXPECT_THAT(live_line(state, 200), EndsWith(" | 1:15 te-flash/cp_2_0/p2p (reference)"));
-}
-
-TEST(LiveLine, TheIdHasRoomBeforeTheBarAndTheRate) {
-  LiveState state = some_state();
-  state.running_s = 12;
-  state.phase = "forward";
-  state.running = "quick/causal/p2p/cp2/thd/fp32/pad";
+TEST(LiveLine, TheBarGoesBeforeTheRate) {
   const std::string counts = "40/80 30 pass 1 fail 9 skip | ";
-  EXPECT_EQ(live_line(state, 103), "[==   ] " + counts + "4.0/s ETA 0:10 | 0:12 " + state.running + " (forward)");
-  EXPECT_EQ(live_line(state, 102), counts + "4.0/s ETA 0:10 | 0:12 " + state.running + " (forward)");
-  EXPECT_EQ(live_line(state, 94), counts + "ETA 0:10 | 0:12 " + state.running + " (forward)");
-  EXPECT_EQ(live_line(state, 79), counts + "ETA 0:10 | 0:12 quick/ca../thd/fp32/pad (forward)");
+  EXPECT_EQ(live_line(some_state(), 52), "[==   ] " + counts + "4.0/s ETA 0:10");
+  EXPECT_EQ(live_line(some_state(), 51), counts + "4.0/s ETA 0:10");
+  EXPECT_EQ(live_line(some_state(), 43), counts + "ETA 0:10");
 }
 
-TEST(LiveLine, IsCutAtTheWidthByColumnsNotBytes) {
-  LiveState state = some_state();
-  EXPECT_EQ(live_line(state, 30), "40/80 30 pass 1 fail 9 skip | ");
-  state.running =
-      "m\xc3\xb6"
-      "del";  // 5 columns, 6 bytes
-  EXPECT_EQ(live_line(state, 44 + 3 + 5), "40/80 30 pass 1 fail 9 skip | 4.0/s ETA 0:10 | " + state.running);
-  EXPECT_EQ(live_line(state, 0), "");
+TEST(LiveLine, IsCutAtTheWidth) {
+  EXPECT_EQ(live_line(some_state(), 30), "40/80 30 pass 1 fail 9 skip | ");
+  EXPECT_EQ(live_line(some_state(), 0), "");
 }
 
-TEST(LiveLine, CasesThatWereNeverStartedAreNoProgress) {
-  LiveState state = some_state();
-  state.counts.at(static_cast<std::size_t>(CaseOutcome::cancelled)) = 1;
-  state.counts.at(static_cast<std::size_t>(CaseOutcome::not_run)) = 39;
-  state.stopping = true;
-  EXPECT_EQ(
-      live_line(state, 200),
-      "[==========          ] 41/80 30 pass 1 fail 9 skip 1 cancelled 39 not-run | stopping | te-flash/cp_2_0/p2p");
-}
-
-TEST(LiveLine, PromisesNothingBeforeTheFirstResult) {
-  LiveState state;
-  state.expanded = 80;
-  state.elapsed_s = 5;
-  EXPECT_EQ(live_line(state, 200), "[                    ] 0/80");
-}
-
-TEST(LiveLine, OfASearchHasNoEndInSight) {
+TEST(LiveLine, AStreamHasNoEndToShow) {
   LiveState state = some_state();
   state.expanded = 0;
-  EXPECT_EQ(live_line(state, 200), "40 cases: 30 pass 1 fail 9 skip | 4.0/s | te-flash/cp_2_0/p2p");
+  EXPECT_EQ(live_line(state, 200), "40 cases: 30 pass 1 fail 9 skip | 4.0/s");
+}
+
+TEST(LiveLine, ARunThatIsStoppedPromisesNothing) {
+  LiveState state = some_state();
+  state.stopping = true;
+  EXPECT_THAT(live_line(state, 200), EndsWith("9 skip | stopping"));
+}
+
+TEST(LiveItem, HasAgeNameAndPhase) {
+  EXPECT_EQ(live_item({.name = "quick/a", .seconds = 75.9, .phase = "reference"}, 80), "   1:15 quick/a (reference)");
+  EXPECT_EQ(live_item({.name = "pool cpu/2 #1 starts", .seconds = 0.4, .phase = ""}, 80),
+            "   0:00 pool cpu/2 #1 starts");
+}
+
+TEST(LiveItem, ANameLacksItsMiddleWhereItDoesNotFit) {
+  const LiveItem item{.name = "quick/causal/p2p/cp2/thd/fp32/pad", .seconds = 12, .phase = "forward"};
+  EXPECT_EQ(live_item(item, 51), "   0:12 quick/causal/p2p/cp2/thd/fp32/pad (forward)");
+  EXPECT_THAT(live_item(item, 41), SizeIs(41));
+  EXPECT_THAT(live_item(item, 10), SizeIs(10));
+  // 5 columns, 6 bytes
+  EXPECT_EQ(live_item({.name = "m\xc3\xb6"
+                               "del",
+                       .seconds = 0,
+                       .phase = ""},
+                      13),
+            "   0:00 m\xc3\xb6"
+            "del");
+}
+
+TEST(LiveLines, AllThatFit) {
+  const std::vector<LiveItem> items(4, {.name = "a", .seconds = 1, .phase = ""});
+  LiveState state;
+  state.expanded = 9;
+  EXPECT_THAT(live_lines(state, items, 20, 5), SizeIs(5));
+  EXPECT_THAT(live_lines(state, items, 20, 4),
+              ElementsAre("   0:01 a", "   0:01 a", "        and 2 more", "[              ] 0/9"));
+  EXPECT_THAT(live_lines(state, items, 20, 2), ElementsAre("        and 4 more", "[              ] 0/9"));
+  EXPECT_THAT(live_lines(state, items, 20, 1), ElementsAre("[              ] 0/9"));
+  EXPECT_THAT(live_lines(state, {}, 20, 9), ElementsAre("[              ] 0/9"));
 }
 
 }  // namespace

@@ -102,10 +102,10 @@ std::string Summary::reruns_text() const {
   return out;
 }
 
-std::string Summary::failures(const std::optional<std::string>& rerun) const {
+std::string Summary::failures(const std::optional<std::string>& rerun, std::size_t least) const {
   std::size_t count = 0;
   for (const SameReason& group : failures_) count += group.ids.size();
-  if (count < 2) return "";
+  if (count < least) return "";
   std::string out = fmt::format("{} failed:\n", count);
   std::size_t left = kMostFailures;
   for (const SameReason& group : failures_) {

@@ -32,8 +32,9 @@ class Summary {
 
   // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; those
   // with the same reason under it. Of many the first, and the number of the others. A long reason lacks its middle.
-  // Then the command that reruns all of them, if there is one. Empty for a single failure, which can be found.
-  [[nodiscard]] std::string failures(const std::optional<std::string>& rerun) const;
+  // Then the command that reruns all of them, if there is one. Empty for fewer than `least`: a single failure can be
+  // found.
+  [[nodiscard]] std::string failures(const std::optional<std::string>& rerun, std::size_t least = 2) const;
 
  private:
   [[nodiscard]] std::string repeats_text() const;

@@ -28,15 +28,27 @@ constexpr std::string_view kYellow = "\x1b[33m";
 constexpr std::string_view kBold = "\x1b[1m";
 constexpr std::string_view kNormal = "\x1b[0m";
 
-constexpr std::string_view kClearLine = "\r\x1b[K";
+constexpr std::string_view kClearToEnd = "\x1b[K";  // of the line
+constexpr std::string_view kClearBelow = "\x1b[J";
 constexpr std::string_view kNoWrap = "\x1b[?7l";  // a line that is too wide after all is clipped, not wrapped
 constexpr std::string_view kWrap = "\x1b[?7h";
 
-constexpr std::size_t kDefaultColumns = 80;
+struct Size {
+  std::size_t columns = 80;
+  std::size_t rows = 24;
+};
 
-std::size_t columns_of(int fd) {
+// Asked for each frame, so that nobody has to tell that it has changed.
+Size size_of(int fd) {
   winsize size{};
-  return ::ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kDefaultColumns;
+  if (::ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0 || size.ws_row == 0) return {};
+  return {.columns = size.ws_col, .rows = size.ws_row};
+}
+
+// Most terminals and tmux wrap what is shown anew when their width changes. xterm, screen and the console do not.
+bool wraps_anew(std::string_view term) {
+  if (std::getenv("TMUX") != nullptr) return true;
+  return std::getenv("XTERM_VERSION") == nullptr && std::getenv("STY") == nullptr && term != "linux";
 }
 
 std::string_view color_of(CaseOutcome outcome) {
@@ -73,7 +85,7 @@ TerminalStyle detect_style(int fd, bool progress) {
   const bool capable = ::isatty(fd) == 1 && term != nullptr && std::string_view{term} != "dumb";
   const char* no_color = std::getenv("NO_COLOR");
   const bool color = capable && (no_color == nullptr || *no_color == '\0');
-  return {.live = capable && progress, .color = color, .progress = progress};
+  return {.live = capable && progress, .color = color, .progress = progress, .reflows = capable && wraps_anew(term)};
 }
 
 TerminalSink::TerminalSink(int fd, TerminalStyle style) : fd_{fd}, style_{style} {}
@@ -96,6 +108,14 @@ void TerminalSink::on(const RunStarted& event) {
   search_ = event.seed.has_value();
   perf_ = PerfTable{event.baseline};
   rerun_failed_ = event.rerun_failed;
+  untold_ = event.cases;
+  for (const std::string& id : event.ids) {
+    const auto earlier = earlier_ms_.find(id);
+    if (earlier == earlier_ms_.end()) continue;
+    const std::size_t runs = event.cases / event.ids.size();  // --repeat
+    earlier_all_ms_ += static_cast<double>(runs) * earlier->second;
+    untold_ -= std::min(untold_, runs);
+  }
   if (!style_.progress) return;
   // A stream's number of cases is not known.
   const std::string cases = event.cases > 0 ? count_of(event.cases, "case") + " of " : "cases from ";
@@ -189,17 +209,39 @@ void TerminalSink::on(const CaseFinished& event) {
   perf_.add(event);
   // While a case is made smaller, its failures are all alike: the smallest is shown.
   trying_ = is_try(event.search) && event.search != SearchStep::smallest;
-  if (is_failure(event.outcome) && !trying_) {
+  if (const auto earlier = earlier_ms_.find(event.id); earlier != earlier_ms_.end()) {
+    earlier_done_ms_ += earlier->second;
+  } else {
+    untold_ -= std::min<std::size_t>(untold_, 1);
+  }
+  const bool failure = is_failure(event.outcome) && !trying_;
+  const bool has_output = style_.show_output == ShowOutput::always && !event.stderr_tails.empty();
+  if (failure && style_.status_level != StatusLevel::none) {
     print(failure_block(event));
   } else if (event.outcome == CaseOutcome::infra || event.outcome == CaseOutcome::not_run) {
     show_not_run(event);
-  } else if (style_.progress && (!style_.live || style_.checks)) {
-    print(case_line(event));
+  } else if (!failure && (gets_a_line(event.outcome) || has_output)) {
+    print(case_line(event) + (has_output ? prefix_lines(stderr_details(event), "    ") : ""));
   } else {
     draw_live();
   }
   const bool wanted = style_.checks && (style_.progress || is_failure(event.outcome));
   if (wanted && !event.checks.empty()) print(prefix_lines(checks_table(event.checks), "    "));
+}
+
+bool TerminalSink::gets_a_line(CaseOutcome outcome) const {
+  switch (style_.status_level) {
+    case StatusLevel::automatic:
+      return style_.progress && (!style_.live || style_.checks);
+    case StatusLevel::none:
+    case StatusLevel::fail:
+      return false;
+    case StatusLevel::skip:
+      return outcome == CaseOutcome::skip || outcome == CaseOutcome::cancelled;
+    case StatusLevel::all:
+      break;
+  }
+  return true;
 }
 
 void TerminalSink::on(const RunPaused& event) {
@@ -221,8 +263,10 @@ void TerminalSink::on(const SearchFinished& event) {
 void TerminalSink::on(const RunFinished& event) {
   clear_live();
   style_.live = false;
+  // Without their lines, a single failure is nowhere else.
+  const std::size_t least = style_.status_level == StatusLevel::none ? 1 : 2;
   std::string lines =
-      timings_.text() + perf_.text() + summary_.text() + summary_.failures(rerun_failed_) + search_summary_;
+      timings_.text() + perf_.text() + summary_.text() + summary_.failures(rerun_failed_, least) + search_summary_;
   if (event.interrupted) lines += paint("interrupted", kYellow) + ": the run was stopped before its end\n";
   lines += paint(ledger_line(event), event.exit_code == 0 ? kGreen : kRed) + '\n';
   print(lines);
@@ -257,7 +301,7 @@ std::string TerminalSink::failure_block(const CaseFinished& event) {
   std::string block = head + '\n';
   const std::string details = failure_details(event, style_.checks ? DrawMask::whole : DrawMask::coarse);
   block += prefix_lines(protocol::cut_text(details, kMostOfDetails), "    ");
-  block += prefix_lines(stderr_details(event), "    ");
+  if (style_.show_output != ShowOutput::never) block += prefix_lines(stderr_details(event), "    ");
   block += fmt::format("    rerun: {}\n", event.rerun);
   return block;
 }
@@ -267,13 +311,14 @@ std::string TerminalSink::paint(std::string_view text, std::string_view code) co
   return fmt::format("{}{}{}", code, text, kNormal);
 }
 
+// One write, so that no terminal shows a part of it.
 void TerminalSink::print(std::string_view lines) {
   std::string out;
-  if (live_shown_) out += kClearLine;
-  live_shown_ = false;
+  if (!shown_.empty()) out += to_first_line() + std::string{kClearBelow};
+  shown_.clear();
   out += lines;
+  if (is_live()) out += frame();
   write_all(fd_, out, "stdout");
-  draw_live();
 }
 
 // There are often many of these cases, so the summary counts them by reason. Here only the last words of their workers
@@ -283,46 +328,92 @@ void TerminalSink::show_not_run(const CaseFinished& event) {
   std::ranges::copy_if(event.stderr_tails, std::back_inserter(shown.stderr_tails), [&](const StderrTail& tail) {
     return !event.reason.ends_with(std::string_view{tail.text}.substr(0, tail.text.find_last_not_of('\n') + 1));
   });
-  const std::string said = stderr_details(shown);
+  const bool silent = style_.show_output == ShowOutput::never || style_.status_level == StatusLevel::none;
+  const std::string said = silent ? "" : stderr_details(shown);
   if (said.empty() || !reasons_shown_.insert(event.reason).second) return draw_live();
   print(fmt::format("{}  {}\n{}", paint(to_string(event.outcome), kRed), in_line(told_.untold_part(event.reason)),
                     prefix_lines(said, "    ")));
 }
 
-const TerminalSink::Running* TerminalSink::longest_running() const {
-  const auto since = [](const auto& entry) { return entry.second.since; };
-  const auto longest_case = std::ranges::min_element(running_, {}, since);
-  if (longest_case != running_.end()) return &longest_case->second;
-  const auto longest_start = std::ranges::min_element(starting_, {}, since);
-  return longest_start == starting_.end() ? nullptr : &longest_start->second;
+// Cases, then pools that start, those first that have been at it for longest.
+std::vector<LiveItem> TerminalSink::live_items() const {
+  const auto now = Clock::now();
+  std::vector<LiveItem> items;
+  const auto add = [&](const auto& running) {
+    std::vector<const Running*> sorted;
+    for (const auto& entry : running) sorted.push_back(&entry.second);
+    std::ranges::stable_sort(sorted, {}, &Running::since);
+    for (const Running* each : sorted) {
+      items.push_back({.name = each->id,
+                       .seconds = std::chrono::duration<double>(now - each->since).count(),
+                       .phase = each->phase});
+    }
+  };
+  add(running_);
+  add(starting_);
+  return items;
 }
 
-void TerminalSink::note_running() {
-  const auto seconds_since = [now = Clock::now()](Clock::time_point start) {
-    return std::chrono::duration<double>(now - start).count();
-  };
-  if (first_case_ != Clock::time_point{}) state_.elapsed_s = seconds_since(first_case_);
-  const Running* const longest = longest_running();
-  state_.running = longest == nullptr ? "" : longest->id;
-  state_.running_s = longest == nullptr ? 0 : seconds_since(longest->since);
-  state_.phase = longest == nullptr ? "" : longest->phase;
+// What is left takes as long, by the times of earlier runs, as what is done has taken in this one.
+void TerminalSink::note_time() {
+  if (first_case_ == Clock::time_point{}) return;
+  state_.elapsed_s = std::chrono::duration<double>(Clock::now() - first_case_).count();
+  const std::size_t done = cases_done(state_.counts);
+  if (done == 0 || earlier_done_ms_ <= 0) return;
+  const double left_ms = std::max(0.0, earlier_all_ms_ - earlier_done_ms_);
+  const double a_case = state_.elapsed_s / static_cast<double>(done);
+  state_.left_s = left_ms * state_.elapsed_s / earlier_done_ms_ + static_cast<double>(untold_) * a_case;
+}
+
+// A stream may come from this very terminal.
+bool TerminalSink::is_live() const {
+  return style_.live && (state_.expanded > 0 || search_);
+}
+
+// From the end of the last live line to the beginning of the first.
+std::string TerminalSink::to_first_line() const {
+  const Size size = size_of(fd_);
+  std::size_t rows = 0;
+  for (const std::size_t width : shown_) {
+    rows += style_.reflows && width > size.columns ? (width + size.columns - 1) / size.columns : 1;
+  }
+  const std::size_t up = std::min(rows, size.rows) - 1;
+  return up == 0 ? "\r" : fmt::format("\r\x1b[{}A", up);
+}
+
+// Each line is written over what stands there, so that nothing flickers.
+std::string TerminalSink::frame() {
+  note_time();
+  const Size size = size_of(fd_);
+  // The last column stays free: writing it makes some terminals wrap.
+  const std::vector<std::string> lines = live_lines(state_, live_items(), size.columns - 1, size.rows - 1);
+  std::string out = shown_.empty() ? "\r" : to_first_line();
+  out += kNoWrap;
+  shown_.clear();
+  for (const std::string& line : lines) {
+    if (!shown_.empty()) out += '\n';
+    out += line;
+    out += kClearToEnd;
+    shown_.push_back(width_of(line));
+  }
+  out += kClearBelow;
+  out += kWrap;
+  last_frame_ = Clock::now();
+  return out;
 }
 
 void TerminalSink::draw_live() {
-  // A stream may come from this very terminal.
-  if (!style_.live || (state_.expanded == 0 && !search_)) return;
-  note_running();
-  const std::size_t columns = columns_of(fd_);
-  // The last column stays free: writing it makes some terminals wrap.
-  write_all(fd_, fmt::format("{}{}{}{}", kClearLine, kNoWrap, live_line(state_, columns - 1), kWrap), "stdout");
-  live_shown_ = true;
+  if (!is_live()) return;
+  if (!shown_.empty() && Clock::now() - last_frame_ < style_.frame_interval) return;  // the next tick draws it
+  write_all(fd_, frame(), "stdout");
 }
 
 void TerminalSink::clear_live() noexcept {
-  if (!live_shown_) return;
-  live_shown_ = false;
-  // A terminal that is gone has no live line; the next event meets the error.
-  [[maybe_unused]] const ssize_t written = ::write(fd_, kClearLine.data(), kClearLine.size());
+  if (shown_.empty()) return;
+  // A terminal that is gone has no live lines; the next event meets the error.
+  const std::string out = to_first_line() + std::string{kClearBelow};
+  [[maybe_unused]] const ssize_t written = ::write(fd_, out.data(), out.size());
+  shown_.clear();
 }
 
 }  // namespace cp_pool

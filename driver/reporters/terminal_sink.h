@@ -1,13 +1,15 @@
-// The view of a run for people. On a terminal a live line; elsewhere (a file, CI) a plain line for each case. Failures
-// in full as they happen, the summary at the end, the ledger as the last line.
+// The view of a run for people. On a terminal what runs, live at its bottom; elsewhere (a file, CI) a plain line for
+// each case. Failures in full as they happen, the summary at the end, the ledger as the last line.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <optional>
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "driver/clock.h"
@@ -20,12 +22,28 @@
 
 namespace cp_pool {
 
+// Which cases get a line, or their failure in full, when they have finished.
+enum class StatusLevel {
+  automatic,  // failures; where nothing is live, or checks are shown, all
+  none,
+  fail,
+  skip,  // failures, and what was skipped or cancelled
+  all,
+};
+
+// Of which cases the ends of the ranks' stderr are shown, as far as events have them.
+enum class ShowOutput { never, failed, always };
+
 struct TerminalStyle {
-  bool live = false;  // redraw a live line in place
+  bool live = false;  // redraw lines at the bottom in place
   bool color = false;
-  bool progress = true;  // false: no live line, and no lines for what went well
+  bool progress = true;  // false: nothing live, and no lines for what went well
   bool timings = false;  // end with the timings table
   bool checks = false;   // a line and a table of every check for each case; without progress only for failures
+  StatusLevel status_level = StatusLevel::automatic;
+  ShowOutput show_output = ShowOutput::failed;
+  bool reflows = true;                            // the terminal wraps lines that are shown when it becomes narrower
+  std::chrono::milliseconds frame_interval{100};  // between two frames, unless a line is printed above them
 };
 
 // What fits the descriptor: live and colour only on a terminal that can (TERM is not dumb), colour only without
@@ -38,14 +56,17 @@ class TerminalSink : public EventSink {
   TerminalSink(int fd, TerminalStyle style);
   TerminalSink(const TerminalSink&) = delete;
   TerminalSink& operator=(const TerminalSink&) = delete;
-  ~TerminalSink() override;  // clears the live line
+  ~TerminalSink() override;  // clears the live lines
 
   // Throws OutputError.
   void on_event(const Event& event) override;
-  void on_tick() override;  // draws the live line anew; throws ReaderGone
+  void on_tick() override;  // draws the live lines anew; throws ReaderGone
 
-  // Takes the live line away, for output that does not come through here (stderr on the same terminal). The next
-  // event draws it again.
+  // How long cases took in earlier runs, by ID: the ETA then goes by them.
+  void expect_times(std::map<std::string, double> earlier_ms) { earlier_ms_ = std::move(earlier_ms); }
+
+  // Takes the live lines away, for output that does not come through here (stderr on the same terminal). The next
+  // event draws them again.
   void clear_live() noexcept;
 
  private:
@@ -75,10 +96,14 @@ class TerminalSink : public EventSink {
   [[nodiscard]] std::string failure_block(const CaseFinished& event);
   [[nodiscard]] std::string retired_line(const PoolRetired& event);
   [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
-  void print(std::string_view lines);  // above the live line
+  void print(std::string_view lines);  // above the live lines
   void show_not_run(const CaseFinished& event);
-  [[nodiscard]] const Running* longest_running() const;  // a case, or a pool that starts; nullptr: neither
-  void note_running();
+  [[nodiscard]] bool gets_a_line(CaseOutcome outcome) const;
+  [[nodiscard]] std::vector<LiveItem> live_items() const;
+  void note_time();
+  [[nodiscard]] bool is_live() const;
+  [[nodiscard]] std::string to_first_line() const;
+  std::string frame();
   void draw_live();
 
   int fd_;
@@ -98,7 +123,12 @@ class TerminalSink : public EventSink {
   ToldFailures told_;
   std::set<std::string> reasons_shown_;  // of cases that were not run
   Clock::time_point first_case_;
-  bool live_shown_ = false;
+  std::map<std::string, double> earlier_ms_;  // by ID
+  double earlier_all_ms_ = 0;                 // of all cases of this run that they tell of
+  double earlier_done_ms_ = 0;                // of those that have finished
+  std::size_t untold_ = 0;                    // cases that have not finished and that they do not tell of
+  std::vector<std::size_t> shown_;            // the widths of the live lines; empty: none are shown
+  Clock::time_point last_frame_;
 };
 
 }  // namespace cp_pool

@@ -1,11 +1,14 @@
 #include "driver/reporters/terminal_sink.h"
 
+#include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <fcntl.h>
 #include <functional>
 #include <pty.h>
 #include <string>
+#include <sys/ioctl.h>
 #include <unistd.h>
 #include <vector>
 
@@ -27,6 +30,8 @@ using test::pool_retired;
 using test::run_finished;
 using test::run_started;
 using test::ScopedVariable;
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -247,31 +252,45 @@ TEST(TerminalSink, AClosedTerminalIsAnError) {
 constexpr unsigned short kColumns = 60;
 
 struct Screen {
-  std::vector<std::string> lines{""};
-  std::vector<std::string> live;  // the last line each time a live line was complete
-  bool overflowed = false;        // a line ran past the last column
+  std::vector<std::string> lines{""};            // all that was ever shown; the last are on the screen
+  std::vector<std::vector<std::string>> frames;  // what stands at the bottom each time live lines were complete
+  bool overflowed = false;                       // a line ran past the last column
+
+  [[nodiscard]] std::string last_frame() const {
+    std::string out;
+    for (const std::string& line : frames.back()) out += line + '\n';
+    return out;
+  }
 };
 
-// Just enough of a terminal: carriage return, newline, erase to end of line, auto-wrap off and on.
+// Just enough of a terminal: carriage return, newline, cursor up, erase to the end of the line and below, auto-wrap off
+// and on.
 Screen replay(const std::string& output) {
   Screen screen;
+  std::size_t row = 0;
   std::size_t column = 0;
+  std::size_t frame = 0;  // the row where it begins
   for (std::size_t i = 0; i < output.size(); ++i) {
-    if (output.compare(i, 3, "\x1b[K") == 0) {
-      screen.lines.back().resize(std::min(column, screen.lines.back().size()));
-      i += 2;
-    } else if (output.compare(i, 5, "\x1b[?7l") == 0) {
-      i += 4;
-    } else if (output.compare(i, 5, "\x1b[?7h") == 0) {
-      screen.live.push_back(screen.lines.back());
-      i += 4;
+    std::string& line = screen.lines[row];
+    if (output[i] == '\x1b' && i + 1 < output.size() && output[i + 1] == '[') {
+      const std::size_t end = output.find_first_of("AJKlh", i);
+      const std::string sequence = output.substr(i + 2, end - i - 2);
+      if (output[end] == 'A') row -= std::min(row, std::stoul(sequence));
+      if (output[end] == 'K' || output[end] == 'J') line.resize(std::min(column, line.size()));
+      if (output[end] == 'J') screen.lines.resize(row + 1);
+      if (output[end] == 'l') frame = row;
+      if (output[end] == 'h') {
+        screen.frames.emplace_back(screen.lines.begin() + static_cast<std::ptrdiff_t>(frame),
+                                   screen.lines.begin() + static_cast<std::ptrdiff_t>(row) + 1);
+      }
+      i = end;
     } else if (output[i] == '\r') {
       column = 0;
     } else if (output[i] == '\n') {
-      screen.lines.emplace_back();
+      ++row;
+      if (row == screen.lines.size()) screen.lines.emplace_back();
       column = 0;
     } else {
-      std::string& line = screen.lines.back();
       if (line.size() <= column) line.resize(column + 1, ' ');
       line[column++] = output[i];
       screen.overflowed |= column > kColumns;
@@ -297,84 +316,176 @@ std::string on_pty(const std::function<void(int)>& action, unsigned short column
   return output;
 }
 
+// Also those that follow another at once.
+const TerminalStyle kEachFrame{.live = true, .frame_interval = std::chrono::milliseconds{0}};
+
 std::string on_pty(const std::vector<Event>& events, unsigned short columns = kColumns) {
   return on_pty(
       [&](int fd) {
-        TerminalSink sink{fd, {.live = true}};
+        TerminalSink sink{fd, kEachFrame};
         for (const Event& event : events) sink.on_event(event);
       },
       columns);
 }
 
-TEST(LiveTerminal, TheLiveLineIsRedrawnInPlaceAndLeavesNothingBehind) {
-  const Screen screen = replay(
-      on_pty({run_started(3), pool_ready(), finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass),
-              finished(2, "c", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})}));
+CaseStarted case_started(std::size_t index, const std::string& id) {
+  CaseStarted event;
+  event.index = index;
+  event.id = id;
+  return event;
+}
+
+TEST(LiveTerminal, TheLiveLinesAreRedrawnInPlaceAndLeaveNothingBehind) {
+  const Screen screen =
+      replay(on_pty({run_started(3), pool_ready(), case_started(0, "a"), case_started(1, "b"),
+                     finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::pass),
+                     finished(2, "c", CaseOutcome::pass), run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0})}));
   EXPECT_THAT(screen.lines, ElementsAre("cp-pool 0.1.0: 3 cases of te-flash (small) on cpu",
                                         "pool cpu/2 #1 ready in 812 ms: cp-pool-worker 0.1.0, 2 ranks",
                                         "3 ran: p50 200 ms, p95 300 ms, max 300 ms a case",
                                         "3 expanded = 3 pass + 0 fail, 41.2 s", ""));
-  ASSERT_THAT(screen.live, Not(SizeIs(0)));
-  EXPECT_THAT(screen.live.back(), HasSubstr("3/3 3 pass"));
+  ASSERT_THAT(screen.frames, Not(SizeIs(0)));
+  EXPECT_THAT(screen.last_frame(), HasSubstr("3/3 3 pass"));
 }
 
-TEST(LiveTerminal, FailuresStandAboveTheLiveLine) {
-  const Screen screen = replay(on_pty({run_started(2), failed_case(0, "b"), finished(1, "c", CaseOutcome::pass)}));
+TEST(LiveTerminal, FailuresStandAboveTheLiveLines) {
+  const Screen screen =
+      replay(on_pty({run_started(2), case_started(1, "c"), failed_case(0, "b"), finished(1, "c", CaseOutcome::pass)}));
   EXPECT_THAT(screen.lines[1], HasSubstr("fail  b after"));
   EXPECT_THAT(screen.lines[screen.lines.size() - 2], HasSubstr("rerun: cp-pool run"));
-  EXPECT_EQ(screen.lines.back(), "");  // the destructor took the live line away
-  EXPECT_THAT(screen.live.back(), HasSubstr("2/2 1 pass 1 fail"));
+  EXPECT_EQ(screen.lines.back(), "");  // the destructor took the live lines away
+  EXPECT_THAT(screen.last_frame(), HasSubstr("2/2 1 pass 1 fail"));
 }
 
-TEST(LiveTerminal, ALongIdNeverMakesTheLiveLineWiderThanTheTerminal) {
-  CaseStarted started;
-  started.id = std::string(500, 'x');
+TEST(LiveTerminal, ALongIdNeverMakesALineWiderThanTheTerminal) {
+  const CaseStarted started = case_started(0, std::string(500, 'x'));
   const Screen screen = replay(on_pty({run_started(2), started, started}));
   EXPECT_FALSE(screen.overflowed);
-  EXPECT_THAT(screen.live.back(), SizeIs(kColumns - 1));
+  EXPECT_THAT(screen.frames.back().front(), SizeIs(kColumns - 1));
 }
 
-TEST(LiveTerminal, ShowsTheCaseThatHasBeenRunningLongest) {
-  const auto started = [](std::size_t index, const std::string& id) {
-    CaseStarted event;
-    event.index = index;
-    event.id = id;
-    return event;
-  };
-  constexpr unsigned short kWide = 200;
+TEST(LiveTerminal, EveryRunningCaseHasALineWithItsPhaseTheOldestFirst) {
+  CaseProgress progress;
+  progress.index = 1;
+  progress.phase = "backward";
+  PoolSpawned spawned;
+  spawned.pool = {"cpu/4", 2};
   const Screen screen =
-      replay(on_pty({run_started(3), started(0, "first"), started(1, "second"), finished(0, "first", CaseOutcome::pass),
-                     finished(1, "second", CaseOutcome::pass)},
-                    kWide));
-  ASSERT_THAT(screen.live, SizeIs(5));
-  EXPECT_THAT(screen.live[2], HasSubstr("| first"));
-  EXPECT_THAT(screen.live[3], HasSubstr("| second"));
-  EXPECT_THAT(screen.live[4], Not(HasSubstr("second")));
+      replay(on_pty({run_started(3), case_started(0, "first"), case_started(1, "second"), spawned, progress,
+                     finished(0, "first", CaseOutcome::pass), finished(1, "second", CaseOutcome::pass)}));
+  ASSERT_THAT(screen.frames, SizeIs(7));
+  EXPECT_THAT(screen.frames[4], ElementsAre("   0:00 first", "   0:00 second (backward)",
+                                            "   0:00 pool cpu/4 #2 starts", HasSubstr("0/3")));
+  EXPECT_THAT(screen.frames[5],
+              ElementsAre("   0:00 second (backward)", "   0:00 pool cpu/4 #2 starts", HasSubstr("1/3 1 pass")));
+  EXPECT_THAT(screen.frames[6], ElementsAre("   0:00 pool cpu/4 #2 starts", HasSubstr("2/3 2 pass")));
+}
+
+TEST(LiveTerminal, MoreCasesThanLinesAreCounted) {
+  // Few frames, since nobody reads them before the end.
+  const Screen screen = replay(on_pty([](int fd) {
+    TerminalSink sink{fd, {.live = true, .frame_interval = std::chrono::hours{1}}};
+    sink.on_event(run_started(100));
+    for (std::size_t i = 0; i < 40; ++i) sink.on_event(case_started(i, "c" + std::to_string(i)));
+    sink.on_event(failed_case(99, "b"));
+  }));
+  ASSERT_THAT(screen.frames.back(), SizeIs(23)) << "of a terminal with 24";
+  EXPECT_THAT(screen.last_frame(),
+              AllOf(HasSubstr("0:00 c20\n"), HasSubstr("        and 19 more\n"), Not(HasSubstr("c21"))));
+}
+
+// A terminal that wraps lines anew shows the two live lines, of 59 columns each, on four when it is 40 wide.
+TEST(LiveTerminal, ANarrowerTerminalLosesNoLineAndKeepsNoneOfTheOldFrame) {
+  const auto resized = [](bool reflows) {
+    return on_pty([&](int fd) {
+      TerminalSink sink{fd, {.live = true, .reflows = reflows, .frame_interval = std::chrono::milliseconds{0}}};
+      sink.on_event(run_started(2));
+      sink.on_event(case_started(0, std::string(500, 'x')));
+      const winsize narrow{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+      ASSERT_EQ(::ioctl(fd, TIOCSWINSZ, &narrow), 0);
+      sink.on_tick();
+      sink.on_event(run_finished({2, 0, 0, 0, 0, 0, 0, 0, 0}));
+    });
+  };
+  EXPECT_THAT(resized(true), AllOf(HasSubstr("\r\x1b[2A\x1b[?7l"), Not(HasSubstr("\x1b[3A"))));
+  EXPECT_THAT(resized(false), AllOf(HasSubstr("\r\x1b[1A\x1b[?7l"), Not(HasSubstr("\x1b[2A"))));
+}
+
+TEST(LiveTerminal, FramesThatComeTooSoonAreLeftToTheNextTick) {
+  const Screen screen = replay(on_pty([](int fd) {
+    TerminalSink sink{fd, {.live = true, .frame_interval = std::chrono::hours{1}}};
+    sink.on_event(run_started(2));
+    for (std::size_t i = 0; i < 50; ++i) sink.on_event(case_started(i, "c"));
+    sink.on_event(failed_case(0, "b"));
+  }));
+  EXPECT_THAT(screen.frames, SizeIs(2)) << "one below each line that was printed";
+  EXPECT_THAT(screen.last_frame(), HasSubstr("1/2 1 fail"));
+}
+
+TEST(LiveTerminal, TheEtaGoesByTheTimesOfEarlierRuns) {
+  RunStarted run = run_started(3);
+  run.ids = {"quick", "slow", "new"};
+  const Screen screen = replay(on_pty([&](int fd) {
+    TerminalSink sink{fd, kEachFrame};
+    sink.expect_times({{"quick", 1}, {"slow", 1e12}});
+    sink.on_event(run);
+    sink.on_event(case_started(0, "quick"));
+    sink.on_event(finished(0, "quick", CaseOutcome::pass));
+  }));
+  EXPECT_THAT(screen.last_frame(), ContainsRegex("ETA [0-9]+:[0-9][0-9]:[0-9][0-9]"))
+      << "hours, not twice what it took";
 }
 
 TEST(LiveTerminal, IsDrawnAnewAsTimePasses) {
   const Screen screen = replay(on_pty([](int fd) {
-    TerminalSink sink{fd, {.live = true}};
+    TerminalSink sink{fd, kEachFrame};
     sink.on_event(run_started(2));
     for (int i = 0; i < 3; ++i) sink.on_tick();
     sink.on_event(run_finished({2, 0, 0, 0, 0, 0, 0, 0, 0}));
     sink.on_tick();
   }));
-  EXPECT_THAT(screen.live, SizeIs(4));
+  EXPECT_THAT(screen.frames, SizeIs(4));
   EXPECT_THAT(screen.lines, ElementsAre(HasSubstr("2 cases"), HasSubstr("2 expanded"), ""));
 }
 
 TEST(LiveTerminal, IsClearedForOtherOutputAndComesBack) {
   const Screen screen = replay(on_pty([](int fd) {
-    TerminalSink sink{fd, {.live = true}};
+    TerminalSink sink{fd, kEachFrame};
     sink.on_event(run_started(2));
+    sink.on_event(case_started(1, "b"));
     sink.clear_live();
     write_all(fd, "cp-pool: error: disk full\n", "the pty");
     sink.on_event(finished(0, "a", CaseOutcome::pass));
     sink.on_event(finished(1, "b", CaseOutcome::pass));
   }));
   EXPECT_THAT(screen.lines, ElementsAre(HasSubstr("2 cases"), "cp-pool: error: disk full", ""));
-  EXPECT_THAT(screen.live.back(), HasSubstr("2/2"));
+  EXPECT_THAT(screen.last_frame(), HasSubstr("2/2"));
+}
+
+// --- Which cases get a line ------------------------------------------------------------------------------------------
+
+std::string with_level(StatusLevel level) {
+  return captured({.status_level = level}, small_run());
+}
+
+TEST(StatusLevel, SaysWhichCasesGetALine) {
+  const std::string pass = "pass      1/3";
+  const std::string fail = "rerun: cp-pool run";
+  const std::string skip = "skip      3/3";
+  EXPECT_THAT(with_level(StatusLevel::all), AllOf(HasSubstr(pass), HasSubstr(fail), HasSubstr(skip)));
+  EXPECT_THAT(with_level(StatusLevel::skip), AllOf(Not(HasSubstr(pass)), HasSubstr(fail), HasSubstr(skip)));
+  EXPECT_THAT(with_level(StatusLevel::fail), AllOf(Not(HasSubstr(pass)), HasSubstr(fail), Not(HasSubstr(skip))));
+  EXPECT_THAT(with_level(StatusLevel::none), AllOf(Not(HasSubstr(pass)), Not(HasSubstr(fail)), Not(HasSubstr(skip)),
+                                                   HasSubstr("1 failed:\n  fail     b: dq is wrong on rank 1\n")));
+}
+
+TEST(ShowOutput, SaysWhoseStderrIsShown) {
+  CaseFinished pass = finished(0, "a", CaseOutcome::pass);
+  pass.stderr_tails = {{.rank = 0, .text = "of a pass\n", .fenced = true}};
+  const auto shown = [&](ShowOutput when) { return captured({.show_output = when}, {pass, failed_case(1, "b")}); };
+  EXPECT_THAT(shown(ShowOutput::failed), AllOf(HasSubstr("hello from rank 0"), Not(HasSubstr("of a pass"))));
+  EXPECT_THAT(shown(ShowOutput::never), AllOf(Not(HasSubstr("hello from rank 0")), Not(HasSubstr("of a pass"))));
+  EXPECT_THAT(shown(ShowOutput::always), AllOf(HasSubstr("hello from rank 0"), HasSubstr("      | of a pass\n")));
 }
 
 // --- Detection -------------------------------------------------------------------------------------------------------

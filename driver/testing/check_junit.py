@@ -3,6 +3,10 @@
 and prints what it holds as one JSON object. Exit 1 and one line on stderr for a report that is wrong.
 
 The schema is junit-10.xsd of the Jenkins xUnit plugin: elements, attributes and the form of times as that file has them.
+CI systems have rules beyond it, which hold here for every report:
+- Jenkins' JUnit plugin shows the attribute `message` of a failure, an error or a skip, and groups cases by `classname`.
+- GitLab (docs.gitlab.com, "Unit test reports") shows the text of these elements and no attribute, and of cases with the
+  same class and name the first alone.
 Properties of a case are lines [[PROPERTY|name=value]] of its <system-out>.
 """
 import json
@@ -80,6 +84,18 @@ def read_case(case):
     }
 
 
+def check_what_ci_shows(cases):
+    seen = set()
+    for case in cases:
+        if not case["classname"]:
+            fail(f"{case['name']} has no class")
+        if (key := (case["classname"], case["name"])) in seen:
+            fail(f"{key} twice: GitLab drops the second")
+        seen.add(key)
+        if case["result"] != "passed" and not (case["message"] and (case["text"] or "").strip()):
+            fail(f"{case['name']} does not say why in both message and text")
+
+
 def check_counts(element, cases):
     counted = {"tests": len(cases)}
     for tag, attribute in RESULTS.items():
@@ -102,7 +118,9 @@ def main():
             fail(f"timestamp {suite.get('timestamp')!r}")
         suites.append({"name": suite.get("name"), "time": suite.get("time"), "properties": properties(suite),
                        "cases": cases})
-    check_counts(root, [case for suite in suites for case in suite["cases"]])
+    cases = [case for suite in suites for case in suite["cases"]]
+    check_counts(root, cases)
+    check_what_ci_shows(cases)
     print(json.dumps({"name": root.get("name"), "time": root.get("time"), "suites": suites}))
 
 

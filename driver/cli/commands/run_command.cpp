@@ -75,7 +75,8 @@ int run_selected(RunOptions options, const std::string& program) {
   }
   expect_cases(selection, options.selection);
   const PreparedRun prepared = prepare_run(selection, options, program);
-  Execution execution{options.execution, Execution::Show::terminal};
+  Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
+  execution.expect_times(prepared.earlier_ms);
   return execution([&](const RunConfig& config, EventSink& sink) {
     return choose_runs(options.service, "cp-pool run", config, prepared.header, sink).cases(prepared.cases);
   });

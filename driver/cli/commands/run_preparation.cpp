@@ -140,9 +140,10 @@ PreparedRun prepare_run(const Selection& selection, const RunOptions& options, c
   check_number(cases.size(), options.repeat);
   int most_ranks = 0;
   for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
-  const std::vector<std::size_t> indices = order.kind == Order::Kind::history
-                                               ? ordered_by_history(cases, read_case_history(order.events))
-                                               : ordered_indices(cases.size(), order);
+  CaseHistory history;
+  if (order.kind == Order::Kind::history) history = read_case_history(order.events);
+  const std::vector<std::size_t> indices =
+      order.kind == Order::Kind::history ? ordered_by_history(cases, history) : ordered_indices(cases.size(), order);
   cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
   RunStarted header{.title = order.kind == Order::Kind::listed
                                  ? selection.title
@@ -156,7 +157,7 @@ PreparedRun prepare_run(const Selection& selection, const RunOptions& options, c
                     .baseline = options.execution.baseline,
                     .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
                     .started = {}};
-  return {.cases = std::move(cases), .header = std::move(header)};
+  return {.cases = std::move(cases), .header = std::move(header), .earlier_ms = std::move(history.duration_ms)};
 }
 
 }  // namespace cp_pool

@@ -1,6 +1,7 @@
 // What `run` and `watch` share: their options, and the cases of a selection as a run takes them.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,7 @@ void expect_cases(const Selection& selection, const SelectionOptions& options);
 struct PreparedRun {
   std::vector<NamedCase> cases;  // in the order in which they run, each as often as it runs
   RunStarted header;
+  std::map<std::string, double> earlier_ms;  // how long cases took in an earlier run, by ID
 };
 
 // program: as it was called (argv[0]). Throws CommandError (bad_input; usage for too many cases).

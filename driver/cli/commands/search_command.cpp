@@ -132,7 +132,7 @@ int search_for_failures(const SearchOptions& options, const std::string& program
   if (const std::string trouble = search.trouble(); !trouble.empty()) {
     throw CommandError(ExitCode::nothing_selected, trouble);
   }
-  Execution execution{options.execution, Execution::Show::terminal};
+  Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
   const int code = execution([&](const RunConfig& config, EventSink& sink) {
     if (!file) return run_source(search, config, header, sink);
     FoundSink keep{sink, *file, found.cases};

@@ -199,7 +199,7 @@ class Watch {
     expect_cases(selection, options_.selection);
     PreparedRun prepared = prepare_run(selection, options_, program_);
     prepared.cases = book_.failures_first(std::move(prepared.cases));
-    Execution execution{options_.execution, Execution::Show::terminal};
+    Execution execution{options_.execution, Execution::Show::terminal, /*free_stdin=*/true};
     options_.execution.warning.clear();  // said once
     return execution([&](const RunConfig& config, EventSink& views) {
       RoundSink sink{views, book_, files_};

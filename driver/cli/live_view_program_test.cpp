@@ -1,0 +1,131 @@
+// The live view of `cp-pool run` on a real terminal, and who asks what runs.
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "driver/cli/testing/command_line_fixture.h"
+#include "driver/cli/testing/terminal.h"
+
+namespace cp_pool {
+namespace {
+
+using test::Finished;
+using test::kProgram;
+using test::Program;
+using test::read_file;
+using test::Terminal;
+using test::Words;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using LiveView = test::CommandLine;
+
+TEST_F(LiveView, TheKeyTSaysWhatRunsAndTheRunGoesOn) {
+  Words words = run_words("model=hang", {"--timeout", "60s"});
+  words.insert(words.begin(), kProgram);
+  Terminal terminal{words};
+  terminal.until("   0:01 demo/hang/p2p/cp1/bshd/fp32");
+  terminal.type("t");
+  terminal.until("cp-pool: status: 0 of 1 finished; 1 case running, 0 pools starting, 0 pools idle");
+  terminal.until("cp-pool: status: demo/hang/p2p/cp1/bshd/fp32 has been running for ");
+  terminal.until(" on pool cpu/1 #1 (1 rank, process");
+  terminal.until("demo/hang/p2p/cp1/bshd/fp32");  // it is live again
+  terminal.type("\x03");
+  terminal.until("1 expanded = 0 pass + 0 fail + 1 cancelled");
+  EXPECT_EQ(terminal.wait(), 130);
+}
+
+// Neither a terminal nor a key: a job of a CI.
+TEST_F(LiveView, SIGUSR1SaysWhatRunsOnStderrAndStdoutHasNoControlSequence) {
+  Words words = run_words("model=pass | model=hang", {"--timeout", "3s", "--events", path("e")});
+  words.insert(words.begin(), kProgram);
+  Program program{words};
+  const auto hangs = [&] { return read_file(path("e")).find(R"("case_started","index":1)") != std::string::npos; };
+  while (program.running() && !(std::filesystem::exists(path("e")) && hangs())) std::this_thread::yield();
+  program.signal(SIGUSR1);
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.err,
+              HasSubstr("cp-pool: status: 1 of 2 finished; 1 case running, 0 pools starting, 0 pools idle\n"));
+  EXPECT_THAT(done.err, HasSubstr("cp-pool: status: demo/hang/p2p/cp1/bshd/fp32 has been running for "));
+  EXPECT_THAT(done.out, Not(HasSubstr("\x1b")));
+  EXPECT_THAT(done.out, HasSubstr("pass "));
+}
+
+// A terminal that shows what a real one does, resized while the program runs.
+class Tmux {
+ public:
+  Tmux(const std::string& socket, const std::string& command) : tmux_{"tmux -S '" + socket + "' -f /dev/null "} {
+    call("new-session -d -x 80 -y 24 \"" + command + "\"");
+  }
+  Tmux(const Tmux&) = delete;
+  Tmux& operator=(const Tmux&) = delete;
+  ~Tmux() { call("kill-server"); }
+
+  std::string call(const std::string& words) const {
+    FILE* const pipe = ::popen((tmux_ + words + " 2>&1").c_str(), "r");
+    std::string out;
+    for (int c = 0; pipe != nullptr && (c = std::fgetc(pipe)) != EOF;) out += static_cast<char>(c);
+    if (pipe != nullptr) ::pclose(pipe);
+    return out;
+  }
+
+  // What is shown once it has the text; after a minute whatever is shown then.
+  [[nodiscard]] std::string shown_with(const std::string& text) const {
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes{1};
+    std::string shown;
+    do {
+      shown = call("capture-pane -p");
+    } while (shown.find(text) == std::string::npos && std::chrono::steady_clock::now() < deadline);
+    return shown;
+  }
+
+ private:
+  std::string tmux_;
+};
+
+std::size_t count_of_lines(const std::string& text, const std::string& part) {
+  std::istringstream lines{text};
+  std::size_t count = 0;
+  for (std::string line; std::getline(lines, line);) count += line.find(part) != std::string::npos ? 1 : 0;
+  return count;
+}
+
+TEST_F(LiveView, IsWholeAndStandsOnceAtEveryWidth) {
+  if (std::system("tmux -V > /dev/null 2>&1") != 0) GTEST_SKIP() << "no tmux";
+  std::string command = "env NO_COLOR=1 '" + kProgram + "'";
+  for (const std::string& word : run_words("model=hang", {"--timeout", "600s"})) {
+    std::string quoted;
+    for (const char c : word) quoted += c == '\'' ? std::string{"'\\''"} : std::string{c};
+    command += " '" + quoted + "'";
+  }
+  test::write_file(path("go"), "#!/bin/sh\nexec " + command + "\n");
+  const Tmux tmux{path("tmux"), "sh " + path("go")};
+  const std::string id = "demo/hang/p2p/cp1/bshd/fp32";
+  for (const auto& [columns, part] : std::vector<std::pair<std::string, std::string>>{
+           {"80", id}, {"200", id}, {"80", id}, {"32", "0:"}, {"200", id}}) {
+    tmux.call("resize-window -x " + columns + " -y 24");
+    const std::string before = tmux.shown_with(part);
+    // The next frame, which follows the new width: the age goes on.
+    const std::size_t at = before.find(" 0:");
+    ASSERT_NE(at, std::string::npos) << before;
+    std::string shown = before;
+    while (shown == before) shown = tmux.call("capture-pane -p");
+    EXPECT_EQ(count_of_lines(shown, "demo/h"), 1U) << columns << " columns:\n" << shown;
+    EXPECT_EQ(count_of_lines(shown, "0/1"), 1U) << columns << " columns:\n" << shown;
+    EXPECT_EQ(count_of_lines(shown, id), columns == "32" ? 0U : 1U) << columns << " columns:\n" << shown;
+  }
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,36 @@
+// Failures as annotations of GitHub: workflow commands, which its runner takes from what a step prints.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <set>
+#include <string>
+#include <string_view>
+
+#include "driver/events.h"
+#include "driver/reporters/told_failures.h"
+
+namespace cp_pool {
+
+// "::error title=TITLE::MESSAGE", escaped so that neither text ends it or begins another property.
+std::string github_command(std::string_view kind, std::string_view title, std::string_view message);
+
+class GithubAnnotations : public EventSink {
+ public:
+  // show is called for each command: a line without its newline.
+  explicit GithubAnnotations(std::function<void(const std::string& line)> show);
+
+  // An error for each failure as it happens, and one for each reason why cases had no pool. GitHub shows ten errors of
+  // a step, so no more are written; at the end a notice says how many more there are.
+  void on_event(const Event& event) override;
+
+ private:
+  void on(const CaseFinished& event);
+
+  std::function<void(const std::string& line)> show_;
+  ToldFailures told_;
+  std::set<std::string> reasons_;  // of cases that no pool could judge
+  std::size_t errors_ = 0;         // those that are not shown, too
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,283 @@
+#include "driver/reporters/trace_sink.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "cases/case_phases.h"
+#include "driver/reporters/case_runs.h"
+#include "driver/reporters/events_json.h"
+#include "driver/reporters/failure_text.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Processes of the trace: the run, its slots, then a pool each. Threads of a pool:
+constexpr int kRunProcess = 1;
+constexpr int kSlotsProcess = 2;
+constexpr int kFirstPool = 10;
+constexpr int kLife = 1;
+constexpr int kPhases = 2;
+
+std::string pool_name(const PoolId& id) {
+  return fmt::format("pool {} #{}", id.key, id.generation);
+}
+
+Json named(const char* what, int process, std::optional<int> thread, const std::string& name) {
+  Json event{{"ph", "M"}, {"name", what}, {"pid", process}};
+  if (thread) event["tid"] = *thread;
+  event["args"] = {{"name", name}};
+  return event;
+}
+
+std::int64_t micros(double milliseconds) {
+  return std::llround(milliseconds * 1000);
+}
+
+// The phases with times in the order in which a case goes through them; others after them, by name.
+std::vector<std::pair<std::string, double>> in_order(const std::map<std::string, double>& timings_ms) {
+  const auto place = [](const std::pair<std::string, double>& timing) {
+    return std::ranges::find(case_phase::kOfACase, std::string_view{timing.first}) - case_phase::kOfACase.begin();
+  };
+  std::vector<std::pair<std::string, double>> out(timings_ms.begin(), timings_ms.end());
+  std::erase_if(out, [](const auto& timing) { return timing.first == case_phase::kDiagnosis || timing.second <= 0; });
+  std::ranges::stable_sort(out, {}, place);
+  return out;
+}
+
+}  // namespace
+
+TraceSink::TraceSink(std::filesystem::path path) : file_{std::move(path)} {}
+
+void TraceSink::on_event(const Event& event) {
+  std::visit(
+      [this](const auto& e) {
+        if constexpr (requires { e.at_ms; }) {
+          if (e.at_ms) on(e);
+        }
+      },
+      event);
+  if (const auto* started = std::get_if<RunStarted>(&event)) run_ = *started;
+  if (const auto* progress = std::get_if<CaseProgress>(&event)) on(*progress);
+  if (const auto* finished = std::get_if<RunFinished>(&event)) {
+    end_ = std::max(end_, micros(finished->duration_ms));
+    file_.commit(document());
+  }
+}
+
+TraceSink::Micros TraceSink::note(double at_ms) {
+  const Micros at = micros(at_ms);
+  end_ = std::max(end_, at);
+  return at;
+}
+
+// The last ones are those that events are of.
+std::optional<std::size_t> TraceSink::find(const PoolId& id) const {
+  for (std::size_t i = pools_.size(); i-- > 0;) {
+    if (pools_[i].id.key == id.key && pools_[i].id.generation == id.generation) return i;
+  }
+  return std::nullopt;
+}
+
+void TraceSink::on(const PoolSpawned& event) {
+  TracedPool& pool = pools_.emplace_back();
+  pool.id = event.pool;
+  pool.spawned = note(*event.at_ms);
+}
+
+void TraceSink::on(const PoolReady& event) {
+  const Micros at = note(*event.at_ms);
+  const auto pool = find(event.pool);
+  if (!pool) return;
+  pools_[*pool].ready = at;
+}
+
+void TraceSink::on(const PoolRetired& event) {
+  const Micros at = note(*event.at_ms);
+  const auto pool = find(event.pool);
+  if (!pool) return;
+  pools_[*pool].retired = at;
+  pools_[*pool].why = std::string{to_string(event.reason)} + (event.detail.empty() ? "" : ": " + event.detail);
+}
+
+void TraceSink::on(const CaseStarted& event) {
+  const Micros at = note(*event.at_ms);
+  const auto pool = find(event.pool);
+  if (!pool) return;
+  if (const auto before = running_.find(event.index); before != running_.end()) end_try(before->second, at);
+  running_[event.index] = {.pool = *pool, .sent = at, .attempt = event.attempt, .id = event.id, .phases = {}};
+}
+
+// The pool of a case that is sent once more was lost.
+void TraceSink::end_try(const Running& run, Micros at) {
+  TracedPool& pool = pools_[run.pool];
+  pool.cases.push_back({.name = fmt::format("{} (attempt {})", run.id, run.attempt),
+                        .category = "attempt",
+                        .begin = run.sent,
+                        .end = std::min(at, pool.retired.value_or(at)),
+                        .arguments = {}});
+}
+
+void TraceSink::on(const CaseProgress& event) {
+  const auto run = running_.find(event.index);
+  if (run == running_.end() || event.phase.empty()) return;
+  auto& phases = run->second.phases;
+  if (phases.empty() || phases.back().second != event.phase) phases.emplace_back(event.running_ms, event.phase);
+}
+
+void TraceSink::on(const CaseFinished& event) {
+  const Micros at = note(*event.at_ms);
+  std::vector<std::pair<std::string, std::string>> arguments{{"outcome", std::string{to_string(event.outcome)}},
+                                                             {"duration", format_duration(event.duration_ms)}};
+  if (!event.reason.empty()) arguments.emplace_back("reason", shortened(event.reason));
+  const auto known = running_.extract(event.index);
+  const auto pool = event.pool ? find(*event.pool) : std::nullopt;
+  if (!pool) {
+    marks_.push_back(
+        {.name = case_name(event), .category = "case", .begin = at, .end = at, .arguments = std::move(arguments)});
+    return;
+  }
+  Running run;
+  if (known && known.mapped().pool == *pool) {
+    run = known.mapped();
+  } else {
+    run = {.pool = *pool, .sent = at - micros(event.duration_ms), .attempt = 1, .id = event.id, .phases = {}};
+  }
+  TracedPool& on_pool = pools_[*pool];
+  run.sent = std::clamp(run.sent, std::min(on_pool.ready.value_or(on_pool.spawned), at), at);
+  const Micros judged = std::min(run.sent + micros(event.duration_ms), at);
+  on_pool.cases.push_back(
+      {.name = case_name(event), .category = "case", .begin = run.sent, .end = at, .arguments = std::move(arguments)});
+  if (event.diagnosis && event.diagnosis->ms > 0) {
+    on_pool.cases.push_back({.name = case_phase::kDiagnosis,
+                             .category = "diagnosis",
+                             .begin = std::max(judged, at - micros(event.diagnosis->ms)),
+                             .end = at,
+                             .arguments = {{"id", event.diagnosis->id}}});
+  }
+  add_phases(on_pool, event, run, judged);
+}
+
+// With times of its phases they follow each other from its beginning, shortened if they do not fit, since each is that
+// of the rank that took longest for it. Without: those that were told.
+void TraceSink::add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end) const {
+  const auto timings = in_order(event.timings_ms);
+  const double room = static_cast<double>(end - run.sent) / 1000;
+  if (!timings.empty()) {
+    const double sum = std::accumulate(timings.begin(), timings.end(), 0.0,
+                                       [](double all, const auto& timing) { return all + timing.second; });
+    const double scale = sum > room ? room / sum : 1;
+    double before = 0;
+    for (const auto& [phase, ms] : timings) {
+      const Micros begin = run.sent + micros(before);
+      before += ms * scale;
+      pool.phases.push_back({.name = phase,
+                             .category = "phase",
+                             .begin = begin,
+                             .end = std::min(run.sent + micros(before), end),
+                             .arguments = {{"case", case_name(event)},
+                                           {"time", format_duration(ms)},
+                                           {"placed", "in order; the time is that of the slowest rank"}}});
+    }
+    return;
+  }
+  for (std::size_t i = 0; i < run.phases.size(); ++i) {
+    const bool last = i + 1 == run.phases.size();
+    const Micros begin = std::min(run.sent + micros(run.phases[i].first), end);
+    pool.phases.push_back({.name = run.phases[i].second,
+                           .category = "phase",
+                           .begin = begin,
+                           .end = last ? end : std::min(run.sent + micros(run.phases[i + 1].first), end),
+                           .arguments = {{"case", case_name(event)}, {"placed", "as the worker reported it"}}});
+  }
+}
+
+void TraceSink::on(const RunPaused& event) {
+  const Micros at = note(*event.at_ms);
+  marks_.push_back({.name = "paused for " + format_duration(event.paused_ms),
+                    .category = "pause",
+                    .begin = at,
+                    .end = at,
+                    .arguments = {}});
+}
+
+std::string TraceSink::document() const {
+  Json events = Json::array();
+  const auto add = [&](const Span& span, int process, int thread, const char* kind) {
+    Json event{{"ph", kind},     {"name", span.name}, {"cat", span.category},
+               {"pid", process}, {"tid", thread},     {"ts", span.begin}};
+    if (*kind == 'X') {
+      event["dur"] = span.end - span.begin;
+    } else {
+      event["s"] = "t";  // a mark on its thread alone
+    }
+    Json arguments = Json::object();
+    for (const auto& [name, value] : span.arguments) arguments[name] = value;
+    event["args"] = std::move(arguments);
+    events.push_back(std::move(event));
+  };
+
+  events.push_back(named("process_name", kRunProcess, std::nullopt, "run"));
+  events.push_back(named("thread_name", kRunProcess, kLife, "run"));
+  add({.name = run_.title, .category = "run", .begin = 0, .end = end_, .arguments = {}}, kRunProcess, kLife, "X");
+  for (const Span& mark : marks_) add(mark, kRunProcess, kLife, "i");
+
+  const auto end_of = [&](const TracedPool& pool) { return std::max(pool.retired.value_or(end_), pool.spawned); };
+  std::map<int, std::vector<const TracedPool*>> by_slot;
+  for (const TracedPool& pool : pools_) {
+    for (const int slot : pool.slots) by_slot[slot].push_back(&pool);
+  }
+  if (!by_slot.empty()) events.push_back(named("process_name", kSlotsProcess, std::nullopt, "slots"));
+  for (const auto& [slot, held] : by_slot) {
+    const std::string kind = run_.device == "cuda" ? "GPU slot" : "slot";
+    events.push_back(named("thread_name", kSlotsProcess, slot + 1, fmt::format("{} {}", kind, slot)));
+    for (std::size_t i = 0; i < held.size(); ++i) {
+      // A pool gives its slots back when it begins to end.
+      const Micros next = i + 1 < held.size() ? held[i + 1]->spawned : end_of(*held[i]);
+      add({.name = pool_name(held[i]->id),
+           .category = "slot",
+           .begin = held[i]->spawned,
+           .end = std::min(end_of(*held[i]), next),
+           .arguments = {}},
+          kSlotsProcess, slot + 1, "X");
+    }
+  }
+
+  for (std::size_t i = 0; i < pools_.size(); ++i) {
+    const TracedPool& pool = pools_[i];
+    const int process = kFirstPool + static_cast<int>(i);
+    events.push_back(named("process_name", process, std::nullopt, pool_name(pool.id)));
+    events.push_back(named("thread_name", process, kLife, "pool"));
+    events.push_back(named("thread_name", process, kPhases, "phases (slowest rank)"));
+    const Micros end = end_of(pool);
+    add({.name = pool_name(pool.id), .category = "pool", .begin = pool.spawned, .end = end, .arguments = {}}, process,
+        kLife, "X");
+    add({.name = "start",
+         .category = "pool",
+         .begin = pool.spawned,
+         .end = std::min(pool.ready.value_or(end), end),
+         .arguments = {}},
+        process, kLife, "X");
+    for (const Span& span : pool.cases) add(span, process, kLife, "X");
+    if (pool.retired) {
+      add({.name = "retired: " + pool.why, .category = "pool", .begin = end, .end = end, .arguments = {}}, process,
+          kLife, "i");
+    }
+    for (const Span& phase : pool.phases) add(phase, process, kPhases, "X");
+  }
+
+  const std::string head = fmt::format(R"({},"title":{},"device":{},"version":{}}},"traceEvents":)", kRunTraceStart,
+                                       to_line(run_.title), to_line(run_.device), to_line(run_.version));
+  return head + to_line(events) + "}\n";
+}
+
+}  // namespace cp_pool

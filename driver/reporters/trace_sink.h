@@ -1,0 +1,81 @@
+// The run as a trace for chrome://tracing and ui.perfetto.dev (docs/reports.md says what its tracks are).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "driver/events.h"
+#include "driver/reporters/output_file.h"
+
+namespace cp_pool {
+
+// What the file begins with.
+inline constexpr std::string_view kRunTraceStart = R"({"displayTimeUnit":"ms","otherData":{"writer":"cp-pool")";
+
+class TraceSink : public EventSink {
+ public:
+  // Proves that the file can be written. Throws OutputError.
+  explicit TraceSink(std::filesystem::path path);
+
+  // Events that do not say when they happened, of earlier versions, are passed over. Writes the file on run_finished,
+  // interrupted or not. Throws OutputError.
+  void on_event(const Event& event) override;
+
+ private:
+  // All times are microseconds of the run's clock, since its beginning.
+  using Micros = std::int64_t;
+
+  struct Span {
+    std::string name;
+    const char* category = "";
+    Micros begin = 0;
+    Micros end = 0;
+    std::vector<std::pair<std::string, std::string>> arguments;
+  };
+  struct TracedPool {
+    PoolId id;
+    std::vector<int> slots;
+    Micros spawned = 0;
+    std::optional<Micros> ready;    // none: it never was
+    std::optional<Micros> retired;  // none: the run ended before
+    std::string why;                // it ended
+    std::vector<Span> cases;        // and their tries before the last, and diagnoses
+    std::vector<Span> phases;
+  };
+  struct Running {
+    std::size_t pool = 0;
+    Micros sent = 0;
+    int attempt = 1;
+    std::string id;
+    std::vector<std::pair<double, std::string>> phases;  // that were told, by milliseconds since it was sent
+  };
+
+  void on(const PoolSpawned& event);
+  void on(const PoolReady& event);
+  void on(const PoolRetired& event);
+  void on(const CaseStarted& event);
+  void on(const CaseProgress& event);
+  void on(const CaseFinished& event);
+  void on(const RunPaused& event);
+  void add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end) const;
+  void end_try(const Running& run, Micros at);
+  Micros note(double at_ms);
+  std::optional<std::size_t> find(const PoolId& id) const;
+  [[nodiscard]] std::string document() const;
+
+  AtomicFile file_;
+  RunStarted run_;
+  std::vector<TracedPool> pools_;
+  std::map<std::size_t, Running> running_;  // by index
+  std::vector<Span> marks_;                 // of no length: pauses, and cases that no pool ran
+  Micros end_ = 0;                          // of the last event
+};
+
+}  // namespace cp_pool

@@ -1,0 +1,128 @@
+#include "driver/reporters/trace_sink.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "cases/testing/temporary_folder.h"
+#include "driver/testing/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using nlohmann::json;
+using test::example_diagnosis;
+using test::run_finished;
+using test::run_started;
+using test::TemporaryFolder;
+using ::testing::Contains;
+using ::testing::SizeIs;
+
+// The tracks of the file, after check_trace.py held it against what the viewers read.
+json tracks_of(const std::vector<Event>& events) {
+  const TemporaryFolder folder;
+  TraceSink sink{folder / "trace.json"};
+  for (const Event& event : events) sink.on_event(event);
+  const std::string command =
+      std::string{"python3 '" CP_POOL_CHECK_TRACE "' '"} + (folder / "trace.json").string() + "'";
+  FILE* pipe = ::popen(command.c_str(), "r");
+  std::string text;
+  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) text += static_cast<char>(c);
+  EXPECT_EQ(::pclose(pipe), 0) << test::read_file(folder / "trace.json");
+  return json::parse(text);
+}
+
+template <class E>
+E at(double at_ms, E event) {
+  event.at_ms = at_ms;
+  return event;
+}
+
+PoolSpawned spawned(int generation) {
+  return {.pool = {"cpu/2", generation}, .world_size = 2, .pids = {}};
+}
+
+CaseStarted sent(std::size_t index, const std::string& id, int attempt = 1, int generation = 1) {
+  CaseStarted event;
+  event.index = index;
+  event.id = id;
+  event.pool = {"cpu/2", generation};
+  event.attempt = attempt;
+  return event;
+}
+
+TEST(RunTrace, ATrackHasThePoolItsStartItsCasesAndADiagnosis) {
+  CaseFinished failed = test::failed_case(1, "b");  // 200 ms
+  failed.diagnosis = example_diagnosis();           // 12.5 ms
+  const json tracks =
+      tracks_of({run_started(2), at(10, spawned(1)), at(110, test::pool_ready()), at(120, sent(0, "a")),
+                 at(220, test::finished(0, "a", CaseOutcome::pass)), at(221, sent(1, "b")), at(440, failed),
+                 at(500, test::pool_retired(RetireReason::finished)), run_finished({1, 1, 0, 0, 0, 0, 0, 0, 0}, 510)});
+  EXPECT_EQ(tracks["pool cpu/2 #1/pool"],
+            json::parse(R"([["pool", "pool cpu/2 #1", 10000, 500000], ["pool", "start", 10000, 110000],
+                            ["case", "a", 120000, 220000], ["case", "b", 221000, 440000],
+                            ["diagnosis", "diagnosis", 427500, 440000], ["pool", "retired: finished", 500000, 500000]])"));
+  EXPECT_EQ(tracks["run/run"], json::parse(R"([["run", "te-flash", 0, 510000]])"));
+}
+
+// 60 + 60 ms of the slowest ranks are in 100 ms; the order is that of a case.
+TEST(RunTrace, PhasesStandInOrderAndWithinTheirCase) {
+  CaseFinished pass = test::finished(0, "a", CaseOutcome::pass);
+  pass.timings_ms = {{"backward", 60}, {"forward", 60}, {"diagnosis", 5}};
+  const json tracks = tracks_of({run_started(1), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")),
+                                 at(110, pass), run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0}, 120)});
+  EXPECT_EQ(tracks["pool cpu/2 #1/phases (slowest rank)"],
+            json::parse(R"([["phase", "forward", 10000, 60000], ["phase", "backward", 60000, 110000]])"));
+}
+
+TEST(RunTrace, WithoutTimesPhasesAreThoseThatTheWorkerReported) {
+  CaseFinished timeout = test::finished(0, "a", CaseOutcome::timeout);
+  CaseProgress forward;
+  forward.phase = "forward";
+  forward.running_ms = 20;
+  CaseProgress backward = forward;
+  backward.phase = "backward";
+  backward.running_ms = 70;
+  const json tracks =
+      tracks_of({run_started(1), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")), forward, backward,
+                 backward, at(110, timeout), run_finished({0, 0, 0, 0, 1, 0, 0, 0, 0}, 120)});
+  EXPECT_EQ(tracks["pool cpu/2 #1/phases (slowest rank)"],
+            json::parse(R"([["phase", "forward", 30000, 80000], ["phase", "backward", 80000, 110000]])"));
+}
+
+TEST(RunTrace, EveryCaseIsThereOnceAlsoThoseThatWereSentTwiceOrNever) {
+  CaseFinished never = test::finished(1, "b", CaseOutcome::not_run, "interrupted");
+  never.pool.reset();
+  CaseFinished second = test::finished(0, "a", CaseOutcome::pass);
+  second.pool = PoolId{"cpu/2", 2};
+  second.attempts = 2;
+  PoolReady ready = test::pool_ready(2);
+  const json tracks = tracks_of({run_started(2), at(0, spawned(1)), at(10, test::pool_ready()), at(10, sent(0, "a")),
+                                 at(50, test::pool_retired(RetireReason::crash, "rank 1 died")), at(50, spawned(2)),
+                                 at(90, ready), at(91, sent(0, "a", 2, 2)), at(191, second), at(200, never),
+                                 run_finished({1, 0, 0, 0, 0, 0, 0, 0, 1}, 210)});
+  std::vector<std::string> cases;
+  for (const auto& [track, spans] : tracks.items()) {
+    for (const json& span : spans) {
+      if (span[0] == "case") cases.push_back(track + ": " + span[1].get<std::string>());
+    }
+  }
+  std::ranges::sort(cases);
+  EXPECT_EQ(cases, (std::vector<std::string>{"pool cpu/2 #2/pool: a", "run/run: b"}));
+  EXPECT_THAT(tracks["pool cpu/2 #1/pool"], Contains(json::parse(R"x(["attempt", "a (attempt 1)", 10000, 50000])x")));
+}
+
+TEST(RunTrace, EventsThatDoNotSayWhenAreLeftOut) {
+  const json tracks = tracks_of({run_started(1), spawned(1), sent(0, "a"), test::finished(0, "a", CaseOutcome::pass),
+                                 run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});
+  EXPECT_EQ(tracks.size(), 1U);
+  EXPECT_THAT(tracks_of({run_started(0), run_finished({0, 0, 0, 0, 0, 0, 0, 0, 0}, 0)})["run/run"], SizeIs(1));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -91,6 +91,7 @@ std::optional<std::size_t> TraceSink::find(const PoolId& id) const {
 void TraceSink::on(const PoolSpawned& event) {
   TracedPool& pool = pools_.emplace_back();
   pool.id = event.pool;
+  pool.slots = event.slots;
   pool.spawned = note(*event.at_ms);
 }
 

@@ -117,6 +117,19 @@ TEST(RunTrace, EveryCaseIsThereOnceAlsoThoseThatWereSentTwiceOrNever) {
   EXPECT_THAT(tracks["pool cpu/2 #1/pool"], Contains(json::parse(R"x(["attempt", "a (attempt 1)", 10000, 50000])x")));
 }
 
+TEST(RunTrace, ASlotHasThePoolsThatHeldIt) {
+  PoolSpawned first = spawned(1);
+  first.slots = {0, 1};
+  PoolSpawned second = spawned(2);
+  second.slots = {1};
+  const json tracks =
+      tracks_of({run_started(0), at(0, first), at(50, test::pool_retired(RetireReason::crash, "rank 1 died")),
+                 at(60, second), run_finished({0, 0, 0, 0, 0, 0, 0, 0, 0}, 210)});
+  EXPECT_EQ(tracks["slots/slot 0"], json::parse(R"([["slot", "pool cpu/2 #1", 0, 50000]])"));
+  EXPECT_EQ(tracks["slots/slot 1"],
+            json::parse(R"([["slot", "pool cpu/2 #1", 0, 50000], ["slot", "pool cpu/2 #2", 60000, 210000]])"));
+}
+
 TEST(RunTrace, EventsThatDoNotSayWhenAreLeftOut) {
   const json tracks = tracks_of({run_started(1), spawned(1), sent(0, "a"), test::finished(0, "a", CaseOutcome::pass),
                                  run_finished({1, 0, 0, 0, 0, 0, 0, 0, 0})});

@@ -14,6 +14,7 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/service_use.h"
 #include "driver/cli/worker_command.h"
+#include "driver/exit_code.h"
 #include "driver/service/service.h"
 #include "driver/service/socket.h"
 #include "worker/protocol/usable_cores.h"

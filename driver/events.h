@@ -26,6 +26,7 @@
 #include "cases/enum_names.h"
 #include "cases/fields.h"
 #include "driver/perf_figures.h"
+#include "driver/verdict.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
@@ -320,6 +321,7 @@ struct CaseFinished {
   std::optional<PoolId> pool;  // none if it was never sent
   int attempts = 0;
   CaseOutcome outcome = CaseOutcome::not_run;
+  bool flaky = false;      // it passed, and not on its first try (--retries)
   std::string reason;      // empty for a pass
   double duration_ms = 0;  // line sent to outcome known
   std::vector<protocol::RankResult> ranks;
@@ -349,6 +351,7 @@ struct CaseFinished {
                       field("runs", &CaseFinished::runs),
                       field("search", &CaseFinished::search, Presence::sparse),
                       field("outcome", &CaseFinished::outcome, Presence::required),
+                      field("flaky", &CaseFinished::flaky, Presence::sparse),
                       field("reason", &CaseFinished::reason),
                       field("unverified_by_figures", &is_unverified_by_figures),
                       field("duration_ms", &CaseFinished::duration_ms),
@@ -370,6 +373,62 @@ struct CaseFinished {
                       field("case", &CaseFinished::c, Presence::required),
                       field("rerun", &CaseFinished::rerun),
                       field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
+  }
+};
+
+// A try of a case that is not the last (--retries): what would have been its end. A case_finished of the same index
+// follows.
+struct CaseTried : CaseFinished {
+  static constexpr const char* kName = "case_tried";
+};
+
+// A failed case was run again after the run's last case, to learn why it had failed (--triage).
+struct CaseReplayed {
+  std::size_t index = 0;  // of the case
+  std::string id;
+  int replay = 1;              // of this run: which it is
+  std::size_t before = 0;      // how many cases of its pool's history the fresh pool was sent before it
+  std::string first;           // the ID of the first of these; empty: there was none
+  std::optional<PoolId> pool;  // none: there was none
+  CaseOutcome outcome = CaseOutcome::not_run;
+  std::string reason;      // empty for a pass
+  std::string machine;     // what the machine did to it, as a sentence; mostly empty
+  double duration_ms = 0;  // of the case itself
+  std::optional<double> at_ms = std::nullopt;
+
+  static constexpr const char* kName = "case_replayed";
+  static constexpr auto fields() {
+    return std::tuple{field("index", &CaseReplayed::index),
+                      field("id", &CaseReplayed::id, Presence::required),
+                      field("replay", &CaseReplayed::replay),
+                      field("before", &CaseReplayed::before),
+                      field("first", &CaseReplayed::first, Presence::sparse),
+                      field("pool", &CaseReplayed::pool),
+                      field("outcome", &CaseReplayed::outcome, Presence::required),
+                      field("reason", &CaseReplayed::reason),
+                      field("machine", &CaseReplayed::machine, Presence::sparse),
+                      field("duration_ms", &CaseReplayed::duration_ms),
+                      field("at_ms", &CaseReplayed::at_ms, Presence::sparse)};
+  }
+};
+
+// Why a case has failed, as replays tell.
+struct CaseVerdict {
+  std::size_t index = 0;
+  std::string id;
+  int run = 1;  // as in CaseFinished
+  int runs = 1;
+  Verdict verdict;
+  std::optional<double> at_ms = std::nullopt;
+
+  static constexpr const char* kName = "case_verdict";
+  static constexpr auto fields() {
+    return std::tuple{field("index", &CaseVerdict::index),
+                      field("id", &CaseVerdict::id, Presence::required),
+                      field("run", &CaseVerdict::run),
+                      field("runs", &CaseVerdict::runs),
+                      field("verdict", &CaseVerdict::verdict, Presence::required),
+                      field("at_ms", &CaseVerdict::at_ms, Presence::sparse)};
   }
 };
 
@@ -414,7 +473,7 @@ struct ForkServerTold {
 // A failure that a search has found, and what became of making it smaller.
 struct SearchFound {
   std::string id;   // the case that failed first
-  std::string how;  // what every case that fails in the same way has in common (driver/search/failure_kind.h)
+  std::string how;  // what every case that fails in the same way has in common (driver/failure_kind.h)
   CaseOutcome outcome = CaseOutcome::fail;
   bool kept = false;       // an earlier search had found it
   std::string smallest;    // the ID of the last run of the smallest case that fails in the same way
@@ -497,6 +556,7 @@ struct SearchFinished {
 struct RunFinished {
   OutcomeCounts counts{};  // the ledger
   std::size_t expanded = 0;
+  std::size_t flaky = 0;  // of the passes: on a later try
   double duration_ms = 0;
   double driver_cpu_ms = 0;  // user and system time of the driver itself, without the ranks
   bool interrupted = false;
@@ -507,6 +567,7 @@ struct RunFinished {
   static constexpr auto fields() {
     return std::tuple{field("expanded", &RunFinished::expanded, Presence::required),
                       field("counts", &RunFinished::counts),
+                      field("flaky", &RunFinished::flaky, Presence::sparse),
                       field("ledger_exact", &RunFinished::ledger_exact),
                       field("interrupted", &RunFinished::interrupted),
                       field("duration_ms", &RunFinished::duration_ms),
@@ -515,9 +576,9 @@ struct RunFinished {
   }
 };
 
-using Event =
-    std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseFinished, RunPaused,
-                 RunStopping, OutputLost, ForkServerTold, SearchFound, SearchFinished, RunFinished>;
+using Event = std::variant<RunStarted, PoolSpawned, PoolReady, PoolRetired, CaseStarted, CaseProgress, CaseTried,
+                           CaseFinished, CaseReplayed, CaseVerdict, RunPaused, RunStopping, OutputLost, ForkServerTold,
+                           SearchFound, SearchFinished, RunFinished>;
 
 // A view of the stream. Called on one thread, in order.
 class EventSink {

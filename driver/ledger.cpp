@@ -9,7 +9,8 @@ std::size_t Ledger::expect() {
   return outcomes_.size() - 1;
 }
 
-void Ledger::record(std::size_t index, CaseOutcome outcome) {
+void Ledger::record(std::size_t index, CaseOutcome outcome, bool flaky) {
+  flaky_ += flaky ? 1 : 0;
   ++counts_.at(static_cast<std::size_t>(outcome));
   if (index < outcomes_.size()) {
     ++outcomes_[index];
@@ -25,6 +26,7 @@ std::size_t Ledger::count(CaseOutcome outcome) const {
 RunFinished Ledger::close(bool interrupted, const Demands& demands) const {
   RunFinished out;
   out.counts = counts_;
+  out.flaky = flaky_;
   out.expanded = outcomes_.size();
   out.interrupted = interrupted;
   out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; });
@@ -46,6 +48,7 @@ int exit_code(const RunFinished& finished, const Demands& demands) {
   if (finished.interrupted) return to_int(ExitCode::interrupted);
   if (!finished.ledger_exact) return to_int(ExitCode::internal_error);
   if (any([](CaseOutcome o) { return is_failure(o) || o == CaseOutcome::not_run; })) return to_int(ExitCode::failed);
+  if (demands.flaky_fails && finished.flaky > 0) return to_int(ExitCode::failed);
   const bool skips_count = demands.no_skip || (demands.some_judged && all_skipped(finished));
   if (any([&](CaseOutcome o) { return o == CaseOutcome::infra || (skips_count && o == CaseOutcome::skip); })) {
     return to_int(ExitCode::infra);

@@ -13,13 +13,14 @@ namespace cp_pool {
 struct Demands {
   bool no_skip = false;      // a case that was skipped: nobody judged it
   bool some_judged = false;  // that every case was skipped
+  bool flaky_fails = false;  // a case that passed on a later try: it is then a failure
 };
 
 class Ledger {
  public:
   // A case that has to end in an outcome; returns its index.
   std::size_t expect();
-  void record(std::size_t index, CaseOutcome outcome);
+  void record(std::size_t index, CaseOutcome outcome, bool flaky = false);
 
   [[nodiscard]] std::size_t expected() const { return outcomes_.size(); }
   [[nodiscard]] std::size_t count(CaseOutcome outcome) const;
@@ -29,11 +30,12 @@ class Ledger {
  private:
   std::vector<int> outcomes_;  // how many each case has got
   OutcomeCounts counts_{};
+  std::size_t flaky_ = 0;
   bool unknown_case_ = false;
 };
 
-// The first that applies: interrupted, internal_error for wrong books, failed for a failure or a case that was not run,
-// infra (for what the demands say, too), ok.
+// The first that applies: interrupted, internal_error for wrong books, failed for a failure or a case that was not run
+// (and what the demands say), infra (likewise), ok.
 int exit_code(const RunFinished& finished, const Demands& demands);
 
 // Whether there were cases, and every one was skipped.

@@ -13,7 +13,10 @@
 
 #include "cases/case.h"
 #include "driver/events.h"
+#include "driver/ledger.h"
+#include "driver/retries.h"
 #include "driver/surroundings.h"
+#include "driver/verdict.h"
 #include "worker/protocol/line_framer.h"
 
 namespace cp_pool {
@@ -27,7 +30,8 @@ struct NamedCase {
   int runs = 1;
   // The line of the stream that it is, if it is of one; of a search, how many cases began before it, and one.
   std::optional<std::size_t> number = std::nullopt;
-  std::optional<SearchStep> search = std::nullopt;                  // as in CaseFinished
+  std::optional<SearchStep> search = std::nullopt;  // as in CaseFinished
+  bool replay = false;  // of a failure: its worker looks for no cause, and writes neither dump nor trace
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // its own deadline; none = RunConfig::timeout
 };
 
@@ -56,13 +60,18 @@ struct RunConfig {
   std::chrono::milliseconds global_timeout{0};      // of the whole run; 0 = none
   std::chrono::milliseconds slow_after{10000};      // a case that runs for longer is told of (CaseProgress); 0 = none
   int max_consecutive_timeouts = 3;
-  int max_failed_starts = 3;                      // running, of one pool: then its cases cannot be judged
-  int pool_max_cases = 0;                         // 0 = never
-  int max_failures = 0;                           // so many failures make the remaining cases not_run; 0 = no limit
-  bool compare_runs = false;                      // a pass with other output bits than the first of its ID is a failure
-  bool no_skip = false;                           // a skip makes the exit code that of a case that nobody judged
-  bool expect_judged = false;                     // the same if every case was skipped
-  std::optional<double> bound_factor;             // by which the worker multiplies every bound; none = 1
+  int max_failed_starts = 3;  // running, of one pool: then its cases cannot be judged
+  int pool_max_cases = 0;     // 0 = never
+  int max_failures = 0;       // so many failures make the remaining cases not_run; 0 = no limit
+  bool triage = false;        // run failures again afterwards, to learn why they failed
+  TriageLimits triage_limits;
+  std::optional<std::filesystem::path> capsules;  // a folder for each failure in it; none = not kept
+  Retries retries;                                // of a case that did not pass
+  bool flaky_fails = false;            // a case that passed on a later try makes the exit code that of a failure
+  bool compare_runs = false;           // a pass with other output bits than the first of its ID is a failure
+  bool no_skip = false;                // a skip makes the exit code that of a case that nobody judged
+  bool expect_judged = false;          // the same if every case was skipped
+  std::optional<double> bound_factor;  // by which the worker multiplies every bound; none = 1
   std::optional<std::filesystem::path> run_dir;   // full stderr and stdout logs per pool; none = not kept
   std::optional<std::filesystem::path> dump_dir;  // passed to the worker with each case
   bool reference_cache = true;                    // likewise
@@ -92,6 +101,11 @@ std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout,
 // How long the diagnosis of a fail may take: what the config says, else 5 s, or 20 % of the time of a case if that is
 // less.
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config);
+
+// What of the run is no success beside its failures.
+inline Demands demands_of(const RunConfig& config) {
+  return {.no_skip = config.no_skip, .some_judged = config.expect_judged, .flaky_fails = config.flaky_fails};
+}
 
 struct RunResult {
   RunFinished finished;        // also the last event

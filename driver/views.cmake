@@ -1,6 +1,7 @@
 # The event stream's views (reporters/) and the command line (cli/).
 add_library(cp_reporters STATIC
   reporters/case_runs.cpp
+  reporters/case_tries.cpp
   reporters/checks_table.cpp
   reporters/diagnosis_text.cpp
   reporters/events_json.cpp
@@ -41,12 +42,14 @@ add_library(cp_reporters STATIC
   reporters/timings_table.cpp
   reporters/told_failures.cpp
   reporters/trace_sink.cpp
+  reporters/verdict_text.cpp
   reporters/xml_nodes.cpp)
 target_link_libraries(cp_reporters PUBLIC cp_driver PRIVATE fmt::fmt pugixml::pugixml)
 
 cp_pool_test(reporters_test LABEL unit DISCOVER
   SOURCES
     reporters/case_runs_test.cpp
+    reporters/case_tries_test.cpp
     reporters/checks_table_test.cpp
     reporters/diagnosis_text_test.cpp
     reporters/event_reading_test.cpp
@@ -83,6 +86,7 @@ cp_pool_test(reporters_test LABEL unit DISCOVER
     reporters/timings_table_test.cpp
     reporters/told_failures_test.cpp
     reporters/trace_sink_test.cpp
+    reporters/verdict_views_test.cpp
   LIBRARIES cp_reporters fmt::fmt pugixml::pugixml)
 target_compile_definitions(reporters_test PRIVATE
   CP_POOL_CHECK_TRACE="${CMAKE_CURRENT_SOURCE_DIR}/testing/check_trace.py"
@@ -111,6 +115,7 @@ add_library(cp_cli STATIC
   cli/option_kinds.cpp
   cli/output_check.cpp
   cli/program_paths.cpp
+  cli/retry_options.cpp
   cli/service_use.cpp
   cli/shell_words.cpp
   cli/state_folder.cpp
@@ -132,6 +137,7 @@ add_library(cp_cli STATIC
   cli/commands/explanation_page.cpp
   cli/commands/help_command.cpp
   cli/commands/list_command.cpp
+  cli/commands/replay_command.cpp
   cli/commands/report_command.cpp
   cli/commands/reported.cpp
   cli/commands/resource_limits.cpp
@@ -269,6 +275,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/commands/doctor_program_test.cpp
     cli/commands/explain_program_test.cpp
     cli/commands/list_program_test.cpp
+    cli/commands/replay_program_test.cpp
     cli/commands/report_program_test.cpp
     cli/commands/run_program_test.cpp
     cli/commands/run_views_program_test.cpp

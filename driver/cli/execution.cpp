@@ -114,6 +114,7 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
       locks_.push_back(prepare_folder(folder, option));
     };
     if (config_.run_dir) lock_folder(*config_.run_dir, "--run-dir");
+    if (config_.capsules) lock_folder(*config_.capsules, "--capsules");
     if (config_.dump_dir) lock_folder(*config_.dump_dir, "--dump");
     if (config_.perf && config_.perf->trace_dir) lock_folder(*config_.perf->trace_dir, "--trace");
     if (options.junit) owned_.push_back(std::make_unique<JunitSink>(*options.junit));
@@ -176,6 +177,9 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   if (result.input_was_cut) {
     report_error("the run was stopped before the end of the stream of cases: what was not read was not run");
     code = first_that_applies(code, ExitCode::failed);
+  }
+  if (config_.flaky_fails && result.finished.flaky > 0) {
+    report_error(fmt::format("{} flaky, with --flaky fail", count_of(result.finished.flaky, "case")));
   }
   if (const std::size_t skipped = result.finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip));
       config_.no_skip && skipped > 0) {

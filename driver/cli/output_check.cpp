@@ -58,6 +58,7 @@ std::vector<Output> outputs_of(const ExecutionOptions& options) {
   add_file("--summary", options.summary, kMarkdownStart, "summary");
   add_file("--trace-run", options.trace_run, kRunTraceStart, "trace of a run");
   add_folder("--run-dir", options.config.run_dir);
+  add_folder("--capsules", options.config.capsules);
   add_folder("--dump", options.config.dump_dir);
   if (options.config.perf) add_folder("--trace", options.config.perf->trace_dir);
   return outputs;

@@ -67,6 +67,11 @@ void Scheduler::case_returned(int pool) {
   key_of(lost).queue.put_back(lost.sent);
 }
 
+void Scheduler::case_tried(int pool, Seconds now) {
+  case_returned(pool);
+  case_ended(pool, now);
+}
+
 void Scheduler::pool_ends(int pool) {
   Pool& ending = pools_.at(pool);
   ending.state = State::ending;

@@ -91,6 +91,8 @@ class Scheduler {
   void case_ended(int pool, Seconds now);
   // The case that was sent to this pool had not started when the pool was lost: it is the next to run.
   void case_returned(int pool);
+  // The case that ran on this pool has ended, and is to be run once more: it is the next to run, on whichever pool.
+  void case_tried(int pool, Seconds now);
   // The pool takes no further case; it holds its slots until it is gone, unless it was idle when it was retired.
   void pool_ends(int pool);
   void pool_gone(int pool);

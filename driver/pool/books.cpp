@@ -24,6 +24,26 @@ CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcom
 }
 
 void Books::finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
+  const bool counted = attempt.counted;
+  CaseFinished out = ended_on(job, pool, seq, std::move(attempt));
+  judge_bits(out);
+  out.flaky = out.outcome == CaseOutcome::pass && job.tried > 0;
+  enter(std::move(out), counted);
+}
+
+void Books::note_try(Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
+  ++job.tried;
+  run_.emit(CaseTried{ended_on(job, pool, seq, std::move(attempt))});
+}
+
+void Books::note_unrun_try(Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails) {
+  ++job.tried;
+  CaseFinished out = begin(job, outcome, std::move(reason));
+  out.stderr_tails = std::move(tails);
+  run_.emit(CaseTried{std::move(out)});
+}
+
+CaseFinished Books::ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt) {
   CaseFinished out = begin(job, attempt.outcome, std::move(attempt.reason));
   out.seq = seq;
   out.pool = pool.id();
@@ -42,8 +62,7 @@ void Books::finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt a
   out.diagnosis = std::move(attempt.diagnosis);
   out.shared_gpus = pool.shared_gpus();
   out.stderr_tails = std::move(attempt.stderr_tails);
-  judge_bits(out);
-  enter(std::move(out), attempt.counted);
+  return out;
 }
 
 void Books::finish_unrun(const Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails) {
@@ -70,7 +89,8 @@ void Books::judge_bits(CaseFinished& finished) {
 
 void Books::enter(CaseFinished finished, bool counted) {
   const CaseOutcome outcome = finished.outcome;
-  ledger_.record(finished.index, outcome);
+  ledger_.record(finished.index, outcome, finished.flaky);
+  if (run_.history && is_failure(outcome) && finished.pool) run_.history->note_failure(finished);
   const Event event{std::move(finished)};
   run_.emit(event);
   if (is_failure(outcome) && !counted) run_.count_failure();

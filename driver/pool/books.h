@@ -24,6 +24,7 @@ struct Job {
   const NamedCase* named = nullptr;
   int attempts = 0;  // how often it was sent to a pool
   int lost = 0;      // pools, before it had started
+  int tried = 0;     // how often it came to an outcome that was no reason to end it
 };
 
 // What is known of the end of a case that no pool has told of.
@@ -37,11 +38,15 @@ class Books {
 
   // Of a case that was sent to this pool.
   void finish(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
+  // The same of a case that is run once more: it stays out of the ledger.
+  void note_try(Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
   // Of a case that no pool ran to an end.
   void finish_unrun(const Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
+  void note_unrun_try(Job& job, CaseOutcome outcome, std::string reason, std::vector<StderrTail> tails);
 
  private:
   static CaseFinished begin(const Job& job, CaseOutcome outcome, std::string reason);
+  [[nodiscard]] static CaseFinished ended_on(const Job& job, const Pool& pool, std::int64_t seq, Attempt attempt);
   void judge_bits(CaseFinished& finished);
   // counted: the run knows of its failure.
   void enter(CaseFinished finished, bool counted);

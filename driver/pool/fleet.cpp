@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <iterator>
+#include <numeric>
 #include <utility>
 #include <variant>
 
@@ -155,12 +156,35 @@ void Fleet::end_what_cannot_run() {
       job.client->books.finish_unrun(job, CaseOutcome::not_run, why_stopped(job.client->run), {});
     });
   }
+  try_unrun_again(given_up);
   for (const std::size_t number : given_up) {
     end(number, [](const Job& job) {
       const KeyPatience& patience = job.client->patience.at(job.key);
       job.client->books.finish_unrun(job, patience.given_up_outcome(), *patience.given_up(),
                                      patience.last_start_tails());
     });
+  }
+}
+
+// Of the cases of keys that were given up, those that may be run once more wait again, and pools are started for them.
+void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
+  std::vector<Job*> again;
+  std::erase_if(given_up, [&](std::size_t number) {
+    Job& job = jobs_.at(number);
+    const KeyPatience& patience = job.client->patience.at(job.key);
+    if (!patience.another_start_may_help() ||
+        !job.client->run.config.retries.allow(patience.given_up_outcome(), job.tried)) {
+      return false;
+    }
+    job.client->books.note_unrun_try(job, patience.given_up_outcome(), *patience.given_up(),
+                                     patience.last_start_tails());
+    scheduler_.case_added(job.key, {number, group_of(job.named->c), job.client->number});
+    again.push_back(&job);
+    return true;
+  });
+  for (const Job* const job : again) {
+    job->client->patience.erase(job->key);
+    job->client->patience.try_emplace(job->key, job->client->run.config);
   }
 }
 
@@ -176,8 +200,7 @@ void Fleet::carry_out(const StartPool& start) {
   const Key& key = by_number_.at(start.key);
   const std::optional<std::size_t> next = scheduler_.next_of(pool);
   RunContext& home = owner_.home(pool, key.launch, next ? jobs_.at(*next).client : nullptr);
-  std::string name = fmt::format("{}/{}", home.config.device, key.world_size);
-  PoolId id{name, ++generations_[name]};
+  PoolId id = next_pool_id(home.config, key.world_size);
   LivingPool& living = pools_[pool];
   living.launch = key.launch;
   living.world_size = key.world_size;
@@ -218,6 +241,15 @@ Lane::Functions Fleet::functions_of(int pool, int key) {
               [this, pool] {
                 pools_.at(pool).sent.reset();
                 scheduler_.case_returned(pool);
+              },
+          .case_tried =
+              [this, pool] {
+                LivingPool& living = pools_.at(pool);
+                ++living.cases;
+                living.sent.reset();
+                set_state(pool, PoolState::idle);
+                scheduler_.case_tried(pool, fleet_now());
+                decide_soon();
               },
           .ends =
               [this, pool] {
@@ -279,6 +311,17 @@ std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
   std::vector<std::string> out;
   for (const int slot : slots) out.push_back(gpus_[static_cast<std::size_t>(slot)]);
   return out;
+}
+
+PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {
+  const std::string name = fmt::format("{}/{}", config.device, world_size);
+  return {name, ++generations_[name]};
+}
+
+std::vector<std::pair<std::string, std::string>> Fleet::variables_of_ranks(int world_size) const {
+  std::vector<int> slots(static_cast<std::size_t>(std::min(world_size, slots_.value_or(world_size))));
+  std::iota(slots.begin(), slots.end(), 0);
+  return variables_of(slots);
 }
 
 std::string Fleet::why_stopped(const RunContext& run) {

@@ -76,6 +76,10 @@ class Fleet {
   // A run is stopped (RunContext::stop): what waits of it ends as not run.
   void look_at_stop() { decide_soon(); }
 
+  // Of a pool that is started for nobody's queue, when done(): its name, and what a Pool wants to know.
+  PoolId next_pool_id(const RunConfig& config, int world_size);
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables_of_ranks(int world_size) const;
+
   [[nodiscard]] bool closed() const { return closed_; }
   // No case can come any more, and no pool is left.
   [[nodiscard]] bool done() const { return closed_ && pools_.empty() && jobs_.empty(); }
@@ -110,6 +114,7 @@ class Fleet {
   void decide();
   void watch_clock();
   void end_what_cannot_run();
+  void try_unrun_again(std::vector<std::size_t>& given_up);
   void outdate_pools();
   void carry_out(const StartPool& start);
   void carry_out(const RetirePool& retire) { pools_.at(retire.pool).lane->retire(); }

@@ -17,8 +17,10 @@ void KeyPatience::note_failed_start(const StartFailure& failure) {
     given_up_ = failure.retirement.detail;
     given_up_outcome_ = CaseOutcome::skip;
   } else if (failure.permanent || config_.max_failed_starts == 1) {
+    another_start_may_help_ = !failure.permanent;
     given_up_ = fmt::format("the pool cannot start: {}", failure.retirement.detail);
   } else if (failed_starts_ == config_.max_failed_starts) {
+    another_start_may_help_ = true;
     given_up_ = fmt::format("the pool failed to start {} times running: {}", failed_starts_, failure.retirement.detail);
   }
 }

@@ -21,7 +21,9 @@ class KeyPatience {
 
   // Why no pool of this key is started for this run any more, as a sentence; nullopt: pools are.
   [[nodiscard]] const std::optional<std::string>& given_up() const { return given_up_; }
-  // Then: what becomes of its cases, and what the ranks of the last start have said.
+  // Then: whether starting pools anew makes sense all the same, if somebody asks for it (--retries).
+  [[nodiscard]] bool another_start_may_help() const { return another_start_may_help_; }
+  // What becomes of its cases, and what the ranks of the last start have said.
   [[nodiscard]] CaseOutcome given_up_outcome() const { return given_up_outcome_; }
   [[nodiscard]] const std::vector<StderrTail>& last_start_tails() const { return last_start_tails_; }
 
@@ -31,6 +33,7 @@ class KeyPatience {
   int timeouts_ = 0;       // running
   std::optional<std::string> given_up_;
   CaseOutcome given_up_outcome_ = CaseOutcome::infra;
+  bool another_start_may_help_ = false;
   std::vector<StderrTail> last_start_tails_;
 };
 

@@ -38,6 +38,7 @@ void Lane::retire() {
 asio::awaitable<void> Lane::serve() {
   Retirement retirement = co_await live();
   functions_.ends();
+  if (home_.history) home_.history->close(pool_.id());
   co_await pool_.retire(std::move(retirement));
 }
 
@@ -80,7 +81,14 @@ asio::awaitable<std::optional<Retirement>> Lane::run_job() {
   started.number = job.named->number;
   if (started.number) started.c = job.named->c;
   run.emit(started);
-  Attempt result = co_await pool_.run_case(run, *job.named, started, next_on_this_pool());
+  const NamedCase* const next = next_on_this_pool();
+  if (run.history) {
+    run.history->add(
+        pool_.id(),
+        {.named = *job.named, .next = next == nullptr ? std::nullopt : std::optional(*next), .seq = seq, .lines = {}});
+  }
+  Attempt result = co_await pool_.run_case(run, *job.named, started, next);
+  if (run.history) run.history->note_lines(pool_.id(), pool_.sent_lines());
   std::optional<Retirement> retirement = std::move(result.retirement);
   if (!result.charged && !result.paused) ++job.lost;
   if (!result.charged && job.lost < kMaxLost) {
@@ -92,11 +100,23 @@ asio::awaitable<std::optional<Retirement>> Lane::run_job() {
   ++cases_;
   const CaseOutcome outcome = result.outcome;
   if (!retirement) retirement = retirement_by_age();
+  if (is_run_again(job, result)) {
+    job.client->books.note_try(job, pool_, seq, std::move(result));
+    home_.host.reap_strangers();
+    job_ = nullptr;
+    functions_.case_tried();
+    co_return retirement;
+  }
   job.client->books.finish(job, pool_, seq, std::move(result));
   home_.host.reap_strangers();
   job_ = nullptr;
   functions_.case_ended(job, outcome);
   co_return retirement;
+}
+
+bool Lane::is_run_again(const Job& job, const Attempt& attempt) {
+  const RunContext& run = job.client->run;
+  return run.config.retries.allow(attempt.outcome, job.tried) && !run.stop.no_new_cases();
 }
 
 std::optional<Retirement> Lane::retirement_by_age() const {

@@ -25,7 +25,8 @@ class Lane {
     std::function<void(const StartFailure& failure)> cannot_start;
     std::function<void(const Job& job, CaseOutcome outcome)> case_ended;  // it is in the books, and the job may go
     std::function<void()> case_returned;                                  // it had not started: it has to be run again
-    std::function<void()> ends;                                           // the pool takes no further case
+    std::function<void()> case_tried;  // it is to be run once more, here or elsewhere
+    std::function<void()> ends;        // the pool takes no further case
     // The case that this pool is to run after the one that it runs; nullptr if none is known.
     std::function<const NamedCase*()> next;
   };
@@ -50,6 +51,7 @@ class Lane {
   asio::awaitable<Retirement> live();
   asio::awaitable<std::optional<Retirement>> lost_while_idle();
   asio::awaitable<std::optional<Retirement>> run_job();
+  [[nodiscard]] static bool is_run_again(const Job& job, const Attempt& attempt);
   [[nodiscard]] std::optional<Retirement> retirement_by_age() const;
   [[nodiscard]] const NamedCase* next_on_this_pool() const;
 

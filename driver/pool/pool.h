@@ -79,6 +79,9 @@ class Pool {
   asio::awaitable<Attempt> run_case(RunContext& run, const NamedCase& named, const CaseStarted& started,
                                     const NamedCase* next);
 
+  // What was written to rank 0's stdin for the case that was run last.
+  [[nodiscard]] const std::string& sent_lines() const { return sent_lines_; }
+
   // Between cases: why the pool cannot be used any more; nullopt: it can.
   asio::awaitable<std::optional<Retirement>> check_idle();
 
@@ -212,6 +215,7 @@ class Pool {
   Clock::time_point spawned_;
   std::optional<std::int64_t> oom_kills_before_;  // the pool
   Clock::time_point last_result_;
+  std::string sent_lines_;
   int cases_ = 0;
   std::map<int, protocol::Hygiene> first_hygiene_;  // by rank, after the pool's first case
 };

@@ -10,6 +10,7 @@
 #include "driver/pool/case_request.h"
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/pool.h"
+#include "driver/process/machine_clocks.h"
 
 namespace cp_pool {
 
@@ -75,13 +76,18 @@ void Pool::send_case(const NamedCase& named, const Outstanding& current, const N
                                            .perf = run_->config.perf,
                                            .bound_factor = run_->config.bound_factor}};
   if (current.asks_why) request.options.diagnosis_ms = diagnosis_time_of(run_->config).count();
-  if (run_->config.dump_dir) request.options.dump_dir = run_->config.dump_dir->string();
+  if (named.replay && request.options.perf) request.options.perf->trace_dir.reset();
+  if (run_->config.dump_dir && !named.replay) request.options.dump_dir = run_->config.dump_dir->string();
   group_->begin_case(current.seq);
   group_->send(request);
+  const bool kept = run_->history.has_value();
+  sent_lines_ = kept ? protocol::encode(request) + '\n' : "";
   // A preparation that runs beside a timed step would slow it down.
   if (next != nullptr && offers("prepare") && !run_->config.perf && unknown_to_worker(next->c, capabilities_).empty()) {
-    group_->send(
-        protocol::PrepareRequest{++host_.last_seq, case_for_worker(next->c, capabilities_), told_lengths(next->c)});
+    const protocol::PrepareRequest prepare{++host_.last_seq, case_for_worker(next->c, capabilities_),
+                                           told_lengths(next->c)};
+    group_->send(prepare);
+    if (kept) sent_lines_ += protocol::encode(prepare) + '\n';
   }
 }
 
@@ -110,6 +116,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   current.deadline = current.sent + current.timeout;
   current.progress = ProgressWatch{current.sent, run_->config.slow_after};
   idle_ = false;
+  const MachineClocks clocks = MachineClocks::now();
   send_case(named, current, next);
 
   co_await wait_for_end(current, started);
@@ -130,6 +137,10 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   }
   co_await name_frames(*run_, wakeup_, attempt.stderr_tails);
   attempt.duration_ms = duration_ms;
+  if (is_failure(attempt.outcome)) {
+    const std::string trouble = clock_trouble(clocks, MachineClocks::now());
+    if (!trouble.empty()) attempt.reason += "; " + trouble;
+  }
   if (attempt.diagnosis && named.runs > 1) run_->diagnosed.insert(named.id);
   if (attempt.charged) ++cases_;
   last_result_ = Clock::now();

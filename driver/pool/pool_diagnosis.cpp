@@ -25,7 +25,7 @@ constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pip
 // problem of its own, cases with replicated tokens, whose rows have several owners, and what a search tries on its way
 // to the smallest case, which is asked.
 bool Pool::asks_why(const NamedCase& named) const {
-  return run_->config.diagnosis && named.c.group == 1 && named.c.replicated == 0 &&
+  return run_->config.diagnosis && !named.replay && named.c.group == 1 && named.c.replicated == 0 &&
          named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
          (named.runs == 1 || !run_->diagnosed.contains(named.id));
 }
@@ -39,8 +39,11 @@ bool Pool::takes_diagnosis(const Outstanding& current, const protocol::Diagnosis
 // Why the pool cannot be used again; nullopt: it can, as far as the diagnosis tells.
 asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, const CaseStarted& started,
                                                           Attempt& attempt) {
-  run_->count_failure();
-  attempt.counted = true;
+  // Whether a case that may be run again has failed is known when it is not.
+  if (!run_->config.retries.allow(CaseOutcome::fail, 0)) {
+    run_->count_failure();
+    attempt.counted = true;
+  }
   group_->reopen_tails();  // for the last words of a rank that the diagnosis kills
   current.progress.reach(case_phase::kDiagnosis);
   co_await wait_for_diagnosis(current, started);

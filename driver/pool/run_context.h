@@ -10,6 +10,7 @@
 #include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/output_bits.h"
+#include "driver/pool/pool_history.h"
 #include "driver/pool/pool_host.h"
 #include "driver/run.h"
 
@@ -42,7 +43,9 @@ struct StopState {
 
 struct RunContext {
   RunContext(PoolHost& pool_host, const RunConfig& run_config, EventSink& event_sink)
-      : host(pool_host), config(run_config), sink(event_sink) {}
+      : host(pool_host), config(run_config), sink(event_sink) {
+    if (config.triage || config.capsules) history.emplace();
+  }
 
   PoolHost& host;
   const RunConfig& config;
@@ -54,6 +57,8 @@ struct RunContext {
   std::set<std::string> lost_outputs;  // options whose loss has been told
   std::set<std::string> diagnosed;     // IDs of cases that run several times, and whose failure has a diagnosis
 
+  std::optional<PoolHistory> history;  // if somebody wants to know
+
   // Says when the event happened, if its type has at_ms.
   void emit(Event event) {
     const double now = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
@@ -62,6 +67,7 @@ struct RunContext {
           if constexpr (requires { e.at_ms; }) e.at_ms = now;
         },
         event);
+    if (history && std::holds_alternative<PoolReady>(event)) history->note_ready(std::get<PoolReady>(event));
     sink.on_event(event);
   }
   // option: whose file cannot be written; message: one line that names it and the cause.

@@ -2,7 +2,11 @@
 
 #include <chrono>
 #include <csignal>
+#include <map>
 
+#include <asio/co_spawn.hpp>
+
+#include "driver/pool/run_capsules.h"
 #include "driver/pool/run_signals.h"
 #include "driver/process/cpu_time.h"
 #include "worker/protocol/text_clean.h"
@@ -75,9 +79,10 @@ RunResult Runner::run(const RunStarted& header) {
   }
   if (error_) std::rethrow_exception(error_);
 
+  static const std::map<std::size_t, Verdict> no_verdicts;
+  if (context_.config.capsules) write_capsules(context_, triage_ ? triage_->verdicts() : no_verdicts);
   RunResult out;
-  out.finished = client_.ledger.close(
-      context_.stop.interrupted, {.no_skip = context_.config.no_skip, .some_judged = context_.config.expect_judged});
+  out.finished = client_.ledger.close(context_.stop.interrupted, demands_of(context_.config));
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
   context_.emit(out.finished);
@@ -104,9 +109,26 @@ void Runner::abandon() {
   if (on_abandon) on_abandon();
 }
 
+// Of the failures, once; not of a run that is stopped. Returns whether it goes on.
+bool Runner::begin_triage() {
+  if (!context_.config.triage || triage_ || error_ || context_.stop.abandon_running()) return false;
+  if (context_.history->failures().empty()) return false;
+  triage_.emplace(context_,
+                  ReplayPools{.next_id = [this](int ranks) { return fleet_.next_pool_id(context_.config, ranks); },
+                              .variables = [this](int ranks) { return fleet_.variables_of_ranks(ranks); },
+                              .fork_server = fork_server_ ? &*fork_server_ : nullptr});
+  triaging_ = true;
+  asio::co_spawn(io_, triage_->serve(), [this](const std::exception_ptr& error) {
+    triaging_ = false;
+    if (error) fail(error);
+    stop_watching_if_done();
+  });
+  return true;
+}
+
 // Nothing else may keep the loop running.
 void Runner::stop_watching_if_done() {
-  if (!fleet_.done()) return;
+  if (!done() || begin_triage()) return;
   if (fork_server_) fork_server_->close();
   signals_.cancel();
   job_control_.close();
@@ -126,7 +148,7 @@ void Runner::watch_signals() {
     if (!context_.stop.interrupted) first_signal_ = now;
     context_.stop.interrupted = true;
     abandon();
-    const bool goes_on = !fleet_.done();
+    const bool goes_on = !done();
     if (goes_on) watch_signals();
     if (goes_on && news) tell_stopping(second ? RunStopping::Reason::killed : RunStopping::Reason::interrupted);
   });
@@ -156,7 +178,7 @@ void Runner::watch_files() {
   if (!context_.config.outdated) return;
   files_.expires_after(kFilesInterval);
   files_.async_wait([this](asio::error_code error) {
-    if (error || context_.stop.abandon_running() || fleet_.done()) return;
+    if (error || context_.stop.abandon_running() || done()) return;
     if (!context_.config.outdated()) return watch_files();
     context_.stop.outdated = true;
     abandon();
@@ -168,7 +190,7 @@ void Runner::watch_clock() {
   if (context_.config.tick.count() <= 0) return;
   clock_.expires_after(context_.config.tick);
   clock_.async_wait([this](asio::error_code error) {
-    if (error || fleet_.done()) return;
+    if (error || done()) return;
     watch_clock();  // first, so that a sink that throws stops no clock
     context_.sink.on_tick();
   });

@@ -18,6 +18,7 @@
 #include "driver/pool/job_control.h"
 #include "driver/pool/pool_host.h"
 #include "driver/pool/run_context.h"
+#include "driver/pool/triage_run.h"
 #include "driver/process/process_settings.h"
 #include "driver/run.h"
 
@@ -39,6 +40,8 @@ class Runner : public CaseRunner, private PoolOwner {
   ForkServer* fork_server(int /*launch*/) override { return fork_server_ ? &*fork_server_ : nullptr; }
   void fail(const std::exception_ptr& error);
   void abandon();
+  [[nodiscard]] bool done() const { return fleet_.done() && !triaging_; }
+  bool begin_triage();
   void stop_watching_if_done();
   void go_on(Clock::duration paused, bool ranks_stopped);
   void watch_signals();
@@ -61,6 +64,8 @@ class Runner : public CaseRunner, private PoolOwner {
   asio::steady_timer clock_;
   std::chrono::steady_clock::time_point first_signal_;
   std::exception_ptr error_;  // the first
+  std::optional<TriageRun> triage_;
+  bool triaging_ = false;
 };
 
 }  // namespace cp_pool

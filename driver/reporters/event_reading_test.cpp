@@ -43,6 +43,26 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
     expect_round_trip(retired);
   }
   expect_round_trip(CaseStarted{.index = 1, .id = "b", .seq = 9, .pool = {"cpu/2", 3}, .attempt = 2, .at_ms = 3});
+  expect_round_trip(test::tried(1, "b", CaseOutcome::crash, "it died"));
+  expect_round_trip(test::flaky_case(1, "b"));
+  CaseReplayed replayed;
+  replayed.index = 1;
+  replayed.id = "b";
+  replayed.replay = 3;
+  replayed.before = 2;
+  replayed.first = "a";
+  replayed.pool = PoolId{"cpu/2", 3};
+  replayed.outcome = CaseOutcome::crash;
+  replayed.reason = "it died";
+  replayed.machine = "memory ran out";
+  replayed.duration_ms = 1.5;
+  expect_round_trip(replayed);
+  expect_round_trip(test::state_leak(1, "b", "a"));
+  for (const auto& [kind, name] : kNames<VerdictKind>) {
+    CaseVerdict verdict;
+    verdict.verdict.kind = kind;
+    expect_round_trip(verdict);
+  }
   expect_round_trip(RunPaused{1234.5, true});
   expect_round_trip(OutputLost{"--run-dir", "cannot write x"});
   expect_round_trip(ForkServerTold{.ready = false, .pid = 7, .start_ms = 1.5, .reason = "threads exist"});
@@ -92,6 +112,7 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
   end.interrupted = true;
   end.ledger_exact = false;
   end.driver_cpu_ms = 12.5;
+  end.flaky = 3;
   expect_round_trip(end);
 }
 

@@ -37,10 +37,11 @@ std::optional<Event> read_event(const nlohmann::json& line) {
     RunStarted& header = std::get<RunStarted>(*event);
     header.started = parse_utc_timestamp(fields.get_string("ts", "")).value_or(header.started);
   }
-  if (event && std::holds_alternative<CaseFinished>(*event)) {
-    auto& diagnosis = std::get<CaseFinished>(*event).diagnosis;
-    if (diagnosis) diagnosis = protocol::well_formed(*std::move(diagnosis));
-  }
+  const auto check_diagnosis = [](CaseFinished& finished) {
+    if (finished.diagnosis) finished.diagnosis = protocol::well_formed(*std::move(finished.diagnosis));
+  };
+  if (event && std::holds_alternative<CaseFinished>(*event)) check_diagnosis(std::get<CaseFinished>(*event));
+  if (event && std::holds_alternative<CaseTried>(*event)) check_diagnosis(std::get<CaseTried>(*event));
   return event;
 }
 

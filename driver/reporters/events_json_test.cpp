@@ -228,6 +228,7 @@ TEST(EventsPage, DescribesEveryFieldOfEveryType) {
     EXPECT_THAT(retired, HasSubstr("`" + std::string{name} + "`"));
   described<CaseStarted>();
   described<CaseProgress>();
+  EXPECT_THAT(section_of(CaseTried::kName), HasSubstr("`case_finished`")) << "whose fields it has";
   const std::string finished = described<CaseFinished>();
   expect_named<StderrTail>(finished);
   expect_named<PerfFigures>(finished);
@@ -236,6 +237,10 @@ TEST(EventsPage, DescribesEveryFieldOfEveryType) {
   for (const auto& [outcome, name] : kNames<CaseOutcome>) {
     EXPECT_THAT(finished, HasSubstr("`" + std::string{name} + "`"));
   }
+  described<CaseReplayed>();
+  const std::string verdict = described<CaseVerdict>();
+  expect_named<Verdict>(verdict);
+  for (const auto& [kind, name] : kNames<VerdictKind>) EXPECT_THAT(verdict, HasSubstr("`" + std::string{name} + "`"));
   described<RunPaused>();
   for (const auto& [reason, name] : kNames<RunStopping::Reason>) {
     EXPECT_THAT(described<RunStopping>(), HasSubstr("`" + std::string{name} + "`"));
@@ -248,7 +253,7 @@ TEST(EventsPage, DescribesEveryFieldOfEveryType) {
   expect_named<CasesWith>(searched);
   expect_named<NeverJudged>(searched);
   described<RunFinished>();
-  EXPECT_EQ(std::variant_size_v<Event>, 14U) << "a type that this test does not name";
+  EXPECT_EQ(std::variant_size_v<Event>, 17U) << "a type that this test does not name";
 }
 
 }  // namespace

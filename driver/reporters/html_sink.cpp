@@ -12,6 +12,7 @@
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/search_text.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/verdict_text.h"
 #include "driver/reporters/xml_nodes.h"
 
 namespace cp_pool {
@@ -87,6 +88,13 @@ void HtmlSink::on(const PoolRetired& event) {
   if (!event.detail.empty()) pool.end += ": " + on_one_line(event.detail);
 }
 
+void HtmlSink::on(const CaseTried& event) {
+  summary_.add(event);
+  tries_.add(event);
+  add_failure(event);
+  page_.failures.back().head += ", was run again";
+}
+
 void HtmlSink::on(const CaseFinished& event) {
   summary_.add(event);
   timings_.add(event);
@@ -105,11 +113,25 @@ void HtmlSink::on(const CaseFinished& event) {
   c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line(event.reason);
   if (event.bound_factor && !c.nearest.empty()) c.nearest += fmt::format(" ({})", bound_factor_text(event));
   if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line(first_run_text(event));
+  if (const std::string tries = tries_text(event, tries_.of(event.index)); !tries.empty()) {
+    c.note += (c.note.empty() ? "" : "; ") + tries;
+  }
   const bool told_of =
       is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
   // The smallest case stands for those by which it was found.
   const bool shown = !is_try(event.search) || event.search == SearchStep::smallest;
   if (told_of && shown) add_failure(event);
+}
+
+// It comes when all cases have ended.
+void HtmlSink::on(const CaseVerdict& event) {
+  summary_.add(event);
+  for (HtmlCase& c : page_.cases) {
+    if (c.index == event.index) c.note += fmt::format("{}{}", c.note.empty() ? "" : "; ", verdict_line(event.verdict));
+  }
+  const auto failure =
+      std::ranges::find(page_.failures.rbegin(), page_.failures.rend(), event.index, &HtmlFailure::index);
+  if (failure != page_.failures.rend()) failure->text += verdict_text(event.verdict);
 }
 
 void HtmlSink::add_failure(const CaseFinished& event) {

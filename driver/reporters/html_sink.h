@@ -39,7 +39,10 @@ class HtmlSink : public EventSink {
   static void on(const ForkServerTold&) {}
   void on(const SearchFound& event) { found_.push_back(event); }
   void on(const SearchFinished& event);
+  void on(const CaseTried& event);
   void on(const CaseFinished& event);
+  void on(const CaseReplayed&) {}  // the verdict tells of it
+  void on(const CaseVerdict& event);
   void on(const RunPaused&) {}
   void on(const RunStopping&) {}
   void on(const RunFinished& event);
@@ -51,6 +54,7 @@ class HtmlSink : public EventSink {
   RunStarted run_;
   HtmlPage page_;
   Summary summary_;
+  CaseTries tries_;
   TimingsTable timings_;
   PerfTable perf_;
   std::vector<SearchFound> found_;

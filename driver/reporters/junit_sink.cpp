@@ -14,6 +14,7 @@
 #include "cases/case_groups.h"
 #include "driver/figures.h"
 #include "driver/reporters/failure_text.h"
+#include "driver/reporters/verdict_text.h"
 #include "driver/reporters/xml_nodes.h"
 
 namespace cp_pool {
@@ -72,6 +73,20 @@ std::string property_lines(const std::vector<std::pair<std::string, std::string>
   return out;
 }
 
+// As Maven's surefire writes them: flakyFailure and flakyError of a case that passed in the end, rerunFailure and
+// rerunError of others.
+void append_try(pugi::xml_node test, const JunitTry& tried, bool passed) {
+  const bool failure = element_of(tried.outcome) == Element::failure;
+  const char* const element = passed    ? (failure ? "flakyFailure" : "flakyError")
+                              : failure ? "rerunFailure"
+                                        : "rerunError";
+  pugi::xml_node node = test.append_child(element);
+  set(node, "type", std::string{to_string(tried.outcome)});
+  set(node, "message", tried.message);
+  append_text(node, "stackTrace", tried.details);
+  if (!tried.stderr_text.empty()) append_text(node, "system-err", tried.stderr_text);
+}
+
 // name: unique. differs: how often it ended how, of a case whose runs differ (CaseRuns::difference).
 void append_case(pugi::xml_node suite, const JunitCase& test, const std::string& name, const std::string& differs) {
   pugi::xml_node node = suite.append_child("testcase");
@@ -85,6 +100,7 @@ void append_case(pugi::xml_node suite, const JunitCase& test, const std::string&
     set(why, "type", std::string{to_string(test.outcome)});
     set(why, "message", test.message + (differs.empty() ? "" : fmt::format(" ({})", differs)));
   }
+  for (const JunitTry& tried : test.tries) append_try(node, tried, test.outcome == CaseOutcome::pass);
   append_text(node, "system-out", property_lines(test.properties));
   if (!test.stderr_text.empty()) append_text(node, "system-err", test.stderr_text);
 }
@@ -98,6 +114,11 @@ void append_figures(const CaseFinished& event, std::vector<std::pair<std::string
   if (event.perf->efficiency) add("perf_efficiency", *event.perf->efficiency);
   if (event.perf->baseline_ms) add("perf_baseline_ms", *event.perf->baseline_ms);
   if (event.perf->ratio()) add("perf_ratio", *event.perf->ratio());
+}
+
+std::string message_of(const CaseFinished& event) {
+  const std::string& why = why_it_failed(event);
+  return fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : first_line(why));
 }
 
 std::string host_name() {
@@ -134,16 +155,20 @@ JunitSink::JunitSink(std::filesystem::path path) : file_{std::move(path)} {}
 void JunitSink::on_event(const Event& event) {
   if (const auto* started = std::get_if<RunStarted>(&event)) {
     run_ = *started;
+  } else if (const auto* tried = std::get_if<CaseTried>(&event)) {
+    tries_.add(*tried);
   } else if (const auto* finished_case = std::get_if<CaseFinished>(&event)) {
     cases_.push_back(describe(*finished_case));
     runs_.add(*finished_case);
+  } else if (const auto* verdict = std::get_if<CaseVerdict>(&event)) {
+    add(*verdict);
   } else if (const auto* finished = std::get_if<RunFinished>(&event)) {
     run_seconds_ = finished->duration_ms / 1000;
     file_.commit(document());
   }
 }
 
-JunitCase JunitSink::describe(const CaseFinished& event) {
+JunitCase JunitSink::describe(const CaseFinished& event) const {
   JunitCase out;
   out.index = event.index;
   out.suite = event.c.suite.empty() ? "cases" : event.c.suite;
@@ -164,6 +189,13 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
     out.properties.emplace_back("first_outcome", std::string{to_string(event.first_run->outcome)});
     out.properties.emplace_back("first_reason", event.first_run->reason);
   }
+  if (event.flaky) out.properties.emplace_back("flaky", "true");
+  for (const CaseFinished& tried : tries_.of(event.index)) {
+    out.tries.push_back({.outcome = tried.outcome,
+                         .message = message_of(tried),
+                         .details = failure_details(tried, DrawMask::coarse),
+                         .stderr_text = stderr_details(tried)});
+  }
   if (event.number) out.properties.emplace_back("number", std::to_string(*event.number));
   if (event.search) out.properties.emplace_back("search", std::string{name_of(*event.search)});
   if (event.shared_gpus > 0) out.properties.emplace_back("shared_gpus", std::to_string(event.shared_gpus));
@@ -176,13 +208,23 @@ JunitCase JunitSink::describe(const CaseFinished& event) {
   }
   append_figures(event, out.properties);
   if (event.outcome == CaseOutcome::pass) return out;
-  const std::string& why = why_it_failed(event);
-  out.message = fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : first_line(why));
+  out.message = message_of(event);
   out.details = failure_details(event, DrawMask::coarse);
   if (out.details.empty()) out.details = out.message + '\n';  // GitLab shows the text of an element and no attribute
   if (element_of(event.outcome) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
   out.stderr_text = stderr_details(event);
   return out;
+}
+
+void JunitSink::add(const CaseVerdict& event) {
+  const auto test = std::ranges::find(cases_, event.index, &JunitCase::index);
+  if (test == cases_.end()) return;
+  const Verdict& verdict = event.verdict;
+  test->properties.emplace_back("verdict", std::string{name_of(verdict.kind)});
+  test->properties.emplace_back("verdict_k", std::to_string(verdict.k));
+  test->properties.emplace_back("verdict_n", std::to_string(verdict.n));
+  if (verdict.culprit) test->properties.emplace_back("verdict_culprit", *verdict.culprit);
+  test->details += verdict_text(verdict);
 }
 
 std::string JunitSink::document() const {

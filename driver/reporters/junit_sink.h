@@ -11,6 +11,7 @@
 
 #include "driver/events.h"
 #include "driver/reporters/case_runs.h"
+#include "driver/reporters/case_tries.h"
 #include "driver/reporters/output_file.h"
 
 namespace cp_pool {
@@ -18,6 +19,14 @@ namespace cp_pool {
 // What the file begins with, of this version and of earlier ones.
 inline constexpr std::string_view kJunitStart =
     "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites name=\"cp-pool ";
+
+// A try of it that was not its last.
+struct JunitTry {
+  CaseOutcome outcome = CaseOutcome::error;
+  std::string message;
+  std::string details;
+  std::string stderr_text;
+};
 
 // A case as the report shows it. Texts are cleaned.
 struct JunitCase {
@@ -31,6 +40,7 @@ struct JunitCase {
   std::string details;
   std::string stderr_text;
   double seconds = 0;
+  std::vector<JunitTry> tries;
   std::vector<std::pair<std::string, std::string>> properties;
 };
 
@@ -43,7 +53,8 @@ class JunitSink : public EventSink {
   void on_event(const Event& event) override;
 
  private:
-  static JunitCase describe(const CaseFinished& event);
+  [[nodiscard]] JunitCase describe(const CaseFinished& event) const;
+  void add(const CaseVerdict& event);
   [[nodiscard]] std::string document() const;
 
   AtomicFile file_;
@@ -51,6 +62,7 @@ class JunitSink : public EventSink {
   double run_seconds_ = 0;
   std::vector<JunitCase> cases_;
   CaseRuns runs_;
+  CaseTries tries_;
 };
 
 }  // namespace cp_pool

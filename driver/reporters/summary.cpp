@@ -10,6 +10,7 @@
 #include "driver/output_bits.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/verdict_text.h"
 
 namespace cp_pool {
 
@@ -27,6 +28,7 @@ std::string ledger_line(const RunFinished& run) {
     const bool always = outcome == CaseOutcome::pass || outcome == CaseOutcome::fail;
     if (run.counts.at(i) == 0 && !always) continue;
     terms += fmt::format("{}{} {}", terms.empty() ? "" : " + ", run.counts.at(i), to_string(outcome));
+    if (outcome == CaseOutcome::pass && run.flaky > 0) terms += fmt::format(" ({} flaky)", run.flaky);
   }
   const std::size_t sum = std::accumulate(run.counts.begin(), run.counts.end(), std::size_t{0});
   const bool exact = run.ledger_exact && sum == run.expanded;
@@ -50,6 +52,7 @@ static std::string short_reason(const CaseFinished& event) {
 
 void Summary::add(const CaseFinished& event) {
   runs_.add(event);
+  tries_.add(event);
   if (event.first_run) {
     const std::string first = first_run_text(event);
     reruns_.push_back(fmt::format("  {}  {}, {}", to_string(event.outcome), case_name(event), first));
@@ -102,6 +105,27 @@ std::string Summary::reruns_text() const {
   return out;
 }
 
+void Summary::add(const CaseVerdict& event) {
+  const std::string run = event.runs > 1 ? fmt::format(" (run {} of {})", event.run, event.runs) : "";
+  verdicts_[event.verdict.kind].push_back(fmt::format("  {}: {}{}", verdict_line(event.verdict), event.id, run));
+}
+
+std::string Summary::verdicts_text() const {
+  if (verdicts_.empty()) return "";
+  std::string counts;
+  std::string lines;
+  std::size_t left = kMostFailures;
+  for (const auto& [kind, of_kind] : verdicts_) {
+    counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", of_kind.size(), name_of(kind));
+    for (const std::string& line : of_kind) {
+      if (kind == VerdictKind::not_triaged || left == 0) break;
+      lines += line + '\n';
+      --left;
+    }
+  }
+  return fmt::format("verdicts (--triage): {}\n{}", counts, lines);
+}
+
 std::string Summary::failures(const std::optional<std::string>& rerun, std::size_t least) const {
   std::size_t count = 0;
   for (const SameReason& group : failures_) count += group.ids.size();
@@ -134,7 +158,7 @@ std::string Summary::text() const {
                        format_duration(quantile(durations_ms_, 0.5)), format_duration(quantile(durations_ms_, 0.95)),
                        format_duration(quantile(durations_ms_, 1)));
   }
-  out += repeats_text() + runs_.text() + reruns_text();
+  out += repeats_text() + runs_.text() + reruns_text() + tries_.text();
   if (unverified_ > 0) {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
                        unverified_, kUnverifiedByFigures);
@@ -159,7 +183,7 @@ std::string Summary::text() const {
     out +=
         fmt::format("{} {}{}: {}\n", count, to_string(outcome), not_run, reason.empty() ? "no reason given" : reason);
   }
-  return out;
+  return out + verdicts_text();
 }
 
 }  // namespace cp_pool

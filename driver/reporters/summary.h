@@ -10,11 +10,12 @@
 
 #include "driver/events.h"
 #include "driver/reporters/case_runs.h"
+#include "driver/reporters/case_tries.h"
 
 namespace cp_pool {
 
-// "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, pass and fail always. A ledger
-// that does not add up says so.
+// "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, pass and fail always; of the
+// passes how many are flaky, if any. A ledger that does not add up says so.
 std::string ledger_line(const RunFinished& run);
 
 // The q-quantile (0 < q <= 1) by nearest rank; values must not be empty.
@@ -22,12 +23,14 @@ double quantile(std::vector<double> values, double q);
 
 class Summary {
  public:
+  void add(const CaseTried& event) { tries_.add(event); }
   void add(const CaseFinished& event);
+  void add(const CaseVerdict& event);
 
   // Lines, each ended by a newline, without the ledger: durations of the cases that ran, whether several runs of one
-  // case gave the same bits and ended alike, what came of reruns, which passes no figures bear out, how many cases had
-  // ranks that shared GPUs, which notes of backends they had, then why cases did not run (outcome, count, reason; the
-  // most frequent first).
+  // case gave the same bits and ended alike, what came of reruns, which cases passed on a later try, which passes no
+  // figures bear out, how many cases had ranks that shared GPUs, which notes of backends they had, then why cases did
+  // not run (outcome, count, reason; the most frequent first), and the verdicts on failures.
   [[nodiscard]] std::string text() const;
 
   // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; those
@@ -40,6 +43,7 @@ class Summary {
   [[nodiscard]] std::string repeats_text() const;
   void add_failure(const CaseFinished& event);
   [[nodiscard]] std::string reruns_text() const;
+  [[nodiscard]] std::string verdicts_text() const;
 
   std::set<std::string> repeated_;              // IDs
   std::set<std::string> differing_;             // of these
@@ -55,8 +59,10 @@ class Summary {
   };
   std::vector<SameReason> failures_;  // in the order of their first cases
   CaseRuns runs_;
-  std::vector<std::string> reruns_;   // a line each, without its newline
-  std::vector<double> durations_ms_;  // of the cases that reached a worker and were not skipped
+  CaseTries tries_;
+  std::map<VerdictKind, std::vector<std::string>> verdicts_;  // a line of each
+  std::vector<std::string> reruns_;                           // a line each, without its newline
+  std::vector<double> durations_ms_;                          // of the cases that reached a worker and were not skipped
   std::map<std::pair<CaseOutcome, std::string>, std::size_t> reasons_;  // of skip, infra, cancelled, not_run
 };
 

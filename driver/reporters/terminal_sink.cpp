@@ -16,6 +16,7 @@
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/search_text.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/verdict_text.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -201,6 +202,13 @@ void TerminalSink::on(const RunStopping&) {
   draw_live();
 }
 
+// It is shown as a failure is, for the case may pass in the end.
+void TerminalSink::on(const CaseTried& event) {
+  running_.erase(event.index);
+  summary_.add(event);
+  print(failure_block(event, ", is run again"));
+}
+
 void TerminalSink::on(const CaseFinished& event) {
   ++state_.counts.at(static_cast<std::size_t>(event.outcome));
   running_.erase(event.index);
@@ -244,6 +252,17 @@ bool TerminalSink::gets_a_line(CaseOutcome outcome) const {
   return true;
 }
 
+void TerminalSink::on(const CaseReplayed& event) {
+  if (!style_.progress) return;
+  print(in_line(replay_text(event)) + '\n');
+}
+
+void TerminalSink::on(const CaseVerdict& event) {
+  summary_.add(event);
+  print(fmt::format("verdict {}\n{}", paint(name_of(event.verdict.kind), kBold) + ": " + event.id,
+                    prefix_lines(verdict_text(event.verdict), "    ")));
+}
+
 void TerminalSink::on(const RunPaused& event) {
   if (!style_.progress) return;
   print(fmt::format("paused for {}{}\n", format_duration(event.paused_ms),
@@ -285,15 +304,18 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   if (event.bound_factor) line += fmt::format(" ({})", bound_factor_text(event));
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);
+  if (event.flaky) line += fmt::format(" (flaky: passed on attempt {})", event.attempts);
   if (event.first_run) line += fmt::format(" ({})", in_line(first_run_text(event)));
   return line + '\n';
 }
 
-std::string TerminalSink::failure_block(const CaseFinished& event) {
+// more: behind the head.
+std::string TerminalSink::failure_block(const CaseFinished& event, std::string_view more) {
   std::string head = fmt::format("{}  {} after {}", paint(to_string(event.outcome), kRed),
                                  paint(case_name(event), kBold), format_duration(event.duration_ms));
   if (event.pool) head += fmt::format(" on {}", name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
+  head += more;
   const std::string first = told_.first_like(event);
   if (!first.empty() && event.search != SearchStep::smallest) {
     return fmt::format("{}: the same as {}\n", head, first);

@@ -82,7 +82,10 @@ class TerminalSink : public EventSink {
   void on(const PoolRetired& event);
   void on(const CaseStarted& event);
   void on(const CaseProgress& event);
+  void on(const CaseTried& event);
   void on(const CaseFinished& event);
+  void on(const CaseReplayed& event);
+  void on(const CaseVerdict& event);
   void on(const RunPaused& event);
   void on(const RunStopping& event);
   static void on(const OutputLost&) {}      // an error of the program's, on stderr
@@ -93,7 +96,7 @@ class TerminalSink : public EventSink {
 
   [[nodiscard]] bool is_quiet() const;
   [[nodiscard]] std::string case_line(const CaseFinished& event) const;
-  [[nodiscard]] std::string failure_block(const CaseFinished& event);
+  [[nodiscard]] std::string failure_block(const CaseFinished& event, std::string_view more = "");
   [[nodiscard]] std::string retired_line(const PoolRetired& event);
   [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
   void print(std::string_view lines);  // above the live lines

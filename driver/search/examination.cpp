@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "driver/search/failure_kind.h"
+#include "driver/failure_kind.h"
 
 namespace cp_pool {
 

@@ -1,25 +1,17 @@
 #include "driver/service/environment.h"
 
 #include <algorithm>
-#include <array>
 #include <stdexcept>
 #include <unistd.h>
 
 #include <fmt/format.h>
 
+#include "driver/rank_environment.h"
+
 namespace cp_pool::service {
 
-namespace {
-
-constexpr std::array<std::string_view, 10> kPrefixes{"CUDA_",  "NCCL_",    "GLOO_",  "OMP_", "MKL_",
-                                                     "TORCH_", "CP_POOL_", "PYTHON", "LD_",  "CUBLAS_"};
-constexpr std::array<std::string_view, 2> kNamesThatMatter{"PATH", "VIRTUAL_ENV"};
-
-}  // namespace
-
 bool matters(std::string_view name) {
-  return std::ranges::count(kNamesThatMatter, name) > 0 ||
-         std::ranges::any_of(kPrefixes, [name](std::string_view prefix) { return name.starts_with(prefix); });
+  return matters_to_ranks(name);
 }
 
 Variables own_environment() {

@@ -55,6 +55,9 @@ struct Open {
   double slow_after_ms = 10000;
   int max_consecutive_timeouts = 3;
   int max_failures = 0;
+  int retries = 0;                    // of a case, by the driver of the service
+  std::vector<std::string> retry_on;  // outcomes; empty: as `cp-pool run` has it
+  bool flaky_fails = false;
   bool compare_runs = false;
   bool no_skip = false;
   bool expect_judged = false;
@@ -83,6 +86,9 @@ struct Open {
                       field("slow_after_ms", &Open::slow_after_ms),
                       field("max_consecutive_timeouts", &Open::max_consecutive_timeouts),
                       field("max_failures", &Open::max_failures),
+                      field("retries", &Open::retries),
+                      field("retry_on", &Open::retry_on),
+                      field("flaky_fails", &Open::flaky_fails),
                       field("compare_runs", &Open::compare_runs),
                       field("no_skip", &Open::no_skip),
                       field("expect_judged", &Open::expect_judged),

@@ -132,6 +132,14 @@ RunConfig Service::config_of(const Open& open) const {
   out.slow_after = duration("slow_after_ms", open.slow_after_ms);
   out.max_consecutive_timeouts = open.max_consecutive_timeouts;
   out.max_failures = open.max_failures;
+  out.retries.most = open.retries;
+  if (!open.retry_on.empty()) out.retries.on.clear();
+  for (const std::string& name : open.retry_on) {
+    const auto outcome = parse_name<CaseOutcome>(name);
+    if (!outcome) throw std::invalid_argument(fmt::format("open: retry_on: '{}' is no outcome", name));
+    out.retries.on.insert(*outcome);
+  }
+  out.flaky_fails = open.flaky_fails;
   out.compare_runs = open.compare_runs;
   out.no_skip = open.no_skip;
   out.expect_judged = open.expect_judged;

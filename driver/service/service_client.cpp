@@ -137,6 +137,9 @@ Open open_request(const RunConfig& config, const RunStarted& header) {
   out.slow_after_ms = ms(config.slow_after);
   out.max_consecutive_timeouts = config.max_consecutive_timeouts;
   out.max_failures = config.max_failures;
+  out.retries = config.retries.most;
+  for (const CaseOutcome outcome : config.retries.on) out.retry_on.emplace_back(to_string(outcome));
+  out.flaky_fails = config.flaky_fails;
   out.compare_runs = config.compare_runs;
   out.no_skip = config.no_skip;
   out.expect_judged = config.expect_judged;

@@ -126,8 +126,7 @@ void ServiceRun::end_if_done() {
 
 void ServiceRun::end() {
   global_timeout_.cancel();
-  RunFinished finished = client_.ledger.close(context_.stop.interrupted,
-                                              {.no_skip = config_.no_skip, .some_judged = config_.expect_judged});
+  RunFinished finished = client_.ledger.close(context_.stop.interrupted, demands_of(config_));
   finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();
   context_.emit(finished);
   functions_.on_ended(*this);

@@ -115,7 +115,7 @@ RunResult ServiceRunner::run(const RunStarted& header) {
   end_if_done();
   io_.run();
   RunResult out;
-  out.finished = ledger_.close(interrupted_, {.no_skip = config_.no_skip, .some_judged = config_.expect_judged});
+  out.finished = ledger_.close(interrupted_, demands_of(config_));
   out.finished.duration_ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   out.finished.driver_cpu_ms = own_cpu_ms() - cpu_before;
@@ -170,7 +170,7 @@ void ServiceRunner::finish(CaseFinished finished) {
   if (unfinished == cases_.end()) return lose(fmt::format("told twice of case {}", finished.index));
   finished.search = unfinished->second->search;  // only this process knows it
   cases_.erase(unfinished);
-  ledger_.record(finished.index, finished.outcome);
+  ledger_.record(finished.index, finished.outcome, finished.flaky);
   const Event event{std::move(finished)};
   sink_.on_event(event);
   if (on_case_finished) on_case_finished(std::get<CaseFinished>(event));

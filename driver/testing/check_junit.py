@@ -17,13 +17,22 @@ import xml.etree.ElementTree
 CHILDREN = {
     "testsuites": {"testsuite"},
     "testsuite": {"properties", "testcase", "system-out", "system-err"},
-    "testcase": {"skipped", "error", "failure", "system-out", "system-err"},
+    "testcase": {"skipped", "error", "failure", "system-out", "system-err", "rerunFailure", "rerunError", "flakyFailure",
+                 "flakyError"},
+    "rerunFailure": {"stackTrace", "system-out", "system-err"},
+    "rerunError": {"stackTrace", "system-out", "system-err"},
+    "flakyFailure": {"stackTrace", "system-out", "system-err"},
+    "flakyError": {"stackTrace", "system-out", "system-err"},
     "properties": {"property"},
 }
 REQUIRED = {
     "testsuite": {"name", "tests", "failures", "errors"},
     "testcase": {"name"},
     "property": {"name", "value"},
+    "rerunFailure": {"type"},
+    "rerunError": {"type"},
+    "flakyFailure": {"type"},
+    "flakyError": {"type"},
 }
 ALLOWED = {
     "testsuites": {"name", "time", "tests", "failures", "errors"},
@@ -33,7 +42,12 @@ ALLOWED = {
     "failure": {"type", "message"},
     "error": {"type", "message"},
     "skipped": {"type", "message"},
+    "rerunFailure": {"type", "message"},
+    "rerunError": {"type", "message"},
+    "flakyFailure": {"type", "message"},
+    "flakyError": {"type", "message"},
 }
+TRIES = {"rerunFailure", "rerunError", "flakyFailure", "flakyError"}
 RESULTS = {"failure": "failures", "error": "errors", "skipped": "skipped"}
 
 
@@ -80,6 +94,9 @@ def read_case(case):
         "message": result.get("message") if results else None,
         "text": result.text if results else None,
         "stderr": case.findtext("system-err"),
+        "tries": [{"element": child.tag, "type": child.get("type"), "message": child.get("message"),
+                   "text": child.findtext("stackTrace"), "stderr": child.findtext("system-err")}
+                  for child in case if child.tag in TRIES],
         "properties": printed_properties(case.findtext("system-out")),
     }
 

@@ -54,6 +54,32 @@ inline CaseFinished finished(std::size_t index, const std::string& id, CaseOutco
   return event;
 }
 
+// A try that was not the last.
+inline CaseTried tried(std::size_t index, const std::string& id, CaseOutcome outcome, std::string reason = "") {
+  return CaseTried{finished(index, id, outcome, std::move(reason))};
+}
+
+// A pass on the second try.
+inline CaseFinished flaky_case(std::size_t index, const std::string& id) {
+  CaseFinished event = finished(index, id, CaseOutcome::pass);
+  event.attempts = 2;
+  event.flaky = true;
+  return event;
+}
+
+// Of a case that fails after another one.
+inline CaseVerdict state_leak(std::size_t index, const std::string& id, const std::string& culprit) {
+  CaseVerdict event;
+  event.index = index;
+  event.id = id;
+  event.verdict = {.kind = VerdictKind::state_leak,
+                   .culprit = culprit,
+                   .k = 2,
+                   .n = 2,
+                   .evidence = {"alone on a fresh pool it failed in the same way in 0 of 3", "after it it failed"}};
+  return event;
+}
+
 // A pass in a run that takes times, of 2 ranks.
 inline CaseFinished timed_case(std::size_t index, const std::string& id, double ms,
                                std::optional<double> one_rank_ms = std::nullopt) {

@@ -23,6 +23,7 @@
   SUBCOMMAND(search)                    \
   SUBCOMMAND(list)                      \
   SUBCOMMAND(report)                    \
+  SUBCOMMAND(replay)                    \
   SUBCOMMAND(explain)                   \
   SUBCOMMAND(config)                    \
   SUBCOMMAND(serve)                     \

@@ -16,6 +16,7 @@
 #include "driver/cli/history/merged_runs.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
+#include "driver/cli/retry_options.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/jsonl_sink.h"
@@ -75,7 +76,8 @@ int report_runs(const ReportOptions& options) {
   }
   ExecutionOptions execution_options = options.execution;
   execution_options.progress = options.execution.verbose;  // a finished run is shown by failures and summary alone
-  const std::vector<Event> events = runs.finish(execution_options.config.no_skip);
+  const std::vector<Event> events =
+      runs.finish({.no_skip = execution_options.config.no_skip, .flaky_fails = execution_options.config.flaky_fails});
   for (const std::string& title : runs.runs_of_unknown_length()) {
     report_warning(fmt::format("the run of {} has no end: which cases it had not come to is not known", title));
   }
@@ -97,6 +99,7 @@ class ReportCommand : public CommandWith<ReportOptions> {
   explicit ReportCommand(CLI::App& command) {
     add_positionals(command, "FILE", options.files, "What --events wrote");
     add_views(command, options.execution);
+    add_flaky(command, options.execution.config);
   }
   int run(const std::string& /*program*/) override { return report_runs(options); }
 };

@@ -14,6 +14,7 @@
 #include "driver/cli/history/case_history.h"
 #include "driver/cli/history/perf_baseline.h"
 #include "driver/cli/option_kinds.h"
+#include "driver/cli/retry_options.h"
 #include "driver/cli/select/order.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/reporters/text_format.h"
@@ -85,6 +86,7 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
   add_flag(command, "--deterministic", options.deterministic,
            "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
+  add_retries(command, options.execution.config);
   add_execution(command, options.execution);
 }
 

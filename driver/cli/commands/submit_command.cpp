@@ -20,6 +20,7 @@
 #include "driver/cli/history/perf_baseline.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
+#include "driver/cli/retry_options.h"
 #include "driver/cli/select/case_source.h"
 #include "driver/cli/select/rerun.h"
 #include "driver/cli/select/submitted_case.h"
@@ -239,6 +240,7 @@ class SubmitCommand : public CommandWith<SubmitOptions> {
     add_count(command, "--jobs", options.jobs,
               "So many cases of a stream may run at once; their answers come as they end, each with its number", 1);
     add_service_of_submit(command, options.service);
+    add_retries(command, options.execution.config);
     add_execution(command, options.execution);
   }
 

@@ -31,6 +31,7 @@ constexpr std::string_view kBuiltIn = R"(
 no-progress = true
 timings = true
 slow-after = "60s"
+triage = true
 
 [profile.local]
 max-fail = 10

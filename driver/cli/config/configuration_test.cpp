@@ -63,6 +63,8 @@ TEST_F(Configured, AProfileHasTheDefaultsOfTheFileAndThoseBuiltIn) {
   EXPECT_EQ(parse_as<RunOptions>({"run", "--profile", "local"}).execution.config.max_failures, 10);
   EXPECT_TRUE(parse_as<RunOptions>({"run", "--profile", "ci"}).execution.timings);
   EXPECT_FALSE(parse_as<RunOptions>({"run"}).execution.timings);
+  EXPECT_TRUE(parse_as<RunOptions>({"run", "--profile", "ci"}).execution.config.triage);
+  EXPECT_FALSE(parse_as<RunOptions>({"run", "--profile", "ci", "--triage=false"}).execution.config.triage);
   write("[profile.default]\nmax-fail = 3\n[profile.nightly]\nrepeat = 2\n");
   EXPECT_EQ(parse_as<RunOptions>({"run", "--profile", "local"}).execution.config.max_failures, 3);
   const auto nightly = parse_as<RunOptions>({"run", "--profile", "nightly"});

@@ -198,6 +198,20 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
       if (elsewhere.contains(started->index)) continue;
       started->index += first_index_;
     }
+    if (auto* tried = std::get_if<CaseTried>(&event)) {
+      if (tried->pool) count_on(*tried->pool);
+      if (elsewhere.contains(tried->index)) continue;
+      tried->index += first_index_;
+    }
+    if (auto* replayed = std::get_if<CaseReplayed>(&event)) {
+      if (replayed->pool) count_on(*replayed->pool);
+      if (elsewhere.contains(replayed->index)) continue;
+      replayed->index += first_index_;
+    }
+    if (auto* verdict = std::get_if<CaseVerdict>(&event)) {
+      if (elsewhere.contains(verdict->index)) continue;
+      verdict->index += first_index_;
+    }
     if (auto* finished = std::get_if<CaseFinished>(&event)) {
       if (finished->pool) count_on(*finished->pool);
       if (elsewhere.contains(finished->index)) continue;
@@ -206,14 +220,14 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
       key.case_text.clear();
       if (is_rerun) finished->first_run = first_runs_.at(key);
       finished->index += first_index_;
-      ledger_.record(ledger_.expect(), finished->outcome);
+      ledger_.record(ledger_.expect(), finished->outcome, finished->flaky);
     }
     out.push_back(std::move(event));
   }
   first_index_ += run.indices;
 }
 
-std::vector<Event> MergedRuns::finish(bool no_skip) {
+std::vector<Event> MergedRuns::finish(const Demands& demands) {
   const auto by_start = [](const ReadRun& run) { return run.header.started; };
   std::ranges::stable_sort(runs_, {}, by_start);
   for (std::size_t number = 0; number < runs_.size(); ++number) {
@@ -243,9 +257,9 @@ std::vector<Event> MergedRuns::finish(bool no_skip) {
   if (headers.size() > 1) header.rerun_failed.reset();  // it is of one of the runs alone
   header.cases = ledger_.expected();
   header.started = first_.value_or(header.started);
-  RunFinished end = ledger_.close(interrupted_, {.no_skip = no_skip});
+  RunFinished end = ledger_.close(interrupted_, demands);
   end.ledger_exact &= exact_;
-  end.exit_code = exit_code(end, {.no_skip = no_skip});
+  end.exit_code = exit_code(end, demands);
   end.driver_cpu_ms = driver_cpu_ms;
   const bool one = runs_.size() == 1 && runs_.front().end;
   end.duration_ms = first_ ? std::chrono::duration<double, std::milli>(*last_ - *first_).count() : 0;

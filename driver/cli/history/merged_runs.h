@@ -42,9 +42,9 @@ class MergedRuns {
 
   // Ends the last run. From run_started to run_finished, in the order in which the runs began: indices and generations
   // of pools count on from run to run; cases that a run had not come to when its driver died are not-run; a case that
-  // several runs ran is that of the run that counts (counted_runs.h), with what came of it in the first. no_skip: as
-  // Ledger::close.
-  std::vector<Event> finish(bool no_skip);
+  // several runs ran is that of the run that counts (counted_runs.h), with what came of it in the first. demands: as
+  // of Ledger::close.
+  std::vector<Event> finish(const Demands& demands);
 
   [[nodiscard]] std::size_t count() const { return runs_.size(); }
   // Titles of runs that go on, each with the process that runs it.

@@ -29,7 +29,7 @@ RunStarted run_of(const std::string& title, const std::vector<std::string>& ids)
 std::vector<Event> merged(const std::vector<Event>& events, bool no_skip = false) {
   MergedRuns runs;
   for (int i = 0; const Event& event : events) runs.take(event, kStart + seconds(i++));
-  return runs.finish(no_skip);
+  return runs.finish({.no_skip = no_skip});
 }
 
 template <typename Kind>
@@ -138,7 +138,7 @@ TEST(MergedRuns, SayOfWhichRunTheRestIsUnknown) {
   MergedRuns runs;
   runs.take(run_of("<stdin>", {}), kStart);
   runs.take(finished(0, "a", CaseOutcome::pass), kStart);
-  EXPECT_EQ(std::get<RunFinished>(runs.finish(false).back()).exit_code, 0);
+  EXPECT_EQ(std::get<RunFinished>(runs.finish({}).back()).exit_code, 0);
   EXPECT_THAT(runs.runs_of_unknown_length(), ElementsAre("<stdin>"));
 }
 
@@ -150,7 +150,7 @@ TEST(MergedRuns, SayOfARunThatGoesOnWhoRunsItAndOfOneThatWasKilledThatItWas) {
     runs.end_file(writer);
     EXPECT_EQ(runs.runs_that_go_on().size(), writer ? 1U : 0U);
     std::vector<std::string> reasons;
-    for (const Event& event : runs.finish(false)) {
+    for (const Event& event : runs.finish({})) {
       if (const auto* finished = std::get_if<CaseFinished>(&event)) reasons.push_back(finished->reason);
     }
     return reasons;

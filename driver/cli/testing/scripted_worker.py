@@ -6,7 +6,7 @@ for). CP_POOL_TEST_MARK names a file that it creates when it starts,
 CP_POOL_TEST_REQUESTS one to which it appends every request, CP_POOL_TEST_STEP_MS the time of the step of a case that
 passes, CP_POOL_TEST_HASH the hash of its outputs: "seq" = another one each time,
 CP_POOL_TEST_CHATTER what it prints when it starts, CP_POOL_TEST_REMOVE a folder that it removes with all that is in it
-when it runs a case, CP_POOL_TEST_LOST the name of an output that it says it could not write."""
+when it runs a case, CP_POOL_TEST_LEAK that pass_2 fails after pass, CP_POOL_TEST_LOST the name of an output that it says it could not write."""
 import json
 import os
 import pathlib
@@ -14,6 +14,9 @@ import shutil
 import signal
 import sys
 import time
+
+
+LEFT = []  # the cases before
 
 
 def respond(message):
@@ -61,6 +64,10 @@ def result(request):
             step = {"median": ms, "min": ms, "max": ms}
             answer["perf"] = {**perf, "step_ms": step, "ranks": [{"rank": 0, "ms": step}], "one_rank_ms": None,
                               "one_rank_reason": "one rank is all there is"}
+    if os.environ.get("CP_POOL_TEST_LEAK"):
+        if model == "pass_2" and LEFT:
+            answer.update(outcome="fail", reason="found what was left", checks=[{**check, "ok": False}])
+        LEFT.append(model)
     if folder := os.environ.get("CP_POOL_TEST_REMOVE"):
         shutil.rmtree(folder, ignore_errors=True)
     if lost := os.environ.get("CP_POOL_TEST_LOST"):

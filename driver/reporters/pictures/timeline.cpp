@@ -55,6 +55,10 @@ void Timeline::on(const CaseStarted& event) {
   running_[event.index] = *event.at_ms;
 }
 
+void Timeline::on(const CaseTried& event) {
+  if (event.pool) on(static_cast<const CaseFinished&>(event));
+}
+
 void Timeline::on(const CaseFinished& event) {
   const auto sent = running_.extract(event.index);
   TimelinePool* const pool = event.pool ? find(*event.pool) : nullptr;

@@ -57,7 +57,10 @@ class Timeline {
   void on(const PoolReady& event);
   void on(const PoolRetired& event);
   void on(const CaseStarted& event);
+  void on(const CaseTried& event);
   void on(const CaseFinished& event);
+  void on(const CaseReplayed&) {}  // its pool is drawn
+  void on(const CaseVerdict&) {}
   void on(const RunPaused& event);
   TimelinePool* find(const PoolId& id);
 

@@ -3,7 +3,8 @@
 // [--starts=FILE]
 // [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad. --offers=prepare (or cancel; may be
 // repeated) puts that into its capabilities.requests, --case-field=NAME into its capabilities.case_fields, and
-// --options=NAME into its capabilities.options, and --figures says that it gives figures.
+// --options=NAME into its capabilities.options, and --figures says that it gives figures. What cases leave behind in it
+// is in state.h; --counter=FILE counts them over all starts.
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -21,6 +22,7 @@
 #include "tests/driver/fake_worker/control_plane.h"
 #include "tests/driver/fake_worker/diagnosis.h"
 #include "tests/driver/fake_worker/faults.h"
+#include "tests/driver/fake_worker/state.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"
@@ -35,6 +37,7 @@ struct Options {
   int bad_starts = 1 << 30;
   std::vector<std::string> offers;
   bool figures = false;
+  std::string counter;
   std::vector<std::string> case_fields;
   std::vector<std::string> options;
 };
@@ -49,6 +52,7 @@ Options parse_options(int argc, char** argv) {
     if (arg.starts_with("--starts=")) out.starts_file = value;
     if (arg.starts_with("--bad-starts=")) out.bad_starts = std::atoi(value.c_str());
     if (arg.starts_with("--offers=")) out.offers.push_back(value);
+    if (arg.starts_with("--counter=")) out.counter = value;
     if (arg == "--figures") out.figures = true;
     if (arg.starts_with("--options=")) out.options.push_back(value);
     if (arg.starts_with("--case-field=")) out.case_fields.push_back(value);
@@ -131,7 +135,7 @@ void wait_for_sigusr1() {
 class RankZero {
  public:
   RankZero(const protocol::RankEnvironment& environment, int generation, const Options& options)
-      : environment_(environment), generation_(generation), ranks_(environment) {
+      : environment_(environment), generation_(generation), ranks_(environment), state_(options.counter) {
     const std::string& start = options.start;
     protocol::ReadyEvent ready;
     ready.protocol = start == "protocol_2" ? 2 : protocol::kVersion;
@@ -174,6 +178,7 @@ class RankZero {
     const int rank = at == std::string::npos ? 0 : std::atoi(model.c_str() + at + 1);
     if (kind == "die_before_started" || (kind == "die_before_started_once" && generation_ == 1)) _exit(4);
     if (kind == "hang_once" && generation_ == 1) hang();
+    if (kind == "exits_at_first" && generation_ == 1) exit_when_started(request.seq);
     if (kind == "started_of_another") {
       respond(protocol::StartedEvent{request.seq + 1000});
       respond(protocol::ProgressEvent{request.seq + 1000, "backward"});
@@ -203,6 +208,10 @@ class RankZero {
     if (kind != "no_fence" && kind != "unfenced_error_then_exit") fence(request.seq);
     speak_too_early(kind, request.seq);
     protocol::ResultEvent result = result_of(kind, request.seq);
+    if (state_.run(kind)) {
+      result.outcome = kind == "errors_at_first" ? CaseOutcome::error : CaseOutcome::fail;
+      result.reason = fmt::format("{} found what another left", kind);
+    }
     // diag_unasked promises one whether it was asked or not.
     result.diagnosing = is_diagnosed(kind) && (request.options.diagnosis_ms || kind == "diag_unasked");
     if (kind == "tells_its_case") {
@@ -213,6 +222,11 @@ class RankZero {
     if (result.diagnosing && request.options.diagnosis_ms) diagnose(kind, request.seq, ranks_);
     if (kind == "two_results") respond(result_of(kind, request.seq));
     after_result(kind);
+  }
+
+  [[noreturn]] static void exit_when_started(std::int64_t seq) {
+    respond(protocol::StartedEvent{seq});
+    _exit(3);
   }
 
   void wait_for_cancel(std::int64_t seq) {
@@ -384,6 +398,7 @@ class RankZero {
   int generation_;
   Ranks ranks_;
   LineReader requests_{STDIN_FILENO};
+  State state_;
   int leaks_ = 0;
   bool ignores_shutdown_ = false;
 };

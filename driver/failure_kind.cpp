@@ -1,4 +1,4 @@
-#include "driver/search/failure_kind.h"
+#include "driver/failure_kind.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,0 +1,217 @@
+#include <chrono>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <system_error>
+#include <tuple>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cases/case_error.h"
+#include "driver/capsule/capsule.h"
+#include "driver/cli/command_error.h"
+#include "driver/cli/commands/command.h"
+#include "driver/cli/device.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/cli/output_check.h"
+#include "driver/cli/worker_command.h"
+#include "driver/rank_environment.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kReplayFooter =
+    "Sends the cases of the capsule to one fresh pool, in the order in which they were sent in the run.\n"
+    "Exit code 0: the case passes now; 100: it still fails; 96: it could not be judged.\n\n"
+    "Examples:\n"
+    "  cp-pool replay capsules/quick__causal__p2p__cp2__bshd__fp32\n"
+    "  cp-pool replay capsule.json --adapter package.module:ring --device cpu\n";
+
+struct ReplayOptions {
+  std::string folder;
+  ExecutionOptions execution;  // the worker, the device and the views; the rest comes from the capsule
+  bool own_worker = false;
+  bool own_device = false;
+};
+
+// What is of no use on another machine is left out.
+Surroundings surroundings_of(const Capsule& capsule) {
+  Surroundings out;
+  std::error_code missing;
+  out.folder = capsule.folder;
+  if (!std::filesystem::is_directory(out.folder, missing)) out.folder = std::filesystem::current_path();
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text{*entry};
+    const std::size_t equals = text.find('=');
+    if (equals != std::string_view::npos) out.environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  for (const std::string& entry : capsule.environment) {
+    const std::size_t equals = entry.find('=');
+    if (equals == std::string::npos) continue;
+    std::string name = entry.substr(0, equals);
+    if (is_of_this_machine(name)) continue;
+    std::erase_if(out.environment, [&](const auto& variable) { return variable.first == name; });
+    out.environment.emplace_back(std::move(name), entry.substr(equals + 1));
+  }
+  return out;
+}
+
+void take_over(const Capsule& capsule, ReplayOptions& options) {
+  RunConfig& config = options.execution.config;
+  const auto ms = [](double value) { return std::chrono::milliseconds(static_cast<std::int64_t>(value)); };
+  config.timeout = ms(capsule.timeout_ms);
+  config.start_timeout = ms(capsule.start_timeout_ms);
+  config.share_gpus = capsule.share_gpus;
+  config.bound_factor = capsule.bound_factor;
+  config.reference_cache = capsule.reference_cache;
+  config.perf = capsule.perf;
+  config.slots = 1;
+  if (!options.own_device) config.device = capsule.device;
+  config.surroundings = surroundings_of(capsule);
+}
+
+std::vector<NamedCase> cases_of(const Capsule& capsule) {
+  std::vector<NamedCase> out;
+  for (const CapsuleCase& kept : capsule.cases) {
+    NamedCase& named = out.emplace_back(NamedCase{.id = kept.id, .c = kept.c, .rerun = capsule.rerun});
+    if (kept.timeout_ms) named.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(*kept.timeout_ms));
+  }
+  return out;
+}
+
+// Passes the events on, and keeps the end of the last case.
+class LastEnd : public EventSink {
+ public:
+  LastEnd(EventSink& sink, std::size_t cases) : sink_(sink), last_(cases - 1) {}
+
+  void on_event(const Event& event) override {
+    if (const auto* finished = std::get_if<CaseFinished>(&event); finished != nullptr && finished->index == last_) {
+      end_ = *finished;
+    }
+    if (const auto* ready = std::get_if<PoolReady>(&event)) {
+      ++pools_;
+      worker_ = ready->ready;
+    }
+    sink_.on_event(event);
+  }
+  void on_tick() override { sink_.on_tick(); }
+
+  [[nodiscard]] const std::optional<CaseFinished>& end() const { return end_; }
+  [[nodiscard]] int pools() const { return pools_; }
+  [[nodiscard]] const protocol::ReadyEvent& worker() const { return worker_; }
+
+ private:
+  EventSink& sink_;
+  std::size_t last_;
+  std::optional<CaseFinished> end_;
+  int pools_ = 0;
+  protocol::ReadyEvent worker_;
+};
+
+// The answer as a sentence, and the exit code.
+std::pair<std::string, ExitCode> answer(const Capsule& capsule, const std::optional<CaseFinished>& end) {
+  if (!end || !is_of_the_case(end->outcome)) {
+    return {fmt::format("not judged: {} {}", end ? to_string(end->outcome) : "not-run", end ? end->reason : ""),
+            ExitCode::infra};
+  }
+  if (end->outcome == CaseOutcome::pass) {
+    return {fmt::format("it passes now; it was {}", to_string(capsule.outcome)), ExitCode::ok};
+  }
+  if (end->outcome == capsule.outcome) {
+    return {fmt::format("it still fails: {}", to_string(end->outcome)), ExitCode::failed};
+  }
+  return {fmt::format("it fails, in another way: {}; it was {}", to_string(end->outcome), to_string(capsule.outcome)),
+          ExitCode::failed};
+}
+
+int replay(ReplayOptions& options) {
+  Capsule capsule;
+  try {
+    capsule = read_capsule(options.folder);
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+  check_outputs(options.execution, {});
+  take_over(capsule, options);
+  const std::vector<NamedCase> cases = cases_of(capsule);
+  const RunStarted header{.title = "the capsule of " + capsule.id,
+                          .size = "",
+                          .device = options.execution.config.device,
+                          .cases = cases.size(),
+                          .version = CP_POOL_VERSION,
+                          .ids = {},
+                          .started = {}};
+  std::string text;
+  ExitCode verdict = ExitCode::infra;
+  Execution execution{options.execution, Execution::Show::terminal};
+  const int code = execution([&](const RunConfig& shared, EventSink& sink) {
+    RunConfig config = shared;
+    if (!options.own_worker) {
+      config.worker_command = capsule.worker;
+      config.fork_server = capsule.fork_server;
+    }
+    LastEnd last(sink, cases.size());
+    RunResult result = run_cases(cases, config, header, last);
+    std::tie(text, verdict) = answer(capsule, last.end());
+    if (last.pools() > 0 && last.worker().versions != capsule.versions) {
+      report_notice(fmt::format("the worker's versions are {}; they were {}", last.worker().versions.dump(),
+                                capsule.versions.dump()));
+    }
+    if (last.pools() > 1) report_warning("the pool was replaced on the way: the case did not meet all that it had met");
+    return result;
+  });
+  execution.print_answer(fmt::format("{}: {}", capsule.id, text));
+  // How the cases before it ended is no answer; what went wrong with the program is.
+  const bool of_cases =
+      code == to_int(ExitCode::ok) || code == to_int(ExitCode::failed) || code == to_int(ExitCode::infra);
+  return of_cases ? to_int(verdict) : code;
+}
+
+class ReplayCommand : public CommandWith<ReplayOptions> {
+ public:
+  explicit ReplayCommand(CLI::App& command) {
+    add_positional(command, "CAPSULE", options.folder, Needed::yes,
+                   "The folder of a failure in --capsules DIR, or its capsule.json");
+    options.execution.config.device = "auto";
+    add_device(command, options.execution.config.device);
+    add_worker(command, options.execution.worker);
+    add_views(command, options.execution);
+    add_path(command, "--events", options.execution.events, "FILE", PathUse::output,
+             "Write every event as a line of JSON, as it happens");
+    add_path(command, "--run-dir", options.execution.config.run_dir, "DIR", PathUse::folder,
+             "Keep the full stdout and stderr of every pool");
+    add_path(command, "--dump", options.execution.config.dump_dir, "DIR", PathUse::worker_folder,
+             "Let the worker write the tensors of each case");
+  }
+
+  void finish(const CLI::App& command) override {
+    check_views(command);
+    check_worker(command, options.execution.worker);
+    options.own_worker = was_given(command, "--worker") || was_given(command, "--adapter");
+    options.own_device = was_given(command, "--device");
+    if (!options.own_device) return;
+    DeviceChoice choice = choose_device(options.execution.config.device, false);
+    options.execution.config.device = std::move(choice.device);
+    options.execution.warning = std::move(choice.warning);
+  }
+
+  int run(const std::string& /*program*/) override { return replay(options); }
+};
+
+}  // namespace
+
+Subcommand replay_subcommand() {
+  return {.name = "replay",
+          .summary = "Run the failure of a capsule again",
+          .footer = kReplayFooter,
+          .add = add_options_of<ReplayCommand>};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,84 @@
+#include "driver/cli/retry_options.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cases/case_outcome.h"
+#include "cases/did_you_mean.h"
+#include "driver/cli/option_kinds.h"
+
+namespace cp_pool {
+
+namespace {
+
+bool may_be_retried(CaseOutcome outcome) {
+  return is_failure(outcome) || outcome == CaseOutcome::infra;
+}
+
+std::vector<std::string> names_to_retry_on() {
+  std::vector<std::string> names;
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    if (may_be_retried(outcome)) names.emplace_back(name);
+  }
+  return names;
+}
+
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin <= list.size();) {
+    const std::size_t end = std::min(list.find(',', begin), list.size());
+    parts.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+std::string wrong_with_outcomes(const std::string& list) {
+  const std::vector<std::string> names = names_to_retry_on();
+  for (const std::string& part : parts_of(list)) {
+    const auto outcome = parse_name<CaseOutcome>(part);
+    if (outcome && may_be_retried(*outcome)) continue;
+    return fmt::format("'{}' is none of {}{}", part, fmt::join(names, ", "), did_you_mean(part, names));
+  }
+  return "";
+}
+
+}  // namespace
+
+void add_flaky(CLI::App& command, RunConfig& config) {
+  add_text(command,
+           {.name = "--flaky",
+            .type = "WHAT",
+            .help = "What a case that passed on a later try is to the exit code: fail or pass",
+            .check =
+                [](const std::string& text) {
+                  return text == "fail" || text == "pass" ? "" : fmt::format("'{}' is neither fail nor pass", text);
+                },
+            .default_text = "pass"},
+           [&config](const std::string& text) { config.flaky_fails = text == "fail"; });
+}
+
+void add_retries(CLI::App& command, RunConfig& config) {
+  add_count(command, "--retries", config.retries.most, "Run a case that does not pass again, up to N times");
+  add_text(command,
+           {.name = "--retry-on",
+            .type = "OUTCOMES",
+            .help = "The outcomes after which --retries runs a case again, with commas between them",
+            .check = wrong_with_outcomes,
+            .default_text = "crash,timeout,infra,error"},
+           [&config](const std::string& text) {
+             config.retries.on.clear();
+             for (const std::string& part : parts_of(text)) config.retries.on.insert(*parse_name<CaseOutcome>(part));
+           });
+  add_flaky(command, config);
+  add_flag(command, "--triage", config.triage,
+           "After the last case run failures again, to tell what is real from leaked state, flakiness and the machine");
+  add_path(command, "--capsules", config.capsules, "DIR", PathUse::folder,
+           "Keep each failure in a folder that cp-pool replay runs again, here or elsewhere");
+}
+
+}  // namespace cp_pool

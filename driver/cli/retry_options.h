@@ -1,0 +1,16 @@
+// --retries, --retry-on, --flaky, --triage and --capsules, of the commands that run cases to judge them.
+#pragma once
+
+#include "driver/run.h"
+
+namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
+class App;
+}
+
+namespace cp_pool {
+
+void add_retries(CLI::App& command, RunConfig& config);
+// --flaky alone, for reports of runs that are over.
+void add_flaky(CLI::App& command, RunConfig& config);
+
+}  // namespace cp_pool

@@ -1,0 +1,106 @@
+#include "driver/pool/run_capsules.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "cases/case_file_name.h"
+#include "driver/capsule/capsule.h"
+#include "driver/rank_environment.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::size_t kMostCases = 1000;  // of a history, the last ones
+
+// The cases that a pool has to get for the failure to come again, as far as its verdict tells.
+std::vector<const SentCase*> needed(std::span<const SentCase> sent, const Verdict* verdict) {
+  std::vector<const SentCase*> out;
+  const bool alone = verdict != nullptr && (verdict->kind == VerdictKind::real || verdict->kind == VerdictKind::infra);
+  const std::span<const SentCase> history = sent.first(alone ? 0 : sent.size() - 1);
+  for (const SentCase& before : history) out.push_back(&before);
+  if (verdict != nullptr && verdict->culprit) {
+    const auto culprit = std::ranges::find(out.rbegin(), out.rend(), *verdict->culprit,
+                                           [](const SentCase* before) { return before->named.id; });
+    if (culprit != out.rend()) out = {*culprit};
+  }
+  out.push_back(&sent.back());
+  return out;
+}
+
+Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure) {
+  const RunConfig& config = run.config;
+  const protocol::ReadyEvent& worker = run.history->worker_of(failure);
+  Capsule out;
+  out.version = CP_POOL_VERSION;
+  out.id = failure.event.id;
+  out.outcome = failure.event.outcome;
+  out.reason = failure.event.reason;
+  out.rerun = failure.event.rerun;
+  out.worker = config.worker_command;
+  out.fork_server = config.fork_server;
+  out.folder = std::filesystem::current_path().string();
+  out.environment = environment_to_keep();
+  out.device = config.device;
+  out.share_gpus = config.share_gpus;
+  out.timeout_ms = static_cast<double>(config.timeout.count());
+  out.start_timeout_ms = static_cast<double>(config.start_timeout.count());
+  out.bound_factor = config.bound_factor;
+  out.reference_cache = config.reference_cache;
+  out.perf = config.perf;
+  if (out.perf) out.perf->trace_dir.reset();
+  out.worker_name = worker.worker;
+  out.versions = worker.versions;
+  return out;
+}
+
+std::string folder_name(const CaseFinished& event) {
+  std::string name = case_file_name(event.id);
+  if (event.runs > 1) name += fmt::format(".run{}", event.run);
+  if (event.number) name += fmt::format(".number{}", *event.number);
+  return name;
+}
+
+void write_one(const RunContext& run, const HistoryOfFailure& failure, const Verdict* verdict) {
+  Capsule capsule = capsule_of(run, failure);
+  CapsuleFiles files;
+  std::vector<const SentCase*> sent = needed(run.history->until(failure), verdict);
+  if (sent.size() > kMostCases) {
+    capsule.left_out = sent.size() - kMostCases;
+    sent.erase(sent.begin(), sent.end() - static_cast<std::ptrdiff_t>(kMostCases));
+  }
+  for (const SentCase* const one : sent) {
+    CapsuleCase& kept = capsule.cases.emplace_back();
+    kept.id = one->named.id;
+    kept.c = one->named.c;
+    if (one->named.timeout) kept.timeout_ms = static_cast<double>(one->named.timeout->count());
+    files.requests += one->lines;
+  }
+  if (verdict != nullptr) capsule.verdict = *verdict;
+  files.result = &failure.event;
+  files.dump_dir = run.config.dump_dir;
+  write_capsule(*run.config.capsules / folder_name(failure.event), capsule, files);
+}
+
+}  // namespace
+
+void write_capsules(RunContext& run, const std::map<std::size_t, Verdict>& verdicts) {
+  const std::vector<HistoryOfFailure>& failures = run.history->failures();
+  for (std::size_t i = 0; i < failures.size(); ++i) {
+    const auto verdict = verdicts.find(i);
+    try {
+      write_one(run, failures[i], verdict == verdicts.end() ? nullptr : &verdict->second);
+    } catch (const std::runtime_error& e) {
+      run.lose_output("--capsules", e.what());
+    }
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,167 @@
+#include "driver/pool/triage_run.h"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+#include "cases/case_groups.h"
+#include "driver/failure_kind.h"
+#include "driver/triage/machine_signs.h"
+
+namespace cp_pool {
+
+namespace {
+
+std::string reason_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+FailureToTriage to_triage(const HistoryOfFailure& failure, std::span<const SentCase> sent) {
+  const CaseFinished& event = failure.event;
+  FailureToTriage out;
+  out.failure.end = {.outcome = event.outcome, .reason = reason_line(event.reason), .machine = machine_sign(event)};
+  for (const SentCase& before : sent.first(failure.place)) out.failure.history.push_back(before.named.id);
+  out.kind = failure_kind(event);
+  out.ms = event.duration_ms;
+  if (event.other_bits && !event.other_bits->empty()) {
+    out.unfit = "it failed as its output had other bits than in its first run, which a replay does not compare";
+  }
+  return out;
+}
+
+std::vector<FailureToTriage> all_to_triage(const PoolHistory& history) {
+  std::vector<FailureToTriage> out;
+  for (const HistoryOfFailure& failure : history.failures()) out.push_back(to_triage(failure, history.until(failure)));
+  return out;
+}
+
+// A pool of a replay is one of those that wake up when the run is stopped.
+class AmongWakeups {
+ public:
+  AmongWakeups(PoolHost& host, Wakeup& wakeup) : host_(host), wakeup_(wakeup) { host_.wakeups.push_back(&wakeup_); }
+  AmongWakeups(const AmongWakeups&) = delete;
+  AmongWakeups& operator=(const AmongWakeups&) = delete;
+  ~AmongWakeups() { std::erase(host_.wakeups, &wakeup_); }
+
+ private:
+  PoolHost& host_;
+  Wakeup& wakeup_;
+};
+
+}  // namespace
+
+TriageRun::TriageRun(RunContext& run, ReplayPools pools)
+    : run_(run),
+      pools_(std::move(pools)),
+      plan_(all_to_triage(*run.history), run.config.triage_limits),
+      start_(Clock::now()) {}
+
+std::chrono::milliseconds TriageRun::spent() const {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start_);
+}
+
+asio::awaitable<void> TriageRun::serve() {
+  while (const auto replay_of = plan_.next(spent())) {
+    emit_verdicts();
+    CaseReplayed replayed = co_await replay(*replay_of);
+    if (run_.stop.abandon_running()) {
+      plan_.stop("the run was stopped");
+      break;
+    }
+    if (spent() >= plan_.limits().time && replayed.outcome != CaseOutcome::pass) {
+      // Its end may be that of the budget.
+      plan_.stop(fmt::format("the {} s of a triage were spent", plan_.limits().time.count() / 1000));
+      break;
+    }
+    const CaseEnd end{.outcome = replayed.outcome, .reason = reason_line(replayed.reason), .machine = replayed.machine};
+    run_.emit(std::move(replayed));
+    plan_.ended(end);
+  }
+  emit_verdicts();
+}
+
+asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay) {
+  const HistoryOfFailure& failure = run_.history->failures().at(replay.failure);
+  const std::span<const SentCase> sent = run_.history->until(failure);
+  std::vector<const SentCase*> sequence;
+  for (const std::size_t place : replay.before) sequence.push_back(&sent[place]);
+  sequence.push_back(&sent.back());
+  CaseReplayed out;
+  out.index = failure.event.index;
+  out.id = failure.event.id;
+  out.replay = plan_.replays();
+  out.before = replay.before.size();
+  if (out.before > 0) out.first = sequence.front()->named.id;
+  const int ranks = world_size(failure.event.c);
+  Wakeup wakeup(run_.host.io);
+  const AmongWakeups among(run_.host, wakeup);
+  Pool pool(run_, pools_.fork_server, pools_.next_id(ranks), ranks, pools_.variables(ranks), wakeup);
+  out.pool = pool.id();
+  Timer budget(run_.host.io);
+  budget.expires_at(start_ + plan_.limits().time);
+  // A handler that is due already may come after the pool has gone.
+  const auto alive = std::make_shared<bool>(true);
+  budget.async_wait([&pool, there = std::weak_ptr<bool>(alive)](asio::error_code cancelled) {
+    if (!cancelled && !there.expired()) pool.give_up_start();
+  });
+  std::optional<StartFailure> not_started = co_await pool.start();
+  if (not_started) {
+    out.outcome = CaseOutcome::infra;
+    out.reason = fmt::format("its pool did not start: {}", not_started->retirement.detail);
+    co_await pool.retire(not_started->retirement);
+    co_return out;
+  }
+  co_await send(pool, sequence, out);
+  co_return out;
+}
+
+// Ends the pool, too.
+asio::awaitable<void> TriageRun::send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out) {
+  Retirement end;
+  for (std::size_t i = 0; i < sequence.size(); ++i) {
+    const bool last = i + 1 == sequence.size();
+    NamedCase named = sequence[i]->named;
+    named.replay = true;
+    const auto left = std::max(plan_.limits().time - spent(), std::chrono::milliseconds{1});
+    named.timeout = std::min(named.timeout.value_or(run_.config.timeout), left);
+    const NamedCase* const next = sequence[i]->next ? &*sequence[i]->next : nullptr;
+    CaseStarted started;
+    started.index = out.index;
+    started.id = named.id;
+    started.seq = ++run_.host.last_seq;
+    started.pool = pool.id();
+    Attempt attempt = co_await pool.run_case(run_, named, started, next);
+    run_.host.reap_strangers();
+    if (attempt.retirement) end = *attempt.retirement;
+    if (last) {
+      CaseFinished seen;
+      seen.outcome = attempt.outcome;
+      seen.reason = attempt.reason;
+      seen.ranks = std::move(attempt.result.ranks);
+      seen.stderr_tails = std::move(attempt.stderr_tails);
+      out.machine = machine_sign(seen);
+      out.outcome = attempt.charged ? attempt.outcome : CaseOutcome::infra;
+      out.reason = std::move(attempt.reason);
+      out.duration_ms = attempt.duration_ms;
+    } else if (attempt.retirement) {
+      out.outcome = CaseOutcome::infra;
+      out.reason = fmt::format("the pool ended with case {} of {} before it, {}: {}", i + 1, sequence.size() - 1,
+                               named.id, attempt.retirement->detail);
+    }
+    if (attempt.retirement || run_.stop.abandon_running()) break;
+  }
+  if (run_.stop.abandon_running()) end.reason = RetireReason::interrupted;
+  co_await pool.retire(std::move(end));
+}
+
+void TriageRun::emit_verdicts() {
+  for (auto& [number, verdict] : plan_.take_verdicts()) {
+    verdicts_.emplace(number, verdict);
+    const CaseFinished& failed = run_.history->failures().at(number).event;
+    run_.emit(CaseVerdict{
+        .index = failed.index, .id = failed.id, .run = failed.run, .runs = failed.runs, .verdict = std::move(verdict)});
+  }
+}
+
+}  // namespace cp_pool

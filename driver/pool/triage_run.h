@@ -1,0 +1,56 @@
+// Triages the failures of a run when its last case has ended: carries out what driver/triage/ decides, one replay at a
+// time, each on a pool of its own.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "driver/clock.h"
+#include "driver/pool/fork_server.h"
+#include "driver/pool/pool.h"
+#include "driver/pool/pool_history.h"
+#include "driver/pool/run_context.h"
+#include "driver/triage/triage_plan.h"
+
+namespace cp_pool {
+
+// Where the pools of replays come from.
+struct ReplayPools {
+  std::function<PoolId(int world_size)> next_id;
+  std::function<std::vector<std::pair<std::string, std::string>>(int world_size)> variables;
+  ForkServer* fork_server = nullptr;
+};
+
+class TriageRun {
+ public:
+  // run: with a history, which has to stay.
+  TriageRun(RunContext& run, ReplayPools pools);
+  TriageRun(const TriageRun&) = delete;
+  TriageRun& operator=(const TriageRun&) = delete;
+  ~TriageRun() = default;
+
+  // Emits a case_replayed for each replay, and a case_verdict for each failure. Ends soon when the run is stopped.
+  asio::awaitable<void> serve();
+
+  // So far, by the place of the failure in the history.
+  [[nodiscard]] const std::map<std::size_t, Verdict>& verdicts() const { return verdicts_; }
+
+ private:
+  asio::awaitable<CaseReplayed> replay(const TriagePlan::Replay& replay);
+  asio::awaitable<void> send(Pool& pool, std::span<const SentCase* const> sequence, CaseReplayed& out);
+  void emit_verdicts();
+  [[nodiscard]] std::chrono::milliseconds spent() const;
+
+  RunContext& run_;
+  ReplayPools pools_;
+  TriagePlan plan_;
+  Clock::time_point start_;
+  std::map<std::size_t, Verdict> verdicts_;
+};
+
+}  // namespace cp_pool

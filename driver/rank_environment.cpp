@@ -1,0 +1,57 @@
+#include "driver/rank_environment.h"
+
+#include <algorithm>
+#include <array>
+#include <unistd.h>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr std::array<std::string_view, 10> kPrefixesForRanks{"CUDA_",  "NCCL_",    "GLOO_",  "OMP_", "MKL_",
+                                                             "TORCH_", "CP_POOL_", "PYTHON", "LD_",  "CUBLAS_"};
+constexpr std::array<std::string_view, 2> kNamesForRanks{"PATH", "VIRTUAL_ENV"};
+constexpr std::array<std::string_view, 11> kSecrets{"TOKEN", "SECRET",     "PASSWORD", "PASSWD",  "PASSPHRASE", "KEY",
+                                                    "AUTH",  "CREDENTIAL", "COOKIE",   "PRIVATE", "SIGNATURE"};
+
+std::string upper(std::string_view text) {
+  std::string out(text);
+  std::ranges::transform(out, out.begin(), [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  return out;
+}
+
+}  // namespace
+
+bool matters_to_ranks(std::string_view name) {
+  return std::ranges::count(kNamesForRanks, name) > 0 ||
+         std::ranges::any_of(kPrefixesForRanks, [name](std::string_view prefix) { return name.starts_with(prefix); });
+}
+
+bool may_be_secret(std::string_view name, std::string_view value) {
+  const std::string whole = upper(name);
+  if (std::ranges::any_of(kSecrets, [&](std::string_view part) { return whole.find(part) != std::string::npos; })) {
+    return true;
+  }
+  const std::size_t host = value.find("://");
+  return host != std::string_view::npos && value.find('@', host) != std::string_view::npos;
+}
+
+bool is_of_this_machine(std::string_view name) {
+  return name == "PATH" || name == "VIRTUAL_ENV" || name == "CUDA_VISIBLE_DEVICES" || name.starts_with("LD_") ||
+         name.starts_with("PYTHON");
+}
+
+std::vector<std::string> environment_to_keep() {
+  std::vector<std::string> out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text{*entry};
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    const std::string_view name = text.substr(0, equals);
+    if (matters_to_ranks(name) && !may_be_secret(name, text.substr(equals + 1))) out.emplace_back(text);
+  }
+  std::ranges::sort(out);
+  return out;
+}
+
+}  // namespace cp_pool

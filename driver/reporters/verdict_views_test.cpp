@@ -1,0 +1,109 @@
+// What each report says of tries and verdicts.
+#include <cstdio>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/testing/temporary_folder.h"
+#include "driver/reporters/html_sink.h"
+#include "driver/reporters/junit_sink.h"
+#include "driver/reporters/summary.h"
+#include "driver/reporters/verdict_text.h"
+#include "driver/testing/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using test::TemporaryFolder;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::vector<Event> run_with_tries_and_a_verdict() {
+  CaseTried crashed = test::tried(1, "flaky", CaseOutcome::crash, "rank 1 died");
+  crashed.stderr_tails = {{.rank = 1, .text = "last words\n", .fenced = true}};
+  RunFinished end = test::run_finished({1, 2, 0, 0, 0, 0, 0, 0, 0});
+  end.flaky = 1;
+  return {test::run_started(3),
+          test::tried(0, "bad", CaseOutcome::timeout, "no result"),
+          test::failed_case(0, "bad"),
+          crashed,
+          test::flaky_case(1, "flaky"),
+          test::failed_case(2, "leaked"),
+          test::state_leak(2, "leaked", "culprit/id"),
+          end};
+}
+
+std::string written(const std::string& name) {
+  const TemporaryFolder folder;
+  const std::vector<Event> events = run_with_tries_and_a_verdict();
+  if (name == "junit") {
+    JunitSink sink{folder / name};
+    for (const Event& event : events) sink.on_event(event);
+    const std::string check = "python3 '" CP_POOL_CHECK_JUNIT "' '" + (folder / name).string() + "' > /dev/null";
+    EXPECT_EQ(std::system(check.c_str()), 0);
+  } else {
+    HtmlSink sink{folder / name};
+    for (const Event& event : events) sink.on_event(event);
+  }
+  return test::read_file(folder / name);
+}
+
+TEST(VerdictText, SaysWhoSpoiledTheCaseAndHowOften) {
+  const Verdict verdict = test::state_leak(0, "id", "culprit/id").verdict;
+  EXPECT_EQ(verdict_text(verdict),
+            "verdict: STATE_LEAK (2 of 2), by culprit/id\n"
+            "  alone on a fresh pool it failed in the same way in 0 of 3\n"
+            "  after it it failed\n");
+  EXPECT_EQ(verdict_line({}), "not triaged");
+}
+
+TEST(VerdictText, NamesAReplay) {
+  CaseReplayed event;
+  event.id = "id";
+  event.replay = 3;
+  event.outcome = CaseOutcome::pass;
+  EXPECT_EQ(replay_text(event), "replay 3: pass alone: id");
+  event.before = 1;
+  event.first = "a";
+  EXPECT_EQ(replay_text(event), "replay 3: pass after a: id");
+  event.before = 7;
+  EXPECT_EQ(replay_text(event), "replay 3: pass after 7 cases, from a on: id");
+}
+
+TEST(VerdictViews, TheJunitReportHasTriesAsSurefireWritesThemAndTheVerdict) {
+  const std::string xml = written("junit");
+  EXPECT_THAT(xml, HasSubstr("<rerunError type=\"timeout\" message=\"timeout: no result\">"));
+  EXPECT_THAT(xml, HasSubstr("<flakyError type=\"crash\" message=\"crash: rank 1 died\">"));
+  EXPECT_THAT(xml, HasSubstr("last words"));
+  EXPECT_THAT(xml, HasSubstr("[[PROPERTY|flaky=true]]"));
+  EXPECT_THAT(xml, HasSubstr("[[PROPERTY|verdict=STATE_LEAK]]"));
+  EXPECT_THAT(xml, HasSubstr("[[PROPERTY|verdict_culprit=culprit/id]]"));
+  EXPECT_THAT(xml, HasSubstr("alone on a fresh pool it failed in the same way in 0 of 3"));
+}
+
+TEST(VerdictViews, ThePageHasTriesAndTheVerdict) {
+  const std::string page = written("html");
+  EXPECT_THAT(page, HasSubstr("1 flaky: passed on a later try"));
+  EXPECT_THAT(page, HasSubstr("flaky: crash, then pass on try 2"));
+  EXPECT_THAT(page, HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id"));
+  EXPECT_THAT(page, HasSubstr("alone on a fresh pool it failed in the same way in 0 of 3"));
+}
+
+TEST(VerdictViews, TheSummaryCountsFlakyCasesAndVerdicts) {
+  Summary summary;
+  CaseVerdict untriaged;
+  untriaged.id = "other";
+  summary.add(test::state_leak(0, "id", "culprit/id"));
+  summary.add(untriaged);
+  EXPECT_EQ(summary.text(),
+            "verdicts (--triage): 1 STATE_LEAK, 1 not triaged\n"
+            "  STATE_LEAK (2 of 2), by culprit/id: id\n");
+  RunFinished end = test::run_finished({3, 0, 0, 0, 0, 0, 0, 0, 0});
+  EXPECT_THAT(ledger_line(end), Not(HasSubstr("flaky")));
+  end.flaky = 2;
+  EXPECT_THAT(ledger_line(end), HasSubstr("= 3 pass (2 flaky) + 0 fail"));
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,0 +1,193 @@
+#include "driver/triage/case_triage.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+constexpr int kAlone = 3;         // replays of the case alone
+constexpr int kDecide = 2;        // of these: failures that make it real
+constexpr int kMostUnjudged = 2;  // of these, further ones
+constexpr int kAfterSuspect = 2;  // all have to fail
+constexpr int kConfirmed = 3;     // likewise, after the shortest end of the history
+
+std::string quoted(const CaseEnd& end) {
+  return end.reason.empty() ? std::string(to_string(end.outcome))
+                            : fmt::format("{}: {}", to_string(end.outcome), end.reason);
+}
+
+std::string number_of_cases(std::size_t count) {
+  return count == 1 ? "1 case" : fmt::format("{} cases", count);
+}
+
+}  // namespace
+
+CaseTriage::CaseTriage(TriagedFailure failure) : failure_(std::move(failure)) {
+  if (!failure_.end.machine.empty()) tell(fmt::format("in the run: {}", failure_.end.machine));
+}
+
+std::optional<std::vector<std::size_t>> CaseTriage::next() const {
+  switch (step_) {
+    case Step::alone:
+      return std::vector<std::size_t>{};
+    case Step::history:
+      return last_of_history(failure_.history.size());
+    case Step::bisection:
+      return last_of_history(passes_after_ + (fails_after_ - passes_after_) / 2);
+    case Step::suspect:
+      return std::vector{failure_.history.size() - fails_after_};
+    case Step::confirmation:
+      return last_of_history(fails_after_);
+    case Step::over:
+      break;
+  }
+  return std::nullopt;
+}
+
+void CaseTriage::ended(const CaseEnd& end) {
+  const Seen what = seen(end);
+  if (step_ == Step::alone) return after_alone(what, end);
+  if (what != Seen::fails && what != Seen::passes) {
+    tell(fmt::format("a replay after {} told nothing: it ended as {}{}", number_of_cases(next()->size()), quoted(end),
+                     end.machine.empty() ? "" : fmt::format(" ({})", end.machine)));
+    return decide(VerdictKind::unknown, 0, 0);
+  }
+  switch (step_) {
+    case Step::history:
+      return after_history(what);
+    case Step::bisection:
+      return after_bisection(what);
+    case Step::suspect:
+      return after_suspect(what);
+    case Step::confirmation:
+      return after_confirmation(what);
+    case Step::alone:
+    case Step::over:
+      return;
+  }
+}
+
+CaseTriage::Seen CaseTriage::seen(const CaseEnd& end) const {
+  if (end.outcome == CaseOutcome::pass) return Seen::passes;
+  if (!end.machine.empty()) return Seen::machine;
+  if (end.outcome == failure_.end.outcome) return Seen::fails;
+  return is_failure(end.outcome) ? Seen::fails_otherwise : Seen::unjudged;
+}
+
+void CaseTriage::after_alone(Seen seen, const CaseEnd& end) {
+  const bool machine_failed_before = !failure_.end.machine.empty();
+  if (seen == Seen::unjudged || (seen == Seen::machine && !machine_failed_before)) {
+    tell(fmt::format("a replay alone told nothing: it ended as {}{}", quoted(end),
+                     end.machine.empty() ? "" : fmt::format(" ({})", end.machine)));
+    if (++unjudged_ == kMostUnjudged) decide(VerdictKind::unknown, fails_, alone_);
+    return;
+  }
+  ++alone_;
+  if (seen == Seen::fails) ++fails_;
+  if (seen == Seen::machine) ++machine_;
+  if (seen == Seen::fails_otherwise) {
+    ++otherwise_;
+    tell(fmt::format("alone it failed in another way: {}", quoted(end)));
+  }
+  const bool enough = fails_ == kDecide || machine_ == kDecide || otherwise_ == kDecide;
+  if (alone_ == kAlone || enough) decide_alone();
+}
+
+void CaseTriage::decide_alone() {
+  tell(fmt::format("alone on a fresh pool it failed in the same way in {} of {}", fails_ + machine_, alone_));
+  if (fails_ >= kDecide) return decide(VerdictKind::real, fails_, alone_);
+  if (otherwise_ > 0) return decide(VerdictKind::unknown, fails_, alone_);
+  if (!failure_.end.machine.empty()) {
+    // A failure that needs no machine to fail says nothing of the one that had it.
+    return decide(fails_ == 0 ? VerdictKind::infra : VerdictKind::unknown, machine_, alone_);
+  }
+  if (fails_ > 0) return decide(VerdictKind::flaky, fails_, alone_);
+  if (failure_.history.empty()) {
+    tell("it was the first case of its pool");
+    return decide(VerdictKind::flaky, 0, alone_);
+  }
+  step_ = Step::history;
+}
+
+void CaseTriage::after_history(Seen seen) {
+  const std::string after = fmt::format("after the {} that its pool had run before it, in their order, it",
+                                        number_of_cases(failure_.history.size()));
+  if (seen == Seen::passes) {
+    tell(after + " passed");
+    return decide(VerdictKind::flaky, 0, alone_ + 1);
+  }
+  tell(after + " failed");
+  fails_after_ = failure_.history.size();
+  look_for_suspect();
+}
+
+void CaseTriage::after_bisection(Seen seen) {
+  const std::size_t tried = next()->size();
+  (seen == Seen::fails ? fails_after_ : passes_after_) = tried;
+  look_for_suspect();
+}
+
+// The shortest end of the history is known when the next shorter one passes.
+void CaseTriage::look_for_suspect() {
+  if (fails_after_ - passes_after_ > 1) {
+    step_ = Step::bisection;
+    return;
+  }
+  if (fails_after_ < failure_.history.size()) {
+    tell(fmt::format("after the last {} of these it failed{}", fails_after_,
+                     passes_after_ == 0 ? "" : fmt::format(", after the last {} it passed", passes_after_)));
+  }
+  step_ = Step::suspect;
+  // The suspect alone is what was tried last.
+  if (fails_after_ == 1) after_suspect_ = 1;
+}
+
+void CaseTriage::after_suspect(Seen seen) {
+  if (seen == Seen::fails) {
+    if (++after_suspect_ < kAfterSuspect) return;
+    tell(fmt::format("after {} alone it failed in {} of {}", suspect(), after_suspect_, after_suspect_));
+    verdict_.culprit = suspect();
+    return decide(VerdictKind::state_leak, after_suspect_, after_suspect_);
+  }
+  if (after_suspect_ > 0) {
+    tell(fmt::format("after {} alone it failed in {} of {}", suspect(), after_suspect_, after_suspect_ + 1));
+    return decide(VerdictKind::unknown, after_suspect_, after_suspect_ + 1);
+  }
+  tell(fmt::format("after {} alone it passed", suspect()));
+  step_ = Step::confirmation;
+}
+
+// It has failed once after these, when the search met them.
+void CaseTriage::after_confirmation(Seen seen) {
+  ++confirmed_;
+  const bool fails = seen == Seen::fails;
+  if (fails && confirmed_ < kConfirmed) return;
+  const int failed = fails ? confirmed_ : confirmed_ - 1;
+  tell(fmt::format("after the last {} of these, from {} on, it failed in {} of {}", fails_after_, suspect(), failed,
+                   confirmed_));
+  decide(fails ? VerdictKind::warm_only : VerdictKind::unknown, failed, confirmed_);
+}
+
+const std::string& CaseTriage::suspect() const {
+  return failure_.history.at(failure_.history.size() - fails_after_);
+}
+
+std::vector<std::size_t> CaseTriage::last_of_history(std::size_t count) const {
+  std::vector<std::size_t> out(count);
+  std::iota(out.begin(), out.end(), failure_.history.size() - count);
+  return out;
+}
+
+void CaseTriage::decide(VerdictKind kind, int k, int n) {
+  verdict_.kind = kind;
+  verdict_.k = k;
+  verdict_.n = n;
+  step_ = Step::over;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,201 @@
+#include "driver/triage/case_triage.h"
+
+#include <algorithm>
+#include <functional>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace cp_pool {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using Ids = std::vector<std::string>;
+constexpr CaseOutcome kFail = CaseOutcome::fail;
+constexpr CaseOutcome kPass = CaseOutcome::pass;
+
+CaseEnd ended(CaseOutcome outcome, std::string machine = "") {
+  return {.outcome = outcome, .reason = outcome == kPass ? "" : "because", .machine = std::move(machine)};
+}
+
+Ids history(std::size_t count) {
+  Ids out;
+  for (std::size_t i = 0; i < count; ++i) out.push_back(fmt::format("c{}", i));
+  return out;
+}
+
+// A machine with workers: says how a case ends after others on a fresh pool.
+struct World {
+  std::function<CaseEnd(const Ids& before)> run;
+  std::vector<Ids> replays = {};
+
+  Verdict triage(const Ids& cases_before, CaseEnd first = ended(kFail)) {
+    CaseTriage triage({.end = std::move(first), .history = cases_before});
+    while (const auto before = triage.next()) {
+      Ids ids;
+      for (const std::size_t place : *before) ids.push_back(cases_before.at(place));
+      replays.push_back(ids);
+      if (replays.size() > 100) throw std::runtime_error("it goes on for ever");
+      triage.ended(run(ids));
+    }
+    return triage.verdict();
+  }
+};
+
+// Ends one after another, whatever is run.
+World ends(std::vector<CaseEnd> list) {
+  return {.run = [list = std::move(list), at = std::size_t{0}](const Ids&) mutable { return list.at(at++); }};
+}
+
+bool has(const Ids& ids, const std::string& id) {
+  return std::ranges::find(ids, id) != ids.end();
+}
+
+TEST(CaseTriage, WhatFailsAloneIsReal) {
+  World world{.run = [](const Ids&) { return ended(kFail); }};
+  const Verdict verdict = world.triage(history(5));
+  EXPECT_EQ(verdict.kind, VerdictKind::real);
+  EXPECT_EQ(verdict.k, 2);
+  EXPECT_EQ(verdict.n, 2);
+  EXPECT_THAT(world.replays, ElementsAre(IsEmpty(), IsEmpty())) << "a third could not change it";
+}
+
+TEST(CaseTriage, WhatFailsAloneTwiceOfThreeIsReal) {
+  const Verdict verdict = ends({ended(kFail), ended(kPass), ended(kFail)}).triage(history(5));
+  EXPECT_EQ(verdict.kind, VerdictKind::real);
+  EXPECT_EQ(verdict.k, 2);
+  EXPECT_EQ(verdict.n, 3);
+}
+
+TEST(CaseTriage, WhatFailsAloneOnceOfThreeIsFlaky) {
+  const Verdict verdict = ends({ended(kPass), ended(kPass), ended(kFail)}).triage(history(5));
+  EXPECT_EQ(verdict.kind, VerdictKind::flaky);
+  EXPECT_EQ(verdict.k, 1);
+  EXPECT_EQ(verdict.n, 3);
+}
+
+TEST(CaseTriage, WhatNeverFailsAgainIsFlaky) {
+  World world{.run = [](const Ids&) { return ended(kPass); }};
+  const Verdict verdict = world.triage(history(5));
+  EXPECT_EQ(verdict.kind, VerdictKind::flaky);
+  EXPECT_EQ(verdict.k, 0);
+  EXPECT_EQ(verdict.n, 4);
+  EXPECT_EQ(world.replays.back(), history(5)) << "as it was sent";
+  World alone{.run = [](const Ids&) { return ended(kPass); }};
+  EXPECT_EQ(alone.triage({}).kind, VerdictKind::flaky);
+  EXPECT_EQ(alone.replays.size(), 3U);
+}
+
+// Wherever the culprit is.
+TEST(CaseTriage, WhatFailsAfterOneCaseIsALeakOfIt) {
+  for (std::size_t length = 1; length <= 20; ++length) {
+    for (std::size_t place = 0; place < length; ++place) {
+      const std::string culprit = history(length).at(place);
+      World world{.run = [&](const Ids& before) { return ended(has(before, culprit) ? kFail : kPass); }};
+      const Verdict verdict = world.triage(history(length));
+      EXPECT_EQ(verdict.kind, VerdictKind::state_leak) << place << " of " << length;
+      EXPECT_EQ(verdict.culprit, culprit);
+      EXPECT_EQ(verdict.k, 2);
+      EXPECT_EQ(verdict.n, 2);
+      EXPECT_EQ(std::ranges::count(world.replays, Ids{culprit}), 2);
+      EXPECT_LE(world.replays.size(), 11U);
+    }
+  }
+}
+
+TEST(CaseTriage, OfSeveralCulpritsTheLastIsNamed) {
+  World world{.run = [](const Ids& before) { return ended(has(before, "c1") || has(before, "c4") ? kFail : kPass); }};
+  EXPECT_EQ(world.triage(history(8)).culprit, "c4");
+}
+
+TEST(CaseTriage, WhatNeedsSeveralCasesNeedsAWarmPool) {
+  World two{.run = [](const Ids& before) { return ended(has(before, "c2") && has(before, "c5") ? kFail : kPass); }};
+  const Verdict verdict = two.triage(history(8));
+  EXPECT_EQ(verdict.kind, VerdictKind::warm_only);
+  EXPECT_FALSE(verdict.culprit);
+  EXPECT_EQ(verdict.k, 3);
+  EXPECT_EQ(verdict.n, 3);
+  EXPECT_THAT(verdict.evidence, Contains(HasSubstr("after the last 6 of these it failed, after the last 5 it passed")));
+  World third{.run = [](const Ids& before) { return ended(before.size() == 2 ? kFail : kPass); }};
+  EXPECT_EQ(third.triage(history(2)).kind, VerdictKind::warm_only);
+}
+
+TEST(CaseTriage, WhatContradictsItselfIsUnknown) {
+  const CaseEnd pass = ended(kPass);
+  const CaseEnd fail = ended(kFail);
+  const CaseEnd crash = ended(CaseOutcome::crash);
+  const auto kind_of = [](std::vector<CaseEnd> list, std::size_t length) {
+    return ends(std::move(list)).triage(history(length)).kind;
+  };
+  // Alone it fails, but otherwise.
+  EXPECT_EQ(kind_of({crash, crash}, 0), VerdictKind::unknown);
+  EXPECT_EQ(kind_of({crash, pass, pass}, 3), VerdictKind::unknown);
+  EXPECT_EQ(kind_of({crash, fail, pass}, 3), VerdictKind::unknown);
+  // After its history it fails otherwise.
+  EXPECT_EQ(kind_of({pass, pass, pass, crash}, 3), VerdictKind::unknown);
+  // After the suspect it fails once of two.
+  EXPECT_EQ(kind_of({pass, pass, pass, fail, pass}, 1), VerdictKind::unknown);
+  EXPECT_EQ(kind_of({pass, pass, pass, fail, pass, fail, pass}, 2), VerdictKind::unknown);
+  // The short history that made it fail does not do so again.
+  EXPECT_EQ(kind_of({pass, pass, pass, fail, pass, pass, pass}, 2), VerdictKind::unknown);
+  EXPECT_EQ(kind_of({pass, pass, pass, fail, pass, pass, fail, pass}, 2), VerdictKind::unknown);
+}
+
+TEST(CaseTriage, WhatCannotBeJudgedAgainIsUnknown) {
+  const CaseEnd infra = ended(CaseOutcome::infra);
+  EXPECT_EQ(ends({infra, infra}).triage(history(3)).kind, VerdictKind::unknown);
+  EXPECT_EQ(ends({ended(CaseOutcome::skip), infra}).triage({}).kind, VerdictKind::unknown);
+  EXPECT_EQ(ends({infra, ended(kFail), ended(kFail)}).triage({}).kind, VerdictKind::real) << "one more replay";
+  EXPECT_EQ(ends({ended(kPass), ended(kPass), ended(kPass), infra}).triage(history(3)).kind, VerdictKind::unknown)
+      << "its pool died before";
+}
+
+TEST(CaseTriage, WhatTheMachineDidIsItsOwn) {
+  const CaseEnd killed = ended(CaseOutcome::crash, "memory ran out");
+  const CaseEnd crash = ended(CaseOutcome::crash);
+  const CaseEnd pass = ended(kPass);
+  const Verdict once = ends({pass, pass, pass}).triage(history(3), killed);
+  EXPECT_EQ(once.kind, VerdictKind::infra);
+  EXPECT_EQ(once.n, 3);
+  EXPECT_THAT(once.evidence, Contains(HasSubstr("memory ran out")));
+  const Verdict again = ends({killed, killed}).triage(history(3), killed);
+  EXPECT_EQ(again.kind, VerdictKind::infra);
+  EXPECT_EQ(again.k, 2);
+  EXPECT_EQ(ends({crash, crash}).triage({}, killed).kind, VerdictKind::real) << "it crashes with memory enough";
+  EXPECT_EQ(ends({crash, pass, pass}).triage({}, killed).kind, VerdictKind::unknown);
+  EXPECT_EQ(ends({killed, killed}).triage({}, ended(kFail)).kind, VerdictKind::unknown)
+      << "the machine spoils the replays of a failure that it had no part in";
+}
+
+TEST(CaseTriage, SaysWhatItSawSoFar) {
+  CaseTriage triage({.end = ended(kFail), .history = history(3)});
+  for (int i = 0; i < 3; ++i) triage.ended(ended(kPass));
+  EXPECT_EQ(triage.verdict().kind, VerdictKind::not_triaged);
+  EXPECT_THAT(triage.verdict().evidence, ElementsAre("alone on a fresh pool it failed in the same way in 0 of 3"));
+}
+
+// A case that fails at random is rarely taken for another thing, and no world makes the triage go on for ever.
+TEST(CaseTriage, IsRarelyMisledByACaseThatFailsOneTimeInThree) {
+  std::mt19937 random(7);
+  int misled = 0;
+  constexpr int kTimes = 2000;
+  for (int i = 0; i < kTimes; ++i) {
+    World world{.run = [&](const Ids&) { return ended(random() % 3 == 0 ? kFail : kPass); }};
+    const VerdictKind kind = world.triage(history(12)).kind;
+    if (kind == VerdictKind::state_leak || kind == VerdictKind::warm_only) ++misled;
+    EXPECT_LE(world.replays.size(), 12U);
+  }
+  EXPECT_LT(misled, kTimes / 40);
+}
+
+}  // namespace
+}  // namespace cp_pool

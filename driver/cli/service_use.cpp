@@ -25,11 +25,12 @@ void add_when_lost(CLI::App& command, ServiceOptions& options) {
 // Of the options that were given, the one that a service cannot serve. What a file says of slots, GPUs, spares and
 // triage is for own pools if there are any.
 std::string option_for_own_pools(const CLI::App& command) {
+  const auto has = [&](const char* name) { return command.get_option_no_throw(name) != nullptr; };
   for (const char* const name : {"--isolate", "--pool-max-cases", "--run-dir", "--capsules"}) {
-    if (is_set(command, name)) return name;
+    if (has(name) && is_set(command, name)) return name;
   }
   for (const char* const name : {"--slots", "--gpus", "--spare", "--triage"}) {
-    if (was_given(command, name)) return name;
+    if (has(name) && was_given(command, name)) return name;
   }
   return "";
 }

@@ -318,10 +318,10 @@ PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {
   return {name, ++generations_[name]};
 }
 
-std::vector<std::pair<std::string, std::string>> Fleet::variables_of_ranks(int world_size) const {
-  std::vector<int> slots(static_cast<std::size_t>(std::min(world_size, slots_.value_or(world_size))));
+PoolPlace Fleet::place_of(int ranks) const {
+  std::vector<int> slots(static_cast<std::size_t>(std::min(ranks, slots_.value_or(ranks))));
   std::iota(slots.begin(), slots.end(), 0);
-  return variables_of(slots);
+  return {slots, gpus_of(slots)};
 }
 
 std::string Fleet::why_stopped(const RunContext& run) {

@@ -78,7 +78,7 @@ class Fleet {
 
   // Of a pool that is started for nobody's queue, when done(): its name, and what a Pool wants to know.
   PoolId next_pool_id(const RunConfig& config, int world_size);
-  [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables_of_ranks(int world_size) const;
+  [[nodiscard]] PoolPlace place_of(int ranks) const;
 
   [[nodiscard]] bool closed() const { return closed_; }
   // No case can come any more, and no pool is left.

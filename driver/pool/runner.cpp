@@ -115,7 +115,7 @@ bool Runner::begin_triage() {
   if (context_.history->failures().empty()) return false;
   triage_.emplace(context_,
                   ReplayPools{.next_id = [this](int ranks) { return fleet_.next_pool_id(context_.config, ranks); },
-                              .variables = [this](int ranks) { return fleet_.variables_of_ranks(ranks); },
+                              .place = [this](int ranks) { return fleet_.place_of(ranks); },
                               .fork_server = fork_server_ ? &*fork_server_ : nullptr});
   triaging_ = true;
   asio::co_spawn(io_, triage_->serve(), [this](const std::exception_ptr& error) {

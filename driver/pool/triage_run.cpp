@@ -96,7 +96,7 @@ asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay
   const int ranks = world_size(failure.event.c);
   Wakeup wakeup(run_.host.io);
   const AmongWakeups among(run_.host, wakeup);
-  Pool pool(run_, pools_.fork_server, pools_.next_id(ranks), ranks, pools_.variables(ranks), wakeup);
+  Pool pool(run_, pools_.fork_server, pools_.next_id(ranks), ranks, pools_.place(ranks), wakeup);
   out.pool = pool.id();
   Timer budget(run_.host.io);
   budget.expires_at(start_ + plan_.limits().time);

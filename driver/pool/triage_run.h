@@ -22,7 +22,7 @@ namespace cp_pool {
 // Where the pools of replays come from.
 struct ReplayPools {
   std::function<PoolId(int world_size)> next_id;
-  std::function<std::vector<std::pair<std::string, std::string>>(int world_size)> variables;
+  std::function<PoolPlace(int world_size)> place;
   ForkServer* fork_server = nullptr;
 };
 

@@ -202,6 +202,27 @@ void TraceSink::add_phases(TracedPool& pool, const CaseFinished& event, const Ru
   }
 }
 
+// Told at its end; the pool may have been sent other cases before it.
+void TraceSink::on(const CaseReplayed& event) {
+  const Micros at = note(*event.at_ms);
+  const auto pool = event.pool ? find(*event.pool) : std::nullopt;
+  if (!pool) return;
+  pools_[*pool].cases.push_back({.name = fmt::format("{} (replay {})", event.id, event.replay),
+                                 .category = "replay",
+                                 .begin = std::max(at - micros(event.duration_ms), pools_[*pool].spawned),
+                                 .end = at,
+                                 .arguments = {{"outcome", std::string{to_string(event.outcome)}}}});
+}
+
+void TraceSink::on(const CaseVerdict& event) {
+  const Micros at = note(*event.at_ms);
+  marks_.push_back({.name = fmt::format("verdict of {}: {}", event.id, name_of(event.verdict.kind)),
+                    .category = "verdict",
+                    .begin = at,
+                    .end = at,
+                    .arguments = {}});
+}
+
 void TraceSink::on(const RunPaused& event) {
   const Micros at = note(*event.at_ms);
   marks_.push_back({.name = "paused for " + format_duration(event.paused_ms),

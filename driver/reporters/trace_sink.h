@@ -63,6 +63,8 @@ class TraceSink : public EventSink {
   void on(const CaseStarted& event);
   void on(const CaseProgress& event);
   void on(const CaseFinished& event);
+  void on(const CaseReplayed& event);
+  void on(const CaseVerdict& event);
   void on(const RunPaused& event);
   void add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end) const;
   void end_try(const Running& run, Micros at);

@@ -192,7 +192,6 @@ class ReplayCommand : public CommandWith<ReplayOptions> {
   }
 
   void finish(const CLI::App& command) override {
-    check_views(command);
     check_worker(command, options.execution.worker);
     options.own_worker = was_given(command, "--worker") || was_given(command, "--adapter");
     options.own_device = was_given(command, "--device");

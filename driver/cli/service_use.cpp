@@ -22,15 +22,19 @@ void add_when_lost(CLI::App& command, ServiceOptions& options) {
              "Cases whose service is lost end as infra, or run on pools of this command");
 }
 
+// A shell, which runs one case at a time, lacks some of what a run has.
+bool has(const CLI::App& command, const char* name) {
+  return command.get_option_no_throw(name) != nullptr;
+}
+
 // Of the options that were given, the one that a service cannot serve. What a file says of slots, GPUs, spares and
 // triage is for own pools if there are any.
 std::string option_for_own_pools(const CLI::App& command) {
-  const auto has = [&](const char* name) { return command.get_option_no_throw(name) != nullptr; };
   for (const char* const name : {"--isolate", "--pool-max-cases", "--run-dir", "--capsules"}) {
-    if (has(name) && is_set(command, name)) return name;
+    if (has(command, name) && is_set(command, name)) return name;
   }
   for (const char* const name : {"--slots", "--gpus", "--spare", "--triage"}) {
-    if (has(name) && was_given(command, name)) return name;
+    if (has(command, name) && was_given(command, name)) return name;
   }
   return "";
 }
@@ -115,7 +119,9 @@ void fill_service(const CLI::App& command, const ExecutionOptions& execution, Se
   if (!options.wanted && !options.unasked) options.refused = true;
   options.own_pools = option_for_own_pools(command);
   if (execution.config.perf) options.own_pools = "--mode perf";
-  if (options.own_pools.empty() && !options.wanted && is_set(command, "--triage")) options.own_pools = "--triage";
+  if (options.own_pools.empty() && !options.wanted && has(command, "--triage") && is_set(command, "--triage")) {
+    options.own_pools = "--triage";
+  }
   if (options.wanted && !options.own_pools.empty()) {
     refuse(command, fmt::format("{} needs pools of its own: it contradicts --service", options.own_pools));
   }

@@ -67,7 +67,8 @@ TEST_F(ShellOnATerminal, CtrlCCancelsTheCaseThatRunsAndNothingElse) {
   Terminal shell{words()};
   shell.until("cp-pool> ");
   shell.type("demo/hang/p2p/cp1/bshd/fp32\n");
-  shell.until("| demo/hang/p2p/cp1/bshd/fp32");  // of the live line: it runs
+  shell.until("(small) on cpu");
+  shell.until(" demo/hang/p2p/cp1/bshd/fp32");  // of the live view: it runs
   shell.type(kCtrlC);
   shell.until("interrupted: the run was stopped before its end");
   shell.until("cp-pool> ");

@@ -5,6 +5,7 @@
 #include <clocale>
 #include <cstdio>
 #include <cwchar>
+#include <fcntl.h>
 #include <histedit.h>
 #include <poll.h>
 #include <stdexcept>
@@ -15,6 +16,7 @@
 
 #include "driver/cli/shell/shell_completion.h"
 #include "driver/cli/shell/shell_history.h"
+#include "driver/process/unique_fd.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -63,6 +65,9 @@ struct LineEditor::Parts {
   bool interrupted = false;
   EditLine* editor = nullptr;
   History* history = nullptr;
+  // The terminal once more, without waits: Ctrl-C discards what was typed, also between a poll that sees it and the
+  // read.
+  UniqueFd input{::open("/proc/self/fd/0", O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)};
 
   static Parts& of(EditLine* editor) {
     void* out = nullptr;
@@ -93,8 +98,9 @@ struct LineEditor::Parts {
         return -1;
       }
       char byte = 0;
-      const ssize_t size = ::read(STDIN_FILENO, &byte, 1);
-      if (size < 0 && errno == EINTR) continue;
+      const UniqueFd& input = of(editor).input;
+      const ssize_t size = ::read(input ? input.get() : STDIN_FILENO, &byte, 1);
+      if (size < 0 && (errno == EINTR || errno == EAGAIN)) continue;
       if (size <= 0) return static_cast<int>(size);
       constexpr auto kIncomplete = static_cast<std::size_t>(-2);
       constexpr auto kBad = static_cast<std::size_t>(-1);

@@ -309,6 +309,7 @@ const NamedCase* Fleet::next_of(int pool) const {
 std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
   if (slots_ != static_cast<int>(gpus_.size())) return gpus_;
   std::vector<std::string> out;
+  out.reserve(slots.size());
   for (const int slot : slots) out.push_back(gpus_[static_cast<std::size_t>(slot)]);
   return out;
 }

@@ -85,6 +85,7 @@ asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay
   const HistoryOfFailure& failure = run_.history->failures().at(replay.failure);
   const std::span<const SentCase> sent = run_.history->until(failure);
   std::vector<const SentCase*> sequence;
+  sequence.reserve(replay.before.size() + 1);
   for (const std::size_t place : replay.before) sequence.push_back(&sent[place]);
   sequence.push_back(&sent.back());
   CaseReplayed out;

@@ -16,6 +16,7 @@ long place(const void* device) {
 
 }  // namespace
 
+// NOLINTBEGIN(readability-identifier-naming): the names are those of the library.
 extern "C" {
 
 int nvmlInit_v2() {
@@ -50,3 +51,4 @@ int nvmlDeviceGetTopologyCommonAncestor(void* /*one*/, void* /*other*/, int* lev
 }
 
 }  // extern "C"
+// NOLINTEND(readability-identifier-naming)

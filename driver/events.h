@@ -115,6 +115,11 @@ struct PoolReady {
   }
 };
 
+// "cpu/2 #1".
+inline std::string to_string(const PoolId& id) {
+  return id.key + " #" + std::to_string(id.generation);
+}
+
 // Why a pool was given up.
 enum class RetireReason {
   finished,           // nothing left for it to do
@@ -146,6 +151,11 @@ inline constexpr std::array<std::pair<RetireReason, std::string_view>, 12> kName
      {RetireReason::interrupted, "interrupted"}}};
 constexpr std::string_view to_string(RetireReason reason) {
   return name_of(reason);
+}
+// Whether nothing was wrong with the pool.
+constexpr bool is_expected(RetireReason reason) {
+  return reason == RetireReason::finished || reason == RetireReason::interrupted || reason == RetireReason::max_cases ||
+         reason == RetireReason::paused;
 }
 
 struct RankExit {
@@ -296,6 +306,11 @@ inline constexpr std::array<std::pair<SearchStep, std::string_view>, 5> kNames<S
 // Whether the case, or one like it, is known to fail, and runs to learn more.
 constexpr bool is_try(std::optional<SearchStep> step) {
   return step == SearchStep::again || step == SearchStep::smaller || step == SearchStep::smallest;
+}
+
+// Whether reports show the smallest case in place of this one.
+constexpr bool is_shown_by_smallest(std::optional<SearchStep> step) {
+  return is_try(step) && step != SearchStep::smallest;
 }
 
 // What came of a case the first time.

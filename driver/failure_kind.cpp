@@ -5,15 +5,13 @@
 
 #include <fmt/format.h>
 
+#include "worker/protocol/text_clean.h"
+
 namespace cp_pool {
 
 namespace {
 
 constexpr std::size_t kMostBytes = 200;  // of a worker's text
-
-std::string_view first_line(std::string_view text) {
-  return text.substr(0, text.find('\n'));
-}
 
 // "rank 1: wrote 0x7faa to 3" becomes "rank: wrote to".
 std::string without_numbers(std::string_view text) {
@@ -69,7 +67,7 @@ std::string place_of_crash(std::string_view reason) {
 
 std::string failure_kind(const CaseFinished& event) {
   if (!is_failure(event.outcome)) return {};
-  const std::string_view line = first_line(event.reason);
+  const std::string_view line = protocol::first_line(event.reason);
   const std::string_view outcome = to_string(event.outcome);
   if (event.outcome == CaseOutcome::fail) {
     if (const std::string tensor = first_wrong_tensor(event); !tensor.empty()) return "fail of " + tensor;

@@ -4,6 +4,8 @@
 #include <array>
 #include <unistd.h>
 
+#include <fmt/format.h>
+
 namespace cp_pool {
 
 namespace {
@@ -21,6 +23,18 @@ std::string upper(std::string_view text) {
 }
 
 }  // namespace
+
+Variables own_environment() {
+  Variables out;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text{*entry};
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos) continue;
+    out.emplace_back(text.substr(0, equals), text.substr(equals + 1));
+  }
+  std::ranges::sort(out);
+  return out;
+}
 
 bool matters_to_ranks(std::string_view name) {
   return std::ranges::count(kNamesForRanks, name) > 0 ||
@@ -43,14 +57,9 @@ bool is_of_this_machine(std::string_view name) {
 
 std::vector<std::string> environment_to_keep() {
   std::vector<std::string> out;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text{*entry};
-    const std::size_t equals = text.find('=');
-    if (equals == std::string_view::npos) continue;
-    const std::string_view name = text.substr(0, equals);
-    if (matters_to_ranks(name) && !may_be_secret(name, text.substr(equals + 1))) out.emplace_back(text);
+  for (const auto& [name, value] : own_environment()) {
+    if (matters_to_ranks(name) && !may_be_secret(name, value)) out.push_back(fmt::format("{}={}", name, value));
   }
-  std::ranges::sort(out);
   return out;
 }
 

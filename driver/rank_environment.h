@@ -3,9 +3,15 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace cp_pool {
+
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
+// Of this process: all, sorted by name.
+Variables own_environment();
 
 // Whether the variable changes what a worker computes, or whether it starts: CUDA_* NCCL_* GLOO_* OMP_* MKL_* TORCH_*
 // CUBLAS_* CP_POOL_* PYTHON* LD_* PATH VIRTUAL_ENV.

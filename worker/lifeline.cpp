@@ -27,6 +27,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/connect.h"
+#include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/own_addresses.h"
 
@@ -245,13 +246,8 @@ Lifeline::Lifeline(int rank, int fd, int launchers_stderr, std::optional<timer_t
       host_(protocol::host_name()),
       last_resort_(last_resort) {
   heard();
-  // Signals are for the threads that the rank has.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const BlockAllSignals block;  // they are for the threads that the rank has
   thread_ = std::thread([this] { serve(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   thread_.detach();
 }
 

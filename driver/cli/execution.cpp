@@ -47,18 +47,6 @@ bool are_the_same_stream(int one, int other) {
 // Frames that came too soon after another are drawn by the next tick.
 constexpr std::chrono::milliseconds kLiveTick{200};
 
-StatusLevel status_level_of(const std::string& word) {
-  if (word == "none") return StatusLevel::none;
-  if (word == "fail") return StatusLevel::fail;
-  if (word == "skip") return StatusLevel::skip;
-  return word == "all" ? StatusLevel::all : StatusLevel::automatic;
-}
-
-ShowOutput show_output_of(const std::string& word) {
-  if (word == "never") return ShowOutput::never;
-  return word == "always" ? ShowOutput::always : ShowOutput::failed;
-}
-
 class ResultLines : public EventSink {
  public:
   void on_event(const Event& event) override {
@@ -148,8 +136,8 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
     style.checks = options.verbose || show == Show::terminal_with_checks;
-    style.status_level = status_level_of(options.status_level);
-    style.show_output = show_output_of(options.show_output);
+    style.status_level = *parse_name<StatusLevel>(options.status_level);
+    style.show_output = *parse_name<ShowOutput>(options.show_output);
     if (style.live) config_.tick = kLiveTick;
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, style);
     views_.add(*terminal_);  // the last, so that the ledger is the last word

@@ -216,9 +216,9 @@ void add_views(CLI::App& command, ExecutionOptions& options) {
   add_flag(command, "-v,--verbose", options.verbose, "A line for each case, with every check: error against bound");
   add_flag(command, "-q,--no-progress", options.progress, "Failures and summary only", false);
   exclude(command, "--verbose", "--no-progress");
-  add_choice(command, "--status-level", "LEVEL", {"auto", "none", "fail", "skip", "all"}, options.status_level,
+  add_choice(command, "--status-level", "LEVEL", all_names<StatusLevel>(), options.status_level,
              "Which cases get a line when they have finished: auto has failures on a terminal, all elsewhere");
-  add_choice(command, "--show-output", "WHEN", {"never", "failed", "always"}, options.show_output,
+  add_choice(command, "--show-output", "WHEN", all_names<ShowOutput>(), options.show_output,
              "Of which cases the ends of the ranks' stderr are shown");
 }
 

@@ -32,8 +32,8 @@ struct ExecutionOptions {
   std::optional<std::filesystem::path> summary;
   std::optional<std::filesystem::path> trace_run;
   std::string annotate = "none";                  // none | github
-  std::string status_level = "auto";              // auto | none | fail | skip | all
-  std::string show_output = "failed";             // never | failed | always
+  std::string status_level = "auto";              // name of a StatusLevel
+  std::string show_output = "failed";             // name of a ShowOutput
   std::optional<std::filesystem::path> baseline;  // an earlier run's events file; with config.perf alone
   std::string spare = "auto";
   bool progress = true;

@@ -1,10 +1,10 @@
 #include "driver/lifeline/order_sender.h"
 
 #include <algorithm>
-#include <csignal>
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include "worker/protocol/block_signals.h"
 #include "worker/protocol/lifeline_messages.h"
 
 namespace cp_pool {
@@ -14,13 +14,8 @@ namespace {
 // A thread that handles no signals: they are for the main thread.
 template <typename Function>
 std::jthread start_without_signals(Function function) {
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  std::jthread thread(std::move(function));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread;
+  const BlockAllSignals block;
+  return std::jthread(std::move(function));
 }
 
 }  // namespace

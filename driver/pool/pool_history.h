@@ -12,6 +12,7 @@
 
 #include "driver/events.h"
 #include "driver/run.h"
+#include "driver/verdict.h"
 
 namespace cp_pool {
 
@@ -26,6 +27,9 @@ struct HistoryOfFailure {
   CaseFinished event;
   std::size_t place = 0;  // of the failed case among those of its pool
 };
+
+// By the place of the failure among those of a history.
+using Verdicts = std::map<std::size_t, Verdict>;
 
 class PoolHistory {
  public:

@@ -91,7 +91,7 @@ void write_one(const RunContext& run, const HistoryOfFailure& failure, const Ver
 
 }  // namespace
 
-void write_capsules(RunContext& run, const std::map<std::size_t, Verdict>& verdicts) {
+void write_capsules(RunContext& run, const Verdicts& verdicts) {
   const std::vector<HistoryOfFailure>& failures = run.history->failures();
   for (std::size_t i = 0; i < failures.size(); ++i) {
     const auto verdict = verdicts.find(i);

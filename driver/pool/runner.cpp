@@ -2,7 +2,6 @@
 
 #include <chrono>
 #include <csignal>
-#include <map>
 
 #include <asio/co_spawn.hpp>
 
@@ -79,8 +78,7 @@ RunResult Runner::run(const RunStarted& header) {
   }
   if (error_) std::rethrow_exception(error_);
 
-  static const std::map<std::size_t, Verdict> no_verdicts;
-  if (context_.config.capsules) write_capsules(context_, triage_ ? triage_->verdicts() : no_verdicts);
+  if (context_.config.capsules) write_capsules(context_, triage_ ? triage_->verdicts() : Verdicts{});
   RunResult out;
   out.finished = client_.ledger.close(context_.stop.interrupted, demands_of(context_.config));
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();

@@ -8,13 +8,14 @@
 #include "cases/case_groups.h"
 #include "driver/failure_kind.h"
 #include "driver/triage/machine_signs.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
 namespace {
 
 std::string reason_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
+  return std::string(protocol::first_line(text));
 }
 
 FailureToTriage to_triage(const HistoryOfFailure& failure, std::span<const SentCase> sent) {

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <functional>
-#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -37,8 +36,8 @@ class TriageRun {
   // Emits a case_replayed for each replay, and a case_verdict for each failure. Ends soon when the run is stopped.
   asio::awaitable<void> serve();
 
-  // So far, by the place of the failure in the history.
-  [[nodiscard]] const std::map<std::size_t, Verdict>& verdicts() const { return verdicts_; }
+  // So far.
+  [[nodiscard]] const Verdicts& verdicts() const { return verdicts_; }
 
  private:
   asio::awaitable<CaseReplayed> replay(const TriagePlan::Replay& replay);
@@ -50,7 +49,7 @@ class TriageRun {
   ReplayPools pools_;
   TriagePlan plan_;
   Clock::time_point start_;
-  std::map<std::size_t, Verdict> verdicts_;
+  Verdicts verdicts_;
 };
 
 }  // namespace cp_pool

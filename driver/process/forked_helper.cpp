@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "driver/process/spawn.h"
+#include "worker/protocol/block_signals.h"
 
 namespace cp_pool {
 
@@ -45,14 +46,13 @@ constexpr std::chrono::milliseconds kGone{500};
 ForkedHelper::ForkedHelper(const std::function<void(int)>& function) {
   Pipe pipe = make_pipe();
   const pid_t parent = ::getpid();
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  pid_ = ::fork();
-  if (pid_ == 0) be_helper(function, pipe.write.get(), parent);
-  const int error = errno;
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  int error = 0;
+  {
+    const BlockAllSignals block;
+    pid_ = ::fork();
+    if (pid_ == 0) be_helper(function, pipe.write.get(), parent);
+    error = errno;
+  }
   if (pid_ < 0) throw std::system_error(error, std::generic_category(), "fork");
   output_ = std::move(pipe.read);
 }

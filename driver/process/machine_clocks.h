@@ -16,8 +16,7 @@ struct MachineClocks {
 };
 
 // "the machine's clock was set by +3600.0 s meanwhile", "the machine slept for 12.0 s meanwhile": what lies more than a
-// second off; else empty. They begin as
-// below.
+// second off; else empty. They begin as below.
 std::string clock_trouble(const MachineClocks& before, const MachineClocks& after);
 
 inline constexpr std::string_view kClockWasSet = "the machine's clock was set";

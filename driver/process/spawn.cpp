@@ -19,6 +19,8 @@
 
 #include <fmt/format.h>
 
+#include "worker/protocol/block_signals.h"
+
 namespace cp_pool {
 
 namespace {
@@ -117,24 +119,8 @@ std::vector<const char*> c_strings(const std::vector<std::string>& strings) {
   return out;
 }
 
-// No handler of the driver may run in the child between fork and exec.
-class BlockAllSignals {
- public:
-  BlockAllSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  BlockAllSignals(const BlockAllSignals&) = delete;
-  BlockAllSignals& operator=(const BlockAllSignals&) = delete;
-  ~BlockAllSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
- private:
-  sigset_t before_{};
-};
-
 pid_t fork_worker(const ChildPlan& plan) {
-  const BlockAllSignals blocked;
+  const BlockAllSignals blocked;  // no handler of the driver may run in the child between fork and exec
   const pid_t pid = ::fork();
   if (pid == 0) become_worker(plan);
   return pid;

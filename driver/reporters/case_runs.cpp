@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "driver/reporters/failure_text.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -19,7 +20,7 @@ std::string case_name(const CaseFinished& event) {
 std::string first_run_text(const CaseFinished& event) {
   if (!event.first_run) return "";
   const std::string reason = shortened(event.first_run->reason);
-  const std::string first_line = reason.substr(0, reason.find('\n'));
+  const std::string_view first_line = protocol::first_line(reason);
   return fmt::format("first run: {}{}{}", to_string(event.first_run->outcome), first_line.empty() ? "" : ": ",
                      first_line);
 }

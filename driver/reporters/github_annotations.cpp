@@ -49,8 +49,7 @@ void GithubAnnotations::on_event(const Event& event) {
 
 void GithubAnnotations::on(const CaseFinished& event) {
   const bool infra = event.outcome == CaseOutcome::infra;
-  const bool tried = is_try(event.search) && event.search != SearchStep::smallest;
-  if ((!is_failure(event.outcome) && !infra) || tried) return;
+  if ((!is_failure(event.outcome) && !infra) || is_shown_by_smallest(event.search)) return;
   if (infra && !reasons_.insert(event.reason).second) return;
   const std::string first = infra ? "" : told_.first_like(event);
   if (++errors_ > kMostErrors) return;

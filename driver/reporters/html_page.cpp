@@ -115,7 +115,7 @@ void append_pools(pugi::xml_node body, const std::vector<HtmlPool>& pools) {
   pugi::xml_node table = append_table(body, {"pool", "ready after", "cases", "ended", "hosts", "worker"});
   for (const HtmlPool& pool : pools) {
     pugi::xml_node row = table.append_child("tr");
-    append_cell(row, fmt::format("{} #{}", pool.id.key, pool.id.generation));
+    append_cell(row, to_string(pool.id));
     append_cell(row, pool.ready_ms < 0 ? "never" : format_duration(pool.ready_ms), "number");
     append_cell(row, std::to_string(pool.cases), "number");
     append_cell(row, pool.end);

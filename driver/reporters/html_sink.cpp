@@ -118,9 +118,7 @@ void HtmlSink::on(const CaseFinished& event) {
   }
   const bool told_of =
       is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
-  // The smallest case stands for those by which it was found.
-  const bool shown = !is_try(event.search) || event.search == SearchStep::smallest;
-  if (told_of && shown) add_failure(event);
+  if (told_of && !is_shown_by_smallest(event.search)) add_failure(event);
 }
 
 // It comes when all cases have ended.
@@ -139,7 +137,7 @@ void HtmlSink::add_failure(const CaseFinished& event) {
   failure.index = event.index;
   failure.outcome = event.outcome;
   failure.head = fmt::format("{} after {}", case_name(event), format_duration(event.duration_ms));
-  if (event.pool) failure.head += fmt::format(" on pool {} #{}", event.pool->key, event.pool->generation);
+  if (event.pool) failure.head += " on pool " + to_string(*event.pool);
   if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
   failure.text = failure_details(event) + stderr_details(event);
   failure.rerun = event.rerun;

@@ -16,6 +16,7 @@
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/verdict_text.h"
 #include "driver/reporters/xml_nodes.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -42,10 +43,6 @@ Element element_of(CaseOutcome outcome) {
       return Element::skipped;
   }
   return Element::error;
-}
-
-std::string first_line(const std::string& text) {
-  return text.substr(0, text.find('\n'));
 }
 
 std::string seconds(double value) {
@@ -118,7 +115,7 @@ void append_figures(const CaseFinished& event, std::vector<std::pair<std::string
 
 std::string message_of(const CaseFinished& event) {
   const std::string& why = why_it_failed(event);
-  return fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : first_line(why));
+  return fmt::format("{}: {}", to_string(event.outcome), why.empty() ? "no reason given" : protocol::first_line(why));
 }
 
 std::string host_name() {

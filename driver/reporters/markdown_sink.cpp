@@ -26,7 +26,7 @@ constexpr std::size_t kSlowestShown = 10;
 constexpr std::size_t kMostOfALine = 300;  // characters, of foreign text
 
 std::string line_of(const std::string& foreign) {
-  return markdown_text(cut_middle(foreign.substr(0, foreign.find('\n')), kMostOfALine));
+  return markdown_text(cut_middle(protocol::first_line(foreign), kMostOfALine));
 }
 
 // Of the checks that failed the one that is furthest above its bound.
@@ -44,7 +44,7 @@ const Check* worst_check(const CaseFinished& event) {
 
 std::string row_of(const CaseFinished& event, const std::string& first_like) {
   const Check* const check = worst_check(event);
-  std::string where = event.pool ? fmt::format("pool {} #{}", event.pool->key, event.pool->generation) : "";
+  std::string where = event.pool ? "pool " + to_string(*event.pool) : "";
   std::string figures;
   if (check != nullptr) {
     where = fmt::format("rank {}: {}", check->rank, check->tensor);
@@ -114,10 +114,8 @@ void MarkdownSink::on_event(const Event& event) {
 }
 
 void MarkdownSink::on(const PoolRetired& event) {
-  const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
-                        event.reason == RetireReason::max_cases || event.reason == RetireReason::paused;
-  if (expected || ++told_notices_ > kMostNotices) return;
-  notices_.push_back(fmt::format("pool {} #{} given up after {}: {}{}", event.pool.key, event.pool.generation,
+  if (is_expected(event.reason) || ++told_notices_ > kMostNotices) return;
+  notices_.push_back(fmt::format("pool {} given up after {}: {}{}", to_string(event.pool),
                                  count_of(static_cast<std::size_t>(event.cases), "case"), to_string(event.reason),
                                  event.detail.empty() ? "" : ": " + event.detail));
 }
@@ -126,8 +124,7 @@ void MarkdownSink::on(const CaseFinished& event) {
   summary_.add(event);
   perf_.add(event);
   if (is_of_the_case(event.outcome)) durations_ms_.emplace_back(event.duration_ms, case_name(event));
-  const bool tried = is_try(event.search) && event.search != SearchStep::smallest;
-  if (is_failure(event.outcome) && !tried) add_failure(event);
+  if (is_failure(event.outcome) && !is_shown_by_smallest(event.search)) add_failure(event);
 }
 
 void MarkdownSink::add_failure(const CaseFinished& event) {

@@ -52,9 +52,9 @@ void Notices::on(const CaseProgress& event) {
   const auto running = std::ranges::find(running_, event.index, &Running::index);
   if (running != running_.end()) running->phase = event.phase;
   if (!event.slow) return;
-  show_("slow", fmt::format("{} has been running for {} on pool {} #{}, {}; its deadline is {} (--timeout)", event.id,
-                            format_duration(event.running_ms), event.pool.key, event.pool.generation,
-                            in_phase(event.phase), format_duration(event.timeout_ms)));
+  show_("slow", fmt::format("{} has been running for {} on pool {}, {}; its deadline is {} (--timeout)", event.id,
+                            format_duration(event.running_ms), to_string(event.pool), in_phase(event.phase),
+                            format_duration(event.timeout_ms)));
 }
 
 void Notices::on(const CaseFinished& event) {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/reporters/text_format.h"
 
@@ -13,7 +14,7 @@ namespace cp_pool {
 namespace {
 
 std::string name_of_pool(const PoolId& id) {
-  return fmt::format("pool {} #{}", id.key, id.generation);
+  return "pool " + to_string(id);
 }
 
 double ms_between(Clock::time_point since, Clock::time_point now) {

@@ -15,7 +15,7 @@ class RunningNow : public EventSink {
  public:
   void on_event(const Event& event) override;
 
-  // "3 of 80 cases have finished; 1 runs, 1 pool starts, 1 pool is idle", then a line for each case that runs and each
+  // "3 of 80 finished; 1 case running, 1 pool starting, 1 pool idle", then a line for each case that runs and each
   // pool that starts: since when, on which pool and ranks, in which phase. The oldest is the first.
   [[nodiscard]] std::vector<std::string> lines(Clock::time_point now) const;
 

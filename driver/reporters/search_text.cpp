@@ -9,6 +9,7 @@
 #include "cases/case_json.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -73,7 +74,7 @@ std::string never_judged_text(const SearchFinished& event) {
   std::size_t shown = 0;
   for (const NeverJudged& one : event.never_judged) {
     if (shown++ == kMostNeverJudged) break;
-    const std::string reason = shortened(one.reason.substr(0, one.reason.find('\n')));
+    const std::string reason = shortened(protocol::first_line(one.reason));
     out += fmt::format("  {} ({}{}{})\n", one.what, count_of(one.cases, "case"), reason.empty() ? "" : ": ",
                        cut_middle(reason, kSearchReasonColumns));
   }

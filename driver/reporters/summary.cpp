@@ -11,6 +11,7 @@
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
 #include "driver/reporters/verdict_text.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -46,7 +47,7 @@ double quantile(std::vector<double> values, double q) {
 // The point of a reason may be at its end: "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
   const std::string& reason = why_it_failed(event);
-  const std::string first = reason.substr(0, reason.find('\n'));
+  const std::string_view first = protocol::first_line(reason);
   return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }
 

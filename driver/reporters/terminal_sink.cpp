@@ -65,7 +65,7 @@ std::string_view color_of(CaseOutcome outcome) {
 }
 
 std::string name(const PoolId& pool) {
-  return fmt::format("pool {} #{}", pool.key, pool.generation);
+  return "pool " + to_string(pool);
 }
 
 constexpr std::size_t kMostOfDetails = std::size_t{64} << 10U;  // bytes, of what a worker says of a failure
@@ -159,13 +159,11 @@ void TerminalSink::on(const PoolRetired& event) {
     replaced_[event.pool.key] = fmt::format("{}: {}", event.pool.generation, to_string(event.reason));
   }
   std::string lines;
-  const bool expected = event.reason == RetireReason::finished || event.reason == RetireReason::interrupted ||
-                        event.reason == RetireReason::max_cases || event.reason == RetireReason::paused;
   if (event.reason == RetireReason::max_cases && style_.progress) {
     lines += fmt::format("{} replaced after {} (--pool-max-cases)\n", name(event.pool),
                          count_of(static_cast<std::size_t>(event.cases), "case"));
   }
-  if (!expected && !is_quiet()) lines += retired_line(event);
+  if (!is_expected(event.reason) && !is_quiet()) lines += retired_line(event);
   for (const Leftover& leftover : event.leftovers) {
     lines += fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
                          leftover.state, leftover.wchan);
@@ -216,7 +214,7 @@ void TerminalSink::on(const CaseFinished& event) {
   if (style_.timings) timings_.add(event);
   perf_.add(event);
   // While a case is made smaller, its failures are all alike: the smallest is shown.
-  trying_ = is_try(event.search) && event.search != SearchStep::smallest;
+  trying_ = is_shown_by_smallest(event.search);
   if (const auto earlier = earlier_ms_.find(event.id); earlier != earlier_ms_.end()) {
     earlier_done_ms_ += earlier->second;
   } else {

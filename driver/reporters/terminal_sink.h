@@ -2,6 +2,7 @@
 // each case. Failures in full as they happen, the summary at the end, the ledger as the last line.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <map>
@@ -12,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cases/enum_names.h"
 #include "driver/clock.h"
 #include "driver/events.h"
 #include "driver/reporters/live_line.h"
@@ -31,8 +33,19 @@ enum class StatusLevel {
   all,
 };
 
+template <>
+inline constexpr std::array<std::pair<StatusLevel, std::string_view>, 5> kNames<StatusLevel>{
+    {{StatusLevel::automatic, "auto"},
+     {StatusLevel::none, "none"},
+     {StatusLevel::fail, "fail"},
+     {StatusLevel::skip, "skip"},
+     {StatusLevel::all, "all"}}};
+
 // Of which cases the ends of the ranks' stderr are shown, as far as events have them.
 enum class ShowOutput { never, failed, always };
+template <>
+inline constexpr std::array<std::pair<ShowOutput, std::string_view>, 3> kNames<ShowOutput>{
+    {{ShowOutput::never, "never"}, {ShowOutput::failed, "failed"}, {ShowOutput::always, "always"}}};
 
 struct TerminalStyle {
   bool live = false;  // redraw lines at the bottom in place

@@ -2,17 +2,11 @@
 
 #include <string_view>
 
-#include <fmt/format.h>
-
 #include "driver/reporters/failure_text.h"
 
 namespace cp_pool {
 
 namespace {
-
-std::string name_of(const PoolId& pool) {
-  return fmt::format("{} #{}", pool.key, pool.generation);
-}
 
 // The part of a reason from the last words on, without digits: which other ranks die as well is chance.
 std::string essence(std::string_view detail) {
@@ -26,7 +20,7 @@ std::string essence(std::string_view detail) {
 }  // namespace
 
 std::string ToldFailures::first_like(const CaseFinished& event) {
-  if (event.pool) reasons_[name_of(*event.pool)] = event.reason;
+  if (event.pool) reasons_[to_string(*event.pool)] = event.reason;
   const auto [first, is_new] = cases_.emplace(failure_signature(event), event.id);
   if (is_new && event.diagnosis) {
     // Of a case that runs several times only the first failure is diagnosed (--repeat).
@@ -38,12 +32,12 @@ std::string ToldFailures::first_like(const CaseFinished& event) {
 }
 
 std::string ToldFailures::first_like(const PoolRetired& event) {
-  const auto [first, is_new] = starts_.emplace(essence(event.detail), name_of(event.pool));
+  const auto [first, is_new] = starts_.emplace(essence(event.detail), to_string(event.pool));
   return is_new ? "" : first->second;
 }
 
 bool ToldFailures::says_why(const PoolRetired& event) const {
-  const auto reason = reasons_.find(name_of(event.pool));
+  const auto reason = reasons_.find(to_string(event.pool));
   return reason != reasons_.end() && reason->second.starts_with(event.detail);
 }
 

@@ -29,7 +29,7 @@ constexpr int kLife = 1;
 constexpr int kPhases = 2;
 
 std::string pool_name(const PoolId& id) {
-  return fmt::format("pool {} #{}", id.key, id.generation);
+  return "pool " + to_string(id);
 }
 
 Json named(const char* what, int process, std::optional<int> thread, const std::string& name) {

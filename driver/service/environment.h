@@ -3,19 +3,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
+
+#include "driver/rank_environment.h"
 
 namespace cp_pool::service {
 
-using Variables = std::vector<std::pair<std::string, std::string>>;
-
-// CUDA_* NCCL_* GLOO_* OMP_* MKL_* TORCH_* CP_POOL_* PYTHON* LD_* PATH VIRTUAL_ENV
-bool matters(std::string_view name);
-
-// Of this process: all, sorted by name.
-Variables own_environment();
 // "NAME=VALUE" of what matters in it.
 std::vector<std::string> what_matters(const Variables& environment);
 

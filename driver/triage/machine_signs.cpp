@@ -13,7 +13,7 @@ namespace cp_pool {
 namespace {
 
 struct Sign {
-  std::string_view text;  // of the failure, in any case of letters
+  std::string_view text;  // in small letters; of the failure in any
   std::string_view what;
 };
 
@@ -48,7 +48,7 @@ std::string line_at(std::string_view text, std::size_t at) {
 std::string sign_in(std::string_view text) {
   const std::string small = lower(text);
   for (const Sign& sign : kSigns) {
-    const std::size_t at = small.find(lower(sign.text));
+    const std::size_t at = small.find(sign.text);
     if (at != std::string::npos) return fmt::format("{} (\"{}\")", sign.what, line_at(text, at));
   }
   return "";

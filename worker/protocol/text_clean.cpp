@@ -109,4 +109,8 @@ std::string cut_text(std::string_view text, std::size_t max_bytes) {
   return std::string{text.substr(0, keep)} + mark.substr(0, max_bytes - keep);
 }
 
+std::string_view first_line(std::string_view text) {
+  return text.substr(0, text.find('\n'));
+}
+
 }  // namespace cp_pool::protocol

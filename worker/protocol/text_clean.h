@@ -26,4 +26,7 @@ std::string clean_text(std::string_view text);
 // The first max_bytes of text at most, cut between two code points, the cut said at the end (within max_bytes).
 std::string cut_text(std::string_view text, std::size_t max_bytes);
 
+// Up to the first newline.
+std::string_view first_line(std::string_view text);
+
 }  // namespace cp_pool::protocol

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "driver/cli/commands/run_command.h"
@@ -77,7 +76,6 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
   void configure(const Configuration& configuration) override {
     profile_ = configuration.profile();
     file_ = configuration.file();
-    overrides_ = configuration.overrides();
   }
 
   void finish(const CLI::App& command) override {
@@ -102,37 +100,21 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
       out += fmt::format("{:<{}}  {}  ({})\n", each.key, width, value_text(each.value),
                          each.place.empty() ? each.source : each.place);
     }
-    for (const ConfigTable& table : overrides_) {
-      out += fmt::format("override ({})\n", table.place);
-      for (const ConfigEntry& entry : table.entries) {
-        out += fmt::format("  {}  {}\n", entry.key, fmt::join(entry.values, ", "));
-      }
-    }
     return out;
   }
 
   [[nodiscard]] std::string json() const {
     nlohmann::ordered_json out{{"profile", profile_},
                                {"file", file_.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json(file_)},
-                               {"options", nlohmann::ordered_json::object()},
-                               {"overrides", nlohmann::ordered_json::array()}};
+                               {"options", nlohmann::ordered_json::object()}};
     for (const Shown& each : shown_) {
       out["options"][each.key] = {{"value", each.value}, {"source", each.source}, {"place", each.place}};
-    }
-    for (const ConfigTable& table : overrides_) {
-      nlohmann::ordered_json entries{{"place", table.place}};
-      for (const ConfigEntry& entry : table.entries) {
-        entries[entry.key] = entry.values.size() == 1 ? nlohmann::ordered_json(entry.values.front())
-                                                      : nlohmann::ordered_json(entry.values);
-      }
-      out["overrides"].push_back(std::move(entries));
     }
     return out.dump(2) + '\n';
   }
 
   std::string profile_;
   std::string file_;
-  std::vector<ConfigTable> overrides_;
   std::vector<Shown> shown_;
 };
 

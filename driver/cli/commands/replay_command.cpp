@@ -2,10 +2,8 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <tuple>
-#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -47,11 +45,7 @@ Surroundings surroundings_of(const Capsule& capsule) {
   std::error_code missing;
   out.folder = capsule.folder;
   if (!std::filesystem::is_directory(out.folder, missing)) out.folder = std::filesystem::current_path();
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string_view text{*entry};
-    const std::size_t equals = text.find('=');
-    if (equals != std::string_view::npos) out.environment.emplace_back(text.substr(0, equals), text.substr(equals + 1));
-  }
+  out.environment = own_environment();
   for (const std::string& entry : capsule.environment) {
     const std::size_t equals = entry.find('=');
     if (equals == std::string::npos) continue;

@@ -36,9 +36,8 @@ std::string seconds(double ms) {
 }
 
 std::string pool_line(const service::PoolStatus& pool) {
-  std::string out =
-      fmt::format("  {:<12} {:<8} {:>9}  {:>6} cases", fmt::format("{} #{}", pool.pool.key, pool.pool.generation),
-                  pool.state, seconds(pool.for_ms), pool.cases);
+  std::string out = fmt::format("  {:<12} {:<8} {:>9}  {:>6} cases", to_string(pool.pool), pool.state,
+                                seconds(pool.for_ms), pool.cases);
   if (!pool.runs.empty()) out += fmt::format("  {} (client {})", pool.runs, pool.client);
   return out + fmt::format("  {}\n", pool.worker);
 }

@@ -19,10 +19,6 @@ namespace {
 
 constexpr const char* kFileName = "cp-pool.toml";
 
-[[noreturn]] void refuse_at(const std::string& place, const std::string& what) {
-  throw CommandError(ExitCode::usage, fmt::format("{}: {}", place, what));
-}
-
 class Reader {
  public:
   explicit Reader(std::string name) : name_(std::move(name)) {}
@@ -123,6 +119,10 @@ bool has_file(const std::filesystem::path& folder) {
 }
 
 }  // namespace
+
+void refuse_at(const std::string& place, const std::string& what) {
+  throw CommandError(ExitCode::usage, fmt::format("{}: {}", place, what));
+}
 
 // A folder of another user, such as /tmp, could name any program as the worker.
 std::optional<std::filesystem::path> find_config_file(const std::filesystem::path& working_directory) {

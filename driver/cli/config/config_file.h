@@ -33,6 +33,9 @@ struct ConfigFile {
 // none.
 std::optional<std::filesystem::path> find_config_file(const std::filesystem::path& working_directory);
 
+// Throws CommandError (usage): "cp-pool.toml:3: WHAT".
+[[noreturn]] void refuse_at(const std::string& place, const std::string& what);
+
 // Throws CommandError (usage) with file and line.
 ConfigFile read_config_file(const std::filesystem::path& file);
 // name: of the file in places.

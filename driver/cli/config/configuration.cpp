@@ -71,10 +71,6 @@ std::vector<std::string> keys_of(const CLI::App& app) {
   return keys;
 }
 
-[[noreturn]] void refuse_at(const std::string& place, const std::string& what) {
-  throw CommandError(ExitCode::usage, fmt::format("{}: {}", place, what));
-}
-
 // Throws CommandError (usage).
 void check_entry(const ConfigEntry& entry, const CLI::App& keys) {
   const CLI::Option* option = option_of_key(keys, entry.key);
@@ -113,7 +109,6 @@ void rebase(ConfigFile& file, const ConfiguredApp& keys) {
     }
   };
   std::ranges::for_each(file.profiles, rebase_table);
-  std::ranges::for_each(file.overrides, rebase_table);
 }
 
 // Of a variable: a list has a value a line.

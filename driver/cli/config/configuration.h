@@ -40,7 +40,6 @@ class Configuration {
 
   [[nodiscard]] const std::string& profile() const { return profile_; }
   [[nodiscard]] const std::string& file() const { return name_; }  // empty: none
-  [[nodiscard]] const std::vector<ConfigTable>& overrides() const { return file_.overrides; }
 
  private:
   struct Setting {

@@ -70,7 +70,7 @@ std::string end_words(const TimelinePool& pool) {
 }
 
 std::string pool_words(const TimelinePool& pool) {
-  return fmt::format("{} #{}, {}, {}; {}", pool.id.key, pool.id.generation,
+  return fmt::format("{}, {}, {}; {}", to_string(pool.id),
                      pool.ready ? "ready after " + format_duration(*pool.ready - pool.spawned) : "never ready",
                      count_of(pool.cases.size(), "case"), end_words(pool));
 }

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <csignal>
+
+namespace cp_pool {
+
+// While it lives, this thread takes no signal, and threads and processes that it starts begin without any.
+class BlockAllSignals {
+ public:
+  BlockAllSignals() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  BlockAllSignals(const BlockAllSignals&) = delete;
+  BlockAllSignals& operator=(const BlockAllSignals&) = delete;
+  ~BlockAllSignals() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_{};
+};
+
+}  // namespace cp_pool

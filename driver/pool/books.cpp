@@ -6,6 +6,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/pool/run_capsules.h"
+
 namespace cp_pool {
 
 CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcome outcome, std::string reason) {
@@ -90,9 +92,11 @@ void Books::judge_bits(CaseFinished& finished) {
 void Books::enter(CaseFinished finished, bool counted) {
   const CaseOutcome outcome = finished.outcome;
   ledger_.record(finished.index, outcome, finished.flaky);
-  if (run_.history && is_failure(outcome) && finished.pool) run_.history->note_failure(finished);
+  const bool has_history = run_.history && is_failure(outcome) && finished.pool;
+  if (has_history) run_.history->note_failure(finished);
   const Event event{std::move(finished)};
   run_.emit(event);
+  if (has_history && run_.config.capsules) write_last_capsule(run_);
   if (is_failure(outcome) && !counted) run_.count_failure();
   if (on_finished) on_finished(std::get<CaseFinished>(event));
 }

@@ -68,7 +68,7 @@ std::string folder_name(const CaseFinished& event) {
   return name;
 }
 
-void write_one(const RunContext& run, const HistoryOfFailure& failure, const Verdict* verdict) {
+void write(const RunContext& run, const HistoryOfFailure& failure, const Verdict* verdict) {
   Capsule capsule = capsule_of(run, failure);
   CapsuleFiles files;
   std::vector<const SentCase*> sent = needed(run.history->until(failure), verdict);
@@ -89,18 +89,22 @@ void write_one(const RunContext& run, const HistoryOfFailure& failure, const Ver
   write_capsule(*run.config.capsules / folder_name(failure.event), capsule, files);
 }
 
+void write_or_tell(RunContext& run, const HistoryOfFailure& failure, const Verdict* verdict) {
+  try {
+    write(run, failure, verdict);
+  } catch (const std::runtime_error& e) {
+    run.lose_output("--capsules", e.what());
+  }
+}
+
 }  // namespace
 
+void write_last_capsule(RunContext& run) {
+  write_or_tell(run, run.history->failures().back(), nullptr);
+}
+
 void write_capsules(RunContext& run, const Verdicts& verdicts) {
-  const std::vector<HistoryOfFailure>& failures = run.history->failures();
-  for (std::size_t i = 0; i < failures.size(); ++i) {
-    const auto verdict = verdicts.find(i);
-    try {
-      write_one(run, failures[i], verdict == verdicts.end() ? nullptr : &verdict->second);
-    } catch (const std::runtime_error& e) {
-      run.lose_output("--capsules", e.what());
-    }
-  }
+  for (const auto& [place, verdict] : verdicts) write_or_tell(run, run.history->failures().at(place), &verdict);
 }
 
 }  // namespace cp_pool

@@ -78,7 +78,7 @@ RunResult Runner::run(const RunStarted& header) {
   }
   if (error_) std::rethrow_exception(error_);
 
-  if (context_.config.capsules) write_capsules(context_, triage_ ? triage_->verdicts() : Verdicts{});
+  if (context_.config.capsules && triage_) write_capsules(context_, triage_->verdicts());
   RunResult out;
   out.finished = client_.ledger.close(context_.stop.interrupted, demands_of(context_.config));
   out.finished.duration_ms = std::chrono::duration<double, std::milli>(Clock::now() - context_.start).count();

@@ -1,12 +1,16 @@
 #include "driver/reporters/github_annotations.h"
 
+#include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "driver/reporters/case_runs.h"
 #include "driver/reporters/failure_text.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/verdict_text.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -14,6 +18,7 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kMostErrors = 10;                    // that GitHub shows of a step
+constexpr std::size_t kMostVerdicts = 9;                   // of its ten notices; the last says what is not shown
 constexpr std::size_t kMostBytes = std::size_t{4} << 10U;  // of a message
 
 // https://docs.github.com/actions/reference/workflow-commands-for-github-actions: the data of a command may hold all
@@ -40,11 +45,29 @@ std::string github_command(std::string_view kind, std::string_view title, std::s
 GithubAnnotations::GithubAnnotations(std::function<void(const std::string& line)> show) : show_{std::move(show)} {}
 
 void GithubAnnotations::on_event(const Event& event) {
-  if (const auto* finished = std::get_if<CaseFinished>(&event)) on(*finished);
-  if (!std::holds_alternative<RunFinished>(event) || errors_ <= kMostErrors) return;
-  show_(github_command("notice", "cp-pool",
-                       fmt::format("{} beside the {} that are shown: the log and the reports have them",
-                                   count_of(errors_ - kMostErrors, "more failure"), kMostErrors)));
+  if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+    on(*finished);
+  } else if (const auto* verdict = std::get_if<CaseVerdict>(&event)) {
+    on(*verdict);
+  } else if (std::holds_alternative<RunFinished>(event)) {
+    on_end();
+  }
+}
+
+void GithubAnnotations::on(const CaseVerdict& event) {
+  if (event.verdict.kind == VerdictKind::not_triaged || ++verdicts_ > kMostVerdicts) return;
+  show_(github_command("notice", fmt::format("verdict: {}", event.id),
+                       protocol::cut_text(verdict_text(event.verdict), kMostBytes)));
+}
+
+void GithubAnnotations::on_end() {
+  std::vector<std::string> more;
+  if (errors_ > kMostErrors) more.push_back(count_of(errors_ - kMostErrors, "more failure"));
+  if (verdicts_ > kMostVerdicts) more.push_back(count_of(verdicts_ - kMostVerdicts, "more verdict"));
+  if (more.empty()) return;
+  show_(github_command(
+      "notice", "cp-pool",
+      fmt::format("{} beside those that are shown: the log and the reports have them", fmt::join(more, " and "))));
 }
 
 void GithubAnnotations::on(const CaseFinished& event) {

@@ -20,17 +20,21 @@ class GithubAnnotations : public EventSink {
   // show is called for each command: a line without its newline.
   explicit GithubAnnotations(std::function<void(const std::string& line)> show);
 
-  // An error for each failure as it happens, and one for each reason why cases had no pool. GitHub shows ten errors of
-  // a step, so no more are written; at the end a notice says how many more there are.
+  // An error for each failure as it happens, one for each reason why cases had no pool, and a notice for each verdict.
+  // GitHub shows ten errors and ten notices of a step, so no more are written; the last notice says how many more there
+  // are.
   void on_event(const Event& event) override;
 
  private:
   void on(const CaseFinished& event);
+  void on(const CaseVerdict& event);
+  void on_end();
 
   std::function<void(const std::string& line)> show_;
   ToldFailures told_;
   std::set<std::string> reasons_;  // of cases that no pool could judge
   std::size_t errors_ = 0;         // those that are not shown, too
+  std::size_t verdicts_ = 0;       // likewise
 };
 
 }  // namespace cp_pool

@@ -12,6 +12,7 @@
 #include "driver/reporters/markdown.h"
 #include "driver/reporters/search_text.h"
 #include "driver/reporters/text_format.h"
+#include "driver/reporters/verdict_text.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -55,7 +56,7 @@ std::string row_of(const CaseFinished& event, const std::string& first_like) {
     why = fmt::format("cause{}: {}", event.diagnosis->certainty == Certainty::certain ? "" : " (likely)", why);
   }
   if (!first_like.empty()) why = fmt::format("the same as {}", markdown_code(first_like));
-  return fmt::format("| {} | {} | {} | {} | {} |\n", to_string(event.outcome), markdown_code(case_name(event)),
+  return fmt::format("| {} | {} | {} | {} | {}", to_string(event.outcome), markdown_code(case_name(event)),
                      line_of(where), figures, why);
 }
 
@@ -63,7 +64,7 @@ std::string details_of(const CaseFinished& event) {
   std::string text = protocol::cut_text(failure_details(event, DrawMask::coarse), kMostDetails);
   if (!text.ends_with('\n')) text += '\n';
   text += protocol::cut_text(stderr_details(event), kMostDetails);
-  return fmt::format("<details><summary>{} {}</summary>\n\n{}\nRerun:\n\n{}\n</details>\n\n", to_string(event.outcome),
+  return fmt::format("<details><summary>{} {}</summary>\n\n{}\nRerun:\n\n{}\n", to_string(event.outcome),
                      html_text(case_name(event)), markdown_block(text),
                      markdown_block(protocol::cut_text(event.rerun, kMostDetails)));
 }
@@ -80,6 +81,9 @@ std::string counts_table(const RunFinished& finished) {
   }
   return names.empty() ? "" : fmt::format("{}|\n{}|\n{}|\n\n", names, rule, counts);
 }
+
+constexpr std::string_view kRowEnd = " |\n";
+constexpr std::string_view kDetailsEnd = "</details>\n\n";
 
 std::string section(const char* title, const std::string& text) {
   return text.empty() ? ""
@@ -104,6 +108,10 @@ void MarkdownSink::on_event(const Event& event) {
     on(*retired);
   } else if (const auto* finished_case = std::get_if<CaseFinished>(&event)) {
     on(*finished_case);
+  } else if (const auto* tried = std::get_if<CaseTried>(&event)) {
+    summary_.add(*tried);
+  } else if (const auto* verdict = std::get_if<CaseVerdict>(&event)) {
+    on(*verdict);
   } else if (const auto* found = std::get_if<SearchFound>(&event)) {
     found_.push_back(*found);
   } else if (const auto* searched = std::get_if<SearchFinished>(&event)) {
@@ -127,10 +135,25 @@ void MarkdownSink::on(const CaseFinished& event) {
   if (is_failure(event.outcome) && !is_shown_by_smallest(event.search)) add_failure(event);
 }
 
+// It comes when all cases have ended.
+void MarkdownSink::on(const CaseVerdict& event) {
+  summary_.add(event);
+  const auto failure = std::ranges::find_if(
+      failures_, [&](const Failure& one) { return one.index == event.index && one.run == event.run; });
+  if (failure == failures_.end()) return;
+  failure->row += fmt::format("; {}", line_of(verdict_line(event.verdict)));
+  if (!failure->details.empty()) {
+    failure->details += markdown_block(protocol::cut_text(verdict_text(event.verdict), kMostDetails)) + '\n';
+  }
+}
+
 void MarkdownSink::add_failure(const CaseFinished& event) {
   if (++failed_ > kMostRows) return;
   const std::string first = told_.first_like(event);
-  failures_.push_back({.row = row_of(event, first), .details = first.empty() ? details_of(event) : ""});
+  failures_.push_back({.index = event.index,
+                       .run = event.run,
+                       .row = row_of(event, first),
+                       .details = first.empty() ? details_of(event) : ""});
 }
 
 std::string MarkdownSink::failures_text(std::size_t room) const {
@@ -139,7 +162,7 @@ std::string MarkdownSink::failures_text(std::size_t room) const {
       "### {} failed\n\n| outcome | case | where | error / bound | why |\n|---|---|---|---|---|\n", failed_);
   std::size_t shown = 0;
   for (; shown < failures_.size() && rows.size() + failures_[shown].row.size() < room / 2; ++shown) {
-    rows += failures_[shown].row;
+    rows.append(failures_[shown].row).append(kRowEnd);
   }
   if (shown < failed_) rows += fmt::format("\nand {} more\n", failed_ - shown);
   rows += '\n';
@@ -148,8 +171,8 @@ std::string MarkdownSink::failures_text(std::size_t room) const {
   for (std::size_t i = 0; i < shown; ++i) {
     if (rows.size() + details.size() + failures_[i].details.size() > room) {
       ++left_out;
-    } else {
-      details += failures_[i].details;
+    } else if (!failures_[i].details.empty()) {
+      details.append(failures_[i].details).append(kDetailsEnd);
     }
   }
   if (left_out > 0) details += fmt::format("The details of {} more do not fit here.\n\n", left_out);

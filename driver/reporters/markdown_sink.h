@@ -34,12 +34,15 @@ class MarkdownSink : public EventSink {
 
  private:
   struct Failure {
-    std::string row;      // of the table
-    std::string details;  // folded away below it; empty: they are those of an earlier case
+    std::size_t index = 0;  // of the case
+    int run = 1;
+    std::string row;      // of the table, without its end
+    std::string details;  // folded away below it, without their end; empty: they are those of an earlier case
   };
 
   void on(const CaseFinished& event);
   void on(const PoolRetired& event);
+  void on(const CaseVerdict& event);
   void add_failure(const CaseFinished& event);
   [[nodiscard]] std::string document(const RunFinished& finished) const;
   [[nodiscard]] std::string failures_text(std::size_t room) const;

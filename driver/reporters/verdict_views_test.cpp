@@ -1,13 +1,16 @@
 // What each report says of tries and verdicts.
 #include <cstdio>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "cases/testing/temporary_folder.h"
+#include "driver/reporters/github_annotations.h"
 #include "driver/reporters/html_sink.h"
 #include "driver/reporters/junit_sink.h"
+#include "driver/reporters/markdown_sink.h"
 #include "driver/reporters/summary.h"
 #include "driver/reporters/verdict_text.h"
 #include "driver/testing/example_events.h"
@@ -42,6 +45,9 @@ std::string written(const std::string& name) {
     for (const Event& event : events) sink.on_event(event);
     const std::string check = "python3 '" CP_POOL_CHECK_JUNIT "' '" + (folder / name).string() + "' > /dev/null";
     EXPECT_EQ(std::system(check.c_str()), 0);
+  } else if (name == "markdown") {
+    MarkdownSink sink{folder / name};
+    for (const Event& event : events) sink.on_event(event);
   } else {
     HtmlSink sink{folder / name};
     for (const Event& event : events) sink.on_event(event);
@@ -88,6 +94,40 @@ TEST(VerdictViews, ThePageHasTriesAndTheVerdict) {
   EXPECT_THAT(page, HasSubstr("flaky: crash, then pass on try 2"));
   EXPECT_THAT(page, HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id"));
   EXPECT_THAT(page, HasSubstr("alone on a fresh pool it failed in the same way in 0 of 3"));
+}
+
+TEST(VerdictViews, TheMarkdownSummaryHasTriesAndTheVerdictInTheRowAndTheDetails) {
+  const std::string text = written("markdown");
+  EXPECT_THAT(text, HasSubstr("flaky: crash, then pass on try 2"));
+  EXPECT_THAT(text, HasSubstr("| the same as `bad`; STATE\\_LEAK (2 of 2), by culprit/id |\n"));
+  EXPECT_THAT(text, HasSubstr("verdicts (--triage): 1 STATE_LEAK"));
+  EXPECT_THAT(text, Not(HasSubstr("alone on a fresh pool")));  // it has the details of 'bad'
+
+  const TemporaryFolder folder;
+  MarkdownSink sink{folder / "m"};
+  sink.on_event(test::failed_case(2, "leaked"));
+  sink.on_event(test::state_leak(2, "leaked", "culprit/id"));
+  sink.on_event(test::run_finished({0, 1, 0, 0, 0, 0, 0, 0, 0}));
+  EXPECT_THAT(test::read_file(folder / "m"), HasSubstr("verdict: STATE_LEAK (2 of 2), by culprit/id\n"
+                                                       "  alone on a fresh pool it failed in the same way in 0 of 3\n"
+                                                       "  after it it failed\n```\n\n</details>\n"));
+}
+
+TEST(VerdictViews, VerdictsAreNoticesOfGithubTheFirstNineAndThenACount) {
+  std::vector<std::string> lines;
+  GithubAnnotations sink{[&](const std::string& line) { lines.push_back(line); }};
+  CaseVerdict untriaged;
+  untriaged.id = "other";
+  sink.on_event(untriaged);
+  for (std::size_t i = 0; i < 11; ++i) sink.on_event(test::state_leak(i, "id", "culprit/id"));
+  sink.on_event(test::run_finished({0, 0, 0, 0, 0, 0, 0, 0, 0}));
+  ASSERT_EQ(lines.size(), 10U);
+  EXPECT_EQ(lines[8],
+            "::notice title=verdict%3A id::verdict: STATE_LEAK (2 of 2), by culprit/id%0A"
+            "  alone on a fresh pool it failed in the same way in 0 of 3%0A"
+            "  after it it failed%0A");
+  EXPECT_EQ(lines[9],
+            "::notice title=cp-pool::2 more verdicts beside those that are shown: the log and the reports have them");
 }
 
 TEST(VerdictViews, TheSummaryCountsFlakyCasesAndVerdicts) {

@@ -1,6 +1,9 @@
 // The real program on cases that are tried again, on a worker that leaks state, and on the capsules of its failures.
+#include <csignal>
 #include <filesystem>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,9 +18,12 @@ using test::CommandLine;
 using test::Finished;
 using test::is_one_error;
 using test::json_lines;
+using test::kProgram;
 using test::kWorker;
+using test::Program;
 using test::read_file;
 using test::ScopedVariable;
+using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -47,6 +53,21 @@ TEST_F(Tries, AreOnlyAfterOutcomesThatThereAre) {
   EXPECT_THAT(wrong.err, HasSubstr("'tiemout' is none of fail, error, timeout, crash, infra; did you mean 'timeout'?"));
   EXPECT_EQ(run("*", {"--retry-on", "skip"}).exit_code, 2);
   EXPECT_EQ(run("*", {"--flaky", "maybe"}).exit_code, 2);
+}
+
+TEST_F(Capsules, AreThereOfEachFailureBeforeADriverWasKilled) {
+  Words words = run_words("model=fail | model=hang", {"--capsules", path("caps"), "--events", path("e")});
+  words.insert(words.begin(), kProgram);
+  Program program{std::move(words)};
+  while (program.running() && (!std::filesystem::exists(path("e")) ||
+                               read_file(path("e")).find(R"("id":"demo/hang)") == std::string::npos)) {
+    std::this_thread::yield();
+  }
+  program.signal(SIGKILL);
+  EXPECT_EQ(program.wait().exit_code, 128 + SIGKILL);
+  const Finished replayed = call({"replay", path("caps/demo__fail__p2p__cp1__bshd__fp32")});
+  EXPECT_EQ(replayed.exit_code, 100) << replayed.err;
+  EXPECT_THAT(replayed.out, HasSubstr("fail"));
 }
 
 TEST_F(Capsules, RunAFailureElsewhereWithWhatItNeeds) {

@@ -13,6 +13,7 @@
 #include "cases/demangle.h"
 #include "cp_core/attention/backend_unsupported.h"
 #include "cp_core/comm/communicator.h"
+#include "worker/lifeline.h"
 #include "worker/protocol/text_clean.h"
 #include "worker/runner_error.h"
 #include "worker/throw_trace.h"
@@ -81,6 +82,7 @@ void die_of_current_exception(int rank, std::string_view what) {
   const std::string why = describe_current_exception(FailurePhase::run).failure.text;
   fmt::print(stderr, "cp-pool-worker: rank {}: {}: {}\n", rank, what, why);
   std::fflush(nullptr);
+  tell_ending(1);
   _exit(1);
 }
 

@@ -113,4 +113,8 @@ MailServer::MailServer(const protocol::RankEnvironment& environment)
 
 MailServer::~MailServer() = default;
 
+int MailServer::port() const {
+  return server_->store->getPort();
+}
+
 }  // namespace cp_pool

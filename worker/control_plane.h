@@ -55,13 +55,15 @@ class Mail {
   std::unique_ptr<Connection> connection_;
 };
 
-// Rank 0's server. Listens on environment.master_fd, which it takes over, or binds environment.master_port.
+// Rank 0's server. Listens on environment.master_fd, which it takes over, or binds environment.master_port; one that
+// the kernel chooses if that is 0.
 class MailServer {
  public:
   explicit MailServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
   MailServer(const MailServer&) = delete;
   MailServer& operator=(const MailServer&) = delete;
   ~MailServer();
+  [[nodiscard]] int port() const;
 
  private:
   struct Server;

@@ -1,14 +1,14 @@
 #include "worker/data_plane.h"
 
-#include <array>
 #include <string>
-#include <unistd.h>
 
 #include <ATen/ops/full.h>
 #include <fmt/format.h>
 
 #include "cp_core/comm/gloo/gloo_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
+#include "worker/connect.h"
+#include "worker/protocol/own_addresses.h"
 
 namespace cp_pool {
 
@@ -16,9 +16,10 @@ namespace {
 
 std::string own_address(const protocol::RankEnvironment& environment) {
   if (environment.master_addr == "127.0.0.1" || environment.master_addr == "localhost") return "127.0.0.1";
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "127.0.0.1";
-  return name.data();
+  // Of the network on which this host reaches rank 0's, if that has a numeric address: a name may be of another.
+  if (std::string towards = address_towards(environment.master_addr); !towards.empty()) return towards;
+  const std::string name = protocol::host_name();
+  return name.empty() ? "127.0.0.1" : name;
 }
 
 void prove(const CpGroups& groups, const at::Device& device, int generation, std::chrono::milliseconds limit) {

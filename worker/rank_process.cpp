@@ -1,7 +1,6 @@
 #include "worker/rank_process.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <fcntl.h>
 #include <future>
@@ -22,11 +21,14 @@
 #include "worker/cpu_threads.h"
 #include "worker/environment_baseline.h"
 #include "worker/group_slot.h"
+#include "worker/lifeline.h"
 #include "worker/own_gpu.h"
 #include "worker/preparer.h"
+#include "worker/protocol/own_addresses.h"
 #include "worker/rank_compute.h"
 #include "worker/rank_device.h"
 #include "worker/rank_zero.h"
+#include "worker/rendezvous.h"
 #include "worker/stack_dump.h"
 #include "worker/watcher.h"
 
@@ -36,12 +38,6 @@ namespace {
 
 constexpr std::chrono::seconds kConnectLimit{30};
 constexpr int kMostPreparers = 8;
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  if (gethostname(name.data(), name.size() - 1) != 0) return "";
-  return name.data();
-}
 
 protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, const at::Device& device,
                                  const OwnGpu& gpu, CaseRunner& runner) {
@@ -107,17 +103,22 @@ void choose_gpu_early(const protocol::RankEnvironment& environment) {
 }
 
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock) {
-  const protocol::RankEnvironment& environment = config.environment;
+  protocol::RankEnvironment environment = config.environment;
   install_stack_dump(environment.rank);
   const OwnGpu& gpu = own_gpu(environment);
   RankDevice device(environment, gpu);
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);
   std::optional<MailServer> server;
+  Lifeline* const lifeline = Lifeline::current();
   if (environment.rank == 0) {
+    if (lifeline != nullptr) environment.master_addr = own_master_address(*lifeline);
     // The listening socket came from the driver; a process that this one starts must not hold it.
     if (environment.master_fd) fcntl(*environment.master_fd, F_SETFD, FD_CLOEXEC);
     server.emplace(environment);
+    if (lifeline != nullptr) announce_master(*lifeline, environment, server->port());
+  } else if (lifeline != nullptr) {
+    or_die(environment.rank, [&] { find_master(*lifeline, environment); });
   }
   device.make_current();
   if (device.device().is_cuda()) {
@@ -160,7 +161,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     compute.connect(kConnectLimit, {.gpu = {.started = started}, .on_connected = [&] { clock.mark("data_plane"); }});
     clock.mark("proof");
     clock.note(device.times_ms());
-    mail.to_rank0(Hello{{rank, host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
+    mail.to_rank0(Hello{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
   });
   baseline = EnvironmentBaseline();  // NCCL puts what its files of settings say into the environment, once
   compute.serve();

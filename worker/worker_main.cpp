@@ -15,6 +15,7 @@
 #include "cases/case_json.h"
 #include "cases/json_text.h"
 #include "cp_core/cuda/cuda_part.h"
+#include "worker/lifeline.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 #include "worker/rank_device.h"
@@ -86,6 +87,7 @@ int run(const Options& options, CaseRunner& runner, StartupClock& clock, int std
   ask_for_deterministic_cublas();
   RankProcessConfig config;
   config.environment = protocol::read_environment();
+  Lifeline::start(config.environment);  // before anything that takes long
   config.faults = options.faults;
   config.rehearses = options.rehearses;
   if (!speaks_our_protocol(config.environment, stdout_fd)) return protocol::kExitNoCommonVersion;
@@ -100,9 +102,7 @@ int run(const Options& options, CaseRunner& runner, StartupClock& clock, int std
   }
 }
 
-}  // namespace
-
-int worker_main(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
+int run_or_say_why_not(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
   // A driver or a peer that is gone shows as an error of the call, not as a signal.
   std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);  // and so does a file that may not grow
@@ -118,6 +118,14 @@ int worker_main(const Options& options, CaseRunner& runner, StartupClock& clock,
     fmt::print(stderr, "cp-pool-worker: {}\n", e.what());
     return kExitFailure;
   }
+}
+
+}  // namespace
+
+int worker_main(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
+  const int exit_code = run_or_say_why_not(options, runner, clock, stdout_fd);
+  tell_ending(exit_code);
+  return exit_code;
 }
 
 }  // namespace cp_pool

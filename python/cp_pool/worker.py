@@ -83,6 +83,8 @@ def main(argv: list[str], stdout_fd: int | None = None, forked: bool = False) ->
     stdin = fcntl.fcntl(0, fcntl.F_DUPFD_CLOEXEC, 3)
     _point_at_null(0)
     try:
+        if "CP_POOL_LIFELINE" in os.environ:  # before the adapter is imported, which may take long
+            prepare(rehearse=False).start_lifeline()
         if os.environ.get("CP_POOL_DEVICE") == "cuda":
             _keep_to_own_gpu(prepare(rehearse=False))
         adapter = load(options.adapter)
@@ -176,6 +178,8 @@ def _end(code: int) -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
+    if native := sys.modules.get("cp_pool._worker"):
+        native.tell_ending(code)
     os._exit(code)
 
 

@@ -15,6 +15,7 @@
 #include "python/extension/python_implementation.h"
 #include "python/extension/python_runner.h"
 #include "worker/fault.h"
+#include "worker/lifeline.h"
 #include "worker/protocol/environment.h"
 #include "worker/rank_process.h"
 #include "worker/runner_error.h"
@@ -64,6 +65,15 @@ std::optional<std::string> hide_other_gpus() {
   return protocol::process_variable("CUDA_VISIBLE_DEVICES");
 }
 
+// As cp-pool-worker does before it loads anything else.
+void start_lifeline() {
+  const py::gil_scoped_release released;
+  try {
+    Lifeline::start(protocol::read_environment());
+  } catch (const protocol::EnvironmentError&) {  // serve() says what is wrong with it
+  }
+}
+
 // Says of cases what the adapter would skip, before there are ranks.
 class Skips {
  public:
@@ -100,6 +110,10 @@ PYBIND11_MODULE(_worker, module) {
       "Serves as one rank of a group, as the environment says, until the driver ends it; returns the exit code.");
   module.def("hide_other_gpus", &cp_pool::hide_other_gpus,
              "Chooses this rank's GPU. Call before anything uses CUDA. Returns CUDA_VISIBLE_DEVICES as it is then.");
+  module.def("start_lifeline", &cp_pool::start_lifeline,
+             "Connects to the driver if CP_POOL_LIFELINE is set: fd 2 is a connection to it from then on.");
+  module.def("tell_ending", &cp_pool::tell_ending, py::arg("exit_code"),
+             "Tells the driver, if there is a lifeline, how this process is about to end.");
   py::class_<cp_pool::Skips>(module, "Skips", "What an adapter would skip")
       .def(py::init<const py::object&, int>(), py::arg("runner"), py::arg("interrupt_signal"))
       .def("reason", &cp_pool::Skips::reason, py::arg("case_json"), py::arg("device"),

@@ -8,6 +8,7 @@
 #include "cp_core/comm/gloo/gloo_communicator.h"
 #include "cp_core/cuda/cuda_part.h"
 #include "worker/connect.h"
+#include "worker/lifeline.h"
 #include "worker/protocol/own_addresses.h"
 
 namespace cp_pool {
@@ -16,8 +17,9 @@ namespace {
 
 std::string own_address(const protocol::RankEnvironment& environment) {
   if (environment.master_addr == "127.0.0.1" || environment.master_addr == "localhost") return "127.0.0.1";
-  // Of the network on which this host reaches rank 0's, if that has a numeric address: a name may be of another.
-  if (std::string towards = address_towards(environment.master_addr); !towards.empty()) return towards;
+  if (Lifeline::current() != nullptr) {  // of the network on which this host reaches rank 0's: a name may be of another
+    if (std::string towards = address_towards(environment.master_addr); !towards.empty()) return towards;
+  }
   const std::string name = protocol::host_name();
   return name.empty() ? "127.0.0.1" : name;
 }

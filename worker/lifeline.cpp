@@ -52,8 +52,9 @@ constexpr std::string_view kBeatOrder = "{\"order\":\"beat\"}";
 std::atomic<Lifeline*> the_lifeline{nullptr};
 std::atomic<int> messages_fd{-1};
 
-// A process that the rank forks would keep the connection open after the rank's death.
+// A process that the rank forks would keep the connection open after the rank's death, and has no lifeline.
 void close_in_child() {
+  the_lifeline = nullptr;
   if (const int fd = messages_fd.exchange(-1); fd >= 0) ::close(fd);
 }
 

@@ -60,11 +60,13 @@ void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment) {
   constexpr milliseconds kBetweenRounds{200};
   const lifeline::Rendezvous where = lifeline.await_rendezvous();
   environment.master_port = static_cast<std::uint16_t>(where.port);
+  const bool on_its_host = where.host == protocol::host_name();
   const auto deadline = std::chrono::steady_clock::now() + kLimit;
   std::string tried;
   do {
     tried.clear();
     for (const std::string& address : where.addresses) {
+      if (is_loopback(address) && !on_its_host) continue;  // somebody else may listen there
       const lifeline::Endpoint endpoint{address, environment.master_port};
       std::string why;
       if (const int fd = connect_within(endpoint, kOneTry, why); fd >= 0) {

@@ -1,5 +1,5 @@
-// A driver of one rank that does nothing but serve its lifeline: writes what the rank needs, then what it learns, a
-// line each. A line on stdin is an order: pause or resume.
+// A driver that does nothing but serve lifelines: `lifeline_driver [RANKS]`. Writes what the ranks need, then what it
+// learns, a line each, and what they write to stderr. A line on stdin is an order: pause or resume.
 #include <cstdio>
 #include <iostream>
 #include <string>
@@ -11,17 +11,21 @@
 
 #include "driver/lifeline/lifeline_server.h"
 
-int main() {
+int main(int argc, char** argv) {
   asio::io_context io;
   const auto say = [](const std::string& line) {
     std::cout << line << std::endl;  // NOLINT(performance-avoid-endl): the test waits for it
   };
   cp_pool::LifelineServer::Config config;
+  config.world_size = argc > 1 ? std::stoi(argv[1]) : 1;
   config.listen = {"127.0.0.1"};
   cp_pool::LifelineServer server(
       io, config,
       {.on_hello = [&](int, const cp_pool::lifeline::Hello& hello) { say("hello " + std::to_string(hello.pid)); },
-       .on_closed = [&](int, const std::string& why) { say("closed " + why); }});
+       .on_ending = [&](int rank, int code) { say("ending " + std::to_string(rank) + " " + std::to_string(code)); },
+       .on_closed = [&](int, const std::string& why) { say("closed " + why); },
+       .on_stderr = [](int, std::string_view bytes) { std::cout << bytes << std::flush; },
+       .on_rendezvous = [&](const cp_pool::lifeline::Rendezvous& where) { say("rank 0 is on " + where.host); }});
   for (const auto& [name, value] : server.variables()) say(name + "=" + value);
   std::thread([&] {
     for (std::string line; std::getline(std::cin, line);) {

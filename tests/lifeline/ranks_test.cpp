@@ -1,0 +1,119 @@
+// Real ranks that hold a lifeline, started as a launcher would, with a MASTER_PORT on which nobody listens.
+#include <chrono>
+#include <csignal>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/lifeline/process.h"
+#include "worker/testing/worker_fixture.h"
+
+namespace cp_pool {
+namespace {
+
+using lifeline_test::Process;
+using test::WorkerGroup;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr std::chrono::seconds kLongestWithoutServer{10};
+
+class RanksWithALifeline : public test::Worker {
+ protected:
+  void SetUp() override {
+    server = std::make_unique<Process>(std::vector<std::string>{CP_POOL_TEST_DRIVER, "2"}, lifeline_test::Variables{});
+    for (int i = 0; i < 2; ++i) {
+      const std::string line = server->line();
+      variables[line.substr(0, line.find('='))] = line.substr(line.find('=') + 1);
+    }
+    ASSERT_TRUE(variables.contains("CP_POOL_LIFELINE"));
+  }
+  [[nodiscard]] WorkerGroup::Config config(std::vector<std::string> arguments = {}) const {
+    WorkerGroup::Config out = with(std::move(arguments));
+    out.environment = variables;
+    out.as_open_mpi = true;
+    return out;
+  }
+  [[nodiscard]] WorkerGroup::Config adapter() const {
+    WorkerGroup::Config out = config({"-m", "cp_pool.worker", CP_POOL_SOURCE_DIR "/python/tests/adapters/plain.py"});
+    out.binary = CP_POOL_SOURCE_DIR "/.venv/bin/python";
+    out.environment["PYTHONPATH"] = CP_POOL_TEST_PYTHONPATH;
+    out.environment["PYTHONDONTWRITEBYTECODE"] = "1";
+    return out;
+  }
+  // Reads what the server says until it has said each of these; what it has not at the end of its output.
+  std::multiset<std::string> missing(std::multiset<std::string> wanted) const {
+    while (!wanted.empty()) {
+      const std::string line = server->line();
+      if (const auto found = wanted.find(line); found != wanted.end()) wanted.erase(found);
+      if (line.empty() && server->poll_end()) break;
+    }
+    return wanted;
+  }
+  void expect_to_meet_run_and_end(const WorkerGroup::Config& config) const {
+    WorkerGroup group(config);
+    ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+    expect_pass(group.run("one"));
+    const std::multiset<std::string> none;
+    EXPECT_EQ(missing({"[CP_POOL_FENCE] 1", "[CP_POOL_FENCE] 1"}), none) << "stderr goes to the server";
+    for (int rank = 0; rank < 2; ++rank) EXPECT_EQ(group.read_stderr(rank), "") << "and nowhere else";
+    group.send(protocol::ShutdownRequest{});
+    EXPECT_EQ(group.wait_all(test::kEndLimit), (std::vector<std::string>(2, "exit 0")));
+    EXPECT_EQ(missing({"ending 0 0", "ending 1 0"}), none);
+  }
+  void expect_not_to_outlive_the_server(WorkerGroup& group) const {
+    server->kill(SIGKILL);
+    EXPECT_EQ(group.wait_all(kLongestWithoutServer), (std::vector<std::string>(2, "exit 75")));
+    for (int rank = 0; rank < 2; ++rank) EXPECT_THAT(group.read_stderr(rank), HasSubstr("ends: cp-pool has ended"));
+  }
+
+  std::unique_ptr<Process> server;
+  std::map<std::string, std::string> variables;
+};
+
+TEST_F(RanksWithALifeline, MeetWhereRank0SaysAndRunACase) {
+  expect_to_meet_run_and_end(config());
+}
+
+TEST_F(RanksWithALifeline, OfAnAdapterDoSoToo) {
+  expect_to_meet_run_and_end(adapter());
+}
+
+TEST_F(RanksWithALifeline, DoNotOutliveTheServer) {
+  WorkerGroup group(config());
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  expect_pass(group.run("one"));
+  expect_not_to_outlive_the_server(group);
+}
+
+TEST_F(RanksWithALifeline, DoNotOutliveTheServerInTheMiddleOfACase) {
+  WorkerGroup group(config({"--inject", "hang@1:inside"}));
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  group.start_run("hangs");
+  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  expect_not_to_outlive_the_server(group);
+}
+
+TEST_F(RanksWithALifeline, OfAnAdapterDoNotOutliveTheServer) {
+  WorkerGroup group(adapter());
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  expect_pass(group.run("one"));
+  expect_not_to_outlive_the_server(group);
+}
+
+// Rank 1 waits for rank 0's word.
+TEST_F(RanksWithALifeline, DoNotOutliveTheServerWhileTheyStart) {
+  WorkerGroup group(config({"--inject", "hang@0:start"}));
+  EXPECT_THAT(server->line(), StartsWith("hello "));
+  EXPECT_THAT(server->line(), StartsWith("hello "));
+  expect_not_to_outlive_the_server(group);
+}
+
+}  // namespace
+}  // namespace cp_pool

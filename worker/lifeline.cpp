@@ -43,8 +43,8 @@ constexpr seconds kWithoutDriver{5};
 // A rank that is stopped by a signal cannot end itself, and then the kernel does: the driver must not be outlived by
 // 10 s.
 constexpr seconds kLastResort{9};
-constexpr seconds kConnectLimit{20};  // for all tries to reach the driver
-constexpr seconds kOneTry{3};         // an address
+constexpr seconds kConnectLimit{8};  // for all tries to reach the driver
+constexpr seconds kOneTry{3};        // an address
 constexpr milliseconds kBetweenRounds{200};
 constexpr std::string_view kBeatEvent = "{\"event\":\"beat\"}\n";
 constexpr std::string_view kBeatOrder = "{\"order\":\"beat\"}";

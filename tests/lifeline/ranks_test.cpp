@@ -41,7 +41,8 @@ class RanksWithALifeline : public test::Worker {
     return out;
   }
   [[nodiscard]] WorkerGroup::Config adapter() const {
-    WorkerGroup::Config out = config({"-m", "cp_pool.worker", CP_POOL_SOURCE_DIR "/python/tests/adapters/plain.py:plain"});
+    WorkerGroup::Config out =
+        config({"-m", "cp_pool.worker", CP_POOL_SOURCE_DIR "/python/tests/adapters/plain.py:plain"});
     out.binary = CP_POOL_SOURCE_DIR "/.venv/bin/python";
     out.environment["PYTHONPATH"] = CP_POOL_TEST_PYTHONPATH;
     out.environment["PYTHONDONTWRITEBYTECODE"] = "1";

@@ -144,9 +144,11 @@ add_library(cp_cli STATIC
   cli/commands/round_book.cpp
   cli/commands/run_command.cpp
   cli/commands/run_preparation.cpp
+  cli/commands/runs_command.cpp
   cli/commands/search_command.cpp
   cli/commands/serve_command.cpp
   cli/commands/shell_command.cpp
+  cli/commands/show_command.cpp
   cli/commands/status_command.cpp
   cli/commands/stop_command.cpp
   cli/commands/settled_change.cpp
@@ -161,6 +163,8 @@ add_library(cp_cli STATIC
   cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
   cli/history/perf_baseline.cpp
+  cli/history/run_recorder.cpp
+  cli/history/run_records.cpp
   cli/select/case_source.cpp
   cli/select/edit.cpp
   cli/select/order.cpp
@@ -240,6 +244,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/history/found_cases_test.cpp
     cli/history/merged_runs_test.cpp
     cli/history/perf_baseline_test.cpp
+    cli/history/run_records_test.cpp
     cli/select/case_source_test.cpp
     cli/select/edit_test.cpp
     cli/select/order_test.cpp
@@ -288,6 +293,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
     cli/history/rerun_failed_program_test.cpp
     cli/shell/shell_program_test.cpp
     cli/shell/shell_terminal_test.cpp
+    cli/history/run_records_program_test.cpp
   LIBRARIES cp_driver fmt::fmt nlohmann_json::nlohmann_json)
 add_dependencies(cli_program_test cp-pool)
 target_compile_definitions(cli_program_test PRIVATE

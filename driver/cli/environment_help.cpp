@@ -47,7 +47,7 @@ constexpr std::array kVariables{
     EnvironmentVariable{"LISTEN_FDS",
                         "Set by systemd with LISTEN_PID: cp-pool serve takes the socket that it was given."},
     EnvironmentVariable{"XDG_STATE_HOME",
-                        "Where cp-pool search keeps what it finds, and cp-pool shell its history, instead of "
+                        "Where cp-pool run keeps its records, cp-pool search what it finds, and cp-pool shell its history, instead of "
                         "~/.local/state."},
     // What cp-pool sets for every rank (docs/protocol.md).
     EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},

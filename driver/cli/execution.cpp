@@ -184,6 +184,11 @@ void Execution::show_error(const std::string& message) {
   report_error(message);
 }
 
+void Execution::show_warning(const std::string& message) {
+  if (terminal_) terminal_->clear_live();
+  report_warning(message);
+}
+
 void Execution::print_answer(const std::string& line) {
   try {
     write_all(STDOUT_FILENO, line + '\n', "stdout");

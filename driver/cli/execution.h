@@ -54,6 +54,8 @@ class Execution {
   // While the run goes on: an error of one input on stderr; a line of its answer on stdout.
   void show_error(const std::string& message);
   void print_answer(const std::string& line);
+  // A warning on stderr.
+  void show_warning(const std::string& message);
 
  private:
   RunConfig config_;

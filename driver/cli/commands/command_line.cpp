@@ -24,6 +24,8 @@
   SUBCOMMAND(list)                      \
   SUBCOMMAND(report)                    \
   SUBCOMMAND(replay)                    \
+  SUBCOMMAND(runs)                      \
+  SUBCOMMAND(show)                      \
   SUBCOMMAND(explain)                   \
   SUBCOMMAND(config)                    \
   SUBCOMMAND(serve)                     \

@@ -17,6 +17,7 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/retry_options.h"
+#include "driver/ledger.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/jsonl_sink.h"
@@ -49,6 +50,31 @@ void expect_different_files(const std::vector<std::string>& files) {
                                   : fmt::format("the files {} and {} hold the same run of {}", one, other, run.title));
 }
 
+// Leaves of the events those of one case. Throws CommandError (bad_input).
+std::vector<Event> only_case(const std::vector<Event>& events, const std::string& id) {
+  std::vector<Event> out;
+  Ledger ledger;
+  for (const Event& event : events) {
+    const auto* const finished = std::get_if<CaseFinished>(&event);
+    if (std::holds_alternative<RunStarted>(event)) out.push_back(event);
+    if (finished == nullptr || finished->id != id) continue;
+    ledger.record(ledger.expect(), finished->outcome);
+    out.push_back(event);
+  }
+  if (ledger.expected() == 0) {
+    throw CommandError(ExitCode::bad_input, fmt::format("the run has no case {}", id));
+  }
+  auto& header = std::get<RunStarted>(out.front());
+  header.cases = ledger.expected();
+  header.rerun_failed.reset();
+  RunFinished end = ledger.close(false);
+  end.duration_ms = std::get<RunFinished>(events.back()).duration_ms;
+  out.emplace_back(end);
+  return out;
+}
+
+}  // namespace
+
 int report_runs(const ReportOptions& options) {
   std::vector<InputFile> inputs;
   inputs.reserve(options.files.size());
@@ -76,15 +102,17 @@ int report_runs(const ReportOptions& options) {
   }
   ExecutionOptions execution_options = options.execution;
   execution_options.progress = options.execution.verbose;  // a finished run is shown by failures and summary alone
-  const std::vector<Event> events =
+  std::vector<Event> events =
       runs.finish({.no_skip = execution_options.config.no_skip, .flaky_fails = execution_options.config.flaky_fails});
+  if (!options.id.empty()) events = only_case(events, options.id);
   for (const std::string& title : runs.runs_of_unknown_length()) {
     report_warning(fmt::format("the run of {} has no end: which cases it had not come to is not known", title));
   }
   for (const auto& [title, writer] : runs.runs_that_go_on()) {
     report_warning(fmt::format("the run of {} goes on ({}): this is what it has done so far", title, writer));
   }
-  Execution execution{execution_options, Execution::Show::terminal};
+  Execution execution{execution_options,
+                      options.id.empty() ? Execution::Show::terminal : Execution::Show::terminal_with_checks};
   const int code = execution([&](const RunConfig&, EventSink& sink) {
     for (const Event& event : events) sink.on_event(event);
     return RunResult{.finished = std::get<RunFinished>(events.back()),
@@ -93,6 +121,8 @@ int report_runs(const ReportOptions& options) {
   });
   return runs.runs_that_go_on().empty() ? code : first_that_applies(code, ExitCode::failed);
 }
+
+namespace {
 
 class ReportCommand : public CommandWith<ReportOptions> {
  public:

@@ -9,10 +9,13 @@
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/failed_cases.h"
+#include "driver/cli/history/run_recorder.h"
+#include "driver/cli/history/run_records.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
 #include "driver/cli/service_use.h"
+#include "driver/cli/shell_words.h"
 #include "driver/reporters/file_lock.h"
 #include "driver/reporters/text_format.h"
 
@@ -77,9 +80,32 @@ int run_selected(RunOptions options, const std::string& program) {
   const PreparedRun prepared = prepare_run(selection, options, program);
   Execution execution{options.execution, Execution::Show::terminal, /*free_stdin=*/true};
   execution.expect_times(prepared.earlier_ms);
-  return execution([&](const RunConfig& config, EventSink& sink) {
+  RunRecorder record{options.record, options.record_command,
+                     [&](const std::string& text) { execution.show_warning(text); }};
+  const int code = execution([&](const RunConfig& config, EventSink& views) {
+    RunRecorder::Sink sink{record, views};
     return choose_runs(options.service, "cp-pool run", config, prepared.header, sink).cases(prepared.cases);
   });
+  record.finish(code);
+  return code;
+}
+
+void add_record(CLI::App& command, RecordOptions& record) {
+  add_flag(command, "--no-record", record.keep, "Do not keep the run for cp-pool runs and show", false);
+  add_path(command, "--record-dir", record.folder, "DIR", PathUse::folder,
+           "Where runs are kept, instead of cp-pool/runs in the user's state folder");
+  add_count(command, "--record-count", record.limits.count, "Only so many runs are kept; 0 = any number");
+  add_duration(command, "--record-age", record.limits.age, std::chrono::milliseconds{0},
+               "Older runs are removed; 0 = none");
+  add_count(command, "--record-size", record.limits.mebibytes, "All records have at most so many MiB; 0 = any size");
+}
+
+// The events of a recorded run where no file has this name.
+void take_record(std::optional<std::filesystem::path>& file, const RecordOptions& record) {
+  std::error_code ignored;
+  if (!file || file->has_parent_path() || (*file != "last" && std::filesystem::exists(*file, ignored))) return;
+  const auto folder = records_folder(record.folder);
+  if (folder) file = find_record(run_records(*folder), file->string()).events();
 }
 
 }  // namespace
@@ -87,7 +113,9 @@ int run_selected(RunOptions options, const std::string& program) {
 void add_options_of_run(CLI::App& command, RunOptions& options) {
   add_selection(command, options.selection);
   add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
-           "Of the selected cases only those that failed or did not run in an earlier --events FILE");
+           "Of the selected cases only those that failed or did not run in an earlier run: its --events FILE, its ID among "
+           "cp-pool runs, or last");
+  add_record(command, options.record);
   add_service_of_run(command, options.service);
   add_run_options(command, options);
 }
@@ -103,6 +131,9 @@ class RunCommand : public CommandWith<RunOptions> {
     options.shard_by_runner = is_configured(command, "--shard") && shard_of_runner();
     fill_run_options(command, options);
     fill_service(command, options.execution, options.service);
+    std::vector<std::string> words = given_words_but(command, {});
+    words.insert(words.begin(), {"cp-pool", "run"});
+    options.record_command = shell_line(words);
   }
 
   int run(const std::string& program) override {

@@ -1,0 +1,110 @@
+#include <optional>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/cli/command_error.h"
+#include "driver/cli/commands/command.h"
+#include "driver/cli/history/run_records.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/reporters/events_json.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/text_format.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kRunsFooter =
+    "Examples:\n"
+    "  cp-pool runs                                   every run that is kept, the oldest first\n"
+    "  cp-pool runs --json | jq '.[] | select(.exit_code == 100) | .id'\n";
+
+struct RunsOptions {
+  std::optional<std::filesystem::path> folder;
+  bool json = false;
+};
+
+std::vector<std::string> counts_of(const OutcomeCounts& counts) {
+  std::vector<std::string> words;
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    if (const std::size_t count = counts.at(static_cast<std::size_t>(outcome)); count > 0) {
+      words.push_back(fmt::format("{} {}", count, name));
+    }
+  }
+  return words;
+}
+
+std::string state_text(const RecordFacts& facts) {
+  return facts.file.exit_code ? fmt::format("exit code {}", *facts.file.exit_code) : std::string{facts.state()};
+}
+
+std::string line_of(const RunRecord& record, const RecordFacts& facts) {
+  const std::vector<std::string> counts = counts_of(facts.counts);
+  return fmt::format("{:<14} {}  {:>9}  {:<13} {} ({}) on {}: {}\n", record.id, facts.file.started.substr(0, 16),
+                     format_duration(facts.duration_ms), state_text(facts), facts.header.title, facts.header.size,
+                     facts.header.device,
+                     counts.empty() ? "no case has ended" : fmt::format("{}", fmt::join(counts, ", ")));
+}
+
+nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts) {
+  nlohmann::ordered_json counts = nlohmann::ordered_json::object();
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    counts[std::string{name}] = facts.counts.at(static_cast<std::size_t>(outcome));
+  }
+  nlohmann::ordered_json json = {{"id", record.id},
+                                 {"state", facts.state()},
+                                 {"command", facts.file.command},
+                                 {"version", facts.file.version},
+                                 {"started", facts.file.started},
+                                 {"duration_ms", facts.duration_ms},
+                                 {"title", facts.header.title},
+                                 {"size", facts.header.size},
+                                 {"device", facts.header.device},
+                                 {"cases", facts.header.cases},
+                                 {"counts", counts},
+                                 {"exit_code", nullptr},
+                                 {"events", record.events().string()}};
+  if (facts.file.exit_code) json["exit_code"] = *facts.file.exit_code;
+  return json;
+}
+
+class RunsCommand : public CommandWith<RunsOptions> {
+ public:
+  explicit RunsCommand(CLI::App& command) {
+    add_flag(command, "--json", options.json, "A JSON array (docs/records.md)");
+    add_path(command, "--record-dir", options.folder, "DIR", PathUse::folder, "As for cp-pool run");
+  }
+
+  int run(const std::string& /*program*/) override {
+    const auto folder = records_folder(options.folder);
+    if (!folder) throw CommandError(ExitCode::bad_input, "neither XDG_STATE_HOME nor HOME says where records are");
+    nlohmann::ordered_json array = nlohmann::ordered_json::array();
+    std::string text;
+    for (const RunRecord& record : run_records(*folder)) {
+      const auto facts = read_record_facts(record);
+      if (!facts) continue;
+      if (options.json) {
+        array.push_back(json_of(record, *facts));
+      } else {
+        text += line_of(record, *facts);
+      }
+    }
+    write_all(STDOUT_FILENO, options.json ? to_line(array) + '\n' : text, "stdout");
+    return to_int(ExitCode::ok);
+  }
+};
+
+}  // namespace
+
+Subcommand runs_subcommand() {
+  return {.name = "runs",
+          .summary = "List the runs that are kept",
+          .footer = kRunsFooter,
+          .add = add_options_of<RunsCommand>};
+}
+
+}  // namespace cp_pool

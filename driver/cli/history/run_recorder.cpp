@@ -1,0 +1,117 @@
+#include "driver/cli/history/run_recorder.h"
+
+#include <cerrno>
+#include <chrono>
+#include <exception>
+#include <sys/stat.h>
+#include <system_error>
+#include <utility>
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include "cases/error_reason.h"
+#include "cases/whole_file.h"
+#include "driver/reporters/events_json.h"
+#include "driver/reporters/output_file.h"
+#include "worker/protocol/field_json.h"
+
+namespace cp_pool {
+
+namespace fs = std::filesystem;
+using std::chrono::system_clock;
+
+namespace {
+
+constexpr mode_t kOwnerOnly = 0700;
+
+[[noreturn]] void fail(const fs::path& path, const std::error_code& error) {
+  throw OutputError(fmt::format("cannot write {}: {}", path.string(), error_reason(error, path.string())));
+}
+
+// Returns false if it is there already.
+bool make_private_folder(const fs::path& path) {
+  if (::mkdir(path.c_str(), kOwnerOnly) == 0) return true;
+  if (errno != EEXIST) fail(path, {errno, std::generic_category()});
+  return false;
+}
+
+}  // namespace
+
+RunRecorder::RunRecorder(const RecordOptions& options, std::string command,
+                         std::function<void(const std::string& text)> tell)
+    : tell_{std::move(tell)} {
+  const auto folder = options.keep ? records_folder(options.folder) : std::nullopt;
+  if (!folder) return;
+  file_ = {.command = std::move(command), .version = CP_POOL_VERSION, .started = utc_timestamp(system_clock::now())};
+  try {
+    make_folder(*folder);
+    events_.emplace(folder_ / kRecordEvents);  // locked from here on, which says that the run goes on
+    write_file();
+  } catch (const std::exception& e) {
+    lose(e.what());
+    std::error_code ignored;
+    if (!folder_.empty()) fs::remove_all(folder_, ignored);
+    id_.clear();
+    return;
+  }
+  prune_records(*folder, options.limits, id_);
+}
+
+void RunRecorder::make_folder(const fs::path& folder) {
+  std::error_code error;
+  if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
+  if (error) fail(folder, error);
+  make_private_folder(folder);
+  const std::string time = fmt::format("{:%y%m%d-%H%M%S}", fmt::gmtime(system_clock::to_time_t(system_clock::now())));
+  std::string after;  // of runs that begin in the same second: "", "b", .. "z", "zb", .., which sort so
+  while (!make_private_folder(folder / (time + after))) {
+    if (after.empty() || after.back() == 'z') {
+      after += 'b';
+    } else {
+      ++after.back();
+    }
+  }
+  id_ = time + after;
+  folder_ = folder / id_;
+}
+
+void RunRecorder::write_file() const {
+  const fs::path path = folder_ / kRecordFile;
+  try {
+    WholeFile out(path);
+    out.write(to_line(protocol::object_json<nlohmann::ordered_json>(file_)) + '\n');
+    out.keep();
+  } catch (const std::system_error& e) {
+    fail(path, e.code());
+  }
+}
+
+void RunRecorder::lose(const std::string& why) {
+  events_.reset();
+  tell_(fmt::format("this run is not recorded: {} (--no-record does without)", why));
+}
+
+void RunRecorder::Sink::on_event(const Event& event) {
+  if (auto& events = recorder_.events_) {
+    try {
+      events->on_event(event);
+    } catch (const std::exception& e) {
+      recorder_.lose(e.what());
+    }
+  }
+  next_.on_event(event);
+}
+
+void RunRecorder::finish(int exit_code) {
+  if (id_.empty()) return;
+  file_.ended = utc_timestamp(system_clock::now());
+  file_.exit_code = exit_code;
+  try {
+    write_file();
+  } catch (const std::exception& e) {
+    if (events_) lose(e.what());
+  }
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,57 @@
+// Keeps a run as a record (docs/records.md) while it goes on.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "driver/cli/history/run_records.h"
+#include "driver/events.h"
+#include "driver/reporters/jsonl_sink.h"
+
+namespace cp_pool {
+
+struct RecordOptions {
+  bool keep = true;
+  std::optional<std::filesystem::path> folder;  // none: that of the user
+  RecordLimits limits;
+};
+
+// Passes every event on, and writes it down before. What cannot be written costs the record and not the run: nothing
+// here throws, but for what the next sink throws.
+class RunRecorder {
+ public:
+  // command: as the user would type it. tell: called once at most, with a line that says why the record is lost.
+  RunRecorder(const RecordOptions& options, std::string command, std::function<void(const std::string& text)> tell);
+
+  // A sink for one run, which may be left before it ends.
+  class Sink : public EventSink {
+   public:
+    Sink(RunRecorder& recorder, EventSink& next) : recorder_(recorder), next_(next) {}
+    void on_event(const Event& event) override;
+    void on_tick() override { next_.on_tick(); }
+
+   private:
+    RunRecorder& recorder_;
+    EventSink& next_;
+  };
+
+  // The end of the run.
+  void finish(int exit_code);
+
+  [[nodiscard]] const std::string& id() const { return id_; }  // empty: the run is not recorded
+
+ private:
+  void make_folder(const std::filesystem::path& folder);
+  void write_file() const;
+  void lose(const std::string& why);
+
+  std::function<void(const std::string& text)> tell_;
+  RecordFile file_;
+  std::string id_;
+  std::filesystem::path folder_;  // of this record
+  std::optional<JsonlSink> events_;
+};
+
+}  // namespace cp_pool

@@ -100,12 +100,16 @@ void add_record(CLI::App& command, RecordOptions& record) {
   add_count(command, "--record-size", record.limits.mebibytes, "All records have at most so many MiB; 0 = any size");
 }
 
-// The events of a recorded run where no file has this name.
+// Takes "last", and what looks like an ID and is no file, for the events of a recorded run.
 void take_record(std::optional<std::filesystem::path>& file, const RecordOptions& record) {
-  std::error_code ignored;
-  if (!file || file->has_parent_path() || (*file != "last" && std::filesystem::exists(*file, ignored))) return;
   const auto folder = records_folder(record.folder);
-  if (folder) file = find_record(run_records(*folder), file->string()).events();
+  if (!file || !folder) return;
+  std::error_code ignored;
+  const std::string text = file->string();
+  const bool like_id = text.find_first_of("0123456789") == 0 &&
+                       text.find_first_not_of("0123456789-abcdefghijklmnopqrstuvwxyz") == std::string::npos;
+  if (text != "last" && (!like_id || std::filesystem::exists(*file, ignored))) return;
+  file = find_record(run_records(*folder), text).events();
 }
 
 }  // namespace
@@ -138,6 +142,7 @@ class RunCommand : public CommandWith<RunOptions> {
 
   int run(const std::string& program) override {
     tell_shards_are_obeyed();
+    take_record(options.rerun_failed, options.record);
     return run_selected(options, program);
   }
 };

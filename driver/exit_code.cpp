@@ -14,12 +14,12 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
     {ExitCode::failed,
      "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over; "
-     "conformance: a rule is broken"},
+     "conformance: a rule is broken; diff: a case fails that did not, or whatever else --fail-on names"},
     {ExitCode::infra,
      "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped, or --adapter "
      "and every case was skipped; doctor: something is "
-     "missing; conformance: the worker never got ready"},
-    {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file"},
+     "missing; conformance: the worker never got ready; diff: a case is no longer judged"},
+    {ExitCode::bad_input, "bad matrix, case, filter, baseline or events file; no such run is recorded"},
     {ExitCode::cannot_write,
      "an output (--junit, --events, --html, --summary, --trace-run, --run-dir, --dump, --trace, stdout) cannot be "
      "written"},

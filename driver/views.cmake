@@ -130,6 +130,7 @@ add_library(cp_cli STATIC
   cli/commands/config_command.cpp
   cli/commands/completion_command.cpp
   cli/commands/conformance_command.cpp
+  cli/commands/diff_command.cpp
   cli/commands/doctor.cpp
   cli/commands/doctor_command.cpp
   cli/commands/explain_command.cpp
@@ -157,12 +158,15 @@ add_library(cp_cli STATIC
   cli/completion/candidates.cpp
   cli/completion/shell_scripts.cpp
   cli/history/case_history.cpp
+  cli/history/compared_run.cpp
   cli/history/counted_runs.cpp
   cli/history/events_file.cpp
   cli/history/failed_cases.cpp
   cli/history/found_cases.cpp
   cli/history/merged_runs.cpp
   cli/history/perf_baseline.cpp
+  cli/history/record_options.cpp
+  cli/history/run_diff.cpp
   cli/history/run_recorder.cpp
   cli/history/run_records.cpp
   cli/select/case_source.cpp
@@ -244,6 +248,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/history/found_cases_test.cpp
     cli/history/merged_runs_test.cpp
     cli/history/perf_baseline_test.cpp
+    cli/history/run_diff_test.cpp
     cli/history/run_records_test.cpp
     cli/select/case_source_test.cpp
     cli/select/edit_test.cpp

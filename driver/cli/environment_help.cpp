@@ -46,9 +46,10 @@ constexpr std::array kVariables{
                         "Where cp-pool serve has its socket, in cp-pool/NAME.sock; without it, in /tmp/cp-pool-UID."},
     EnvironmentVariable{"LISTEN_FDS",
                         "Set by systemd with LISTEN_PID: cp-pool serve takes the socket that it was given."},
-    EnvironmentVariable{"XDG_STATE_HOME",
-                        "Where cp-pool run keeps its records, cp-pool search what it finds, and cp-pool shell its history, instead of "
-                        "~/.local/state."},
+    EnvironmentVariable{
+        "XDG_STATE_HOME",
+        "Where cp-pool run keeps its records, cp-pool search what it finds, and cp-pool shell its history, instead of "
+        "~/.local/state."},
     // What cp-pool sets for every rank (docs/protocol.md).
     EnvironmentVariable{"CP_POOL_PROTOCOL", "Set for a rank: the protocol versions that cp-pool speaks, MIN..MAX."},
     EnvironmentVariable{"CP_POOL_DEVICE", "Set for a rank: cpu or cuda."},

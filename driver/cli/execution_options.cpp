@@ -27,8 +27,9 @@ void add_perf(CLI::App& command, ExecutionOptions& options) {
   add_flag(command, "--graph", options.perf.graph, "Time replays of a CUDA graph of the step");
   add_path(command, "--trace", options.trace_dir, "DIR", PathUse::worker_folder,
            "Let each rank write what one step does: a Chrome trace, and on GPUs a table by kernel");
-  add_path(command, "--baseline", options.baseline, "FILE", PathUse::input,
-           "Compare the times with those of an earlier --events FILE");
+  add_path(
+      command, "--baseline", options.baseline, "FILE", PathUse::earlier_run,
+      "Compare the times with those of an earlier --events FILE; cp-pool run takes a recorded run, such as last, too");
   add_ratio(command, "--max-ratio", options.config.max_ratio,
             "A case that takes more than R times as long as in the --baseline is a failure");
 }

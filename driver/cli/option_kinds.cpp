@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <string_view>
+#include <system_error>
 
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -25,7 +26,8 @@ std::string wrong_with_path(const std::string& text, std::string_view instead) {
 }
 
 std::string wrong_with_path(const std::string& text, PathUse use) {
-  if (use == PathUse::input) return wrong_with_path(text, "/dev/stdin, or ./- for a file of that name");
+  if (use == PathUse::input || use == PathUse::earlier_run)
+    return wrong_with_path(text, "/dev/stdin, or ./- for a file of that name");
   if (use == PathUse::output) return wrong_with_path(text, "/dev/stdout, or ./- for a file of that name");
   if (use == PathUse::worker_folder && protocol::to_valid_utf8(text) != text) {
     return "the path is not UTF-8, which a message to the worker has to be";
@@ -88,6 +90,17 @@ void append_given(const CLI::Option& option, std::vector<std::string>& words) {
 std::string path_from_folder(const std::string& text, const std::filesystem::path& folder) {
   return text.empty() || text == "-" ? text : (folder / text).string();
 }
+
+namespace {
+
+// A name of a run is the same in every folder.
+std::string run_from_folder(const std::string& text, const std::filesystem::path& folder) {
+  std::error_code ignored;
+  const bool is_file = text.find('/') != std::string::npos || std::filesystem::exists(folder / text, ignored);
+  return is_file && text != "last" ? path_from_folder(text, folder) : text;
+}
+
+}  // namespace
 
 void add_flag(CLI::App& command, const std::string& name, bool& target, const std::string& help, bool value) {
   command.add_flag_callback(name, [&target, value] { target = value; }, help);
@@ -156,7 +169,8 @@ void add_ratio(CLI::App& command, const std::string& name, std::optional<double>
 void add_path(CLI::App& command, const std::string& name, std::optional<std::filesystem::path>& target,
               const std::string& type, PathUse use, const std::string& help) {
   const auto check = [use](const std::string& text) { return wrong_with_path(text, use); };
-  add_text(command, {.name = name, .type = type, .help = help, .check = check, .from_folder = path_from_folder},
+  const FromFolder from_folder = use == PathUse::earlier_run ? run_from_folder : path_from_folder;
+  add_text(command, {.name = name, .type = type, .help = help, .check = check, .from_folder = from_folder},
            [&target](const std::string& text) { target = text; });
 }
 
@@ -178,6 +192,16 @@ void leave_to_command_line(CLI::App& command, const std::vector<std::string>& na
   ConfiguredApp* const app = configured(command);
   if (app == nullptr) return;
   for (const std::string& name : names) app->command_line_alone.push_back(command.get_option(name));
+}
+
+void leave_to_command_line_but(CLI::App& command, const std::vector<std::string>& names) {
+  ConfiguredApp* const app = configured(command);
+  if (app == nullptr) return;
+  std::vector<const CLI::Option*> kept;
+  for (const std::string& name : names) kept.push_back(command.get_option(name));
+  for (const CLI::Option* option : command.get_options()) {
+    if (std::ranges::count(kept, option) == 0) app->command_line_alone.push_back(option);
+  }
 }
 
 // CLI11 calls its type "DEVICE:{auto,cpu,cuda}".

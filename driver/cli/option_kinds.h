@@ -60,6 +60,7 @@ void add_ratio(CLI::App& command, const std::string& name, std::optional<double>
 
 enum class PathUse {
   input,
+  earlier_run,  // an events file, or the name of a recorded run
   output,
   folder,
   worker_folder,  // a folder that workers write: they hear of it in JSON, which is UTF-8
@@ -79,6 +80,8 @@ void add_positionals(CLI::App& command, const std::string& name, std::vector<std
 void exclude(CLI::App& command, const std::string& one, const std::string& other);
 // The options have a value on the command line alone, in this command. Likewise.
 void leave_to_command_line(CLI::App& command, const std::vector<std::string>& names);
+// All that the command has so far, but these.
+void leave_to_command_line_but(CLI::App& command, const std::vector<std::string>& names);
 
 // The words of a choice; empty for any other option.
 std::vector<std::string> words_of_choice(const CLI::Option& option);

@@ -23,7 +23,8 @@ USAGE = 2  # exit code of a bad command line
 def call(words, folder, **environment):
     known = {key: value for key, value in os.environ.items() if not re.match("CP_POOL_OPT_|G?TEST_|XML_", key)}
     return subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False, timeout=300,
-                          env={**known, "XDG_RUNTIME_DIR": str(folder), **environment})
+                          env={**known, "XDG_RUNTIME_DIR": str(folder), "XDG_STATE_HOME": str(folder),
+                               **environment})
 
 
 def scripts(node):

@@ -26,6 +26,7 @@
   SUBCOMMAND(replay)                    \
   SUBCOMMAND(runs)                      \
   SUBCOMMAND(show)                      \
+  SUBCOMMAND(diff)                      \
   SUBCOMMAND(explain)                   \
   SUBCOMMAND(config)                    \
   SUBCOMMAND(serve)                     \

@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "cases/did_you_mean.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/file_identity.h"
@@ -50,25 +51,43 @@ void expect_different_files(const std::vector<std::string>& files) {
                                   : fmt::format("the files {} and {} hold the same run of {}", one, other, run.title));
 }
 
+// Whether the event is of a case, and of this one.
+bool is_of_case(const Event& event, const std::string& id) {
+  return std::visit(
+      [&](const auto& any) {
+        if constexpr (requires { any.index, any.id; }) {
+          return any.id == id;
+        } else {
+          return false;
+        }
+      },
+      event);
+}
+
 // Leaves of the events those of one case. Throws CommandError (bad_input).
-std::vector<Event> only_case(const std::vector<Event>& events, const std::string& id) {
-  std::vector<Event> out;
+std::vector<Event> only_case(const std::vector<Event>& events, const std::string& id, const Demands& demands) {
+  std::vector<Event> out{events.front()};
+  std::vector<std::string> known;
+  double duration_ms = 0;
   Ledger ledger;
   for (const Event& event : events) {
-    const auto* const finished = std::get_if<CaseFinished>(&event);
-    if (std::holds_alternative<RunStarted>(event)) out.push_back(event);
-    if (finished == nullptr || finished->id != id) continue;
-    ledger.record(ledger.expect(), finished->outcome);
-    out.push_back(event);
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) {
+      known.push_back(finished->id);
+      if (finished->id == id) {
+        ledger.record(ledger.expect(), finished->outcome, finished->flaky);
+        duration_ms += finished->duration_ms;
+      }
+    }
+    if (is_of_case(event, id)) out.push_back(event);
   }
   if (ledger.expected() == 0) {
-    throw CommandError(ExitCode::bad_input, fmt::format("the run has no case {}", id));
+    throw CommandError(ExitCode::bad_input, fmt::format("the run has no case '{}'{}", id, did_you_mean(id, known)));
   }
   auto& header = std::get<RunStarted>(out.front());
   header.cases = ledger.expected();
   header.rerun_failed.reset();
-  RunFinished end = ledger.close(false);
-  end.duration_ms = std::get<RunFinished>(events.back()).duration_ms;
+  RunFinished end = ledger.close(/*interrupted=*/false, demands);
+  end.duration_ms = duration_ms;
   out.emplace_back(end);
   return out;
 }
@@ -102,9 +121,10 @@ int report_runs(const ReportOptions& options) {
   }
   ExecutionOptions execution_options = options.execution;
   execution_options.progress = options.execution.verbose;  // a finished run is shown by failures and summary alone
-  std::vector<Event> events =
-      runs.finish({.no_skip = execution_options.config.no_skip, .flaky_fails = execution_options.config.flaky_fails});
-  if (!options.id.empty()) events = only_case(events, options.id);
+  const Demands demands{.no_skip = execution_options.config.no_skip,
+                        .flaky_fails = execution_options.config.flaky_fails};
+  std::vector<Event> events = runs.finish(demands);
+  if (!options.id.empty()) events = only_case(events, options.id, demands);
   for (const std::string& title : runs.runs_of_unknown_length()) {
     report_warning(fmt::format("the run of {} has no end: which cases it had not come to is not known", title));
   }

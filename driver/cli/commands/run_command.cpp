@@ -9,8 +9,8 @@
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/failed_cases.h"
+#include "driver/cli/history/record_options.h"
 #include "driver/cli/history/run_recorder.h"
-#include "driver/cli/history/run_records.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
@@ -31,7 +31,7 @@ constexpr const char* kRunFooter =
     "  cp-pool run --filter 'tag=essential' --junit report.xml --events events.jsonl --no-progress\n"
     "  cp-pool run -k 'p2p and not thd' -x            as with pytest: names, and stop at the first failure\n"
     "  cp-pool run --matrix te-flash --filter te-flash/cp_2_0/p2p/cp2/thd/bf16/pad      rerun a failure\n"
-    "  cp-pool run --matrix te-flash --rerun-failed events.jsonl          rerun all of them\n";
+    "  cp-pool run --matrix te-flash --rerun-failed last                  rerun all of them\n";
 
 // Throws CommandError (bad_input; nothing_selected where nothing failed).
 Selection select_failed(SelectionOptions options, const std::filesystem::path& file) {
@@ -90,36 +90,22 @@ int run_selected(RunOptions options, const std::string& program) {
   return code;
 }
 
-void add_record(CLI::App& command, RecordOptions& record) {
-  add_flag(command, "--no-record", record.keep, "Do not keep the run for cp-pool runs and show", false);
-  add_path(command, "--record-dir", record.folder, "DIR", PathUse::folder,
-           "Where runs are kept, instead of cp-pool/runs in the user's state folder");
-  add_count(command, "--record-count", record.limits.count, "Only so many runs are kept; 0 = any number");
-  add_duration(command, "--record-age", record.limits.age, std::chrono::milliseconds{0},
-               "Older runs are removed; 0 = none");
-  add_count(command, "--record-size", record.limits.mebibytes, "All records have at most so many MiB; 0 = any size");
-}
-
-// Takes "last", and what looks like an ID and is no file, for the events of a recorded run.
-void take_record(std::optional<std::filesystem::path>& file, const RecordOptions& record) {
-  const auto folder = records_folder(record.folder);
-  if (!file || !folder) return;
-  std::error_code ignored;
-  const std::string text = file->string();
-  const bool like_id = text.find_first_of("0123456789") == 0 &&
-                       text.find_first_not_of("0123456789-abcdefghijklmnopqrstuvwxyz") == std::string::npos;
-  if (text != "last" && (!like_id || std::filesystem::exists(*file, ignored))) return;
-  file = find_record(run_records(*folder), text).events();
+// Takes what names a recorded run for its events file. Throws CommandError (bad_input).
+void find_earlier_runs(RunOptions& options) {
+  for (auto* file : {&options.rerun_failed, &options.execution.baseline}) {
+    if (*file) *file = events_of_run(**file, options.record.folder);
+  }
 }
 
 }  // namespace
 
 void add_options_of_run(CLI::App& command, RunOptions& options) {
   add_selection(command, options.selection);
-  add_path(command, "--rerun-failed", options.rerun_failed, "FILE", PathUse::input,
-           "Of the selected cases only those that failed or did not run in an earlier run: its --events FILE, its ID among "
-           "cp-pool runs, or last");
-  add_record(command, options.record);
+  add_path(
+      command, "--rerun-failed", options.rerun_failed, "RUN|FILE", PathUse::earlier_run,
+      "Of the selected cases only those that failed or did not run in an earlier run: its --events FILE, its ID among "
+      "cp-pool runs, or last");
+  add_record_options(command, options.record);
   add_service_of_run(command, options.service);
   add_run_options(command, options);
 }
@@ -142,7 +128,7 @@ class RunCommand : public CommandWith<RunOptions> {
 
   int run(const std::string& program) override {
     tell_shards_are_obeyed();
-    take_record(options.rerun_failed, options.record);
+    find_earlier_runs(options);
     return run_selected(options, program);
   }
 };

@@ -8,7 +8,8 @@
 
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
-#include "driver/cli/history/run_records.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/history/record_options.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
@@ -39,7 +40,7 @@ std::vector<std::string> counts_of(const OutcomeCounts& counts) {
 }
 
 std::string state_text(const RecordFacts& facts) {
-  return facts.file.exit_code ? fmt::format("exit code {}", *facts.file.exit_code) : std::string{facts.state()};
+  return facts.exit_code() ? fmt::format("exit code {}", *facts.exit_code()) : std::string{facts.state()};
 }
 
 std::string line_of(const RunRecord& record, const RecordFacts& facts) {
@@ -68,7 +69,7 @@ nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts
                                  {"counts", counts},
                                  {"exit_code", nullptr},
                                  {"events", record.events().string()}};
-  if (facts.file.exit_code) json["exit_code"] = *facts.file.exit_code;
+  if (facts.exit_code()) json["exit_code"] = *facts.exit_code();
   return json;
 }
 
@@ -76,21 +77,23 @@ class RunsCommand : public CommandWith<RunsOptions> {
  public:
   explicit RunsCommand(CLI::App& command) {
     add_flag(command, "--json", options.json, "A JSON array (docs/records.md)");
-    add_path(command, "--record-dir", options.folder, "DIR", PathUse::folder, "As for cp-pool run");
+    add_records_to_read(command, options.folder);
   }
 
   int run(const std::string& /*program*/) override {
-    const auto folder = records_folder(options.folder);
-    if (!folder) throw CommandError(ExitCode::bad_input, "neither XDG_STATE_HOME nor HOME says where records are");
     nlohmann::ordered_json array = nlohmann::ordered_json::array();
     std::string text;
-    for (const RunRecord& record : run_records(*folder)) {
-      const auto facts = read_record_facts(record);
-      if (!facts) continue;
-      if (options.json) {
-        array.push_back(json_of(record, *facts));
-      } else {
-        text += line_of(record, *facts);
+    for (const RunRecord& record : kept_runs(options.folder)) {
+      try {
+        const auto facts = read_record_facts(record);
+        if (!facts) continue;
+        if (options.json) {
+          array.push_back(json_of(record, *facts));
+        } else {
+          text += line_of(record, *facts);
+        }
+      } catch (const CommandError& e) {  // the others can be listed
+        report_warning(e.what());
       }
     }
     write_all(STDOUT_FILENO, options.json ? to_line(array) + '\n' : text, "stdout");
@@ -104,7 +107,8 @@ Subcommand runs_subcommand() {
   return {.name = "runs",
           .summary = "List the runs that are kept",
           .footer = kRunsFooter,
-          .add = add_options_of<RunsCommand>};
+          .add = add_options_of<RunsCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

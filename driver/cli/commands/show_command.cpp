@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 
-#include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/report_command.h"
-#include "driver/cli/history/run_records.h"
+#include "driver/cli/history/record_options.h"
 #include "driver/cli/option_kinds.h"
+#include "driver/cli/retry_options.h"
 
 namespace cp_pool {
 
@@ -32,12 +32,12 @@ class ShowCommand : public CommandWith<ShowOptions> {
   explicit ShowCommand(CLI::App& command) {
     add_positional(command, "RUN", options.run, Needed::no, "A recorded run (see cp-pool runs); the last without it");
     add_positional(command, "ID", options.id, Needed::no, "Only this case, with every check");
-    add_path(command, "--record-dir", options.folder, "DIR", PathUse::folder, "As for cp-pool run");
     add_views(command, options.execution);
+    add_flaky(command, options.execution.config);
+    add_records_to_read(command, options.folder);
   }
 
-  void finish(const CLI::App& command) override {
-    check_views(command);
+  void finish(const CLI::App& /*command*/) override {
     if (options.id.empty() && options.run.find('/') != std::string::npos) {
       options.id = options.run;  // an ID of a case has slashes
       options.run = "last";
@@ -45,9 +45,8 @@ class ShowCommand : public CommandWith<ShowOptions> {
   }
 
   int run(const std::string& /*program*/) override {
-    const auto folder = records_folder(options.folder);
-    if (!folder) throw CommandError(ExitCode::bad_input, "neither XDG_STATE_HOME nor HOME says where records are");
-    const auto record = find_record(run_records(*folder), options.run);
+    const auto records = kept_runs(options.folder);
+    const RunRecord& record = find_record(records, options.run);
     return report_runs({.files = {record.events().string()}, .execution = options.execution, .id = options.id});
   }
 };
@@ -58,7 +57,8 @@ Subcommand show_subcommand() {
   return {.name = "show",
           .summary = "Show a recorded run, or a case of it",
           .footer = kShowFooter,
-          .add = add_options_of<ShowCommand>};
+          .add = add_options_of<ShowCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <filesystem>
 #include <iterator>
+#include <optional>
 #include <span>
 #include <string_view>
 
@@ -10,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_json.h"
+#include "driver/cli/history/run_records.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/select/selection.h"
@@ -106,6 +109,19 @@ void offer_edits(Candidates& out, const std::string& word) {
   for (const std::string& value : values) offer(out, word, fmt::format("{}={}", key, value));
 }
 
+void offer_runs(Candidates& out, const Typed& typed, const std::string& word) {
+  const Words folders = values_of(typed, "--record-dir");
+  offer(out, word, "last", "the run that began last");
+  try {
+    const auto named = folders.empty() ? std::nullopt : std::optional<std::filesystem::path>(folders.back());
+    const auto folder = records_folder(named);
+    if (!folder) return;
+    for (const RunRecord& record : run_records(*folder)) offer(out, word, record.id);
+  } catch (const std::exception&) {
+    // A folder that cannot be read has no runs.
+  }
+}
+
 void offer_values(Candidates& out, const Typed& typed, const CLI::Option& option, const std::string& word) {
   const std::string type = option.get_positional() ? option.get_name(true) : option.get_type_name();
   for (const std::string& each : words_of_choice(option)) offer(out, word, each);
@@ -117,6 +133,9 @@ void offer_values(Candidates& out, const Typed& typed, const CLI::Option& option
   }
   if (type == "KEY=VALUE") offer_edits(out, word);
   if (type == "COMMAND" && option.get_positional()) offer_commands(out, typed.app, word);
+  if (type == "RUN|FILE" || type == "RUN" || type == "LATER" || option.check_lname("baseline")) {
+    offer_runs(out, typed, word);
+  }
   if (type == "CASE" || option.check_lname("filter")) offer_ids(out, typed, word);
   for (const char* path : {"FILE", "DIR", "PATH", "ADAPTER", "CMD", "CASE"}) {
     out.files = out.files || type.find(path) != std::string::npos;

@@ -1,3 +1,4 @@
+#include <filesystem>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -5,8 +6,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/testing/temporary_folder.h"
 #include "driver/cli/program_paths.h"
 #include "driver/cli/testing/parsed_command_line.h"
+#include "driver/testing/scoped_variable.h"
 
 namespace cp_pool {
 namespace {
@@ -80,6 +83,19 @@ TEST(Candidates, OfAnEditAreFieldsAndTheirValues) {
   EXPECT_THAT(offered({"submit", "id", "--set", "comm=a2a"}), UnorderedElementsAre("comm=a2a", "comm=a2a+p2p"));
   EXPECT_THAT(offered({"submit", "id", "--set", "causal="}), UnorderedElementsAre("causal=true", "causal=false"));
   EXPECT_THAT(offered({"submit", "id", "--set", "nonsense="}), IsEmpty());
+}
+
+TEST(Candidates, OfAnEarlierRunAreTheRecordedOnes) {
+  const test::TemporaryFolder folder;
+  const test::ScopedVariable state("XDG_STATE_HOME", folder.path().c_str());
+  EXPECT_THAT(offered({"show", "l"}), ElementsAre("last"));
+  for (const char* id : {"251124-235959", "251125-070012"}) {
+    std::filesystem::create_directories(folder / "cp-pool/runs" / id);
+    test::write_file(folder / "cp-pool/runs" / id / "run.json", "{}");
+  }
+  EXPECT_THAT(offered({"diff", "25"}), ElementsAre("251124-235959", "251125-070012"));
+  EXPECT_THAT(offered({"run", "--rerun-failed", "251125"}), ElementsAre("251125-070012", kFiles));
+  EXPECT_THAT(offered({"run", "--baseline", "la"}), ElementsAre("last", kFiles));
 }
 
 TEST(Candidates, OfAPathAreFiles) {

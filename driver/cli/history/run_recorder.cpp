@@ -6,8 +6,8 @@
 #include <sys/stat.h>
 #include <system_error>
 #include <utility>
+#include <variant>
 
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include "cases/error_reason.h"
@@ -38,32 +38,35 @@ bool make_private_folder(const fs::path& path) {
 
 }  // namespace
 
-RunRecorder::RunRecorder(const RecordOptions& options, std::string command,
-                         std::function<void(const std::string& text)> tell)
-    : tell_{std::move(tell)} {
-  const auto folder = options.keep ? records_folder(options.folder) : std::nullopt;
-  if (!folder) return;
-  file_ = {.command = std::move(command), .version = CP_POOL_VERSION, .started = utc_timestamp(system_clock::now())};
-  try {
-    make_folder(*folder);
-    events_.emplace(folder_ / kRecordEvents);  // locked from here on, which says that the run goes on
-    write_file();
-  } catch (const std::exception& e) {
-    lose(e.what());
-    std::error_code ignored;
-    if (!folder_.empty()) fs::remove_all(folder_, ignored);
-    id_.clear();
-    return;
-  }
-  prune_records(*folder, options.limits, id_);
+RunRecorder::RunRecorder(RecordOptions options, std::string command, std::function<void(const std::string& text)> tell)
+    : options_{std::move(options)}, tell_{std::move(tell)} {
+  file_.command = std::move(command);
+  file_.version = CP_POOL_VERSION;
 }
 
-void RunRecorder::make_folder(const fs::path& folder) {
+void RunRecorder::begin(const Event& started) {
+  const auto folder = options_.keep ? records_folder(options_.folder) : std::nullopt;
+  if (!folder) return;
+  const auto now = system_clock::now();
+  file_.started = utc_timestamp(now);
+  try {
+    make_folder(*folder, now);
+    events_.emplace(folder_ / kRecordEvents);  // locked from here on, which says that the run goes on
+    events_->on_event(started);
+    write_file();  // only now it is a record
+  } catch (const std::exception& e) {
+    lose(e.what());
+    return;
+  }
+  prune_records(*folder, options_.limits, id_, now);
+}
+
+void RunRecorder::make_folder(const fs::path& folder, system_clock::time_point now) {
   std::error_code error;
   if (folder.has_parent_path()) fs::create_directories(folder.parent_path(), error);
   if (error) fail(folder, error);
   make_private_folder(folder);
-  const std::string time = fmt::format("{:%y%m%d-%H%M%S}", fmt::gmtime(system_clock::to_time_t(system_clock::now())));
+  const std::string time = record_time_text(now);
   std::string after;  // of runs that begin in the same second: "", "b", .. "z", "zb", .., which sort so
   while (!make_private_folder(folder / (time + after))) {
     if (after.empty() || after.back() == 'z') {
@@ -89,11 +92,15 @@ void RunRecorder::write_file() const {
 
 void RunRecorder::lose(const std::string& why) {
   events_.reset();
+  if (!folder_.empty()) remove_record({.id = id_, .folder = folder_});
+  id_.clear();
   tell_(fmt::format("this run is not recorded: {} (--no-record does without)", why));
 }
 
 void RunRecorder::Sink::on_event(const Event& event) {
-  if (auto& events = recorder_.events_) {
+  if (std::holds_alternative<RunStarted>(event)) {
+    recorder_.begin(event);
+  } else if (auto& events = recorder_.events_) {
     try {
       events->on_event(event);
     } catch (const std::exception& e) {
@@ -109,8 +116,8 @@ void RunRecorder::finish(int exit_code) {
   file_.exit_code = exit_code;
   try {
     write_file();
-  } catch (const std::exception& e) {
-    if (events_) lose(e.what());
+  } catch (const std::exception& e) {  // the events say how the run ended
+    tell_(fmt::format("the record of this run lacks its exit code: {}", e.what()));
   }
 }
 

@@ -1,6 +1,7 @@
 // Keeps a run as a record (docs/records.md) while it goes on.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -19,11 +20,12 @@ struct RecordOptions {
 };
 
 // Passes every event on, and writes it down before. What cannot be written costs the record and not the run: nothing
-// here throws, but for what the next sink throws.
+// here throws, but for what the next sink throws. A record that cannot be written to its end is removed.
 class RunRecorder {
  public:
-  // command: as the user would type it. tell: called once at most, with a line that says why the record is lost.
-  RunRecorder(const RecordOptions& options, std::string command, std::function<void(const std::string& text)> tell);
+  // Makes nothing before the run begins. command: as the user would type it. tell: called once at most, with a line
+  // that says why there is no record.
+  RunRecorder(RecordOptions options, std::string command, std::function<void(const std::string& text)> tell);
 
   // A sink for one run, which may be left before it ends.
   class Sink : public EventSink {
@@ -43,10 +45,12 @@ class RunRecorder {
   [[nodiscard]] const std::string& id() const { return id_; }  // empty: the run is not recorded
 
  private:
-  void make_folder(const std::filesystem::path& folder);
+  void begin(const Event& started);
+  void make_folder(const std::filesystem::path& folder, std::chrono::system_clock::time_point now);
   void write_file() const;
   void lose(const std::string& why);
 
+  RecordOptions options_;
   std::function<void(const std::string& text)> tell_;
   RecordFile file_;
   std::string id_;

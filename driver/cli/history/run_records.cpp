@@ -1,15 +1,16 @@
 #include "driver/cli/history/run_records.h"
 
 #include <algorithm>
-#include <array>
-#include <cctype>
+#include <charconv>
+#include <cstdio>
+#include <ctime>
 #include <fstream>
 #include <system_error>
 #include <unistd.h>
 #include <variant>
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cases/error_reason.h"
 #include "driver/cli/command_error.h"
@@ -24,6 +25,7 @@ namespace cp_pool {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+using std::chrono::system_clock;
 
 namespace {
 
@@ -92,29 +94,47 @@ std::uintmax_t size_of(const fs::path& folder) {
   return bytes;
 }
 
+// "251125-070012", and then letters. nullopt: it is no ID.
+std::optional<system_clock::time_point> time_of(const std::string& id) {
+  std::tm parts{};
+  int length = 0;
+  const int read = std::sscanf(id.c_str(), "%2d%2d%2d-%2d%2d%2d%n", &parts.tm_year, &parts.tm_mon, &parts.tm_mday,
+                               &parts.tm_hour, &parts.tm_min, &parts.tm_sec, &length);
+  constexpr int kParts = 6;
+  constexpr std::size_t kLength = 13;
+  const bool is_time = read == kParts && static_cast<std::size_t>(length) == kLength;
+  if (!is_time || id.find_first_not_of("bcdefghijklmnopqrstuvwxyz", kLength) != std::string::npos) return std::nullopt;
+  constexpr int kYears = 100;  // tm counts from 1900
+  parts.tm_year += kYears;
+  parts.tm_mon -= 1;
+  return system_clock::from_time_t(::timegm(&parts));
+}
+
 // A record that is being made has no run.json yet, and one of a process that died then never gets any.
-bool may_be_removed(const RunRecord& record) {
+bool may_be_removed(const RunRecord& record, system_clock::duration age) {
   constexpr auto kSurelyDead = std::chrono::hours{24};
   if (writer_of(record.events())) return false;
-  std::error_code error;
-  if (fs::exists(record.folder / kRecordFile, error)) return true;
-  const auto written = fs::last_write_time(record.folder, error);
-  return !error && fs::file_time_type::clock::now() - written > kSurelyDead;
+  std::error_code ignored;
+  return fs::exists(record.folder / kRecordFile, ignored) || age > kSurelyDead;
 }
 
 std::vector<RunRecord> folders_in(const fs::path& folder, std::error_code& error) {
   std::vector<RunRecord> records;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::string id = entry->path().filename().string();
-    const auto is_digit = [](char letter) { return std::isdigit(static_cast<unsigned char>(letter)) != 0; };
-    if (id.size() <= kDateLength || !std::ranges::all_of(id.substr(0, kDateLength - 1), is_digit)) continue;
-    records.push_back({.id = std::move(id), .folder = entry->path()});
+    if (time_of(id)) records.push_back({.id = std::move(id), .folder = entry->path()});
   }
   std::ranges::sort(records, {}, &RunRecord::id);
   return records;
 }
 
+constexpr const char* kGone = ".gone";  // ends the name of a folder that was a record
+
 }  // namespace
+
+std::string record_time_text(system_clock::time_point time) {
+  return fmt::format("{:%y%m%d-%H%M%S}", fmt::gmtime(system_clock::to_time_t(time)));
+}
 
 std::optional<fs::path> records_folder(const std::optional<fs::path>& named) {
   if (named) return named;
@@ -136,6 +156,14 @@ std::vector<RunRecord> run_records(const fs::path& folder) {
 const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_view text) {
   if (records.empty()) throw CommandError(ExitCode::bad_input, "no run is recorded");
   if (text == "last") return records.back();
+  int place = 0;
+  if (text.starts_with('-') && std::from_chars(text.data(), text.data() + text.size(), place).ptr == &*text.end()) {
+    const auto back = static_cast<std::size_t>(-std::int64_t{place});
+    if (back >= 1 && back <= records.size()) return records[records.size() - back];
+    throw CommandError(ExitCode::bad_input,
+                       fmt::format("there is no run {}: {} recorded", text,
+                                   records.size() == 1 ? "1 run is" : fmt::format("{} runs are", records.size())));
+  }
   std::vector<const RunRecord*> meant;
   for (const RunRecord& record : records) {
     if (record.id == text) return record;
@@ -159,9 +187,10 @@ std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   if (!file) return std::nullopt;
   facts.file = *file;
   if (const auto header = start_of(record.events())) facts.header = *header;
-  if (const auto end = end_of(record.events())) {
-    facts.counts = end->counts;
-    facts.duration_ms = end->duration_ms;
+  facts.end = end_of(record.events());
+  if (facts.end) {
+    facts.counts = facts.end->counts;
+    facts.duration_ms = facts.end->duration_ms;
     return facts;
   }
   std::error_code error;
@@ -176,9 +205,17 @@ std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   return facts;
 }
 
-void prune_records(const fs::path& folder, const RecordLimits& limits, const std::string& keep) {
-  std::error_code error;
-  const std::vector<RunRecord> records = folders_in(folder, error);
+void remove_record(const RunRecord& record) {
+  std::error_code ignored;
+  const fs::path gone = record.folder.parent_path() / fmt::format(".{}.{}{}", record.id, ::getpid(), kGone);
+  fs::rename(record.folder, gone, ignored);
+  fs::remove_all(gone, ignored);
+}
+
+void prune_records(const fs::path& folder, const RecordLimits& limits, const std::string& keep,
+                   system_clock::time_point now) {
+  std::error_code ignored;
+  const std::vector<RunRecord> records = folders_in(folder, ignored);
   const std::uintmax_t most_bytes = static_cast<std::uintmax_t>(limits.mebibytes) << 20U;
   std::uintmax_t bytes = 0;
   std::size_t count = 0;
@@ -186,18 +223,16 @@ void prune_records(const fs::path& folder, const RecordLimits& limits, const std
   for (auto record = records.rbegin(); record != records.rend(); ++record) {
     ++count;
     bytes += size_of(record->folder);
-    const auto written = fs::last_write_time(record->folder, error);
-    const bool old = limits.age.count() > 0 && !error && fs::file_time_type::clock::now() - written > limits.age;
+    const auto age = now - *time_of(record->id);
+    const bool old = limits.age.count() > 0 && age > limits.age;
     const bool many = limits.count > 0 && count > static_cast<std::size_t>(limits.count);
     const bool large = most_bytes > 0 && bytes > most_bytes;
-    if (!(old || many || large) || record->id == keep || !may_be_removed(*record)) continue;
-    // Out of sight first: a record that is half removed is none.
-    const fs::path gone = folder / fmt::format(".{}.{}.gone", record->id, ::getpid());
-    fs::rename(record->folder, gone, error);
+    if ((old || many || large) && record->id != keep && may_be_removed(*record, age)) remove_record(*record);
   }
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->path().extension() == ".gone") fs::remove_all(entry->path(), ignored);
+  // What a process left that died while it removed a record.
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    std::error_code failed;
+    if (entry->path().extension() == kGone) fs::remove_all(entry->path(), failed);
   }
 }
 

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
-#include <set>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -48,8 +47,11 @@ struct RunRecord {
 // The oldest first. A folder that is not there has none. Throws CommandError (bad_input) if it cannot be read.
 std::vector<RunRecord> run_records(const std::filesystem::path& folder);
 
-// The one of them that `text` means: "last", its ID, or the beginning of its ID or of the time in it. Throws
-// CommandError (bad_input): there is none, or several are meant.
+// What the ID of a run begins with that began at this time: "251125-070012", in UTC.
+std::string record_time_text(std::chrono::system_clock::time_point time);
+
+// The one of them that `text` means: "last", "-1" for the last, "-2" for the one before, .., its ID, or the beginning
+// of its ID or of the time in it. Throws CommandError (bad_input): there is none, or several are meant.
 const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_view text);
 
 // What is known of a recorded run without a look at each of its cases.
@@ -60,8 +62,15 @@ struct RecordFacts {
   OutcomeCounts counts{};
   double duration_ms = 0;  // until its last event
 
+  std::optional<RunFinished> end;  // none: the run goes on, or was cut
+
   // "running", "killed" or "ended".
-  [[nodiscard]] std::string_view state() const { return writer ? "running" : file.ended ? "ended" : "killed"; }
+  [[nodiscard]] std::string_view state() const { return writer ? "running" : file.ended || end ? "ended" : "killed"; }
+  // That of the program; where it died between the last event and its own end, that of the events. None: it has not
+  // ended.
+  [[nodiscard]] std::optional<int> exit_code() const {
+    return file.exit_code ? file.exit_code : end ? std::optional(end->exit_code) : std::nullopt;
+  }
 };
 // nullopt for one that was pruned meanwhile. Throws CommandError (bad_input) for files that are none of cp-pool's.
 std::optional<RecordFacts> read_record_facts(const RunRecord& record);
@@ -72,8 +81,11 @@ struct RecordLimits {
   std::chrono::milliseconds age = std::chrono::hours{30 * 24};
   int mebibytes = 1024;
 };
-// Removes the oldest records beyond the limits, but none whose run goes on, and not the one that is to be kept. What
-// cannot be removed stays.
-void prune_records(const std::filesystem::path& folder, const RecordLimits& limits, const std::string& keep);
+// Removes the oldest records beyond the limits, but none whose run goes on, and not the one that is to be kept. The age
+// of a record is that of its ID. What cannot be removed stays.
+void prune_records(const std::filesystem::path& folder, const RecordLimits& limits, const std::string& keep,
+                   std::chrono::system_clock::time_point now);
+// Likewise; other processes see the whole record or none.
+void remove_record(const RunRecord& record);
 
 }  // namespace cp_pool

@@ -1,6 +1,7 @@
 // Records of runs, as the real program keeps and shows them.
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <sys/stat.h>
@@ -15,6 +16,7 @@ namespace cp_pool {
 namespace {
 
 using test::Finished;
+using test::is_one_error;
 using test::json_lines;
 using test::kProgram;
 using test::Program;
@@ -22,26 +24,23 @@ using test::read_file;
 using test::Words;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
 class RecordsOfRuns : public test::CommandLine {
  protected:
   [[nodiscard]] nlohmann::json runs() {
-    const Finished done = call({"runs", "--json", "--record-dir", path("runs")});
+    const Finished done = call({"runs", "--json"});
     EXPECT_EQ(done.exit_code, 0) << done.err;
     return nlohmann::json::parse(done.out);
   }
-  [[nodiscard]] Words recorded(const Words& more = {}) const {
-    Words words{"--record-dir", path("runs")};
-    words.insert(words.end(), more.begin(), more.end());
-    return words;
-  }
+  [[nodiscard]] std::string records() const { return path("state/cp-pool/runs"); }
 };
 
 TEST_F(RecordsOfRuns, AreListedAndShown) {
-  ASSERT_EQ(run("model=pass | model=fail", recorded({"--events", path("e")})).exit_code, 100);
-  ASSERT_EQ(run("model=pass", recorded({"--no-record"})).exit_code, 0);
+  ASSERT_EQ(run("model=pass | model=fail", {"--events", path("e")}).exit_code, 100);
+  ASSERT_EQ(run("model=pass", {"--no-record"}).exit_code, 0);
   const nlohmann::json all = runs();
   ASSERT_THAT(all, SizeIs(1));
   EXPECT_EQ(all[0]["state"], "ended");
@@ -58,28 +57,98 @@ TEST_F(RecordsOfRuns, AreListedAndShown) {
     EXPECT_EQ(one, other);
   }
   struct stat status{};
-  ASSERT_EQ(::stat(path("runs").c_str(), &status), 0);
+  ASSERT_EQ(::stat(records().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777U, 0700U);
 
-  const Finished shown = call({"show", "--record-dir", path("runs")});
+  const Finished shown = call({"show"});
   EXPECT_EQ(shown.exit_code, 100) << shown.err;
   EXPECT_THAT(shown.last_line(), StartsWith("2 expanded = 1 pass + 1 fail, "));
-  const Finished one = call({"show", "demo/fail/p2p/cp1/bshd/fp32", "--record-dir", path("runs")});
+  const Finished one = call({"show", "demo/fail/p2p/cp1/bshd/fp32"});
   EXPECT_THAT(one.out, AllOf(HasSubstr("demo/fail/p2p/cp1/bshd/fp32"), HasSubstr("dq")));
   EXPECT_THAT(one.last_line(), StartsWith("1 expanded = 0 pass + 1 fail"));
-  EXPECT_EQ(call({"show", "last", "demo/none", "--record-dir", path("runs")}).exit_code, 94);
+  const Finished none = call({"show", "last", "demo/fail/p2p/cp1/bshd/fp16"});
+  EXPECT_EQ(none.exit_code, 94);
+  EXPECT_THAT(none.err, is_one_error("the run has no case 'demo/fail/p2p/cp1/bshd/fp16'; did you mean "
+                                     "'demo/fail/p2p/cp1/bshd/fp32'?"));
+  EXPECT_THAT(call({"show", "-2"}).err, is_one_error("there is no run -2: 1 run is recorded"));
 }
 
 TEST_F(RecordsOfRuns, SayWhatFailedForARerun) {
-  ASSERT_EQ(run("model=pass | model=fail", recorded()).exit_code, 100);
-  const Finished again = run("*", recorded({"--rerun-failed", "last"}));
+  ASSERT_EQ(run("model=pass | model=fail").exit_code, 100);
+  const Finished again = run("*", {"--rerun-failed", "last"});
   EXPECT_EQ(again.exit_code, 100) << again.err;
   EXPECT_THAT(again.last_line(), StartsWith("1 expanded = 0 pass + 1 fail"));
-  EXPECT_EQ(run("*", recorded({"--rerun-failed", "999999"})).exit_code, 94);
+  const Finished unknown = run("*", {"--rerun-failed", "999999"});
+  EXPECT_EQ(unknown.exit_code, 94);
+  EXPECT_THAT(unknown.err, is_one_error("no recorded run is called '999999' (see cp-pool runs; the last is "));
+}
+
+TEST_F(RecordsOfRuns, AreHeldAgainstEachOther) {
+  EXPECT_THAT(call({"diff"}).err, is_one_error("no run is recorded"));
+  ASSERT_EQ(run("model=pass* | model=skip").exit_code, 0);
+  EXPECT_THAT(call({"diff"}).err, is_one_error("there is no run -2: 1 run is recorded"));
+  {
+    const test::ScopedVariable leak("CP_POOL_TEST_LEAK", "1");
+    ASSERT_EQ(run("model=pass* | model=skip").exit_code, 100);
+  }
+  const Finished worse = call({"diff"});
+  EXPECT_EQ(worse.exit_code, 100) << worse.err;
+  EXPECT_THAT(worse.out, HasSubstr("\n1 new failure:\n  demo/pass_2/p2p/cp1/bshd/fp32 (fail, was pass): "
+                                   "found what was left\n"));
+  EXPECT_THAT(worse.out, HasSubstr("\n3 cases in both"));
+  const auto json = nlohmann::json::parse(call({"diff", "--json"}).out);
+  EXPECT_EQ(json["counts"]["new-failure"], 1);
+  EXPECT_EQ(json["changes"][0]["id"], "demo/pass_2/p2p/cp1/bshd/fp32");
+  EXPECT_EQ(json["exit_code"], 100);
+  const Finished better = call({"diff", "last", "-2"});
+  EXPECT_EQ(better.exit_code, 0) << better.err;
+  EXPECT_THAT(better.out, HasSubstr("\n1 fixed:\n"));
+  EXPECT_EQ(call({"diff", "last", "-2", "--fail-on", "fixed"}).exit_code, 100);
+  EXPECT_EQ(call({"diff", "last", "last"}).exit_code, 94);
+  const Finished word = call({"diff", "--fail-on", "newer"});
+  EXPECT_EQ(word.exit_code, 2);
+  EXPECT_THAT(word.err, HasSubstr("'newer' is none of new-failure, fixed,"));
+}
+
+TEST_F(RecordsOfRuns, AndFilesOfEventsAreHeldAgainstEachOther) {
+  ASSERT_EQ(run("model=pass | model=fail", {"--events", path("e"), "--no-record"}).exit_code, 100);
+  ASSERT_EQ(run("model=pass", {"--events", path("other"), "--no-record"}).exit_code, 0);
+  const Finished same = call({"diff", path("e"), path("other")});
+  EXPECT_EQ(same.exit_code, 0) << same.err;
+  EXPECT_THAT(same.out, HasSubstr("only in the earlier run:\n  demo/fail/p2p/cp1/bshd/fp32\n"));
+  ASSERT_EQ(run("model=skip", {"--events", path("third"), "--no-record"}).exit_code, 0);
+  EXPECT_THAT(call({"diff", path("e"), path("third")}).err, is_one_error("have no case in common"));
+  EXPECT_EQ(call({"diff", path("e"), path("none")}).exit_code, 94);
+}
+
+TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {
+  ASSERT_EQ(run("model=pass", {"--mode", "perf"}).exit_code, 0);
+  const std::string first = runs()[0]["events"];
+  ASSERT_EQ(run("model=pass", {"--mode", "perf", "--baseline", "last", "--events", path("e")}).exit_code, 0);
+  EXPECT_EQ(json_lines(read_file(path("e")))[0]["baseline"], first);
+  ASSERT_EQ(run("model=pass").exit_code, 0);
+  const Finished without = run("model=pass", {"--mode", "perf", "--baseline", "last"});
+  EXPECT_EQ(without.exit_code, 94);
+  EXPECT_THAT(without.err, is_one_error("has no times"));
+  EXPECT_EQ(run("model=pass", {"--mode", "perf", "--baseline", "-2"}).exit_code, 0);
+}
+
+TEST_F(RecordsOfRuns, AreWhereTheConfigurationSays) {
+  test::write_file(folder / "cp-pool.toml", "[profile.default]\nrecord.dir = \"mine\"\njunit = \"report.xml\"\n");
+  const auto here = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  ASSERT_EQ(run("model=pass").exit_code, 0);
+  EXPECT_THAT(runs(), SizeIs(1));
+  std::filesystem::remove(folder / "report.xml");
+  EXPECT_EQ(call({"show"}).exit_code, 0);
+  EXPECT_FALSE(std::filesystem::exists(folder / "report.xml")) << "that is a report of run alone";
+  std::filesystem::current_path(here);
+  EXPECT_THAT(runs(), IsEmpty());
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(path("mine")), {}), 1);
 }
 
 TEST_F(RecordsOfRuns, OfARunThatGoesOnAndOfOneThatIsKilledSaySo) {
-  Words words = run_words("model=pass | model=hang", recorded({"--timeout", "10m"}));
+  Words words = run_words("model=pass | model=hang", {"--timeout", "10m"});
   words.insert(words.begin(), kProgram);
   Program program{words};
   const auto hangs = [&] {
@@ -88,18 +157,18 @@ TEST_F(RecordsOfRuns, OfARunThatGoesOnAndOfOneThatIsKilledSaySo) {
   };
   while (!hangs()) ASSERT_TRUE(program.running());
   EXPECT_EQ(runs()[0]["state"], "running");
-  EXPECT_EQ(run("model=pass", recorded({"--record-count", "1"})).exit_code, 0);
+  EXPECT_EQ(run("model=pass", {"--record-count", "1"}).exit_code, 0);
   EXPECT_THAT(runs(), SizeIs(2)) << "a run that goes on is not pruned";
   program.signal(SIGKILL);
   program.wait();
   EXPECT_EQ(runs()[0]["state"], "killed");
   EXPECT_EQ(runs()[0]["exit_code"], nullptr);
-  EXPECT_EQ(run("model=pass", recorded({"--record-count", "1"})).exit_code, 0);
+  EXPECT_EQ(run("model=pass", {"--record-count", "1"}).exit_code, 0);
   EXPECT_THAT(runs(), SizeIs(1));
 }
 
 TEST_F(RecordsOfRuns, AtATimeDoNotCollide) {
-  Words words = run_words("model=pass", recorded());
+  Words words = run_words("model=pass");
   words.insert(words.begin(), kProgram);
   {
     std::vector<std::unique_ptr<Program>> programs;
@@ -119,12 +188,13 @@ TEST_F(RecordsOfRuns, ThatCannotBeWrittenCostTheRunNothing) {
 #ifndef __SANITIZE_THREAD__  // no program with its runtime starts under such a limit
   Words words{"bash", "-c", "exec 4>&1; { (ulimit -f 1; exec \"$@\" 2>&3) | cat >&4; } 3>&1 | cat >&2", "bash",
               kProgram};
-  const Words of_run = run_words("model=pass*", recorded());
+  const Words of_run = run_words("model=pass*");
   words.insert(words.end(), of_run.begin(), of_run.end());
   const Finished full = Program{words}.wait();
-  EXPECT_THAT(full.err, StartsWith("cp-pool: warning: this run is not recorded: cannot write " + path("runs")));
+  EXPECT_THAT(full.err, StartsWith("cp-pool: warning: this run is not recorded: cannot write " + records()));
   EXPECT_THAT(full.last_line(), StartsWith("2 expanded = 2 pass"));
-  EXPECT_THAT(runs(), SizeIs(1));
+  EXPECT_THAT(runs(), IsEmpty());
+  EXPECT_TRUE(std::filesystem::is_empty(records()));
 #endif
 }
 

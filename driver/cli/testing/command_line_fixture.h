@@ -57,8 +57,9 @@ class CommandLine : public ::testing::Test {
   TemporaryFolder folder;
 
  private:
-  // No service of whoever runs the tests is found.
+  // No service of whoever runs the tests is found, and nothing is kept among their runs.
   ScopedVariable runtime_folder_{"XDG_RUNTIME_DIR", folder.path().c_str()};
+  ScopedVariable state_folder_{"XDG_STATE_HOME", (folder / "state").c_str()};
 };
 
 inline std::vector<nlohmann::json> json_lines(const std::string& text) {

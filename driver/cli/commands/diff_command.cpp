@@ -1,0 +1,238 @@
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "driver/cli/command_error.h"
+#include "driver/cli/commands/command.h"
+#include "driver/cli/execution.h"
+#include "driver/cli/history/compared_run.h"
+#include "driver/cli/history/record_options.h"
+#include "driver/cli/history/run_diff.h"
+#include "driver/cli/option_kinds.h"
+#include "driver/reporters/events_json.h"
+#include "driver/reporters/output_file.h"
+#include "driver/reporters/text_format.h"
+#include "worker/protocol/field_json.h"
+
+namespace cp_pool {
+
+namespace {
+
+constexpr const char* kDiffFooter =
+    "RUN is an ID of cp-pool runs or its beginning, last, -2 for the one before the last, or a file of --events.\n\n"
+    "Examples:\n"
+    "  cp-pool diff                                   what the last run changed\n"
+    "  cp-pool diff 251125-0700                       from this run to the last one\n"
+    "  cp-pool diff main.jsonl pr.jsonl --fail-on new-failure --fail-on slower\n";
+
+struct DiffOptions {
+  std::string before;
+  std::string after;
+  std::optional<std::filesystem::path> folder;
+  std::vector<std::string> fail_on;  // empty: new failures
+  bool json = false;
+};
+
+// A run that is compared, and what it is called.
+struct NamedRun {
+  std::string name;
+  ComparedRun run;
+};
+
+std::string heading(ChangeKind kind, std::size_t count) {
+  static constexpr std::array<std::pair<ChangeKind, std::string_view>, 12> kWords{
+      {{ChangeKind::new_failure, "new failures"},
+       {ChangeKind::fixed, "fixed"},
+       {ChangeKind::still_failing, "failed before, and still do"},
+       {ChangeKind::flaky, "flaky"},
+       {ChangeKind::not_judged, "no longer judged"},
+       {ChangeKind::slower, "slower"},
+       {ChangeKind::faster, "faster"},
+       {ChangeKind::error_grew, "with an error that grew towards its bound"},
+       {ChangeKind::skip_came, "newly skipped"},
+       {ChangeKind::skip_went, "no longer skipped"},
+       {ChangeKind::added, "only in the later run"},
+       {ChangeKind::removed, "only in the earlier run"}}};
+  for (const auto& [known, words] : kWords) {
+    if (known == kind)
+      return kind == ChangeKind::new_failure && count == 1 ? "1 new failure" : fmt::format("{} {}", count, words);
+  }
+  return "";
+}
+
+std::string outcome_text(std::optional<CaseOutcome> outcome) {
+  return outcome ? std::string{to_string(*outcome)} : "not there";
+}
+
+std::string first_line(const std::string& text) {
+  constexpr std::size_t kMost = 160;
+  return cut_middle(text.substr(0, text.find('\n')), kMost);
+}
+
+std::string line_of(const Change& change) {
+  const std::string reason = first_line(change.reason);
+  const std::string why = reason.empty() ? "" : ": " + reason;
+  switch (change.kind) {
+    case ChangeKind::slower:
+    case ChangeKind::faster:
+      return fmt::format("{}: {}, was {} (x {:.2f})", change.id, format_duration(*change.is),
+                         format_duration(*change.was), *change.is / *change.was);
+    case ChangeKind::error_grew:
+      return fmt::format("{}: {} has {:.0f} % of its bound, was {:.0f} %", change.id, change.tensor, 100 * *change.is,
+                         100 * *change.was);
+    case ChangeKind::new_failure:
+      return fmt::format("{} ({}, was {}{}){}", change.id, outcome_text(change.after), outcome_text(change.before),
+                         change.verdict.empty() ? "" : ", verdict " + change.verdict, why);
+    case ChangeKind::added:
+    case ChangeKind::removed:
+      return change.id;
+    default:
+      return fmt::format("{} ({}, was {}){}", change.id, outcome_text(change.after), outcome_text(change.before), why);
+  }
+}
+
+std::string run_line(std::string_view which, const NamedRun& named) {
+  std::vector<std::string> counts;
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    const std::size_t count = named.run.end.counts.at(static_cast<std::size_t>(outcome));
+    if (count > 0) counts.push_back(fmt::format("{} {}", count, name));
+  }
+  return fmt::format("{:<7} {}: {} ({}) on {}: {}{}\n", which, named.name, named.run.header.title,
+                     named.run.header.size, named.run.header.device, fmt::join(counts, ", "),
+                     named.run.cut ? "; it was cut or goes on" : "");
+}
+
+std::string text_of(const RunDiff& diff, const NamedRun& before, const NamedRun& after) {
+  constexpr std::size_t kMostLines = 20;  // of a kind
+  std::string text = run_line("earlier", before) + run_line("later", after);
+  for (const auto& [kind, name] : kNames<ChangeKind>) {
+    const std::size_t count = diff.count(kind);
+    if (count == 0) continue;
+    text += '\n' + heading(kind, count) + ":\n";
+    std::size_t lines = 0;
+    for (const Change& change : diff.changes) {
+      if (change.kind == kind && lines++ < kMostLines) text += "  " + line_of(change) + '\n';
+    }
+    if (count > kMostLines) text += fmt::format("  and {} more (--json has all)\n", count - kMostLines);
+  }
+  text += fmt::format("\n{} in both", count_of(diff.common, "case"));
+  if (diff.drift) {
+    text += fmt::format("; passes took {:.2f} times as long (median of {}; noise is up to x {:.2f})", diff.drift->ratio,
+                        diff.drift->cases, diff.drift->noise);
+  }
+  if (!diff.why_no_figures.empty()) text += "; times and errors are not compared: " + diff.why_no_figures;
+  return text + '\n';
+}
+
+nlohmann::ordered_json json_of(const NamedRun& named) {
+  const RunStarted& header = named.run.header;
+  return {{"run", named.name},
+          {"title", header.title},
+          {"size", header.size},
+          {"device", header.device},
+          {"version", header.version},
+          {"cut", named.run.cut},
+          {"cases", named.run.cases.size()}};
+}
+
+nlohmann::ordered_json json_of(const RunDiff& diff, const NamedRun& before, const NamedRun& after, int code) {
+  nlohmann::ordered_json counts = nlohmann::ordered_json::object();
+  for (const auto& [kind, name] : kNames<ChangeKind>) counts[std::string{name}] = diff.count(kind);
+  nlohmann::ordered_json changes = nlohmann::ordered_json::array();
+  for (const Change& change : diff.changes) {
+    changes.push_back(protocol::object_json<nlohmann::ordered_json>(change));
+  }
+  nlohmann::ordered_json json = {{"before", json_of(before)},
+                                 {"after", json_of(after)},
+                                 {"common", diff.common},
+                                 {"counts", counts},
+                                 {"changes", changes},
+                                 {"times", nullptr},
+                                 {"why_no_figures", diff.why_no_figures},
+                                 {"exit_code", code}};
+  if (diff.drift) json["times"] = protocol::object_json<nlohmann::ordered_json>(*diff.drift);
+  return json;
+}
+
+class DiffCommand : public CommandWith<DiffOptions> {
+ public:
+  explicit DiffCommand(CLI::App& command) {
+    add_positional(command, "RUN", options.before, Needed::no, "The earlier run; the one before the last without it");
+    add_positional(command, "LATER", options.after, Needed::no, "The run that is held against it; the last without it");
+    add_list(command,
+             {.name = "--fail-on",
+              .type = "KIND",
+              .help = fmt::format("Which changes make the exit code {} (docs/records.md)", to_int(ExitCode::failed)),
+              .check =
+                  [](const std::string& text) {
+                    return parse_name<ChangeKind>(text)
+                               ? ""
+                               : fmt::format("'{}' is none of {}", text, fmt::join(all_names<ChangeKind>(), ", "));
+                  },
+              .default_text = "new-failure"},
+             options.fail_on, /*greedy=*/false);
+    add_flag(command, "--json", options.json, "A JSON object (docs/records.md)");
+    add_records_to_read(command, options.folder);
+  }
+
+  int run(const std::string& /*program*/) override {
+    const NamedRun before = read(options.before.empty() ? "-2" : options.before);
+    const NamedRun after = read(options.after.empty() ? "last" : options.after);
+    if (before.name == after.name) {
+      throw CommandError(ExitCode::bad_input, fmt::format("{} would be held against itself", before.name));
+    }
+    for (const NamedRun* each : {&before, &after}) {
+      if (each->run.cut)
+        report_warning(fmt::format("{} was cut or goes on: the rest of its cases is not-run", each->name));
+    }
+    const RunDiff diff = diff_runs(before.run, after.run);
+    if (diff.common == 0) {
+      throw CommandError(ExitCode::bad_input, fmt::format("{} ({}) and {} ({}) have no case in common", before.name,
+                                                          before.run.header.title, after.name, after.run.header.title));
+    }
+    const int code = exit_code(diff);
+    write_all(STDOUT_FILENO,
+              options.json ? to_line(json_of(diff, before, after, code)) + '\n' : text_of(diff, before, after),
+              "stdout");
+    return code;
+  }
+
+ private:
+  // Throws CommandError (bad_input).
+  [[nodiscard]] NamedRun read(const std::string& text) const {
+    const std::filesystem::path events = events_of_run(text, options.folder);
+    const bool is_record = events != std::filesystem::path{text};
+    return {.name = is_record ? events.parent_path().filename().string() : text, .run = read_compared_run(events)};
+  }
+
+  [[nodiscard]] int exit_code(const RunDiff& diff) const {
+    int code = to_int(ExitCode::ok);
+    if (diff.count(ChangeKind::not_judged) > 0) code = first_that_applies(code, ExitCode::infra);
+    for (const auto& [kind, name] : kNames<ChangeKind>) {
+      const bool counts =
+          options.fail_on.empty() ? kind == ChangeKind::new_failure : std::ranges::count(options.fail_on, name) > 0;
+      if (counts && diff.count(kind) > 0) code = first_that_applies(code, ExitCode::failed);
+    }
+    return code;
+  }
+};
+
+}  // namespace
+
+Subcommand diff_subcommand() {
+  return {.name = "diff",
+          .summary = "Say what changed from one run to another",
+          .footer = kDiffFooter,
+          .add = add_options_of<DiffCommand>,
+          .configured = true};
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,87 @@
+#include "driver/cli/history/compared_run.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "driver/cli/command_error.h"
+#include "driver/cli/history/events_file.h"
+#include "driver/cli/history/merged_runs.h"
+#include "driver/reporters/file_lock.h"
+
+namespace cp_pool {
+
+namespace {
+
+// The larger, the worse.
+int badness(CaseOutcome outcome) {
+  if (is_failure(outcome)) return 3;
+  if (!went_well(outcome)) return 2;
+  return outcome == CaseOutcome::skip ? 1 : 0;
+}
+
+void add_pass(const CaseFinished& event, ComparedCase& into) {
+  ++into.passed;
+  into.ms = std::min(into.ms.value_or(event.duration_ms), event.duration_ms);
+  if (event.perf && (!into.perf || event.perf->ms() < into.perf->ms())) into.perf = event.perf;
+  for (const Check& check : event.checks) {
+    if (!check.measured || !(check.bound > 0)) continue;
+    double& share = into.share[check.tensor];
+    share = std::max(share, check.error / check.bound);
+  }
+}
+
+void add(const CaseFinished& event, ComparedCase& into) {
+  const bool first = into.passed + into.failed + into.skipped + into.unjudged == 0;
+  if (first || badness(event.outcome) > badness(into.outcome)) {
+    into.c = event.c;
+    into.outcome = event.outcome;
+    into.reason = event.reason;
+  }
+  into.flaky |= event.flaky;
+  if (event.outcome == CaseOutcome::pass) {
+    add_pass(event, into);
+  } else if (event.outcome == CaseOutcome::skip) {
+    ++into.skipped;
+  } else {
+    ++(is_failure(event.outcome) ? into.failed : into.unjudged);
+  }
+}
+
+}  // namespace
+
+ComparedRun compared_run(const std::vector<Event>& events) {
+  ComparedRun run;
+  run.header = std::get<RunStarted>(events.front());
+  run.end = std::get<RunFinished>(events.back());
+  for (const Event& event : events) {
+    if (const auto* finished = std::get_if<CaseFinished>(&event)) add(*finished, run.cases[finished->id]);
+    if (const auto* verdict = std::get_if<CaseVerdict>(&event)) {
+      run.cases[verdict->id].verdict = name_of(verdict->verdict.kind);
+    }
+  }
+  for (auto& [id, each] : run.cases) each.flaky |= each.passed > 0 && each.failed > 0;
+  return run;
+}
+
+ComparedRun read_compared_run(const std::filesystem::path& events_file) {
+  MergedRuns runs;
+  bool whole = false;                          // the last run has an end
+  const auto writer = writer_of(events_file);  // first, as the run may end while its file is read
+  read_events(events_file, "the run", [&](Event event, const auto& at) {
+    whole = std::holds_alternative<RunFinished>(event);
+    runs.take(std::move(event), at);
+  });
+  if (runs.count() == 0) {
+    throw CommandError(ExitCode::bad_input,
+                       fmt::format("the file {} holds no run: was it written by --events?", events_file.string()));
+  }
+  runs.end_file(writer);
+  ComparedRun run = compared_run(runs.finish({}));
+  run.cut = writer || !whole;
+  return run;
+}
+
+}  // namespace cp_pool

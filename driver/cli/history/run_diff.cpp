@@ -1,0 +1,184 @@
+#include "driver/cli/history/run_diff.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace cp_pool {
+
+namespace {
+
+// Durations of whole cases.
+constexpr double kLeastRatio = 1.5;
+constexpr double kLeastDifferenceMs = 50;
+constexpr double kDeviations = 5;              // from the median ratio
+constexpr double kDeviationOfMedian = 1.4826;  // a normal distribution's standard deviation / its median deviation
+constexpr std::size_t kLeastCases = 8;         // for a drift and a deviation
+// Steps of --mode perf, whose noise is the range of the timed steps.
+constexpr double kLeastStepRatio = 1.05;
+// Errors.
+constexpr double kLeastShare = 0.25;  // of the bound
+constexpr double kLeastGrowth = 1.5;
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+bool have_times_of_one_kind(const ComparedCase& a, const ComparedCase& b) {
+  return a.perf && b.perf && a.perf->measured.request.graph == b.perf->measured.request.graph;
+}
+
+class Differ {
+ public:
+  Differ(const ComparedRun& before, const ComparedRun& after) : before_{before}, after_{after} {}
+
+  RunDiff diff() {
+    diff_.why_no_figures = why_no_figures();
+    for (const auto& [id, now] : after_.cases) {
+      const auto earlier = before_.cases.find(id);
+      compare_outcomes(id, earlier == before_.cases.end() ? nullptr : &earlier->second, now);
+    }
+    for (const auto& [id, earlier] : before_.cases) {
+      if (!after_.cases.contains(id)) add(ChangeKind::removed, id, &earlier, nullptr);
+    }
+    if (diff_.why_no_figures.empty()) {
+      compare_durations();
+      for_each_common_pass([&](const std::string& id, const ComparedCase& earlier, const ComparedCase& now) {
+        compare_steps(id, earlier, now);
+        compare_errors(id, earlier, now);
+      });
+    }
+    std::ranges::stable_sort(diff_.changes, {}, &Change::kind);
+    return std::move(diff_);
+  }
+
+ private:
+  [[nodiscard]] std::string why_no_figures() const {
+    const RunStarted& a = before_.header;
+    const RunStarted& b = after_.header;
+    if (a.size != b.size) return fmt::format("one run is of size {}, the other of size {}", a.size, b.size);
+    if (a.device != b.device) return fmt::format("one run is on {}, the other on {}", a.device, b.device);
+    return "";
+  }
+
+  Change& add(ChangeKind kind, const std::string& id, const ComparedCase* earlier, const ComparedCase* now) {
+    Change change{.kind = kind, .id = id};
+    if (earlier != nullptr) change.before = earlier->outcome;
+    if (now != nullptr) {
+      change.after = now->outcome;
+      change.reason = now->reason;
+      if (now->fails()) change.verdict = now->verdict;
+    }
+    diff_.changes.push_back(std::move(change));
+    return diff_.changes.back();
+  }
+
+  void compare_outcomes(const std::string& id, const ComparedCase* earlier, const ComparedCase& now) {
+    const bool failed = earlier != nullptr && earlier->fails();
+    if (earlier != nullptr) ++diff_.common;
+    if (now.fails()) add(failed ? ChangeKind::still_failing : ChangeKind::new_failure, id, earlier, &now);
+    if (now.flaky) add(ChangeKind::flaky, id, earlier, &now);
+    if (earlier == nullptr) {
+      add(ChangeKind::added, id, nullptr, &now);
+      return;
+    }
+    if (failed && now.passes()) add(ChangeKind::fixed, id, earlier, &now);
+    if (earlier->is_judged() && !now.is_judged()) add(ChangeKind::not_judged, id, earlier, &now);
+    if (now.is_skipped() && !earlier->is_skipped()) add(ChangeKind::skip_came, id, earlier, &now);
+    if (earlier->is_skipped() && !now.is_skipped() && now.is_judged()) {
+      add(ChangeKind::skip_went, id, earlier, &now).reason = earlier->reason;
+    }
+  }
+
+  template <typename Function>
+  void for_each_common_pass(const Function& function) {
+    for (const auto& [id, now] : after_.cases) {
+      const auto earlier = before_.cases.find(id);
+      if (earlier == before_.cases.end() || !earlier->second.passes() || !now.passes()) continue;
+      if (earlier->second.c == now.c) function(id, earlier->second, now);
+    }
+  }
+
+  void compare_durations() {
+    std::vector<double> ratios;  // logarithms
+    for_each_common_pass([&](const std::string&, const ComparedCase& earlier, const ComparedCase& now) {
+      if (*earlier.ms > 0 && *now.ms > 0) ratios.push_back(std::log(*now.ms / *earlier.ms));
+    });
+    if (ratios.empty()) return;
+    const double drift = median(ratios);
+    double noise = std::log(kLeastRatio);
+    double expected = 0;  // with few cases one that changed would be the drift
+    if (ratios.size() >= kLeastCases) {
+      std::vector<double> deviations;
+      for (const double ratio : ratios) deviations.push_back(std::abs(ratio - drift));
+      noise = std::max(noise, kDeviations * kDeviationOfMedian * median(deviations));
+      expected = drift;
+    }
+    diff_.drift = TimeDrift{.cases = ratios.size(), .ratio = std::exp(drift), .noise = std::exp(noise)};
+    for_each_common_pass([&](const std::string& id, const ComparedCase& earlier, const ComparedCase& now) {
+      if (have_times_of_one_kind(earlier, now) || *earlier.ms <= 0 || *now.ms <= 0) return;
+      const double surplus = std::log(*now.ms / *earlier.ms) - expected;
+      const double difference = *now.ms - *earlier.ms * std::exp(expected);
+      if (std::abs(surplus) > noise && std::abs(difference) > kLeastDifferenceMs) {
+        add_times(surplus > 0, id, earlier, now, *earlier.ms, *now.ms);
+      }
+    });
+  }
+
+  void compare_steps(const std::string& id, const ComparedCase& earlier, const ComparedCase& now) {
+    if (!have_times_of_one_kind(earlier, now)) return;
+    const auto& was = earlier.perf->measured.step_ms;
+    const auto& is = now.perf->measured.step_ms;
+    if (is.min > was.max && is.median >= kLeastStepRatio * was.median) {
+      add_times(true, id, earlier, now, was.median, is.median);
+    }
+    if (is.max < was.min && was.median >= kLeastStepRatio * is.median) {
+      add_times(false, id, earlier, now, was.median, is.median);
+    }
+  }
+
+  void add_times(bool slower, const std::string& id, const ComparedCase& earlier, const ComparedCase& now, double was,
+                 double is) {
+    Change& change = add(slower ? ChangeKind::slower : ChangeKind::faster, id, &earlier, &now);
+    change.was = was;
+    change.is = is;
+  }
+
+  // The tensor that came nearest to its bound of those whose error grew.
+  void compare_errors(const std::string& id, const ComparedCase& earlier, const ComparedCase& now) {
+    Change grown;
+    for (const auto& [tensor, is] : now.share) {
+      const auto was = earlier.share.find(tensor);
+      if (was == earlier.share.end() || is < kLeastShare || is < kLeastGrowth * was->second) continue;
+      if (grown.is && *grown.is >= is) continue;
+      grown.tensor = tensor;
+      grown.was = was->second;
+      grown.is = is;
+    }
+    if (!grown.is) return;
+    Change& change = add(ChangeKind::error_grew, id, &earlier, &now);
+    change.tensor = grown.tensor;
+    change.was = grown.was;
+    change.is = grown.is;
+  }
+
+  const ComparedRun& before_;
+  const ComparedRun& after_;
+  RunDiff diff_;
+};
+
+}  // namespace
+
+std::size_t RunDiff::count(ChangeKind kind) const {
+  return static_cast<std::size_t>(std::ranges::count(changes, kind, &Change::kind));
+}
+
+RunDiff diff_runs(const ComparedRun& before, const ComparedRun& after) {
+  return Differ{before, after}.diff();
+}
+
+}  // namespace cp_pool

@@ -96,6 +96,7 @@ class RunsCommand : public CommandWith<RunsOptions> {
         report_warning(e.what());
       }
     }
+    if (text.empty() && !options.json) report_notice("no run is recorded");
     write_all(STDOUT_FILENO, options.json ? to_line(array) + '\n' : text, "stdout");
     return to_int(ExitCode::ok);
   }

@@ -18,7 +18,7 @@ constexpr const char* kShowFooter =
     "Examples:\n"
     "  cp-pool show                                   the last run\n"
     "  cp-pool show last quick/causal/p2p/cp2/bshd/fp32          one case of it, with every check\n"
-    "  cp-pool show 251125-070012 --html report.html  the page of an earlier run\n";
+    "  cp-pool show 251125-070012 --html report.html             the page of an earlier run\n";
 
 struct ShowOptions {
   std::string run = "last";

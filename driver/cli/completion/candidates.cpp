@@ -133,7 +133,7 @@ void offer_values(Candidates& out, const Typed& typed, const CLI::Option& option
   }
   if (type == "KEY=VALUE") offer_edits(out, word);
   if (type == "COMMAND" && option.get_positional()) offer_commands(out, typed.app, word);
-  if (type == "RUN|FILE" || type == "RUN" || type == "LATER" || option.check_lname("baseline")) {
+  if (type == "RUN|FILE" || type == "RUN" || option.check_lname("baseline")) {
     offer_runs(out, typed, word);
   }
   if (type == "CASE" || option.check_lname("filter")) offer_ids(out, typed, word);

@@ -51,9 +51,9 @@ struct Change {
   std::string id;
   std::optional<CaseOutcome> before = std::nullopt;  // none: that run does not have it
   std::optional<CaseOutcome> after = std::nullopt;
-  std::string reason = {};  // of the later outcome; of a skip that went the earlier one
-  std::string verdict = {};  // of a failure that was triaged
-  std::string tensor = {};  // of an error
+  std::string reason = {};                   // of the later outcome; of a skip that went the earlier one
+  std::string verdict = {};                  // of a failure that was triaged
+  std::string tensor = {};                   // of an error
   std::optional<double> was = std::nullopt;  // milliseconds; of an error its part of the bound
   std::optional<double> is = std::nullopt;
 

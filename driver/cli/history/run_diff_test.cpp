@@ -1,5 +1,6 @@
 #include "driver/cli/history/run_diff.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -127,12 +128,12 @@ TEST(RunDiff, HoldsDurationsAgainstTheDriftOfAllCasesAndTheirSpread) {
 TEST(RunDiff, TakesForNoiseWhatTheSpreadOfAllCasesExplains) {
   std::vector<CaseFinished> before;
   std::vector<CaseFinished> after;
-  for (int i = 0; i < 20; ++i) {  // half of them differ by a third, up or down
+  for (int i = 0; i < 21; ++i) {  // from three quarters of the time to four thirds
     before.push_back(lasting("case" + std::to_string(i), 300));
-    after.push_back(lasting("case" + std::to_string(i), i % 2 == 0 ? 400 : 225));
+    after.push_back(lasting("case" + std::to_string(i), 300 * std::pow(4.0 / 3, (i - 10) / 10.0)));
   }
   before.push_back(lasting("slow", 300));
-  after.push_back(lasting("slow", 900));
+  after.push_back(lasting("slow", 800));
   EXPECT_THAT(changes(run_of(before), run_of(after)), IsEmpty());
   after.back() = lasting("slow", 9000);
   EXPECT_THAT(changes(run_of(before), run_of(after)), ElementsAre("slower slow"));

@@ -122,6 +122,7 @@ TEST_F(RecordsOfRuns, AndFilesOfEventsAreHeldAgainstEachOther) {
 }
 
 TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {
+  const test::ScopedVariable step("CP_POOL_TEST_STEP_MS", "10");
   ASSERT_EQ(run("model=pass", {"--mode", "perf"}).exit_code, 0);
   const std::string first = runs()[0]["events"];
   ASSERT_EQ(run("model=pass", {"--mode", "perf", "--baseline", "last", "--events", path("e")}).exit_code, 0);
@@ -163,6 +164,8 @@ TEST_F(RecordsOfRuns, OfARunThatGoesOnAndOfOneThatIsKilledSaySo) {
   program.wait();
   EXPECT_EQ(runs()[0]["state"], "killed");
   EXPECT_EQ(runs()[0]["exit_code"], nullptr);
+  const std::string killed = runs()[0]["id"];
+  EXPECT_THAT(call({"show", killed}).last_line(), StartsWith("2 expanded = 1 pass + 0 fail + 1 not-run, "));
   EXPECT_EQ(run("model=pass", {"--record-count", "1"}).exit_code, 0);
   EXPECT_THAT(runs(), SizeIs(1));
 }

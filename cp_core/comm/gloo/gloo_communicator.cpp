@@ -1,9 +1,12 @@
 #include "cp_core/comm/gloo/gloo_communicator.h"
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <utility>
 
@@ -13,17 +16,13 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "cp_core/comm/gloo/gloo_mesh.h"
+#include "cp_core/comm/gloo/rank_tree.h"
 
 namespace cp_pool {
 namespace {
 
 using Clock = Communicator::Clock;
-
-// What the groups of one rank share.
-struct Link {
-  std::shared_ptr<GlooMesh> mesh;
-  std::atomic<Clock::time_point> deadline{Clock::time_point::max()};
-};
+using std::chrono::milliseconds;
 
 // Messages of different groups, and of barriers, must not meet: they get tags of their own. A tag has 31 bits: 6 for
 // the number of strided groups, of which there are up to 64, 2 for the kind of group, 1 for barriers.
@@ -32,6 +31,28 @@ struct GroupTag {
   int strided = 1;  // groups that the ranks are cut into
   GroupOf group = GroupOf::cp;
 };
+constexpr std::size_t kGroups = 3;
+constexpr std::array<const char*, kGroups> kGroupWords{"", " of its inner group", " of its outer group"};
+constexpr std::size_t index_of(GroupOf group) {
+  return static_cast<std::size_t>(group);
+}
+
+// What the groups of one rank share.
+struct Link {
+  std::shared_ptr<GlooMesh> mesh;
+  std::atomic<Clock::time_point> deadline{Clock::time_point::max()};
+  // Of the groups of the ranks that are not cut: operations begun, and the tag of the last barrier of all ranks, if
+  // none has begun since.
+  std::array<std::uint64_t, kGroups> operations{};
+  std::optional<std::int64_t> proved_tag;
+};
+
+// Messages of a barrier, in numbers of 64 bits.
+constexpr std::size_t kPlaceSize = 1 + kGroups;
+constexpr std::size_t kAnswerSize = 8;
+constexpr milliseconds kLeastPatience{20};
+constexpr milliseconds kMostPatience{250};
+
 constexpr int kCounterBits = 22;
 
 int make_tag(const GroupTag& tag, bool barrier, std::uint64_t count) {
@@ -96,6 +117,7 @@ class GlooCommunicator final : public Communicator {
       : link_(std::move(link)), group_(group), members_(std::move(members)) {
     const auto self = std::ranges::find(members_, link_->mesh->rank());
     rank_ = static_cast<int>(self - members_.begin());
+    tree_ = tree_place(rank_, size());
   }
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -160,15 +182,31 @@ class GlooCommunicator final : public Communicator {
     return work;
   }
 
-  void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override;
+  void checked_barrier(std::int64_t tag, milliseconds limit) override;
   CpGroups strided(int groups) override;
 
  private:
+  // The barrier of all ranks proves where they are in their inner and outer groups, too.
+  [[nodiscard]] bool is_of_all() const { return group_.strided == 1 && group_.group == GroupOf::cp; }
+  [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
+  [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
+  [[nodiscard]] std::string describe_difference(const at::Tensor& answer) const;
+  // The first rank of that rank's group, rank 0 where the barrier is not for such groups.
+  [[nodiscard]] int leader_of(int rank, GroupOf group) const {
+    if (!is_of_all() || group == GroupOf::cp) return 0;
+    const GroupRanks ranks = group_ranks(rank, size());
+    const std::vector<int>& members = group == GroupOf::inner ? ranks.inner : ranks.outer;
+    return members.empty() ? rank : members.front();
+  }
   [[nodiscard]] int member(int rank) const { return members_.at(static_cast<std::size_t>(rank)); }
   [[nodiscard]] int tag() const { return make_tag(group_, /*barrier=*/false, operations_); }
 
   std::unique_ptr<GlooWork> begin(const char* operation, std::string_view what) {
     ++operations_;
+    if (group_.strided == 1) {
+      ++link_->operations.at(index_of(group_.group));
+      link_->proved_tag.reset();
+    }
     return std::make_unique<GlooWork>(link_, fmt::format("{}, {}", operation, what));
   }
 
@@ -194,6 +232,7 @@ class GlooCommunicator final : public Communicator {
   GroupTag group_;
   std::vector<int> members_;
   int rank_;
+  TreePlace tree_;
   std::uint64_t operations_ = 0;
   std::uint64_t barriers_ = 0;
   std::map<int, CpGroups> strided_;  // by the number of groups
@@ -216,31 +255,82 @@ CpGroups GlooCommunicator::strided(int groups) {
   return found != strided_.end() ? found->second : strided_.emplace(groups, groups_on(link_, groups)).first->second;
 }
 
-void GlooCommunicator::checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) {
-  const auto deadline = Clock::now() + limit;
+void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
+  if (group_.strided == 1 && !is_of_all() && link_->proved_tag == tag) return;
+  // Who waits for those who wait for a rank gives up after them: they know which. Last are those who wait for the
+  // answer.
+  const auto patience = std::clamp(limit / 20, kLeastPatience, kMostPatience);
+  const auto deadline = Clock::now() + limit + std::max(tree_.height - 1, 0) * patience;
+  const auto answer_deadline = Clock::now() + limit + tree_place(0, size()).height * patience;
   const std::string what = fmt::format("barrier with tag {}", tag);
   const int message_tag = make_tag(group_, /*barrier=*/true, ++barriers_);
-  // Row r: where rank r is, as (tag, operation count).
-  const at::Tensor places = at::empty({size(), 2}, at::TensorOptions().dtype(at::kLong));
-  auto place = places.accessor<std::int64_t, 2>();
-  place[rank_][0] = tag;
-  place[rank_][1] = static_cast<std::int64_t>(operations_);
-
-  std::vector<std::unique_ptr<GlooMesh::Transfer>> transfers;
-  for_each_peer([&](int peer) {
-    transfers.push_back(link_->mesh->recv(places[peer], member(peer), message_tag, what));
-    transfers.push_back(link_->mesh->send(places[rank_], member(peer), message_tag, what));
-  });
-  for (auto& transfer : transfers) transfer->wait(deadline, what);
-
-  for (int r = 1; r < size(); ++r) {
-    if (place[r][0] == place[0][0] && place[r][1] == place[0][1]) continue;
-    const std::string text = fmt::format(
-        "rank {}: {}: rank {} is at tag {} after {} operations, but rank {} at tag {} after {}", link_->mesh->rank(),
-        what, member(r), place[r][0], place[r][1], member(0), place[0][0], place[0][1]);
-    link_->mesh->abort(text);
-    throw CommError(CommError::Kind::failed, text);
+  // Row r: where the r-th rank of this one's subtree is.
+  const at::Tensor places = at::empty({tree_.subtree, kPlaceSize}, at::TensorOptions().dtype(at::kLong));
+  std::ranges::copy(place(tag), places.mutable_data_ptr<std::int64_t>());
+  std::vector<std::unique_ptr<GlooMesh::Transfer>> rows;
+  for (const RankRange& child : tree_.children) {
+    const at::Tensor of_child = places.narrow(0, child.first - rank_, child.count);
+    rows.push_back(link_->mesh->recv(of_child, member(child.first), message_tag, what));
   }
+  for (auto& transfer : rows) transfer->wait(deadline, what);
+
+  at::Tensor answer = at::empty({kAnswerSize}, at::TensorOptions().dtype(at::kLong));
+  if (tree_.parent < 0) {
+    std::ranges::copy(first_difference(places), answer.mutable_data_ptr<std::int64_t>());
+  } else {
+    const auto told = link_->mesh->send(places, member(tree_.parent), message_tag, what);
+    link_->mesh->recv(answer, member(tree_.parent), message_tag, what)->wait(answer_deadline, what);
+    told->wait(answer_deadline, what);
+  }
+  std::vector<std::unique_ptr<GlooMesh::Transfer>> answers;
+  for (const RankRange& child : tree_.children) {
+    answers.push_back(link_->mesh->send(answer, member(child.first), message_tag, what));
+  }
+  for (auto& transfer : answers) transfer->wait(answer_deadline, what);
+
+  const std::string difference = describe_difference(answer);
+  if (difference.empty()) {
+    if (is_of_all()) link_->proved_tag = tag;
+    return;
+  }
+  const std::string text = fmt::format("rank {}: {}: {}", link_->mesh->rank(), what, difference);
+  link_->mesh->abort(text);
+  throw CommError(CommError::Kind::failed, text);
+}
+
+// The tag, then how many operations this rank has begun in each group that the barrier is for.
+std::array<std::int64_t, kPlaceSize> GlooCommunicator::place(std::int64_t tag) const {
+  std::array<std::int64_t, kPlaceSize> out{tag};
+  for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
+    const bool proved = is_of_all() || group == GroupOf::cp;
+    const std::uint64_t count = is_of_all() ? link_->operations.at(index_of(group)) : operations_;
+    out.at(1 + index_of(group)) = proved ? static_cast<std::int64_t>(count) : 0;
+  }
+  return out;
+}
+
+// All zeros: every rank is where the first rank of its group is. Else a rank that is not: 1, the rank, the first of the
+// group, the group, and of both tag and operations.
+std::array<std::int64_t, kAnswerSize> GlooCommunicator::first_difference(const at::Tensor& places) const {
+  const auto row = places.accessor<std::int64_t, 2>();
+  for (int r = 1; r < size(); ++r) {
+    for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
+      const int leader = leader_of(r, group);
+      const auto column = static_cast<int>(1 + index_of(group));
+      if (row[r][0] == row[leader][0] && row[r][column] == row[leader][column]) continue;
+      return {1, r, leader, static_cast<int>(group), row[r][0], row[r][column], row[leader][0], row[leader][column]};
+    }
+  }
+  return {};
+}
+
+std::string GlooCommunicator::describe_difference(const at::Tensor& answer) const {
+  const auto told = answer.accessor<std::int64_t, 1>();
+  if (told[0] == 0) return {};
+  const char* const of_group = kGroupWords.at(static_cast<std::size_t>(told[3]));
+  return fmt::format("rank {} is at tag {} after {} operations{}, but rank {} at tag {} after {}",
+                     member(static_cast<int>(told[1])), told[4], told[5], of_group, member(static_cast<int>(told[2])),
+                     told[6], told[7]);
 }
 
 }  // namespace

@@ -504,6 +504,88 @@ TEST(GlooBarrier, NamesTheRankThatDidNotArrive) {
   });
 }
 
+TEST(GlooBarrier, IsGivenUpFirstByTheRankThatWaitsForTheMissingOne) {
+  std::latch given_up(9);
+  std::latch first(1);
+  run_ranks(10, [&](int rank, CpGroups& groups) {
+    if (rank == 9) return given_up.wait();
+    if (rank == 8) {
+      first.count_down();
+    } else {
+      first.wait();
+    }
+    const auto error = error_of([&] { groups.cp->checked_barrier(7, 400ms); });
+    given_up.count_down();
+    ASSERT_TRUE(error) << rank;
+    if (rank == 8) {
+      EXPECT_EQ(error->kind(), CommError::Kind::timeout);
+      EXPECT_THAT(error->what(), HasSubstr("receive from rank 9"));
+    }
+  });
+}
+
+// Ten ranks are two levels of the tree, in which rank 9 speaks to rank 8 alone.
+TEST(GlooBarrier, TellsEveryRankWhoIsElsewhere) {
+  run_ranks(10, [](int rank, CpGroups& groups) {
+    groups.cp->checked_barrier(1, kLongEnough);
+    const auto error = error_of([&] { groups.cp->checked_barrier(rank == 9 ? 8 : 7, kLongEnough); });
+    ASSERT_TRUE(error) << rank;
+    if (rank != 0 && rank != 8) return;  // others may see the connections close first
+    EXPECT_THAT(error->what(), HasSubstr("rank 9 is at tag 8 after 0 operations, but rank 0"));
+  });
+}
+
+TEST(GlooBarrier, IsNotPassedBeforeARankFarAwayHasCome) {
+  std::atomic<bool> arrives{false};
+  run_ranks(10, [&](int rank, CpGroups& groups) {
+    at::Tensor got = filled({1}, 0);
+    if (rank == 9) {
+      groups.cp->exchange(filled({1}, 0), 1, got, 1, "the others wait")->wait();
+      arrives = true;
+    } else if (rank == 1) {
+      groups.cp->exchange(filled({1}, 0), 9, got, 9, "the others wait")->wait();
+    } else {
+      groups.cp->exchange(filled({1}, 0), rank, got, rank, "with itself")->wait();
+    }
+    groups.cp->checked_barrier(1, kLongEnough);
+    EXPECT_TRUE(arrives);
+  });
+}
+
+TEST(GlooBarrier, OfAllRanksComparesTheirInnerAndOuterGroups) {
+  run_ranks(4, [](int rank, CpGroups& groups) {
+    for (const auto& group : {groups.cp, groups.inner, groups.outer}) group->checked_barrier(6, kLongEnough);
+    at::Tensor got = filled({1}, 0);
+    Communicator::WorkPtr unmatched;
+    const int other = 1 - groups.outer->rank();
+    if (rank == 3) unmatched = groups.outer->exchange(filled({1}, 0), other, got, other, "too much");
+    const auto error = error_of([&] { groups.cp->checked_barrier(7, kLongEnough); });
+    ASSERT_TRUE(error) << rank;
+    if (rank != 0) return;
+    EXPECT_THAT(error->what(),
+                HasSubstr("rank 3 is at tag 7 after 1 operations of its outer group, but rank 1 at tag 7"));
+  });
+}
+
+// What all ranks have proved, their groups need not; what has happened since, they do.
+TEST(GlooBarrier, OfAnInnerGroupComparesWhatWasBegunAfterThatOfAllRanks) {
+  run_ranks(4, [](int, CpGroups& groups) {
+    groups.cp->checked_barrier(7, kLongEnough);
+    groups.inner->checked_barrier(7, kLongEnough);
+    at::Tensor got = filled({1}, 0);
+    const int other = 1 - groups.inner->rank();
+    const int times = groups.inner->rank() + 1;
+    std::vector<Communicator::WorkPtr> begun;
+    for (int i = 0; i < times; ++i) {
+      begun.push_back(groups.inner->exchange(filled({1}, 0), other, got, other, "once or twice"));
+    }
+    const auto error = error_of([&] { groups.inner->checked_barrier(7, kLongEnough); });
+    ASSERT_TRUE(error);
+    if (groups.inner->rank() != 0) return;
+    EXPECT_THAT(error->what(), HasSubstr("after 2 operations, but rank"));
+  });
+}
+
 TEST(GlooBarrier, MayFollowAPassedDeadline) {
   run_ranks(2, [](int, CpGroups& groups) {
     groups.cp->set_deadline(Clock::now() - 1s);

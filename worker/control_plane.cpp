@@ -1,29 +1,29 @@
 #include "worker/control_plane.h"
 
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <utility>
 
 #include <c10/util/Exception.h>
-#include <c10/util/Logging.h>
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "worker/connect.h"
+#include "worker/mail_hub.h"
 
 namespace cp_pool {
 
 namespace {
 
-// Long, because a wait that ends by itself logs warnings and throws: an idle worker must be silent. Waits end when mail
-// comes or the connection is lost.
-constexpr std::chrono::hours kIdleSlice{6};
 constexpr std::chrono::seconds kConnectTimeout{60};
-
-std::string compute_box(int rank) {
-  return fmt::format("compute/{}", rank);
-}
-std::string watch_box(int rank) {
-  return fmt::format("watch/{}", rank);
-}
-constexpr const char* kRank0Box = "rank0";
+constexpr const char* kPortKey = "cp-pool/mail-port";
 
 template <typename Action>
 auto translate(const char* what, Action action) {
@@ -44,77 +44,136 @@ c10::intrusive_ptr<c10d::TCPStore> open_store(const protocol::RankEnvironment& e
   return translate("connecting", [&] { return c10::make_intrusive<c10d::TCPStore>(environment.master_addr, options); });
 }
 
+int mail_port(const protocol::RankEnvironment& environment) {
+  const auto store = open_store(environment, false);
+  const auto text = translate("where rank 0's boxes are", [&] { return store->get(kPortKey); });
+  return std::stoi(std::string(text.begin(), text.end()));
+}
+
 }  // namespace
 
-struct Mail::Connection {
-  c10::intrusive_ptr<c10d::Store> store;
+c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment) {
+  return open_store(environment, false);
+}
+
+// Blocks in each call.
+class Mail::Connection {
+ public:
+  explicit Connection(const protocol::RankEnvironment& environment) {
+    const int port = mail_port(environment);
+    std::string why;
+    fd_ = connect_within({environment.master_addr, static_cast<std::uint16_t>(port)}, kConnectTimeout, why);
+    if (fd_ < 0) {
+      throw ControlPlaneError(
+          fmt::format("control plane: connecting to rank 0 at {} port {}: {}", environment.master_addr, port, why));
+    }
+    const int on = 1;
+    ::setsockopt(fd_, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+  ~Connection() { ::close(fd_); }
+
+  void send(const Bytes& frame) {
+    for (std::size_t sent = 0; sent < frame.size();) {
+      const ssize_t got = ::send(fd_, frame.data() + sent, frame.size() - sent, MSG_NOSIGNAL);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) throw ControlPlaneError(fmt::format("control plane: sending: {}", std::strerror(errno)));
+      sent += static_cast<std::size_t>(got);
+    }
+  }
+
+  MailFrame receive() {
+    for (;;) {
+      if (std::optional<MailFrame> frame = reader_.next()) return *std::move(frame);
+      std::array<std::uint8_t, 65536> buffer;
+      const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
+      if (got < 0 && errno == EINTR) continue;
+      if (got == 0) throw ControlPlaneError("control plane: receiving: rank 0 has closed the connection");
+      if (got < 0) throw ControlPlaneError(fmt::format("control plane: receiving: {}", std::strerror(errno)));
+      reader_.feed({buffer.data(), static_cast<std::size_t>(got)});
+    }
+  }
+
+  // Messages that came while another box was asked for.
+  std::map<Box, std::deque<Bytes>> boxes;
+
+ private:
+  int fd_ = -1;
+  MailReader reader_;
 };
 
-Mail::Mail(const protocol::RankEnvironment& environment)
-    : connection_(std::make_unique<Connection>(Connection{open_store(environment, false)})) {}
+Mail::Mail(const protocol::RankEnvironment& environment) : connection_(std::make_unique<Connection>(environment)) {}
 
 Mail::~Mail() = default;
 
-const c10::intrusive_ptr<c10d::Store>& Mail::store() const {
-  return connection_->store;
-}
-
-void Mail::push(const std::string& box, const Bytes& bytes) {
-  translate("sending", [&] { connection_->store->queuePush(box, bytes); });
-}
-
-Bytes Mail::pop(const std::string& box) {
-  connection_->store->setTimeout(kIdleSlice);
-  for (;;) {
-    try {
-      return translate("receiving", [&] { return connection_->store->queuePop(box, /*block=*/true); });
-    } catch (const ControlPlaneError&) {
-      // A slice that ended leaves a connection that works.
-      translate("receiving", [&] { return connection_->store->queueLen(box); });
-    }
-  }
-}
-
-void Mail::to_compute(int rank, const ComputeCommand& message) {
-  push(compute_box(rank), encode(message));
-}
-void Mail::to_watcher(int rank, const WatchCommand& message) {
-  push(watch_box(rank), encode(message));
-}
 void Mail::to_rank0(const RankMessage& message) {
-  push(kRank0Box, encode(message));
+  connection_->send(encode_mail(MailKind::push, {}, encode(message)));
+}
+
+Bytes Mail::pop(const Box& box) {
+  const auto [mine, first_time] = connection_->boxes.try_emplace(box);
+  if (first_time) connection_->send(encode_mail(MailKind::subscribe, box));
+  while (mine->second.empty()) {
+    MailFrame frame = connection_->receive();
+    connection_->boxes[frame.box].push_back(std::move(frame.body));
+  }
+  Bytes message = std::move(mine->second.front());
+  mine->second.pop_front();
+  return message;
 }
 
 ComputeCommand Mail::receive_compute(int rank) {
-  return decode_compute_command(pop(compute_box(rank)));
+  return decode_compute_command(pop({Box::Of::compute, rank}));
 }
 WatchCommand Mail::receive_watch(int rank) {
-  return decode_watch_command(pop(watch_box(rank)));
-}
-RankMessage Mail::receive_rank0() {
-  return decode_rank_message(pop(kRank0Box));
-}
-
-void Mail::delete_keys(const std::string& prefix) {
-  translate("deleting keys", [&] {
-    for (std::string key : connection_->store->listKeys()) {
-      if (key.starts_with('/')) key.erase(0, 1);  // the store's own prefix
-      if (key.starts_with(prefix)) connection_->store->deleteKey(key);
-    }
-  });
+  return decode_watch_command(pop({Box::Of::watcher, rank}));
 }
 
 struct MailServer::Server {
+  explicit Server(const protocol::RankEnvironment& environment)
+      : world_size(environment.world_size),
+        hub(environment.master_fd.value_or(-1)),
+        store(open_store(environment, true)) {
+    const std::string port = std::to_string(hub.port());
+    store->set(kPortKey, Bytes(port.begin(), port.end()));
+  }
+  void push_all(Box::Of of, const Bytes& message) {
+    for (int rank = 0; rank < world_size; ++rank) hub.push({of, rank}, message);
+  }
+
+  int world_size;
+  MailHub hub;
   c10::intrusive_ptr<c10d::TCPStore> store;
 };
 
 MailServer::MailServer(const protocol::RankEnvironment& environment)
-    : server_(std::make_unique<Server>(Server{open_store(environment, true)})) {}
+    : server_(translate("listening", [&] { return std::make_unique<Server>(environment); })) {}
 
 MailServer::~MailServer() = default;
 
 int MailServer::port() const {
   return server_->store->getPort();
+}
+
+void MailServer::to_compute(const ComputeCommand& message) {
+  server_->push_all(Box::Of::compute, encode(message));
+}
+void MailServer::to_watchers(const WatchCommand& message) {
+  server_->push_all(Box::Of::watcher, encode(message));
+}
+
+void MailServer::on_rank0(std::function<void(const Bytes&)> take) {
+  server_->hub.on_rank0(std::move(take));
+}
+
+void MailServer::delete_keys(const std::string& prefix) {
+  translate("deleting keys", [&] {
+    for (std::string key : server_->store->listKeys()) {
+      if (key.starts_with('/')) key.erase(0, 1);  // the store's own prefix
+      if (key.starts_with(prefix)) server_->store->deleteKey(key);
+    }
+  });
 }
 
 }  // namespace cp_pool

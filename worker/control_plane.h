@@ -1,13 +1,16 @@
-// How the ranks of a worker group exchange messages apart from the data plane: mailboxes in a TCPStore that rank 0
-// serves. Works while ranks sit in a collective, and shows at once when rank 0 is gone.
+// How the ranks of a worker group exchange messages apart from the data plane: boxes that rank 0 keeps (mail_hub.h),
+// and a TCPStore, in which they find each other. Works while ranks sit in a collective, and shows at once when rank 0
+// is gone.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
 
 #include <c10/util/intrusive_ptr.h>
 
+#include "worker/mail_frames.h"
 #include "worker/protocol/environment.h"
 #include "worker/rank_messages.h"
 
@@ -23,8 +26,10 @@ class ControlPlaneError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// One connection to the store. A connection serves one caller at a time, and a waiting receive keeps it busy: every
-// thread has its own.
+// A connection to rank 0's store. Serves one caller at a time. Throws ControlPlaneError.
+c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment);
+
+// One rank's connection to rank 0, for one thread: a message to it is a write, one from it a read.
 class Mail {
  public:
   explicit Mail(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
@@ -32,38 +37,37 @@ class Mail {
   Mail& operator=(const Mail&) = delete;
   ~Mail();
 
-  // Messages of one sender arrive in order. Throw ControlPlaneError.
-  void to_compute(int rank, const ComputeCommand& message);
-  void to_watcher(int rank, const WatchCommand& message);
-  void to_rank0(const RankMessage& message);
+  void to_rank0(const RankMessage& message);  // in order; throws ControlPlaneError
 
   // Wait without limit; the end is an ExitCommand, or ControlPlaneError. One receiver a box.
   ComputeCommand receive_compute(int rank);
   WatchCommand receive_watch(int rank);
-  RankMessage receive_rank0();
-
-  void delete_keys(const std::string& prefix);
-
-  // Keys for data-plane rendezvous. Not to be used while another thread uses this connection.
-  [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const;
 
  private:
-  void push(const std::string& box, const Bytes& bytes);
-  Bytes pop(const std::string& box);
+  Bytes pop(const Box& box);
 
-  struct Connection;
+  class Connection;
   std::unique_ptr<Connection> connection_;
 };
 
-// Rank 0's server. Listens on environment.master_fd, which it takes over, or binds environment.master_port; one that
-// the kernel chooses if that is 0.
+// Rank 0's server: the store, which listens on environment.master_fd, which it takes over, or binds
+// environment.master_port, one that the kernel chooses if that is 0; and the boxes, on a port that the store tells.
 class MailServer {
  public:
   explicit MailServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
   MailServer(const MailServer&) = delete;
   MailServer& operator=(const MailServer&) = delete;
   ~MailServer();
-  [[nodiscard]] int port() const;
+  [[nodiscard]] int port() const;  // of the store
+
+  // To every rank, without waiting for any. Messages to one thread of a rank arrive in order.
+  void to_compute(const ComputeCommand& message);
+  void to_watchers(const WatchCommand& message);
+  // Calls `take` for each message to rank 0, the earlier ones included, on a thread of the server. Null ends that, and
+  // returns when no call is under way.
+  void on_rank0(std::function<void(const Bytes&)> take);
+
+  void delete_keys(const std::string& prefix);  // of the store
 
  private:
   struct Server;

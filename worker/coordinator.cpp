@@ -17,16 +17,6 @@ using protocol::ResultEvent;
 Coordinator::Coordinator(Ports& ports, protocol::ReadyEvent ready, Limits limits)
     : ports_(ports), ready_(std::move(ready)), limits_(limits), world_size_(ready_.world_size) {}
 
-template <typename Command>
-void Coordinator::command_all(const Command& command) {
-  for (int rank = 0; rank < world_size_; ++rank) ports_.command(rank, command);
-}
-
-template <typename Command>
-void Coordinator::watch_all(const Command& command) {
-  for (int rank = 0; rank < world_size_; ++rank) ports_.watch(rank, command);
-}
-
 // --- Requests --------------------------------------------------------------------------------------------------------
 void Coordinator::on_request(const protocol::Request& request) {
   if (state_ == State::stopping || state_ == State::finished) return;
@@ -81,7 +71,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   state_ = State::running;
   RunCommand command{request};
   command.request.lengths = nlohmann::json::object();  // each rank has them from the case
-  command_all(command);
+  ports_.command(command);
 }
 
 // A hint, passed to all ranks whatever they are doing; but not while steps are timed, since a preparation would slow
@@ -89,7 +79,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
 void Coordinator::handle(const protocol::PrepareRequest& request) {
   const bool timed = state_ != State::idle && case_.perf;
   if (state_ == State::starting || state_ == State::unhealthy || timed) return;
-  watch_all(PrepareCommand{request.case_json});
+  ports_.watch(PrepareCommand{request.case_json});
 }
 
 void Coordinator::handle(const protocol::CancelRequest& request) {
@@ -102,7 +92,7 @@ void Coordinator::handle(const protocol::PingRequest& request) {
   if (!request.all || state_ == State::starting) return ports_.emit(protocol::PongEvent{request.seq, {0}});
   if (probe_) finish_probe();
   probe_ = Probe{request.seq, ports_.now() + limits_.probe, {}};
-  watch_all(ProbeCommand{++last_token_});
+  ports_.watch(ProbeCommand{++last_token_});
 }
 
 void Coordinator::on_end_of_input() {
@@ -110,8 +100,8 @@ void Coordinator::on_end_of_input() {
   state_ = State::stopping;
   probe_.reset();
   deadline_ = ports_.now() + limits_.exit;
-  watch_all(ExitCommand{});
-  command_all(ExitCommand{});
+  ports_.watch(ExitCommand{});
+  ports_.command(ExitCommand{});
 }
 
 // --- Ranks -----------------------------------------------------------------------------------------------------------
@@ -142,7 +132,7 @@ void Coordinator::handle(const CaseReset& reset) {
   if (!is_current(reset.seq) || ++resets_ < world_size_) return;
   // Sent before any rank begins, so that the driver can charge a death to the case.
   ports_.emit(protocol::StartedEvent{reset.seq});
-  if (state_ == State::running) command_all(BeginCommand{reset.seq, true});
+  if (state_ == State::running) ports_.command(BeginCommand{reset.seq, true});
 }
 
 void Coordinator::handle(const CasePhase& phase) {
@@ -176,8 +166,8 @@ void Coordinator::abort_case() {
   if (state_ != State::running && state_ != State::diagnosing) return;
   state_ = State::freeing;
   deadline_ = ports_.now() + limits_.free;
-  watch_all(AbortCommand{generation_});
-  if (resets_ < world_size_) command_all(BeginCommand{case_.seq, false});
+  ports_.watch(AbortCommand{generation_});
+  if (resets_ < world_size_) ports_.command(BeginCommand{case_.seq, false});
 }
 
 // Every rank is free.
@@ -194,7 +184,7 @@ void Coordinator::start_rebuild() {
   state_ = State::rebuilding;
   deadline_ = ports_.now() + limits_.rebuild;
   rebuilt_ = 0;
-  command_all(RebuildCommand{generation_ + 1});
+  ports_.command(RebuildCommand{generation_ + 1});
 }
 
 void Coordinator::handle(const Rebuilt& rebuilt) {
@@ -230,7 +220,7 @@ void Coordinator::start_diagnosis() {
   state_ = State::diagnosing;
   result_is_out_ = true;
   diagnoses_.clear();
-  command_all(DiagnoseCommand{case_.seq, *case_.diagnosis_ms});
+  ports_.command(DiagnoseCommand{case_.seq, *case_.diagnosis_ms});
 }
 
 void Coordinator::finish_diagnosis(bool healthy, const std::string& trouble) {

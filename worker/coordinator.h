@@ -26,8 +26,8 @@ class Coordinator {
     Ports& operator=(const Ports&) = delete;
     virtual ~Ports() = default;
     virtual void emit(const protocol::Event& event) = 0;
-    virtual void command(int rank, const ComputeCommand& command) = 0;
-    virtual void watch(int rank, const WatchCommand& command) = 0;
+    virtual void command(const ComputeCommand& command) = 0;  // to every rank, as the next
+    virtual void watch(const WatchCommand& command) = 0;
     virtual Clock::time_point now() = 0;
     // The communicators of this generation are no longer used by any rank.
     virtual void forget_generation(int generation) = 0;
@@ -93,10 +93,6 @@ class Coordinator {
   void start_diagnosis();
   void finish_diagnosis(bool healthy, const std::string& trouble);
   void finish_probe();
-  template <typename Command>
-  void command_all(const Command& command);
-  template <typename Command>
-  void watch_all(const Command& command);
 
   Ports& ports_;
   protocol::ReadyEvent ready_;

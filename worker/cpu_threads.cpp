@@ -31,7 +31,8 @@ int threads_for(const Case& c, int share) {
 void use_threads_for(const Case& c, int ranks_on_host) {
   static const bool user_chose = std::getenv("OMP_NUM_THREADS") != nullptr;
   static const int chosen = at::get_num_threads();
-  at::set_num_threads(user_chose ? chosen : threads_for(c, share_of_cores(ranks_on_host)));
+  static const int cores = protocol::usable_cores();  // takes files to find out, and does not change
+  at::set_num_threads(user_chose ? chosen : threads_for(c, std::max(1, cores / ranks_on_host)));
 }
 
 }  // namespace cp_pool

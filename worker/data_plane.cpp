@@ -44,17 +44,17 @@ std::string generation_prefix(int generation) {
   return fmt::format("gen/{}/", generation);
 }
 
-CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
-                        int generation, std::chrono::milliseconds limit, const ConnectOptions& options) {
+CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device,
+                        const c10::intrusive_ptr<c10d::Store>& store, int generation, std::chrono::milliseconds limit,
+                        const ConnectOptions& options) {
   const std::string prefix = generation_prefix(generation);
   GlooOptions gloo{.host = own_address(environment),
                    .interface = protocol::process_variable("GLOO_SOCKET_IFNAME"),
                    .connect_timeout = limit};
   if (gloo.interface && gloo.interface->empty()) gloo.interface.reset();
-  CpGroups groups = device.is_cuda()
-                        ? cuda_part<GpuGroups>().make(mail.store(), prefix, environment.rank, environment.world_size,
-                                                      limit, options.gpu)
-                        : make_gloo_groups(mail.store(), prefix, environment.rank, environment.world_size, gloo);
+  CpGroups groups = device.is_cuda() ? cuda_part<GpuGroups>().make(store, prefix, environment.rank,
+                                                                   environment.world_size, limit, options.gpu)
+                                     : make_gloo_groups(store, prefix, environment.rank, environment.world_size, gloo);
   if (options.on_connected) options.on_connected();
   prove(groups, device, generation, limit);
   return groups;

@@ -21,8 +21,9 @@ struct ConnectOptions {
 };
 
 // Collective: Gloo for ranks on CPUs, NCCL for ranks on GPUs. Connects all ranks within `limit` and proves it by an
-// all-reduce. `mail` is used only during the call. Throws CommError.
-CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device, const Mail& mail,
-                        int generation, std::chrono::milliseconds limit, const ConnectOptions& options = {});
+// all-reduce. `store` is used only during the call. Throws CommError.
+CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device,
+                        const c10::intrusive_ptr<c10d::Store>& store, int generation, std::chrono::milliseconds limit,
+                        const ConnectOptions& options = {});
 
 }  // namespace cp_pool

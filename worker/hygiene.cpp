@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace cp_pool {
@@ -13,6 +14,22 @@ std::int64_t count_entries(const char* folder) {
   std::int64_t count = 0;
   for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
   return count;
+}
+
+// Linux tells it as the size of the folder since 6.2. Before, the folder is listed, by a descriptor more.
+std::int64_t open_descriptors() {
+  constexpr const char* kFolder = "/proc/self/fd";
+  struct stat told{};
+  if (::stat(kFolder, &told) == 0 && told.st_size > 0) return told.st_size;
+  return count_entries(kFolder) - 1;
+}
+
+// The folder has a link more for each, beside the two that every folder has.
+std::int64_t threads() {
+  constexpr const char* kFolder = "/proc/self/task";
+  struct stat told{};
+  if (::stat(kFolder, &told) == 0 && told.st_nlink > 2) return static_cast<std::int64_t>(told.st_nlink) - 2;
+  return count_entries(kFolder);
 }
 
 std::int64_t resident_kib() {
@@ -26,8 +43,7 @@ std::int64_t resident_kib() {
 }  // namespace
 
 protocol::Hygiene measure_hygiene(int rank) {
-  const std::int64_t own = 1;  // the descriptor that lists the folder
-  return {rank, resident_kib(), count_entries("/proc/self/fd") - own, count_entries("/proc/self/task")};
+  return {rank, resident_kib(), open_descriptors(), threads()};
 }
 
 }  // namespace cp_pool

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/case_runner.h"
@@ -34,8 +35,9 @@ class RankCompute {
     Preparer& preparer;
     const OwnGpu& gpu;
   };
-  // `mail` and `rendezvous` are connections of their own.
-  RankCompute(Parts parts, Mail& mail, Mail& rendezvous) : parts_(parts), mail_(mail), rendezvous_(rendezvous) {}
+  // Nobody else uses `mail` or `store`, in which communicators find each other.
+  RankCompute(Parts parts, Mail& mail, c10::intrusive_ptr<c10d::Store> store)
+      : parts_(parts), mail_(mail), store_(std::move(store)) {}
 
   // Connects the first communicators. Throws CommError.
   void connect(std::chrono::milliseconds limit, const ConnectOptions& options);
@@ -66,7 +68,7 @@ class RankCompute {
 
   Parts parts_;
   Mail& mail_;
-  Mail& rendezvous_;
+  c10::intrusive_ptr<c10d::Store> store_;
   Clock::time_point deadline_;
   int groups_at_once_ = 1;                    // of the case in progress, once its communicators are made
   std::shared_ptr<const JudgedCase> judged_;  // the last case, if it can be diagnosed

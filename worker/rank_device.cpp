@@ -56,7 +56,7 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGp
                                   .size = environment.world_size,
                                   .prefix = generation_prefix(0),
                                   .connects = gpu.shared_gpus == 0},
-                 [environment] { return Mail(environment).store(); });
+                 [environment] { return connect_store(environment); });
   loaded_ = std::async(std::launch::async, [early = *early_, gpu, ranks = environment.local_world_size] {
               early.await_libraries();
               LoadTimes times;

@@ -14,6 +14,7 @@
 #include "cases/case_report.h"
 #include "cases/diagnosis.h"
 #include "cases/fields.h"
+#include "worker/mail_frames.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
@@ -196,9 +197,8 @@ struct Goodbye {
 using RankMessage =
     std::variant<Hello, CaseReset, CasePhase, CaseFailing, CaseDone, DiagnosisDone, Rebuilt, Probed, Goodbye>;
 
-// Bytes for the store; non-finite numbers and arbitrary bytes in strings survive. decode throws
+// As bytes; non-finite numbers and arbitrary bytes in strings survive. decode throws
 // protocol::ProtocolError or nlohmann::json's exceptions for anything else than what encode wrote.
-using Bytes = std::vector<std::uint8_t>;
 Bytes encode(const ComputeCommand& message);
 Bytes encode(const WatchCommand& message);
 Bytes encode(const RankMessage& message);

@@ -131,12 +131,12 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   const bool prepares = runner.prepares(device.device());
   std::unique_ptr<RankZero> rank_zero;
   if (environment.rank == 0) {
-    rank_zero = std::make_unique<RankZero>(environment, what_we_are(environment, device.device(), gpu, runner),
+    rank_zero = std::make_unique<RankZero>(*server, what_we_are(environment, device.device(), gpu, runner),
                                            FaultInjector(config.faults, 0), config.stdin_fd, config.stdout_fd);
   }
   const int rank = environment.rank;
   Mail mail = or_die(rank, [&] { return Mail(environment); });
-  Mail rendezvous = or_die(rank, [&] { return Mail(environment); });
+  const auto store = or_die(rank, [&] { return connect_store(environment); });
   GroupSlot groups;
   StoppedSignal stopped;
   Preparer preparer(prepares ? std::min(kMostPreparers, share_of_cores(environment.local_world_size)) : 0);
@@ -154,8 +154,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   clock.mark("control_plane");
 
   EnvironmentBaseline baseline;
-  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer, gpu}, mail,
-                      rendezvous);
+  RankCompute compute({environment, baseline, device.device(), runner, faults, groups, preparer, gpu}, mail, store);
   or_die(rank, [&] {
     void* const started = device.take_communicator();
     compute.connect(kConnectLimit, {.gpu = {.started = started}, .on_connected = [&] { clock.mark("data_plane"); }});

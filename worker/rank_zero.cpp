@@ -25,25 +25,25 @@ namespace {
 struct EndOfInput {};
 using Item = std::variant<protocol::Request, protocol::ProtocolError, EndOfInput, RankMessage>;
 
-class StorePorts final : public Coordinator::Ports {
+class ServerPorts final : public Coordinator::Ports {
  public:
-  StorePorts(const protocol::RankEnvironment& environment, FaultInjector faults, int stdout_fd)
-      : mail_(environment), faults_(std::move(faults)), writer_(stdout_fd) {}
+  ServerPorts(MailServer& server, FaultInjector faults, int stdout_fd)
+      : server_(server), faults_(std::move(faults)), writer_(stdout_fd) {}
 
   void emit(const protocol::Event& event) override {
     const bool breaks = std::holds_alternative<protocol::ResultEvent>(event) && faults_.is_armed(Fault::Phase::result);
     writer_.write(event, breaks ? [this] { faults_.reach(Fault::Phase::result); } : std::function<void()>{});
   }
-  void command(int rank, const ComputeCommand& command) override {
+  void command(const ComputeCommand& command) override {
     if (const auto* run = std::get_if<RunCommand>(&command)) faults_.start_case(run->request.id, run->request.seq);
-    mail_.to_compute(rank, command);
+    server_.to_compute(command);
   }
-  void watch(int rank, const WatchCommand& command) override { mail_.to_watcher(rank, command); }
+  void watch(const WatchCommand& command) override { server_.to_watchers(command); }
   Coordinator::Clock::time_point now() override { return Coordinator::Clock::now(); }
-  void forget_generation(int generation) override { mail_.delete_keys(generation_prefix(generation)); }
+  void forget_generation(int generation) override { server_.delete_keys(generation_prefix(generation)); }
 
  private:
-  Mail mail_;
+  MailServer& server_;
   FaultInjector faults_;
   ResponseWriter writer_;
 };
@@ -59,40 +59,27 @@ void dispatch(Coordinator& coordinator, const Item& item) {
 
 class RankZero::Threads {
  public:
-  Threads(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, FaultInjector faults,
-          int stdin_fd, int stdout_fd)
-      : ports_(environment, std::move(faults), stdout_fd),
+  Threads(MailServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd)
+      : server_(server),
+        ports_(server, std::move(faults), stdout_fd),
         coordinator_(ports_, ready),
-        collected_mail_(environment),
-        stop_mail_(environment),
         reader_(stdin_fd, {.request = [this](const protocol::Request& r) { items_.put(r); },
                            .bad_request = [this](const protocol::ProtocolError& e) { items_.put(e); },
                            .end_of_input = [this] { items_.put(EndOfInput{}); }}) {
-    collector_ = std::jthread([this] { collect(); });
+    server_.on_rank0([this](const Bytes& message) { collect(message); });
     protocol_ = std::jthread([this] { serve(); });
   }
 
   bool wait() {
     if (protocol_.joinable()) protocol_.join();
-    // The collector ends at a goodbye in the name of no rank.
-    if (collector_.joinable()) {
-      stop_mail_.to_rank0(Goodbye{kNoRank});
-      collector_.join();
-    }
+    server_.on_rank0(nullptr);
     return coordinator_.stopped_cleanly();
   }
 
  private:
-  static constexpr int kNoRank = -1;
-
-  void collect() {
+  void collect(const Bytes& message) {
     try {
-      for (;;) {
-        RankMessage message = collected_mail_.receive_rank0();
-        const auto* const goodbye = std::get_if<Goodbye>(&message);
-        if (goodbye != nullptr && goodbye->rank == kNoRank) return;
-        items_.put(std::move(message));
-      }
+      items_.put(decode_rank_message(message));
     } catch (const std::exception& e) {
       fmt::print(stderr, "cp-pool-worker: rank 0: {}\n", e.what());
       items_.put(EndOfInput{});
@@ -116,18 +103,16 @@ class RankZero::Threads {
   }
 
   Mailroom<Item> items_;
-  StorePorts ports_;
+  MailServer& server_;
+  ServerPorts ports_;
   Coordinator coordinator_;
-  Mail collected_mail_;
-  Mail stop_mail_;
   RequestReader reader_;
-  std::jthread collector_;
   std::jthread protocol_;
 };
 
-RankZero::RankZero(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready,
-                   FaultInjector faults, int stdin_fd, int stdout_fd)
-    : threads_(std::make_unique<Threads>(environment, ready, std::move(faults), stdin_fd, stdout_fd)) {}
+RankZero::RankZero(MailServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd,
+                   int stdout_fd)
+    : threads_(std::make_unique<Threads>(server, ready, std::move(faults), stdin_fd, stdout_fd)) {}
 
 RankZero::~RankZero() {
   threads_->wait();

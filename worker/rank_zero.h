@@ -4,18 +4,16 @@
 
 #include <memory>
 
+#include "worker/control_plane.h"
 #include "worker/fault_injector.h"
-#include "worker/protocol/environment.h"
 #include "worker/protocol/messages.h"
 
 namespace cp_pool {
 
 class RankZero {
  public:
-  // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. Throws ControlPlaneError.
-  // `faults` fire in its result phase.
-  RankZero(const protocol::RankEnvironment& environment, const protocol::ReadyEvent& ready, FaultInjector faults,
-           int stdin_fd, int stdout_fd);
+  // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. `faults` fire in its result phase.
+  RankZero(MailServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd);
   RankZero(const RankZero&) = delete;
   RankZero& operator=(const RankZero&) = delete;
   ~RankZero();

@@ -57,6 +57,27 @@ def expect_usage(words, folder):
     assert done.returncode != USAGE, f"cp-pool {shlex.join(words)}: {done.stderr}"
 
 
+def check_indexed_job(job, folder):
+    """What Kubernetes asks of an Indexed Job, and what the pods ask of cp-pool: one shard each, in the order of their indices."""
+    assert (job["apiVersion"], job["kind"], job["spec"]["completionMode"]) == ("batch/v1", "Job", "Indexed")
+    pods = job["spec"]["completions"]
+    assert job["spec"]["parallelism"] == pods and job["spec"]["backoffLimitPerIndex"] == 0
+    pod = job["spec"]["template"]["spec"]
+    assert pod["restartPolicy"] == "Never"  # Kubernetes takes a limit per index with no other
+    assert pod["terminationGracePeriodSeconds"] > 3 * 5  # three times --grace
+    (container,) = pod["containers"]
+    assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
+    assert container["command"] == ["/bin/bash", "-c"]
+    (script,) = container["args"]
+    seen = []
+    for index in range(pods):
+        echo = script.replace("exec cp-pool", "printf '%s\\n'", 1)
+        words = call(["/bin/bash", "-c", echo], folder, JOB_COMPLETION_INDEX=str(index)).stdout.splitlines()
+        expect_usage(words, folder)
+        seen.append((words[words.index("--shard") + 1], words[words.index("--events") + 1]))
+    assert seen == [(f"{i + 1}/{pods}", f"/results/events-{i}.jsonl") for i in range(pods)], seen
+
+
 def test_examples(folder):
     import yaml
     found = 0
@@ -70,6 +91,7 @@ def test_examples(folder):
     jobs = yaml.safe_load((EXAMPLES / "github.yml").read_text())["jobs"]
     assert len(jobs["cases"]["strategy"]["matrix"]["shard"]) == 4
     assert yaml.safe_load((EXAMPLES / "gitlab-ci.yml").read_text())["attention"]["parallel"] == 4
+    check_indexed_job(yaml.safe_load((ROOT / "examples/cluster/kubernetes.yaml").read_text()), folder)
     # The examples of docs/configuration.md are one configuration.
     page = (ROOT / "docs/configuration.md").read_text()
     (folder / "cp-pool.toml").write_text("".join(re.findall(r"```toml\n(.*?)```", page, re.S)))

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <deque>
 #include <map>
 #include <mutex>
@@ -18,6 +19,8 @@
 #include <unistd.h>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace cp_pool {
 
@@ -162,7 +165,10 @@ class MailHub::Hub {
   void accept_all() {
     for (;;) {
       HubSocket fd(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (fd.get() < 0) return;
+      if (fd.get() < 0) {
+        if (errno == EMFILE || errno == ENFILE) give_up();
+        return;
+      }
       const int on = 1;
       ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
       ::setsockopt(fd.get(), SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
@@ -171,6 +177,13 @@ class MailHub::Hub {
       const int number = fd.get();
       connections_.emplace(number, RankConnection(std::move(fd)));
     }
+  }
+
+  // The rank would wait for ever, and the listener stay ready for one that cannot be accepted.
+  [[noreturn]] static void give_up() {
+    fmt::print(stderr, "cp-pool-worker: rank 0 has no descriptor left for the connection of a rank: raise ulimit -n\n");
+    std::fflush(nullptr);
+    _exit(1);
   }
 
   void serve(int fd, std::uint32_t events) {

@@ -268,6 +268,7 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
   const at::Tensor places = at::empty({tree_.subtree, kPlaceSize}, at::TensorOptions().dtype(at::kLong));
   std::ranges::copy(place(tag), places.mutable_data_ptr<std::int64_t>());
   std::vector<std::unique_ptr<GlooMesh::Transfer>> rows;
+  rows.reserve(tree_.children.size());
   for (const RankRange& child : tree_.children) {
     const at::Tensor of_child = places.narrow(0, child.first - rank_, child.count);
     rows.push_back(link_->mesh->recv(of_child, member(child.first), message_tag, what));
@@ -283,6 +284,7 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
     told->wait(answer_deadline, what);
   }
   std::vector<std::unique_ptr<GlooMesh::Transfer>> answers;
+  answers.reserve(tree_.children.size());
   for (const RankRange& child : tree_.children) {
     answers.push_back(link_->mesh->send(answer, member(child.first), message_tag, what));
   }

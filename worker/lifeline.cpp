@@ -27,6 +27,7 @@
 #include <nlohmann/json.hpp>
 
 #include "worker/connect.h"
+#include "worker/keeper.h"
 #include "worker/protocol/block_signals.h"
 #include "worker/protocol/messages.h"
 #include "worker/protocol/own_addresses.h"
@@ -230,6 +231,7 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
     std::fflush(nullptr);
     _exit(lifeline::kExitWithoutDriver);
   }
+  start_keeper();
   const int launchers = redirect_stderr(errors.fd);
   ::close(errors.fd);
   keep_alive(messages);

@@ -161,24 +161,26 @@ constexpr bool is_expected(RetireReason reason) {
 struct RankExit {
   int rank = 0;
   int pid = 0;
-  std::string status;  // "exit 3", "signal 11 (SIGSEGV)", "signal 9 (SIGKILL), by the driver"
+  std::string status;     // "exit 3", "signal 11 (SIGSEGV)", "signal 9 (SIGKILL), by the driver"
+  std::string host = {};  // another than the driver's
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &RankExit::rank, Presence::required),
-                      field("pid", &RankExit::pid, Presence::required),
-                      field("status", &RankExit::status, Presence::required)};
+    return std::tuple{
+        field("rank", &RankExit::rank, Presence::required), field("pid", &RankExit::pid, Presence::required),
+        field("status", &RankExit::status, Presence::required), field("host", &RankExit::host, Presence::sparse)};
   }
 };
 
-struct Leftover {  // a process that could not be killed
+struct Leftover {  // a process that could not be killed, or on another host not be proved to be gone
   int pid = 0;
-  std::string state;  // /proc/PID/stat
+  std::string state;  // /proc/PID/stat; by its lifeline "connected" or "silent"
   std::string wchan;
+  std::string host = {};  // of a launched rank
 
   static constexpr auto fields() {
-    return std::tuple{field("pid", &Leftover::pid, Presence::required),
-                      field("state", &Leftover::state, Presence::required),
-                      field("wchan", &Leftover::wchan, Presence::required)};
+    return std::tuple{
+        field("pid", &Leftover::pid, Presence::required), field("state", &Leftover::state, Presence::required),
+        field("wchan", &Leftover::wchan, Presence::required), field("host", &Leftover::host, Presence::sparse)};
   }
 };
 
@@ -277,13 +279,14 @@ inline constexpr std::array<std::pair<RunStopping::Reason, std::string_view>, 4>
 
 struct StderrTail {
   int rank = 0;
-  std::string text;    // the last 4 KiB of this case, cleaned
-  bool fenced = true;  // false: the fence was missing, so lines of this case may be missing or foreign
+  std::string text;     // the last 4 KiB of this case, cleaned
+  bool fenced = true;   // false: the fence was missing, so lines of this case may be missing or foreign
+  std::string of = {};  // not of a rank (rank is -1): of this launcher, and of the ranks that write to it
 
   static constexpr auto fields() {
-    return std::tuple{field("rank", &StderrTail::rank, Presence::required),
-                      field("fenced", &StderrTail::fenced, Presence::required),
-                      field("text", &StderrTail::text, Presence::required)};
+    return std::tuple{
+        field("rank", &StderrTail::rank, Presence::required), field("fenced", &StderrTail::fenced, Presence::required),
+        field("text", &StderrTail::text, Presence::required), field("of", &StderrTail::of, Presence::sparse)};
   }
 };
 

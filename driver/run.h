@@ -13,6 +13,7 @@
 
 #include "cases/case.h"
 #include "driver/events.h"
+#include "driver/launcher/launcher.h"
 #include "driver/ledger.h"
 #include "driver/retries.h"
 #include "driver/surroundings.h"
@@ -44,6 +45,9 @@ struct HygieneLimits {
 
 struct RunConfig {
   std::vector<std::string> worker_command;  // argv; the binary is looked up like execvp does
+  Launcher launcher = {};                   // that starts the ranks
+  // The hosts of the allocation that the launcher works in, with their slots; empty: one host, or not known.
+  std::vector<HostShare> hosts = {};
   // argv of the process that ranks are forked from (pool/fork_server.h); empty: each rank is started by itself.
   std::vector<std::string> fork_server = {};
   std::chrono::milliseconds fork_patience{10000};  // for its answer when a rank is wanted

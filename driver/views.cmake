@@ -106,7 +106,7 @@ target_link_libraries(cp_conformance PUBLIC cp_driver Asio::asio PRIVATE cp_repo
 add_library(cp_cli STATIC
   cli/device.cpp
   cli/duration.cpp
-  cli/gpu_list.cpp
+  cli/gpu_list.cpp cli/launcher_choice.cpp
   cli/environment_help.cpp
   cli/execution.cpp
   cli/execution_options.cpp
@@ -219,7 +219,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
   SOURCES
     cli/device_test.cpp
     cli/duration_test.cpp
-    cli/gpu_list_test.cpp
+    cli/gpu_list_test.cpp cli/launcher_choice_test.cpp
     cli/environment_help_test.cpp
     cli/execution_options_test.cpp
     cli/file_identity_test.cpp
@@ -271,6 +271,7 @@ cp_pool_test(cli_program_test LABEL integration DISCOVER
   SOURCES
     cli/exit_code_program_test.cpp
     cli/input_program_test.cpp
+    cli/launcher_program_test.cpp
     cli/output_lock_test.cpp
     cli/output_loss_test.cpp
     cli/output_program_test.cpp

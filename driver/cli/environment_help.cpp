@@ -38,7 +38,14 @@ constexpr std::array kVariables{
         "active: threads of a rank spin while they wait. Without it they sleep, because they would take "
         "the cores from the other ranks."},
     EnvironmentVariable{"GLOO_SOCKET_IFNAME",
-                        "The network interface over which CPU ranks exchange; default: loopback."},
+                        "The network interface over which CPU ranks exchange; default: loopback, and over several "
+                        "hosts that on which they reach cp-pool."},
+    EnvironmentVariable{"NCCL_SOCKET_IFNAME", "The same for GPU ranks on several hosts."},
+    EnvironmentVariable{"SLURM_JOB_NODELIST",
+                        "The hosts for --launcher, as Slurm sets them; their slots are in SLURM_TASKS_PER_NODE, "
+                        "SLURM_JOB_CPUS_PER_NODE or, for GPUs, SLURM_GPUS_ON_NODE."},
+    EnvironmentVariable{"OMPI_MCA_orte_default_hostfile",
+                        "The file of hosts, NAME slots=N on a line, for --launcher mpirun."},
     EnvironmentVariable{"NO_COLOR", "Anything but empty: no colours on the terminal."},
     EnvironmentVariable{"TERM", "dumb: no live line and no colours."},
     EnvironmentVariable{"XDG_CACHE_HOME", "Where caches are kept instead of ~/.cache."},

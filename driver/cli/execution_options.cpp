@@ -1,17 +1,22 @@
 #include "driver/cli/execution_options.h"
 
 #include <cstdlib>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "cases/file_reader.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/device.h"
 #include "driver/cli/duration.h"
 #include "driver/cli/gpu_list.h"
+#include "driver/cli/launcher_choice.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/shell_words.h"
 #include "driver/cli/worker_command.h"
+#include "driver/launcher/allocation.h"
 
 namespace cp_pool {
 
@@ -69,6 +74,14 @@ void apply_adapter(const CLI::App& command, ExecutionOptions& options) {
   if (options.bound_factor != 1) options.config.bound_factor = options.bound_factor;
 }
 
+// After apply_adapter.
+void apply_launcher(const CLI::App& command, ExecutionOptions& options) {
+  options.config.launcher = parse_launcher(options.launcher);
+  if (options.config.launcher.kind == LauncherKind::local) return;
+  if (was_given(command, "--fork") && options.fork == "on") refuse(command, "--fork on needs --launcher local");
+  options.fork = "off";
+}
+
 void apply_device(ExecutionOptions& options) {
   DeviceChoice choice = choose_device(options.config.device, worker_command(options.worker).shipped);
   options.config.device = std::move(choice.device);
@@ -120,6 +133,42 @@ void apply_slots(const CLI::App& command, ExecutionOptions& options) {
   }
 }
 
+std::optional<std::string> own_variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? std::nullopt : std::optional<std::string>{value};
+}
+
+// Throws CommandError (bad_input).
+std::vector<HostShare> hosts_of(const RunConfig& config) {
+  constexpr const char* kHostfile = "OMPI_MCA_orte_default_hostfile";
+  try {
+    const auto hostfile = own_variable(kHostfile);
+    if (config.launcher.kind != LauncherKind::mpirun || !hostfile) return slurm_allocation(own_variable, config.device);
+    return hosts_of_hostfile(FileReader(*hostfile).read_all());
+  } catch (const std::invalid_argument& error) {
+    throw CommandError(ExitCode::bad_input, fmt::format("{}: {}", kHostfile, error.what()));
+  } catch (const std::runtime_error& error) {  // AllocationError; a file that cannot be read
+    throw CommandError(ExitCode::bad_input, error.what());
+  }
+}
+
+// After apply_slots. On hosts of an allocation CPU pools work side by side; on GPUs, one at a time.
+void apply_allocation(const CLI::App& command, ExecutionOptions& options) {
+  RunConfig& config = options.config;
+  if (config.launcher.kind == LauncherKind::local || config.launcher.kind == LauncherKind::torchrun) return;
+  config.hosts = hosts_of(config);
+  if (config.hosts.empty()) return;
+  config.gpus.clear();
+  if (config.device == "cuda") {
+    config.slots = 1;
+  } else if (was_given(command, "--slots") || config.perf) {
+    return;
+  } else {
+    config.slots = 0;
+    for (const HostShare& host : config.hosts) config.slots += host.ranks;
+  }
+}
+
 // After apply_perf.
 void apply_sharing(ExecutionOptions& options) {
   const bool times = options.config.perf.has_value();
@@ -137,6 +186,7 @@ std::vector<std::string> rerun_arguments(const CLI::App& command, const Executio
   add("--worker", options.worker.command);
   add("--adapter", options.worker.adapter);
   add("--python", options.worker.python);
+  add("--launcher", options.launcher);
   add("--fork", options.fork);
   if (options.bound_factor) add("--bound-factor", fmt::format("{}", *options.bound_factor));
   add("--timeout", duration_text(options.config.timeout));
@@ -244,6 +294,14 @@ void add_execution(CLI::App& command, ExecutionOptions& options) {
       "Where slots are free, keep a ready pool beside those that work, for the next case after a crash: auto does on "
       "CPU");
   add_worker(command, options.worker);
+  add_text(command,
+           {.name = "--launcher",
+            .type = "LAUNCHER",
+            .help = "Who starts the ranks: local, torchrun, mpirun, srun, or a command line with {worker} and perhaps "
+                    "{world_size}, {nodes}, {ranks_per_node}, {hosts}, {rendezvous} (docs/cluster.md)",
+            .check = wrong_with_launcher,
+            .default_text = options.launcher},
+           [&options](const std::string& text) { options.launcher = text; });
   add_choice(command, "--fork", "WHEN", {"auto", "on", "off"}, options.fork,
              "Whether ranks are forked from one process that has imported torch: auto does for an --adapter");
   add_ratio(command, "--bound-factor", options.bound_factor,
@@ -282,9 +340,11 @@ void fill_execution(const CLI::App& command, ExecutionOptions& options) {
   apply_shorthand(command, "--isolate", "--pool-max-cases", options.config.pool_max_cases);
   check_worker(command, options.worker);
   apply_adapter(command, options);
+  apply_launcher(command, options);
   apply_device(options);
   apply_perf(command, options);
   apply_slots(command, options);
+  apply_allocation(command, options);
   apply_sharing(options);
   options.rerun_arguments = rerun_arguments(command, options);
 }

@@ -24,6 +24,7 @@ struct ExecutionOptions {
   protocol::PerfRequest perf;
   std::optional<std::filesystem::path> trace_dir;
   WorkerChoice worker;
+  std::string launcher = "local";      // as given; config.launcher comes of it
   std::string fork = "auto";           // auto | on | off; whether an adapter's ranks are forked from one process
   std::optional<double> bound_factor;  // as protocol::RunOfCase
   std::optional<std::filesystem::path> junit;

@@ -29,13 +29,14 @@ bool has(const CLI::App& command, const char* name) {
 
 // Of the options that were given, the one that a service cannot serve. What a file says of slots, GPUs, spares and
 // triage is for own pools if there are any.
-std::string option_for_own_pools(const CLI::App& command) {
+std::string option_for_own_pools(const CLI::App& command, const ExecutionOptions& execution) {
   for (const char* const name : {"--isolate", "--pool-max-cases", "--run-dir", "--capsules"}) {
     if (has(command, name) && is_set(command, name)) return name;
   }
   for (const char* const name : {"--slots", "--gpus", "--spare", "--triage"}) {
     if (has(command, name) && was_given(command, name)) return name;
   }
+  if (execution.config.launcher.kind != LauncherKind::local) return "--launcher";
   return "";
 }
 
@@ -117,7 +118,7 @@ void add_service_of_run(CLI::App& command, ServiceOptions& options) {
 
 void fill_service(const CLI::App& command, const ExecutionOptions& execution, ServiceOptions& options) {
   if (!options.wanted && !options.unasked) options.refused = true;
-  options.own_pools = option_for_own_pools(command);
+  options.own_pools = option_for_own_pools(command, execution);
   if (execution.config.perf) options.own_pools = "--mode perf";
   if (options.own_pools.empty() && !options.wanted && has(command, "--triage") && is_set(command, "--triage")) {
     options.own_pools = "--triage";

@@ -244,9 +244,9 @@ void Conformance::check_stacks() {
       "(Python: faulthandler.register(signal.SIGUSR2))";
   Session* const session = warm_for(kRule);
   if (session == nullptr) return;
-  WorkerGroup& group = session->group();
+  LocalGroup& group = session->group();
   group.begin_case(session->next_seq());
-  group.signal_ranks(SIGUSR2);
+  group.ask_for_stacks();
   const auto silent = [&] {
     std::vector<int> out;
     for (const StderrTail& tail : group.tails()) {

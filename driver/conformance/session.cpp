@@ -58,18 +58,18 @@ bool Stage::wait(const std::function<bool()>& done, Clock::time_point limit) {
 
 Session::Session(Stage& stage, const Config& config, const std::string& fault)
     : stage_(stage), config_(config), tag_(random_tag()), processes_(tag_) {
-  WorkerGroup::Config group;
+  LocalGroup::Config group;
   group.command = config.command;
   group.device = config.device;
   group.world_size = config.ranks;
   group.tag = tag_;
   group.variables = {{"CP_POOL_INJECT", fault}};
-  group_ = std::make_unique<WorkerGroup>(stage.io, std::move(group), [] {});
+  group_ = std::make_unique<LocalGroup>(stage.io, std::move(group), [] {});
 }
 
 Session::~Session() {
   processes_.find();  // while parents still live: a child with another environment is known through them
-  group_->signal_groups(SIGKILL);
+  group_->kill();
   const auto limit = Clock::now() + kExitLimit;
   // Two looks: a process may fork while /proc is read.
   for (int clean = 0; clean < 2 && Clock::now() < limit;) clean = processes_.kill_all() == 0 ? clean + 1 : 0;
@@ -253,14 +253,13 @@ std::string Session::why_lost() {
 
 // "rank 1 died: signal 9 (SIGKILL); its last words: ..", of the first that did not end well; else of the first.
 std::string Session::describe_end() {
-  const auto ended_well = [this](int rank) {
-    return group_->ranks()[static_cast<std::size_t>(rank)].exit == ExitStatus{.signaled = false, .code = 0};
+  const auto ended_well = [](const WorkerGroup::End& end) {
+    return end.status == ExitStatus{.signaled = false, .code = 0};
   };
-  const auto& order = group_->exit_order();
-  const auto found = std::ranges::find_if_not(order, ended_well);
-  const int first = found == order.end() ? order.front() : *found;
-  std::string text =
-      fmt::format("rank {} died: {}", first, describe(*group_->ranks()[static_cast<std::size_t>(first)].exit));
+  const auto found = std::ranges::find_if_not(group_->ends(), ended_well);
+  const WorkerGroup::End& end = found == group_->ends().end() ? group_->ends().front() : *found;
+  const int first = *end.rank;
+  std::string text = fmt::format("{} died: {}", end.who, end.how);
   if (const std::string line = group_->last_stderr_line(first); !line.empty()) {
     text += fmt::format("; its last words: {}", shown(line));
   } else if (const std::string& chatter = group_->last_chatter(); first == 0 && !chatter.empty()) {

@@ -15,7 +15,7 @@
 #include <asio/signal_set.hpp>
 #include <nlohmann/json.hpp>
 
-#include "driver/pool/worker_group.h"
+#include "driver/pool/local_group.h"
 #include "driver/process/process_settings.h"
 #include "driver/process/process_tree.h"
 
@@ -104,7 +104,7 @@ class Session {
   [[nodiscard]] bool lost() const;
   [[nodiscard]] std::string why_lost();
   [[nodiscard]] std::vector<ProcessInfo> processes() { return processes_.find(); }
-  WorkerGroup& group() { return *group_; }
+  LocalGroup& group() { return *group_; }
 
  private:
   void take_messages();
@@ -116,7 +116,7 @@ class Session {
   const Config& config_;
   std::string tag_;
   PoolProcesses processes_;
-  std::unique_ptr<WorkerGroup> group_;
+  std::unique_ptr<LocalGroup> group_;
   protocol::ReadyEvent ready_;
   bool is_ready_ = false;
   double start_ms_ = 0;

@@ -15,7 +15,8 @@ std::optional<Seconds> Scheduler::Mean::value() const {
   return sum_ / count_;
 }
 
-Scheduler::Scheduler(const FleetSettings& settings) : settings_(settings), slots_(settings.slots, settings.distances) {}
+Scheduler::Scheduler(const FleetSettings& settings)
+    : settings_(settings), slots_(settings.slots, settings.distances, settings.slots_of_hosts) {}
 
 int Scheduler::add_key(int ranks) {
   Key key;

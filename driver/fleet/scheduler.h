@@ -46,6 +46,8 @@ struct FleetSettings {
   // None: as many as are asked for, but each key has one pool.
   std::optional<int> slots = {};
   SlotDistances distances = {};
+  // How many of them each host has, in order; empty: all are on one. A pool is on one host where it can be.
+  std::vector<int> slots_of_hosts = {};
   // Each pool is replaced after so many cases (whoever runs it sees to that); 0 = never.
   int cases_of_a_pool = 0;
   // A pool that had nothing to do for so long is retired; 0 = never. Not a key's only idle pool while another of its

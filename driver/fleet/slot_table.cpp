@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <limits>
 #include <utility>
 
@@ -21,10 +22,18 @@ bool all_equal(const SlotDistances& distances) {
 
 }  // namespace
 
-SlotTable::SlotTable(std::optional<int> slots, SlotDistances distances)
+SlotTable::SlotTable(std::optional<int> slots, SlotDistances distances, const std::vector<int>& of_hosts)
     : limited_(slots.has_value()), free_(slots ? std::max(*slots, 1) : std::numeric_limits<int>::max()) {
-  if (slots) is_free_.assign(static_cast<std::size_t>(free_), true);
+  if (!slots) return;
+  is_free_.assign(static_cast<std::size_t>(free_), true);
   if (distances.size() == is_free_.size() && !all_equal(distances)) distances_ = std::move(distances);
+  int begin = 0;
+  for (const int count : of_hosts) {
+    const int end = std::min(begin + count, free_);
+    hosts_.push_back({begin, end});
+    begin = end;
+  }
+  if (begin < free_) hosts_.push_back({begin, free_});
 }
 
 int SlotTable::held_by(int ranks) const {
@@ -33,7 +42,7 @@ int SlotTable::held_by(int ranks) const {
 
 std::vector<int> SlotTable::take(int wanted) {
   if (!limited_) return {};
-  std::vector<int> out = distances_.empty() ? in_a_row(wanted) : nearest(wanted);
+  std::vector<int> out = distances_.empty() ? by_host(wanted) : nearest(wanted);
   for (const int slot : out) is_free_[static_cast<std::size_t>(slot)] = false;
   free_ -= wanted;
   return out;
@@ -45,23 +54,55 @@ void SlotTable::give_back(std::vector<int>& slots) {
   slots.clear();
 }
 
-std::vector<int> SlotTable::in_a_row(int wanted) const {
-  int best_begin = 0;
-  int best_length = size() + 1;
-  for (int begin = 0; begin < size();) {
-    int end = begin;
-    while (end < size() && is_free(end)) ++end;
-    if (end - begin >= wanted && end - begin < best_length) {
-      best_begin = begin;
-      best_length = end - begin;
-    }
-    begin = end + 1;
+std::vector<int> SlotTable::by_host(int wanted) const {
+  const Host* best = nullptr;
+  std::optional<std::pair<int, int>> row;
+  for (const Host& host : hosts_) {
+    const auto found = shortest_row(host, wanted);
+    if (!found || (row && row->second <= found->second)) continue;
+    best = &host;
+    row = found;
   }
   std::vector<int> out;
-  for (int slot = best_begin; static_cast<int>(out.size()) < wanted; ++slot) {
-    if (is_free(slot)) out.push_back(slot);
+  if (best != nullptr) {
+    add_first({row->first, best->end}, wanted, out);
+    return out;
   }
+  std::vector<Host> by_room = hosts_;
+  std::ranges::stable_sort(by_room, std::ranges::greater{}, [this](const Host& host) { return free_of(host); });
+  // One that has room enough is taken alone: the one that it leaves least of.
+  const auto enough =
+      std::ranges::find_if(by_room.rbegin(), by_room.rend(), [&](const Host& host) { return free_of(host) >= wanted; });
+  if (enough != by_room.rend()) std::swap(*enough, by_room.front());
+  for (const Host& host : by_room) {
+    const int left = wanted - static_cast<int>(out.size());
+    if (left > 0) add_first(host, left, out);
+  }
+  std::ranges::sort(out);
   return out;
+}
+
+int SlotTable::free_of(const Host& host) const {
+  return static_cast<int>(std::count(is_free_.begin() + host.begin, is_free_.begin() + host.end, true));
+}
+
+std::optional<std::pair<int, int>> SlotTable::shortest_row(const Host& host, int wanted) const {
+  std::optional<std::pair<int, int>> best;
+  for (int begin = host.begin; begin < host.end;) {
+    int end = begin;
+    while (end < host.end && is_free(end)) ++end;
+    if (end - begin >= wanted && (!best || end - begin < best->second)) best = {begin, end - begin};
+    begin = end + 1;
+  }
+  return best;
+}
+
+void SlotTable::add_first(const Host& host, int wanted, std::vector<int>& out) const {
+  for (int slot = host.begin; slot < host.end && wanted > 0; ++slot) {
+    if (!is_free(slot)) continue;
+    out.push_back(slot);
+    --wanted;
+  }
 }
 
 // Of the sets that grow from each free slot, that with the smallest sum of distances.

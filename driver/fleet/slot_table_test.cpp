@@ -94,6 +94,39 @@ TEST(SlotTable, PrefersTheNearerOfTwoIslands) {
   EXPECT_THAT(slots.take(2), ElementsAre(5, 7));
 }
 
+TEST(SlotTable, APoolIsOnOneHostWhereItCanBe) {
+  SlotTable slots(8, {}, {4, 4});
+  EXPECT_THAT(slots.take(3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(slots.take(2), ElementsAre(4, 5));  // and not 3 and 4, which are neighbours on two hosts
+  EXPECT_THAT(slots.take(2), ElementsAre(6, 7));
+  EXPECT_EQ(slots.free(), 1);
+}
+
+TEST(SlotTable, APoolTakesTheHostThatItFillsBest) {
+  SlotTable slots(7, {}, {4, 2, 1});
+  EXPECT_THAT(slots.take(1), ElementsAre(6));
+  EXPECT_THAT(slots.take(2), ElementsAre(4, 5));
+  EXPECT_THAT(slots.take(4), ElementsAre(0, 1, 2, 3));
+}
+
+TEST(SlotTable, AHostWithRoomThatIsNoRowIsBetterThanTwoHosts) {
+  SlotTable slots(6, {}, {3, 3});
+  std::vector<int> first = slots.take(1);
+  std::vector<int> second = slots.take(1);
+  EXPECT_THAT(second, ElementsAre(1));
+  slots.give_back(first);
+  std::vector<int> other = slots.take(3);
+  EXPECT_THAT(other, ElementsAre(3, 4, 5));
+  EXPECT_THAT(slots.take(2), ElementsAre(0, 2));
+}
+
+TEST(SlotTable, APoolThatNeedsSeveralHostsTakesThoseWithMostRoom) {
+  SlotTable slots(8, {}, {2, 4, 2});
+  std::vector<int> one = slots.take(1);
+  EXPECT_THAT(one, ElementsAre(0));
+  EXPECT_THAT(slots.take(6), ElementsAre(2, 3, 4, 5, 6, 7));
+}
+
 TEST(SlotTable, WithoutALimitNumbersNothing) {
   SlotTable slots(std::nullopt);
   EXPECT_THAT(slots.take(5), ElementsAre());

@@ -12,6 +12,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_groups.h"
+#include "driver/launcher/placing.h"
 #include "driver/problem_group.h"
 #include "driver/process/gpu_links.h"
 #include "worker/protocol/usable_cores.h"
@@ -49,6 +50,7 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
     : host_(host),
       owner_(owner),
       gpus_(std::move(config.gpus)),
+      hosts_(std::move(config.hosts)),
       slots_(config.scheduling.slots),
       scheduler_(with_distances(config.scheduling, gpus_)),
       look_again_(host.io) {}
@@ -207,7 +209,7 @@ void Fleet::carry_out(const StartPool& start) {
   living.slots = start.slots;
   living.since = Clock::now();
   living.lane = std::make_unique<Lane>(home, owner_.fork_server(key.launch), std::move(id), key.world_size,
-                                       PoolPlace{start.slots, gpus_of(start.slots)}, functions_of(pool, start.key));
+                                       place_on(key.world_size, start.slots), functions_of(pool, start.key));
   asio::co_spawn(host_.io, living.lane->serve(),
                  [this, pool](const std::exception_ptr& error) { forget(pool, error); });
 }
@@ -314,6 +316,15 @@ std::vector<std::string> Fleet::gpus_of(const std::vector<int>& slots) const {
   return out;
 }
 
+PoolPlace Fleet::place_on(int ranks, const std::vector<int>& slots) const {
+  if (hosts_.empty()) return {.slots = slots, .gpus = gpus_of(slots), .hosts = {}};
+  const std::vector<int> of_hosts = slots_of(hosts_);
+  const bool slots_are_of_hosts = slots_ == std::accumulate(of_hosts.begin(), of_hosts.end(), 0);
+  return {.slots = slots,
+          .gpus = {},
+          .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, hosts_)};
+}
+
 PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {
   const std::string name = fmt::format("{}/{}", config.device, world_size);
   return {name, ++generations_[name]};
@@ -322,7 +333,7 @@ PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {
 PoolPlace Fleet::place_of(int ranks) const {
   std::vector<int> slots(static_cast<std::size_t>(std::min(ranks, slots_.value_or(ranks))));
   std::iota(slots.begin(), slots.end(), 0);
-  return {slots, gpus_of(slots)};
+  return place_on(ranks, slots);
 }
 
 std::string Fleet::why_stopped(const RunContext& run) {

@@ -54,6 +54,8 @@ class Fleet {
     // A pool sees the GPUs of its slots, if one is named for each slot; else all of them. Empty: those that are
     // visible.
     std::vector<std::string> gpus;
+    // With their slots, as in the scheduling; empty: one host, or not known.
+    std::vector<HostShare> hosts = {};
   };
   Fleet(PoolHost& host, PoolOwner& owner, Config config);
   Fleet(const Fleet&) = delete;
@@ -126,12 +128,14 @@ class Fleet {
   void note_failed_start(int key, const StartFailure& failure);
   [[nodiscard]] const NamedCase* next_of(int pool) const;
   [[nodiscard]] std::vector<std::string> gpus_of(const std::vector<int>& slots) const;
+  [[nodiscard]] PoolPlace place_on(int ranks, const std::vector<int>& slots) const;
   static std::string why_stopped(const RunContext& run);
   void forget(int pool, const std::exception_ptr& error);
 
   PoolHost& host_;
   PoolOwner& owner_;
   std::vector<std::string> gpus_;
+  std::vector<HostShare> hosts_;
   std::optional<int> slots_;
   Scheduler scheduler_;
   std::map<int, FleetClient*> clients_;      // by number

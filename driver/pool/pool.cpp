@@ -14,6 +14,8 @@
 #include "driver/pool/case_request.h"
 #include "driver/pool/fork_server.h"
 #include "driver/pool/frame_naming.h"
+#include "driver/pool/launched_group.h"
+#include "driver/pool/local_group.h"
 #include "driver/pool/log_folder.h"
 #include "driver/pool/rank_variables.h"
 #include "driver/process/loopback.h"
@@ -68,26 +70,48 @@ Pool::Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size,
 }
 
 void Pool::spawn(bool forks) {
-  WorkerGroup::Config config;
+  WorkerGroup::Logs logs;
+  if (run_->config.run_dir) {
+    logs.dir = log_folder(*run_->config.run_dir, id_);
+    logs.on_error = [this](std::string message) { run_->lose_output("--run-dir", std::move(message)); };
+  }
+  std::vector<std::pair<std::string, std::string>> variables;
+  if (!place_.gpus.empty()) {
+    variables.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ",")));
+  }
+  const auto on_change = [this] { wakeup_.notify(); };
+  if (run_->config.launcher.kind != LauncherKind::local) {
+    LaunchedGroup::Config config;
+    config.launcher = run_->config.launcher;
+    config.worker = run_->config.worker_command;
+    config.device = run_->config.device;
+    config.share_gpus = run_->config.share_gpus;
+    config.world_size = world_size_;
+    config.tag = tag_;
+    config.logs = std::move(logs);
+    config.hosts = place_.hosts;
+    config.crowded = !place_.hosts.empty() && static_cast<int>(place_.slots.size()) < world_size_;
+    config.variables = std::move(variables);
+    config.surroundings = run_->config.surroundings;
+    group_ = std::make_unique<LaunchedGroup>(host_.io, std::move(config), on_change);
+    group_->spawn();
+    return;
+  }
+  LocalGroup::Config config;
   config.command = run_->config.worker_command;
   config.device = run_->config.device;
   config.share_gpus = run_->config.share_gpus;
   config.world_size = world_size_;
   config.tag = tag_;
-  if (!place_.gpus.empty()) {
-    config.variables = {{"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ","))}};
-  }
+  config.variables = std::move(variables);
+  config.logs = std::move(logs);
   config.surroundings = run_->config.surroundings;
-  if (run_->config.run_dir) {
-    config.log_dir = log_folder(*run_->config.run_dir, id_);
-    config.on_log_error = [this](std::string message) { run_->lose_output("--run-dir", std::move(message)); };
-  }
   if (forks) config.fork_server = fork_server_;
   config.on_forked = [this](pid_t pid) {
     host_.ranks.insert(pid);
     processes_.add(pid);
   };
-  group_ = std::make_unique<WorkerGroup>(host_.io, std::move(config), [this] { wakeup_.notify(); });
+  group_ = std::make_unique<LocalGroup>(host_.io, std::move(config), on_change);
   group_->spawn();
 }
 
@@ -160,10 +184,10 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
   const OwnDeadlines own_deadlines(has_own_deadlines_);
   std::optional<StartFailure> failure = try_spawn(forks);
   if (forks && !failure) failure = co_await await_forks();
-  const std::vector<int> started = pids();
-  host_.ranks.insert(started.begin(), started.end());
+  const std::vector<int> children = group_->children();
+  host_.ranks.insert(children.begin(), children.end());
   run_->emit(
-      PoolSpawned{.pool = id_, .world_size = world_size_, .pids = started, .slots = place_.slots, .gpus = place_.gpus});
+      PoolSpawned{.pool = id_, .world_size = world_size_, .pids = pids(), .slots = place_.slots, .gpus = place_.gpus});
   if (failure) co_return failure;
 
   const milliseconds patience = start_timeout_of(run_->config, world_size_);
@@ -213,8 +237,7 @@ asio::awaitable<StartFailure> Pool::failed_start(std::string why) {
   const auto limit = Clock::now() + kStartDrain;
   // A rank that has lost a peer may end before the peer has: the peer's end counts. Rank 0 speaks for all.
   const auto all_known = [this] {
-    const bool rank0_has_ended = group_->ranks().front().exit.has_value();
-    return group_->drained() && (group_->all_exited() || (permanently_failed() && rank0_has_ended));
+    return group_->drained() && (group_->all_exited() || (permanently_failed() && group_->rank0_has_ended()));
   };
   while (group_->any_exited() && !all_known() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
   while (const auto incoming = group_->take()) {
@@ -258,14 +281,14 @@ std::optional<std::string> Pool::refuse(const protocol::ReadyEvent& ready) const
 }
 
 bool Pool::permanently_failed() const {
-  return std::ranges::any_of(group_->ranks(), [](const WorkerGroup::Rank& rank) {
-    return rank.exit && !rank.exit->signaled && std::ranges::count(kPermanentExits, rank.exit->code) > 0;
+  return std::ranges::any_of(group_->ends(), [](const WorkerGroup::End& end) {
+    return end.status && !end.status->signaled && std::ranges::count(kPermanentExits, end.status->code) > 0;
   });
 }
 
 bool Pool::too_few_devices() const {
-  return std::ranges::any_of(group_->ranks(), [](const WorkerGroup::Rank& rank) {
-    return rank.exit && !rank.exit->signaled && rank.exit->code == protocol::kExitTooFewDevices;
+  return std::ranges::any_of(group_->ends(), [](const WorkerGroup::End& end) {
+    return end.status && !end.status->signaled && end.status->code == protocol::kExitTooFewDevices;
   });
 }
 
@@ -285,16 +308,18 @@ asio::awaitable<std::optional<Retirement>> Pool::check_idle() {
     out = {RetireReason::stdin_broken, "idle, rank 0 closed its stdin"};
   } else if (group_->stdout_closed()) {
     out = {RetireReason::protocol_break, "idle, rank 0 closed its stdout"};
+  } else if (const std::string silent = group_->silent_ranks(); !silent.empty()) {
+    out = {RetireReason::crash, "idle, " + silent};
   }
   co_return out;
 }
 
 void Pool::stop_ranks() {
-  if (group_) group_->signal_groups(SIGSTOP);
+  if (group_) group_->stop();
 }
 
 void Pool::let_ranks_go_on() {
-  if (group_ && !held_) group_->signal_groups(SIGCONT);
+  if (group_ && !held_) group_->go_on();
 }
 
 void Pool::go_on_after_pause() {
@@ -331,10 +356,9 @@ asio::awaitable<std::optional<Retirement>> Pool::prove() {
 std::string Pool::describe_deaths() {
   std::string out;
   bool killed = false;
-  for (const int rank : group_->exit_order()) {
-    const WorkerGroup::Rank& dead = group_->ranks()[static_cast<std::size_t>(rank)];
-    out += fmt::format("{}rank {} died: {}", out.empty() ? "" : "; ", rank, describe(*dead.exit));
-    killed = killed || (dead.exit->signaled && dead.exit->code == SIGKILL);
+  for (const WorkerGroup::End& end : group_->ends()) {
+    out += fmt::format("{}{} died: {}", out.empty() ? "" : "; ", end.who, end.how);
+    killed = killed || (end.status && end.status->signaled && end.status->code == SIGKILL);
   }
   if (killed && oom_kills() > oom_kills_before_) out += "; meanwhile the kernel killed a process as memory ran out";
   return out;
@@ -358,10 +382,11 @@ std::string Pool::describe_misplaced_sentinel() const {
 
 // The last words of the first rank that died with any, in the order of the deaths; empty if none had.
 std::string Pool::describe_last_words() {
-  for (const int rank : group_->exit_order()) {
-    const std::string line = group_->last_stderr_line(rank);
-    if (!line.empty())
-      return fmt::format("; last words of rank {}: {}", rank, protocol::cut_text(line, kMostLastWords));
+  for (const WorkerGroup::End& end : group_->ends()) {
+    const std::string line = group_->last_words(end);
+    if (!line.empty()) {
+      return fmt::format("; last words of {}: {}", end.who, protocol::cut_text(line, kMostLastWords));
+    }
   }
   return "";
 }

@@ -14,6 +14,7 @@
 
 #include "driver/clock.h"
 #include "driver/events.h"
+#include "driver/launcher/launcher.h"
 #include "driver/pool/progress_watch.h"
 #include "driver/pool/run_context.h"
 #include "driver/pool/wakeup.h"
@@ -23,10 +24,11 @@
 
 namespace cp_pool {
 
-// Where a pool is at home on this machine: what PoolSpawned says of it.
+// Where a pool is at home: what PoolSpawned says of it, and for a launcher the hosts.
 struct PoolPlace {
   std::vector<int> slots;
   std::vector<std::string> gpus;
+  std::vector<HostShare> hosts;  // empty: this one, or those that the launcher chooses
 };
 
 struct Retirement {

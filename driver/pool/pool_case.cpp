@@ -138,6 +138,8 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   co_await name_frames(*run_, wakeup_, attempt.stderr_tails);
   attempt.duration_ms = duration_ms;
   if (is_failure(attempt.outcome)) {
+    if (const std::string silent = group_->silent_ranks(); !silent.empty()) attempt.reason += "; " + silent;
+    attempt.reason += group_->hosts_of_ranks_in(attempt.reason);
     const std::string trouble = clock_trouble(clocks, MachineClocks::now());
     if (!trouble.empty()) attempt.reason += "; " + trouble;
   }
@@ -214,7 +216,7 @@ asio::awaitable<void> Pool::drain(Outstanding& current) {
     take_messages(current);
     const bool diagnosing = current.asks_why && current.result && current.result->diagnosing;
     const bool said = diagnosing ? current.diagnosis.has_value() : current.result.has_value();
-    const bool answered = said || current.protocol_break || group_->ranks().front().exit;
+    const bool answered = said || current.protocol_break || group_->rank0_has_ended();
     const bool settled = group_->any_exited() && group_->drained();
     if (settled && (answered || now >= start + kAnswer)) co_return;
     co_await wakeup_.wait_until(settled ? start + kAnswer : start + kDrain);
@@ -384,7 +386,7 @@ Attempt Pool::conclude_paused(const Outstanding& current) {
 // not know the signal dies of it, which it would do a moment later anyway.
 asio::awaitable<void> Pool::ask_for_stacks() {
   group_->reopen_tails();
-  group_->signal_ranks(SIGUSR2);
+  group_->ask_for_stacks();
   const auto limit = Clock::now() + run_->config.stack_wait;
   while (!group_->all_exited() && !run_->stop.cancels() && Clock::now() < limit) co_await wakeup_.wait_until(limit);
 }

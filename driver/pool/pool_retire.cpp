@@ -1,5 +1,6 @@
 // The end of a pool: no process of it is left when pool_retired is emitted, or the event names it.
-#include <csignal>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -35,7 +36,7 @@ Pool::~Pool() {
   host_.pools.erase(this);
   if (!group_) return;
   processes_.find();
-  group_->signal_groups(SIGKILL);
+  group_->kill();
   for (int clean = 0, passes = 0; clean < kCleanPasses && passes < kMaxBlockingPasses; ++passes) {
     clean = processes_.kill_all() == 0 ? clean + 1 : 0;
   }
@@ -47,9 +48,11 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
   if (group_) {
     processes_.find();  // while parents still live: a child with another environment is known through them
     if (idle_ && is_graceful(retirement.reason)) co_await ask_to_shut_down();
-    if (!kill_at_once(retirement.reason) && !retirement.at_once) co_await terminate();
+    const bool no_grace = kill_at_once(retirement.reason) || retirement.at_once;
+    if (!no_grace || !group_->dies_with_its_processes()) co_await terminate();
     co_await kill();
     leftovers = processes_.describe();
+    std::ranges::move(group_->unproven(), std::back_inserter(leftovers));
     exits_by_rank = exits();
     forget_group();
   }
@@ -59,7 +62,7 @@ asio::awaitable<void> Pool::retire(Retirement retirement) {
 
 // Once its ranks have exited.
 void Pool::forget_group() {
-  for (const int pid : group_->pids()) host_.ranks.erase(pid);
+  for (const int pid : group_->children()) host_.ranks.erase(pid);
   group_->reap();
   group_.reset();
   host_.reap_strangers();
@@ -80,8 +83,7 @@ asio::awaitable<void> Pool::ask_to_shut_down() {
 
 asio::awaitable<void> Pool::terminate() {
   if (group_->all_exited()) co_return;
-  group_->signal_groups(SIGTERM);
-  group_->signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only once it goes on
+  group_->terminate();
   const auto limit = Clock::now() + run_->config.grace;
   while (!group_->all_exited() && !run_->stop.kill_at_once && Clock::now() < limit) {
     co_await wakeup_.wait_until(limit);
@@ -90,7 +92,7 @@ asio::awaitable<void> Pool::terminate() {
 
 asio::awaitable<void> Pool::kill() {
   const auto limit = Clock::now() + kKillLimit;
-  group_->signal_groups(SIGKILL);
+  group_->kill();
   co_await wait_for_exits(limit);
   for (int clean = 0; clean < kCleanPasses && Clock::now() < limit;) {
     if (processes_.kill_all() == 0) {
@@ -106,9 +108,11 @@ std::vector<RankExit> Pool::exits() const {
   std::vector<RankExit> out;
   for (std::size_t rank = 0; rank < group_->ranks().size(); ++rank) {
     const WorkerGroup::Rank& r = group_->ranks()[rank];
-    std::string status = r.exit ? describe(*r.exit) : "still there after SIGKILL";
+    if (r.pid <= 0) continue;  // the launcher alone knows it
+    const auto end = std::ranges::find(group_->ends(), static_cast<int>(rank), &WorkerGroup::End::rank);
+    std::string status = end != group_->ends().end() ? end->how : "still there after SIGKILL";
     if (r.killed_by_driver) status += ", by the driver";
-    out.push_back({static_cast<int>(rank), r.pid, std::move(status)});
+    out.push_back({static_cast<int>(rank), r.pid, std::move(status), r.host});
   }
   return out;
 }

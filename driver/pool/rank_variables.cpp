@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "driver/rank_environment.h"
+
 namespace cp_pool {
 
 std::string random_tag() {
@@ -23,6 +25,15 @@ void add_wait_policy(std::vector<std::pair<std::string, std::string>>& variables
   const bool has_it = surroundings == nullptr ? std::getenv(kWaitPolicy) != nullptr
                                               : std::ranges::any_of(surroundings->environment, is_it);
   if (!has_it) variables.emplace_back(kWaitPolicy, "passive");
+}
+
+std::vector<std::string> inherited_variables(const Surroundings* surroundings) {
+  std::vector<std::string> out;
+  for (const auto& [name, value] : surroundings != nullptr ? surroundings->environment : own_environment()) {
+    if (matters_to_ranks(name)) out.push_back(name);
+  }
+  std::ranges::sort(out);
+  return out;
 }
 
 }  // namespace cp_pool

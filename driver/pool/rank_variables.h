@@ -16,4 +16,8 @@ std::string random_tag();
 // the variable that says otherwise, unless the ranks' surroundings have it; nullptr: those of this process.
 void add_wait_policy(std::vector<std::pair<std::string, std::string>>& variables, const Surroundings* surroundings);
 
+// Names of the variables in the ranks' surroundings that ranks on other hosts must have as well; nullptr: those of this
+// process.
+std::vector<std::string> inherited_variables(const Surroundings* surroundings);
+
 }  // namespace cp_pool

@@ -5,6 +5,7 @@
 
 #include <asio/co_spawn.hpp>
 
+#include "driver/launcher/placing.h"
 #include "driver/pool/run_capsules.h"
 #include "driver/pool/run_signals.h"
 #include "driver/process/cpu_time.h"
@@ -22,8 +23,12 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
       context_(host_, config, sink),
       client_(0, context_),
       fleet_(host_, *this,
-             {.scheduling = {.slots = slots, .cases_of_a_pool = config.pool_max_cases, .spare = config.spare},
-              .gpus = config.gpus}),
+             {.scheduling = {.slots = slots,
+                             .slots_of_hosts = slots_of(config.hosts),
+                             .cases_of_a_pool = config.pool_max_cases,
+                             .spare = config.spare},
+              .gpus = config.gpus,
+              .hosts = config.hosts}),
       signals_(io_, SIGINT, SIGTERM),
       job_control_(
           io_, {.stop_ranks =

@@ -56,13 +56,14 @@ void StderrRing::begin_case(std::int64_t seq) {
   later_lines_.clear();
   if (!foreign_) lines_.clear();
   seq_ = seq;
+  fences_ = 0;
   fence_seen_ = false;
   reopened_ = false;
 }
 
 void StderrRing::take_fence(std::int64_t seq) {
   if (seq == seq_) {
-    fence_seen_ = true;
+    fence_seen_ = ++fences_ >= writers_;
   } else if (seq < seq_) {
     lines_.clear();
     foreign_ = false;
@@ -92,7 +93,7 @@ StderrTail StderrRing::tail() {
     text += line;
     text += '\n';
   }
-  return {rank_, protocol::clean_text(last_bytes(text, kTailBytes)), complete() && !foreign_};
+  return {.rank = rank_, .text = protocol::clean_text(last_bytes(text, kTailBytes)), .fenced = complete() && !foreign_};
 }
 
 std::string StderrRing::last_line() {

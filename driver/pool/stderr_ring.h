@@ -18,7 +18,8 @@ inline constexpr std::size_t kTailBytes = 4096;
 
 class StderrRing {
  public:
-  explicit StderrRing(int rank) : rank_(rank) {}
+  // writers: how many ranks write to it, of which each ends a case with a fence of its own.
+  explicit StderrRing(int rank, int writers = 1) : rank_(rank), writers_(writers) {}
 
   void feed(std::string_view bytes);
   void close();  // end of file: nothing will follow
@@ -47,6 +48,8 @@ class StderrRing {
   void keep(std::string line);
 
   int rank_;
+  int writers_;
+  int fences_ = 0;  // of the current case
   protocol::LineFramer framer_{protocol::LineFramer::Stream::log};
   std::deque<std::string> lines_;        // of the current case, kTailLines at most, each kTailBytes at most
   std::deque<std::string> later_lines_;  // written after the fence, likewise; they belong to no case unless reopened_

@@ -1,19 +1,12 @@
 #include "driver/pool/worker_group.h"
 
 #include <algorithm>
-#include <chrono>
-#include <csignal>
-#include <sys/syscall.h>
+#include <cctype>
 #include <system_error>
-#include <thread>
-#include <unistd.h>
 #include <utility>
 
 #include <fmt/format.h>
 
-#include "driver/pool/fork_server.h"
-#include "driver/pool/rank_variables.h"
-#include "worker/protocol/environment.h"
 #include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
@@ -26,158 +19,33 @@ std::string excerpt(std::string_view text) {
 
 }  // namespace
 
-WorkerGroup::WorkerGroup(asio::io_context& io, Config config, std::function<void()> on_change)
-    : io_(io), config_(std::move(config)), on_change_(std::move(on_change)) {
-  ranks_.reserve(static_cast<std::size_t>(config_.world_size));
+WorkerGroup::WorkerGroup(asio::io_context& io, int world_size, Logs logs, std::function<void()> on_change)
+    : io_(io), logs_(std::move(logs)), on_change_(std::move(on_change)) {
+  ranks_.reserve(static_cast<std::size_t>(world_size));  // pipes keep references to them
 }
 
 WorkerGroup::~WorkerGroup() {
-  signal_groups(SIGKILL);
-  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
-  for (Rank& rank : ranks_) {
-    // Reached with living ranks only when the run ends by an exception.
-    while (rank.pid > 0 && !reap_if_exited(rank.pid) && std::chrono::steady_clock::now() < give_up) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    }
-    if (rank.stderr_pipe) rank.stderr_pipe->close();
-    if (rank.watcher) rank.watcher->close();
-  }
   if (stdin_) stdin_->close();
   if (stdout_) stdout_->close();
 }
 
-void WorkerGroup::spawn() {
-  open_logs();
-  ListeningSocket master = listen_on_loopback();
-  if (config_.fork_server == nullptr) {
-    for (int rank = 0; rank < config_.world_size; ++rank) spawn_rank(prepare(rank, master));
-    return;
-  }
-  for (int rank = 0; rank < config_.world_size; ++rank) to_fork_.push_back(prepare(rank, master));
-  forking_ = true;
-  fork_next();
-}
-
 void WorkerGroup::open_logs() {
-  if (!config_.log_dir) return;
+  if (!logs_.dir) return;
   std::error_code error;
-  std::filesystem::create_directories(*config_.log_dir, error);
+  std::filesystem::create_directories(*logs_.dir, error);
   if (error) {
-    config_.on_log_error(fmt::format("cannot write {}: {}", config_.log_dir->string(), error.message()));
-    config_.log_dir.reset();
+    logs_.on_error(fmt::format("cannot write {}: {}", logs_.dir->string(), error.message()));
+    logs_.dir.reset();
     return;
   }
-  stdout_log_ = {*config_.log_dir / "rank0.stdout.log", config_.on_log_error};
-}
-
-WorkerGroup::Start WorkerGroup::prepare(int index, ListeningSocket& master) const {
-  const bool first = index == 0;
-  protocol::RankEnvironment environment;
-  environment.rank = index;
-  environment.world_size = config_.world_size;
-  environment.local_rank = index;
-  environment.master_port = master.port;
-  environment.tag = config_.tag;
-  environment.device = config_.device;
-  environment.share_gpus = config_.share_gpus;
-  if (first) environment.master_fd = master.fd.get();
-
-  Start out;
-  out.variables = protocol::to_variables(environment);
-  add_wait_policy(out.variables, config_.surroundings ? &*config_.surroundings : nullptr);
-  out.variables.insert(out.variables.end(), config_.variables.begin(), config_.variables.end());
-  if (first) {
-    out.in = make_pipe();
-    out.out = make_pipe();
-    out.master = std::move(master.fd);
-  }
-  out.err = make_pipe();
-  return out;
+  stdout_log_ = {*logs_.dir / "rank0.stdout.log", logs_.on_error};
 }
 
 WorkerGroup::Rank& WorkerGroup::add_rank() {
   const int index = static_cast<int>(ranks_.size());
   Rank& rank = ranks_.emplace_back(index);
-  if (config_.log_dir) {
-    rank.log = {*config_.log_dir / fmt::format("rank{}.stderr.log", index), config_.on_log_error};
-  }
+  if (logs_.dir) rank.log = {*logs_.dir / fmt::format("rank{}.stderr.log", index), logs_.on_error};
   return rank;
-}
-
-void WorkerGroup::spawn_rank(Start start) {
-  SpawnedProcess process = cp_pool::spawn({.argv = config_.command,
-                                           .env = start.variables,
-                                           .stdin_fd = start.in.read.get(),
-                                           .stdout_fd = start.out.write.get(),
-                                           .stderr_fd = start.err.write.get(),
-                                           .inherited_fd = start.master.get(),
-                                           .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
-  Rank& rank = add_rank();
-  rank.pid = process.pid;
-  connect(rank, start, std::move(process.pidfd));
-}
-
-void WorkerGroup::fork_next() {
-  if (to_fork_.empty()) {
-    forking_ = false;
-    on_change_();
-    return;
-  }
-  const auto start = std::make_shared<Start>(std::move(to_fork_.front()));
-  to_fork_.pop_front();
-  ForkServer::Order order{.argv = config_.command,
-                          .env = start->variables,
-                          .in = std::move(start->in.read),
-                          .out = std::move(start->out.write),
-                          .err = std::move(start->err.write),
-                          .master = std::move(start->master)};
-  const auto done = [this, alive = std::weak_ptr<bool>(alive_), start](std::optional<pid_t> pid) {
-    if (alive.expired()) {
-      if (pid) ::kill(-*pid, SIGKILL);
-      return;
-    }
-    if (pid) return take_forked(*start, *pid);
-    fork_failed_ = true;
-    stop_forking();
-    fork_next();
-  };
-  config_.fork_server->fork(std::move(order), done);
-}
-
-void WorkerGroup::take_forked(Start& start, pid_t pid) {
-  UniqueFd pidfd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
-  if (pidfd) {
-    config_.on_forked(pid);
-    Rank& rank = add_rank();
-    rank.pid = pid;
-    connect(rank, start, std::move(pidfd));
-  } else {  // no descriptor is left, and then none for a rank that is started by itself
-    ::kill(-pid, SIGKILL);
-    fork_failed_ = true;
-    stop_forking();
-  }
-  fork_next();
-}
-
-void WorkerGroup::connect(Rank& rank, Start& start, UniqueFd pidfd) {
-  watch(rank, std::move(start.err.read), std::move(pidfd));
-  if (start.in.write) watch_stdio(std::move(start.in.write), std::move(start.out.read));
-}
-
-void WorkerGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
-  rank.stderr_pipe = std::make_shared<PipeReader>(io_, std::move(stderr_end),
-                                                  PipeReader::Functions{[this, &rank](std::string_view bytes) {
-                                                                          rank.log.write(bytes);
-                                                                          rank.tail.feed(bytes);
-                                                                          on_change_();
-                                                                        },
-                                                                        [this, &rank](std::error_code) {
-                                                                          rank.tail.close();
-                                                                          on_change_();
-                                                                        }});
-  rank.stderr_pipe->start();
-  rank.watcher = std::make_shared<ExitWatcher>(io_, std::move(pidfd), [this, &rank] { on_exit(rank); });
-  rank.watcher->start();
 }
 
 void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
@@ -195,11 +63,8 @@ void WorkerGroup::watch_stdio(UniqueFd stdin_end, UniqueFd stdout_end) {
   stdout_->start();
 }
 
-void WorkerGroup::on_exit(Rank& rank) {
-  rank.exit = peek_exit(rank.pid);
-  if (!rank.exit) rank.exit = ExitStatus{false, -1};  // somebody else has reaped it, so nobody can say how it ended
-  rank.killed_by_driver = rank.exit->signaled && std::ranges::count(rank.signals_sent, rank.exit->code) > 0;
-  exit_order_.push_back(static_cast<int>(&rank - ranks_.data()));
+void WorkerGroup::note_end(End end) {
+  ends_.push_back(std::move(end));
   on_change_();
 }
 
@@ -254,18 +119,17 @@ std::optional<Incoming> WorkerGroup::take() {
 std::vector<int> WorkerGroup::pids() const {
   std::vector<int> out;
   for (const Rank& rank : ranks_) {
-    if (rank.pid > 0) out.push_back(rank.pid);
+    if (rank.pid > 0 && rank.host.empty()) out.push_back(rank.pid);
   }
   return out;
 }
 
-bool WorkerGroup::drained() const {
-  const bool stdout_done = stdout_closed_ || ranks_.empty() || !ranks_.front().exit;
-  return stdout_done && std::ranges::all_of(ranks_, [](const Rank& r) { return !r.exit || r.tail.closed(); });
-}
-
 void WorkerGroup::begin_case(std::int64_t seq) {
   misplaced_sentinel_.clear();
+  begin_tails(seq);
+}
+
+void WorkerGroup::begin_tails(std::int64_t seq) {
   for (Rank& rank : ranks_) rank.tail.begin_case(seq);
 }
 
@@ -284,28 +148,27 @@ std::vector<StderrTail> WorkerGroup::tails() {
   return out;
 }
 
-void WorkerGroup::signal_ranks(int signal) {
-  for (Rank& rank : ranks_) {
-    if (rank.pid <= 0 || rank.exit) continue;
-    rank.signals_sent.push_back(signal);
-    ::kill(rank.pid, signal);
+std::string WorkerGroup::hosts_of_ranks_in(std::string_view text) const {
+  std::string out;
+  for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+    const std::string name = fmt::format("rank {}", rank);
+    const std::string& host = ranks_[rank].host;
+    if (host.empty() || text.find(fmt::format("{} on {}", name, host)) != std::string_view::npos) continue;
+    for (std::size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+      const std::size_t end = at + name.size();
+      if (end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0) continue;
+      out += fmt::format("{}{} is on {}", out.empty() ? "; " : ", ", name, host);
+      break;
+    }
   }
+  return out;
 }
 
-void WorkerGroup::signal_groups(int signal) {
-  for (Rank& rank : ranks_) {
-    if (rank.pid <= 0) continue;
-    if (!rank.exit) rank.signals_sent.push_back(signal);
-    ::kill(-rank.pid, signal);
-  }
+std::string WorkerGroup::last_words(const End& end) {
+  return end.rank ? last_stderr_line(*end.rank) : "";
 }
 
 void WorkerGroup::reap() {
-  for (Rank& rank : ranks_) {
-    if (rank.stderr_pipe) rank.stderr_pipe->close();
-    if (rank.watcher) rank.watcher->close();
-    if (rank.pid > 0 && reap_if_exited(rank.pid)) rank.pid = -1;
-  }
   if (stdin_) stdin_->close();
   if (stdout_) stdout_->close();
   for (Rank& rank : ranks_) rank.log.close();

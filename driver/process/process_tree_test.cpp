@@ -33,7 +33,8 @@ class ProcessTree : public testing::Test {
   // Returns when the script has written its first line.
   static pid_t start(const std::string& script, const std::string& tag) {
     Pipe out = make_pipe();
-    const SpawnedProcess process = spawn({{"sh", "-c", script}, {{"CP_POOL_TAG", tag}}, -1, out.write.get(), -1, -1});
+    const SpawnedProcess process =
+        spawn({.argv = {"sh", "-c", script}, .env = {{"CP_POOL_TAG", tag}}, .stdout_fd = out.write.get()});
     char c = 0;
     EXPECT_EQ(::read(out.read.get(), &c, 1), 1);
     return process.pid;

@@ -97,7 +97,8 @@ std::vector<std::string> merged_environment(const SpawnRequest& request) {
   std::vector<std::string> out;
   const auto add = [&](std::string_view name, std::string text) {
     const auto replaces = [name](const auto& variable) { return variable.first == name; };
-    if (std::ranges::none_of(request.env, replaces)) out.push_back(std::move(text));
+    const bool dropped = std::ranges::count(request.without, name) > 0;
+    if (!dropped && std::ranges::none_of(request.env, replaces)) out.push_back(std::move(text));
   };
   if (request.surroundings != nullptr) {
     for (const auto& [key, value] : request.surroundings->environment) add(key, fmt::format("{}={}", key, value));

@@ -17,6 +17,7 @@ namespace cp_pool {
 struct SpawnRequest {
   std::vector<std::string> argv;                         // argv[0] is looked up in its PATH like execvp does
   std::vector<std::pair<std::string, std::string>> env;  // added to its environment, or replacing values of it
+  std::vector<std::string> without = {};                 // variables of its environment that it does not get
   int stdin_fd = -1;                                     // becomes 0; -1: /dev/null. Not closed here
   int stdout_fd = -1;                                    // becomes 1; -1: /dev/null
   int stderr_fd = -1;                                    // becomes 2; -1: /dev/null

@@ -90,7 +90,7 @@ TEST(Spawn, StartsWithSignalsAtTheirDefaultsAndUnblocked) {
 
 TEST(Spawn, TellsAMissingBinaryFromACommandThatExits127) {
   try {
-    spawn({{"/nowhere/worker"}, {}, -1, -1, -1, -1});
+    spawn({.argv = {"/nowhere/worker"}, .env = {}});
     FAIL() << "nothing was thrown";
   } catch (const SpawnError& error) {
     EXPECT_EQ(error.error, ENOENT);

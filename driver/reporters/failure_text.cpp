@@ -142,7 +142,8 @@ std::string failure_signature(const CaseFinished& event) {
       event.ranks, [](const protocol::RankResult& rank) { return !rank.ok && !rank.error.empty(); });
   if (thrown != event.ranks.end()) out += throw_site(thrown->error) + '\n';
   if (event.outcome == CaseOutcome::timeout || event.outcome == CaseOutcome::crash) {
-    for (const StderrTail& tail : event.stderr_tails) out += fmt::format("{}: {}\n", tail.rank, last_line(tail.text));
+    for (const StderrTail& tail : event.stderr_tails)
+      out += fmt::format("{}: {}\n", tail.of.empty() ? std::to_string(tail.rank) : tail.of, last_line(tail.text));
   }
   if (event.diagnosis) out += cause_line(*event.diagnosis) + '\n';
   return without_addresses(out);
@@ -153,8 +154,8 @@ std::string stderr_details(const CaseFinished& event) {
   for (const StderrTail& tail : event.stderr_tails) {
     if (tail.text.empty()) continue;
     const std::string text = fold_repeats(readable_stack(tail.text));
-    out +=
-        fmt::format("rank {} stderr{}:\n{}", tail.rank, tail.fenced ? "" : " (unfenced)", prefix_lines(text, "  | "));
+    out += fmt::format("{} stderr{}:\n{}", tail.of.empty() ? fmt::format("rank {}", tail.rank) : tail.of,
+                       tail.fenced ? "" : " (unfenced)", prefix_lines(text, "  | "));
   }
   return out;
 }

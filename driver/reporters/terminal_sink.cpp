@@ -165,8 +165,11 @@ void TerminalSink::on(const PoolRetired& event) {
   }
   if (!is_expected(event.reason) && !is_quiet()) lines += retired_line(event);
   for (const Leftover& leftover : event.leftovers) {
-    lines += fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
-                         leftover.state, leftover.wchan);
+    lines += leftover.host.empty()
+                 ? fmt::format("{} left process {} behind (state {}, wchan {})\n", name(event.pool), leftover.pid,
+                               leftover.state, leftover.wchan)
+                 : fmt::format("{} may have left process {} on {} behind (its connection to the driver: {})\n",
+                               name(event.pool), leftover.pid, leftover.host, leftover.state);
   }
   if (!lines.empty()) print(lines);
 }

@@ -122,11 +122,12 @@ class RankResult:
 @dataclass(frozen=True, slots=True)
 class StderrTail:
     """The last 4 KiB that a rank wrote to stderr during the case. Not `fenced`: lines of it may be missing or
-    foreign."""
+    foreign. `of` is set instead of the rank, which is -1, if this launcher (or ranks by way of it) wrote it."""
 
     rank: int
     text: str
     fenced: bool = True
+    of: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +268,9 @@ class Result:
             timings_ms={phase: float(ms) for phase, ms in (json.get("timings_ms") or {}).items()},
             perf=Perf.from_json(perf) if perf else None,
             diagnosis=Diagnosis.from_json(diagnosis) if diagnosis else None,
-            stderr=tuple(StderrTail(tail["rank"], tail["text"], tail.get("fenced", True)) for tail in tails),
+            stderr=tuple(
+                StderrTail(tail["rank"], tail["text"], tail.get("fenced", True), tail.get("of", "")) for tail in tails
+            ),
             case=json.get("case", {}),
             rerun=rerun if rerun is not None else json.get("rerun", ""),
             bound_factor=float(json.get("bound_factor") or 1),
@@ -379,7 +382,7 @@ def _rank_error(rank: RankResult, reason: str) -> str:
 
 def _stderr_text(tail: StderrTail) -> str:
     unfenced = "" if tail.fenced else " (unfenced)"
-    return f"rank {tail.rank} stderr{unfenced}:\n{_indented(tail.text, '  | ')}"
+    return f"{tail.of or f'rank {tail.rank}'} stderr{unfenced}:\n{_indented(tail.text, '  | ')}"
 
 
 def _indented(text: str, prefix: str) -> str:

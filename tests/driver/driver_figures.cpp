@@ -15,7 +15,7 @@
 #include <asio/io_context.hpp>
 #include <fmt/format.h>
 
-#include "driver/pool/worker_group.h"
+#include "driver/pool/local_group.h"
 #include "tests/driver/harness.h"
 
 namespace cp_pool::driver_test {
@@ -81,8 +81,8 @@ void print_kill_to_next_result() {
              percentile(ms, 1));
 }
 
-WorkerGroup::Config config_of(std::vector<std::string> command) {
-  WorkerGroup::Config config;
+LocalGroup::Config config_of(std::vector<std::string> command) {
+  LocalGroup::Config config;
   config.command = std::move(command);
   config.device = "cpu";
   config.world_size = 2;
@@ -118,7 +118,7 @@ class PingedGroup {
   }
 
   asio::io_context io_{1};
-  WorkerGroup group_;
+  LocalGroup group_;
   std::int64_t seq_ = 0;
 };
 

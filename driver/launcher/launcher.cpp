@@ -1,0 +1,221 @@
+#include "driver/launcher/launcher.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace cp_pool {
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+int nodes_of(const Launch& launch) {
+  return std::max<int>(static_cast<int>(launch.hosts.size()), 1);
+}
+
+int ranks_per_node(const Launch& launch) {
+  int most = 0;
+  for (const HostShare& share : launch.hosts) most = std::max(most, share.ranks);
+  return most > 0 ? most : launch.world_size;
+}
+
+std::string join_hosts(const Launch& launch) {
+  std::string out;
+  for (const HostShare& share : launch.hosts) out += (out.empty() ? "" : ",") + share.host;
+  return out;
+}
+
+void append(Words& words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+}
+
+// Ranks are not bound to cores: pools side by side would all be bound to the first ones.
+Words mpirun_words(const Launch& launch) {
+  Words out{"mpirun", "--bind-to", "none", "--oversubscribe", "-np", std::to_string(launch.world_size)};
+  if (launch.as_root) out.emplace_back("--allow-run-as-root");
+  if (!launch.hosts.empty()) {
+    std::string hosts;
+    for (const HostShare& share : launch.hosts) {
+      hosts += fmt::format("{}{}:{}", hosts.empty() ? "" : ",", share.host, share.ranks);
+    }
+    append(out, {"--host", hosts, "--map-by", "slot"});
+  }
+  for (const std::string& name : launch.variables) append(out, {"-x", name});
+  append(out, launch.worker);
+  return out;
+}
+
+// --overlap: pools of one allocation share it, as the driver has placed them. --output=0: only rank 0 speaks on stdout,
+// and a line of another rank could fall into one of its own. --kill-on-bad-exit: a step whose rank has died is over.
+Words srun_words(const Launch& launch) {
+  Words out{"srun",
+            fmt::format("--ntasks={}", launch.world_size),
+            "--input=0",
+            "--output=0",
+            "--error=all",
+            "--overlap",
+            "--cpu-bind=none",
+            "--export=ALL",
+            "--kill-on-bad-exit=1"};
+  if (!launch.name.empty()) out.push_back("--job-name=" + launch.name);
+  if (!launch.hosts.empty()) {
+    append(out,
+           {fmt::format("--nodes={}", nodes_of(launch)), fmt::format("--ntasks-per-node={}", ranks_per_node(launch)),
+            fmt::format("--nodelist={}", join_hosts(launch)), "--distribution=block"});
+  }
+  append(out, launch.worker);
+  return out;
+}
+
+Words torchrun_words(const Launch& launch) {
+  Words out{"torchrun",         "--standalone", "--nnodes=1", fmt::format("--nproc-per-node={}", launch.world_size),
+            "--max-restarts=0", "--no-python"};
+  append(out, launch.worker);
+  return out;
+}
+
+// --- A template
+// --------------------------------------------------------------------------------------------------------
+constexpr std::string_view kWorker = "{worker}";
+
+struct Placeholder {
+  std::string_view name;
+  std::string (*value)(const Launch&);
+};
+const std::array kPlaceholders{
+    Placeholder{"world_size", [](const Launch& launch) { return std::to_string(launch.world_size); }},
+    Placeholder{"nodes", [](const Launch& launch) { return std::to_string(nodes_of(launch)); }},
+    Placeholder{"ranks_per_node", [](const Launch& launch) { return std::to_string(ranks_per_node(launch)); }},
+    Placeholder{"hosts", join_hosts}, Placeholder{"rendezvous", [](const Launch& launch) { return launch.rendezvous; }},
+    // As words of its own where it is one; within a word as a shell reads it.
+    Placeholder{"worker", [](const Launch& launch) {
+                  std::string out;
+                  for (const std::string& word : launch.worker) {
+                    std::string quoted;
+                    for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+                    out += fmt::format("{}'{}'", out.empty() ? "" : " ", quoted);
+                  }
+                  return out;
+                }}};
+
+struct Filled {
+  std::string text;
+  std::string wrong;  // empty: nothing
+};
+
+// The word with every {NAME} replaced; {{ and }} stand for a brace.
+Filled fill(std::string_view word, const Launch& launch) {
+  Filled out;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    const char c = word[i];
+    if ((c == '{' || c == '}') && word.substr(i + 1).starts_with(c)) {
+      out.text += c;
+      ++i;
+    } else if (c == '}') {
+      out.wrong = fmt::format("'{}' has a '}}' without a '{{'; a brace of its own is written twice", word);
+      return out;
+    } else if (c == '{') {
+      const std::size_t end = word.find('}', i);
+      const std::string_view name = word.substr(i + 1, end == std::string_view::npos ? end : end - i - 1);
+      const auto* const found = std::ranges::find(kPlaceholders, name, &Placeholder::name);
+      if (end == std::string_view::npos) {
+        out.wrong = fmt::format("'{}' has a '{{' without a '}}'; a brace of its own is written twice", word);
+        return out;
+      }
+      if (found == kPlaceholders.end()) {
+        out.wrong = fmt::format(
+            "there is no {{{}}}: a launcher has {{world_size}}, {{nodes}}, {{ranks_per_node}}, {{hosts}}, "
+            "{{rendezvous}} and {{worker}}; a brace of its own is written twice",
+            name);
+        return out;
+      }
+      out.text += found->value(launch);
+      i = end;
+    } else {
+      out.text += c;
+    }
+  }
+  return out;
+}
+
+Words custom_words(const Words& words, const Launch& launch) {
+  Words out;
+  for (const std::string& word : words) {
+    if (word == kWorker) {
+      append(out, launch.worker);
+    } else {
+      out.push_back(fill(word, launch).text);
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string name_of(const Launcher& launcher) {
+  switch (launcher.kind) {
+    case LauncherKind::local:
+      return "local";
+    case LauncherKind::torchrun:
+      return "torchrun";
+    case LauncherKind::mpirun:
+      return "mpirun";
+    case LauncherKind::srun:
+      return "srun";
+    case LauncherKind::custom:
+      break;
+  }
+  return std::filesystem::path(launcher.words.front()).filename().string();
+}
+
+std::vector<std::string> launch_words(const Launcher& launcher, const Launch& launch) {
+  switch (launcher.kind) {
+    case LauncherKind::mpirun:
+      return mpirun_words(launch);
+    case LauncherKind::srun:
+      return srun_words(launch);
+    case LauncherKind::torchrun:
+      return torchrun_words(launch);
+    case LauncherKind::custom:
+      return custom_words(launcher.words, launch);
+    case LauncherKind::local:
+      break;
+  }
+  return launch.worker;
+}
+
+std::string wrong_with_template(const std::vector<std::string>& words) {
+  bool has_worker = false;
+  for (const std::string& word : words) {
+    if (std::string wrong = fill(word, {}).wrong; !wrong.empty()) return wrong;
+    has_worker = has_worker || word.find(kWorker) != std::string::npos;
+  }
+  if (words.empty() || words.front() == kWorker) return "it names no program that starts the ranks";
+  return has_worker ? "" : "it has no {worker}, where the worker's command line is to stand";
+}
+
+const std::vector<std::string>& rank_variables() {
+  static const std::vector<std::string> kNames{"RANK",
+                                               "WORLD_SIZE",
+                                               "LOCAL_RANK",
+                                               "LOCAL_WORLD_SIZE",
+                                               "GROUP_RANK",
+                                               "OMPI_COMM_WORLD_RANK",
+                                               "OMPI_COMM_WORLD_SIZE",
+                                               "OMPI_COMM_WORLD_LOCAL_RANK",
+                                               "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                               "SLURM_PROCID",
+                                               "SLURM_LOCALID",
+                                               "CP_POOL_MASTER_FD"};
+  return kNames;
+}
+
+}  // namespace cp_pool

@@ -1,0 +1,370 @@
+#include "driver/pool/launched_group.h"
+
+#include <algorithm>
+#include <cctype>
+#include <chrono>
+#include <csignal>
+#include <iterator>
+#include <random>
+#include <string_view>
+#include <thread>
+#include <unistd.h>
+
+#include <asio/steady_timer.hpp>
+#include <fmt/format.h>
+
+#include "driver/pool/rank_variables.h"
+#include "driver/process/spawn.h"
+#include "worker/protocol/environment.h"
+#include "worker/protocol/own_addresses.h"
+
+namespace cp_pool {
+
+namespace {
+
+// Where rank 0 may listen for the others: below the ports that Linux gives to connections.
+constexpr int kFirstPort = 20000;
+constexpr int kLastPort = 29999;
+
+// What has not been heard of for so long has been ended by its own kernel, if that runs (worker/lifeline.h).
+constexpr std::chrono::seconds kTakenForDead{10};
+
+// A pool whose port is taken fails to start, and its successor draws another one.
+int random_port() {
+  std::random_device random;
+  return std::uniform_int_distribution{kFirstPort, kLastPort}(random);
+}
+
+// Of a Slurm step, by which it is found again.
+std::string step_name(const std::string& tag) {
+  return "cp-pool-" + tag;
+}
+
+// What only frames or separates the text of a launcher: mpirun draws lines of dashes, torchrun of '='.
+bool is_ornament(std::string_view line) {
+  return std::ranges::none_of(line, [](unsigned char c) { return std::isalnum(c) != 0; });
+}
+
+std::string last_sentence(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t at = text.rfind('\n');
+    const std::string_view line = at == std::string_view::npos ? text : text.substr(at + 1);
+    if (!is_ornament(line)) return std::string(line);
+    text = at == std::string_view::npos ? std::string_view{} : text.substr(0, at);
+  }
+  return "";
+}
+
+}  // namespace
+
+LaunchedGroup::LaunchedGroup(asio::io_context& io, Config config, std::function<void()> on_change)
+    : WorkerGroup(io, config.world_size, config.logs, std::move(on_change)),
+      config_(std::move(config)),
+      launcher_tail_(-1, config_.world_size) {}
+
+LaunchedGroup::~LaunchedGroup() {
+  kill();
+  lifelines_.reset();
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  while (launcher_ > 0 && !reap_if_exited(launcher_) && std::chrono::steady_clock::now() < give_up) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  if (stderr_pipe_) stderr_pipe_->close();
+  if (watcher_) watcher_->close();
+}
+
+std::vector<std::pair<std::string, std::string>> LaunchedGroup::variables(const std::string& host, int port) const {
+  protocol::RankEnvironment environment;
+  environment.master_addr = host;
+  environment.master_port = static_cast<std::uint16_t>(port);
+  environment.tag = config_.tag;
+  environment.device = config_.device;
+  environment.share_gpus = config_.share_gpus;
+  std::vector<std::pair<std::string, std::string>> out = protocol::to_variables(environment);
+  const std::vector<std::string>& of_a_rank = rank_variables();
+  std::erase_if(out, [&](const auto& variable) { return std::ranges::count(of_a_rank, variable.first) > 0; });
+  add_wait_policy(out, config_.surroundings ? &*config_.surroundings : nullptr);
+  // Rank 0 is to serve the control plane at the port that it is told, not torchrun.
+  if (config_.launcher.kind == LauncherKind::torchrun) out.emplace_back("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1");
+  out.insert(out.end(), config_.variables.begin(), config_.variables.end());
+  return out;
+}
+
+void LaunchedGroup::spawn() {
+  open_logs();
+  if (logs().dir) launcher_log_ = {*logs().dir / "launcher.stderr.log", logs().on_error};
+  for (int rank = 0; rank < config_.world_size; ++rank) add_rank();
+
+  open_lifelines();
+
+  const std::string host = master_host();
+  const int port = random_port();
+  auto added = variables(host, port);
+  std::ranges::copy(lifelines_->variables(), std::back_inserter(added));
+  Launch launch{.world_size = config_.world_size,
+                .hosts = config_.hosts,
+                .rendezvous = fmt::format("{}:{}", host, port),
+                .worker = config_.worker,
+                .name = step_name(config_.tag),
+                .as_root = ::geteuid() == 0};
+  for (const auto& [name, value] : added) launch.variables.push_back(name);
+  const Surroundings own = config_.surroundings.value_or(Surroundings{{}, {}});
+  for (std::string& name : inherited_variables(config_.surroundings ? &own : nullptr)) {
+    if (std::ranges::count(launch.variables, name) == 0) launch.variables.push_back(std::move(name));
+  }
+  std::vector<std::string> words = launch_words(config_.launcher, launch);
+  // Not always: a step that overcommits may be kept to one core of each node.
+  if (config_.launcher.kind == LauncherKind::srun && config_.crowded) words.insert(words.begin() + 1, "--overcommit");
+
+  Pipe in = make_pipe();
+  Pipe out = make_pipe();
+  Pipe err = make_pipe();
+  SpawnedProcess process = cp_pool::spawn({.argv = words,
+                                           .env = added,
+                                           .without = rank_variables(),
+                                           .stdin_fd = in.read.get(),
+                                           .stdout_fd = out.write.get(),
+                                           .stderr_fd = err.write.get(),
+                                           .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
+  launcher_ = process.pid;
+  watch(std::move(err.read), std::move(process.pidfd));
+  watch_stdio(std::move(in.write), std::move(out.read));
+}
+
+void LaunchedGroup::open_lifelines() {
+  own_host_ = protocol::host_name();
+  const auto rank_at = [this](int rank) -> Rank& { return own_ranks()[static_cast<std::size_t>(rank)]; };
+  LifelineServer::Functions functions;
+  functions.on_hello = [this](int rank, const lifeline::Hello& hello) { on_hello(rank, hello); };
+  functions.on_silent = [this](int rank, std::chrono::milliseconds silence) {
+    give_up_later(rank, Clock::now() - silence);
+    changed();
+  };
+  functions.on_heard_again = [this](int) { changed(); };
+  functions.on_closed = [this](int rank, const std::string& why) { on_closed(rank, why); };
+  functions.on_stderr = [this, rank_at](int rank, std::string_view bytes) {
+    rank_at(rank).log.write(bytes);
+    rank_at(rank).tail.feed(bytes);
+    changed();
+  };
+  functions.on_stderr_end = [this, rank_at](int rank) {
+    rank_at(rank).tail.close();
+    changed();
+  };
+  LifelineServer::Config config;
+  config.world_size = config_.world_size;
+  lifelines_ = std::make_unique<LifelineServer>(io(), std::move(config), std::move(functions));
+}
+
+void LaunchedGroup::on_hello(int rank, const lifeline::Hello& hello) {
+  Rank& known = own_ranks()[static_cast<std::size_t>(rank)];
+  known.pid = hello.pid;
+  if (hello.host != own_host_) known.host = hello.host;
+  changed();
+}
+
+void LaunchedGroup::give_up_later(int rank, Clock::time_point last_heard) {
+  const auto timer = std::make_shared<asio::steady_timer>(io(), last_heard + kTakenForDead - Clock::now());
+  timer->async_wait([this, rank, last_heard, timer, alive = std::weak_ptr<bool>(alive_)](std::error_code error) {
+    if (error || alive.expired() || !lifelines_) return;
+    const LifelineServer::Rank& known = lifelines_->ranks()[static_cast<std::size_t>(rank)];
+    if (!known.connected || !known.silent) return;
+    if (Clock::now() < last_heard + kTakenForDead) return give_up_later(rank, last_heard);  // the run was paused
+    note_end_once({rank, name_of_rank(rank),
+                   fmt::format("nothing has been heard of it for {} s", kTakenForDead.count()), std::nullopt});
+  });
+}
+
+void LaunchedGroup::note_end_once(End end) {
+  if (std::ranges::find(ends(), end.rank, &End::rank) != ends().end()) return changed();
+  note_end(std::move(end));
+}
+
+// A rank that ends by itself has said how. Of one that was killed the launcher may know more.
+void LaunchedGroup::on_closed(int rank, const std::string& why) {
+  const bool closed = why == "it closed the connection";
+  End end{rank, name_of_rank(rank),
+          closed ? "its connection to cp-pool was closed" : fmt::format("its connection to cp-pool broke: {}", why),
+          std::nullopt};
+  if (const auto code = lifelines_->ranks()[static_cast<std::size_t>(rank)].ending) {
+    end.status = ExitStatus{false, *code};
+    end.how = describe(*end.status);
+    own_ranks()[static_cast<std::size_t>(rank)].exit = end.status;
+  }
+  note_end_once(std::move(end));
+}
+
+bool LaunchedGroup::has_lifelines() const {
+  return lifelines_ &&
+         std::ranges::any_of(lifelines_->ranks(), [](const auto& rank) { return rank.hello.has_value(); });
+}
+
+std::vector<int> LaunchedGroup::connected_ranks() const {
+  std::vector<int> out;
+  if (!lifelines_) return out;
+  for (int rank = 0; rank < config_.world_size; ++rank) {
+    if (lifelines_->ranks()[static_cast<std::size_t>(rank)].connected) out.push_back(rank);
+  }
+  return out;
+}
+
+std::string LaunchedGroup::name_of_rank(int rank) const {
+  const std::string& host = ranks()[static_cast<std::size_t>(rank)].host;
+  return host.empty() ? fmt::format("rank {}", rank) : fmt::format("rank {} on {}", rank, host);
+}
+
+bool LaunchedGroup::rank0_has_ended() const {
+  return exit_ || (lifelines_ && lifelines_->ranks().front().closed);
+}
+
+std::string LaunchedGroup::silent_ranks() const {
+  std::string out;
+  for (const int rank : connected_ranks()) {
+    if (!lifelines_->ranks()[static_cast<std::size_t>(rank)].silent) continue;
+    out += (out.empty() ? "" : ", ") + name_of_rank(rank);
+  }
+  return out.empty() ? out : fmt::format("nothing has been heard of {} for more than 5 s", out);
+}
+
+std::vector<Leftover> LaunchedGroup::unproven() const {
+  std::vector<Leftover> out;
+  for (const int rank : connected_ranks()) {
+    const Rank& left = ranks()[static_cast<std::size_t>(rank)];
+    const bool silent = lifelines_->ranks()[static_cast<std::size_t>(rank)].silent;
+    out.push_back({.pid = left.pid,
+                   .state = silent ? "silent" : "connected",
+                   .wchan = "",
+                   .host = left.host.empty() ? own_host_ : left.host});
+  }
+  return out;
+}
+
+void LaunchedGroup::watch(UniqueFd stderr_end, UniqueFd pidfd) {
+  stderr_pipe_ = std::make_shared<PipeReader>(io(), std::move(stderr_end),
+                                              PipeReader::Functions{[this](std::string_view bytes) {
+                                                                      launcher_log_.write(bytes);
+                                                                      launcher_tail_.feed(bytes);
+                                                                      changed();
+                                                                    },
+                                                                    [this](std::error_code) {
+                                                                      launcher_tail_.close();
+                                                                      changed();
+                                                                    }});
+  stderr_pipe_->start();
+  watcher_ = std::make_shared<ExitWatcher>(io(), std::move(pidfd), [this] { on_exit(); });
+  watcher_->start();
+}
+
+void LaunchedGroup::on_exit() {
+  exit_ = peek_exit(launcher_).value_or(ExitStatus{false, -1});
+  note_end({std::nullopt, name_of(config_.launcher), describe(*exit_), exit_});
+}
+
+// Where workers without a lifeline meet. Without an allocation rank 0 is taken to be on this host.
+std::string LaunchedGroup::master_host() const {
+  if (!config_.hosts.empty()) return config_.hosts.front().host;
+  const std::vector<std::string> addresses = protocol::own_addresses();
+  const bool may_leave_host = config_.launcher.kind != LauncherKind::torchrun;
+  return may_leave_host && !addresses.empty() ? addresses.front() : "127.0.0.1";
+}
+
+std::vector<int> LaunchedGroup::children() const {
+  return launcher_ > 0 ? std::vector<int>{launcher_} : std::vector<int>{};
+}
+
+// The launcher may say how a rank has ended.
+bool LaunchedGroup::drained() const {
+  if (!exit_) return ends().empty();
+  return stdout_closed() && launcher_tail_.closed() && std::ranges::all_of(ends(), [this](const End& end) {
+           return !end.rank || ranks()[static_cast<std::size_t>(*end.rank)].tail.closed();
+         });
+}
+
+bool LaunchedGroup::tails_complete() const {
+  return has_lifelines() ? WorkerGroup::tails_complete() : launcher_tail_.complete();
+}
+
+void LaunchedGroup::reopen_tails() {
+  WorkerGroup::reopen_tails();
+  launcher_tail_.reopen();
+}
+
+void LaunchedGroup::begin_tails(std::int64_t seq) {
+  WorkerGroup::begin_tails(seq);
+  launcher_tail_.begin_case(seq);
+}
+
+std::vector<StderrTail> LaunchedGroup::tails() {
+  const bool by_rank = has_lifelines();
+  std::vector<StderrTail> out;
+  if (by_rank) out = WorkerGroup::tails();
+  StderrTail said = launcher_tail_.tail();
+  if (by_rank && said.text.empty()) return out;
+  said.of = name_of(config_.launcher);
+  said.fenced = said.fenced || by_rank;
+  out.push_back(std::move(said));
+  return out;
+}
+
+std::string LaunchedGroup::last_words(const End& end) {
+  if (end.rank) return WorkerGroup::last_words(end);
+  return last_sentence(launcher_tail_.tail().text);
+}
+
+void LaunchedGroup::signal_launcher(int signal) const {
+  if (launcher_ > 0 && !exit_) ::kill(launcher_, signal);
+}
+
+// mpirun and srun pass the signal on to every rank; torchrun would end by it.
+void LaunchedGroup::ask_for_stacks() {
+  if (has_lifelines()) {
+    for (const int rank : connected_ranks()) lifelines_->show_stack(rank);
+  } else if (config_.launcher.kind == LauncherKind::mpirun || config_.launcher.kind == LauncherKind::srun) {
+    signal_launcher(SIGUSR2);
+  }
+}
+
+void LaunchedGroup::stop() {
+  if (lifelines_) lifelines_->pause();
+}
+
+void LaunchedGroup::go_on() {
+  if (lifelines_) lifelines_->resume();
+}
+
+void LaunchedGroup::terminate() {
+  signal_launcher(SIGTERM);
+  signal_launcher(SIGCONT);
+}
+
+// Ranks whose launcher is killed go on, so they are ended first.
+void LaunchedGroup::kill() {
+  if (launcher_ <= 0) return;
+  if (!all_exited() && config_.launcher.kind == LauncherKind::srun) cancel_step();
+  if (lifelines_) lifelines_->end_all();
+  ::kill(-launcher_, SIGKILL);
+}
+
+// Slurm ends ranks that do not act on anything else, and that no srun waits for any more.
+void LaunchedGroup::cancel_step() const {
+  const std::string command = fmt::format(
+      "squeue --steps --noheader --name={} --format=%i | xargs -r scancel --signal=KILL", step_name(config_.tag));
+  try {
+    cp_pool::spawn({.argv = {"sh", "-c", command},
+                    .env = {},
+                    .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
+  } catch (const SpawnError&) {  // then the ranks that are left are named
+    return;
+  }
+}
+
+void LaunchedGroup::reap() {
+  if (stderr_pipe_) stderr_pipe_->close();
+  if (watcher_) watcher_->close();
+  lifelines_.reset();
+  if (launcher_ > 0 && reap_if_exited(launcher_)) launcher_ = -1;
+  launcher_log_.close();
+  WorkerGroup::reap();
+}
+
+}  // namespace cp_pool

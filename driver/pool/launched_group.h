@@ -1,0 +1,104 @@
+// Ranks that a launcher has started (driver/launcher/launcher.h), on this host or on others. The launcher is the only
+// process of the driver's: its stdin and stdout are those of rank 0. What the ranks themselves do is known by their
+// lifelines (driver/lifeline/lifeline_server.h). Of a worker that holds none the launcher's exit is all that is known,
+// and the launcher's stderr has what its ranks write.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <asio/io_context.hpp>
+
+#include "driver/clock.h"
+#include "driver/launcher/launcher.h"
+#include "driver/lifeline/lifeline_server.h"
+#include "driver/pool/pipes.h"
+#include "driver/pool/worker_group.h"
+#include "driver/surroundings.h"
+
+namespace cp_pool {
+
+class LaunchedGroup : public WorkerGroup {
+ public:
+  struct Config {
+    Launcher launcher;
+    std::vector<std::string> worker;
+    std::string device;
+    bool share_gpus = true;
+    int world_size = 1;
+    std::string tag;  // CP_POOL_TAG
+    Logs logs;
+    std::vector<HostShare> hosts;                                // empty: those that the launcher takes by itself
+    bool crowded = false;                                        // they have fewer slots than the pool has ranks
+    std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
+    std::optional<Surroundings> surroundings;                    // none: those of this process
+  };
+
+  LaunchedGroup(asio::io_context& io, Config config, std::function<void()> on_change);
+  LaunchedGroup(const LaunchedGroup&) = delete;
+  LaunchedGroup& operator=(const LaunchedGroup&) = delete;
+  ~LaunchedGroup() override;  // kills and reaps the launcher, waiting a second at most
+
+  void spawn() override;
+
+  [[nodiscard]] std::vector<int> children() const override;
+  [[nodiscard]] bool all_exited() const override {
+    return (launcher_ <= 0 || exit_) && connected_ranks().empty();
+  }
+  [[nodiscard]] bool rank0_has_ended() const override;
+  [[nodiscard]] bool drained() const override;
+  [[nodiscard]] bool dies_with_its_processes() const override { return false; }
+
+  [[nodiscard]] std::string silent_ranks() const override;
+  [[nodiscard]] std::vector<Leftover> unproven() const override;
+
+  [[nodiscard]] bool tails_complete() const override;
+  void reopen_tails() override;
+  std::vector<StderrTail> tails() override;
+  std::string last_words(const End& end) override;
+
+  void ask_for_stacks() override;
+  // Ranks are not stopped: they are told not to mind the driver's silence.
+  void stop() override;
+  void go_on() override;
+  void terminate() override;
+  void kill() override;
+  void reap() override;
+
+ protected:
+  void begin_tails(std::int64_t seq) override;
+
+ private:
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables(const std::string& host, int port) const;
+  [[nodiscard]] std::string master_host() const;
+  void open_lifelines();
+  void on_hello(int rank, const lifeline::Hello& hello);
+  void on_closed(int rank, const std::string& why);
+  // A rank that is silent ends for the driver, unless it is heard of again.
+  void give_up_later(int rank, Clock::time_point last_heard);
+  void note_end_once(End end);
+  [[nodiscard]] bool has_lifelines() const;
+  [[nodiscard]] std::vector<int> connected_ranks() const;
+  [[nodiscard]] std::string name_of_rank(int rank) const;
+  void cancel_step() const;
+  void watch(UniqueFd stderr_end, UniqueFd pidfd);
+  void on_exit();
+  void signal_launcher(int signal) const;
+
+  Config config_;
+  std::unique_ptr<LifelineServer> lifelines_;
+  std::string own_host_;
+  pid_t launcher_ = -1;
+  std::optional<ExitStatus> exit_;  // of the launcher
+  StderrRing launcher_tail_;
+  LogFile launcher_log_;
+  std::shared_ptr<PipeReader> stderr_pipe_;
+  std::shared_ptr<ExitWatcher> watcher_;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // timers look whether it is gone
+};
+
+}  // namespace cp_pool

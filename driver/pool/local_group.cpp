@@ -1,0 +1,209 @@
+#include "driver/pool/local_group.h"
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <sys/syscall.h>
+#include <thread>
+#include <unistd.h>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "driver/pool/fork_server.h"
+#include "driver/pool/rank_variables.h"
+#include "worker/protocol/environment.h"
+
+namespace cp_pool {
+
+LocalGroup::LocalGroup(asio::io_context& io, Config config, std::function<void()> on_change)
+    : WorkerGroup(io, config.world_size, config.logs, std::move(on_change)), config_(std::move(config)) {}
+
+LocalGroup::~LocalGroup() {
+  signal_groups(SIGKILL);
+  const auto give_up = std::chrono::steady_clock::now() + std::chrono::seconds(1);
+  for (const Rank& rank : ranks()) {
+    // Reached with living ranks only when the run ends by an exception.
+    while (rank.pid > 0 && !reap_if_exited(rank.pid) && std::chrono::steady_clock::now() < give_up) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  }
+  for (const Process& process : processes_) {
+    if (process.stderr_pipe) process.stderr_pipe->close();
+    if (process.watcher) process.watcher->close();
+  }
+}
+
+void LocalGroup::spawn() {
+  open_logs();
+  ListeningSocket master = listen_on_loopback();
+  if (config_.fork_server == nullptr) {
+    for (int rank = 0; rank < config_.world_size; ++rank) spawn_rank(prepare(rank, master));
+    return;
+  }
+  for (int rank = 0; rank < config_.world_size; ++rank) to_fork_.push_back(prepare(rank, master));
+  forking_ = true;
+  fork_next();
+}
+
+LocalGroup::Start LocalGroup::prepare(int index, ListeningSocket& master) const {
+  const bool first = index == 0;
+  protocol::RankEnvironment environment;
+  environment.rank = index;
+  environment.world_size = config_.world_size;
+  environment.local_rank = index;
+  environment.master_port = master.port;
+  environment.tag = config_.tag;
+  environment.device = config_.device;
+  environment.share_gpus = config_.share_gpus;
+  if (first) environment.master_fd = master.fd.get();
+
+  Start out;
+  out.variables = protocol::to_variables(environment);
+  add_wait_policy(out.variables, config_.surroundings ? &*config_.surroundings : nullptr);
+  out.variables.insert(out.variables.end(), config_.variables.begin(), config_.variables.end());
+  if (first) {
+    out.in = make_pipe();
+    out.out = make_pipe();
+    out.master = std::move(master.fd);
+  }
+  out.err = make_pipe();
+  return out;
+}
+
+void LocalGroup::spawn_rank(Start start) {
+  SpawnedProcess process = cp_pool::spawn({.argv = config_.command,
+                                           .env = start.variables,
+                                           .stdin_fd = start.in.read.get(),
+                                           .stdout_fd = start.out.write.get(),
+                                           .stderr_fd = start.err.write.get(),
+                                           .inherited_fd = start.master.get(),
+                                           .surroundings = config_.surroundings ? &*config_.surroundings : nullptr});
+  connect(process.pid, start, std::move(process.pidfd));
+}
+
+void LocalGroup::fork_next() {
+  if (to_fork_.empty()) {
+    forking_ = false;
+    changed();
+    return;
+  }
+  const auto start = std::make_shared<Start>(std::move(to_fork_.front()));
+  to_fork_.pop_front();
+  ForkServer::Order order{.argv = config_.command,
+                          .env = start->variables,
+                          .in = std::move(start->in.read),
+                          .out = std::move(start->out.write),
+                          .err = std::move(start->err.write),
+                          .master = std::move(start->master)};
+  const auto done = [this, alive = std::weak_ptr<bool>(alive_), start](std::optional<pid_t> pid) {
+    if (alive.expired()) {
+      if (pid) ::kill(-*pid, SIGKILL);
+      return;
+    }
+    if (pid) return take_forked(*start, *pid);
+    fork_failed_ = true;
+    stop_forking();
+    fork_next();
+  };
+  config_.fork_server->fork(std::move(order), done);
+}
+
+void LocalGroup::take_forked(Start& start, pid_t pid) {
+  UniqueFd pidfd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
+  if (pidfd) {
+    config_.on_forked(pid);
+    connect(pid, start, std::move(pidfd));
+  } else {  // no descriptor is left, and then none for a rank that is started by itself
+    ::kill(-pid, SIGKILL);
+    fork_failed_ = true;
+    stop_forking();
+  }
+  fork_next();
+}
+
+void LocalGroup::connect(pid_t pid, Start& start, UniqueFd pidfd) {
+  Rank& rank = add_rank();
+  rank.pid = pid;
+  processes_.emplace_back();
+  watch(rank, std::move(start.err.read), std::move(pidfd));
+  if (start.in.write) watch_stdio(std::move(start.in.write), std::move(start.out.read));
+}
+
+void LocalGroup::watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd) {
+  Process& process = processes_.back();
+  process.stderr_pipe = std::make_shared<PipeReader>(io(), std::move(stderr_end),
+                                                     PipeReader::Functions{[this, &rank](std::string_view bytes) {
+                                                                             rank.log.write(bytes);
+                                                                             rank.tail.feed(bytes);
+                                                                             changed();
+                                                                           },
+                                                                           [this, &rank](std::error_code) {
+                                                                             rank.tail.close();
+                                                                             changed();
+                                                                           }});
+  process.stderr_pipe->start();
+  process.watcher = std::make_shared<ExitWatcher>(io(), std::move(pidfd), [this, &rank] { on_exit(rank); });
+  process.watcher->start();
+}
+
+void LocalGroup::on_exit(Rank& rank) {
+  const auto index = static_cast<int>(&rank - ranks().data());
+  rank.exit = peek_exit(rank.pid);
+  if (!rank.exit) rank.exit = ExitStatus{false, -1};  // somebody else has reaped it, so nobody can say how it ended
+  const std::vector<int>& sent = processes_[static_cast<std::size_t>(index)].signals_sent;
+  rank.killed_by_driver = rank.exit->signaled && std::ranges::count(sent, rank.exit->code) > 0;
+  note_end({index, fmt::format("rank {}", index), describe(*rank.exit), rank.exit});
+}
+
+bool LocalGroup::drained() const {
+  const bool stdout_done = stdout_closed() || ranks().empty() || !ranks().front().exit;
+  return stdout_done && std::ranges::all_of(ranks(), [](const Rank& r) { return !r.exit || r.tail.closed(); });
+}
+
+void LocalGroup::signal_groups(int signal) {
+  for (std::size_t i = 0; i < ranks().size(); ++i) {
+    if (ranks()[i].pid <= 0) continue;
+    if (!ranks()[i].exit) processes_[i].signals_sent.push_back(signal);
+    ::kill(-ranks()[i].pid, signal);
+  }
+}
+
+// The ranks themselves, and not what they have started.
+void LocalGroup::ask_for_stacks() {
+  for (std::size_t i = 0; i < ranks().size(); ++i) {
+    if (ranks()[i].pid <= 0 || ranks()[i].exit) continue;
+    processes_[i].signals_sent.push_back(SIGUSR2);
+    ::kill(ranks()[i].pid, SIGUSR2);
+  }
+}
+
+void LocalGroup::stop() {
+  signal_groups(SIGSTOP);
+}
+
+void LocalGroup::go_on() {
+  signal_groups(SIGCONT);
+}
+
+void LocalGroup::terminate() {
+  signal_groups(SIGTERM);
+  signal_groups(SIGCONT);  // a stopped process acts on SIGTERM only once it goes on
+}
+
+void LocalGroup::kill() {
+  signal_groups(SIGKILL);
+}
+
+void LocalGroup::reap() {
+  for (const Process& process : processes_) {
+    if (process.stderr_pipe) process.stderr_pipe->close();
+    if (process.watcher) process.watcher->close();
+  }
+  for (Rank& rank : own_ranks()) {
+    if (rank.pid > 0 && reap_if_exited(rank.pid)) rank.pid = -1;
+  }
+  WorkerGroup::reap();
+}
+
+}  // namespace cp_pool

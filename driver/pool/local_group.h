@@ -1,0 +1,96 @@
+// Ranks that are processes of the driver: spawned one by one, or forked from a fork server; each with a stderr pipe and
+// a process group of its own.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <sys/types.h>
+#include <utility>
+#include <vector>
+
+#include <asio/io_context.hpp>
+
+#include "driver/pool/pipes.h"
+#include "driver/pool/worker_group.h"
+#include "driver/process/spawn.h"
+#include "driver/surroundings.h"
+
+namespace cp_pool {
+
+class ForkServer;
+
+class LocalGroup : public WorkerGroup {
+ public:
+  struct Config {
+    std::vector<std::string> command;
+    std::string device;
+    bool share_gpus = true;
+    int world_size = 1;
+    std::string tag;  // CP_POOL_TAG
+    Logs logs;
+    std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
+    std::optional<Surroundings> surroundings;                    // of the ranks; none: those of this process
+    ForkServer* fork_server = nullptr;          // that forks the ranks, instead of starting each by itself
+    std::function<void(pid_t)> on_forked = {};  // for each of these, before anybody may reap it
+  };
+
+  LocalGroup(asio::io_context& io, Config config, std::function<void()> on_change);
+  LocalGroup(const LocalGroup&) = delete;
+  LocalGroup& operator=(const LocalGroup&) = delete;
+  ~LocalGroup() override;  // kills and reaps what is left, waiting a second at most
+
+  // With a fork server it returns at once, and forking() tells while ranks are still being forked.
+  void spawn() override;
+  [[nodiscard]] bool forking() const override { return forking_; }
+  // No further rank is forked. One may be on its way.
+  void stop_forking() override { to_fork_.clear(); }
+  [[nodiscard]] bool fork_failed() const override { return fork_failed_; }
+
+  [[nodiscard]] std::vector<int> children() const override { return pids(); }
+  [[nodiscard]] bool all_exited() const override { return ends().size() == ranks().size(); }
+  [[nodiscard]] bool rank0_has_ended() const override { return ranks().front().exit.has_value(); }
+  [[nodiscard]] bool drained() const override;
+
+  void ask_for_stacks() override;
+  void stop() override;
+  void go_on() override;
+  void terminate() override;
+  void kill() override;
+  void reap() override;
+
+ private:
+  // What the driver holds of a rank.
+  struct Process {
+    std::vector<int> signals_sent;
+    std::shared_ptr<PipeReader> stderr_pipe;
+    std::shared_ptr<ExitWatcher> watcher;
+  };
+  // A rank that is about to be started: its environment and the pipes to it.
+  struct Start {
+    std::vector<std::pair<std::string, std::string>> variables;
+    Pipe in;
+    Pipe out;
+    Pipe err;
+    UniqueFd master;  // of rank 0: the socket that it is to listen on
+  };
+  [[nodiscard]] Start prepare(int index, ListeningSocket& master) const;
+  void spawn_rank(Start start);
+  void fork_next();
+  void take_forked(Start& start, pid_t pid);
+  void connect(pid_t pid, Start& start, UniqueFd pidfd);
+  void watch(Rank& rank, UniqueFd stderr_end, UniqueFd pidfd);
+  void on_exit(Rank& rank);
+  void signal_groups(int signal);  // the process groups; those of ranks that have exited too
+
+  Config config_;
+  std::vector<Process> processes_;  // by rank
+  std::deque<Start> to_fork_;       // by rank
+  bool forking_ = false;
+  bool fork_failed_ = false;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // answers of the fork server look whether it is gone
+};
+
+}  // namespace cp_pool

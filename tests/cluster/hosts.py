@@ -131,6 +131,10 @@ class Host:
         """Pulls or plugs the cable: packets from and to other hosts are lost, and nobody is told."""
         self.cluster.on_switch(f"ip link set {self._port} {'up' if up else 'down'}")
 
+    def isolate(self, on: bool) -> None:
+        """Isolated hosts do not reach each other; others reach them."""
+        self.cluster.on_switch(f"bridge link set dev {self._port} isolated {'on' if on else 'off'}")
+
     def kill(self) -> None:
         """Every process of the host ends at once."""
         self._holder.kill()

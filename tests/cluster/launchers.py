@@ -1,5 +1,5 @@
-"""The launchers of the tests: how each starts a program once a rank, without cp-pool. Rank 0 is on the first
-host, with the caller's stdin."""
+"""How cp-pool is told to use a launcher, and how each starts a program once a rank without cp-pool. Rank 0 is on the
+first host, with the caller's stdin."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from hosts import Cluster, Host
 from slurm import missing_slurm
 
 PROGRAMS = Path(__file__).resolve().parents[2] / ".venv/bin"  # torchrun of the wheel
@@ -42,6 +43,24 @@ class Launcher:
                 return ["ssh_launch", "host1,host2", "2", f"host1:{PORT}", *words]
             case _:
                 return ["salloc", "--quiet", "--nodes=2", "--ntasks=2", "srun", "--input=0", *meet, *words]
+
+    def option(self) -> str:
+        """What --launcher is given."""
+        return "ssh_launch host1,host2 {world_size} {rendezvous} {worker}" if self.name == "ssh_launch" else self.name
+
+    def allocation(self, cluster: Cluster, slots: int) -> tuple[list[str], dict[str, str]]:
+        """What makes cp-pool see so many slots on each host: words before its command line, and variables."""
+        if self.needs_slurm:
+            nodes = len(cluster.hosts)
+            return ["salloc", "--quiet", f"--nodes={nodes}", f"--ntasks-per-node={slots}"], {}
+        file = cluster.folder / f"hosts_of_{slots}"
+        file.write_text("".join(f"{host.name} slots={slots}\n" for host in cluster.hosts))
+        return [], {"OMPI_MCA_orte_default_hostfile": str(file)}
+
+    def pids(self, host: Host) -> list[int]:
+        """Of the launcher's processes that cp-pool has started, as seen from outside."""
+        words = {pid: line.split() for pid, line in host.processes().items()}
+        return [pid for pid, line in words.items() if self.name in (Path(word).name for word in line[:2])]
 
     def environment(self) -> dict[str, str]:
         return {"PATH": f"{PROGRAMS}:{EXAMPLES}:{os.environ['PATH']}"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 from collections import Counter
@@ -12,6 +14,7 @@ from typing import Any
 
 import pytest
 from hosts import Cluster, Host, wait_until
+from launchers import SRUN
 from slurm import Slurm
 
 SCRIPTS = Path(__file__).resolve().parents[2] / "examples/cluster"
@@ -19,10 +22,30 @@ PROGRAMS = Path(os.environ.get("CP_POOL_TEST_PROGRAM", "")).parent
 FEW = ["--filter", "quick/*/p2p/cp2/*"]
 
 
+def lines_of_the_page() -> list[tuple[str, list[str]]]:
+    """The command lines under the headings of docs/cluster.md that start cp-pool over both hosts, with the heading."""
+    text = (SCRIPTS.parents[1] / "docs/cluster.md").read_text()
+    sections = dict(re.findall(r"^### ([^\n]*)\n(.*?)(?=^##)", text, re.MULTILINE | re.DOTALL))
+    blocks = [
+        (heading, block.replace("\\\n", " "))
+        for heading in ("Slurm", "Open MPI", "torchrun on several hosts", "ssh alone")
+        for block in re.findall(r"^```\n(.*?)^```$", sections[heading], re.MULTILINE | re.DOTALL)
+    ]
+    return [
+        (heading, shlex.split(line))
+        for heading, block in blocks
+        for line in block.splitlines()
+        if "cp-pool run" in line
+    ]
+
+
+LINES = lines_of_the_page()
+
+
 def submit(host: Host, folder: Path, words: list[str]) -> str:
     """As from a shell of a login node, with cp-pool in its path."""
-    path = f"{PROGRAMS}:{os.environ['PATH']}"
-    return host.run(["env", f"--chdir={folder}", *words], env={"PATH": path}).strip()
+    path = f"{PROGRAMS}:{SRUN.environment()['PATH']}"
+    return host.run(["env", f"--chdir={folder}", *words], env={"PATH": path}, limit=300).strip()
 
 
 def events(*files: Path) -> list[dict[str, Any]]:
@@ -70,6 +93,42 @@ def test_a_job_that_is_told_to_end(slurm: Slurm, two_hosts: Cluster, nothing_lef
     last = events(written)[-1]
     assert last["type"] == "run_finished"
     assert last["interrupted"] and last["ledger_exact"] and last["counts"]["not-run"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("filter", "slots", "hosts_of_a_pool"),
+    [
+        pytest.param("quick/*/p2p/cp4/*", 2, 2, id="a pool over nodes"),
+        pytest.param(FEW[1], 4, 1, id="pools side by side"),
+    ],
+)
+def test_one_allocation(
+    filter: str, slots: int, hosts_of_a_pool: int, slurm: Slurm, two_hosts: Cluster, nothing_left: None, tmp_path: Path
+) -> None:
+    script = [f"--ntasks-per-node={slots}", f"{SCRIPTS}/one_allocation.sbatch", "--filter", filter]
+    job = submit(two_hosts.hosts[0], tmp_path, ["sbatch", "--parsable", "--nodes=2", *script])
+    ended(slurm, job)
+    told = events(tmp_path / f"cp-pool-{job}.jsonl")
+    assert outcomes(told) == {"pass": told[0]["cases"]}, (tmp_path / f"cp-pool-{job}.log").read_text()
+    pools = [{rank["host"] for rank in event["ranks"]} for event in told if event["type"] == "pool_ready"]
+    assert {len(pool) for pool in pools} == {hosts_of_a_pool}
+    assert set().union(*pools) == {"host1", "host2"}
+    assert (tmp_path / f"cp-pool-{job}.xml").read_text().count("<testcase") == told[0]["cases"]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("line", LINES, ids=[heading for heading, _ in LINES])
+def test_a_line_of_the_page(
+    line: tuple[str, list[str]], slurm: Slurm, two_hosts: Cluster, nothing_left: None, tmp_path: Path
+) -> None:
+    """As it stands there, with fewer cases. Each has ranks on both hosts."""
+    words, written = line[1], tmp_path / "events.jsonl"
+    submit(two_hosts.hosts[0], SCRIPTS.parents[1], [*words, *FEW, "--no-progress", "--events", str(written)])
+    told = events(written)
+    assert outcomes(told) == {"pass": told[0]["cases"]}
+    ranks = [rank for event in told if event["type"] == "pool_ready" for rank in event["ranks"]]
+    assert {rank["host"] for rank in ranks} == {"host1", "host2"}
 
 
 @pytest.mark.long

@@ -320,9 +320,7 @@ PoolPlace Fleet::place_on(int ranks, const std::vector<int>& slots) const {
   if (hosts_.empty()) return {.slots = slots, .gpus = gpus_of(slots), .hosts = {}};
   const std::vector<int> of_hosts = slots_of(hosts_);
   const bool slots_are_of_hosts = slots_ == std::accumulate(of_hosts.begin(), of_hosts.end(), 0);
-  return {.slots = slots,
-          .gpus = {},
-          .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, hosts_)};
+  return {.slots = slots, .gpus = {}, .hosts = place(ranks, slots_are_of_hosts ? slots : std::vector<int>{}, hosts_)};
 }
 
 PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {

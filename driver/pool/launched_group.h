@@ -46,9 +46,7 @@ class LaunchedGroup : public WorkerGroup {
   void spawn() override;
 
   [[nodiscard]] std::vector<int> children() const override;
-  [[nodiscard]] bool all_exited() const override {
-    return (launcher_ <= 0 || exit_) && connected_ranks().empty();
-  }
+  [[nodiscard]] bool all_exited() const override { return (launcher_ <= 0 || exit_) && connected_ranks().empty(); }
   [[nodiscard]] bool rank0_has_ended() const override;
   [[nodiscard]] bool drained() const override;
   [[nodiscard]] bool dies_with_its_processes() const override { return false; }

@@ -322,6 +322,19 @@ struct FirstRun {
   std::string reason;
 };
 
+// That a case is expected to fail, as an override of cp-pool.toml says (docs/configuration.md).
+struct ExpectedFailure {
+  std::string reason;
+  bool strict = false;  // a pass is then a failure of the run
+
+  bool operator==(const ExpectedFailure&) const = default;
+
+  static constexpr auto fields() {
+    return std::tuple{field("reason", &ExpectedFailure::reason, Presence::required),
+                      field("strict", &ExpectedFailure::strict)};
+  }
+};
+
 struct CaseFinished;
 bool is_unverified_by_figures(const CaseFinished& event);  // figures.h
 
@@ -339,9 +352,10 @@ struct CaseFinished {
   std::optional<PoolId> pool;  // none if it was never sent
   int attempts = 0;
   CaseOutcome outcome = CaseOutcome::not_run;
-  bool flaky = false;      // it passed, and not on its first try (--retries)
-  std::string reason;      // empty for a pass
-  double duration_ms = 0;  // line sent to outcome known
+  std::optional<ExpectedFailure> expected = std::nullopt;  // none: it is to pass
+  bool flaky = false;                                      // it passed, and not on its first try (--retries)
+  std::string reason;                                      // empty for a pass
+  double duration_ms = 0;                                  // line sent to outcome known
   std::vector<protocol::RankResult> ranks;
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
@@ -370,6 +384,7 @@ struct CaseFinished {
                       field("search", &CaseFinished::search, Presence::sparse),
                       field("outcome", &CaseFinished::outcome, Presence::required),
                       field("flaky", &CaseFinished::flaky, Presence::sparse),
+                      field("expected", &CaseFinished::expected, Presence::sparse),
                       field("reason", &CaseFinished::reason),
                       field("unverified_by_figures", &is_unverified_by_figures),
                       field("duration_ms", &CaseFinished::duration_ms),
@@ -393,6 +408,22 @@ struct CaseFinished {
                       field("at_ms", &CaseFinished::at_ms, Presence::sparse)};
   }
 };
+
+inline bool failed_as_expected(const CaseFinished& event) {
+  return event.expected && is_failure(event.outcome);
+}
+inline bool passed_unexpectedly(const CaseFinished& event) {
+  return event.expected && event.outcome == CaseOutcome::pass;
+}
+// Whether the run counts it as a failure: it was not expected to fail, or had to and did not.
+inline bool is_failure(const CaseFinished& event) {
+  if (passed_unexpectedly(event)) return event.expected->strict;
+  return is_failure(event.outcome) && !event.expected;
+}
+// Whether a rerun of failures leaves it out.
+inline bool went_well(const CaseFinished& event) {
+  return failed_as_expected(event) || (went_well(event.outcome) && !is_failure(event));
+}
 
 // A try of a case that is not the last (--retries): what would have been its end. A case_finished of the same index
 // follows.
@@ -574,7 +605,10 @@ struct SearchFinished {
 struct RunFinished {
   OutcomeCounts counts{};  // the ledger
   std::size_t expanded = 0;
-  std::size_t flaky = 0;  // of the passes: on a later try
+  std::size_t flaky = 0;              // of the passes: on a later try
+  std::size_t expected_failures = 0;  // of the failures
+  std::size_t unexpected_passes = 0;  // of the passes: the case was expected to fail
+  std::size_t strict_passes = 0;      // of these: failures of the run
   double duration_ms = 0;
   double driver_cpu_ms = 0;  // user and system time of the driver itself, without the ranks
   bool interrupted = false;
@@ -586,6 +620,9 @@ struct RunFinished {
     return std::tuple{field("expanded", &RunFinished::expanded, Presence::required),
                       field("counts", &RunFinished::counts),
                       field("flaky", &RunFinished::flaky, Presence::sparse),
+                      field("expected_failures", &RunFinished::expected_failures, Presence::sparse),
+                      field("unexpected_passes", &RunFinished::unexpected_passes, Presence::sparse),
+                      field("strict_passes", &RunFinished::strict_passes, Presence::sparse),
                       field("ledger_exact", &RunFinished::ledger_exact),
                       field("interrupted", &RunFinished::interrupted),
                       field("duration_ms", &RunFinished::duration_ms),

@@ -13,8 +13,9 @@ constexpr std::array<ExitCodeMeaning, 9> kTable{{
     {ExitCode::interrupted, "interrupted (Ctrl-C, SIGTERM or SIGHUP); what had finished is reported"},
     {ExitCode::internal_error, "internal error, or the ledger does not add up"},
     {ExitCode::failed,
-     "a case ended as fail, error, timeout or crash, or was not run because others did or the time was over; "
-     "conformance: a rule is broken; diff: a case fails that did not, or whatever else --fail-on names"},
+     "a case ended as fail, error, timeout or crash and was not expected to, or was and passed (strict), or was not "
+     "run because others did or the time was over; conformance: a rule is broken; diff: a case fails that did not, or "
+     "whatever else --fail-on names"},
     {ExitCode::infra,
      "a case was not judged: its pool did not start (infra), or --no-skip and it was skipped, or --adapter "
      "and every case was skipped; doctor: something is "

@@ -19,6 +19,12 @@ void Ledger::record(std::size_t index, CaseOutcome outcome, bool flaky) {
   }
 }
 
+void Ledger::note_expected(const CaseFinished& finished) {
+  expected_failures_ += failed_as_expected(finished) ? 1 : 0;
+  unexpected_passes_ += passed_unexpectedly(finished) ? 1 : 0;
+  strict_passes_ += passed_unexpectedly(finished) && finished.expected->strict ? 1 : 0;
+}
+
 std::size_t Ledger::count(CaseOutcome outcome) const {
   return counts_.at(static_cast<std::size_t>(outcome));
 }
@@ -27,6 +33,9 @@ RunFinished Ledger::close(bool interrupted, const Demands& demands) const {
   RunFinished out;
   out.counts = counts_;
   out.flaky = flaky_;
+  out.expected_failures = expected_failures_;
+  out.unexpected_passes = unexpected_passes_;
+  out.strict_passes = strict_passes_;
   out.expanded = outcomes_.size();
   out.interrupted = interrupted;
   out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; });
@@ -47,7 +56,12 @@ int exit_code(const RunFinished& finished, const Demands& demands) {
   };
   if (finished.interrupted) return to_int(ExitCode::interrupted);
   if (!finished.ledger_exact) return to_int(ExitCode::internal_error);
-  if (any([](CaseOutcome o) { return is_failure(o) || o == CaseOutcome::not_run; })) return to_int(ExitCode::failed);
+  std::size_t failures = finished.strict_passes;
+  for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
+    if (is_failure(static_cast<CaseOutcome>(i))) failures += finished.counts.at(i);
+  }
+  if (failures > finished.expected_failures) return to_int(ExitCode::failed);
+  if (any([](CaseOutcome o) { return o == CaseOutcome::not_run; })) return to_int(ExitCode::failed);
   if (demands.flaky_fails && finished.flaky > 0) return to_int(ExitCode::failed);
   const bool skips_count = demands.no_skip || (demands.some_judged && all_skipped(finished));
   if (any([&](CaseOutcome o) { return o == CaseOutcome::infra || (skips_count && o == CaseOutcome::skip); })) {

@@ -21,6 +21,8 @@ class Ledger {
   // A case that has to end in an outcome; returns its index.
   std::size_t expect();
   void record(std::size_t index, CaseOutcome outcome, bool flaky = false);
+  // Of a case that is recorded: what was expected of it.
+  void note_expected(const CaseFinished& finished);
 
   [[nodiscard]] std::size_t expected() const { return outcomes_.size(); }
   [[nodiscard]] std::size_t count(CaseOutcome outcome) const;
@@ -31,11 +33,14 @@ class Ledger {
   std::vector<int> outcomes_;  // how many each case has got
   OutcomeCounts counts_{};
   std::size_t flaky_ = 0;
+  std::size_t expected_failures_ = 0;
+  std::size_t unexpected_passes_ = 0;
+  std::size_t strict_passes_ = 0;
   bool unknown_case_ = false;
 };
 
-// The first that applies: interrupted, internal_error for wrong books, failed for a failure or a case that was not run
-// (and what the demands say), infra (likewise), ok.
+// The first that applies: interrupted, internal_error for wrong books, failed for a failure that was not expected, a
+// case that had to fail and did not, or one that was not run (and for what the demands say), infra (likewise), ok.
 int exit_code(const RunFinished& finished, const Demands& demands);
 
 // Whether there were cases, and every one was skipped.

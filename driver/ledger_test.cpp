@@ -67,5 +67,35 @@ TEST(ExitCode, IsAFailureForEachWayToFailAndForACaseThatWasNotRun) {
   }
 }
 
+TEST(ExitCode, IsNoFailureForWhatWasExpectedToFailUnlessItHadToAndPassed) {
+  const auto code = [](CaseOutcome outcome, bool strict, bool expected = true) {
+    Ledger ledger;
+    CaseFinished finished;
+    finished.outcome = outcome;
+    if (expected) finished.expected = ExpectedFailure{.reason = "known", .strict = strict};
+    ledger.record(ledger.expect(), outcome);
+    ledger.note_expected(finished);
+    return ledger.close(false).exit_code;
+  };
+  EXPECT_EQ(code(CaseOutcome::fail, false, false), to_int(ExitCode::failed));
+  for (const CaseOutcome outcome : {CaseOutcome::fail, CaseOutcome::error, CaseOutcome::timeout, CaseOutcome::crash}) {
+    EXPECT_EQ(code(outcome, true), 0) << to_string(outcome);
+  }
+  EXPECT_EQ(code(CaseOutcome::pass, false), 0);
+  EXPECT_EQ(code(CaseOutcome::pass, true), to_int(ExitCode::failed));
+  EXPECT_EQ(code(CaseOutcome::not_run, false), to_int(ExitCode::failed)) << "nobody knows whether it fails";
+  EXPECT_EQ(code(CaseOutcome::infra, false), to_int(ExitCode::infra));
+}
+
+TEST(ExitCode, OfOneExpectedFailureAndAnotherIsThatOfTheOther) {
+  Ledger ledger = ledger_of({CaseOutcome::fail, CaseOutcome::fail});
+  CaseFinished expected;
+  expected.outcome = CaseOutcome::fail;
+  expected.expected = ExpectedFailure{.reason = "known"};
+  ledger.note_expected(expected);
+  EXPECT_EQ(ledger.close(false).exit_code, to_int(ExitCode::failed));
+  EXPECT_EQ(ledger.close(false).expected_failures, 1U);
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -34,6 +34,8 @@ struct NamedCase {
   std::optional<SearchStep> search = std::nullopt;  // as in CaseFinished
   bool replay = false;  // of a failure: its worker looks for no cause, and writes neither dump nor trace
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // its own deadline; none = RunConfig::timeout
+  std::optional<ExpectedFailure> expected = std::nullopt;           // as in CaseFinished
+  std::optional<std::string> skip = std::nullopt;                   // why it ends as a skip, without a worker
 };
 
 // How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.

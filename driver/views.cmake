@@ -119,6 +119,7 @@ add_library(cp_cli STATIC
   cli/service_use.cpp
   cli/shell_words.cpp
   cli/state_folder.cpp
+  cli/config/case_overrides.cpp
   cli/config/config_file.cpp
   cli/config/configuration.cpp
   cli/config/test_environment.cpp
@@ -227,6 +228,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/worker_command_test.cpp
     cli/worker_files_test.cpp
     cli/commands/command_line_test.cpp
+    cli/config/case_overrides_test.cpp
     cli/config/config_file_test.cpp
     cli/config/configuration_test.cpp
     cli/completion/candidates_test.cpp

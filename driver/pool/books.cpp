@@ -18,6 +18,7 @@ CaseFinished finished_case(std::size_t index, const NamedCase& named, CaseOutcom
   out.run = named.run;
   out.runs = named.runs;
   out.search = named.search;
+  out.expected = named.expected;
   out.c = named.c;
   out.outcome = outcome;
   out.reason = std::move(reason);
@@ -92,12 +93,14 @@ void Books::judge_bits(CaseFinished& finished) {
 void Books::enter(CaseFinished finished, bool counted) {
   const CaseOutcome outcome = finished.outcome;
   ledger_.record(finished.index, outcome, finished.flaky);
-  const bool has_history = run_.history && is_failure(outcome) && finished.pool;
+  ledger_.note_expected(finished);
+  const bool failed = is_failure(finished);
+  const bool has_history = run_.history && failed && is_failure(outcome) && finished.pool;
   if (has_history) run_.history->note_failure(finished);
   const Event event{std::move(finished)};
   run_.emit(event);
   if (has_history && run_.config.capsules) write_last_capsule(run_);
-  if (is_failure(outcome) && !counted) run_.count_failure();
+  if (failed && !counted) run_.count_failure();
   if (on_finished) on_finished(std::get<CaseFinished>(event));
 }
 

@@ -57,6 +57,14 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
 
 std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) {
   const std::size_t number = ++last_job_;
+  if (named.skip) {
+    const Job& job =
+        jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
+    ++client.unfinished;
+    skipped_.push_back(number);
+    decide_soon();
+    return job.index;
+  }
   const int key = key_of(launch, world_size(named.c));
   const Job& job =
       jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .key = key, .named = &named})
@@ -153,6 +161,10 @@ void Fleet::end_what_cannot_run() {
     enter(job);
     if (job.client->unfinished == 0 && job.client->on_all_finished) job.client->on_all_finished();
   };
+  for (const std::size_t number : std::exchange(skipped_, {})) {
+    end(number,
+        [](const Job& job) { job.client->books.finish_unrun(job, CaseOutcome::skip, job.named->skip.value(), {}); });
+  }
   for (const std::size_t number : stopped) {
     end(number, [](const Job& job) {
       job.client->books.finish_unrun(job, CaseOutcome::not_run, why_stopped(job.client->run), {});

@@ -142,6 +142,7 @@ class Fleet {
   std::map<std::pair<int, int>, int> keys_;  // by launch and world size: the scheduler's number
   std::map<int, Key> by_number_;             // the same
   std::map<std::string, int> generations_;   // of pools, by the name of their key
+  std::vector<std::size_t> skipped_;         // numbers of jobs that no pool gets (NamedCase::skip)
   std::map<std::size_t, Job> jobs_;          // that have no outcome, by the number of the case
   std::map<int, LivingPool> pools_;          // by the scheduler's number of the pool
   std::size_t last_job_ = 0;

@@ -116,6 +116,7 @@ asio::awaitable<std::optional<Retirement>> Lane::run_job() {
 
 bool Lane::is_run_again(const Job& job, const Attempt& attempt) {
   const RunContext& run = job.client->run;
+  if (job.named->expected && is_failure(attempt.outcome)) return false;
   return run.config.retries.allow(attempt.outcome, job.tried) && !run.stop.no_new_cases();
 }
 

@@ -25,7 +25,7 @@ constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pip
 // problem of its own, cases with replicated tokens, whose rows have several owners, and what a search tries on its way
 // to the smallest case, which is asked.
 bool Pool::asks_why(const NamedCase& named) const {
-  return run_->config.diagnosis && !named.replay && named.c.group == 1 && named.c.replicated == 0 &&
+  return run_->config.diagnosis && !named.replay && !named.expected && named.c.group == 1 && named.c.replicated == 0 &&
          named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
          (named.runs == 1 || !run_->diagnosed.contains(named.id));
 }

@@ -135,6 +135,7 @@ std::string failure_details(const CaseFinished& event, DrawMask draw) {
 
 std::string failure_signature(const CaseFinished& event) {
   std::string out = fmt::format("{}: {}\n", to_string(event.outcome), event.reason);
+  if (event.expected) out += expected_text(event) + '\n';
   for (const Check& check : event.checks) {
     if (!check.ok) out += check_text(check) + '\n';
   }
@@ -158,6 +159,12 @@ std::string stderr_details(const CaseFinished& event) {
                        tail.fenced ? "" : " (unfenced)", prefix_lines(text, "  | "));
   }
   return out;
+}
+
+std::string expected_text(const CaseFinished& event) {
+  const bool passed = passed_unexpectedly(event);
+  return fmt::format("{}: {}", passed ? "passed, and was expected to fail" : "expected to fail",
+                     event.expected->reason);
 }
 
 }  // namespace cp_pool

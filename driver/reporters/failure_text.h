@@ -35,4 +35,7 @@ std::string failure_signature(const CaseFinished& event);
 // and how many follow it. Empty if there is none.
 std::string stderr_details(const CaseFinished& event);
 
+// Of a case that is expected to fail: "expected to fail: REASON", or that it passed unexpectedly.
+std::string expected_text(const CaseFinished& event);
+
 }  // namespace cp_pool

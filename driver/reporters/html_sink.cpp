@@ -116,8 +116,9 @@ void HtmlSink::on(const CaseFinished& event) {
   if (const std::string tries = tries_text(event, tries_.of(event.index)); !tries.empty()) {
     c.note += (c.note.empty() ? "" : "; ") + tries;
   }
+  if (event.expected) c.note += (c.note.empty() ? "" : "; ") + on_one_line(expected_text(event));
   const bool told_of =
-      is_failure(event.outcome) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
+      is_failure(event) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
   if (told_of && !is_shown_by_smallest(event.search)) add_failure(event);
 }
 
@@ -139,7 +140,8 @@ void HtmlSink::add_failure(const CaseFinished& event) {
   failure.head = fmt::format("{} after {}", case_name(event), format_duration(event.duration_ms));
   if (event.pool) failure.head += " on pool " + to_string(*event.pool);
   if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
-  failure.text = failure_details(event) + stderr_details(event);
+  if (event.expected) failure.text = expected_text(event) + '\n';
+  failure.text += failure_details(event) + stderr_details(event);
   failure.rerun = event.rerun;
   failure.diagnosis = event.diagnosis;
 }

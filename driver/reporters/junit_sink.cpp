@@ -45,6 +45,12 @@ Element element_of(CaseOutcome outcome) {
   return Element::error;
 }
 
+// An expected failure is shown as other programs of tests show it: as skipped.
+Element element_of(const JunitCase& test) {
+  if (test.failed_as_expected) return Element::skipped;
+  return test.had_to_fail ? Element::failure : element_of(test.outcome);
+}
+
 std::string seconds(double value) {
   return fmt::format("{:.3f}", value);
 }
@@ -90,11 +96,11 @@ void append_case(pugi::xml_node suite, const JunitCase& test, const std::string&
   set(node, "name", name);
   set(node, "classname", test.class_name);
   set(node, "time", seconds(test.seconds));
-  const Element result = element_of(test.outcome);
+  const Element result = element_of(test);
   if (result != Element::none) {
     const char* element = result == Element::failure ? "failure" : result == Element::error ? "error" : "skipped";
     pugi::xml_node why = append_text(node, element, test.details);
-    set(why, "type", std::string{to_string(test.outcome)});
+    set(why, "type", test.failed_as_expected ? "xfail" : std::string{to_string(test.outcome)});
     set(why, "message", test.message + (differs.empty() ? "" : fmt::format(" ({})", differs)));
   }
   for (const JunitTry& tried : test.tries) append_try(node, tried, test.outcome == CaseOutcome::pass);
@@ -204,11 +210,18 @@ JunitCase JunitSink::describe(const CaseFinished& event) const {
     out.properties.emplace_back("diagnosis_certainty", std::string{to_string(event.diagnosis->certainty)});
   }
   append_figures(event, out.properties);
-  if (event.outcome == CaseOutcome::pass) return out;
+  out.failed_as_expected = failed_as_expected(event);
+  out.had_to_fail = passed_unexpectedly(event) && event.expected->strict;
+  if (event.expected) out.properties.emplace_back("expected", fmt::format("fail: {}", event.expected->reason));
+  if (event.outcome == CaseOutcome::pass) {
+    if (out.had_to_fail) out.message = first_line(expected_text(event));
+    return out;
+  }
   out.message = message_of(event);
+  if (out.failed_as_expected) out.message = fmt::format("{} ({})", first_line(expected_text(event)), out.message);
   out.details = failure_details(event, DrawMask::coarse);
   if (out.details.empty()) out.details = out.message + '\n';  // GitLab shows the text of an element and no attribute
-  if (element_of(event.outcome) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
+  if (element_of(out) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);
   out.stderr_text = stderr_details(event);
   return out;
 }
@@ -241,8 +254,8 @@ std::string JunitSink::document() const {
   for (const JunitCase* test : ordered) {
     auto suite = std::ranges::find(suites, test->suite, &std::pair<std::string, Counts>::first);
     if (suite == suites.end()) suite = suites.insert(suites.end(), {test->suite, {}});
-    suite->second.add(element_of(test->outcome), test->seconds);
-    all.add(element_of(test->outcome), test->seconds);
+    suite->second.add(element_of(*test), test->seconds);
+    all.add(element_of(*test), test->seconds);
   }
   set_counts(root, all);
   set(root, "time", seconds(run_seconds_));

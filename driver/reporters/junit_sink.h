@@ -36,7 +36,9 @@ struct JunitCase {
   std::string name;  // with the run, of a case that runs several times (--repeat)
   std::string id;
   CaseOutcome outcome = CaseOutcome::not_run;
-  std::string message;  // one line
+  bool failed_as_expected = false;
+  bool had_to_fail = false;  // and passed
+  std::string message;       // one line
   std::string details;
   std::string stderr_text;
   double seconds = 0;

@@ -160,6 +160,25 @@ TEST(Junit, EveryOutcomeHasItsElement) {
   }
 }
 
+TEST(Junit, AnExpectedFailureIsSkippedAndAPassThatHadToFailAFailure) {
+  CaseFinished failed = finished(0, "failed", CaseOutcome::fail, "because");
+  failed.expected = ExpectedFailure{.reason = "issue 5"};
+  CaseFinished passed = finished(1, "passed", CaseOutcome::pass);
+  passed.expected = ExpectedFailure{.reason = "issue 6", .strict = true};
+  CaseFinished lenient = finished(2, "lenient", CaseOutcome::pass);
+  lenient.expected = ExpectedFailure{.reason = "issue 7"};
+  const nlohmann::json report =
+      report_of({run_started(3), failed, passed, lenient, run_finished({2, 1, 0, 0, 0, 0, 0, 0, 0})});
+  const nlohmann::json& cases = report["suites"][0]["cases"];
+  EXPECT_EQ(cases[0]["result"], "skipped");
+  EXPECT_EQ(cases[0]["message"], "expected to fail: issue 5 (fail: because)");
+  EXPECT_EQ(cases[0]["properties"]["outcome"], "fail");
+  EXPECT_EQ(cases[1]["result"], "failure");
+  EXPECT_EQ(cases[1]["message"], "passed, and was expected to fail: issue 6");
+  EXPECT_EQ(cases[2]["result"], "passed");
+  EXPECT_EQ(cases[2]["properties"]["expected"], "fail: issue 7");
+}
+
 TEST(Junit, CleanTextIsTextNotMarkup) {
   CaseFinished event = finished(0, "id<&>\"", CaseOutcome::crash,
                                 protocol::clean_text("a\x01"

@@ -59,7 +59,7 @@ void Notices::on(const CaseProgress& event) {
 
 void Notices::on(const CaseFinished& event) {
   std::erase_if(running_, [&](const Running& running) { return running.index == event.index; });
-  case_failed_ = case_failed_ || is_failure(event.outcome);
+  case_failed_ = case_failed_ || is_failure(event);
   if (!errors_ || event.outcome != CaseOutcome::infra) return;
   if (!reasons_shown_.insert(event.reason).second) return;
   std::string reason = event.reason;

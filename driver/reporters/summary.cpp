@@ -46,7 +46,7 @@ double quantile(std::vector<double> values, double q) {
 
 // The point of a reason may be at its end: "..: Too many open files".
 static std::string short_reason(const CaseFinished& event) {
-  const std::string& reason = why_it_failed(event);
+  const std::string reason = passed_unexpectedly(event) ? expected_text(event) : why_it_failed(event);
   const std::string_view first = protocol::first_line(reason);
   return cut_middle(first, kReasonColumns) + (first.size() < reason.size() ? " .." : "");
 }
@@ -62,7 +62,10 @@ void Summary::add(const CaseFinished& event) {
   if (event.other_bits && !event.other_bits->empty()) {
     (promises_bits(event) ? differing_ : differing_unpromised_).insert(event.id);
   }
-  if (is_failure(event.outcome) && !is_try(event.search)) add_failure(event);
+  if (is_failure(event) && !is_try(event.search)) add_failure(event);
+  if (failed_as_expected(event)) ++expected_failures_;
+  if (passed_unexpectedly(event) && !event.expected->strict)
+    passed_unexpectedly_.push_back(event.id + ": " + event.expected->reason);
   if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[event.backend_note];
   if (event.shared_gpus > 0) ++sharing_;
@@ -160,6 +163,13 @@ std::string Summary::text() const {
                        format_duration(quantile(durations_ms_, 1)));
   }
   out += repeats_text() + runs_.text() + reruns_text() + tries_.text();
+  if (expected_failures_ > 0) out += fmt::format("{} failed as expected\n", expected_failures_);
+  for (std::size_t i = 0; i < passed_unexpectedly_.size() && i < kMostFailures; ++i) {
+    out += fmt::format("passed, and was expected to fail: {}\n", passed_unexpectedly_[i]);
+  }
+  if (passed_unexpectedly_.size() > kMostFailures) {
+    out += fmt::format("and {} more passed unexpectedly\n", passed_unexpectedly_.size() - kMostFailures);
+  }
   if (unverified_ > 0) {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
                        unverified_, kUnverifiedByFigures);

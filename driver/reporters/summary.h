@@ -49,6 +49,8 @@ class Summary {
   std::set<std::string> differing_;             // of these
   std::set<std::string> differing_unpromised_;  // likewise
   std::map<std::string, std::size_t> backend_notes_;
+  std::size_t expected_failures_ = 0;
+  std::vector<std::string> passed_unexpectedly_;      // no failures: "ID: why it was expected to fail"
   std::size_t unverified_ = 0;                        // of the passes: by figures
   std::size_t sharing_ = 0;                           // cases whose ranks shared GPUs
   std::map<std::string, std::size_t> bound_factors_;  // "bounds x 3"

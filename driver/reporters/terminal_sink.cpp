@@ -223,7 +223,7 @@ void TerminalSink::on(const CaseFinished& event) {
   } else {
     untold_ -= std::min<std::size_t>(untold_, 1);
   }
-  const bool failure = is_failure(event.outcome) && !trying_;
+  const bool failure = is_failure(event) && !trying_;
   const bool has_output = style_.show_output == ShowOutput::always && !event.stderr_tails.empty();
   if (failure && style_.status_level != StatusLevel::none) {
     print(failure_block(event));
@@ -234,7 +234,7 @@ void TerminalSink::on(const CaseFinished& event) {
   } else {
     draw_live();
   }
-  const bool wanted = style_.checks && (style_.progress || is_failure(event.outcome));
+  const bool wanted = style_.checks && (style_.progress || is_failure(event));
   if (wanted && !event.checks.empty()) print(prefix_lines(checks_table(event.checks), "    "));
 }
 
@@ -306,6 +306,7 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);
   if (event.flaky) line += fmt::format(" (flaky: passed on attempt {})", event.attempts);
+  if (event.expected) line += fmt::format(" ({})", in_line(expected_text(event)));
   if (event.first_run) line += fmt::format(" ({})", in_line(first_run_text(event)));
   return line + '\n';
 }
@@ -322,6 +323,7 @@ std::string TerminalSink::failure_block(const CaseFinished& event, std::string_v
     return fmt::format("{}: the same as {}\n", head, first);
   }
   std::string block = head + '\n';
+  if (event.expected) block += fmt::format("    {}\n", in_line(expected_text(event)));
   const std::string details = failure_details(event, style_.checks ? DrawMask::whole : DrawMask::coarse);
   block += prefix_lines(protocol::cut_text(details, kMostOfDetails), "    ");
   if (style_.show_output != ShowOutput::never) block += prefix_lines(stderr_details(event), "    ");

@@ -109,7 +109,9 @@ struct Submit {
   std::string rerun;                  // likewise
   int repetition = 1;                 // of `repetitions` of this case: which it is
   int repetitions = 1;
-  std::optional<double> timeout_ms;  // its own deadline; none: that of the run
+  std::optional<double> timeout_ms;                        // its own deadline; none: that of the run
+  std::optional<ExpectedFailure> expected = std::nullopt;  // as in CaseFinished
+  std::optional<std::string> skip = std::nullopt;          // why it ends as a skip, without a worker
 
   static constexpr const char* kName = "submit";
   static constexpr auto fields() {
@@ -120,7 +122,9 @@ struct Submit {
                       field("rerun", &Submit::rerun),
                       field("repetition", &Submit::repetition),
                       field("repetitions", &Submit::repetitions),
-                      field("timeout_ms", &Submit::timeout_ms, Presence::sparse)};
+                      field("timeout_ms", &Submit::timeout_ms, Presence::sparse),
+                      field("expected", &Submit::expected, Presence::sparse),
+                      field("skip", &Submit::skip, Presence::sparse)};
   }
 };
 

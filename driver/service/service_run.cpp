@@ -66,6 +66,8 @@ void ServiceRun::submit(const Submit& submit) {
   named->run = submit.repetition;
   named->runs = submit.repetitions;
   named->number = submit.number;
+  named->expected = submit.expected;
+  named->skip = submit.skip;
   if (submit.timeout_ms) named->timeout = whole_ms(*submit.timeout_ms);
   const NamedCase& added = *named;
   const std::size_t index = fleet_.add(client_, added, launch_.number());

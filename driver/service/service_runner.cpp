@@ -91,6 +91,8 @@ std::size_t ServiceRunner::add(const NamedCase& named) {
   submit.rerun = named.rerun;
   submit.repetition = named.run;
   submit.repetitions = named.runs;
+  submit.expected = named.expected;
+  submit.skip = named.skip;
   if (named.timeout) submit.timeout_ms = static_cast<double>(named.timeout->count());
   connection_->write(line_of(submit));
   return index;
@@ -171,6 +173,7 @@ void ServiceRunner::finish(CaseFinished finished) {
   finished.search = unfinished->second->search;  // only this process knows it
   cases_.erase(unfinished);
   ledger_.record(finished.index, finished.outcome, finished.flaky);
+  ledger_.note_expected(finished);
   const Event event{std::move(finished)};
   sink_.on_event(event);
   if (on_case_finished) on_case_finished(std::get<CaseFinished>(event));

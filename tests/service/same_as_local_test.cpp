@@ -152,6 +152,24 @@ TEST_F(SameAsLocal, AMatrix) {
   EXPECT_EQ(served.exit_code, 100);
 }
 
+TEST_F(SameAsLocal, WhatACaseIsExpectedToDoAndWhatNoWorkerGets) {
+  const StartedService service({"--slots", "1"});
+  test::write_file(path("overrides.toml"),
+                   "[[override]]\nfilter = \"model=pass\"\nskip.reason = \"no room\"\n"
+                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = {reason = \"issue 5\", strict = true}\n"
+                   "[[override]]\nfilter = \"model=fail\"\nxfail.reason = \"issue 6\"\n");
+  const Words words = {test::kProgram, "run",         "--matrix",  path("demo.json"),
+                       "--worker",     test::kWorker, "--config",  path("overrides.toml"),
+                       "--filter",     "model=pass*", "model=fail"};
+  const Said local = say(words, {"--slots", "1", "--spare", "off"});
+  const Said served = say(words, {"--service"});
+  expect_same(local, served);
+  EXPECT_EQ(served.exit_code, 100);
+  EXPECT_THAT(served.events, HasSubstr(R"("expected_failures":1)"));
+  EXPECT_THAT(served.events, HasSubstr(R"("strict_passes":1)"));
+  EXPECT_THAT(served.events, HasSubstr(R"("reason":"no room")"));
+}
+
 TEST_F(SameAsLocal, ExitCodesOfEveryKind) {
   const StartedService service({"--slots", "2"});
   struct Kind {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
 class App;
@@ -12,6 +13,7 @@ class App;
 namespace cp_pool {
 
 class Configuration;
+struct CaseOverride;
 
 // A command line that was read, and what carries it out.
 class Command {
@@ -22,7 +24,7 @@ class Command {
   virtual ~Command() = default;
 
   // Called before finish, of a subcommand that is configured.
-  virtual void configure(const Configuration& /*configuration*/) {}
+  virtual void configure(const Configuration& /*configuration*/, const std::vector<CaseOverride>& /*overrides*/) {}
 
   // Called when every option has been read: refuses options that contradict each other, and fills in values that follow
   // from several options. Throws CommandError (usage).

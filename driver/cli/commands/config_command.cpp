@@ -73,7 +73,7 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
     add_flag(command, "--json", options.json, "A JSON object: profile, file, and of each key value, source and place");
   }
 
-  void configure(const Configuration& configuration) override {
+  void configure(const Configuration& configuration, const std::vector<CaseOverride>& /*overrides*/) override {
     profile_ = configuration.profile();
     file_ = configuration.file();
   }

@@ -17,8 +17,9 @@ std::size_t count_in(const std::set<std::string>& ids, const std::set<std::strin
 }
 
 // "2 failed, 101 passed, 3 skipped, 1 not judged": runs of cases. What there is none of is left out, but passes.
-std::string counts_text(const OutcomeCounts& counts) {
-  std::size_t failed = 0;
+std::string counts_text(const RunFinished& round) {
+  const OutcomeCounts& counts = round.counts;
+  std::size_t failed = round.strict_passes;
   std::size_t not_judged = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const auto outcome = static_cast<CaseOutcome>(i);
@@ -28,8 +29,10 @@ std::string counts_text(const OutcomeCounts& counts) {
       not_judged += counts[i];
     }
   }
+  failed -= round.expected_failures;
   std::string text = failed > 0 ? fmt::format("{} failed, ", failed) : "";
-  text += fmt::format("{} passed", counts.at(static_cast<std::size_t>(CaseOutcome::pass)));
+  text += fmt::format("{} passed", counts.at(static_cast<std::size_t>(CaseOutcome::pass)) - round.strict_passes);
+  if (round.expected_failures > 0) text += fmt::format(", {} failed as expected", round.expected_failures);
   const std::size_t skipped = counts.at(static_cast<std::size_t>(CaseOutcome::skip));
   if (skipped > 0) text += fmt::format(", {} skipped", skipped);
   if (not_judged > 0) text += fmt::format(", {} not judged", not_judged);
@@ -47,9 +50,9 @@ void RoundBook::on_event(const Event& event) {
   if (const auto* finished = std::get_if<RunFinished>(&event)) round_.finished = *finished;
   const auto* finished = std::get_if<CaseFinished>(&event);
   if (finished == nullptr) return;
-  if (is_failure(finished->outcome)) {
+  if (is_failure(*finished)) {
     round_.failed.insert(finished->id);
-  } else if (went_well(finished->outcome)) {
+  } else if (went_well(*finished)) {
     round_.passed.insert(finished->id);
   } else {
     round_.others.insert(finished->id);
@@ -64,7 +67,7 @@ std::string RoundBook::complete() {
   });
   std::string text;
   if (round_.finished) {
-    text = fmt::format("{} in {}", counts_text(round_.finished->counts), format_duration(round_.finished->duration_ms));
+    text = fmt::format("{} in {}", counts_text(*round_.finished), format_duration(round_.finished->duration_ms));
   }
   if (last_time_) {
     text += fmt::format(" (fixed: {}, new failures: {})", count_in(*last_time_, round_.passed),

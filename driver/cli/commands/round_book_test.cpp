@@ -61,6 +61,20 @@ TEST(RoundBook, CountsFailuresPassesSkipsAndWhatNobodyJudged) {
             "3 failed, 1 passed, 1 skipped, 2 not judged in 1.50 s");
 }
 
+TEST(RoundBook, CountsApartWhatFailedAsExpectedAndAsFailedWhatHadToFail) {
+  RoundBook book;
+  book.begin();
+  RunFinished end;
+  end.counts.at(static_cast<std::size_t>(CaseOutcome::pass)) = 3;
+  end.counts.at(static_cast<std::size_t>(CaseOutcome::fail)) = 2;
+  end.expected_failures = 1;
+  end.unexpected_passes = 2;
+  end.strict_passes = 1;
+  end.duration_ms = 1500;
+  book.on_event(end);
+  EXPECT_EQ(book.complete(), "2 failed, 2 passed, 1 failed as expected in 1.50 s");
+}
+
 TEST(RoundBook, TheNextRoundBeginsWithWhatFailedInItsOrder) {
   RoundBook book;
   complete(book,

@@ -116,6 +116,10 @@ class RunCommand : public CommandWith<RunOptions> {
  public:
   explicit RunCommand(CLI::App& command) { add_options_of_run(command, options); }
 
+  void configure(const Configuration& /*configuration*/, const std::vector<CaseOverride>& overrides) override {
+    options.overrides = overrides;
+  }
+
   void finish(const CLI::App& command) override {
     options.selection.keywords = narrowed_by_test_filter(options.selection.keywords);
     options.shard_by_runner = is_configured(command, "--shard") && shard_of_runner();

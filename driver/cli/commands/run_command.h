@@ -2,8 +2,10 @@
 
 #include <filesystem>
 #include <optional>
+#include <vector>
 
 #include "driver/cli/commands/command.h"
+#include "driver/cli/config/case_overrides.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/history/run_recorder.h"
 #include "driver/cli/select/order.h"
@@ -20,6 +22,7 @@ struct RunOptions {
   RecordOptions record;        // of `run` alone
   std::string record_command;  // what the record says was called
   Order order;
+  std::vector<CaseOverride> overrides;  // of cp-pool.toml
   bool shard_by_runner = false;  // the runner of tests chose the shard (config/test_environment.h): it may be empty
   int repeat = 1;                // how often each case runs
   bool deterministic = false;    // every case asks for deterministic kernels

@@ -47,6 +47,7 @@ std::vector<NamedCase> named_cases(const Selection& selection, const RunOptions&
                      .c = selected.matrix_case.c,
                      .rerun = rerun_of_run(program, selected, options.execution)});
     if (options.deterministic) cases.back().c.deterministic = true;
+    apply_overrides(options.overrides, selected.matrix_case, cases.back());
   }
   return cases;
 }

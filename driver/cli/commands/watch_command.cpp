@@ -225,6 +225,10 @@ class WatchCommand : public CommandWith<RunOptions> {
     add_run_options(command, options);
   }
 
+  void configure(const Configuration& /*configuration*/, const std::vector<CaseOverride>& overrides) override {
+    options.overrides = overrides;
+  }
+
   void finish(const CLI::App& command) override { fill_run_options(command, options); }
 
   int run(const std::string& program) override {

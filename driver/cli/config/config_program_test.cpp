@@ -121,5 +121,52 @@ TEST_F(ConfigProgram, ShardsByTimesSayWhichTimes) {
   }
 }
 
+TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
+                   "[[override]]\nfilter = \"model=fail\"\nxfail = {reason = \"issue 5\"}\n"
+                   "[[override]]\nfilter = \"model=hang\"\nskip.reason = \"it hangs\"\n"
+                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = {reason = \"issue 6\"}\n");
+  const Words words{"run",        "--worker", test::kWorker, "--filter", "model=fail", "model=pass*",
+                    "model=hang", "--events", "e.jsonl",     "--junit",  "j.xml",      "--max-fail",
+                    "1"};
+  const Finished done = here(words);
+  EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
+  EXPECT_THAT(done.last_line(), HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip"));
+  EXPECT_THAT(done.out, HasSubstr("1 failed as expected\n"));
+  EXPECT_THAT(done.out, HasSubstr("passed, and was expected to fail: demo/pass_2/p2p/cp1/bshd/fp32: issue 6\n"));
+  EXPECT_THAT(done.out, HasSubstr("1 skip: it hangs\n"));
+  for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+    if (event["type"] == "run_finished") {
+      EXPECT_EQ(event["expected_failures"], 1);
+      EXPECT_EQ(event["unexpected_passes"], 1);
+    }
+    if (event["type"] != "case_finished" || event["case"]["model"] != "fail") continue;
+    EXPECT_EQ(event["outcome"], "fail");
+    EXPECT_EQ(event["expected"], nlohmann::json({{"reason", "issue 5"}, {"strict", false}}));
+  }
+  EXPECT_EQ(here({"report", "e.jsonl"}).exit_code, 0) << "the report of the file says the same";
+  EXPECT_EQ(here({"run", "--worker", test::kWorker, "--rerun-failed", "e.jsonl"}).exit_code, 4) << "nothing failed";
+}
+
+TEST_F(ConfigProgram, AStrictExpectedFailureHasToFail) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\n"
+                   "[[override]]\nfilter = \"model=pass\"\nxfail = {reason = \"issue 5\", strict = true}\n");
+  const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=pass", "--events", "e.jsonl"});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.out, HasSubstr("passed, and was expected to fail: issue 5"));
+  EXPECT_EQ(here({"report", "e.jsonl"}).exit_code, 100);
+}
+
+TEST_F(ConfigProgram, TheDeadlineOfAnOverrideIsThatOfItsCases) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\ngrace = \"100ms\"\n"
+                   "[[override]]\nfilter = \"model=hang\"\ntimeout = \"300ms\"\n");
+  const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=hang"});
+  EXPECT_EQ(done.exit_code, 100);
+  EXPECT_THAT(done.last_line(), HasSubstr("1 timeout")) << done.out;
+}
+
 }  // namespace
 }  // namespace cp_pool

@@ -204,7 +204,6 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
     file_ = read_config_file(name_);
     rebase(file_, keys);
   }
-  if (!file_.overrides.empty()) refuse_at(file_.overrides.front().place, "unknown key 'override'");
   ConfigFile built_in = parse_config(kBuiltIn, "built-in profile", {});
   check_profiles(file_, keys);
   check_profiles(built_in, keys);
@@ -302,6 +301,21 @@ void Configuration::apply(ConfiguredApp& command) const {
     option->clear();  // what is not on the command line does not count as given
     command.settings.emplace(option, std::move(setting));
   }
+}
+
+// An option that the command line or a variable sets counts more than an override.
+std::vector<CaseOverride> Configuration::case_overrides(const ConfiguredApp& command) const {
+  const auto is_told = [&](const std::string& key) {
+    const CLI::Option* option = option_of_key(command, key);
+    if (option == nullptr || option->count() > 0) return true;
+    const auto setting = command.settings.find(option);
+    return setting != command.settings.end() && setting->second.by_variable;
+  };
+  const auto wrong = [&](const std::string& key, const std::string& value) {
+    const CLI::Option* option = option_of_key(command, key);
+    return option == nullptr ? "" : wrong_with_value(*option, value);
+  };
+  return read_overrides(file_.overrides, wrong, is_told);
 }
 
 std::string with_places(std::string text, const ConfiguredApp& command) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/cli/config/case_overrides.h"
 #include "driver/cli/config/config_file.h"
 #include "driver/cli/configured_app.h"
 
@@ -40,6 +41,9 @@ class Configuration {
 
   [[nodiscard]] const std::string& profile() const { return profile_; }
   [[nodiscard]] const std::string& file() const { return name_; }  // empty: none
+  [[nodiscard]] const std::vector<ConfigTable>& overrides() const { return file_.overrides; }
+  // What they say to a command whose options have been set. Throws CommandError (usage).
+  [[nodiscard]] std::vector<CaseOverride> case_overrides(const ConfiguredApp& command) const;
 
  private:
   struct Setting {

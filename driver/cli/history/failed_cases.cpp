@@ -36,7 +36,7 @@ class FailureReader {
     if (const auto* finished = std::get_if<CaseFinished>(&event)) {
       any_ = true;
       pending_.finish(finished->id);
-      add(finished->id, finished->c, !went_well(finished->outcome), was_reached(finished->outcome));
+      add(finished->id, finished->c, !went_well(*finished), was_reached(finished->outcome));
     }
     if (std::holds_alternative<RunFinished>(event)) knows_rest_ = true;
   }

@@ -221,6 +221,7 @@ void MergedRuns::append(const ReadRun& run, std::size_t number, std::vector<Even
       if (is_rerun) finished->first_run = first_runs_.at(key);
       finished->index += first_index_;
       ledger_.record(ledger_.expect(), finished->outcome, finished->flaky);
+      ledger_.note_expected(*finished);
     }
     out.push_back(std::move(event));
   }

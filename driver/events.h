@@ -322,16 +322,18 @@ struct FirstRun {
   std::string reason;
 };
 
-// That a case is expected to fail, as an override of cp-pool.toml says (docs/configuration.md).
-struct ExpectedFailure {
+// What an override of cp-pool.toml expects of a case (docs/configuration.md).
+struct Expected {
+  CaseOutcome outcome = CaseOutcome::fail;  // fail: that it does not pass; skip: no worker gets it
   std::string reason;
-  bool strict = false;  // a pass is then a failure of the run
+  bool strict = false;  // with fail: a pass is then a failure of the run
 
-  bool operator==(const ExpectedFailure&) const = default;
+  bool operator==(const Expected&) const = default;
 
   static constexpr auto fields() {
-    return std::tuple{field("reason", &ExpectedFailure::reason, Presence::required),
-                      field("strict", &ExpectedFailure::strict)};
+    return std::tuple{field("outcome", &Expected::outcome, Presence::required),
+                      field("reason", &Expected::reason, Presence::required),
+                      field("strict", &Expected::strict, Presence::sparse)};
   }
 };
 
@@ -352,10 +354,10 @@ struct CaseFinished {
   std::optional<PoolId> pool;  // none if it was never sent
   int attempts = 0;
   CaseOutcome outcome = CaseOutcome::not_run;
-  std::optional<ExpectedFailure> expected = std::nullopt;  // none: it is to pass
-  bool flaky = false;                                      // it passed, and not on its first try (--retries)
-  std::string reason;                                      // empty for a pass
-  double duration_ms = 0;                                  // line sent to outcome known
+  std::optional<Expected> expected = std::nullopt;  // none: that it passes
+  bool flaky = false;                               // it passed, and not on its first try (--retries)
+  std::string reason;                               // empty for a pass
+  double duration_ms = 0;                           // line sent to outcome known
   std::vector<protocol::RankResult> ranks;
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
@@ -409,16 +411,22 @@ struct CaseFinished {
   }
 };
 
+inline bool is_to_fail(const std::optional<Expected>& expected) {
+  return expected && expected->outcome == CaseOutcome::fail;
+}
+inline bool is_to_be_skipped(const std::optional<Expected>& expected) {
+  return expected && expected->outcome == CaseOutcome::skip;
+}
 inline bool failed_as_expected(const CaseFinished& event) {
-  return event.expected && is_failure(event.outcome);
+  return is_to_fail(event.expected) && is_failure(event.outcome);
 }
 inline bool passed_unexpectedly(const CaseFinished& event) {
-  return event.expected && event.outcome == CaseOutcome::pass;
+  return is_to_fail(event.expected) && event.outcome == CaseOutcome::pass;
 }
 // Whether the run counts it as a failure: it was not expected to fail, or had to and did not.
 inline bool is_failure(const CaseFinished& event) {
   if (passed_unexpectedly(event)) return event.expected->strict;
-  return is_failure(event.outcome) && !event.expected;
+  return is_failure(event.outcome) && !failed_as_expected(event);
 }
 // Whether a rerun of failures leaves it out.
 inline bool went_well(const CaseFinished& event) {
@@ -609,6 +617,7 @@ struct RunFinished {
   std::size_t expected_failures = 0;  // of the failures
   std::size_t unexpected_passes = 0;  // of the passes: the case was expected to fail
   std::size_t strict_passes = 0;      // of these: failures of the run
+  std::size_t expected_skips = 0;     // of the skips: no worker was to get the case
   double duration_ms = 0;
   double driver_cpu_ms = 0;  // user and system time of the driver itself, without the ranks
   bool interrupted = false;
@@ -623,6 +632,7 @@ struct RunFinished {
                       field("expected_failures", &RunFinished::expected_failures, Presence::sparse),
                       field("unexpected_passes", &RunFinished::unexpected_passes, Presence::sparse),
                       field("strict_passes", &RunFinished::strict_passes, Presence::sparse),
+                      field("expected_skips", &RunFinished::expected_skips, Presence::sparse),
                       field("ledger_exact", &RunFinished::ledger_exact),
                       field("interrupted", &RunFinished::interrupted),
                       field("duration_ms", &RunFinished::duration_ms),

@@ -23,6 +23,7 @@ void Ledger::note_expected(const CaseFinished& finished) {
   expected_failures_ += failed_as_expected(finished) ? 1 : 0;
   unexpected_passes_ += passed_unexpectedly(finished) ? 1 : 0;
   strict_passes_ += passed_unexpectedly(finished) && finished.expected->strict ? 1 : 0;
+  expected_skips_ += is_to_be_skipped(finished.expected) && finished.outcome == CaseOutcome::skip ? 1 : 0;
 }
 
 std::size_t Ledger::count(CaseOutcome outcome) const {
@@ -36,11 +37,16 @@ RunFinished Ledger::close(bool interrupted, const Demands& demands) const {
   out.expected_failures = expected_failures_;
   out.unexpected_passes = unexpected_passes_;
   out.strict_passes = strict_passes_;
+  out.expected_skips = expected_skips_;
   out.expanded = outcomes_.size();
   out.interrupted = interrupted;
   out.ledger_exact = !unknown_case_ && std::ranges::all_of(outcomes_, [](int n) { return n == 1; });
   out.exit_code = exit_code(out, demands);
   return out;
+}
+
+std::size_t unexpected_skips(const RunFinished& finished) {
+  return finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip)) - finished.expected_skips;
 }
 
 bool all_skipped(const RunFinished& finished) {
@@ -63,10 +69,9 @@ int exit_code(const RunFinished& finished, const Demands& demands) {
   if (failures > finished.expected_failures) return to_int(ExitCode::failed);
   if (any([](CaseOutcome o) { return o == CaseOutcome::not_run; })) return to_int(ExitCode::failed);
   if (demands.flaky_fails && finished.flaky > 0) return to_int(ExitCode::failed);
-  const bool skips_count = demands.no_skip || (demands.some_judged && all_skipped(finished));
-  if (any([&](CaseOutcome o) { return o == CaseOutcome::infra || (skips_count && o == CaseOutcome::skip); })) {
-    return to_int(ExitCode::infra);
-  }
+  if (demands.no_skip && unexpected_skips(finished) > 0) return to_int(ExitCode::infra);
+  if (demands.some_judged && all_skipped(finished)) return to_int(ExitCode::infra);
+  if (any([](CaseOutcome o) { return o == CaseOutcome::infra; })) return to_int(ExitCode::infra);
   return to_int(ExitCode::ok);
 }
 

@@ -11,7 +11,7 @@ namespace cp_pool {
 
 // What of a run beside its failures is no success.
 struct Demands {
-  bool no_skip = false;      // a case that was skipped: nobody judged it
+  bool no_skip = false;      // a case that was skipped, and was not to be: nobody judged it
   bool some_judged = false;  // that every case was skipped
   bool flaky_fails = false;  // a case that passed on a later try: it is then a failure
 };
@@ -36,12 +36,16 @@ class Ledger {
   std::size_t expected_failures_ = 0;
   std::size_t unexpected_passes_ = 0;
   std::size_t strict_passes_ = 0;
+  std::size_t expected_skips_ = 0;
   bool unknown_case_ = false;
 };
 
 // The first that applies: interrupted, internal_error for wrong books, failed for a failure that was not expected, a
 // case that had to fail and did not, or one that was not run (and for what the demands say), infra (likewise), ok.
 int exit_code(const RunFinished& finished, const Demands& demands);
+
+// Skips that cp-pool.toml does not ask for.
+std::size_t unexpected_skips(const RunFinished& finished);
 
 // Whether there were cases, and every one was skipped.
 bool all_skipped(const RunFinished& finished);

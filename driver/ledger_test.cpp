@@ -72,7 +72,7 @@ TEST(ExitCode, IsNoFailureForWhatWasExpectedToFailUnlessItHadToAndPassed) {
     Ledger ledger;
     CaseFinished finished;
     finished.outcome = outcome;
-    if (expected) finished.expected = ExpectedFailure{.reason = "known", .strict = strict};
+    if (expected) finished.expected = Expected{.reason = "known", .strict = strict};
     ledger.record(ledger.expect(), outcome);
     ledger.note_expected(finished);
     return ledger.close(false).exit_code;
@@ -87,11 +87,23 @@ TEST(ExitCode, IsNoFailureForWhatWasExpectedToFailUnlessItHadToAndPassed) {
   EXPECT_EQ(code(CaseOutcome::infra, false), to_int(ExitCode::infra));
 }
 
+TEST(ExitCode, OfASkipThatWasAskedForIsNoneOfNoSkip) {
+  Ledger ledger = ledger_of({CaseOutcome::skip, CaseOutcome::pass});
+  EXPECT_EQ(ledger.close(false, {.no_skip = true}).exit_code, to_int(ExitCode::infra));
+  CaseFinished skipped;
+  skipped.outcome = CaseOutcome::skip;
+  skipped.expected = Expected{.outcome = CaseOutcome::skip, .reason = "no room"};
+  ledger.note_expected(skipped);
+  EXPECT_EQ(ledger.close(false, {.no_skip = true}).exit_code, 0);
+  EXPECT_EQ(ledger.close(false).expected_skips, 1U);
+  EXPECT_EQ(ledger_of({CaseOutcome::skip}).close(false, {.some_judged = true}).exit_code, to_int(ExitCode::infra));
+}
+
 TEST(ExitCode, OfOneExpectedFailureAndAnotherIsThatOfTheOther) {
   Ledger ledger = ledger_of({CaseOutcome::fail, CaseOutcome::fail});
   CaseFinished expected;
   expected.outcome = CaseOutcome::fail;
-  expected.expected = ExpectedFailure{.reason = "known"};
+  expected.expected = Expected{.reason = "known"};
   ledger.note_expected(expected);
   EXPECT_EQ(ledger.close(false).exit_code, to_int(ExitCode::failed));
   EXPECT_EQ(ledger.close(false).expected_failures, 1U);

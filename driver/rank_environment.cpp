@@ -36,6 +36,17 @@ Variables own_environment() {
   return out;
 }
 
+Variables with_entries(Variables base, const std::vector<std::string>& entries) {
+  for (const std::string& entry : entries) {
+    const std::size_t equals = std::min(entry.find('='), entry.size());
+    const std::string name = entry.substr(0, equals);
+    std::erase_if(base, [&](const auto& variable) { return variable.first == name; });
+    base.emplace_back(name, entry.substr(std::min(equals + 1, entry.size())));
+  }
+  std::ranges::sort(base);
+  return base;
+}
+
 bool matters_to_ranks(std::string_view name) {
   return std::ranges::count(kNamesForRanks, name) > 0 ||
          std::ranges::any_of(kPrefixesForRanks, [name](std::string_view prefix) { return name.starts_with(prefix); });

@@ -13,6 +13,9 @@ using Variables = std::vector<std::pair<std::string, std::string>>;
 // Of this process: all, sorted by name.
 Variables own_environment();
 
+// `base` with these ("NAME=VALUE") added or put in the place of others: sorted by name.
+Variables with_entries(Variables base, const std::vector<std::string>& entries);
+
 // Whether the variable changes what a worker computes, or whether it starts: CUDA_* NCCL_* GLOO_* OMP_* MKL_* TORCH_*
 // CUBLAS_* CP_POOL_* PYTHON* LD_* PATH VIRTUAL_ENV.
 bool matters_to_ranks(std::string_view name);

@@ -22,6 +22,25 @@
 
 namespace cp_pool {
 
+// What the ranks of a case are started with, where it is not what RunConfig says (docs/configuration.md).
+struct OwnRanks {
+  std::vector<std::string> worker_command = {};  // empty: that of the run
+  std::vector<std::string> fork_server = {};     // of this command, as in RunConfig
+  bool start_timeout_grows = false;              // likewise
+  std::vector<std::string> environment = {};     // "NAME=VALUE", sorted; beside what they have
+  int slots = 0;                                 // that their pool holds; 0 = one a rank
+
+  auto operator<=>(const OwnRanks&) const = default;
+
+  static constexpr auto fields() {
+    return std::tuple{field("worker", &OwnRanks::worker_command, Presence::sparse),
+                      field("fork_server", &OwnRanks::fork_server, Presence::sparse),
+                      field("start_timeout_grows", &OwnRanks::start_timeout_grows, Presence::sparse),
+                      field("environment", &OwnRanks::environment, Presence::sparse),
+                      field("slots", &OwnRanks::slots, Presence::sparse)};
+  }
+};
+
 struct NamedCase {
   std::string id;
   Case c;
@@ -34,8 +53,9 @@ struct NamedCase {
   std::optional<SearchStep> search = std::nullopt;  // as in CaseFinished
   bool replay = false;  // of a failure: its worker looks for no cause, and writes neither dump nor trace
   std::optional<std::chrono::milliseconds> timeout = std::nullopt;  // its own deadline; none = RunConfig::timeout
-  std::optional<ExpectedFailure> expected = std::nullopt;           // as in CaseFinished
-  std::optional<std::string> skip = std::nullopt;                   // why it ends as a skip, without a worker
+  std::optional<int> retries = std::nullopt;                        // likewise: RunConfig::retries.most
+  std::optional<Expected> expected = std::nullopt;  // as in CaseFinished; what is to be skipped gets no worker
+  std::optional<OwnRanks> ranks = std::nullopt;
 };
 
 // How much a rank's figures may grow since its pool's first case before the pool is retired; 0 = no limit.
@@ -98,6 +118,12 @@ struct RunConfig {
   // the run is stopped as by SIGINT, but counts as not interrupted. Empty: nobody asks. It must not throw.
   std::function<bool()> outdated = nullptr;
 };
+
+// What ranks of the case are started with.
+RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks);
+inline Retries retries_of(const NamedCase& named, const RunConfig& config) {
+  return {.most = named.retries.value_or(config.retries.most), .on = config.retries.on};
+}
 
 // How long a pool of `ranks` may take to get ready. Ranks that share a core get ready one after another where they
 // import a large library each, so a deadline that grows is multiplied by ranks / cores.

@@ -169,11 +169,11 @@ int Execution::operator()(const std::function<RunResult(const RunConfig&, EventS
   if (config_.flaky_fails && result.finished.flaky > 0) {
     report_error(fmt::format("{} flaky, with --flaky fail", count_of(result.finished.flaky, "case")));
   }
-  if (const std::size_t skipped = result.finished.counts.at(static_cast<std::size_t>(CaseOutcome::skip));
-      config_.no_skip && skipped > 0) {
+  if (const std::size_t skipped = unexpected_skips(result.finished); config_.no_skip && skipped > 0) {
     report_error(fmt::format("{} skipped, with --no-skip", count_of(skipped, "case")));
   } else if (config_.expect_judged && all_skipped(result.finished)) {
-    report_error(fmt::format("nothing was judged: {} skipped, all that there were", count_of(skipped, "case")));
+    report_error(
+        fmt::format("nothing was judged: {} skipped, all that there were", count_of(result.finished.expanded, "case")));
   }
   const bool lost = views_.failed() || answer_lost_ || notices_->output_lost();
   return lost ? first_that_applies(code, ExitCode::cannot_write) : code;

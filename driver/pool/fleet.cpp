@@ -57,7 +57,7 @@ Fleet::Fleet(PoolHost& host, PoolOwner& owner, Config config)
 
 std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) {
   const std::size_t number = ++last_job_;
-  if (named.skip) {
+  if (is_to_be_skipped(named.expected)) {
     const Job& job =
         jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .named = &named}).first->second;
     ++client.unfinished;
@@ -65,7 +65,7 @@ std::size_t Fleet::add(FleetClient& client, const NamedCase& named, int launch) 
     decide_soon();
     return job.index;
   }
-  const int key = key_of(launch, world_size(named.c));
+  const int key = key_of({launch, world_size(named.c), named.ranks ? named.ranks->slots : 0});
   const Job& job =
       jobs_.emplace(number, Job{.index = client.ledger.expect(), .client = &client, .key = key, .named = &named})
           .first->second;
@@ -92,11 +92,11 @@ void Fleet::retire_idle_pools() {
   decide_soon();
 }
 
-int Fleet::key_of(int launch, int world_size) {
-  const auto [place, is_new] = keys_.try_emplace({launch, world_size}, 0);
+int Fleet::key_of(const Key& key) {
+  const auto [place, is_new] = keys_.try_emplace(key, 0);
   if (is_new) {
-    place->second = scheduler_.add_key(world_size);
-    by_number_[place->second] = {launch, world_size};
+    place->second = scheduler_.add_key(key.slots > 0 ? key.slots : key.world_size);
+    by_number_[place->second] = key;
   }
   return place->second;
 }
@@ -106,7 +106,7 @@ void Fleet::forget_launch(int launch) {
     const auto& [number, key] = entry;
     if (key.launch != launch) return false;
     scheduler_.remove_key(number);
-    keys_.erase({launch, key.world_size});
+    keys_.erase(key);
     return true;
   });
 }
@@ -162,8 +162,9 @@ void Fleet::end_what_cannot_run() {
     if (job.client->unfinished == 0 && job.client->on_all_finished) job.client->on_all_finished();
   };
   for (const std::size_t number : std::exchange(skipped_, {})) {
-    end(number,
-        [](const Job& job) { job.client->books.finish_unrun(job, CaseOutcome::skip, job.named->skip.value(), {}); });
+    end(number, [](const Job& job) {
+      job.client->books.finish_unrun(job, CaseOutcome::skip, job.named->expected->reason, {});
+    });
   }
   for (const std::size_t number : stopped) {
     end(number, [](const Job& job) {
@@ -187,7 +188,7 @@ void Fleet::try_unrun_again(std::vector<std::size_t>& given_up) {
     Job& job = jobs_.at(number);
     const KeyPatience& patience = job.client->patience.at(job.key);
     if (!patience.another_start_may_help() ||
-        !job.client->run.config.retries.allow(patience.given_up_outcome(), job.tried)) {
+        !retries_of(*job.named, job.client->run.config).allow(patience.given_up_outcome(), job.tried)) {
       return false;
     }
     job.client->books.note_unrun_try(job, patience.given_up_outcome(), *patience.given_up(),
@@ -220,7 +221,7 @@ void Fleet::carry_out(const StartPool& start) {
   living.world_size = key.world_size;
   living.slots = start.slots;
   living.since = Clock::now();
-  living.lane = std::make_unique<Lane>(home, owner_.fork_server(key.launch), std::move(id), key.world_size,
+  living.lane = std::make_unique<Lane>(home, owner_.start_of(pool, key.launch), std::move(id), key.world_size,
                                        place_on(key.world_size, start.slots), functions_of(pool, start.key));
   asio::co_spawn(host_.io, living.lane->serve(),
                  [this, pool](const std::exception_ptr& error) { forget(pool, error); });
@@ -340,10 +341,10 @@ PoolId Fleet::next_pool_id(const RunConfig& config, int world_size) {
   return {name, ++generations_[name]};
 }
 
-PoolPlace Fleet::place_of(int ranks) const {
-  std::vector<int> slots(static_cast<std::size_t>(std::min(ranks, slots_.value_or(ranks))));
-  std::iota(slots.begin(), slots.end(), 0);
-  return place_on(ranks, slots);
+PoolPlace Fleet::place_of(int ranks, int slots) const {
+  std::vector<int> numbers(static_cast<std::size_t>(std::min(slots, slots_.value_or(slots))));
+  std::iota(numbers.begin(), numbers.end(), 0);
+  return place_on(ranks, numbers);
 }
 
 std::string Fleet::why_stopped(const RunContext& run) {

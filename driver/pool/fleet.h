@@ -38,8 +38,8 @@ class PoolOwner {
   // What the pool is started, kept and ended for; it stays valid until the pool is gone. wanted_by: whose case waits
   // for it; nullptr: it is a spare.
   virtual RunContext& home(int pool, int launch, const FleetClient* wanted_by) = 0;
-  // That its ranks are forked from; nullptr: none.
-  virtual ForkServer* fork_server(int launch) = 0;
+  // What the ranks of this pool, which has a home, are started with.
+  virtual RankStart start_of(int pool, int launch) = 0;
   // The pool is about to get a case of this client.
   virtual void works_for(int /*pool*/, FleetClient& /*client*/) {}
   // Whether the worker has changed since the pool was started: then it gets no further case.
@@ -80,7 +80,7 @@ class Fleet {
 
   // Of a pool that is started for nobody's queue, when done(): its name, and what a Pool wants to know.
   PoolId next_pool_id(const RunConfig& config, int world_size);
-  [[nodiscard]] PoolPlace place_of(int ranks) const;
+  [[nodiscard]] PoolPlace place_of(int ranks, int slots) const;
 
   [[nodiscard]] bool closed() const { return closed_; }
   // No case can come any more, and no pool is left.
@@ -109,9 +109,12 @@ class Fleet {
   struct Key {
     int launch = 0;
     int world_size = 0;
+    int slots = 0;  // that a pool of it holds; 0 = one a rank
+
+    auto operator<=>(const Key&) const = default;
   };
 
-  int key_of(int launch, int world_size);
+  int key_of(const Key& key);
   void decide_soon();
   void decide();
   void watch_clock();
@@ -138,13 +141,13 @@ class Fleet {
   std::vector<HostShare> hosts_;
   std::optional<int> slots_;
   Scheduler scheduler_;
-  std::map<int, FleetClient*> clients_;      // by number
-  std::map<std::pair<int, int>, int> keys_;  // by launch and world size: the scheduler's number
-  std::map<int, Key> by_number_;             // the same
-  std::map<std::string, int> generations_;   // of pools, by the name of their key
-  std::vector<std::size_t> skipped_;         // numbers of jobs that no pool gets (NamedCase::skip)
-  std::map<std::size_t, Job> jobs_;          // that have no outcome, by the number of the case
-  std::map<int, LivingPool> pools_;          // by the scheduler's number of the pool
+  std::map<int, FleetClient*> clients_;     // by number
+  std::map<Key, int> keys_;                 // the scheduler's number
+  std::map<int, Key> by_number_;            // the same
+  std::map<std::string, int> generations_;  // of pools, by the name of their key
+  std::vector<std::size_t> skipped_;        // numbers of jobs that no pool gets
+  std::map<std::size_t, Job> jobs_;         // that have no outcome, by the number of the case
+  std::map<int, LivingPool> pools_;         // by the scheduler's number of the pool
   std::size_t last_job_ = 0;
   bool closed_ = false;
   bool will_decide_ = false;

@@ -12,11 +12,11 @@ constexpr int kMaxLost = 2;  // a case whose pool dies before it has started is 
 
 }  // namespace
 
-Lane::Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Functions functions)
+Lane::Lane(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Functions functions)
     : home_(home),
       functions_(std::move(functions)),
       wakeup_(home.host.io),
-      pool_(home, fork_server, std::move(id), world_size, std::move(place), wakeup_) {
+      pool_(home, start, std::move(id), world_size, std::move(place), wakeup_) {
   home_.host.wakeups.push_back(&wakeup_);
 }
 
@@ -116,8 +116,8 @@ asio::awaitable<std::optional<Retirement>> Lane::run_job() {
 
 bool Lane::is_run_again(const Job& job, const Attempt& attempt) {
   const RunContext& run = job.client->run;
-  if (job.named->expected && is_failure(attempt.outcome)) return false;
-  return run.config.retries.allow(attempt.outcome, job.tried) && !run.stop.no_new_cases();
+  if (is_to_fail(job.named->expected) && is_failure(attempt.outcome)) return false;
+  return retries_of(*job.named, run.config).allow(attempt.outcome, job.tried) && !run.stop.no_new_cases();
 }
 
 std::optional<Retirement> Lane::retirement_by_age() const {

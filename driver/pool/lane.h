@@ -32,7 +32,7 @@ class Lane {
   };
 
   // All but the functions: as of the Pool.
-  Lane(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Functions functions);
+  Lane(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Functions functions);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
   ~Lane();  // kills a pool that serve() has left behind when it threw

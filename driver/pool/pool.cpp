@@ -53,11 +53,11 @@ StartFailure start_failure(RetireReason reason, std::string detail) {
 
 }  // namespace
 
-Pool::Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Wakeup& wakeup)
+Pool::Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Wakeup& wakeup)
     : host_(home.host),
       home_(home),
       run_(&home),
-      fork_server_(fork_server),
+      start_(start),
       id_(std::move(id)),
       world_size_(world_size),
       place_(std::move(place)),
@@ -80,33 +80,33 @@ void Pool::spawn(bool forks) {
     variables.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ",")));
   }
   const auto on_change = [this] { wakeup_.notify(); };
-  if (run_->config.launcher.kind != LauncherKind::local) {
+  if (start_.config->launcher.kind != LauncherKind::local) {
     LaunchedGroup::Config config;
-    config.launcher = run_->config.launcher;
-    config.worker = run_->config.worker_command;
-    config.device = run_->config.device;
-    config.share_gpus = run_->config.share_gpus;
+    config.launcher = start_.config->launcher;
+    config.worker = start_.config->worker_command;
+    config.device = start_.config->device;
+    config.share_gpus = start_.config->share_gpus;
     config.world_size = world_size_;
     config.tag = tag_;
     config.logs = std::move(logs);
     config.hosts = place_.hosts;
     config.crowded = !place_.hosts.empty() && static_cast<int>(place_.slots.size()) < world_size_;
     config.variables = std::move(variables);
-    config.surroundings = run_->config.surroundings;
+    config.surroundings = start_.config->surroundings;
     group_ = std::make_unique<LaunchedGroup>(host_.io, std::move(config), on_change);
     group_->spawn();
     return;
   }
   LocalGroup::Config config;
-  config.command = run_->config.worker_command;
-  config.device = run_->config.device;
-  config.share_gpus = run_->config.share_gpus;
+  config.command = start_.config->worker_command;
+  config.device = start_.config->device;
+  config.share_gpus = start_.config->share_gpus;
   config.world_size = world_size_;
   config.tag = tag_;
   config.variables = std::move(variables);
   config.logs = std::move(logs);
-  config.surroundings = run_->config.surroundings;
-  if (forks) config.fork_server = fork_server_;
+  config.surroundings = start_.config->surroundings;
+  if (forks) config.fork_server = start_.fork_server;
   config.on_forked = [this](pid_t pid) {
     host_.ranks.insert(pid);
     processes_.add(pid);
@@ -130,10 +130,10 @@ std::optional<StartFailure> Pool::try_spawn(bool forks) {
 
 // Whether ranks can be forked, once that is known.
 asio::awaitable<bool> Pool::await_fork_server() {
-  ForkServer* const server = fork_server_;
+  ForkServer* const server = start_.fork_server;
   if (server == nullptr) co_return false;
   server->start();
-  const milliseconds patience = start_timeout_of(run_->config, world_size_);
+  const milliseconds patience = start_timeout_of(*start_.config, world_size_);
   const auto limit = Clock::now() + patience;
   while (server->starting() && !start_is_given_up() && Clock::now() < limit) {
     co_await wakeup_.wait_until(limit);
@@ -190,7 +190,7 @@ asio::awaitable<std::optional<StartFailure>> Pool::start() {
       PoolSpawned{.pool = id_, .world_size = world_size_, .pids = pids(), .slots = place_.slots, .gpus = place_.gpus});
   if (failure) co_return failure;
 
-  const milliseconds patience = start_timeout_of(run_->config, world_size_);
+  const milliseconds patience = start_timeout_of(*start_.config, world_size_);
   const auto deadline = Clock::now() + patience;
   std::string said;  // by a worker that cannot go on
   for (;;) {

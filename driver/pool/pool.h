@@ -31,6 +31,12 @@ struct PoolPlace {
   std::vector<HostShare> hosts;  // empty: this one, or those that the launcher chooses
 };
 
+// What the ranks of a pool are started with.
+struct RankStart {
+  const RunConfig* config = nullptr;  // worker, environment, device and deadline of the start; it stays for the pool
+  ForkServer* fork_server = nullptr;  // that they are forked from; nullptr: each is started by itself
+};
+
 struct Retirement {
   RetireReason reason = RetireReason::finished;
   std::string detail;
@@ -62,9 +68,8 @@ struct Attempt {
 class Pool {
  public:
   // home: the run that the pool is started, kept and ended for; its config says how.
-  // fork_server: that its ranks are forked from; nullptr: each is started by itself.
   // wakeup is notified of every change, and waited on by start, run_case and retire.
-  Pool(RunContext& home, ForkServer* fork_server, PoolId id, int world_size, PoolPlace place, Wakeup& wakeup);
+  Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPlace place, Wakeup& wakeup);
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
   ~Pool();  // kills what was not retired
@@ -121,7 +126,8 @@ class Pool {
     std::optional<std::vector<int>> pong;  // ranks that answered it
     Clock::time_point sent;
     std::chrono::milliseconds timeout{0};
-    bool own_timeout = false;  // the case's, not that of the run
+    bool own_timeout = false;         // the case's, not that of the run
+    bool may_be_tried_again = false;  // if it fails (--retries)
     Clock::time_point deadline;
     ProgressWatch progress{Clock::time_point::max(), std::chrono::milliseconds{0}};
   };
@@ -199,7 +205,7 @@ class Pool {
   PoolHost& host_;
   RunContext& home_;
   RunContext* run_;  // whose case it runs; between cases: home_
-  ForkServer* fork_server_;
+  RankStart start_;
   PoolId id_;
   int world_size_;
   PoolPlace place_;

@@ -113,6 +113,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   current.sent = Clock::now();
   current.timeout = named.timeout.value_or(run_->config.timeout);
   current.own_timeout = named.timeout.has_value();
+  current.may_be_tried_again = retries_of(named, run_->config).allow(CaseOutcome::fail, 0);
   current.deadline = current.sent + current.timeout;
   current.progress = ProgressWatch{current.sent, run_->config.slow_after};
   idle_ = false;

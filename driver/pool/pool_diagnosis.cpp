@@ -25,9 +25,9 @@ constexpr milliseconds kSaidInTime{50};  // before a pause, and still in the pip
 // problem of its own, cases with replicated tokens, whose rows have several owners, and what a search tries on its way
 // to the smallest case, which is asked.
 bool Pool::asks_why(const NamedCase& named) const {
-  return run_->config.diagnosis && !named.replay && !named.expected && named.c.group == 1 && named.c.replicated == 0 &&
-         named.search != SearchStep::smaller && lists(capabilities_, "options", "diagnosis_ms") &&
-         (named.runs == 1 || !run_->diagnosed.contains(named.id));
+  return run_->config.diagnosis && !named.replay && !is_to_fail(named.expected) && named.c.group == 1 &&
+         named.c.replicated == 0 && named.search != SearchStep::smaller &&
+         lists(capabilities_, "options", "diagnosis_ms") && (named.runs == 1 || !run_->diagnosed.contains(named.id));
 }
 
 // One that nobody waits for is passed over: it says nothing against the worker's results.
@@ -40,7 +40,7 @@ bool Pool::takes_diagnosis(const Outstanding& current, const protocol::Diagnosis
 asio::awaitable<std::optional<Retirement>> Pool::diagnose(Outstanding& current, const CaseStarted& started,
                                                           Attempt& attempt) {
   // Whether a case that may be run again has failed is known when it is not.
-  if (!run_->config.retries.allow(CaseOutcome::fail, 0)) {
+  if (!current.may_be_tried_again) {
     run_->count_failure();
     attempt.counted = true;
   }

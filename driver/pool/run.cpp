@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "driver/pool/runner.h"
+#include "driver/rank_environment.h"
 #include "worker/protocol/usable_cores.h"
 
 namespace cp_pool {
@@ -14,6 +15,22 @@ std::chrono::milliseconds grown_start_timeout(std::chrono::milliseconds timeout,
 std::chrono::milliseconds start_timeout_of(const RunConfig& config, int ranks) {
   if (!config.start_timeout_grows) return config.start_timeout;
   return grown_start_timeout(config.start_timeout, ranks, protocol::usable_cores());
+}
+
+RunConfig config_for(const RunConfig& config, const std::optional<OwnRanks>& ranks) {
+  RunConfig out = config;
+  if (!ranks) return out;
+  if (!ranks->worker_command.empty()) {
+    out.worker_command = ranks->worker_command;
+    out.fork_server = ranks->fork_server;
+    out.start_timeout_grows = ranks->start_timeout_grows;
+  }
+  if (ranks->environment.empty()) return out;
+  if (!out.surroundings) {
+    out.surroundings = Surroundings{.folder = std::filesystem::current_path(), .environment = own_environment()};
+  }
+  out.surroundings->environment = with_entries(std::move(out.surroundings->environment), ranks->environment);
+  return out;
 }
 
 std::chrono::milliseconds diagnosis_time_of(const RunConfig& config) {

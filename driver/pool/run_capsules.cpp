@@ -35,8 +35,20 @@ std::vector<const SentCase*> needed(std::span<const SentCase> sent, const Verdic
   return out;
 }
 
-Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure) {
-  const RunConfig& config = run.config;
+// own: what an override adds; secrets are left out of it, too.
+std::vector<std::string> environment_of(const std::vector<std::string>& own) {
+  std::vector<std::string> out = environment_to_keep();
+  for (const std::string& entry : own) {
+    const std::size_t equals = entry.find('=');
+    const std::string name = entry.substr(0, equals);
+    std::erase_if(out, [&](const std::string& kept) { return kept.starts_with(name + '='); });
+    if (!may_be_secret(name, entry.substr(equals + 1))) out.push_back(entry);
+  }
+  return out;
+}
+
+Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure, const NamedCase& named) {
+  const RunConfig config = config_for(run.config, named.ranks);
   const protocol::ReadyEvent& worker = run.history->worker_of(failure);
   Capsule out;
   out.version = CP_POOL_VERSION;
@@ -47,7 +59,7 @@ Capsule capsule_of(const RunContext& run, const HistoryOfFailure& failure) {
   out.worker = config.worker_command;
   out.fork_server = config.fork_server;
   out.folder = std::filesystem::current_path().string();
-  out.environment = environment_to_keep();
+  out.environment = environment_of(named.ranks ? named.ranks->environment : std::vector<std::string>{});
   out.device = config.device;
   out.share_gpus = config.share_gpus;
   out.timeout_ms = static_cast<double>(config.timeout.count());
@@ -69,9 +81,10 @@ std::string folder_name(const CaseFinished& event) {
 }
 
 void write(const RunContext& run, const HistoryOfFailure& failure, const Verdict* verdict) {
-  Capsule capsule = capsule_of(run, failure);
+  const std::span<const SentCase> until = run.history->until(failure);
+  Capsule capsule = capsule_of(run, failure, until.back().named);
   CapsuleFiles files;
-  std::vector<const SentCase*> sent = needed(run.history->until(failure), verdict);
+  std::vector<const SentCase*> sent = needed(until, verdict);
   if (sent.size() > kMostCases) {
     capsule.left_out = sent.size() - kMostCases;
     sent.erase(sent.begin(), sent.end() - static_cast<std::ptrdiff_t>(kMostCases));

@@ -50,13 +50,34 @@ Runner::Runner(const RunConfig& config, EventSink& sink, std::optional<int> slot
   };
   fleet_.on_error = [this](const std::exception_ptr& error) { fail(error); };
   fleet_.on_done = [this] { stop_watching_if_done(); };
-  if (config.fork_server.empty()) return;
+  add_launch(config);
+}
+
+int Runner::add_launch(RunConfig config) {
+  Launch& launch = *launches_.emplace_back(std::make_unique<Launch>());
+  launch.config = std::move(config);
+  const int number = static_cast<int>(launches_.size()) - 1;
+  if (launch.config.fork_server.empty()) return number;
   ForkServer::Config server;
-  server.command = config.fork_server;
-  server.patience = config.fork_patience;
+  server.command = launch.config.fork_server;
+  server.surroundings = launch.config.surroundings;
+  server.patience = launch.config.fork_patience;
   server.tell = [this](const ForkServerTold& told) { context_.emit(told); };
   server.on_change = [this] { host_.notify_all(); };
-  fork_server_.emplace(host_, std::move(server));
+  launch.fork_server.emplace(host_, std::move(server));
+  return number;
+}
+
+int Runner::launch_of(const NamedCase& named) {
+  if (!named.ranks) return 0;
+  OwnRanks own = *named.ranks;
+  own.slots = 0;
+  if (own == OwnRanks{}) return 0;
+  const auto known = launch_numbers_.find(own);
+  if (known != launch_numbers_.end()) return known->second;
+  const int number = add_launch(config_for(context_.config, own));
+  launch_numbers_.emplace(std::move(own), number);
+  return number;
 }
 
 RunResult Runner::run(const RunStarted& header) {
@@ -118,8 +139,8 @@ bool Runner::begin_triage() {
   if (context_.history->failures().empty()) return false;
   triage_.emplace(context_,
                   ReplayPools{.next_id = [this](int ranks) { return fleet_.next_pool_id(context_.config, ranks); },
-                              .place = [this](int ranks) { return fleet_.place_of(ranks); },
-                              .fork_server = fork_server_ ? &*fork_server_ : nullptr});
+                              .place = [this](int ranks, int slots) { return fleet_.place_of(ranks, slots); },
+                              .start = [this](const NamedCase& named) { return start_of(0, launch_of(named)); }});
   triaging_ = true;
   asio::co_spawn(io_, triage_->serve(), [this](const std::exception_ptr& error) {
     triaging_ = false;
@@ -132,7 +153,9 @@ bool Runner::begin_triage() {
 // Nothing else may keep the loop running.
 void Runner::stop_watching_if_done() {
   if (!done() || begin_triage()) return;
-  if (fork_server_) fork_server_->close();
+  for (const auto& launch : launches_) {
+    if (launch->fork_server) launch->fork_server->close();
+  }
   signals_.cancel();
   job_control_.close();
   global_timeout_.cancel();

@@ -4,7 +4,10 @@
 #include <chrono>
 #include <cstddef>
 #include <exception>
+#include <map>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include <asio/io_context.hpp>
 #include <asio/signal_set.hpp>
@@ -29,15 +32,27 @@ class Runner : public CaseRunner, private PoolOwner {
   // slots: as FleetSettings.
   Runner(const RunConfig& config, EventSink& sink, std::optional<int> slots);
 
-  std::size_t add(const NamedCase& named) override { return fleet_.add(client_, named); }
+  std::size_t add(const NamedCase& named) override { return fleet_.add(client_, named, launch_of(named)); }
   void no_more_cases() override { fleet_.no_more_cases(); }
   RunResult run(const RunStarted& header) override;
   [[nodiscard]] asio::io_context& io() override { return io_; }
   [[nodiscard]] bool failed() const override { return error_ != nullptr; }
 
  private:
+  // What the ranks of pools are started with.
+  struct Launch {
+    RunConfig config;
+    std::optional<ForkServer> fork_server;
+
+    RankStart start() { return {&config, fork_server ? &*fork_server : nullptr}; }
+  };
+
   RunContext& home(int /*pool*/, int /*launch*/, const FleetClient* /*wanted_by*/) override { return context_; }
-  ForkServer* fork_server(int /*launch*/) override { return fork_server_ ? &*fork_server_ : nullptr; }
+  RankStart start_of(int /*pool*/, int launch) override {
+    return launches_.at(static_cast<std::size_t>(launch))->start();
+  }
+  int add_launch(RunConfig config);
+  int launch_of(const NamedCase& named);
   void fail(const std::exception_ptr& error);
   void abandon();
   [[nodiscard]] bool done() const { return fleet_.done() && !triaging_; }
@@ -54,7 +69,8 @@ class Runner : public CaseRunner, private PoolOwner {
   asio::io_context io_{1};
   PoolHost host_;
   RunContext context_;
-  std::optional<ForkServer> fork_server_;
+  std::vector<std::unique_ptr<Launch>> launches_;  // by number: 0 is that of the run
+  std::map<OwnRanks, int> launch_numbers_;         // of others; their slots are left out
   FleetClient client_;
   Fleet fleet_;
   asio::signal_set signals_;

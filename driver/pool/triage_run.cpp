@@ -98,7 +98,9 @@ asio::awaitable<CaseReplayed> TriageRun::replay(const TriagePlan::Replay& replay
   const int ranks = world_size(failure.event.c);
   Wakeup wakeup(run_.host.io);
   const AmongWakeups among(run_.host, wakeup);
-  Pool pool(run_, pools_.fork_server, pools_.next_id(ranks), ranks, pools_.place(ranks), wakeup);
+  const NamedCase& named = sent.back().named;
+  const int slots = named.ranks && named.ranks->slots > 0 ? named.ranks->slots : ranks;
+  Pool pool(run_, pools_.start(named), pools_.next_id(ranks), ranks, pools_.place(ranks, slots), wakeup);
   out.pool = pool.id();
   Timer budget(run_.host.io);
   budget.expires_at(start_ + plan_.limits().time);

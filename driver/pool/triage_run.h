@@ -21,8 +21,8 @@ namespace cp_pool {
 // Where the pools of replays come from.
 struct ReplayPools {
   std::function<PoolId(int world_size)> next_id;
-  std::function<PoolPlace(int world_size)> place;
-  ForkServer* fork_server = nullptr;
+  std::function<PoolPlace(int ranks, int slots)> place;
+  std::function<RankStart(const NamedCase& named)> start;
 };
 
 class TriageRun {

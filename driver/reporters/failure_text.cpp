@@ -135,7 +135,7 @@ std::string failure_details(const CaseFinished& event, DrawMask draw) {
 
 std::string failure_signature(const CaseFinished& event) {
   std::string out = fmt::format("{}: {}\n", to_string(event.outcome), event.reason);
-  if (event.expected) out += expected_text(event) + '\n';
+  if (is_to_fail(event.expected)) out += expected_text(event) + '\n';
   for (const Check& check : event.checks) {
     if (!check.ok) out += check_text(check) + '\n';
   }
@@ -161,7 +161,19 @@ std::string stderr_details(const CaseFinished& event) {
   return out;
 }
 
+std::string_view outcome_word(const CaseFinished& event) {
+  if (failed_as_expected(event)) return "xfail";
+  return passed_unexpectedly(event) ? "xpass" : to_string(event.outcome);
+}
+
+Urgency urgency_of(const CaseFinished& event) {
+  if (is_failure(event)) return Urgency::bad;
+  if (failed_as_expected(event) || passed_unexpectedly(event)) return Urgency::other;
+  return urgency_of(event.outcome);
+}
+
 std::string expected_text(const CaseFinished& event) {
+  if (!is_to_fail(event.expected)) return "";
   const bool passed = passed_unexpectedly(event);
   return fmt::format("{}: {}", passed ? "passed, and was expected to fail" : "expected to fail",
                      event.expected->reason);

@@ -35,7 +35,12 @@ std::string failure_signature(const CaseFinished& event);
 // and how many follow it. Empty if there is none.
 std::string stderr_details(const CaseFinished& event);
 
-// Of a case that is expected to fail: "expected to fail: REASON", or that it passed unexpectedly.
+// Of a case that is expected to fail: "expected to fail: REASON", or that it passed unexpectedly. Else empty.
 std::string expected_text(const CaseFinished& event);
+
+// What people read: the outcome, or "xfail" and "xpass" of a case that is expected to fail.
+std::string_view outcome_word(const CaseFinished& event);
+// Of the case in its run: a failure that was expected is none to look at.
+Urgency urgency_of(const CaseFinished& event);
 
 }  // namespace cp_pool

@@ -71,16 +71,23 @@ void GithubAnnotations::on_end() {
 }
 
 void GithubAnnotations::on(const CaseFinished& event) {
+  if (passed_unexpectedly(event) && !event.expected->strict && ++warnings_ <= kMostErrors) {
+    show_(github_command("warning", fmt::format("xpass: {}", case_name(event)), expected_text(event)));
+  }
   const bool infra = event.outcome == CaseOutcome::infra;
-  if ((!is_failure(event.outcome) && !infra) || is_shown_by_smallest(event.search)) return;
+  if ((!is_failure(event) && !infra) || is_shown_by_smallest(event.search)) return;
   if (infra && !reasons_.insert(event.reason).second) return;
   const std::string first = infra ? "" : told_.first_like(event);
   if (++errors_ > kMostErrors) return;
   std::string message = "the same as " + first;
-  if (first.empty()) message = protocol::cut_text(infra ? event.reason : failure_details(event), kMostBytes);
+  if (first.empty() && passed_unexpectedly(event)) {
+    message = expected_text(event);
+  } else if (first.empty()) {
+    message = protocol::cut_text(infra ? event.reason : failure_details(event), kMostBytes);
+  }
   if (!message.empty() && !message.ends_with('\n')) message += '\n';
   message += fmt::format("rerun: {}", event.rerun);
-  show_(github_command("error", fmt::format("{}: {}", to_string(event.outcome), case_name(event)), message));
+  show_(github_command("error", fmt::format("{}: {}", outcome_word(event), case_name(event)), message));
 }
 
 }  // namespace cp_pool

@@ -20,9 +20,9 @@ class GithubAnnotations : public EventSink {
   // show is called for each command: a line without its newline.
   explicit GithubAnnotations(std::function<void(const std::string& line)> show);
 
-  // An error for each failure as it happens, one for each reason why cases had no pool, and a notice for each verdict.
-  // GitHub shows ten errors and ten notices of a step, so no more are written; the last notice says how many more there
-  // are.
+  // An error for each failure as it happens, one for each reason why cases had no pool, a warning for each pass that was
+  // not expected, and a notice for each verdict. GitHub shows ten of each kind of a step, so no more are written; the
+  // last notice says how many more errors there are.
   void on_event(const Event& event) override;
 
  private:
@@ -35,6 +35,7 @@ class GithubAnnotations : public EventSink {
   std::set<std::string> reasons_;  // of cases that no pool could judge
   std::size_t errors_ = 0;         // those that are not shown, too
   std::size_t verdicts_ = 0;       // likewise
+  std::size_t warnings_ = 0;       // likewise
 };
 
 }  // namespace cp_pool

@@ -115,9 +115,9 @@ std::string HtmlDocument::text() const {
   return text.str();
 }
 
-const char* outcome_class(CaseOutcome outcome) {
+const char* outcome_class(Urgency urgency) {
   constexpr std::array<const char*, 3> kClasses{"pass", "other", "bad"};
-  return kClasses.at(static_cast<std::size_t>(urgency_of(outcome)));
+  return kClasses.at(static_cast<std::size_t>(urgency));
 }
 
 std::string case_anchor(std::size_t index) {

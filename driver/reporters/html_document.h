@@ -25,8 +25,8 @@ class HtmlDocument {
   pugi::xml_node body_;
 };
 
-// The class in the style of what has this outcome.
-const char* outcome_class(CaseOutcome outcome);
+// The class in the style of what has an outcome of this urgency.
+const char* outcome_class(Urgency urgency);
 // The id of a case's row in the table of all cases, where links lead to.
 std::string case_anchor(std::size_t index);
 

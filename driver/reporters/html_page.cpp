@@ -45,7 +45,7 @@ void append_failures(pugi::xml_node body, const HtmlPage& page) {
     pugi::xml_node details = body.append_child("details");
     if (place++ < kOpenFailures) set(details, "open", "open");
     pugi::xml_node head = details.append_child("summary");
-    set(append_text(head, "span", std::string{to_string(failure.outcome)}), "class", outcome_class(failure.outcome));
+    set(append_text(head, "span", failure.word), "class", outcome_class(Urgency::bad));
     head.append_child(pugi::node_pcdata).set_value(" ");
     set(append_text(head, "a", failure.head), "href", "#" + case_anchor(failure.index));
     append_text(details, "pre", failure.text);
@@ -67,7 +67,7 @@ struct Cell {
   void add(const HtmlCase& c) {
     ++cases;
     passed += c.outcome == CaseOutcome::pass ? 1 : 0;
-    if (shown == nullptr || urgency_of(c.outcome) > urgency_of(shown->outcome)) shown = &c;
+    if (shown == nullptr || c.urgency > shown->urgency) shown = &c;
   }
 };
 
@@ -102,7 +102,7 @@ void append_overview(pugi::xml_node body, const std::vector<HtmlCase>& cases) {
         const Cell& cell = found->second;
         const std::string text = cell.passed == cell.cases ? fmt::format("{}", cell.cases)
                                                            : fmt::format("{} of {}", cell.passed, cell.cases);
-        pugi::xml_node link = append_text(append_cell(row, "", outcome_class(cell.shown->outcome)), "a", text);
+        pugi::xml_node link = append_text(append_cell(row, "", outcome_class(cell.shown->urgency)), "a", text);
         set(link, "href", "#" + case_anchor(cell.shown->index));
       }
     }
@@ -133,7 +133,7 @@ void append_cases(pugi::xml_node body, const std::vector<HtmlCase>& cases) {
     pugi::xml_node row = table.append_child("tr");
     set(row, "id", case_anchor(c.index));
     append_cell(row, std::to_string(c.index + 1), "number");
-    append_cell(row, std::string{to_string(c.outcome)}, outcome_class(c.outcome));
+    append_cell(row, c.word, outcome_class(c.urgency));
     append_cell(row, format_duration(c.ms), "number");
     append_cell(row, c.id);
     append_cell(row, c.backend);

@@ -21,6 +21,8 @@ struct HtmlCase {
   std::string model;
   std::string column;  // of the overview: "p2p thd"
   CaseOutcome outcome = CaseOutcome::not_run;
+  std::string word;  // outcome_word
+  Urgency urgency = Urgency::other;
   double ms = 0;
   std::string backend;
   std::string nearest;  // the check that came nearest to its bound: "0.43 dq rank 1"
@@ -30,7 +32,7 @@ struct HtmlCase {
 // The texts of a case that did not pass.
 struct HtmlFailure {
   std::size_t index = 0;
-  CaseOutcome outcome = CaseOutcome::not_run;
+  std::string word;  // outcome_word
   std::string head;  // "ID after 12 ms on pool cpu/2 #1"
   std::string text;  // checks, errors, stderr
   std::string rerun;

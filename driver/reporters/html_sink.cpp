@@ -107,6 +107,8 @@ void HtmlSink::on(const CaseFinished& event) {
   c.model = event.c.model;
   c.column = fmt::format("{} {}", to_string(event.c.comm), to_string(event.c.layout));
   c.outcome = event.outcome;
+  c.word = outcome_word(event);
+  c.urgency = urgency_of(event);
   c.ms = event.duration_ms;
   c.backend = event.backend;
   c.nearest = nearest_to_its_bound(event.checks);
@@ -116,7 +118,7 @@ void HtmlSink::on(const CaseFinished& event) {
   if (const std::string tries = tries_text(event, tries_.of(event.index)); !tries.empty()) {
     c.note += (c.note.empty() ? "" : "; ") + tries;
   }
-  if (event.expected) c.note += (c.note.empty() ? "" : "; ") + on_one_line(expected_text(event));
+  if (is_to_fail(event.expected)) c.note += (c.note.empty() ? "" : "; ") + on_one_line(expected_text(event));
   const bool told_of =
       is_failure(event) || (event.outcome == CaseOutcome::infra && reasons_shown_.insert(event.reason).second);
   if (told_of && !is_shown_by_smallest(event.search)) add_failure(event);
@@ -136,11 +138,11 @@ void HtmlSink::on(const CaseVerdict& event) {
 void HtmlSink::add_failure(const CaseFinished& event) {
   HtmlFailure& failure = page_.failures.emplace_back();
   failure.index = event.index;
-  failure.outcome = event.outcome;
+  failure.word = outcome_word(event);
   failure.head = fmt::format("{} after {}", case_name(event), format_duration(event.duration_ms));
   if (event.pool) failure.head += " on pool " + to_string(*event.pool);
   if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
-  if (event.expected) failure.text = expected_text(event) + '\n';
+  if (is_to_fail(event.expected)) failure.text = expected_text(event) + '\n';
   failure.text += failure_details(event) + stderr_details(event);
   failure.rerun = event.rerun;
   failure.diagnosis = event.diagnosis;

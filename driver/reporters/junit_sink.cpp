@@ -100,7 +100,10 @@ void append_case(pugi::xml_node suite, const JunitCase& test, const std::string&
   if (result != Element::none) {
     const char* element = result == Element::failure ? "failure" : result == Element::error ? "error" : "skipped";
     pugi::xml_node why = append_text(node, element, test.details);
-    set(why, "type", test.failed_as_expected ? "xfail" : std::string{to_string(test.outcome)});
+    set(why, "type",
+        test.failed_as_expected ? "xfail"
+        : test.had_to_fail      ? "xpass"
+                                : std::string{to_string(test.outcome)});
     set(why, "message", test.message + (differs.empty() ? "" : fmt::format(" ({})", differs)));
   }
   for (const JunitTry& tried : test.tries) append_try(node, tried, test.outcome == CaseOutcome::pass);
@@ -212,13 +215,19 @@ JunitCase JunitSink::describe(const CaseFinished& event) const {
   append_figures(event, out.properties);
   out.failed_as_expected = failed_as_expected(event);
   out.had_to_fail = passed_unexpectedly(event) && event.expected->strict;
-  if (event.expected) out.properties.emplace_back("expected", fmt::format("fail: {}", event.expected->reason));
-  if (event.outcome == CaseOutcome::pass) {
-    if (out.had_to_fail) out.message = first_line(expected_text(event));
-    return out;
+  if (event.expected) {
+    out.properties.emplace_back("expected",
+                                fmt::format("{}: {}", to_string(event.expected->outcome), event.expected->reason));
   }
+  if (out.had_to_fail) {
+    out.message = protocol::first_line(expected_text(event));
+    out.details = fmt::format("{}\nrerun: {}\n", expected_text(event), event.rerun);
+  }
+  if (event.outcome == CaseOutcome::pass) return out;
   out.message = message_of(event);
-  if (out.failed_as_expected) out.message = fmt::format("{} ({})", first_line(expected_text(event)), out.message);
+  if (out.failed_as_expected) {
+    out.message = fmt::format("{} ({})", protocol::first_line(expected_text(event)), out.message);
+  }
   out.details = failure_details(event, DrawMask::coarse);
   if (out.details.empty()) out.details = out.message + '\n';  // GitLab shows the text of an element and no attribute
   if (element_of(out) != Element::skipped) out.details += fmt::format("rerun: {}\n", event.rerun);

@@ -162,11 +162,11 @@ TEST(Junit, EveryOutcomeHasItsElement) {
 
 TEST(Junit, AnExpectedFailureIsSkippedAndAPassThatHadToFailAFailure) {
   CaseFinished failed = finished(0, "failed", CaseOutcome::fail, "because");
-  failed.expected = ExpectedFailure{.reason = "issue 5"};
+  failed.expected = Expected{.reason = "issue 5"};
   CaseFinished passed = finished(1, "passed", CaseOutcome::pass);
-  passed.expected = ExpectedFailure{.reason = "issue 6", .strict = true};
+  passed.expected = Expected{.reason = "issue 6", .strict = true};
   CaseFinished lenient = finished(2, "lenient", CaseOutcome::pass);
-  lenient.expected = ExpectedFailure{.reason = "issue 7"};
+  lenient.expected = Expected{.reason = "issue 7"};
   const nlohmann::json report =
       report_of({run_started(3), failed, passed, lenient, run_finished({2, 1, 0, 0, 0, 0, 0, 0, 0})});
   const nlohmann::json& cases = report["suites"][0]["cases"];

@@ -26,9 +26,11 @@ std::string bar(std::size_t done, std::size_t all, std::size_t columns) {
 std::string counts_text(const LiveState& state, std::size_t done) {
   std::string text = state.expanded > 0 ? fmt::format("{}/{}", done, state.expanded) : count_of(done, "case") + ':';
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {
-    if (state.counts.at(i) == 0) continue;
-    text += fmt::format(" {} {}", state.counts.at(i), to_string(static_cast<CaseOutcome>(i)));
+    const std::size_t count = state.counts.at(i) - state.expected.at(i);
+    if (count > 0) text += fmt::format(" {} {}", count, to_string(static_cast<CaseOutcome>(i)));
   }
+  const std::size_t expected = std::accumulate(state.expected.begin(), state.expected.end(), std::size_t{0});
+  if (expected > 0) text += fmt::format(" {} xfail", expected);
   return text;
 }
 

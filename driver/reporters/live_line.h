@@ -13,7 +13,8 @@ namespace cp_pool {
 
 struct LiveState {
   std::size_t expanded = 0;  // 0: nobody knows, as in a search
-  std::array<std::size_t, kCaseOutcomes> counts{};
+  OutcomeCounts counts{};
+  OutcomeCounts expected{};                     // of these: failures that were expected
   double elapsed_s = 0;                         // since the first case was sent
   std::optional<double> left_s = std::nullopt;  // that is still to go, as far as earlier runs tell
   bool stopping = false;                        // no further case is started

@@ -51,20 +51,22 @@ std::string row_of(const CaseFinished& event, const std::string& first_like) {
     where = fmt::format("rank {}: {}", check->rank, check->tensor);
     if (check->measured) figures = fmt::format("{} / {}", format_figure(check->error), format_figure(check->bound));
   }
-  std::string why = line_of(why_it_failed(event));
+  std::string why = line_of(passed_unexpectedly(event) ? expected_text(event) : why_it_failed(event));
   if (event.diagnosis && names_a_cause(*event.diagnosis)) {
     why = fmt::format("cause{}: {}", event.diagnosis->certainty == Certainty::certain ? "" : " (likely)", why);
   }
   if (!first_like.empty()) why = fmt::format("the same as {}", markdown_code(first_like));
-  return fmt::format("| {} | {} | {} | {} | {}", to_string(event.outcome), markdown_code(case_name(event)),
+  return fmt::format("| {} | {} | {} | {} | {}", outcome_word(event), markdown_code(case_name(event)),
                      line_of(where), figures, why);
 }
 
 std::string details_of(const CaseFinished& event) {
-  std::string text = protocol::cut_text(failure_details(event, DrawMask::coarse), kMostDetails);
+  std::string text = expected_text(event);
+  if (!text.empty()) text += '\n';
+  text += protocol::cut_text(failure_details(event, DrawMask::coarse), kMostDetails);
   if (!text.ends_with('\n')) text += '\n';
   text += protocol::cut_text(stderr_details(event), kMostDetails);
-  return fmt::format("<details><summary>{} {}</summary>\n\n{}\nRerun:\n\n{}\n", to_string(event.outcome),
+  return fmt::format("<details><summary>{} {}</summary>\n\n{}\nRerun:\n\n{}\n", outcome_word(event),
                      html_text(case_name(event)), markdown_block(text),
                      markdown_block(protocol::cut_text(event.rerun, kMostDetails)));
 }
@@ -79,6 +81,14 @@ std::string counts_table(const RunFinished& finished) {
     rule += "|---:";
     counts += fmt::format("| {} ", finished.counts.at(i));
   }
+  const auto add = [&](std::size_t count, const char* name) {
+    if (count == 0) return;
+    names += fmt::format("| {} ", name);
+    rule += "|---:";
+    counts += fmt::format("| {} ", count);
+  };
+  add(finished.expected_failures, "of these failed as expected");
+  add(finished.unexpected_passes, "of these passed unexpectedly");
   return names.empty() ? "" : fmt::format("{}|\n{}|\n{}|\n\n", names, rule, counts);
 }
 
@@ -132,7 +142,7 @@ void MarkdownSink::on(const CaseFinished& event) {
   summary_.add(event);
   perf_.add(event);
   if (is_of_the_case(event.outcome)) durations_ms_.emplace_back(event.duration_ms, case_name(event));
-  if (is_failure(event.outcome) && !is_shown_by_smallest(event.search)) add_failure(event);
+  if (is_failure(event) && !is_shown_by_smallest(event.search)) add_failure(event);
 }
 
 // It comes when all cases have ended.

@@ -33,6 +33,12 @@ std::string ledger_line(const RunFinished& run) {
   }
   const std::size_t sum = std::accumulate(run.counts.begin(), run.counts.end(), std::size_t{0});
   const bool exact = run.ledger_exact && sum == run.expanded;
+  std::string expected;
+  if (run.expected_failures > 0) expected = fmt::format("{} xfail", run.expected_failures);
+  if (run.unexpected_passes > 0) {
+    expected += fmt::format("{}{} xpass", expected.empty() ? "" : ", ", run.unexpected_passes);
+  }
+  if (!expected.empty()) terms += fmt::format(" ({})", expected);
   return fmt::format("{} expanded {} {}, {}{}", run.expanded, exact ? "=" : "!=", terms,
                      format_duration(run.duration_ms), exact ? "" : " (internal error: the ledger does not add up)");
 }
@@ -63,9 +69,10 @@ void Summary::add(const CaseFinished& event) {
     (promises_bits(event) ? differing_ : differing_unpromised_).insert(event.id);
   }
   if (is_failure(event) && !is_try(event.search)) add_failure(event);
-  if (failed_as_expected(event)) ++expected_failures_;
-  if (passed_unexpectedly(event) && !event.expected->strict)
-    passed_unexpectedly_.push_back(event.id + ": " + event.expected->reason);
+  if (failed_as_expected(event)) ++expected_failures_[shortened(event.expected->reason)];
+  if (passed_unexpectedly(event) && !event.expected->strict) {
+    passed_unexpectedly_.push_back(fmt::format("{}: {}", case_name(event), shortened(event.expected->reason)));
+  }
   if (is_unverified_by_figures(event)) ++unverified_;
   if (!event.backend_note.empty()) ++backend_notes_[event.backend_note];
   if (event.shared_gpus > 0) ++sharing_;
@@ -96,8 +103,23 @@ void Summary::add_failure(const CaseFinished& event) {
   std::string reason = short_reason(event);
   const auto same = std::ranges::find_if(
       failures_, [&](const SameReason& group) { return group.outcome == event.outcome && group.reason == reason; });
-  SameReason& group = same != failures_.end() ? *same : failures_.emplace_back(event.outcome, std::move(reason));
+  SameReason& group = same != failures_.end()
+                          ? *same
+                          : failures_.emplace_back(event.outcome, std::string(outcome_word(event)), std::move(reason));
   group.ids.push_back(case_name(event));
+}
+
+std::string Summary::expectations_text() const {
+  std::string out;
+  for (const auto& [reason, count] : expected_failures_) {
+    out += fmt::format("{} xfail (failed as expected): {}\n", count, reason);
+  }
+  if (passed_unexpectedly_.empty()) return out;
+  out += fmt::format("{} xpass (passed, and expected to fail):\n", passed_unexpectedly_.size());
+  const std::size_t shown = std::min(passed_unexpectedly_.size(), kMostFailures);
+  for (std::size_t i = 0; i < shown; ++i) out += fmt::format("  {}\n", passed_unexpectedly_[i]);
+  if (shown < passed_unexpectedly_.size()) out += fmt::format("  and {} more\n", passed_unexpectedly_.size() - shown);
+  return out;
 }
 
 std::string Summary::reruns_text() const {
@@ -138,7 +160,7 @@ std::string Summary::failures(const std::optional<std::string>& rerun, std::size
   std::size_t left = kMostFailures;
   for (const SameReason& group : failures_) {
     if (left == 0) break;
-    const std::string head = fmt::format("  {:<7}  ", to_string(group.outcome));
+    const std::string head = fmt::format("  {:<7}  ", group.word);
     const std::string reason = group.reason.empty() ? "" : ": " + group.reason;
     if (group.ids.size() == 1) {
       out += fmt::format("{}{}{}\n", head, group.ids.front(), reason);
@@ -163,13 +185,7 @@ std::string Summary::text() const {
                        format_duration(quantile(durations_ms_, 1)));
   }
   out += repeats_text() + runs_.text() + reruns_text() + tries_.text();
-  if (expected_failures_ > 0) out += fmt::format("{} failed as expected\n", expected_failures_);
-  for (std::size_t i = 0; i < passed_unexpectedly_.size() && i < kMostFailures; ++i) {
-    out += fmt::format("passed, and was expected to fail: {}\n", passed_unexpectedly_[i]);
-  }
-  if (passed_unexpectedly_.size() > kMostFailures) {
-    out += fmt::format("and {} more passed unexpectedly\n", passed_unexpectedly_.size() - kMostFailures);
-  }
+  out += expectations_text();
   if (unverified_ > 0) {
     out += fmt::format("{} {}: the worker says pass, and gives no check with error and bound of every rank\n",
                        unverified_, kUnverifiedByFigures);

@@ -28,9 +28,10 @@ class Summary {
   void add(const CaseVerdict& event);
 
   // Lines, each ended by a newline, without the ledger: durations of the cases that ran, whether several runs of one
-  // case gave the same bits and ended alike, what came of reruns, which cases passed on a later try, which passes no
-  // figures bear out, how many cases had ranks that shared GPUs, which notes of backends they had, then why cases did
-  // not run (outcome, count, reason; the most frequent first), and the verdicts on failures.
+  // case gave the same bits and ended alike, what came of reruns, which cases passed on a later try, which failed as
+  // expected or passed unexpectedly, which passes no figures bear out, how many cases had ranks that shared GPUs, which
+  // notes of backends they had, then why cases did not run (outcome, count, reason; the most frequent first), and the
+  // verdicts on failures.
   [[nodiscard]] std::string text() const;
 
   // Lines: each failure on one, so that they stand together where hundreds of lines were printed between them; those
@@ -41,6 +42,7 @@ class Summary {
 
  private:
   [[nodiscard]] std::string repeats_text() const;
+  [[nodiscard]] std::string expectations_text() const;
   void add_failure(const CaseFinished& event);
   [[nodiscard]] std::string reruns_text() const;
   [[nodiscard]] std::string verdicts_text() const;
@@ -49,13 +51,14 @@ class Summary {
   std::set<std::string> differing_;             // of these
   std::set<std::string> differing_unpromised_;  // likewise
   std::map<std::string, std::size_t> backend_notes_;
-  std::size_t expected_failures_ = 0;
-  std::vector<std::string> passed_unexpectedly_;      // no failures: "ID: why it was expected to fail"
-  std::size_t unverified_ = 0;                        // of the passes: by figures
-  std::size_t sharing_ = 0;                           // cases whose ranks shared GPUs
-  std::map<std::string, std::size_t> bound_factors_;  // "bounds x 3"
+  std::map<std::string, std::size_t> expected_failures_;  // by why they were expected
+  std::vector<std::string> passed_unexpectedly_;          // no failures: "ID: why it was expected to fail"
+  std::size_t unverified_ = 0;                            // of the passes: by figures
+  std::size_t sharing_ = 0;                               // cases whose ranks shared GPUs
+  std::map<std::string, std::size_t> bound_factors_;      // "bounds x 3"
   struct SameReason {
     CaseOutcome outcome = CaseOutcome::error;
+    std::string word;    // outcome_word
     std::string reason;  // its first line, shortened
     std::vector<std::string> ids;
   };

@@ -52,8 +52,8 @@ bool wraps_anew(std::string_view term) {
   return std::getenv("XTERM_VERSION") == nullptr && std::getenv("STY") == nullptr && term != "linux";
 }
 
-std::string_view color_of(CaseOutcome outcome) {
-  switch (urgency_of(outcome)) {
+std::string_view color_of(const CaseFinished& event) {
+  switch (urgency_of(event)) {
     case Urgency::good:
       return kGreen;
     case Urgency::other:
@@ -212,6 +212,7 @@ void TerminalSink::on(const CaseTried& event) {
 
 void TerminalSink::on(const CaseFinished& event) {
   ++state_.counts.at(static_cast<std::size_t>(event.outcome));
+  if (failed_as_expected(event)) ++state_.expected.at(static_cast<std::size_t>(event.outcome));
   running_.erase(event.index);
   summary_.add(event);
   if (style_.timings) timings_.add(event);
@@ -229,7 +230,7 @@ void TerminalSink::on(const CaseFinished& event) {
     print(failure_block(event));
   } else if (event.outcome == CaseOutcome::infra || event.outcome == CaseOutcome::not_run) {
     show_not_run(event);
-  } else if (!failure && (gets_a_line(event.outcome) || has_output)) {
+  } else if (!failure && (gets_a_line(event) || has_output)) {
     print(case_line(event) + (has_output ? prefix_lines(stderr_details(event), "    ") : ""));
   } else {
     draw_live();
@@ -238,7 +239,7 @@ void TerminalSink::on(const CaseFinished& event) {
   if (wanted && !event.checks.empty()) print(prefix_lines(checks_table(event.checks), "    "));
 }
 
-bool TerminalSink::gets_a_line(CaseOutcome outcome) const {
+bool TerminalSink::gets_a_line(const CaseFinished& event) const {
   switch (style_.status_level) {
     case StatusLevel::automatic:
       return style_.progress && (!style_.live || style_.checks);
@@ -246,7 +247,8 @@ bool TerminalSink::gets_a_line(CaseOutcome outcome) const {
     case StatusLevel::fail:
       return false;
     case StatusLevel::skip:
-      return outcome == CaseOutcome::skip || outcome == CaseOutcome::cancelled;
+      return event.outcome == CaseOutcome::skip || event.outcome == CaseOutcome::cancelled ||
+             failed_as_expected(event) || passed_unexpectedly(event);
     case StatusLevel::all:
       break;
   }
@@ -297,24 +299,23 @@ std::string TerminalSink::case_line(const CaseFinished& event) const {
   const std::string total = std::to_string(state_.expanded);
   const std::string place = state_.expanded > 0 ? fmt::format("{:>{}}/{}", done, total.size(), total)
                                                 : fmt::format("{:>3}", event.number.value_or(done));
-  std::string line =
-      fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", to_string(event.outcome)), color_of(event.outcome)),
-                  place, format_duration(event.duration_ms), case_name(event));
+  std::string line = fmt::format("{} {} {:>8}  {}", paint(fmt::format("{:<9}", outcome_word(event)), color_of(event)),
+                                 place, format_duration(event.duration_ms), case_name(event));
   if (!event.reason.empty()) line += ": " + in_line(event.reason);
   if (is_unverified_by_figures(event)) line += fmt::format(" ({})", kUnverifiedByFigures);
   if (event.bound_factor) line += fmt::format(" ({})", bound_factor_text(event));
   if (!event.backend_note.empty()) line += fmt::format(" ({})", in_line(event.backend_note));
   if (event.perf) line += ": " + perf_summary(*event.perf);
   if (event.flaky) line += fmt::format(" (flaky: passed on attempt {})", event.attempts);
-  if (event.expected) line += fmt::format(" ({})", in_line(expected_text(event)));
+  if (is_to_fail(event.expected)) line += fmt::format(" ({})", in_line(expected_text(event)));
   if (event.first_run) line += fmt::format(" ({})", in_line(first_run_text(event)));
   return line + '\n';
 }
 
 // more: behind the head.
 std::string TerminalSink::failure_block(const CaseFinished& event, std::string_view more) {
-  std::string head = fmt::format("{}  {} after {}", paint(to_string(event.outcome), kRed),
-                                 paint(case_name(event), kBold), format_duration(event.duration_ms));
+  std::string head = fmt::format("{}  {} after {}", paint(outcome_word(event), kRed), paint(case_name(event), kBold),
+                                 format_duration(event.duration_ms));
   if (event.pool) head += fmt::format(" on {}", name(*event.pool));
   if (event.attempts > 1) head += fmt::format(", attempt {}", event.attempts);
   head += more;
@@ -323,7 +324,7 @@ std::string TerminalSink::failure_block(const CaseFinished& event, std::string_v
     return fmt::format("{}: the same as {}\n", head, first);
   }
   std::string block = head + '\n';
-  if (event.expected) block += fmt::format("    {}\n", in_line(expected_text(event)));
+  if (is_to_fail(event.expected)) block += fmt::format("    {}\n", in_line(expected_text(event)));
   const std::string details = failure_details(event, style_.checks ? DrawMask::whole : DrawMask::coarse);
   block += prefix_lines(protocol::cut_text(details, kMostOfDetails), "    ");
   if (style_.show_output != ShowOutput::never) block += prefix_lines(stderr_details(event), "    ");

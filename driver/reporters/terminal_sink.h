@@ -29,7 +29,7 @@ enum class StatusLevel {
   automatic,  // failures; where nothing is live, or checks are shown, all
   none,
   fail,
-  skip,  // failures, and what was skipped or cancelled
+  skip,  // failures, and what was skipped, cancelled or expected to fail
   all,
 };
 
@@ -114,7 +114,7 @@ class TerminalSink : public EventSink {
   [[nodiscard]] std::string paint(std::string_view text, std::string_view code) const;
   void print(std::string_view lines);  // above the live lines
   void show_not_run(const CaseFinished& event);
-  [[nodiscard]] bool gets_a_line(CaseOutcome outcome) const;
+  [[nodiscard]] bool gets_a_line(const CaseFinished& event) const;
   [[nodiscard]] std::vector<LiveItem> live_items() const;
   void note_time();
   [[nodiscard]] bool is_live() const;

@@ -118,9 +118,24 @@ void Launch::close() {
   fork_server_.reset();
 }
 
+namespace {
+
+// The configuration of the run, but what its ranks are started with is that of the launch.
+RunConfig config_of_home(const Launch& launch, const ServiceRun* wanted_by) {
+  if (wanted_by == nullptr) return launch.config();
+  RunConfig config = wanted_by->config();
+  config.worker_command = launch.config().worker_command;
+  config.fork_server = launch.config().fork_server;
+  config.start_timeout_grows = launch.config().start_timeout_grows;
+  config.surroundings = launch.config().surroundings;
+  return config;
+}
+
+}  // namespace
+
 PoolHome::PoolHome(PoolHost& host, Launch& launch, ServiceRun* wanted_by)
     : launch_(launch),
-      config_(wanted_by != nullptr ? wanted_by->config() : launch.config()),
+      config_(config_of_home(launch, wanted_by)),
       context_(host, config_, *this),
       stamps_(launch.files()) {
   launch_.count_pool(1);

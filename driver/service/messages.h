@@ -109,9 +109,10 @@ struct Submit {
   std::string rerun;                  // likewise
   int repetition = 1;                 // of `repetitions` of this case: which it is
   int repetitions = 1;
-  std::optional<double> timeout_ms;                        // its own deadline; none: that of the run
-  std::optional<ExpectedFailure> expected = std::nullopt;  // as in CaseFinished
-  std::optional<std::string> skip = std::nullopt;          // why it ends as a skip, without a worker
+  std::optional<double> timeout_ms;                 // its own deadline; none: that of the run
+  std::optional<int> retries = std::nullopt;        // likewise
+  std::optional<Expected> expected = std::nullopt;  // as in CaseFinished; what is to be skipped gets no worker
+  std::optional<OwnRanks> ranks = std::nullopt;     // what its ranks are started with, where it is not as in open
 
   static constexpr const char* kName = "submit";
   static constexpr auto fields() {
@@ -123,8 +124,9 @@ struct Submit {
                       field("repetition", &Submit::repetition),
                       field("repetitions", &Submit::repetitions),
                       field("timeout_ms", &Submit::timeout_ms, Presence::sparse),
+                      field("retries", &Submit::retries, Presence::sparse),
                       field("expected", &Submit::expected, Presence::sparse),
-                      field("skip", &Submit::skip, Presence::sparse)};
+                      field("ranks", &Submit::ranks, Presence::sparse)};
   }
 };
 

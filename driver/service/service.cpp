@@ -61,8 +61,8 @@ RunContext& Service::Devices::home(int pool, int launch, const FleetClient* want
   return home->context();
 }
 
-ForkServer* Service::Devices::fork_server(int launch) {
-  return service_.launches_.at(launch)->fork_server();
+RankStart Service::Devices::start_of(int pool, int launch) {
+  return {&homes_.at(pool)->context().config, service_.launches_.at(launch)->fork_server()};
 }
 
 void Service::Devices::works_for(int pool, FleetClient& client) {
@@ -178,6 +178,7 @@ std::unique_ptr<ServiceRun> Service::begin_run(const Open& open, ServiceRun::Fun
   Launch& launch = launch_of(config);
   const int number = ++last_run_;
   Fleet& fleet = devices_.at(config.device)->fleet;
+  functions.find_launch = [this](const RunConfig& wanted) -> Launch& { return launch_of(wanted); };
   auto run = std::make_unique<ServiceRun>(number, open, std::move(config), launch, fleet, host_, std::move(functions));
   run->on_gone = [this](ServiceRun& gone) {
     runs_.erase(gone.number());

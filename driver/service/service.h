@@ -60,7 +60,7 @@ class Service : private SessionOwner {
     Devices(Service& service, Fleet::Config config)
         : service_(service), fleet(service.host_, *this, std::move(config)) {}
     RunContext& home(int pool, int launch, const FleetClient* wanted_by) override;
-    ForkServer* fork_server(int launch) override;
+    RankStart start_of(int pool, int launch) override;
     void works_for(int pool, FleetClient& client) override;
     bool is_outdated(int pool) override { return homes_.at(pool)->is_outdated(); }
     void gone(int pool) override;

@@ -1,10 +1,14 @@
 #include "driver/service/service_run.h"
 
 #include <chrono>
+#include <stdexcept>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include <asio/post.hpp>
+#include <fmt/format.h>
 
 #include "cases/case_id.h"
 #include "worker/protocol/text_clean.h"
@@ -33,6 +37,7 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& l
       global_timeout_(host.io) {
   client_.on_all_finished = [this] { end_if_done(); };
   launch_.join(*this);
+  launches_.insert(&launch_);
   fleet_.add_client(client_);
   RunStarted started;
   started.title = protocol::clean_text(open.title);
@@ -55,10 +60,14 @@ ServiceRun::ServiceRun(int number, const Open& open, RunConfig config, Launch& l
 ServiceRun::~ServiceRun() {
   if (on_gone) on_gone(*this);
   fleet_.remove(client_);
-  launch_.leave(*this);
+  for (Launch* const launch : launches_) launch->leave(*this);
 }
 
 void ServiceRun::submit(const Submit& submit) {
+  for (const std::string& entry : submit.ranks ? submit.ranks->environment : std::vector<std::string>{}) {
+    if (entry.find('=') != std::string::npos && entry.front() != '=' && entry.find('\0') == std::string::npos) continue;
+    throw std::invalid_argument(fmt::format("submit: ranks: environment: '{}' is no NAME=VALUE", entry));
+  }
   auto named = std::make_unique<NamedCase>();
   named->id = submit.id.empty() ? case_id(submit.c, {}) : protocol::clean_text(submit.id);
   named->c = submit.c;
@@ -66,12 +75,21 @@ void ServiceRun::submit(const Submit& submit) {
   named->run = submit.repetition;
   named->runs = submit.repetitions;
   named->number = submit.number;
+  named->retries = submit.retries;
   named->expected = submit.expected;
-  named->skip = submit.skip;
+  named->ranks = submit.ranks;
   if (submit.timeout_ms) named->timeout = whole_ms(*submit.timeout_ms);
   const NamedCase& added = *named;
-  const std::size_t index = fleet_.add(client_, added, launch_.number());
+  const std::size_t index = fleet_.add(client_, added, launch_of(added).number());
   cases_.emplace(index, std::move(named));
+}
+
+// It has joined it.
+Launch& ServiceRun::launch_of(const NamedCase& named) {
+  if (!named.ranks || (named.ranks->worker_command.empty() && named.ranks->environment.empty())) return launch_;
+  Launch& launch = functions_.find_launch(config_for(config_, named.ranks));
+  if (launches_.insert(&launch).second) launch.join(*this);
+  return launch;
 }
 
 void ServiceRun::close() {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "driver/events.h"
@@ -21,8 +22,9 @@ namespace cp_pool::service {
 class ServiceRun : private EventSink {
  public:
   struct Functions {
-    std::function<void(const Event&)> tell;     // something has happened in it
-    std::function<void(ServiceRun&)> on_ended;  // run_finished was told; may destroy the run
+    std::function<void(const Event&)> tell;                     // something has happened in it
+    std::function<void(ServiceRun&)> on_ended;                  // run_finished was told; may destroy the run
+    std::function<Launch&(const RunConfig&)> find_launch = {};  // of a case that has its own
   };
   // number: of no other run of the service. launch and fleet must outlive the run.
   ServiceRun(int number, const Open& open, RunConfig config, Launch& launch, Fleet& fleet, PoolHost& host,
@@ -53,6 +55,7 @@ class ServiceRun : private EventSink {
 
  private:
   void on_event(const Event& event) override;
+  Launch& launch_of(const NamedCase& named);
   void stop_soon();
   void end_if_done();
   void end();
@@ -62,6 +65,7 @@ class ServiceRun : private EventSink {
   RunContext context_;
   FleetClient client_;
   Launch& launch_;
+  std::set<Launch*> launches_;  // of its cases, the first among them
   Fleet& fleet_;
   Functions functions_;
   std::map<std::size_t, std::unique_ptr<NamedCase>> cases_;  // unfinished, by index

@@ -91,8 +91,9 @@ std::size_t ServiceRunner::add(const NamedCase& named) {
   submit.rerun = named.rerun;
   submit.repetition = named.run;
   submit.repetitions = named.runs;
+  submit.retries = named.retries;
   submit.expected = named.expected;
-  submit.skip = named.skip;
+  submit.ranks = named.ranks;
   if (named.timeout) submit.timeout_ms = static_cast<double>(named.timeout->count());
   connection_->write(line_of(submit));
   return index;

@@ -152,15 +152,19 @@ TEST_F(SameAsLocal, AMatrix) {
   EXPECT_EQ(served.exit_code, 100);
 }
 
-TEST_F(SameAsLocal, WhatACaseIsExpectedToDoAndWhatNoWorkerGets) {
+TEST_F(SameAsLocal, WhatOverridesSayOfCases) {
   const StartedService service({"--slots", "1"});
   test::write_file(path("overrides.toml"),
-                   "[[override]]\nfilter = \"model=pass\"\nskip.reason = \"no room\"\n"
-                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = {reason = \"issue 5\", strict = true}\n"
-                   "[[override]]\nfilter = \"model=fail\"\nxfail.reason = \"issue 6\"\n");
-  const Words words = {test::kProgram, "run",         "--matrix",  path("demo.json"),
-                       "--worker",     test::kWorker, "--config",  path("overrides.toml"),
-                       "--filter",     "model=pass*", "model=fail"};
+                   "[[override]]\nfilter = \"model=pass\"\nskip = \"no room\"\n"
+                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 5\"\nxfail-strict = true\n"
+                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 6\"\n"
+                   "[[override]]\nfilter = \"model=error\"\nretries = 1\n"
+                   "[[override]]\nfilter = \"model=skip\"\nenvironment.MINE = \"a b\"\n"
+                   "worker = '''sh -c 'echo \"$MINE\" >> \"$0\"; exec \"$@\"' " +
+                       path("said") + " " + test::kWorker + "'''\n");
+  const Words words = {test::kProgram, "run",         "--matrix",   path("demo.json"), "--worker",   test::kWorker,
+                       "--config",     path("overrides.toml"), "--filter", "model=pass*",  "model=fail", "model=error",
+                       "model=skip",   "--order", "listed"};
   const Said local = say(words, {"--slots", "1", "--spare", "off"});
   const Said served = say(words, {"--service"});
   expect_same(local, served);
@@ -168,6 +172,8 @@ TEST_F(SameAsLocal, WhatACaseIsExpectedToDoAndWhatNoWorkerGets) {
   EXPECT_THAT(served.events, HasSubstr(R"("expected_failures":1)"));
   EXPECT_THAT(served.events, HasSubstr(R"("strict_passes":1)"));
   EXPECT_THAT(served.events, HasSubstr(R"("reason":"no room")"));
+  EXPECT_THAT(served.events, HasSubstr(R"("case_tried")"));
+  EXPECT_EQ(test::read_file(path("said")), "a b\na b\n") << "one pool each";
 }
 
 TEST_F(SameAsLocal, ExitCodesOfEveryKind) {

@@ -4,7 +4,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 namespace CLI {  // NOLINT(readability-identifier-naming): of CLI11
 class App;
@@ -13,7 +12,7 @@ class App;
 namespace cp_pool {
 
 class Configuration;
-struct CaseOverride;
+class ConfiguredApp;
 
 // A command line that was read, and what carries it out.
 class Command {
@@ -23,8 +22,8 @@ class Command {
   Command& operator=(const Command&) = delete;
   virtual ~Command() = default;
 
-  // Called before finish, of a subcommand that is configured.
-  virtual void configure(const Configuration& /*configuration*/, const std::vector<CaseOverride>& /*overrides*/) {}
+  // Called before finish, of a subcommand that is configured, when the options of `command` have been read and set.
+  virtual void configure(const Configuration& /*configuration*/, const ConfiguredApp& /*command*/) {}
 
   // Called when every option has been read: refuses options that contradict each other, and fills in values that follow
   // from several options. Throws CommandError (usage).

@@ -125,7 +125,7 @@ struct Parser {
     const std::string& name = added.app->get_name();
     const Configuration configuration(*added.config, *commands.front().app, name == "run" || name == "config");
     configuration.apply(*added.app);
-    added.command->configure(configuration, configuration.case_overrides(*added.app));
+    added.command->configure(configuration, *added.app);
   }
 };
 

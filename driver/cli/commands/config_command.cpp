@@ -42,6 +42,12 @@ nlohmann::json json_value(const CLI::Option& option, const std::vector<std::stri
   return values.empty() ? nlohmann::json{} : nlohmann::json(values.back());
 }
 
+nlohmann::json json_value(const ConfigEntry& entry) {
+  if (entry.kind == ConfigEntry::Kind::list) return entry.values;
+  if (entry.kind == ConfigEntry::Kind::boolean) return entry.values.front() == "true";
+  return entry.values.front();
+}
+
 Shown shown(const CLI::Option& option, const ConfiguredApp& command) {
   Shown out{.key = key_of(option), .value = {}, .source = "default", .place = ""};
   if (option.count() > 0) {
@@ -73,9 +79,10 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
     add_flag(command, "--json", options.json, "A JSON object: profile, file, and of each key value, source and place");
   }
 
-  void configure(const Configuration& configuration, const std::vector<CaseOverride>& /*overrides*/) override {
+  void configure(const Configuration& configuration, const ConfiguredApp& /*command*/) override {
     profile_ = configuration.profile();
     file_ = configuration.file();
+    for (const CaseOverride& each : configuration.overrides()) overrides_.push_back(each.table);
   }
 
   void finish(const CLI::App& command) override {
@@ -100,6 +107,12 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
       out += fmt::format("{:<{}}  {}  ({})\n", each.key, width, value_text(each.value),
                          each.place.empty() ? each.source : each.place);
     }
+    for (const ConfigTable& table : overrides_) {
+      out += fmt::format("override{}  ({})\n", table.name.empty() ? "" : " of profile " + table.name, table.place);
+      for (const ConfigEntry& entry : table.entries) {
+        out += fmt::format("  {:<{}}  {}  ({})\n", entry.key, width - 2, value_text(json_value(entry)), entry.place);
+      }
+    }
     return out;
   }
 
@@ -110,12 +123,23 @@ class ConfigCommand : public CommandWith<ConfigOptions> {
     for (const Shown& each : shown_) {
       out["options"][each.key] = {{"value", each.value}, {"source", each.source}, {"place", each.place}};
     }
+    out["overrides"] = nlohmann::ordered_json::array();
+    for (const ConfigTable& table : overrides_) {
+      nlohmann::ordered_json& shown = out["overrides"].emplace_back();
+      shown = {{"profile", table.name.empty() ? nlohmann::ordered_json{} : nlohmann::ordered_json(table.name)},
+               {"place", table.place},
+               {"keys", nlohmann::ordered_json::object()}};
+      for (const ConfigEntry& entry : table.entries) {
+        shown["keys"][entry.key] = {{"value", json_value(entry)}, {"place", entry.place}};
+      }
+    }
     return out.dump(2) + '\n';
   }
 
   std::string profile_;
   std::string file_;
   std::vector<Shown> shown_;
+  std::vector<ConfigTable> overrides_;  // a later one counts more
 };
 
 }  // namespace

@@ -4,10 +4,14 @@
 #include <unistd.h>
 #include <vector>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
 #include "driver/cli/commands/explanation.h"
 #include "driver/cli/commands/explanation_page.h"
+#include "driver/cli/config/configuration.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/case_source.h"
@@ -24,12 +28,18 @@ constexpr const char* kExplainFooter =
     "  cp-pool explain te-flash/cp_2_2/p2p/cp2/thd/bf16/pad --size full --set comm=a2a\n"
     "  cp-pool explain case.json --html case.html\n";
 
+std::string overrides_text(const std::vector<std::string>& overrides) {
+  if (overrides.empty()) return "";
+  return fmt::format("\noverrides of it, the last of which counts:\n  {}\n", fmt::join(overrides, "\n  "));
+}
+
 struct ExplainOptions {
   std::string case_argument;  // an ID, a file or JSON
   SelectionOptions selection;
   std::vector<std::string> edits;
   std::optional<std::filesystem::path> html;
   bool force = false;
+  std::vector<CaseOverride> overrides;  // of cp-pool.toml
 };
 
 class ExplainCommand : public CommandWith<ExplainOptions> {
@@ -42,6 +52,11 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     add_path(command, "--html", options.html, "FILE", PathUse::output,
              "Write a page with pictures: the mask and its owners, the exchanges of a step");
     add_flag(command, "--force", options.force, "Let --html replace a file of another program");
+    leave_to_command_line(command, {"--html", "--force"});
+  }
+
+  void configure(const Configuration& configuration, const ConfiguredApp& /*command*/) override {
+    options.overrides = configuration.overrides();
   }
 
   void finish(const CLI::App& command) override { check_lookup(command, options.case_argument); }
@@ -56,7 +71,12 @@ class ExplainCommand : public CommandWith<ExplainOptions> {
     }
     const NamedCase named = find_case(options.case_argument, options.selection, options.edits, {}, "cp-pool");
     if (options.html) write_page(named);
-    write_all(STDOUT_FILENO, explain_case(named.id, named.c), "stdout");
+    std::string text = explain_case(named.id, named.c);
+    if (!options.overrides.empty()) {
+      const MatrixCase subject = subject_of(named, options.case_argument, options.selection);
+      text += overrides_text(overrides_of(options.overrides, subject));
+    }
+    write_all(STDOUT_FILENO, text, "stdout");
     return 0;
   }
 
@@ -76,7 +96,8 @@ Subcommand explain_subcommand() {
   return {.name = "explain",
           .summary = "Draw a case: its mask, who owns what, what each rank does",
           .footer = kExplainFooter,
-          .add = add_options_of<ExplainCommand>};
+          .add = add_options_of<ExplainCommand>,
+          .configured = true};
 }
 
 }  // namespace cp_pool

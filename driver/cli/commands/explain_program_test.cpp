@@ -15,6 +15,7 @@ using test::read_file;
 using test::Words;
 using test::write_file;
 using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
 
 using ExplainProgram = test::CommandLine;
@@ -31,6 +32,18 @@ TEST_F(ExplainProgram, ExplainDrawsACaseOfAMatrixWithItsEdits) {
   EXPECT_THAT(done.out, AllOf(HasSubstr("p2p of 2 ranks"), HasSubstr("       0 #............... 0\n"),
                               HasSubstr("visible pairs x 1 heads")));
   EXPECT_EQ(call({"explain", "no/such/case", "--matrix", path("demo.json")}).exit_code, 94);
+}
+
+TEST_F(ExplainProgram, SaysWhichOverridesSelectTheCase) {
+  write_file(path("o.toml"),
+             "[[override]]\nfilter = \"model=pass\"\ntimeout = \"5m\"\n"
+             "[[override]]\nfilter = \"cp_size=2\"\nxfail = \"issue 5\"\n");
+  Words explain = {"explain", "demo/pass/p2p/cp1/bshd/fp32", "--matrix", path("demo.json"), "--config", path("o.toml")};
+  EXPECT_THAT(call(explain).out, EndsWith("the last of which counts:\n  " + path("o.toml") + ":1: timeout = 5m\n"));
+  const Finished edited = call(words_with(explain, {"--set", "cp_size=2"}));
+  EXPECT_THAT(edited.out, AllOf(HasSubstr(":1: timeout = 5m\n"), HasSubstr(":4: xfail = issue 5\n")));
+  explain[1] = "demo/fail/p2p/cp1/bshd/fp32";
+  EXPECT_EQ(call(explain).out.find("override"), std::string::npos);
 }
 
 TEST_F(ExplainProgram, AlsoWritesAPage) {

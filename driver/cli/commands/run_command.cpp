@@ -6,6 +6,7 @@
 
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/run_preparation.h"
+#include "driver/cli/config/configuration.h"
 #include "driver/cli/config/test_environment.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/history/failed_cases.h"
@@ -116,8 +117,8 @@ class RunCommand : public CommandWith<RunOptions> {
  public:
   explicit RunCommand(CLI::App& command) { add_options_of_run(command, options); }
 
-  void configure(const Configuration& /*configuration*/, const std::vector<CaseOverride>& overrides) override {
-    options.overrides = overrides;
+  void configure(const Configuration& configuration, const ConfiguredApp& command) override {
+    options.overrides = configuration.overrides_beside(command);
   }
 
   void finish(const CLI::App& command) override {

@@ -2,7 +2,6 @@
 
 #include <filesystem>
 #include <optional>
-#include <vector>
 
 #include "driver/cli/commands/command.h"
 #include "driver/cli/config/case_overrides.h"
@@ -22,7 +21,7 @@ struct RunOptions {
   RecordOptions record;        // of `run` alone
   std::string record_command;  // what the record says was called
   Order order;
-  std::vector<CaseOverride> overrides;  // of cp-pool.toml
+  OverridesOfRun overrides;      // of cp-pool.toml
   bool shard_by_runner = false;  // the runner of tests chose the shard (config/test_environment.h): it may be empty
   int repeat = 1;                // how often each case runs
   bool deterministic = false;    // every case asks for deterministic kernels

@@ -40,6 +40,8 @@ std::vector<NamedCase> repeat(const std::vector<NamedCase>& cases, int times) {
 }
 
 std::vector<NamedCase> named_cases(const Selection& selection, const RunOptions& options, const std::string& program) {
+  std::vector<CaseOverride> overrides = options.overrides.all;
+  find_workers(overrides, options.execution);
   std::vector<NamedCase> cases;
   cases.reserve(selection.cases.size());
   for (const SelectedCase& selected : selection.cases) {
@@ -47,7 +49,7 @@ std::vector<NamedCase> named_cases(const Selection& selection, const RunOptions&
                      .c = selected.matrix_case.c,
                      .rerun = rerun_of_run(program, selected, options.execution)});
     if (options.deterministic) cases.back().c.deterministic = true;
-    apply_overrides(options.overrides, selected.matrix_case, cases.back());
+    apply_overrides(overrides, selected.matrix_case, cases.back());
   }
   return cases;
 }
@@ -95,6 +97,7 @@ void fill_run_options(const CLI::App& command, RunOptions& options) {
   fill_selection(options.selection);
   fill_execution(command, options.execution);
   std::vector<std::string>& rerun = options.execution.rerun_arguments;
+  leave_to_file(options.overrides, rerun);
   if (options.deterministic) rerun.emplace_back("--deterministic");
   if (options.repeat > 1) {
     options.execution.config.compare_runs = true;

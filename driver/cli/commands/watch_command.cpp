@@ -17,6 +17,7 @@
 #include "driver/cli/commands/run_command.h"
 #include "driver/cli/commands/run_preparation.h"
 #include "driver/cli/commands/settled_change.h"
+#include "driver/cli/config/configuration.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
@@ -225,8 +226,8 @@ class WatchCommand : public CommandWith<RunOptions> {
     add_run_options(command, options);
   }
 
-  void configure(const Configuration& /*configuration*/, const std::vector<CaseOverride>& overrides) override {
-    options.overrides = overrides;
+  void configure(const Configuration& configuration, const ConfiguredApp& command) override {
+    options.overrides = configuration.overrides_beside(command);
   }
 
   void finish(const CLI::App& command) override { fill_run_options(command, options); }

@@ -1,98 +1,202 @@
 #include "driver/cli/config/case_overrides.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "cases/case_error.h"
 #include "cases/did_you_mean.h"
-#include "driver/cli/command_error.h"
 #include "driver/cli/duration.h"
+#include "worker/protocol/environment.h"
 
 namespace cp_pool {
 
 namespace {
 
-const std::vector<std::string> kKeys{"filter", "timeout", "xfail.reason", "xfail.strict", "skip.reason"};
+using Kind = ConfigEntry::Kind;
 
-// What the pools of a run are made with, or its rules: no case has its own. The first word of a key, of several names.
-const std::vector<std::string> kOfWholeRuns{"worker", "adapter", "slots", "gpus", "env", "environment", "retries"};
+const std::vector<std::string> kKeys{"filter",  "timeout",     "retries", "slots",        "worker",
+                                     "adapter", "environment", "xfail",   "xfail-strict", "skip"};
+constexpr std::string_view kVariable = "environment.";
 
-[[noreturn]] void refuse_at(const std::string& place, const std::string& what) {
-  throw CommandError(ExitCode::usage, fmt::format("{}: {}", place, what));
+// Whether the driver itself says it to each rank.
+bool is_of_the_driver(std::string_view name) {
+  const auto said = protocol::to_variables({});
+  return name == protocol::kEnvMasterFd || name == "CUDA_VISIBLE_DEVICES" ||
+         std::ranges::any_of(said, [name](const auto& variable) { return variable.first == name; });
+}
+
+[[noreturn]] void refuse_entry(const ConfigEntry& entry, const std::string& what) {
+  refuse_at(entry.place, fmt::format("override: {}: {}", entry.key, what));
 }
 
 // nullptr: there is none.
-const ConfigEntry* entry_of(const ConfigTable& table, const std::string& key) {
+const ConfigEntry* entry_of(const ConfigTable& table, std::string_view key) {
   const auto entry = std::ranges::find(table.entries, key, &ConfigEntry::key);
   return entry == table.entries.end() ? nullptr : &*entry;
 }
 
-// Throws CommandError (usage).
-void check_entry(const ConfigEntry& entry) {
-  if (std::ranges::count(kOfWholeRuns, entry.key.substr(0, entry.key.find('.'))) > 0) {
+void check_key(const ConfigEntry& entry, const OverrideKeys& keys) {
+  if (std::ranges::count(kKeys, entry.key) > 0) return;
+  if (keys.is_option(entry.key)) {
     refuse_at(entry.place, fmt::format("override: '{}' holds for all cases of a run and not for some; there are {}",
                                        entry.key, join_names(kKeys)));
   }
-  if (std::ranges::count(kKeys, entry.key) == 0) {
-    refuse_at(entry.place, fmt::format("override: unknown key '{}'{}; there are {}", entry.key,
-                                       did_you_mean(entry.key, kKeys), join_names(kKeys)));
+  refuse_at(entry.place, fmt::format("override: unknown key '{}'{}; there are {}", entry.key,
+                                     did_you_mean(entry.key, kKeys), join_names(kKeys)));
+}
+
+void add_variable(const ConfigEntry& entry, OwnRanks& ranks) {
+  const std::string name = entry.key.substr(kVariable.size());
+  if (name.empty() || name.find_first_of(std::string_view("=\0", 2)) != std::string::npos) {
+    refuse_entry(entry, "no variable can have this name");
   }
-  using Kind = ConfigEntry::Kind;
-  const bool flag = entry.key == "xfail.strict";
-  if (flag != (entry.kind == Kind::boolean)) {
-    refuse_at(entry.place, fmt::format("override: {}: {} is wanted", entry.key, flag ? "true or false" : "a text"));
+  if (is_of_the_driver(name)) refuse_entry(entry, "cp-pool itself sets it");
+  if (entry.kind == Kind::list || entry.kind == Kind::boolean) refuse_entry(entry, "a text or a number is wanted");
+  if (entry.values.front().find('\0') != std::string::npos) refuse_entry(entry, "a NUL in the value");
+  ranks.environment.push_back(fmt::format("{}={}", name, entry.values.front()));
+}
+
+std::vector<Filter> filters_of(const ConfigTable& table) {
+  const ConfigEntry* const entry = entry_of(table, "filter");
+  if (entry == nullptr || entry->values.empty()) refuse_at(table.place, "override: filter is required");
+  std::vector<Filter> filters;
+  for (const std::string& text : entry->values) {
+    try {
+      filters.push_back(Filter::parse(text));
+    } catch (const CaseError& e) {
+      refuse_at(entry->place, fmt::format("override: {}", e.what()));
+    }
   }
-  if (entry.kind == Kind::list) refuse_at(entry.place, fmt::format("override: {}: a list", entry.key));
-  if (entry.values.front().empty()) refuse_at(entry.place, fmt::format("override: {}: it is empty", entry.key));
+  return filters;
+}
+
+// A reason, or `false`: the case is expected to pass after all.
+std::optional<Expected> read_expected(const ConfigEntry& entry, CaseOutcome outcome) {
+  const std::string& text = entry.values.empty() ? entry.key : entry.values.front();
+  if (entry.kind == Kind::boolean && text == "false") return std::nullopt;
+  if (entry.kind != Kind::text || text.empty()) refuse_entry(entry, "a reason is wanted, as a text; or false");
+  return Expected{.outcome = outcome, .reason = text};
+}
+
+void read_expectations(const ConfigTable& table, CaseOverride& out) {
+  const ConfigEntry* const xfail = entry_of(table, "xfail");
+  const ConfigEntry* const skip = entry_of(table, "skip");
+  const ConfigEntry* const strict = entry_of(table, "xfail-strict");
+  std::optional<Expected> to_fail;
+  if (xfail != nullptr) to_fail = read_expected(*xfail, CaseOutcome::fail);
+  if (skip != nullptr) out.expected = read_expected(*skip, CaseOutcome::skip);
+  if (to_fail && out.expected) refuse_entry(*skip, "it contradicts xfail");
+  if (strict != nullptr) {
+    if (strict->kind != Kind::boolean) refuse_entry(*strict, "true or false is wanted");
+    if (!to_fail) refuse_entry(*strict, "it needs xfail");
+    to_fail->strict = strict->values.front() == "true";
+  }
+  if (to_fail) out.expected = std::move(to_fail);
+  out.says_what_to_expect = xfail != nullptr || skip != nullptr;
+}
+
+bool selects(const CaseOverride& each, const MatrixCase& of_matrix) {
+  const FilterSubject subject{.c = of_matrix.c, .tags = of_matrix.tags, .id = of_matrix.id, .size = of_matrix.size};
+  return std::ranges::any_of(each.filters, [&](const Filter& filter) { return filter.matches(subject); });
+}
+
+void add_ranks(const OwnRanks& ranks, std::optional<OwnRanks>& sum) {
+  if (ranks == OwnRanks{}) return;
+  if (!sum) sum.emplace();
+  if (!ranks.worker_command.empty()) {
+    sum->worker_command = ranks.worker_command;
+    sum->fork_server = ranks.fork_server;
+    sum->start_timeout_grows = ranks.start_timeout_grows;
+  }
+  for (const std::string& entry : ranks.environment) {
+    const std::string name = entry.substr(0, entry.find('=') + 1);
+    std::erase_if(sum->environment, [&](const std::string& earlier) { return earlier.starts_with(name); });
+    sum->environment.push_back(entry);
+  }
+  std::ranges::sort(sum->environment);
+  if (ranks.slots > 0) sum->slots = ranks.slots;
 }
 
 }  // namespace
 
-std::vector<CaseOverride> read_overrides(
-    const std::vector<ConfigTable>& tables,
-    const std::function<std::string(const std::string& key, const std::string& value)>& wrong,
-    const std::function<bool(const std::string& key)>& is_told) {
-  std::vector<CaseOverride> out;
-  for (const ConfigTable& table : tables) {
-    for (const ConfigEntry& entry : table.entries) check_entry(entry);
-    const ConfigEntry* filter = entry_of(table, "filter");
-    if (filter == nullptr) refuse_at(table.place, "override: filter is required");
-    const auto parsed = [&] {
-      try {
-        return Filter::parse(filter->values.front());
-      } catch (const CaseError& e) {
-        refuse_at(filter->place, fmt::format("override: {}", e.what()));
-      }
-    };
-    CaseOverride& each = out.emplace_back(CaseOverride{parsed(), std::nullopt, std::nullopt, std::nullopt});
-    if (const ConfigEntry* timeout = entry_of(table, "timeout")) {
-      const std::string& text = timeout->values.front();
-      if (const std::string why = wrong("timeout", text); !why.empty()) {
-        refuse_at(timeout->place, fmt::format("override: timeout: {}", why));
-      }
-      if (!is_told("timeout")) each.timeout = parse_duration(text);
+CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys) {
+  CaseOverride out{.table = table, .filters = {}};
+  for (const ConfigEntry& entry : table.entries) {
+    if (entry.key.starts_with(kVariable)) {
+      add_variable(entry, out.ranks);
+      continue;
     }
-    const ConfigEntry* reason = entry_of(table, "xfail.reason");
-    const ConfigEntry* strict = entry_of(table, "xfail.strict");
-    if (strict != nullptr && reason == nullptr) refuse_at(strict->place, "override: xfail: reason is required");
-    if (reason != nullptr) {
-      each.expected = ExpectedFailure{.reason = reason->values.front(),
-                                      .strict = strict != nullptr && strict->values.front() == "true"};
-    }
-    if (const ConfigEntry* skip = entry_of(table, "skip.reason")) each.skip = skip->values.front();
+    check_key(entry, keys);
+    if (entry.key == "environment") refuse_entry(entry, "a table is wanted: {NAME = \"value\"}");
+    if (entry.key == "filter") continue;
+    if (entry.kind == Kind::list) refuse_entry(entry, "a list, where one value is wanted");
+    const std::string& text = entry.values.front();
+    if (!keys.is_option(entry.key)) continue;
+    if (const std::string why = keys.wrong(entry.key, text); !why.empty()) refuse_entry(entry, why);
+    if (entry.key == "timeout") out.timeout = parse_duration(text);
+    if (entry.key == "retries") out.retries = std::stoi(text);
+    if (entry.key == "slots") out.ranks.slots = std::stoi(text);
+    if (entry.key == "slots" && out.ranks.slots == 0) refuse_entry(entry, "at least 1");
+    if (entry.key == "worker") out.worker = WorkerChoice{.command = text};
+    if (entry.key == "adapter") out.worker = WorkerChoice{.adapter = text};
+  }
+  const ConfigEntry* const adapter = entry_of(table, "adapter");
+  if (adapter != nullptr && entry_of(table, "worker") != nullptr) refuse_entry(*adapter, "it contradicts worker");
+  out.filters = filters_of(table);
+  read_expectations(table, out);
+  std::ranges::sort(out.ranks.environment);
+  return out;
+}
+
+void leave_to_file(const OverridesOfRun& overrides, std::vector<std::string>& words) {
+  for (const std::string& option : overrides.left_to_file) {
+    const auto word = std::ranges::find(words, option);
+    if (word != words.end() && word + 1 != words.end()) words.erase(word, word + 2);
+  }
+  words.insert(words.end(), overrides.rerun_words.begin(), overrides.rerun_words.end());
+}
+
+void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options) {
+  for (CaseOverride& each : overrides) {
+    if (!each.worker) continue;
+    WorkerChoice choice = *each.worker;
+    choice.python = options.worker.python;
+    const WorkerCommand command = worker_command(choice);
+    each.ranks.worker_command = command.words;
+    if (options.fork != "off") each.ranks.fork_server = command.fork_server;
+    each.ranks.start_timeout_grows = command.adapter();
+  }
+}
+
+void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, NamedCase& named) {
+  for (const CaseOverride& each : overrides) {
+    if (!selects(each, of_matrix)) continue;
+    if (each.timeout) named.timeout = each.timeout;
+    if (each.retries) named.retries = each.retries;
+    if (each.says_what_to_expect) named.expected = each.expected;
+    add_ranks(each.ranks, named.ranks);
+  }
+}
+
+std::string override_text(const ConfigTable& table) {
+  std::string out;
+  for (const ConfigEntry& entry : table.entries) {
+    if (entry.key == "filter") continue;
+    out +=
+        fmt::format("{}{} = {}", out.empty() ? "" : ", ", entry.key, fmt::format("{}", fmt::join(entry.values, " ")));
   }
   return out;
 }
 
-void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, NamedCase& named) {
-  const FilterSubject subject{.c = of_matrix.c, .tags = of_matrix.tags, .id = of_matrix.id, .size = of_matrix.size};
+std::vector<std::string> overrides_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix) {
+  std::vector<std::string> out;
   for (const CaseOverride& each : overrides) {
-    if (!each.filter.matches(subject)) continue;
-    if (!named.timeout) named.timeout = each.timeout;
-    if (!named.expected) named.expected = each.expected;
-    if (!named.skip) named.skip = each.skip;
+    if (selects(each, of_matrix)) out.push_back(fmt::format("{}: {}", each.table.place, override_text(each.table)));
   }
+  return out;
 }
 
 }  // namespace cp_pool

@@ -10,25 +10,55 @@
 #include "cases/filter.h"
 #include "cases/matrix.h"
 #include "driver/cli/config/config_file.h"
+#include "driver/cli/execution_options.h"
+#include "driver/cli/worker_command.h"
 #include "driver/run.h"
 
 namespace cp_pool {
 
 struct CaseOverride {
-  Filter filter;
-  std::optional<std::chrono::milliseconds> timeout;
-  std::optional<ExpectedFailure> expected;
-  std::optional<std::string> skip;  // the reason
+  ConfigTable table;            // as the file has it
+  std::vector<Filter> filters;  // it is for what any of them selects
+  std::optional<std::chrono::milliseconds> timeout = std::nullopt;
+  std::optional<int> retries = std::nullopt;
+  std::optional<WorkerChoice> worker = std::nullopt;  // ranks.worker_command comes of it
+  OwnRanks ranks = {};
+  bool says_what_to_expect = false;
+  std::optional<Expected> expected = std::nullopt;  // with that; none: a pass
 };
 
-// wrong: what is wrong with a value of the option of this key. is_told: whether the command line counts more than an
-// override of it. Throws CommandError (usage) that names file, line and key.
-std::vector<CaseOverride> read_overrides(
-    const std::vector<ConfigTable>& tables,
-    const std::function<std::string(const std::string& key, const std::string& value)>& wrong,
-    const std::function<bool(const std::string& key)>& is_told);
+// The overrides of a run whose options were read.
+struct OverridesOfRun {
+  std::vector<CaseOverride> all;
+  // The command that reruns a case finds the same file and profile. What the file says of all cases is left to it: on
+  // the command line it would count more than an override.
+  std::vector<std::string> left_to_file = {};  // options
+  std::vector<std::string> rerun_words = {};   // that name file and profile
+};
 
-// Of each thing that overrides say, the first whose filter selects the case counts.
+// Changes the words of a command that reruns a case accordingly.
+void leave_to_file(const OverridesOfRun& overrides, std::vector<std::string>& words);
+
+// What the options of `run` say of keys that overrides have, too.
+struct OverrideKeys {
+  // What is wrong with a value of the option; empty: nothing.
+  std::function<std::string(const std::string& key, const std::string& value)> wrong;
+  std::function<bool(const std::string& key)> is_option;
+};
+
+// Throws CommandError (usage) that names file, line and key.
+CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys);
+
+// Finds the workers that overrides name; once before they are applied.
+void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
+
+// In their order, so that of each thing that several say of the case, the last counts.
 void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, NamedCase& named);
+
+// "cp-pool.toml:7" of each that selects the case, with what it says.
+std::vector<std::string> overrides_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix);
+
+// "KEY = VALUE, .." of what stands in the table, but for its filter.
+std::string override_text(const ConfigTable& table);
 
 }  // namespace cp_pool

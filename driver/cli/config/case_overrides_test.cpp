@@ -12,56 +12,99 @@ namespace cp_pool {
 namespace {
 
 using std::chrono::milliseconds;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
-std::vector<CaseOverride> read(const std::string& text, bool told = false) {
-  const ConfigFile file = parse_config(text, "cp-pool.toml", {});
-  return read_overrides(
-      file.overrides,
-      [](const std::string& key, const std::string& value) {
-        return key == "timeout" && value == "soon" ? "'soon' is not a duration" : "";
-      },
-      [told](const std::string&) { return told; });
+std::vector<CaseOverride> read(const std::string& text) {
+  const OverrideKeys keys{
+      .wrong = [](const std::string&,
+                  const std::string& value) { return value == "soon" ? "'soon' is not a duration" : ""; },
+      .is_option =
+          [](const std::string& key) {
+            const std::vector<std::string> options{"filter", "timeout", "retries", "slots", "worker", "adapter", "device"};
+            return std::ranges::count(options, key) > 0;
+          }};
+  std::vector<CaseOverride> out;
+  for (const ConfigTable& table : parse_config(text, "cp-pool.toml", {}).overrides) {
+    out.push_back(read_override(table, keys));
+  }
+  return out;
 }
 
-NamedCase named(const std::vector<CaseOverride>& overrides, const std::string& model) {
+MatrixCase case_of(const std::string& model) {
   MatrixCase c;
   c.c.suite = "s";
   c.c.model = model;
   c.id = "s/" + model;
+  return c;
+}
+
+NamedCase named(const std::vector<CaseOverride>& overrides, const std::string& model) {
   NamedCase out;
-  apply_overrides(overrides, c, out);
+  apply_overrides(overrides, case_of(model), out);
   return out;
 }
 
 constexpr const char* kThree = R"(
 [[override]]
-filter = "model=a"
-timeout = "7s"
-[[override]]
 filter = "s/*"
 timeout = 9
-xfail = {reason = "issue 5", strict = true}
+retries = 2
+environment = {NCCL_ALGO = "Ring", OMP_NUM_THREADS = 2}
+xfail = "issue 5"
+xfail-strict = true
+[[override]]
+filter = ["model=a", "model=c"]
+timeout = "7s"
+environment.NCCL_ALGO = "Tree"
+slots = 4
 [[override]]
 filter = "model=b"
-xfail.reason = "never"
-skip.reason = "no room"
+skip = "no room"
+[[override]]
+filter = "model=c"
+xfail = false
 )";
 
-TEST(CaseOverrides, TheFirstThatSaysSomethingOfACaseCounts) {
+TEST(CaseOverrides, TheLastThatSaysSomethingOfACaseCounts) {
   const auto overrides = read(kThree);
   const NamedCase a = named(overrides, "a");
   EXPECT_EQ(a.timeout, milliseconds{7000});
-  EXPECT_EQ(a.expected, (ExpectedFailure{.reason = "issue 5", .strict = true}));
-  EXPECT_EQ(a.skip, std::nullopt);
+  EXPECT_EQ(a.retries, 2);
+  EXPECT_EQ(a.expected, (Expected{.outcome = CaseOutcome::fail, .reason = "issue 5", .strict = true}));
+  ASSERT_TRUE(a.ranks.has_value());
+  EXPECT_EQ(a.ranks->slots, 4);
+  EXPECT_THAT(a.ranks->environment, ElementsAre("NCCL_ALGO=Tree", "OMP_NUM_THREADS=2"));
   const NamedCase b = named(overrides, "b");
   EXPECT_EQ(b.timeout, milliseconds{9000});
-  EXPECT_EQ(b.expected->reason, "issue 5");
-  EXPECT_EQ(b.skip, "no room");
+  EXPECT_EQ(b.expected, (Expected{.outcome = CaseOutcome::skip, .reason = "no room"}));
+  EXPECT_THAT(b.ranks->environment, ElementsAre("NCCL_ALGO=Ring", "OMP_NUM_THREADS=2"));
+  EXPECT_EQ(named(overrides, "c").expected, std::nullopt);
+  const NamedCase other = named(read("[[override]]\nfilter = \"model=x\"\nslots = 1\n"), "a");
+  EXPECT_EQ(other.ranks, std::nullopt);
 }
 
-TEST(CaseOverrides, LeaveAnOptionThatIsTold) {
-  EXPECT_EQ(named(read(kThree, true), "a").timeout, std::nullopt);
+TEST(CaseOverrides, SayWhereTheyStand) {
+  const auto overrides = read(kThree);
+  EXPECT_THAT(overrides_of(overrides, case_of("c")),
+              ElementsAre(HasSubstr("cp-pool.toml:2: "), HasSubstr("timeout = 7s"), "cp-pool.toml:17: xfail = false"));
+  EXPECT_THAT(overrides_of(read("[[override]]\nfilter = \"model=x\"\nslots = 1\n"), case_of("a")), IsEmpty());
+}
+
+TEST(CaseOverrides, ANamedWorkerIsFoundOnceAndReplacesTheOther) {
+  auto overrides = read(
+      "[[override]]\nfilter = \"*\"\nworker = \"env one\"\n"
+      "[[override]]\nfilter = \"model=b\"\nworker = \"env two\"\n");
+  find_workers(overrides, {});
+  EXPECT_THAT(named(overrides, "a").ranks->worker_command, ElementsAre("env", "one"));
+  EXPECT_THAT(named(overrides, "b").ranks->worker_command, ElementsAre("env", "two"));
+}
+
+TEST(CaseOverrides, ARerunLeavesToTheFileWhatTheFileSays) {
+  std::vector<std::string> words{"--device", "cpu", "--timeout", "2m", "--worker", "w"};
+  leave_to_file({.all = {}, .left_to_file = {"--timeout", "--adapter"}, .rerun_words = {"--profile", "ci"}}, words);
+  EXPECT_THAT(words, ElementsAre("--device", "cpu", "--worker", "w", "--profile", "ci"));
 }
 
 TEST(CaseOverrides, ErrorsNameTheLine) {
@@ -75,23 +118,31 @@ TEST(CaseOverrides, ErrorsNameTheLine) {
     return "no error";
   };
   EXPECT_EQ(error("timeout = 3\n"), "cp-pool.toml:1: override: filter is required");
-  EXPECT_THAT(error("filter = \"*\"\ntimout = 3\n"),
+  const std::string all = "filter = \"*\"\n";
+  EXPECT_THAT(error(all + "timout = 3\n"),
               HasSubstr("cp-pool.toml:3: override: unknown key 'timout'; did you mean 'timeout'?; there are filter,"));
-  EXPECT_EQ(error("filter = \"*\"\ntimeout = \"soon\"\n"),
-            "cp-pool.toml:3: override: timeout: 'soon' is not a duration");
+  EXPECT_THAT(error(all + "device = \"cpu\"\n"),
+              HasSubstr("cp-pool.toml:3: override: 'device' holds for all cases of a run and not for some; there are"));
+  EXPECT_EQ(error(all + "timeout = \"soon\"\n"), "cp-pool.toml:3: override: timeout: 'soon' is not a duration");
   EXPECT_THAT(error("filter = \"modle=a\"\n"), HasSubstr("cp-pool.toml:2: override: "));
-  EXPECT_EQ(error("filter = \"*\"\nxfail.strict = true\n"), "cp-pool.toml:3: override: xfail: reason is required");
-  EXPECT_EQ(error("filter = \"*\"\nxfail = {reason = \"x\", strict = 1}\n"),
-            "cp-pool.toml:3: override: xfail.strict: true or false is wanted");
-  EXPECT_THAT(error("filter = \"*\"\nskip.reason = [\"x\"]\n"),
-              HasSubstr("cp-pool.toml:3: override: skip.reason: a list"));
-  for (const char* key : {"retries", "env.OMP_NUM_THREADS"}) {
-    EXPECT_EQ(error(std::string{"filter = \"*\"\n"} + key + " = 2\n"),
-              "cp-pool.toml:3: override: '" + std::string{key} +
-                  "' holds for all cases of a run and not for some; there are filter, timeout, xfail.reason, "
-                  "xfail.strict, skip.reason");
+  EXPECT_EQ(error(all + "xfail-strict = true\n"), "cp-pool.toml:3: override: xfail-strict: it needs xfail");
+  EXPECT_EQ(error(all + "xfail = \"x\"\nxfail-strict = 1\n"),
+            "cp-pool.toml:4: override: xfail-strict: true or false is wanted");
+  EXPECT_THAT(error(all + "xfail = \"x\"\nxfail_strict = true\n"), HasSubstr("did you mean 'xfail-strict'?"));
+  EXPECT_EQ(error(all + "xfail = true\n"), "cp-pool.toml:3: override: xfail: a reason is wanted, as a text; or false");
+  EXPECT_EQ(error(all + "xfail = \"x\"\nskip = \"y\"\n"), "cp-pool.toml:4: override: skip: it contradicts xfail");
+  EXPECT_EQ(error(all + "skip = [\"x\"]\n"), "cp-pool.toml:3: override: skip: a list, where one value is wanted");
+  EXPECT_EQ(error(all + "slots = 0\n"), "cp-pool.toml:3: override: slots: at least 1");
+  EXPECT_EQ(error(all + "adapter = \"a.py\"\nworker = \"w\"\n"),
+            "cp-pool.toml:3: override: adapter: it contradicts worker");
+  EXPECT_EQ(error(all + "environment = \"A=b\"\n"),
+            "cp-pool.toml:3: override: environment: a table is wanted: {NAME = \"value\"}");
+  EXPECT_EQ(error(all + "environment.A = [1]\n"),
+            "cp-pool.toml:3: override: environment.A: a text or a number is wanted");
+  for (const char* name : {"RANK", "CP_POOL_TAG", "CUDA_VISIBLE_DEVICES"}) {
+    EXPECT_EQ(error(all + "environment." + name + " = 1\n"),
+              std::string{"cp-pool.toml:3: override: environment."} + name + ": cp-pool itself sets it");
   }
-  EXPECT_THAT(error("filter = \"*\"\nskip = \"x\"\n"), HasSubstr("unknown key 'skip'; did you mean"));
 }
 
 }  // namespace

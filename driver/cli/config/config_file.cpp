@@ -29,7 +29,7 @@ class Reader {
       if (key == "profile") {
         read_profiles(file, node);
       } else if (key == "override") {
-        read_overrides(file, node);
+        read_overrides(file, node, "");
       } else {
         const std::string text{key.str()};
         const std::string hint = did_you_mean(text, {"profile", "override"});
@@ -57,32 +57,39 @@ class Reader {
         refuse_at(place_of(name), fmt::format("profile.{}: it has to be a table: [profile.NAME]", name.str()));
       }
       ConfigTable table{.name = std::string{name.str()}, .place = place_of(name), .entries = {}};
-      append(table.entries, "", '-', *entries);
+      for (const auto& [key, node_of_key] : *entries) {
+        if (key == "override") {
+          read_overrides(file, node_of_key, table.name);
+        } else {
+          append(table.entries, "", '-', key, node_of_key);
+        }
+      }
       file.profiles.push_back(std::move(table));
     }
   }
 
-  void read_overrides(ConfigFile& file, const toml::node& node) const {
+  // profile: that they are of; empty: of all.
+  void read_overrides(ConfigFile& file, const toml::node& node, const std::string& profile) const {
+    const std::string form = profile.empty() ? "[[override]]" : fmt::format("[[profile.{}.override]]", profile);
     const toml::array* overrides = node.as_array();
-    if (overrides == nullptr) refuse_at(place_of(node), "override: it has to be a list of tables: [[override]]");
+    if (overrides == nullptr)
+      refuse_at(place_of(node), fmt::format("override: it has to be a list of tables: {}", form));
     for (const toml::node& each : *overrides) {
       const toml::table* entries = each.as_table();
-      if (entries == nullptr) refuse_at(place_of(each), "override: it has to be a table: [[override]]");
-      ConfigTable table{.name = "", .place = place_of(each), .entries = {}};
-      append(table.entries, "", '.', *entries);
+      if (entries == nullptr) refuse_at(place_of(each), fmt::format("override: it has to be a table: {}", form));
+      ConfigTable table{.name = profile, .place = place_of(each), .entries = {}};
+      for (const auto& [key, node_of_key] : *entries) append(table.entries, "", '.', key, node_of_key);
       file.overrides.push_back(std::move(table));
     }
   }
 
-  void append(std::vector<ConfigEntry>& entries, const std::string& before, char joint,
-              const toml::table& table) const {
-    for (const auto& [key, node] : table) {
-      const std::string name = before + std::string{key.str()};
-      if (const toml::table* inner = node.as_table()) {
-        append(entries, name + joint, joint, *inner);
-      } else {
-        entries.push_back(entry(name, key, node));
-      }
+  void append(std::vector<ConfigEntry>& entries, const std::string& before, char joint, const toml::key& key,
+              const toml::node& node) const {
+    const std::string name = before + std::string{key.str()};
+    if (const toml::table* inner = node.as_table()) {
+      for (const auto& [inner_key, inner_node] : *inner) append(entries, name + joint, joint, inner_key, inner_node);
+    } else {
+      entries.push_back(entry(name, key, node));
     }
   }
 

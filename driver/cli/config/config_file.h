@@ -18,15 +18,16 @@ struct ConfigEntry {
 };
 
 struct ConfigTable {
-  std::string name;  // of a profile; empty for an override
+  std::string name;  // of the profile that it is, or that the override is of; empty for an override of all
   std::string place;
   std::vector<ConfigEntry> entries;
 };
 
 struct ConfigFile {
-  std::filesystem::path folder;        // relative paths start here
-  std::vector<ConfigTable> profiles;   // [profile.NAME]; a key of a table within, a.b, is a-b
-  std::vector<ConfigTable> overrides;  // [[override]], in their order; a key of a table within is a.b
+  std::filesystem::path folder;       // relative paths start here
+  std::vector<ConfigTable> profiles;  // [profile.NAME]; a key of a table within, a.b, is a-b
+  // [[override]] and [[profile.NAME.override]], those of one name in their order; a key of a table within is a.b
+  std::vector<ConfigTable> overrides;
 };
 
 // cp-pool.toml in the working directory, or in the nearest folder above it that belongs to the same user; nullopt:

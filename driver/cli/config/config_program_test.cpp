@@ -1,5 +1,8 @@
 // `cp-pool config`, and runs that a file and a runner of tests configure.
+#include <algorithm>
 #include <filesystem>
+#include <map>
+#include <set>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -17,6 +20,7 @@ using test::Words;
 using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 class ConfigProgram : public test::CommandLine {
@@ -124,26 +128,39 @@ TEST_F(ConfigProgram, ShardsByTimesSayWhichTimes) {
 TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
   test::write_file(folder / "cp-pool.toml",
                    "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
-                   "[[override]]\nfilter = \"model=fail\"\nxfail = {reason = \"issue 5\"}\n"
-                   "[[override]]\nfilter = \"model=hang\"\nskip.reason = \"it hangs\"\n"
-                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = {reason = \"issue 6\"}\n");
-  const Words words{"run",        "--worker", test::kWorker, "--filter", "model=fail", "model=pass*",
-                    "model=hang", "--events", "e.jsonl",     "--junit",  "j.xml",      "--max-fail",
-                    "1"};
+                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n"
+                   "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
+                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 6\"\n");
+  const Words words{"run",        "--worker",  test::kWorker, "--filter",    "model=fail", "model=pass*",
+                    "model=hang", "--events",  "e.jsonl",     "--junit",     "j.xml",      "--max-fail",
+                    "1",          "--summary", "s.md",        "--no-skip",   "--annotate", "github"};
   const Finished done = here(words);
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
-  EXPECT_THAT(done.last_line(), HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip"));
-  EXPECT_THAT(done.out, HasSubstr("1 failed as expected\n"));
-  EXPECT_THAT(done.out, HasSubstr("passed, and was expected to fail: demo/pass_2/p2p/cp1/bshd/fp32: issue 6\n"));
+  EXPECT_THAT(done.last_line(), HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip (1 xfail, 1 xpass), "));
+  EXPECT_THAT(done.out, HasSubstr("xfail     "));
+  EXPECT_THAT(done.out, HasSubstr("1 xfail (failed as expected): issue 5\n"));
+  EXPECT_THAT(done.out, HasSubstr("1 xpass (passed, and expected to fail):\n  demo/pass_2/p2p/cp1/bshd/fp32: issue 6\n"));
   EXPECT_THAT(done.out, HasSubstr("1 skip: it hangs\n"));
+  EXPECT_THAT(done.err, HasSubstr("::warning title=xpass%3A demo/pass_2"));
+  EXPECT_THAT(done.err, Not(HasSubstr("::error")));
+  EXPECT_THAT(test::read_file(folder / "s.md"), HasSubstr("| of these failed as expected | of these passed unexpectedly |"));
   for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
     if (event["type"] == "run_finished") {
       EXPECT_EQ(event["expected_failures"], 1);
       EXPECT_EQ(event["unexpected_passes"], 1);
+      EXPECT_EQ(event["expected_skips"], 1);
     }
-    if (event["type"] != "case_finished" || event["case"]["model"] != "fail") continue;
-    EXPECT_EQ(event["outcome"], "fail");
-    EXPECT_EQ(event["expected"], nlohmann::json({{"reason", "issue 5"}, {"strict", false}}));
+    if (event["type"] != "case_finished") continue;
+    if (event["case"]["model"] == "fail") {
+      EXPECT_EQ(event["outcome"], "fail");
+      EXPECT_EQ(event["expected"], nlohmann::json({{"outcome", "fail"}, {"reason", "issue 5"}}));
+    }
+    if (event["case"]["model"] == "hang") {
+      EXPECT_EQ(event["outcome"], "skip");
+      EXPECT_EQ(event["reason"], "it hangs");
+      EXPECT_EQ(event["expected"], nlohmann::json({{"outcome", "skip"}, {"reason", "it hangs"}}));
+      EXPECT_EQ(event["attempts"], 0);
+    }
   }
   EXPECT_EQ(here({"report", "e.jsonl"}).exit_code, 0) << "the report of the file says the same";
   EXPECT_EQ(here({"run", "--worker", test::kWorker, "--rerun-failed", "e.jsonl"}).exit_code, 4) << "nothing failed";
@@ -152,7 +169,7 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
 TEST_F(ConfigProgram, AStrictExpectedFailureHasToFail) {
   test::write_file(folder / "cp-pool.toml",
                    "[profile.default]\nmatrix = \"demo.json\"\n"
-                   "[[override]]\nfilter = \"model=pass\"\nxfail = {reason = \"issue 5\", strict = true}\n");
+                   "[[override]]\nfilter = \"model=pass\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
   const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=pass", "--events", "e.jsonl"});
   EXPECT_EQ(done.exit_code, 100);
   EXPECT_THAT(done.out, HasSubstr("passed, and was expected to fail: issue 5"));
@@ -161,11 +178,116 @@ TEST_F(ConfigProgram, AStrictExpectedFailureHasToFail) {
 
 TEST_F(ConfigProgram, TheDeadlineOfAnOverrideIsThatOfItsCases) {
   test::write_file(folder / "cp-pool.toml",
-                   "[profile.default]\nmatrix = \"demo.json\"\ngrace = \"100ms\"\n"
+                   "[profile.default]\nmatrix = \"demo.json\"\ngrace = \"100ms\"\ntimeout = \"1h\"\n"
                    "[[override]]\nfilter = \"model=hang\"\ntimeout = \"300ms\"\n");
   const Finished done = here({"run", "--worker", test::kWorker, "--filter", "model=hang"});
   EXPECT_EQ(done.exit_code, 100);
   EXPECT_THAT(done.last_line(), HasSubstr("1 timeout")) << done.out;
+  EXPECT_THAT(done.out, AllOf(HasSubstr("rerun: "), Not(HasSubstr("--timeout 1h")))) << "it would count more";
+}
+
+TEST_F(ConfigProgram, RetriesAreThoseOfTheCase) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\n"
+                   "[[override]]\nfilter = \"model=error\"\nretries = 2\n"
+                   "[[override]]\nfilter = \"model=crash\"\nretries = 1\nxfail = \"it crashes\"\n");
+  const Words words{"run", "--worker", test::kWorker, "--filter", "model=error", "model=crash"};
+  const auto tries_of = [&](const Words& more) {
+    Words all = words;
+    all.insert(all.end(), {"--events", "e.jsonl"});
+    all.insert(all.end(), more.begin(), more.end());
+    EXPECT_EQ(here(all).exit_code, 100);
+    std::map<std::string, int> tries;
+    for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+      if (event["type"] == "case_tried") ++tries[event["case"]["model"]];
+    }
+    return tries;
+  };
+  EXPECT_EQ(tries_of({}), (std::map<std::string, int>{{"error", 2}})) << "what is expected to fail is not tried again";
+  EXPECT_EQ(tries_of({"--retries", "1"}), (std::map<std::string, int>{{"error", 1}})) << "the command line counts more";
+}
+
+TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\n"
+                   "[[override]]\nfilter = \"model=pass*\"\nenvironment = {CP_POOL_TEST_LEAK = 1, MINE = \"a b\"}\n"
+                   "[[override]]\nfilter = \"model=skip\"\nworker = \"sh -c 'echo own >> said; exec " +
+                       std::string{"python3 " CP_POOL_SCRIPTED_WORKER} + "'\"\n");
+  const std::string worker = std::string{"sh -c 'echo \"mine: $MINE\" >> said; exec python3 "} + CP_POOL_SCRIPTED_WORKER + "'";
+  test::write_file(folder / "more.toml",
+                   test::read_file(folder / "cp-pool.toml") + "[profile.own]\nworker = '''" + worker + "'''\n");
+  const Words words{"run", "--config", "more.toml", "--profile", "own", "--filter", "model=pass*", "model=skip",
+                    "model=fail", "--capsules", "c"};
+  const Finished done = here(words);
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  EXPECT_THAT(done.last_line(), HasSubstr("= 1 pass + 2 fail + 1 skip, ")) << "pass_2 fails after pass, with the variable";
+  const std::string said = test::read_file(folder / "said");
+  EXPECT_THAT(said, AllOf(HasSubstr("mine: a b\n"), HasSubstr("mine: \n"), HasSubstr("own\n")));
+  EXPECT_EQ(std::ranges::count(said, '\n'), 3) << "cases with the same ranks share a pool: " << said;
+  EXPECT_THAT(done.out, HasSubstr("--config more.toml --profile own"));
+  EXPECT_THAT(done.out, Not(HasSubstr("--worker")));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "c")) {
+    if (entry.path().filename() != "capsule.json") continue;
+    const std::string capsule = test::read_file(entry.path());
+    EXPECT_EQ(capsule.find("MINE=a b") != std::string::npos, entry.path().string().find("pass_2") != std::string::npos);
+  }
+}
+
+TEST_F(ConfigProgram, ACaseMayHoldMoreSlotsThanRanks) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 3\nspare = \"off\"\n"
+                   "[[override]]\nfilter = \"model=pass\"\nslots = 2\n"
+                   "[[override]]\nfilter = \"model=pass_2\"\nslots = 99\n");
+  const Finished done =
+      here({"run", "--worker", test::kWorker, "--filter", "model=pass*", "model=skip", "--events", "e.jsonl"});
+  EXPECT_EQ(done.exit_code, 0) << done.err;
+  std::multiset<std::size_t> held;
+  for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+    if (event["type"] == "pool_spawned") held.insert(event["slots"].size());
+  }
+  EXPECT_EQ(held, (std::multiset<std::size_t>{1, 2, 3}));
+}
+
+TEST_F(ConfigProgram, OverridesOfAProfileCountThereAndMore) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\n"
+                   "[[profile.nightly.override]]\nfilter = \"model=fail\"\nxfail = false\n"
+                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n");
+  const Words words{"run", "--worker", test::kWorker, "--filter", "model=fail"};
+  EXPECT_EQ(here(words).exit_code, 0);
+  Words nightly = words;
+  nightly.insert(nightly.end(), {"--profile", "nightly"});
+  EXPECT_EQ(here(nightly).exit_code, 100);
+  Words without = words;
+  without.insert(without.end(), {"--no-config", "--matrix", "demo.json"});
+  EXPECT_EQ(here(without).exit_code, 100);
+}
+
+TEST_F(ConfigProgram, ShowsOverridesAndTheirPlaces) {
+  test::write_file(folder / "cp-pool.toml",
+                   "[[profile.ci.override]]\nfilter = [\"model=a\", \"model=b\"]\nretries = 3\n"
+                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\nxfail-strict = true\n");
+  const auto json = nlohmann::json::parse(here({"config", "--json", "--profile", "ci"}).out);
+  ASSERT_EQ(json["overrides"].size(), 2U);
+  EXPECT_EQ(json["overrides"][0]["profile"], nullptr);
+  EXPECT_EQ(json["overrides"][0]["place"], "cp-pool.toml:4");
+  EXPECT_EQ(json["overrides"][0]["keys"]["xfail"], nlohmann::json({{"value", "issue 5"}, {"place", "cp-pool.toml:6"}}));
+  EXPECT_EQ(json["overrides"][0]["keys"]["xfail-strict"]["value"], true);
+  EXPECT_EQ(json["overrides"][1]["profile"], "ci");
+  EXPECT_EQ(json["overrides"][1]["keys"]["filter"]["value"], nlohmann::json({"model=a", "model=b"}));
+  const Finished text = here({"config", "--profile", "ci"});
+  EXPECT_THAT(text.out, AllOf(HasSubstr("\noverride  (cp-pool.toml:4)\n"), HasSubstr("issue 5  (cp-pool.toml:6)\n"),
+                              HasSubstr("\noverride of profile ci  (cp-pool.toml:1)\n")));
+  EXPECT_EQ(here({"config"}).out.find("profile ci"), std::string::npos);
+}
+
+TEST_F(ConfigProgram, ABadOverrideIsRefusedWhicheverProfileIsAskedFor) {
+  test::write_file(folder / "cp-pool.toml", "[[profile.ci.override]]\nfilter = \"model=fail\"\nretrys = 3\n");
+  for (const char* command : {"run", "config", "list"}) {
+    const Finished done = here({command});
+    EXPECT_EQ(done.exit_code, 2);
+    EXPECT_THAT(done.err, test::is_one_error("cp-pool.toml:3: override: unknown key 'retrys'; did you mean 'retries'?"));
+  }
 }
 
 }  // namespace

@@ -103,12 +103,14 @@ void rebase(ConfigFile& file, const ConfiguredApp& keys) {
   if (file.folder == std::filesystem::current_path(ignored)) return;
   const auto rebase_table = [&](ConfigTable& table) {
     for (ConfigEntry& entry : table.entries) {
-      const auto rebased = keys.from_folder.find(option_of_key(keys, entry.key));
+      const CLI::Option* const option = option_of_key(keys, entry.key);
+      const auto rebased = keys.from_folder.find(option);
       if (rebased == keys.from_folder.end()) continue;
       for (std::string& value : entry.values) value = rebased->second(value, file.folder);
     }
   };
   std::ranges::for_each(file.profiles, rebase_table);
+  std::ranges::for_each(file.overrides, rebase_table);
 }
 
 // Of a variable: a list has a value a line.
@@ -197,6 +199,7 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
   if (const char* named = variable("config"); !path && named != nullptr && *named != '\0') path = named;
   std::error_code ignored;
   const std::filesystem::path here = std::filesystem::current_path(ignored);
+  named_ = path.has_value();
   if (!path && !choice.none) path = find_config_file(here);
   if (path && !choice.none) {
     const bool beside = path->parent_path() == here;
@@ -204,6 +207,11 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
     file_ = read_config_file(name_);
     rebase(file_, keys);
   }
+  const OverrideKeys override_keys{
+      .wrong = [&](const std::string& key,
+                   const std::string& value) { return wrong_with_value(*option_of_key(keys, key), value); },
+      .is_option = [&](const std::string& key) { return option_of_key(keys, key) != nullptr; }};
+  for (const ConfigTable& table : file_.overrides) overrides_.push_back(read_override(table, override_keys));
   ConfigFile built_in = parse_config(kBuiltIn, "built-in profile", {});
   check_profiles(file_, keys);
   check_profiles(built_in, keys);
@@ -225,6 +233,13 @@ Configuration::Configuration(const ConfigChoice& choice, const ConfiguredApp& ke
     refuse_at(asked_by, fmt::format("there is no profile '{}'{}; there are {}", profile_, did_you_mean(profile_, known),
                                     fmt::join(known, ", ")));
   }
+
+  const auto place_of_profile = [&](const CaseOverride& each) {
+    return each.table.name.empty() ? 0 : each.table.name == kDefaultProfile ? 1 : 2;
+  };
+  std::erase_if(overrides_,
+                [&](const CaseOverride& each) { return place_of_profile(each) == 2 && each.table.name != profile_; });
+  std::ranges::stable_sort(overrides_, {}, place_of_profile);
 
   // The first that sets a key counts.
   add_variables(keys, for_tests);
@@ -303,19 +318,29 @@ void Configuration::apply(ConfiguredApp& command) const {
   }
 }
 
-// An option that the command line or a variable sets counts more than an override.
-std::vector<CaseOverride> Configuration::case_overrides(const ConfiguredApp& command) const {
+OverridesOfRun Configuration::overrides_beside(const ConfiguredApp& command) const {
+  if (overrides_.empty()) return {};
+  const auto setting_of = [&](const std::string& key) -> const OptionSetting* {
+    const auto setting = command.settings.find(option_of_key(command, key));
+    return setting == command.settings.end() ? nullptr : &setting->second;
+  };
   const auto is_told = [&](const std::string& key) {
-    const CLI::Option* option = option_of_key(command, key);
-    if (option == nullptr || option->count() > 0) return true;
-    const auto setting = command.settings.find(option);
-    return setting != command.settings.end() && setting->second.by_variable;
+    const CLI::Option* const option = option_of_key(command, key);
+    const OptionSetting* const setting = setting_of(key);
+    return (option != nullptr && option->count() > 0) || (setting != nullptr && setting->by_variable);
   };
-  const auto wrong = [&](const std::string& key, const std::string& value) {
-    const CLI::Option* option = option_of_key(command, key);
-    return option == nullptr ? "" : wrong_with_value(*option, value);
-  };
-  return read_overrides(file_.overrides, wrong, is_told);
+  OverridesOfRun out{.all = overrides_};
+  for (CaseOverride& each : out.all) {
+    if (is_told("timeout")) each.timeout.reset();
+    if (is_told("retries")) each.retries.reset();
+    if (is_told("worker") || is_told("adapter")) each.worker.reset();
+  }
+  for (const std::string key : {"timeout", "worker", "adapter"}) {
+    if (setting_of(key) != nullptr && !is_told(key)) out.left_to_file.push_back("--" + key);
+  }
+  if (named_) out.rerun_words.insert(out.rerun_words.end(), {"--config", name_});
+  if (profile_ != kDefaultProfile) out.rerun_words.insert(out.rerun_words.end(), {"--profile", profile_});
+  return out;
 }
 
 std::string with_places(std::string text, const ConfiguredApp& command) {

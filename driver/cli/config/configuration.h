@@ -41,9 +41,10 @@ class Configuration {
 
   [[nodiscard]] const std::string& profile() const { return profile_; }
   [[nodiscard]] const std::string& file() const { return name_; }  // empty: none
-  [[nodiscard]] const std::vector<ConfigTable>& overrides() const { return file_.overrides; }
-  // What they say to a command whose options have been set. Throws CommandError (usage).
-  [[nodiscard]] std::vector<CaseOverride> case_overrides(const ConfiguredApp& command) const;
+  // Of the file, as far as they count in this profile: a later one counts more.
+  [[nodiscard]] const std::vector<CaseOverride>& overrides() const { return overrides_; }
+  // What they say beside the options of a command that were read and set.
+  [[nodiscard]] OverridesOfRun overrides_beside(const ConfiguredApp& command) const;
 
  private:
   struct Setting {
@@ -57,7 +58,9 @@ class Configuration {
 
   std::string name_;
   std::string profile_;
+  bool named_ = false;  // the file was not looked for
   ConfigFile file_;
+  std::vector<CaseOverride> overrides_;
   std::map<std::string, Setting> settings_;  // by key
 };
 

@@ -98,6 +98,18 @@ std::vector<InputFile> case_inputs(const std::string& argument, const SelectionO
   return {{.name = argument, .path = argument}};
 }
 
+MatrixCase subject_of(const NamedCase& found, const std::string& argument, const SelectionOptions& selection) {
+  try {
+    MatrixCase subject;
+    if (is_id(argument)) subject = look_up(argument, selection).matrix_case;
+    subject.id = found.id;
+    subject.c = found.c;
+    return subject;
+  } catch (const CaseError& e) {
+    throw CommandError(ExitCode::bad_input, e.what());
+  }
+}
+
 NamedCase find_case(const std::string& argument, const SelectionOptions& selection, const Edits& edits,
                     const ExecutionOptions& execution, const std::string& program) {
   try {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "cases/matrix.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection_options.h"
@@ -26,5 +27,8 @@ std::vector<InputFile> case_inputs(const std::string& argument, const SelectionO
 NamedCase find_case(const std::string& argument, const SelectionOptions& selection,
                     const std::vector<std::string>& edits, const ExecutionOptions& execution,
                     const std::string& program);
+
+// What filters read of it: a case that is in no matrix has neither tags nor a size. Throws likewise.
+MatrixCase subject_of(const NamedCase& found, const std::string& argument, const SelectionOptions& selection);
 
 }  // namespace cp_pool

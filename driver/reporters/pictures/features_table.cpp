@@ -114,7 +114,7 @@ void FeaturesTable::append_to(pugi::xml_node parent) const {
     append_cell(line, std::to_string(row.cases), "number");
     for (const CaseOutcome outcome : outcomes) {
       const auto& first = row.first.at(static_cast<std::size_t>(outcome));
-      const std::string kind = first ? fmt::format("number {}", outcome_class(outcome)) : "number";
+      const std::string kind = first ? fmt::format("number {}", outcome_class(urgency_of(outcome))) : "number";
       pugi::xml_node cell = append_cell(line, "", kind.c_str());
       if (!first) continue;
       const std::size_t count = row.counts.at(static_cast<std::size_t>(outcome));

@@ -20,9 +20,9 @@ class GithubAnnotations : public EventSink {
   // show is called for each command: a line without its newline.
   explicit GithubAnnotations(std::function<void(const std::string& line)> show);
 
-  // An error for each failure as it happens, one for each reason why cases had no pool, a warning for each pass that was
-  // not expected, and a notice for each verdict. GitHub shows ten of each kind of a step, so no more are written; the
-  // last notice says how many more errors there are.
+  // An error for each failure as it happens, one for each reason why cases had no pool, a warning for each pass that
+  // was not expected, and a notice for each verdict. GitHub shows ten of each kind of a step, so no more are written;
+  // the last notice says how many more errors there are.
   void on_event(const Event& event) override;
 
  private:

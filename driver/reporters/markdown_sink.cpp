@@ -56,8 +56,8 @@ std::string row_of(const CaseFinished& event, const std::string& first_like) {
     why = fmt::format("cause{}: {}", event.diagnosis->certainty == Certainty::certain ? "" : " (likely)", why);
   }
   if (!first_like.empty()) why = fmt::format("the same as {}", markdown_code(first_like));
-  return fmt::format("| {} | {} | {} | {} | {}", outcome_word(event), markdown_code(case_name(event)),
-                     line_of(where), figures, why);
+  return fmt::format("| {} | {} | {} | {} | {}", outcome_word(event), markdown_code(case_name(event)), line_of(where),
+                     figures, why);
 }
 
 std::string details_of(const CaseFinished& event) {

@@ -414,6 +414,10 @@ std::string TerminalSink::frame() {
   // The last column stays free: writing it makes some terminals wrap.
   const std::vector<std::string> lines = live_lines(state_, live_items(), size.columns - 1, size.rows - 1);
   std::string out = shown_.empty() ? "\r" : to_first_line();
+  // A line that the terminal has wrapped stays joined to the next one until it is cleared, whatever is written over it:
+  // wider, both would stand in one row.
+  if (!shown_.empty() && size.columns != columns_) out += kClearBelow;
+  columns_ = size.columns;
   out += kNoWrap;
   shown_.clear();
   for (const std::string& line : lines) {

@@ -144,6 +144,7 @@ class TerminalSink : public EventSink {
   double earlier_done_ms_ = 0;                // of those that have finished
   std::size_t untold_ = 0;                    // cases that have not finished and that they do not tell of
   std::vector<std::size_t> shown_;            // the widths of the live lines; empty: none are shown
+  std::size_t columns_ = 0;                   // of the terminal when they were drawn
   Clock::time_point last_frame_;
 };
 

@@ -407,8 +407,8 @@ TEST(LiveTerminal, ANarrowerTerminalLosesNoLineAndKeepsNoneOfTheOldFrame) {
       sink.on_event(run_finished({2, 0, 0, 0, 0, 0, 0, 0, 0}));
     });
   };
-  EXPECT_THAT(resized(true), AllOf(HasSubstr("\r\x1b[2A\x1b[?7l"), Not(HasSubstr("\x1b[3A"))));
-  EXPECT_THAT(resized(false), AllOf(HasSubstr("\r\x1b[1A\x1b[?7l"), Not(HasSubstr("\x1b[2A"))));
+  EXPECT_THAT(resized(true), AllOf(HasSubstr("\r\x1b[2A\x1b[J\x1b[?7l"), Not(HasSubstr("\x1b[3A"))));
+  EXPECT_THAT(resized(false), AllOf(HasSubstr("\r\x1b[1A\x1b[J\x1b[?7l"), Not(HasSubstr("\x1b[2A"))));
 }
 
 TEST(LiveTerminal, FramesThatComeTooSoonAreLeftToTheNextTick) {

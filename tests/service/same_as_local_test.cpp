@@ -162,9 +162,10 @@ TEST_F(SameAsLocal, WhatOverridesSayOfCases) {
                    "[[override]]\nfilter = \"model=skip\"\nenvironment.MINE = \"a b\"\n"
                    "worker = '''sh -c 'echo \"$MINE\" >> \"$0\"; exec \"$@\"' " +
                        path("said") + " " + test::kWorker + "'''\n");
-  const Words words = {test::kProgram, "run",         "--matrix",   path("demo.json"), "--worker",   test::kWorker,
-                       "--config",     path("overrides.toml"), "--filter", "model=pass*",  "model=fail", "model=error",
-                       "model=skip",   "--order", "listed"};
+  const Words words = {test::kProgram, "run",         "--matrix",   path("demo.json"),
+                       "--worker",     test::kWorker, "--config",   path("overrides.toml"),
+                       "--filter",     "model=pass*", "model=fail", "model=error",
+                       "model=skip",   "--order",     "listed"};
   const Said local = say(words, {"--slots", "1", "--spare", "off"});
   const Said served = say(words, {"--service"});
   expect_same(local, served);

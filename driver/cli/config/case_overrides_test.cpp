@@ -22,7 +22,8 @@ std::vector<CaseOverride> read(const std::string& text) {
                   const std::string& value) { return value == "soon" ? "'soon' is not a duration" : ""; },
       .is_option =
           [](const std::string& key) {
-            const std::vector<std::string> options{"filter", "timeout", "retries", "slots", "worker", "adapter", "device"};
+            const std::vector<std::string> options{"filter", "timeout", "retries", "slots",
+                                                   "worker", "adapter", "device"};
             return std::ranges::count(options, key) > 0;
           }};
   std::vector<CaseOverride> out;

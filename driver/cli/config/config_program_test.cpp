@@ -131,19 +131,21 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
                    "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n"
                    "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
                    "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 6\"\n");
-  const Words words{"run",        "--worker",  test::kWorker, "--filter",    "model=fail", "model=pass*",
-                    "model=hang", "--events",  "e.jsonl",     "--junit",     "j.xml",      "--max-fail",
-                    "1",          "--summary", "s.md",        "--no-skip",   "--annotate", "github"};
+  const Words words{"run",        "--worker",  test::kWorker, "--filter",  "model=fail", "model=pass*",
+                    "model=hang", "--events",  "e.jsonl",     "--junit",   "j.xml",      "--max-fail",
+                    "1",          "--summary", "s.md",        "--no-skip", "--annotate", "github"};
   const Finished done = here(words);
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip (1 xfail, 1 xpass), "));
   EXPECT_THAT(done.out, HasSubstr("xfail     "));
   EXPECT_THAT(done.out, HasSubstr("1 xfail (failed as expected): issue 5\n"));
-  EXPECT_THAT(done.out, HasSubstr("1 xpass (passed, and expected to fail):\n  demo/pass_2/p2p/cp1/bshd/fp32: issue 6\n"));
+  EXPECT_THAT(done.out,
+              HasSubstr("1 xpass (passed, and expected to fail):\n  demo/pass_2/p2p/cp1/bshd/fp32: issue 6\n"));
   EXPECT_THAT(done.out, HasSubstr("1 skip: it hangs\n"));
   EXPECT_THAT(done.err, HasSubstr("::warning title=xpass%3A demo/pass_2"));
   EXPECT_THAT(done.err, Not(HasSubstr("::error")));
-  EXPECT_THAT(test::read_file(folder / "s.md"), HasSubstr("| of these failed as expected | of these passed unexpectedly |"));
+  EXPECT_THAT(test::read_file(folder / "s.md"),
+              HasSubstr("| of these failed as expected | of these passed unexpectedly |"));
   for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
     if (event["type"] == "run_finished") {
       EXPECT_EQ(event["expected_failures"], 1);
@@ -213,14 +215,16 @@ TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
                    "[[override]]\nfilter = \"model=pass*\"\nenvironment = {CP_POOL_TEST_LEAK = 1, MINE = \"a b\"}\n"
                    "[[override]]\nfilter = \"model=skip\"\nworker = \"sh -c 'echo own >> said; exec " +
                        std::string{"python3 " CP_POOL_SCRIPTED_WORKER} + "'\"\n");
-  const std::string worker = std::string{"sh -c 'echo \"mine: $MINE\" >> said; exec python3 "} + CP_POOL_SCRIPTED_WORKER + "'";
+  const std::string worker =
+      std::string{"sh -c 'echo \"mine: $MINE\" >> said; exec python3 "} + CP_POOL_SCRIPTED_WORKER + "'";
   test::write_file(folder / "more.toml",
                    test::read_file(folder / "cp-pool.toml") + "[profile.own]\nworker = '''" + worker + "'''\n");
-  const Words words{"run", "--config", "more.toml", "--profile", "own", "--filter", "model=pass*", "model=skip",
-                    "model=fail", "--capsules", "c"};
+  const Words words{"run",         "--config",   "more.toml",  "--profile",  "own", "--filter",
+                    "model=pass*", "model=skip", "model=fail", "--capsules", "c"};
   const Finished done = here(words);
   EXPECT_EQ(done.exit_code, 100) << done.err;
-  EXPECT_THAT(done.last_line(), HasSubstr("= 1 pass + 2 fail + 1 skip, ")) << "pass_2 fails after pass, with the variable";
+  EXPECT_THAT(done.last_line(), HasSubstr("= 1 pass + 2 fail + 1 skip, "))
+      << "pass_2 fails after pass, with the variable";
   const std::string said = test::read_file(folder / "said");
   EXPECT_THAT(said, AllOf(HasSubstr("mine: a b\n"), HasSubstr("mine: \n"), HasSubstr("own\n")));
   EXPECT_EQ(std::ranges::count(said, '\n'), 3) << "cases with the same ranks share a pool: " << said;
@@ -286,7 +290,8 @@ TEST_F(ConfigProgram, ABadOverrideIsRefusedWhicheverProfileIsAskedFor) {
   for (const char* command : {"run", "config", "list"}) {
     const Finished done = here({command});
     EXPECT_EQ(done.exit_code, 2);
-    EXPECT_THAT(done.err, test::is_one_error("cp-pool.toml:3: override: unknown key 'retrys'; did you mean 'retries'?"));
+    EXPECT_THAT(done.err,
+                test::is_one_error("cp-pool.toml:3: override: unknown key 'retrys'; did you mean 'retries'?"));
   }
 }
 

@@ -131,9 +131,9 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
                    "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 5\"\n"
                    "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
                    "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 6\"\n");
-  const Words words{"run",        "--worker",  test::kWorker, "--filter",  "model=fail", "model=pass*",
-                    "model=hang", "--events",  "e.jsonl",     "--junit",   "j.xml",      "--max-fail",
-                    "1",          "--summary", "s.md",        "--no-skip", "--annotate", "github"};
+  const Words words{"run",      "--worker",  test::kWorker, "--filter", "model=fail", "model=pass*", "model=hang",
+                    "--events", "e.jsonl",   "--junit",     "j.xml",    "--max-fail", "1",           "--summary",
+                    "s.md",     "--no-skip", "--annotate",  "github",   "--html",     "h.html"};
   const Finished done = here(words);
   EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("4 expanded = 2 pass + 1 fail + 1 skip (1 xfail, 1 xpass), "));
@@ -146,6 +146,9 @@ TEST_F(ConfigProgram, ExpectedFailuresAndSkipsAreNoFailuresOfTheRun) {
   EXPECT_THAT(done.err, Not(HasSubstr("::error")));
   EXPECT_THAT(test::read_file(folder / "s.md"),
               HasSubstr("| of these failed as expected | of these passed unexpectedly |"));
+  const std::string page = test::read_file(folder / "h.html");
+  EXPECT_THAT(page, AllOf(HasSubstr("<td class=\"other\">xfail</td>"), HasSubstr("<td class=\"other\">xpass</td>")));
+  EXPECT_THAT(page, Not(HasSubstr(">Failures<")));
   for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
     if (event["type"] == "run_finished") {
       EXPECT_EQ(event["expected_failures"], 1);

@@ -9,6 +9,7 @@
 #include "driver/cli/command_error.h"
 #include "driver/cli/history/events_file.h"
 #include "driver/cli/history/merged_runs.h"
+#include "driver/reporters/failure_text.h"
 #include "driver/reporters/file_lock.h"
 
 namespace cp_pool {
@@ -16,10 +17,10 @@ namespace cp_pool {
 namespace {
 
 // The larger, the worse.
-int badness(CaseOutcome outcome) {
-  if (is_failure(outcome)) return 3;
-  if (!went_well(outcome)) return 2;
-  return outcome == CaseOutcome::skip ? 1 : 0;
+int badness(const CaseFinished& event) {
+  if (is_failure(event)) return 3;
+  if (!went_well(event)) return 2;
+  return event.outcome == CaseOutcome::pass ? 0 : 1;
 }
 
 void add_pass(const CaseFinished& event, ComparedCase& into) {
@@ -34,19 +35,24 @@ void add_pass(const CaseFinished& event, ComparedCase& into) {
 }
 
 void add(const CaseFinished& event, ComparedCase& into) {
-  const bool first = into.passed + into.failed + into.skipped + into.unjudged == 0;
-  if (first || badness(event.outcome) > badness(into.outcome)) {
+  const int bad = badness(event);
+  if (bad > into.badness) {
+    into.badness = bad;
     into.c = event.c;
     into.outcome = event.outcome;
-    into.reason = event.reason;
+    into.reason = passed_unexpectedly(event) ? expected_text(event) : event.reason;
   }
   into.flaky |= event.flaky;
-  if (event.outcome == CaseOutcome::pass) {
+  if (is_failure(event)) {
+    ++into.failed;
+  } else if (failed_as_expected(event)) {
+    ++into.failed_as_expected;
+  } else if (event.outcome == CaseOutcome::pass) {
     add_pass(event, into);
   } else if (event.outcome == CaseOutcome::skip) {
     ++into.skipped;
   } else {
-    ++(is_failure(event.outcome) ? into.failed : into.unjudged);
+    ++into.unjudged;
   }
 }
 

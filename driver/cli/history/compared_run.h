@@ -20,8 +20,10 @@ struct ComparedCase {
   std::size_t failed = 0;
   std::size_t skipped = 0;
   std::size_t unjudged = 0;  // infra, cancelled, not-run
+  std::size_t failed_as_expected = 0;
   // Of the runs of the case the worst: a failure, then one that nobody judged, a skip, a pass. Of equal ones the first.
   CaseOutcome outcome = CaseOutcome::pass;
+  int badness = -1;                     // of that run
   std::string reason;                   // its own
   bool flaky = false;                   // it passed on a later try, or on some runs alone
   std::string verdict;                  // the kind of its last verdict; empty: none
@@ -31,7 +33,7 @@ struct ComparedCase {
 
   [[nodiscard]] bool passes() const { return is_judged() && failed == 0 && passed > 0; }
   [[nodiscard]] bool fails() const { return failed > 0; }
-  [[nodiscard]] bool is_skipped() const { return is_judged() && failed == 0 && passed == 0; }
+  [[nodiscard]] bool is_skipped() const { return is_judged() && skipped > 0 && failed == 0 && passed == 0; }
   [[nodiscard]] bool is_judged() const { return failed > 0 || unjudged == 0; }
 };
 

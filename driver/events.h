@@ -337,6 +337,19 @@ struct Expected {
   }
 };
 
+// What came of a case in a recorded run before (docs/records.md).
+struct EarlierRun {
+  std::string run;                             // the ID of the run
+  CaseOutcome outcome = CaseOutcome::not_run;  // of one that ran several times the worst
+  double duration_ms = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("run", &EarlierRun::run, Presence::required),
+                      field("outcome", &EarlierRun::outcome, Presence::required),
+                      field("duration_ms", &EarlierRun::duration_ms)};
+  }
+};
+
 struct CaseFinished;
 bool is_unverified_by_figures(const CaseFinished& event);  // figures.h
 
@@ -349,6 +362,7 @@ struct CaseFinished {
   std::optional<SearchStep> search = std::nullopt;  // none: the run is no search
   // Of a case that an earlier run had run, too, in the report of both. No event has it.
   std::optional<FirstRun> first_run;
+  std::vector<EarlierRun> earlier = {};  // of this case, the oldest first, where a report asks for it
   Case c;
   std::int64_t seq = 0;        // 0 if it was never sent
   std::optional<PoolId> pool;  // none if it was never sent
@@ -405,6 +419,7 @@ struct CaseFinished {
                       field("perf", &CaseFinished::perf),
                       field("diagnosis", &CaseFinished::diagnosis),
                       field("stderr", &CaseFinished::stderr_tails),
+                      field("earlier", &CaseFinished::earlier, Presence::sparse),
                       field("case", &CaseFinished::c, Presence::required),
                       field("rerun", &CaseFinished::rerun),
                       field("at_ms", &CaseFinished::at_ms, Presence::sparse)};

@@ -159,6 +159,7 @@ add_library(cp_cli STATIC
   cli/completion/candidates.cpp
   cli/completion/shell_scripts.cpp
   cli/history/case_history.cpp
+  cli/history/case_trends.cpp
   cli/history/compared_run.cpp
   cli/history/counted_runs.cpp
   cli/history/events_file.cpp
@@ -246,6 +247,7 @@ cp_pool_test(cli_test LABEL unit DISCOVER
     cli/history/counted_runs_test.cpp
     cli/history/events_file_test.cpp
     cli/history/case_history_test.cpp
+    cli/history/case_trends_test.cpp
     cli/history/failed_cases_test.cpp
     cli/history/found_cases_test.cpp
     cli/history/merged_runs_test.cpp

@@ -25,6 +25,17 @@ std::string first_run_text(const CaseFinished& event) {
                      first_line);
 }
 
+std::string earlier_runs_text(const CaseFinished& event) {
+  std::string text;
+  for (std::size_t i = 0; i < event.earlier.size();) {
+    std::size_t next = i;
+    while (next < event.earlier.size() && event.earlier[next].outcome == event.earlier[i].outcome) ++next;
+    text += fmt::format("{}{} {}", i == 0 ? "" : ", ", next - i, to_string(event.earlier[i].outcome));
+    i = next;
+  }
+  return text.empty() ? "" : fmt::format("earlier runs: {} (the oldest first)\n", text);
+}
+
 void CaseRuns::add(const CaseFinished& event) {
   if (event.runs > 1 && is_of_the_case(event.outcome)) {
     ++counts_[event.id].at(static_cast<std::size_t>(event.outcome));

@@ -15,6 +15,8 @@ std::string case_name(const CaseFinished& event);
 
 // For a case that an earlier run had run, too: "first run: fail: dq is wrong", on one line. Empty for other cases.
 std::string first_run_text(const CaseFinished& event);
+// "earlier runs: 2 pass, 1 fail (the oldest first)", and a newline; empty: none are known.
+std::string earlier_runs_text(const CaseFinished& event);
 
 class CaseRuns {
  public:

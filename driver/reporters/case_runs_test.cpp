@@ -23,6 +23,16 @@ TEST(CaseName, NumbersTheRunsOfACaseThatHasSeveral) {
   EXPECT_EQ(case_name(run_of_case("a", 1, 1, CaseOutcome::pass)), "a");
 }
 
+TEST(EarlierRunsText, CountsThoseOfOneOutcome) {
+  CaseFinished event;
+  EXPECT_EQ(earlier_runs_text(event), "");
+  event.earlier = {{.run = "1", .outcome = CaseOutcome::pass, .duration_ms = 1},
+                   {.run = "2", .outcome = CaseOutcome::pass, .duration_ms = 1},
+                   {.run = "3", .outcome = CaseOutcome::fail, .duration_ms = 1},
+                   {.run = "4", .outcome = CaseOutcome::pass, .duration_ms = 1}};
+  EXPECT_EQ(earlier_runs_text(event), "earlier runs: 2 pass, 1 fail, 1 pass (the oldest first)\n");
+}
+
 TEST(FirstRunText, SaysWhatCameOfTheFirst) {
   CaseFinished event = test::finished(0, "a", CaseOutcome::pass);
   EXPECT_EQ(first_run_text(event), "");

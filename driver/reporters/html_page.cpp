@@ -1,6 +1,7 @@
 #include "driver/reporters/html_page.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -124,17 +125,43 @@ void append_pools(pugi::xml_node body, const std::vector<HtmlPool>& pools) {
   }
 }
 
+// A letter a run, with its time under the pointer; and the range of the times of those that passed.
+void append_trend(pugi::xml_node row, const std::vector<EarlierRun>& earlier) {
+  pugi::xml_node cell = append_cell(row, "");
+  double least = std::numeric_limits<double>::infinity();
+  double most = 0;
+  for (const EarlierRun& run : earlier) {
+    const std::string name{to_string(run.outcome)};
+    pugi::xml_node letter = append_text(cell, "span", name.substr(0, 1));
+    set(letter, "class", outcome_class(run.outcome));
+    set(letter, "title", fmt::format("{}: {}, {}", run.run, name, format_duration(run.duration_ms)));
+    if (run.outcome != CaseOutcome::pass) continue;
+    least = std::min(least, run.duration_ms);
+    most = std::max(most, run.duration_ms);
+  }
+  if (most > 0) append_text(cell, "span", fmt::format(" {} to {}", format_duration(least), format_duration(most)));
+}
+
 void append_cases(pugi::xml_node body, const std::vector<HtmlCase>& cases) {
   if (cases.empty()) return;
   append_text(body, "h2", "Cases");
   append_text(body, "p", "Error over bound is that of the check which came nearest to its bound: above 1 it is wrong.");
-  pugi::xml_node table = append_table(body, {"", "outcome", "time", "case", "backend", "error over bound", "reason"});
+  const bool trends = std::ranges::any_of(cases, [](const HtmlCase& c) { return !c.earlier.empty(); });
+  std::vector<std::string> head{"", "outcome", "time", "case", "backend", "error over bound", "reason"};
+  if (trends) {
+    append_text(body, "p",
+                "Earlier runs are recorded ones, the oldest first: the first letter of each outcome, and the least and "
+                "the largest time of those that passed.");
+    head.insert(head.begin() + 3, "earlier runs");
+  }
+  pugi::xml_node table = append_table(body, head);
   for (const HtmlCase& c : cases) {
     pugi::xml_node row = table.append_child("tr");
     set(row, "id", case_anchor(c.index));
     append_cell(row, std::to_string(c.index + 1), "number");
     append_cell(row, c.word, outcome_class(c.urgency));
     append_cell(row, format_duration(c.ms), "number");
+    if (trends) append_trend(row, c.earlier);
     append_cell(row, c.id);
     append_cell(row, c.backend);
     append_cell(row, c.nearest);

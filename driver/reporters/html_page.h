@@ -27,6 +27,7 @@ struct HtmlCase {
   std::string backend;
   std::string nearest;  // the check that came nearest to its bound: "0.43 dq rank 1"
   std::string note;     // one line: the reason
+  std::vector<EarlierRun> earlier;
 };
 
 // The texts of a case that did not pass.

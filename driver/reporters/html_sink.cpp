@@ -112,6 +112,7 @@ void HtmlSink::on(const CaseFinished& event) {
   c.ms = event.duration_ms;
   c.backend = event.backend;
   c.nearest = nearest_to_its_bound(event.checks);
+  c.earlier = event.earlier;
   c.note = is_unverified_by_figures(event) ? kUnverifiedByFigures : on_one_line(event.reason);
   if (event.bound_factor && !c.nearest.empty()) c.nearest += fmt::format(" ({})", bound_factor_text(event));
   if (event.first_run) c.note += (c.note.empty() ? "" : "; ") + on_one_line(first_run_text(event));
@@ -143,7 +144,7 @@ void HtmlSink::add_failure(const CaseFinished& event) {
   if (event.pool) failure.head += " on pool " + to_string(*event.pool);
   if (event.attempts > 1) failure.head += fmt::format(", attempt {}", event.attempts);
   if (is_to_fail(event.expected)) failure.text = expected_text(event) + '\n';
-  failure.text += failure_details(event) + stderr_details(event);
+  failure.text += failure_details(event) + stderr_details(event) + earlier_runs_text(event);
   failure.rerun = event.rerun;
   failure.diagnosis = event.diagnosis;
 }

@@ -134,7 +134,8 @@ int report_runs(const ReportOptions& options) {
   Execution execution{execution_options,
                       options.id.empty() ? Execution::Show::terminal : Execution::Show::terminal_with_checks};
   const int code = execution([&](const RunConfig&, EventSink& sink) {
-    for (const Event& event : events) sink.on_event(event);
+    TrendSink with_trends{options.trends, sink};
+    for (const Event& event : events) with_trends.on_event(event);
     return RunResult{.finished = std::get<RunFinished>(events.back()),
                      .input_was_cut = !runs.runs_of_unknown_length().empty(),
                      .input_error = {}};

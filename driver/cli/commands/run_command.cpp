@@ -64,6 +64,17 @@ Selection select_failed(SelectionOptions options, const std::filesystem::path& f
   return selection;
 }
 
+// Records that cannot be read cost their trends and not the run.
+CaseTrends trends_for_reports(const RunOptions& options) {
+  if (!options.execution.html && !options.execution.summary) return {};
+  try {
+    return trends_of(options);
+  } catch (const CommandError& e) {
+    report_warning(e.what());
+    return {};
+  }
+}
+
 int run_selected(RunOptions options, const std::string& program) {
   check_outputs(options.execution, inputs_of(options));
   read_shard_times(options.selection);
@@ -83,8 +94,10 @@ int run_selected(RunOptions options, const std::string& program) {
   execution.expect_times(prepared.earlier_ms);
   RunRecorder record{options.record, options.record_command,
                      [&](const std::string& text) { execution.show_warning(text); }};
+  CaseTrends trends = trends_for_reports(options);  // before this run is a record, too
   const int code = execution([&](const RunConfig& config, EventSink& views) {
-    RunRecorder::Sink sink{record, views};
+    RunRecorder::Sink recorded{record, views};
+    TrendSink sink{std::move(trends), recorded};
     return choose_runs(options.service, "cp-pool run", config, prepared.header, sink).cases(prepared.cases);
   });
   record.finish(code);

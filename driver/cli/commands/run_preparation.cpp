@@ -13,6 +13,7 @@
 #include "driver/cli/execution.h"
 #include "driver/cli/history/case_history.h"
 #include "driver/cli/history/perf_baseline.h"
+#include "driver/cli/history/record_options.h"
 #include "driver/cli/option_kinds.h"
 #include "driver/cli/retry_options.h"
 #include "driver/cli/select/order.h"
@@ -63,6 +64,18 @@ void compare_with_baseline(const ExecutionOptions& options, std::vector<NamedCas
   if (!unjudged.empty()) report_warning(unjudged);
 }
 
+// Empty for any other order.
+CaseHistory history_of(const Order& order, const RunOptions& options) {
+  if (order.kind != Order::Kind::history) return {};
+  if (!order.events.empty()) return read_case_history(order.events);
+  CaseHistory history = case_history(trends_of(options));
+  if (history.duration_ms.empty()) {
+    report_warning(fmt::format("--order history: no run of size {} on {} is recorded", options.selection.size,
+                               options.execution.config.device));
+  }
+  return history;
+}
+
 // Throws CommandError (usage).
 void check_number(std::size_t cases, int repeats) {
   if (cases <= kMostCases / static_cast<std::size_t>(repeats)) return;
@@ -76,16 +89,17 @@ void add_run_options(CLI::App& command, RunOptions& options) {
   const auto wrong_with_order = [](const std::string& text) -> std::string {
     return parse_order(text)
                ? ""
-               : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED, history:FILE", text);
+               : fmt::format("'{}' is none of listed, reverse, shuffle, shuffle:SEED, history, history:FILE", text);
   };
-  add_text(command,
-           {.name = "--order",
-            .type = "ORDER",
-            .help = "Of the cases: listed, reverse, shuffle, shuffle:SEED, or history:FILE (failures of an earlier "
-                    "--events FILE first, then the longest)",
-            .check = wrong_with_order,
-            .default_text = "listed"},
-           [&options](const std::string& text) { options.order = *parse_order(text); });
+  add_text(
+      command,
+      {.name = "--order",
+       .type = "ORDER",
+       .help = "Of the cases: listed, reverse, shuffle, shuffle:SEED, history (failures of recorded runs first, then "
+               "the longest), or history:FILE (of an earlier --events FILE)",
+       .check = wrong_with_order,
+       .default_text = "listed"},
+      [&options](const std::string& text) { options.order = *parse_order(text); });
   add_count(command, "--repeat", options.repeat, "Run every case N times, and compare the outputs", 1);
   add_flag(command, "--deterministic", options.deterministic,
            "Ask for deterministic kernels in every case: the same bits on every run, GPUs included");
@@ -103,6 +117,11 @@ void fill_run_options(const CLI::App& command, RunOptions& options) {
     options.execution.config.compare_runs = true;
     rerun.insert(rerun.end(), {"--repeat", std::to_string(options.repeat)});
   }
+}
+
+CaseTrends trends_of(const RunOptions& options) {
+  if (!records_folder(options.record.folder)) return {};
+  return read_case_trends(kept_runs(options.record.folder), options.selection.size, options.execution.config.device);
 }
 
 void read_shard_times(SelectionOptions& options) {
@@ -146,8 +165,7 @@ PreparedRun prepare_run(const Selection& selection, const RunOptions& options, c
   check_number(cases.size(), options.repeat);
   int most_ranks = 0;
   for (const NamedCase& named : cases) most_ranks = std::max(most_ranks, world_size(named.c));
-  CaseHistory history;
-  if (order.kind == Order::Kind::history) history = read_case_history(order.events);
+  const CaseHistory history = history_of(order, options);
   const std::vector<std::size_t> indices =
       order.kind == Order::Kind::history ? ordered_by_history(cases, history) : ordered_indices(cases.size(), order);
   cases = repeat(put_in_order(std::move(cases), indices), options.repeat);
@@ -163,7 +181,7 @@ PreparedRun prepare_run(const Selection& selection, const RunOptions& options, c
                     .baseline = options.execution.baseline,
                     .rerun_failed = rerun_of_failed(program, options.selection, options.execution),
                     .started = {}};
-  return {.cases = std::move(cases), .header = std::move(header), .earlier_ms = std::move(history.duration_ms)};
+  return {.cases = std::move(cases), .header = std::move(header), .earlier_ms = history.duration_ms};
 }
 
 }  // namespace cp_pool

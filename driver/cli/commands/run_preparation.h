@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "driver/cli/commands/run_command.h"
+#include "driver/cli/history/case_trends.h"
 #include "driver/cli/output_check.h"
 #include "driver/cli/select/selection.h"
 #include "driver/run.h"
@@ -19,6 +20,9 @@ void fill_run_options(const CLI::App& command, RunOptions& options);
 
 // Reads the times of --shard-times. Throws CommandError (bad_input).
 void read_shard_times(SelectionOptions& options);
+
+// Of the recorded runs of this size on this device. Throws CommandError (bad_input).
+CaseTrends trends_of(const RunOptions& options);
 
 // The files that the options name, which no output may replace.
 std::vector<InputFile> inputs_of(const RunOptions& options);

@@ -1,5 +1,6 @@
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -47,7 +48,15 @@ class ShowCommand : public CommandWith<ShowOptions> {
   int run(const std::string& /*program*/) override {
     const auto records = kept_runs(options.folder);
     const RunRecord& record = find_record(records, options.run);
-    return report_runs({.files = {record.events().string()}, .execution = options.execution, .id = options.id});
+    CaseTrends trends;
+    if (const auto header = read_record_header(record);
+        header && (options.execution.html || options.execution.summary)) {
+      trends = read_case_trends(records, header->size, header->device, record.id);
+    }
+    return report_runs({.files = {record.events().string()},
+                        .execution = options.execution,
+                        .id = options.id,
+                        .trends = std::move(trends)});
   }
 };
 

@@ -41,6 +41,15 @@ CaseHistory read_case_history(const std::filesystem::path& events_file) {
   return history;
 }
 
+CaseHistory case_history(const CaseTrends& trends) {
+  CaseHistory history;
+  for (const auto& [id, earlier] : trends) {
+    if (!went_well(earlier.back().outcome)) history.failed.insert(id);
+    history.duration_ms[id] = earlier.back().duration_ms;
+  }
+  return history;
+}
+
 std::vector<std::size_t> ordered_by_history(std::span<const NamedCase> cases, const CaseHistory& history) {
   std::vector<Place> own;
   std::vector<std::string> groups;

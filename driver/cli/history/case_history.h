@@ -1,4 +1,4 @@
-// What an earlier run's events say of how long its cases took and which failed: `cp-pool run --order history:FILE`.
+// What earlier runs say of how long cases took and which failed: `cp-pool run --order history`, `history:FILE`.
 #pragma once
 
 #include <cstddef>
@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "driver/cli/history/case_trends.h"
 #include "driver/run.h"
 
 namespace cp_pool {
@@ -22,6 +23,8 @@ struct CaseHistory {
 // Reads the events file of the earlier run. Throws CommandError (bad_input): the file cannot be read, is no events
 // file, or holds no run.
 CaseHistory read_case_history(const std::filesystem::path& events_file);
+// Of each case its last run.
+CaseHistory case_history(const CaseTrends& trends);
 
 // The order in which to run cases, as indices: first those that failed, then those of which no time is known, then the
 // longest. Cases that share expected results (driver/problem_group.h) stay together: all of them have the place of the

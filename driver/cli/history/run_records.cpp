@@ -180,6 +180,14 @@ const RunRecord& find_record(const std::vector<RunRecord>& records, std::string_
                                                       meant.size(), meant[0]->id, meant[1]->id));
 }
 
+std::optional<RunStarted> read_record_header(const RunRecord& record) {
+  return start_of(record.events());
+}
+
+std::optional<std::string> writer_of(const RunRecord& record) {
+  return writer_of(record.events());
+}
+
 std::optional<RecordFacts> read_record_facts(const RunRecord& record) {
   RecordFacts facts;
   facts.writer = writer_of(record.events());  // first, as the run may end while its files are read

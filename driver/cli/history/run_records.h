@@ -75,6 +75,11 @@ struct RecordFacts {
 // nullopt for one that was pruned meanwhile. Throws CommandError (bad_input) for files that are none of cp-pool's.
 std::optional<RecordFacts> read_record_facts(const RunRecord& record);
 
+// How the run began; nullopt: its events do not say, or it was pruned meanwhile.
+std::optional<RunStarted> read_record_header(const RunRecord& record);
+// The process that runs it; nullopt: it ended, or was killed.
+std::optional<std::string> writer_of(const RunRecord& record);
+
 // Which records are kept; 0 = no limit.
 struct RecordLimits {
   int count = 200;

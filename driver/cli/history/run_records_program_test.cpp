@@ -121,6 +121,27 @@ TEST_F(RecordsOfRuns, AndFilesOfEventsAreHeldAgainstEachOther) {
   EXPECT_EQ(call({"diff", path("e"), path("none")}).exit_code, 94);
 }
 
+TEST_F(RecordsOfRuns, AreTheTrendOfEachCaseInReportsAndAnOrder) {
+  ASSERT_EQ(run("model=pass*").exit_code, 0);
+  {
+    const test::ScopedVariable leak("CP_POOL_TEST_LEAK", "1");
+    ASSERT_EQ(run("model=pass*").exit_code, 100);
+  }
+  ASSERT_EQ(run("model=pass*", {"--order", "history", "--html", path("html"), "--events", path("e")}).exit_code, 0);
+  std::vector<nlohmann::json> ended;
+  for (const nlohmann::json& line : json_lines(read_file(path("e")))) {
+    if (line["type"] == "case_finished") ended.push_back(line);
+  }
+  ASSERT_THAT(ended, SizeIs(2));
+  EXPECT_EQ(ended[0]["id"], "demo/pass_2/p2p/cp1/bshd/fp32") << "it failed in the last run, so it is the first";
+  EXPECT_EQ(ended[0]["earlier"][0]["outcome"], "pass");
+  EXPECT_EQ(ended[0]["earlier"][1]["outcome"], "fail");
+  EXPECT_EQ(ended[0]["earlier"][1]["run"], runs()[1]["id"]);
+  EXPECT_THAT(read_file(path("html")), HasSubstr("earlier runs"));
+  ASSERT_EQ(call({"show", "-2", "--html", path("shown")}).exit_code, 100);
+  EXPECT_THAT(read_file(path("shown")), HasSubstr("earlier runs: 1 pass (the oldest first)"));
+}
+
 TEST_F(RecordsOfRuns, AreTheBaselineOfATimedRun) {
   const test::ScopedVariable step("CP_POOL_TEST_STEP_MS", "10");
   ASSERT_EQ(run("model=pass", {"--mode", "perf"}).exit_code, 0);

@@ -14,6 +14,7 @@ std::optional<Order> parse_order(std::string_view text) {
   if (text == "listed") return Order{};
   if (text == "reverse") return Order{.kind = Order::Kind::reverse};
   if (text == kShuffle) return Order{.kind = Order::Kind::shuffle};
+  if (text == "history") return Order{.kind = Order::Kind::history};
   if (text.starts_with(kHistory) && text.size() > kHistory.size()) {
     return Order{.kind = Order::Kind::history, .events = text.substr(kHistory.size())};
   }
@@ -32,7 +33,7 @@ std::string fix_seed(Order& order) {
     case Order::Kind::reverse:
       return "reverse";
     case Order::Kind::history:
-      return fmt::format("history:{}", order.events.string());
+      return order.events.empty() ? "history" : fmt::format("history:{}", order.events.string());
     case Order::Kind::shuffle:
       break;
   }

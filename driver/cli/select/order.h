@@ -17,10 +17,10 @@ struct Order {
   enum class Kind { listed, reverse, shuffle, history };
   Kind kind = Kind::listed;
   std::optional<std::uint64_t> seed = std::nullopt;  // of a shuffle; none = a new one each time
-  std::filesystem::path events = {};                 // of a history: an earlier run's
+  std::filesystem::path events = {};                 // of a history: an earlier run's; empty: the recorded runs
 };
 
-// "listed", "reverse", "shuffle", "shuffle:SEED", "history:FILE"; nullopt for anything else.
+// "listed", "reverse", "shuffle", "shuffle:SEED", "history", "history:FILE"; nullopt for anything else.
 std::optional<Order> parse_order(std::string_view text);
 
 // The text that gives the same order again: a shuffle without a seed gets one here.

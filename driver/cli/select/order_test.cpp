@@ -43,11 +43,14 @@ TEST(Order, OfAHistoryNamesItsFile) {
   EXPECT_EQ(order.kind, Order::Kind::history);
   EXPECT_EQ(order.events, "runs/last.jsonl");
   EXPECT_EQ(fix_seed(order), "history:runs/last.jsonl");
+  order = parse_order("history").value();
+  EXPECT_EQ(order.kind, Order::Kind::history);
+  EXPECT_EQ(fix_seed(order), "history");
 }
 
 TEST(Order, RefusesEverythingElse) {
   for (const char* text :
-       {"", "history", "history:", "random", "shuffle:", "shuffle:x", "shuffle:-1", "shuffle:1 ", "reverse:1"}) {
+       {"", "history:", "random", "shuffle:", "shuffle:x", "shuffle:-1", "shuffle:1 ", "reverse:1"}) {
     EXPECT_FALSE(parse_order(text)) << text;
   }
 }

@@ -1,0 +1,96 @@
+#include "driver/cli/history/case_trends.h"
+
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cases/testing/temporary_folder.h"
+#include "driver/cli/history/case_history.h"
+#include "driver/reporters/jsonl_sink.h"
+#include "driver/testing/example_events.h"
+
+namespace cp_pool {
+namespace {
+
+using test::finished;
+using ::testing::ElementsAre;
+
+class Trends : public ::testing::Test {
+ protected:
+  void add(const std::string& id, const std::vector<CaseFinished>& cases, const std::string& device = "cpu") {
+    std::filesystem::create_directories(folder / id);
+    {
+      JsonlSink sink{folder / id / kRecordEvents};
+      RunStarted header = test::run_started(cases.size());
+      header.device = device;
+      sink.on_event(header);
+      for (const CaseFinished& each : cases) sink.on_event(each);
+    }
+    test::write_file(folder / id / kRecordFile, "{}");
+  }
+  [[nodiscard]] CaseTrends read(const std::string& before = "") const {
+    return read_case_trends(run_records(folder.path()), "small", "cpu", before);
+  }
+
+  test::TemporaryFolder folder;
+};
+
+std::vector<std::string> texts(const std::vector<EarlierRun>& earlier) {
+  std::vector<std::string> out;
+  for (const EarlierRun& run : earlier) out.push_back(run.run + " " + std::string{to_string(run.outcome)});
+  return out;
+}
+
+TEST_F(Trends, AreOfTheRunsOfOneSizeAndDeviceTheOldestFirst) {
+  add("251125-070000", {finished(0, "a", CaseOutcome::pass), finished(1, "b", CaseOutcome::skip)});
+  add("251125-080000", {finished(0, "a", CaseOutcome::fail), finished(1, "a", CaseOutcome::pass)});
+  add("251125-090000", {finished(0, "a", CaseOutcome::pass)}, "cuda");
+  add("251125-100000", {finished(0, "a", CaseOutcome::not_run)});
+  test::write_file(folder / "251125-100000" / kRecordEvents, "no event\n");
+  add("251125-110000", {finished(0, "a", CaseOutcome::pass)});
+  const CaseTrends trends = read();
+  EXPECT_THAT(texts(trends.at("a")), ElementsAre("251125-070000 pass", "251125-080000 fail", "251125-110000 pass"));
+  EXPECT_THAT(texts(trends.at("b")), ElementsAre("251125-070000 skip"));
+  EXPECT_THAT(texts(read("251125-080000").at("a")), ElementsAre("251125-070000 pass"));
+}
+
+TEST_F(Trends, AreOfTheNewestRuns) {
+  for (int i = 10; i < 25; ++i) add("251125-0700" + std::to_string(i), {finished(0, "a", CaseOutcome::pass)});
+  const auto earlier = read().at("a");
+  ASSERT_EQ(earlier.size(), kTrendRuns);
+  EXPECT_EQ(earlier.front().run, "251125-070015");
+  EXPECT_EQ(earlier.back().run, "251125-070024");
+}
+
+TEST_F(Trends, AreAHistoryByTheLastRunOfEachCase) {
+  add("251125-070000", {finished(0, "a", CaseOutcome::fail), finished(1, "b", CaseOutcome::pass)});
+  add("251125-080000", {finished(3, "a", CaseOutcome::pass)});
+  const CaseHistory history = case_history(read());
+  EXPECT_TRUE(history.failed.empty());
+  EXPECT_EQ(history.duration_ms.at("a"), 400);
+  EXPECT_EQ(history.duration_ms.at("b"), 200);
+}
+
+TEST_F(Trends, AreGivenToTheCasesThatHaveNone) {
+  class Kept : public EventSink {
+   public:
+    void on_event(const Event& event) override { events.push_back(event); }
+    std::vector<Event> events;
+  } kept;
+  TrendSink sink{{{"a", {{.run = "1", .outcome = CaseOutcome::pass, .duration_ms = 1}}}}, kept};
+  CaseFinished own = finished(1, "a", CaseOutcome::pass);
+  own.earlier = {{.run = "0", .outcome = CaseOutcome::fail, .duration_ms = 1}};
+  for (const Event& event : std::vector<Event>{finished(0, "a", CaseOutcome::pass), own,
+                                               finished(2, "b", CaseOutcome::pass), RunFinished{}}) {
+    sink.on_event(event);
+  }
+  ASSERT_EQ(kept.events.size(), 4U);
+  EXPECT_EQ(std::get<CaseFinished>(kept.events[0]).earlier.at(0).run, "1");
+  EXPECT_EQ(std::get<CaseFinished>(kept.events[1]).earlier.at(0).run, "0");
+  EXPECT_TRUE(std::get<CaseFinished>(kept.events[2]).earlier.empty());
+}
+
+}  // namespace
+}  // namespace cp_pool

@@ -1,6 +1,7 @@
 #include "worker/aggregate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <tuple>
 
@@ -73,6 +74,7 @@ RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) 
   RankResult out;
   out.rank = outcome.rank;
   out.output_hash = outcome.output_hash;
+  for (const auto& [phase, ms] : outcome.timings_ms) out.timings_ms[phase] = std::round(ms * 1000) / 1000;
   if (outcome.failure) {
     const FailureKind kind = outcome.failure->kind;
     // A rank whose answer stood when the barrier after the case failed is right all the same; one that cannot run the

@@ -233,6 +233,8 @@ TEST(Aggregate, TimesAreThoseOfTheSlowestRankAndChecksComeByRank) {
   fast.checks = {{.tensor = "out", .rank = 0, .worst_index = {}, .message = ""}};
   const ResultEvent result = result_of({slow, fast});
   EXPECT_EQ(result.timings_ms.at("forward"), 5);
+  EXPECT_EQ(result.ranks[0].timings_ms, fast.timings_ms);
+  EXPECT_EQ(result.ranks[1].timings_ms, slow.timings_ms);
   EXPECT_EQ(result.timings_ms.at("backward"), 3);
   ASSERT_EQ(result.checks.size(), 2U);
   EXPECT_EQ(result.checks[0].rank, 0);

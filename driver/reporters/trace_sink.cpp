@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <numeric>
 #include <set>
 #include <string_view>
@@ -27,6 +28,7 @@ constexpr int kSlotsProcess = 2;
 constexpr int kFirstPool = 10;
 constexpr int kLife = 1;
 constexpr int kPhases = 2;
+constexpr int kFirstRank = 3;
 
 std::string pool_name(const PoolId& id) {
   return "pool " + to_string(id);
@@ -168,37 +170,53 @@ void TraceSink::on(const CaseFinished& event) {
   add_phases(on_pool, event, run, judged);
 }
 
-// With times of its phases they follow each other from its beginning, shortened if they do not fit, since each is that
-// of the rank that took longest for it. Without: those that were told.
-void TraceSink::add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end) const {
-  const auto timings = in_order(event.timings_ms);
-  const double room = static_cast<double>(end - run.sent) / 1000;
-  if (!timings.empty()) {
-    const double sum = std::accumulate(timings.begin(), timings.end(), 0.0,
-                                       [](double all, const auto& timing) { return all + timing.second; });
-    const double scale = sum > room ? room / sum : 1;
-    double before = 0;
-    for (const auto& [phase, ms] : timings) {
-      const Micros begin = run.sent + micros(before);
-      before += ms * scale;
-      pool.phases.push_back({.name = phase,
-                             .category = "phase",
-                             .begin = begin,
-                             .end = std::min(run.sent + micros(before), end),
-                             .arguments = {{"case", case_name(event)},
-                                           {"time", format_duration(ms)},
-                                           {"placed", "in order; the time is that of the slowest rank"}}});
-    }
+// They follow each other from the beginning of the case, shortened if they do not fit: the slowest of all ranks in each
+// phase may be another one.
+std::vector<TraceSink::Span> TraceSink::phases_of(const std::map<std::string, double>& timings_ms,
+                                                  const CaseFinished& event, Micros begin, Micros end) {
+  const auto timings = in_order(timings_ms);
+  const double room = static_cast<double>(end - begin) / 1000;
+  const double sum = std::accumulate(timings.begin(), timings.end(), 0.0,
+                                     [](double all, const auto& timing) { return all + timing.second; });
+  const double scale = sum > room ? room / sum : 1;
+  std::vector<Span> out;
+  double before = 0;
+  for (const auto& [phase, ms] : timings) {
+    const Micros from = begin + micros(before);
+    before += ms * scale;
+    out.push_back({.name = phase,
+                   .category = "phase",
+                   .begin = from,
+                   .end = std::min(begin + micros(before), end),
+                   .arguments = {{"case", case_name(event)}, {"time", format_duration(ms)}, {"placed", "in order"}}});
+  }
+  return out;
+}
+
+// Those of each rank, or of the slowest where the worker tells no more; without any time, those that were told.
+void TraceSink::add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end) {
+  const auto add = [&](int rank, std::vector<Span> spans) {
+    if (spans.empty()) return;
+    std::vector<Span>& track = pool.phases[rank];
+    track.insert(track.end(), std::make_move_iterator(spans.begin()), std::make_move_iterator(spans.end()));
+  };
+  const bool by_rank = std::ranges::any_of(event.ranks, [](const auto& rank) { return !rank.timings_ms.empty(); });
+  if (by_rank) {
+    for (const auto& rank : event.ranks) add(rank.rank, phases_of(rank.timings_ms, event, run.sent, end));
+    return;
+  }
+  if (const std::vector<Span> slowest = phases_of(event.timings_ms, event, run.sent, end); !slowest.empty()) {
+    add(kSlowest, slowest);
     return;
   }
   for (std::size_t i = 0; i < run.phases.size(); ++i) {
     const bool last = i + 1 == run.phases.size();
     const Micros begin = std::min(run.sent + micros(run.phases[i].first), end);
-    pool.phases.push_back({.name = run.phases[i].second,
-                           .category = "phase",
-                           .begin = begin,
-                           .end = last ? end : std::min(run.sent + micros(run.phases[i + 1].first), end),
-                           .arguments = {{"case", case_name(event)}, {"placed", "as the worker reported it"}}});
+    add(kSlowest, {{.name = run.phases[i].second,
+                    .category = "phase",
+                    .begin = begin,
+                    .end = last ? end : std::min(run.sent + micros(run.phases[i + 1].first), end),
+                    .arguments = {{"case", case_name(event)}, {"placed", "as the worker reported it"}}}});
   }
 }
 
@@ -279,7 +297,6 @@ std::string TraceSink::document() const {
     const int process = kFirstPool + static_cast<int>(i);
     events.push_back(named("process_name", process, std::nullopt, pool_name(pool.id)));
     events.push_back(named("thread_name", process, kLife, "pool"));
-    events.push_back(named("thread_name", process, kPhases, "phases (slowest rank)"));
     const Micros end = end_of(pool);
     add({.name = pool_name(pool.id), .category = "pool", .begin = pool.spawned, .end = end, .arguments = {}}, process,
         kLife, "X");
@@ -294,7 +311,12 @@ std::string TraceSink::document() const {
       add({.name = "retired: " + pool.why, .category = "pool", .begin = end, .end = end, .arguments = {}}, process,
           kLife, "i");
     }
-    for (const Span& phase : pool.phases) add(phase, process, kPhases, "X");
+    for (const auto& [rank, phases] : pool.phases) {
+      const int track = rank == kSlowest ? kPhases : kFirstRank + rank;
+      events.push_back(named("thread_name", process, track,
+                             rank == kSlowest ? "phases (slowest rank)" : fmt::format("rank {}", rank)));
+      for (const Span& phase : phases) add(phase, process, track, "X");
+    }
   }
 
   const std::string head = fmt::format(R"({},"title":{},"device":{},"version":{}}},"traceEvents":)", kRunTraceStart,

@@ -29,6 +29,8 @@ class TraceSink : public EventSink {
   void on_event(const Event& event) override;
 
  private:
+  static constexpr int kSlowest = -1;
+
   // All times are microseconds of the run's clock, since its beginning.
   using Micros = std::int64_t;
 
@@ -43,11 +45,11 @@ class TraceSink : public EventSink {
     PoolId id;
     std::vector<int> slots;
     Micros spawned = 0;
-    std::optional<Micros> ready;    // none: it never was
-    std::optional<Micros> retired;  // none: the run ended before
-    std::string why;                // it ended
-    std::vector<Span> cases;        // and their tries before the last, and diagnoses
-    std::vector<Span> phases;
+    std::optional<Micros> ready;              // none: it never was
+    std::optional<Micros> retired;            // none: the run ended before
+    std::string why;                          // it ended
+    std::vector<Span> cases;                  // and their tries before the last, and diagnoses
+    std::map<int, std::vector<Span>> phases;  // by rank; those of kSlowest are not those of one rank
   };
   struct Running {
     std::size_t pool = 0;
@@ -66,7 +68,9 @@ class TraceSink : public EventSink {
   void on(const CaseReplayed& event);
   void on(const CaseVerdict& event);
   void on(const RunPaused& event);
-  void add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end) const;
+  static void add_phases(TracedPool& pool, const CaseFinished& event, const Running& run, Micros end);
+  static std::vector<Span> phases_of(const std::map<std::string, double>& timings_ms, const CaseFinished& event,
+                                     Micros begin, Micros end);
   void end_try(const Running& run, Micros at);
   Micros note(double at_ms);
   std::optional<std::size_t> find(const PoolId& id) const;

@@ -111,12 +111,14 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class RankResult:
-    """How the case ended on one rank. `error` has the stack trace of the place that threw."""
+    """How the case ended on one rank. `error` has the stack trace of the place that threw. `timings_ms`: by phase,
+    those that it came through; empty if the worker does not tell."""
 
     rank: int
     ok: bool
     error: str = ""
     output_hash: str = ""
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +265,14 @@ class Result:
             duration_ms=float(json.get("duration_ms", 0)),
             checks=tuple(Check.from_json(check) for check in json.get("checks") or ()),
             ranks=tuple(
-                RankResult(one["rank"], one["ok"], one.get("error", ""), one.get("output_hash", "")) for one in ranks
+                RankResult(
+                    one["rank"],
+                    one["ok"],
+                    one.get("error", ""),
+                    one.get("output_hash", ""),
+                    {phase: float(ms) for phase, ms in (one.get("timings_ms") or {}).items()},
+                )
+                for one in ranks
             ),
             timings_ms={phase: float(ms) for phase, ms in (json.get("timings_ms") or {}).items()},
             perf=Perf.from_json(perf) if perf else None,

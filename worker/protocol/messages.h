@@ -169,12 +169,15 @@ struct RankResult {
   bool aborted = false;     // only freed from a collective because another rank failed; error says of which
   std::string error;        // with stack trace, kMaxErrorBytes at most; empty if ok
   std::string output_hash;  // empty if the case did not finish on this rank
+  std::map<std::string, double> timings_ms;  // by phase, those that it came through; rounded to microseconds
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankResult::rank, Presence::required),
                       field("ok", &RankResult::ok, Presence::required),
-                      field("aborted", &RankResult::aborted, Presence::message), field("error", &RankResult::error),
-                      field("output_hash", &RankResult::output_hash)};
+                      field("aborted", &RankResult::aborted, Presence::message),
+                      field("error", &RankResult::error),
+                      field("output_hash", &RankResult::output_hash),
+                      field("timings_ms", &RankResult::timings_ms, Presence::sparse)};
   }
 };
 struct Hygiene {  // of one rank, after a case

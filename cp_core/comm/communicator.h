@@ -102,10 +102,11 @@ class Communicator {
   // ranks can have no such groups.
   [[nodiscard]] virtual CpGroups strided(int groups);
 
-  // A barrier, bounded by `limit`, that proves after a case that all ranks are at the same place. It compares `tag` and
-  // the number of operations of this communicator, and throws CommError naming a rank whose values differ from rank
-  // 0's, or that did not arrive. After the barrier of the group of all ranks, no rank has memory of another open that
-  // holds no tensor, so its owner may free it.
+  // A barrier that proves after a case that all ranks are at the same place. It compares `tag` and the number of
+  // operations of this communicator, and throws CommError naming a rank whose values differ from rank 0's, or that did
+  // not arrive within `limit`; a rank that waits for the word of another about that waits up to a second longer. After
+  // the barrier of the group of all ranks, no rank has memory of another open that holds no tensor, so its owner may
+  // free it.
   virtual void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) = 0;
 
   // Makes the host thread wait until all work on the current stream is complete, at most until the deadline. CPU

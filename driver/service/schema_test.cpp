@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cases/enum_names.h"
 #include "driver/service/messages.h"
 #include "worker/protocol/field_json.h"
 
@@ -43,6 +44,8 @@ ordered_json schema_of() {
     return {{"type", "array"}, {"items", schema_of<typename T::value_type>()}};
   } else if constexpr (std::is_same_v<T, OutcomeCounts>) {
     return {{"type", "object"}, {"additionalProperties", {{"type", "integer"}}}};
+  } else if constexpr (std::is_enum_v<T>) {
+    return {{"enum", all_names<T>()}};
   } else if constexpr (std::is_same_v<T, bool>) {
     return {{"type", "boolean"}};
   } else if constexpr (std::is_integral_v<T>) {

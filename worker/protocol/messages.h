@@ -169,7 +169,7 @@ struct RankResult {
   bool aborted = false;     // only freed from a collective because another rank failed; error says of which
   std::string error;        // with stack trace, kMaxErrorBytes at most; empty if ok
   std::string output_hash;  // empty if the case did not finish on this rank
-  std::map<std::string, double> timings_ms;  // by phase, those that it came through; rounded to microseconds
+  std::map<std::string, double> timings_ms = {};  // by phase, those that it came through; rounded to microseconds
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankResult::rank, Presence::required),

@@ -133,7 +133,7 @@ void append_trend(pugi::xml_node row, const std::vector<EarlierRun>& earlier) {
   for (const EarlierRun& run : earlier) {
     const std::string name{to_string(run.outcome)};
     pugi::xml_node letter = append_text(cell, "span", name.substr(0, 1));
-    set(letter, "class", outcome_class(run.outcome));
+    set(letter, "class", outcome_class(urgency_of(run.outcome)));
     set(letter, "title", fmt::format("{}: {}, {}", run.run, name, format_duration(run.duration_ms)));
     if (run.outcome != CaseOutcome::pass) continue;
     least = std::min(least, run.duration_ms);

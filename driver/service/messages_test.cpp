@@ -48,6 +48,8 @@ void fill(T& value, int& next) {
     for (auto& count : value) count = static_cast<std::size_t>(++next);
   } else if constexpr (std::is_same_v<T, bool>) {
     value = !value;
+  } else if constexpr (std::is_enum_v<T>) {
+    value = static_cast<T>(static_cast<int>(value) + 1);
   } else if constexpr (std::is_arithmetic_v<T>) {
     value = static_cast<T>(1000 + ++next);
     if constexpr (std::is_floating_point_v<T>) value += 0.5;

@@ -47,7 +47,7 @@ TEST_F(OutputLoss, AFileThatMayNotGrowIsNamedOnceAndTheRunGoesOn) {
   GTEST_SKIP() << "no program with its runtime starts under such a limit";
 #endif
   for (const std::string option : {"--events", "--junit", "--html", "--summary", "--trace-run", "--run-dir"}) {
-    const Finished done = run_after("ulimit -f 0", "model=pass*", {option, path("out")});
+    const Finished done = run_after("ulimit -f 0", "model=pass*", {option, path("out"), "--no-record"});
     EXPECT_EQ(done.exit_code, 73) << option;
     EXPECT_THAT(done.err, AllOf(is_one_error("cannot write " + path("out")), EndsWith(": File too large\n"))) << option;
     EXPECT_THAT(done.last_line(), StartsWith("2 expanded = 2 pass")) << option;

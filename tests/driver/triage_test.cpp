@@ -1,6 +1,7 @@
 // Verdicts on failures of workers that leak state on purpose, fail now and then, or break.
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -164,12 +165,14 @@ TEST(Triage, LetsTheWorkerLookForNoCause) {
 }
 
 TEST(Triage, IsUnknownWhereItsPoolsDoNotStart) {
-  const TemporaryPath starts("starts");
-  // The first pool starts; those of the replays find another worker.
-  RunConfig config = with_triage({"--start=exit_1", "--bad-starts=0", "--starts=" + starts.get().string()});
+  // The first pool starts; those of the replays find no worker.
+  const TemporaryPath worker("worker");
+  RunConfig config = with_triage();
+  std::filesystem::create_symlink(config.worker_command.front(), worker.get());
+  config.worker_command.front() = worker.get().string();
   Recorder recorder;
   recorder.on_each = [&](const Event& event) {
-    if (std::holds_alternative<CaseFinished>(event)) config.worker_command = {"/no/such/worker"};
+    if (std::holds_alternative<CaseFinished>(event)) std::filesystem::remove(worker.get());
   };
   run(fake_cases({"fail"}), config, recorder);
   const Verdict verdict = verdict_on(recorder, "fake/fail");

@@ -154,18 +154,20 @@ TEST_F(SameAsLocal, AMatrix) {
 
 TEST_F(SameAsLocal, WhatOverridesSayOfCases) {
   const StartedService service({"--slots", "1"});
+  // The worker writes to a file that its command does not name: one that it names is a part of it, and has changed.
   test::write_file(path("overrides.toml"),
-                   "[[override]]\nfilter = \"model=pass\"\nskip = \"no room\"\n"
-                   "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 5\"\nxfail-strict = true\n"
-                   "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 6\"\n"
-                   "[[override]]\nfilter = \"model=error\"\nretries = 1\n"
-                   "[[override]]\nfilter = \"model=skip\"\nenvironment.MINE = \"a b\"\n"
-                   "worker = '''sh -c 'echo \"$MINE\" >> \"$0\"; exec \"$@\"' " +
+                   "[profile.default]\nworker = '''" + test::kWorker +
+                       "'''\n"
+                       "[[override]]\nfilter = \"model=pass\"\nskip = \"no room\"\n"
+                       "[[override]]\nfilter = \"model=pass_2\"\nxfail = \"issue 5\"\nxfail-strict = true\n"
+                       "[[override]]\nfilter = \"model=fail\"\nxfail = \"issue 6\"\n"
+                       "[[override]]\nfilter = \"model=error\"\nretries = 1\n"
+                       "[[override]]\nfilter = \"model=skip\"\nenvironment.MINE = \"a b\"\n"
+                       "worker = '''sh -c 'echo \"$MINE\" >> \"$0.log\"; exec \"$@\"' " +
                        path("said") + " " + test::kWorker + "'''\n");
-  const Words words = {test::kProgram, "run",         "--matrix",   path("demo.json"),
-                       "--worker",     test::kWorker, "--config",   path("overrides.toml"),
-                       "--filter",     "model=pass*", "model=fail", "model=error",
-                       "model=skip",   "--order",     "listed"};
+  const Words words = {test::kProgram,         "run",      "--matrix",    path("demo.json"), "--config",
+                       path("overrides.toml"), "--filter", "model=pass*", "model=fail",      "model=error",
+                       "model=skip",           "--order",  "listed"};
   const Said local = say(words, {"--slots", "1", "--spare", "off"});
   const Said served = say(words, {"--service"});
   expect_same(local, served);
@@ -174,7 +176,7 @@ TEST_F(SameAsLocal, WhatOverridesSayOfCases) {
   EXPECT_THAT(served.events, HasSubstr(R"("strict_passes":1)"));
   EXPECT_THAT(served.events, HasSubstr(R"("reason":"no room")"));
   EXPECT_THAT(served.events, HasSubstr(R"("case_tried")"));
-  EXPECT_EQ(test::read_file(path("said")), "a b\na b\n") << "one pool each";
+  EXPECT_EQ(test::read_file(path("said.log")), "a b\na b\n") << "one pool each";
 }
 
 TEST_F(SameAsLocal, ExitCodesOfEveryKind) {

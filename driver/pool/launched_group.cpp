@@ -104,7 +104,7 @@ void LaunchedGroup::spawn() {
   Launch launch{.world_size = config_.world_size,
                 .hosts = config_.hosts,
                 .rendezvous = fmt::format("{}:{}", host, port),
-                .worker = config_.worker,
+                .worker = config_.command,
                 .name = step_name(config_.tag),
                 .as_root = ::geteuid() == 0};
   for (const auto& [name, value] : added) launch.variables.push_back(name);

@@ -18,24 +18,15 @@
 #include "driver/lifeline/lifeline_server.h"
 #include "driver/pool/pipes.h"
 #include "driver/pool/worker_group.h"
-#include "driver/surroundings.h"
 
 namespace cp_pool {
 
 class LaunchedGroup : public WorkerGroup {
  public:
-  struct Config {
-    Launcher launcher;
-    std::vector<std::string> worker;
-    std::string device;
-    bool share_gpus = true;
-    int world_size = 1;
-    std::string tag;  // CP_POOL_TAG
-    Logs logs;
-    std::vector<HostShare> hosts;                                // empty: those that the launcher takes by itself
-    bool crowded = false;                                        // they have fewer slots than the pool has ranks
-    std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
-    std::optional<Surroundings> surroundings;                    // none: those of this process
+  struct Config : WorkerGroup::Config {
+    Launcher launcher = {};
+    std::vector<HostShare> hosts = {};  // empty: those that the launcher takes by itself
+    bool crowded = false;               // they have fewer slots than the pool has ranks
   };
 
   LaunchedGroup(asio::io_context& io, Config config, std::function<void()> on_change);

@@ -16,7 +16,6 @@
 #include "driver/pool/pipes.h"
 #include "driver/pool/worker_group.h"
 #include "driver/process/spawn.h"
-#include "driver/surroundings.h"
 
 namespace cp_pool {
 
@@ -24,15 +23,7 @@ class ForkServer;
 
 class LocalGroup : public WorkerGroup {
  public:
-  struct Config {
-    std::vector<std::string> command;
-    std::string device;
-    bool share_gpus = true;
-    int world_size = 1;
-    std::string tag;  // CP_POOL_TAG
-    Logs logs;
-    std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
-    std::optional<Surroundings> surroundings;                    // of the ranks; none: those of this process
+  struct Config : WorkerGroup::Config {
     ForkServer* fork_server = nullptr;          // that forks the ranks, instead of starting each by itself
     std::function<void(pid_t)> on_forked = {};  // for each of these, before anybody may reap it
   };

@@ -70,48 +70,37 @@ Pool::Pool(RunContext& home, RankStart start, PoolId id, int world_size, PoolPla
 }
 
 void Pool::spawn(bool forks) {
-  WorkerGroup::Logs logs;
+  const RunConfig& start = *start_.config;
+  WorkerGroup::Config common;
+  common.command = start.worker_command;
+  common.device = start.device;
+  common.share_gpus = start.share_gpus;
+  common.world_size = world_size_;
+  common.tag = tag_;
   if (run_->config.run_dir) {
-    logs.dir = log_folder(*run_->config.run_dir, id_);
-    logs.on_error = [this](std::string message) { run_->lose_output("--run-dir", std::move(message)); };
+    common.logs.dir = log_folder(*run_->config.run_dir, id_);
+    common.logs.on_error = [this](std::string message) { run_->lose_output("--run-dir", std::move(message)); };
   }
-  std::vector<std::pair<std::string, std::string>> variables;
   if (!place_.gpus.empty()) {
-    variables.emplace_back("CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ",")));
+    common.variables = {{"CUDA_VISIBLE_DEVICES", fmt::format("{}", fmt::join(place_.gpus, ","))}};
   }
+  common.surroundings = start.surroundings;
   const auto on_change = [this] { wakeup_.notify(); };
-  if (start_.config->launcher.kind != LauncherKind::local) {
-    LaunchedGroup::Config config;
-    config.launcher = start_.config->launcher;
-    config.worker = start_.config->worker_command;
-    config.device = start_.config->device;
-    config.share_gpus = start_.config->share_gpus;
-    config.world_size = world_size_;
-    config.tag = tag_;
-    config.logs = std::move(logs);
+  if (start.launcher.kind == LauncherKind::local) {
+    LocalGroup::Config config{std::move(common)};
+    if (forks) config.fork_server = start_.fork_server;
+    config.on_forked = [this](pid_t pid) {
+      host_.ranks.insert(pid);
+      processes_.add(pid);
+    };
+    group_ = std::make_unique<LocalGroup>(host_.io, std::move(config), on_change);
+  } else {
+    LaunchedGroup::Config config{std::move(common)};
+    config.launcher = start.launcher;
     config.hosts = place_.hosts;
     config.crowded = !place_.hosts.empty() && static_cast<int>(place_.slots.size()) < world_size_;
-    config.variables = std::move(variables);
-    config.surroundings = start_.config->surroundings;
     group_ = std::make_unique<LaunchedGroup>(host_.io, std::move(config), on_change);
-    group_->spawn();
-    return;
   }
-  LocalGroup::Config config;
-  config.command = start_.config->worker_command;
-  config.device = start_.config->device;
-  config.share_gpus = start_.config->share_gpus;
-  config.world_size = world_size_;
-  config.tag = tag_;
-  config.variables = std::move(variables);
-  config.logs = std::move(logs);
-  config.surroundings = start_.config->surroundings;
-  if (forks) config.fork_server = start_.fork_server;
-  config.on_forked = [this](pid_t pid) {
-    host_.ranks.insert(pid);
-    processes_.add(pid);
-  };
-  group_ = std::make_unique<LocalGroup>(host_.io, std::move(config), on_change);
   group_->spawn();
 }
 

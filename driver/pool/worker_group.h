@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <sys/types.h>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -22,6 +23,7 @@
 #include "driver/pool/pipes.h"
 #include "driver/pool/stderr_ring.h"
 #include "driver/process/exit_status.h"
+#include "driver/surroundings.h"
 #include "worker/protocol/line_framer.h"
 #include "worker/protocol/messages.h"
 
@@ -38,6 +40,18 @@ class WorkerGroup {
   struct Logs {
     std::optional<std::filesystem::path> dir;  // full stdout and stderr, a file a rank
     LogFile::OnError on_error;                 // for each that cannot be written
+  };
+
+  // What every kind of group is started with.
+  struct Config {
+    std::vector<std::string> command;  // the worker's
+    std::string device;
+    bool share_gpus = true;
+    int world_size = 1;
+    std::string tag;  // CP_POOL_TAG
+    Logs logs;
+    std::vector<std::pair<std::string, std::string>> variables;  // more of the ranks' environment
+    std::optional<Surroundings> surroundings;                    // of the ranks; none: those of this process
   };
 
   struct Rank {

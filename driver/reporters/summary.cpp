@@ -22,6 +22,15 @@ constexpr std::size_t kReasonColumns = 100;  // of the reason of each
 
 }  // namespace
 
+std::string outcome_counts_text(const OutcomeCounts& counts) {
+  std::string text;
+  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
+    const std::size_t count = counts.at(static_cast<std::size_t>(outcome));
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, name);
+  }
+  return text;
+}
+
 std::string ledger_line(const RunFinished& run) {
   std::string terms;
   for (std::size_t i = 0; i < kCaseOutcomes; ++i) {

@@ -14,6 +14,9 @@
 
 namespace cp_pool {
 
+// "119 pass, 4 skip": the outcomes that there are. Empty if there is none.
+std::string outcome_counts_text(const OutcomeCounts& counts);
+
 // "80 expanded = 68 pass + 0 fail + 12 skip, 41.2 s": every outcome that is not zero, pass and fail always; of the
 // passes how many are flaky, if any. A ledger that does not add up says so.
 std::string ledger_line(const RunFinished& run);

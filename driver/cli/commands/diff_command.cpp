@@ -19,8 +19,10 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
+#include "driver/reporters/summary.h"
 #include "driver/reporters/text_format.h"
 #include "worker/protocol/field_json.h"
+#include "worker/protocol/text_clean.h"
 
 namespace cp_pool {
 
@@ -72,13 +74,9 @@ std::string outcome_text(std::optional<CaseOutcome> outcome) {
   return outcome ? std::string{to_string(*outcome)} : "not there";
 }
 
-std::string first_line(const std::string& text) {
-  constexpr std::size_t kMost = 160;
-  return cut_middle(text.substr(0, text.find('\n')), kMost);
-}
-
 std::string line_of(const Change& change) {
-  const std::string reason = first_line(change.reason);
+  constexpr std::size_t kMostOfAReason = 160;
+  const std::string reason = cut_middle(protocol::first_line(change.reason), kMostOfAReason);
   const std::string why = reason.empty() ? "" : ": " + reason;
   switch (change.kind) {
     case ChangeKind::slower:
@@ -100,13 +98,8 @@ std::string line_of(const Change& change) {
 }
 
 std::string run_line(std::string_view which, const NamedRun& named) {
-  std::vector<std::string> counts;
-  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    const std::size_t count = named.run.end.counts.at(static_cast<std::size_t>(outcome));
-    if (count > 0) counts.push_back(fmt::format("{} {}", count, name));
-  }
   return fmt::format("{:<7} {}: {} ({}) on {}: {}{}\n", which, named.name, named.run.header.title,
-                     named.run.header.size, named.run.header.device, fmt::join(counts, ", "),
+                     named.run.header.size, named.run.header.device, outcome_counts_text(named.run.end.counts),
                      named.run.cut ? "; it was cut or goes on" : "");
 }
 

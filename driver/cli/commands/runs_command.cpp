@@ -1,10 +1,8 @@
 #include <optional>
 #include <string>
 #include <unistd.h>
-#include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/command.h"
@@ -13,6 +11,7 @@
 #include "driver/cli/option_kinds.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
+#include "driver/reporters/summary.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -29,26 +28,15 @@ struct RunsOptions {
   bool json = false;
 };
 
-std::vector<std::string> counts_of(const OutcomeCounts& counts) {
-  std::vector<std::string> words;
-  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    if (const std::size_t count = counts.at(static_cast<std::size_t>(outcome)); count > 0) {
-      words.push_back(fmt::format("{} {}", count, name));
-    }
-  }
-  return words;
-}
-
 std::string state_text(const RecordFacts& facts) {
   return facts.exit_code() ? fmt::format("exit code {}", *facts.exit_code()) : std::string{facts.state()};
 }
 
 std::string line_of(const RunRecord& record, const RecordFacts& facts) {
-  const std::vector<std::string> counts = counts_of(facts.counts);
+  const std::string counts = outcome_counts_text(facts.counts);
   return fmt::format("{:<14} {}  {:>9}  {:<13} {} ({}) on {}: {}\n", record.id, facts.file.started.substr(0, 16),
                      format_duration(facts.duration_ms), state_text(facts), facts.header.title, facts.header.size,
-                     facts.header.device,
-                     counts.empty() ? "no case has ended" : fmt::format("{}", fmt::join(counts, ", ")));
+                     facts.header.device, counts.empty() ? "no case has ended" : counts);
 }
 
 nlohmann::ordered_json json_of(const RunRecord& record, const RecordFacts& facts) {

@@ -1,7 +1,6 @@
 #include <string>
 #include <string_view>
 #include <unistd.h>
-#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,6 +11,7 @@
 #include "driver/exit_code.h"
 #include "driver/reporters/events_json.h"
 #include "driver/reporters/output_file.h"
+#include "driver/reporters/summary.h"
 #include "driver/reporters/text_format.h"
 #include "driver/service/service_client.h"
 #include "driver/service/socket.h"
@@ -57,13 +57,8 @@ std::string status_text(const std::string& name, const service::Status& status) 
                        seconds(client.for_ms), client.unfinished, client.finished,
                        client.held ? ", held: it does not read its answers" : "");
   }
-  std::vector<std::string> counts;
-  for (const auto& [outcome, text] : kNames<CaseOutcome>) {
-    if (const std::size_t count = status.counts.at(static_cast<std::size_t>(outcome)); count > 0) {
-      counts.push_back(fmt::format("{} {}", count, text));
-    }
-  }
-  out += fmt::format("cases so far: {}\n", counts.empty() ? "none" : fmt::format("{}", fmt::join(counts, ", ")));
+  const std::string counts = outcome_counts_text(status.counts);
+  out += fmt::format("cases so far: {}\n", counts.empty() ? "none" : counts);
   return out;
 }
 

@@ -67,7 +67,13 @@ void decide(const CaseSummary& summary, ResultEvent& result) {
   if (all_have_verdicts(summary)) return decide_by_verdicts(summary, result);
   const RankOutcome* const cause = find_cause(summary.outcomes);
   if (cause == nullptr) return set_outcome(result, CaseOutcome::error, "no rank came back");
-  set_outcome(result, outcome_of(cause->failure->kind), name_rank(*cause, cause->failure->summary));
+  std::string reason = name_rank(*cause, cause->failure->summary);
+  const bool waited = cause->failure->kind == FailureKind::timeout && cause->failure->phase == FailurePhase::barrier;
+  if (waited && !summary.absent.empty()) {
+    reason += fmt::format(": {} {} had not come to it", summary.absent.size() == 1 ? "rank" : "ranks",
+                          fmt::join(summary.absent, ", "));
+  }
+  set_outcome(result, outcome_of(cause->failure->kind), std::move(reason));
 }
 
 RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) {

@@ -16,7 +16,8 @@ struct CaseSummary {
   int world_size = 1;
   std::vector<RankOutcome> outcomes;  // in order of arrival; ranks that were not freed are missing
   bool cancelled = false;
-  std::optional<protocol::PerfRequest> perf;                // of the request
+  std::vector<int> absent = {};               // ranks that had not come to the barrier after the case when it was ended
+  std::optional<protocol::PerfRequest> perf;  // of the request
   std::optional<std::int64_t> diagnosis_ms = std::nullopt;  // likewise
 };
 

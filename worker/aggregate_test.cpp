@@ -186,6 +186,22 @@ TEST(Aggregate, DoesNotNameARankTwice) {
   EXPECT_EQ(result.reason, "rank 0: barrier: timed out");
 }
 
+TEST(Aggregate, ATimeoutAtTheBarrierNamesTheRanksThatWereMissing) {
+  const auto reason = [](FailurePhase phase, std::vector<int> absent) {
+    return aggregate({.seq = 7,
+                      .world_size = 4,
+                      .outcomes = {with_failure(0, FailureKind::timeout, "timed out", phase)},
+                      .cancelled = false,
+                      .absent = std::move(absent),
+                      .perf = {}})
+        .reason;
+  };
+  EXPECT_EQ(reason(FailurePhase::barrier, {2}), "rank 0: timed out: rank 2 had not come to it");
+  EXPECT_EQ(reason(FailurePhase::barrier, {1, 3}), "rank 0: timed out: ranks 1, 3 had not come to it");
+  EXPECT_EQ(reason(FailurePhase::barrier, {}), "rank 0: timed out");
+  EXPECT_EQ(reason(FailurePhase::run, {2}), "rank 0: timed out");
+}
+
 TEST(Aggregate, ALostConnectionAloneIsTheCause) {
   const ResultEvent result = result_of({with_failure(0, FailureKind::communication, "lost")});
   EXPECT_EQ(result.outcome, CaseOutcome::error);

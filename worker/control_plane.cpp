@@ -1,12 +1,15 @@
 #include "worker/control_plane.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <optional>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 #include <utility>
@@ -22,7 +25,10 @@ namespace cp_pool {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr std::chrono::seconds kConnectTimeout{60};
+constexpr std::int64_t kLongestPollMs = 60'000;
 constexpr const char* kPortKey = "cp-pool/mail-port";
 
 template <typename Action>
@@ -83,9 +89,11 @@ class Mail::Connection {
     }
   }
 
-  MailFrame receive() {
+  // nullopt: the deadline has passed.
+  std::optional<MailFrame> receive(const std::optional<Clock::time_point>& deadline) {
     for (;;) {
-      if (std::optional<MailFrame> frame = reader_.next()) return *std::move(frame);
+      if (std::optional<MailFrame> frame = reader_.next()) return frame;
+      if (deadline && !has_input_until(*deadline)) return std::nullopt;
       std::array<std::uint8_t, 65536> buffer;
       const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), 0);
       if (got < 0 && errno == EINTR) continue;
@@ -99,6 +107,19 @@ class Mail::Connection {
   std::map<Box, std::deque<Bytes>> boxes;
 
  private:
+  [[nodiscard]] bool has_input_until(Clock::time_point deadline) const {
+    pollfd input{.fd = fd_, .events = POLLIN, .revents = 0};
+    for (;;) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+      const int ready = ::poll(&input, 1, static_cast<int>(std::clamp<std::int64_t>(left, 0, kLongestPollMs)));
+      if (ready > 0) return true;
+      if (ready == 0 && Clock::now() >= deadline) return false;
+      if (ready < 0 && errno != EINTR) {
+        throw ControlPlaneError(fmt::format("control plane: waiting: {}", std::strerror(errno)));
+      }
+    }
+  }
+
   int fd_ = -1;
   MailReader reader_;
 };
@@ -111,12 +132,13 @@ void Mail::to_rank0(const RankMessage& message) {
   connection_->send(encode_mail(MailKind::push, {}, encode(message)));
 }
 
-Bytes Mail::pop(const Box& box) {
+std::optional<Bytes> Mail::pop(const Box& box, std::optional<Clock::time_point> deadline) {
   const auto [mine, first_time] = connection_->boxes.try_emplace(box);
   if (first_time) connection_->send(encode_mail(MailKind::subscribe, box));
   while (mine->second.empty()) {
-    MailFrame frame = connection_->receive();
-    connection_->boxes[frame.box].push_back(std::move(frame.body));
+    std::optional<MailFrame> frame = connection_->receive(deadline);
+    if (!frame) return std::nullopt;
+    connection_->boxes[frame->box].push_back(std::move(frame->body));
   }
   Bytes message = std::move(mine->second.front());
   mine->second.pop_front();
@@ -124,10 +146,15 @@ Bytes Mail::pop(const Box& box) {
 }
 
 ComputeCommand Mail::receive_compute(int rank) {
-  return decode_compute_command(pop({Box::Of::compute, rank}));
+  return decode_compute_command(*pop({Box::Of::compute, rank}));
 }
 WatchCommand Mail::receive_watch(int rank) {
-  return decode_watch_command(pop({Box::Of::watcher, rank}));
+  return decode_watch_command(*pop({Box::Of::watcher, rank}));
+}
+std::optional<ComputeCommand> Mail::receive_compute_until(int rank, Clock::time_point deadline) {
+  const std::optional<Bytes> message = pop({Box::Of::compute, rank}, deadline);
+  if (!message) return std::nullopt;
+  return decode_compute_command(*message);
 }
 
 struct MailServer::Server {

@@ -3,8 +3,10 @@
 // is gone.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -42,9 +44,12 @@ class Mail {
   // Wait without limit; the end is an ExitCommand, or ControlPlaneError. One receiver a box.
   ComputeCommand receive_compute(int rank);
   WatchCommand receive_watch(int rank);
+  // nullopt: there has been none until then.
+  std::optional<ComputeCommand> receive_compute_until(int rank, std::chrono::steady_clock::time_point deadline);
 
  private:
-  Bytes pop(const Box& box);
+  // nullopt: only if there is a deadline.
+  std::optional<Bytes> pop(const Box& box, std::optional<std::chrono::steady_clock::time_point> deadline = {});
 
   class Connection;
   std::unique_ptr<Connection> connection_;

@@ -63,6 +63,17 @@ TEST_F(ControlPlane, WakesAReceiverThatWaits) {
   EXPECT_EQ(std::get<RebuildCommand>(received.get()).generation, 3);
 }
 
+TEST_F(ControlPlane, WaitsForACommandUntilTheDeadlineAlone) {
+  Mail receiver(environment);
+  const auto soon = [](std::chrono::milliseconds limit) { return std::chrono::steady_clock::now() + limit; };
+  EXPECT_FALSE(receiver.receive_compute_until(1, soon(std::chrono::milliseconds(20))));
+  EXPECT_FALSE(receiver.receive_compute_until(1, soon(std::chrono::milliseconds(-20))));
+  server->to_compute(RebuildCommand{3});
+  const auto command = receiver.receive_compute_until(1, soon(std::chrono::seconds(60)));
+  ASSERT_TRUE(command);
+  EXPECT_EQ(std::get<RebuildCommand>(*command).generation, 3);
+}
+
 TEST_F(ControlPlane, GivesRank0WhatRanksSayAlsoWhatCameBeforeItListened) {
   Mail first(environment);
   Mail second(environment);

@@ -68,6 +68,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
            .perf = request.options.perf,
            .diagnosis_ms = request.options.diagnosis_ms};
   resets_ = 0;
+  arrivals_.clear();
   state_ = State::running;
   RunCommand command{request};
   command.request.lengths = nlohmann::json::object();  // each rank has them from the case
@@ -140,6 +141,12 @@ void Coordinator::handle(const CasePhase& phase) {
     ports_.emit(protocol::ProgressEvent{phase.seq, phase.phase});
 }
 
+void Coordinator::handle(const CaseArrived& arrived) {
+  if ((state_ != State::running && state_ != State::diagnosing) || !is_current(arrived.seq)) return;
+  arrivals_.add(arrived);
+  if (arrivals_.all_of(world_size_)) ports_.command(LeaveCommand{arrived.seq, true, arrivals_.difference()});
+}
+
 void Coordinator::handle(const CaseFailing& failing) {
   if (is_current(failing.seq)) abort_case();
 }
@@ -168,6 +175,9 @@ void Coordinator::abort_case() {
   deadline_ = ports_.now() + limits_.free;
   ports_.watch(AbortCommand{generation_});
   if (resets_ < world_size_) ports_.command(BeginCommand{case_.seq, false});
+  if (arrivals_.none()) return;
+  ports_.command(LeaveCommand{case_.seq, false, ""});
+  case_.absent = arrivals_.absent(world_size_);
 }
 
 // Every rank is free.
@@ -220,6 +230,7 @@ void Coordinator::start_diagnosis() {
   state_ = State::diagnosing;
   result_is_out_ = true;
   diagnoses_.clear();
+  arrivals_.clear();
   ports_.command(DiagnoseCommand{case_.seq, *case_.diagnosis_ms});
 }
 

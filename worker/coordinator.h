@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "worker/aggregate.h"
+#include "worker/arrivals.h"
 #include "worker/protocol/messages.h"
 #include "worker/rank_messages.h"
 
@@ -76,6 +77,7 @@ class Coordinator {
   void handle(const Hello& hello);
   void handle(const CaseReset& reset);
   void handle(const CasePhase& phase);
+  void handle(const CaseArrived& arrived);
   void handle(const CaseFailing& failing);
   void handle(const CaseDone& done);
   void handle(const DiagnosisDone& done);
@@ -104,6 +106,7 @@ class Coordinator {
   bool result_is_out_ = false;            // of case_, whose diagnosis is not
   std::vector<DiagnosisDone> diagnoses_;  // in order of arrival
   int resets_ = 0;
+  Arrivals arrivals_;  // at the end of the case, or of its diagnosis
   int rebuilt_ = 0;
   int generation_ = 0;
   int goodbyes_ = 0;

@@ -212,6 +212,50 @@ TEST_F(CoordinatorTest, ARankThatFailsToResetKeepsTheOthersFromBeginning) {
   EXPECT_FALSE(std::get<BeginCommand>(ports.commands.back()).go);
 }
 
+TEST_F(CoordinatorTest, LetsNoRankLeaveBeforeEveryOneHasComeToTheEnd) {
+  become_ready();
+  for (const std::int64_t seq : {1, 2}) {
+    start(seq);
+    coordinator.on_rank_message(CaseArrived{0, seq, {{"", 0, 4}}});
+    coordinator.on_rank_message(CaseArrived{1, seq - 1, {{"", 0, 4}}});
+    EXPECT_FALSE(was_commanded<LeaveCommand>()) << "that of another case does not count";
+    coordinator.on_rank_message(CaseArrived{1, seq, {{"", 0, 4}}});
+    ASSERT_TRUE(was_commanded<LeaveCommand>());
+    const auto leave = std::get<LeaveCommand>(ports.commands.back());
+    EXPECT_EQ(leave.seq, seq);
+    EXPECT_TRUE(leave.go);
+    EXPECT_EQ(leave.difference, "");
+    for (int rank = 0; rank < kRanks; ++rank) done(rank, seq);
+  }
+}
+
+TEST_F(CoordinatorTest, TellsEveryRankThatOneHasBegunMoreThanTheOthers) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseArrived{1, 1, {{"", 0, 5}}});
+  coordinator.on_rank_message(CaseArrived{0, 1, {{"", 0, 4}}});
+  ASSERT_TRUE(was_commanded<LeaveCommand>());
+  EXPECT_EQ(std::get<LeaveCommand>(ports.commands.back()).difference,
+            "rank 1 has begun 5 operations, rank 0 has begun 4");
+}
+
+TEST_F(CoordinatorTest, AnAbortFreesTheRanksThatWaitAtTheEndAndNamesThoseThatHadNotCome) {
+  become_ready();
+  start(1);
+  coordinator.on_rank_message(CaseArrived{0, 1, {}});
+  coordinator.on_rank_message(CaseFailing{0, 1});
+  ASSERT_TRUE(was_commanded<LeaveCommand>());
+  EXPECT_FALSE(std::get<LeaveCommand>(ports.commands.back()).go);
+  const std::size_t commands = ports.commands.size();
+  coordinator.on_rank_message(CaseArrived{1, 1, {}});
+  EXPECT_EQ(ports.commands.size(), commands) << "the case has ended";
+  done(0, 1, FailureKind::timeout, FailurePhase::barrier);
+  pass_time(milliseconds(900));
+  ASSERT_TRUE(last_event<ResultEvent>());
+  EXPECT_EQ(last_event<ResultEvent>()->outcome, CaseOutcome::timeout);
+  EXPECT_THAT(last_event<ResultEvent>()->reason, testing::StartsWith("rank 0: what: rank 1 had not come to it"));
+}
+
 TEST_F(CoordinatorTest, GivesTheResultWhenEveryRankIsDone) {
   become_ready();
   start(1);

@@ -1,17 +1,25 @@
 #include "worker/environment_baseline.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <string_view>
 #include <unistd.h>
+#include <vector>
 
 namespace cp_pool {
 
 namespace {
 
+// "NAME=value", in the order in which they lie in the environment.
+std::vector<std::string_view> entries() {
+  std::vector<std::string_view> out;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) out.emplace_back(*entry);
+  return out;
+}
+
 std::map<std::string, std::string> snapshot() {
   std::map<std::string, std::string> out;
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    const std::string_view text = *entry;
+  for (const std::string_view text : entries()) {
     const std::size_t equals = text.find('=');
     if (equals != std::string_view::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
@@ -20,9 +28,13 @@ std::map<std::string, std::string> snapshot() {
 
 }  // namespace
 
-EnvironmentBaseline::EnvironmentBaseline() : variables_(snapshot()) {}
+EnvironmentBaseline::EnvironmentBaseline() : variables_(snapshot()) {
+  const std::vector<std::string_view> now = entries();
+  entries_.assign(now.begin(), now.end());
+}
 
 void EnvironmentBaseline::restore() const {
+  if (std::ranges::equal(entries(), entries_)) return;
   const std::map<std::string, std::string> now = snapshot();
   if (now == variables_) return;
   for (const auto& [name, value] : now) {

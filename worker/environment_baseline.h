@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 namespace cp_pool {
 
@@ -13,6 +14,7 @@ class EnvironmentBaseline {
   void restore() const;
 
  private:
+  std::vector<std::string> entries_;  // "NAME=value", as they lay in the environment
   std::map<std::string, std::string> variables_;
 };
 

@@ -129,7 +129,7 @@ void RankCompute::handle(const RunCommand& command) {
     set_current_phase(case_phase::kBarrier);
     const PhaseTimer timer(outcome, case_phase::kBarrier);
     try {
-      pass_barriers(request.seq);
+      meet_others(request.seq, request.seq);
     } catch (...) {
       outcome.failure = report_failure(request.seq, FailurePhase::barrier);
     }
@@ -229,7 +229,7 @@ void RankCompute::handle(const DiagnoseCommand& command) {
   try {
     done.diagnosis = diagnose(command);
     phase = FailurePhase::barrier;
-    pass_barriers(kDiagnosisTag);
+    meet_others(command.seq, kDiagnosisTag);
   } catch (const ControlPlaneError&) {
     throw;
   } catch (...) {
@@ -266,8 +266,40 @@ void RankCompute::set_deadline() const {
   for (const auto& communicator : communicators()) communicator->set_deadline(deadline_);
 }
 
-void RankCompute::pass_barriers(std::int64_t tag) {
+void RankCompute::meet_others(std::int64_t seq, std::int64_t tag) {
+  std::vector<BegunInGroup> begun;
+  for (Communicator::Begun& each : parts_.groups.get().cp->begun()) {
+    begun.push_back({std::move(each.group), each.first_rank, each.operations});
+  }
+  // A message to rank 0 and one from it cost less than a barrier of the communicators, which wakes a thread of theirs.
+  if (!begun.empty()) return wait_for_leave(seq, std::move(begun));
   for (const auto& communicator : communicators()) communicator->checked_barrier(tag, time_left());
+}
+
+void RankCompute::wait_for_leave(std::int64_t seq, std::vector<BegunInGroup> begun) {
+  const int rank = parts_.environment.rank;
+  parts_.faults.reach(Fault::Phase::inside);
+  const PendingOperationGuard guard("barrier of all ranks after the case");
+  const milliseconds limit = time_left();
+  const Clock::time_point deadline = Clock::now() + limit;
+  mail_.to_rank0(CaseArrived{rank, seq, std::move(begun)});
+  for (;;) {
+    const std::optional<ComputeCommand> command = mail_.receive_compute_until(rank, deadline);
+    if (!command) {
+      throw CommError(CommError::Kind::timeout,
+                      fmt::format("rank {}: barrier after the case: timed out after {} ms", rank, limit.count()));
+    }
+    exiting_ = std::holds_alternative<ExitCommand>(*command);
+    const auto* const leave = std::get_if<LeaveCommand>(&*command);
+    const bool ours = leave != nullptr && leave->seq == seq;
+    if (exiting_ || (ours && !leave->go)) {
+      throw CommError(CommError::Kind::aborted, "the case ended before every rank had come to its end");
+    }
+    if (!ours) continue;
+    if (leave->difference.empty()) return;
+    throw CommError(CommError::Kind::failed,
+                    fmt::format("rank {}: barrier after the case: {}", rank, leave->difference));
+  }
 }
 
 std::vector<std::shared_ptr<Communicator>> RankCompute::communicators() const {

@@ -59,7 +59,10 @@ class RankCompute {
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);
   // Of the communicators that the case in progress uses.
   void set_deadline() const;
-  void pass_barriers(std::int64_t tag);
+  // Returns when every rank has come to the end of the case or of its diagnosis. Throws CommError: not every rank has
+  // come in time, the ranks are at different places, or the case has been ended.
+  void meet_others(std::int64_t seq, std::int64_t tag);
+  void wait_for_leave(std::int64_t seq, std::vector<BegunInGroup> begun);
   // Those that the case in progress uses: of its groups, if there are several at once, then of all ranks.
   [[nodiscard]] std::vector<std::shared_ptr<Communicator>> communicators() const;
   [[nodiscard]] std::chrono::milliseconds time_left() const;  // until the deadline; never too short for a barrier

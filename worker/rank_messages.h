@@ -33,6 +33,16 @@ struct BeginCommand {  // every rank has reset its state, and the driver knows t
     return std::tuple{field("seq", &BeginCommand::seq), field("go", &BeginCommand::go)};
   }
 };
+struct LeaveCommand {  // every rank has come to the end of the case or of its diagnosis
+  std::int64_t seq = 0;
+  bool go = true;          // false: a rank has failed before, or the case was cancelled
+  std::string difference;  // not empty: the ranks have not begun the same operations
+
+  static constexpr auto fields() {
+    return std::tuple{field("seq", &LeaveCommand::seq), field("go", &LeaveCommand::go),
+                      field("difference", &LeaveCommand::difference)};
+  }
+};
 struct DiagnoseCommand {  // the case whose result is out has failed: why?
   std::int64_t seq = 0;
   std::int64_t limit_ms = 0;
@@ -67,7 +77,8 @@ struct ExitCommand {
   static constexpr auto fields() { return std::tuple{}; }
 };
 
-using ComputeCommand = std::variant<RunCommand, BeginCommand, DiagnoseCommand, RebuildCommand, ExitCommand>;
+using ComputeCommand =
+    std::variant<RunCommand, BeginCommand, LeaveCommand, DiagnoseCommand, RebuildCommand, ExitCommand>;
 using WatchCommand = std::variant<AbortCommand, ProbeCommand, PrepareCommand, ExitCommand>;
 
 // --- A rank to rank 0 ------------------------------------------------------------------------------------------------
@@ -93,6 +104,28 @@ struct CasePhase {
 
   static constexpr auto fields() {
     return std::tuple{field("seq", &CasePhase::seq), field("phase", &CasePhase::phase)};
+  }
+};
+
+// How many operations a rank has begun in one of its groups (Communicator::begun).
+struct BegunInGroup {
+  std::string group;
+  int first_rank = 0;
+  std::int64_t operations = 0;
+
+  static constexpr auto fields() {
+    return std::tuple{field("group", &BegunInGroup::group), field("first_rank", &BegunInGroup::first_rank),
+                      field("operations", &BegunInGroup::operations)};
+  }
+};
+struct CaseArrived {  // the rank is at the end of the case, or of its diagnosis, and waits for LeaveCommand
+  int rank = 0;
+  std::int64_t seq = 0;
+  std::vector<BegunInGroup> begun;
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &CaseArrived::rank), field("seq", &CaseArrived::seq),
+                      field("begun", &CaseArrived::begun)};
   }
 };
 
@@ -194,8 +227,8 @@ struct Goodbye {
 
   static constexpr auto fields() { return std::tuple{field("rank", &Goodbye::rank)}; }
 };
-using RankMessage =
-    std::variant<Hello, CaseReset, CasePhase, CaseFailing, CaseDone, DiagnosisDone, Rebuilt, Probed, Goodbye>;
+using RankMessage = std::variant<Hello, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
+                                 Rebuilt, Probed, Goodbye>;
 
 // As bytes; non-finite numbers and arbitrary bytes in strings survive. decode throws
 // protocol::ProtocolError or nlohmann::json's exceptions for anything else than what encode wrote.

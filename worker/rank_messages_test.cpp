@@ -28,11 +28,27 @@ TEST(RankMessages, CommandsComeBackAsTheyWereSent) {
   const auto begin = std::get<BeginCommand>(decode_compute_command(encode(ComputeCommand{BeginCommand{4, false}})));
   EXPECT_EQ(begin.seq, 4);
   EXPECT_FALSE(begin.go);
+  const auto leave =
+      std::get<LeaveCommand>(decode_compute_command(encode(ComputeCommand{LeaveCommand{4, false, "rank 1"}})));
+  EXPECT_EQ(leave.seq, 4);
+  EXPECT_FALSE(leave.go);
+  EXPECT_EQ(leave.difference, "rank 1");
   EXPECT_EQ(std::get<RebuildCommand>(decode_compute_command(encode(ComputeCommand{RebuildCommand{3}}))).generation, 3);
   EXPECT_TRUE(std::holds_alternative<ExitCommand>(decode_compute_command(encode(ComputeCommand{ExitCommand{}}))));
   EXPECT_EQ(std::get<AbortCommand>(decode_watch_command(encode(WatchCommand{AbortCommand{4}}))).generation, 4);
   const PrepareCommand hint{{{"heads", 3}}};
   EXPECT_EQ(std::get<PrepareCommand>(decode_watch_command(encode(WatchCommand{hint}))).case_json, hint.case_json);
+}
+
+TEST(RankMessages, ArrivalsKeepWhatHasBegunInEachGroup) {
+  const CaseArrived sent{3, 9, {{"", 0, 4}, {" of its inner group", 2, 1}}};
+  const auto got = std::get<CaseArrived>(decode_rank_message(encode(RankMessage{sent})));
+  EXPECT_EQ(got.rank, 3);
+  EXPECT_EQ(got.seq, 9);
+  ASSERT_EQ(got.begun.size(), 2U);
+  EXPECT_EQ(got.begun[1].group, " of its inner group");
+  EXPECT_EQ(got.begun[1].first_rank, 2);
+  EXPECT_EQ(got.begun[1].operations, 1);
 }
 
 TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {

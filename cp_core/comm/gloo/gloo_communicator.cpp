@@ -16,7 +16,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "cp_core/comm/gloo/gloo_mesh.h"
-#include "cp_core/comm/gloo/rank_tree.h"
 
 namespace cp_pool {
 namespace {
@@ -117,7 +116,6 @@ class GlooCommunicator final : public Communicator {
       : link_(std::move(link)), group_(group), members_(std::move(members)) {
     const auto self = std::ranges::find(members_, link_->mesh->rank());
     rank_ = static_cast<int>(self - members_.begin());
-    tree_ = tree_place(rank_, size());
   }
 
   [[nodiscard]] int rank() const override { return rank_; }
@@ -183,11 +181,13 @@ class GlooCommunicator final : public Communicator {
   }
 
   void checked_barrier(std::int64_t tag, milliseconds limit) override;
+  [[nodiscard]] std::vector<Begun> begun() const override;
   CpGroups strided(int groups) override;
 
  private:
   // The barrier of all ranks proves where they are in their inner and outer groups, too.
   [[nodiscard]] bool is_of_all() const { return group_.strided == 1 && group_.group == GroupOf::cp; }
+  [[nodiscard]] Begun begun_in_strided() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
   [[nodiscard]] std::string describe_difference(const at::Tensor& answer) const;
@@ -232,7 +232,6 @@ class GlooCommunicator final : public Communicator {
   GroupTag group_;
   std::vector<int> members_;
   int rank_;
-  TreePlace tree_;
   std::uint64_t operations_ = 0;
   std::uint64_t barriers_ = 0;
   std::map<int, CpGroups> strided_;  // by the number of groups
@@ -257,38 +256,34 @@ CpGroups GlooCommunicator::strided(int groups) {
 
 void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
   if (group_.strided == 1 && !is_of_all() && link_->proved_tag == tag) return;
-  // Who waits for those who wait for a rank gives up after them: they know which. Last are those who wait for the
-  // answer.
-  const auto patience = std::clamp(limit / 20, kLeastPatience, kMostPatience);
-  const auto deadline = Clock::now() + limit + std::max(tree_.height - 1, 0) * patience;
-  const auto answer_deadline = Clock::now() + limit + tree_place(0, size()).height * patience;
+  // Those who wait for rank 0's word give up after rank 0, which knows who is missing.
+  const auto deadline = Clock::now() + limit;
+  const auto answer_deadline = deadline + std::clamp(limit / 20, kLeastPatience, kMostPatience);
   const std::string what = fmt::format("barrier with tag {}", tag);
   const int message_tag = make_tag(group_, /*barrier=*/true, ++barriers_);
-  // Row r: where the r-th rank of this one's subtree is.
-  const at::Tensor places = at::empty({tree_.subtree, kPlaceSize}, at::TensorOptions().dtype(at::kLong));
-  std::ranges::copy(place(tag), places.mutable_data_ptr<std::int64_t>());
-  std::vector<std::unique_ptr<GlooMesh::Transfer>> rows;
-  rows.reserve(tree_.children.size());
-  for (const RankRange& child : tree_.children) {
-    const at::Tensor of_child = places.narrow(0, child.first - rank_, child.count);
-    rows.push_back(link_->mesh->recv(of_child, member(child.first), message_tag, what));
-  }
-  for (auto& transfer : rows) transfer->wait(deadline, what);
-
-  at::Tensor answer = at::empty({kAnswerSize}, at::TensorOptions().dtype(at::kLong));
-  if (tree_.parent < 0) {
+  const auto numbers = at::TensorOptions().dtype(at::kLong);
+  const at::Tensor own = at::empty({kPlaceSize}, numbers);
+  std::ranges::copy(place(tag), own.mutable_data_ptr<std::int64_t>());
+  at::Tensor answer = at::empty({kAnswerSize}, numbers);
+  std::vector<std::unique_ptr<GlooMesh::Transfer>> transfers;
+  const auto wait_for_all = [&](Clock::time_point until) {
+    for (auto& transfer : transfers) transfer->wait(until, what);
+    transfers.clear();
+  };
+  if (rank_ == 0) {
+    const at::Tensor places = at::empty({size(), kPlaceSize}, numbers);
+    places.select(0, 0).copy_(own);
+    for_each_peer([&](int peer) {
+      transfers.push_back(link_->mesh->recv(places.select(0, peer), member(peer), message_tag, what));
+    });
+    wait_for_all(deadline);
     std::ranges::copy(first_difference(places), answer.mutable_data_ptr<std::int64_t>());
+    for_each_peer([&](int peer) { transfers.push_back(link_->mesh->send(answer, member(peer), message_tag, what)); });
   } else {
-    const auto told = link_->mesh->send(places, member(tree_.parent), message_tag, what);
-    link_->mesh->recv(answer, member(tree_.parent), message_tag, what)->wait(answer_deadline, what);
-    told->wait(answer_deadline, what);
+    transfers.push_back(link_->mesh->recv(answer, member(0), message_tag, what));
+    transfers.push_back(link_->mesh->send(own, member(0), message_tag, what));
   }
-  std::vector<std::unique_ptr<GlooMesh::Transfer>> answers;
-  answers.reserve(tree_.children.size());
-  for (const RankRange& child : tree_.children) {
-    answers.push_back(link_->mesh->send(answer, member(child.first), message_tag, what));
-  }
-  for (auto& transfer : answers) transfer->wait(answer_deadline, what);
+  wait_for_all(answer_deadline);
 
   const std::string difference = describe_difference(answer);
   if (difference.empty()) {
@@ -298,6 +293,28 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
   const std::string text = fmt::format("rank {}: {}: {}", link_->mesh->rank(), what, difference);
   link_->mesh->abort(text);
   throw CommError(CommError::Kind::failed, text);
+}
+
+std::vector<Communicator::Begun> GlooCommunicator::begun() const {
+  std::vector<Begun> out;
+  for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
+    out.push_back({.group = kGroupWords.at(index_of(group)),
+                   .first_rank = member(leader_of(rank_, group)),
+                   .operations = static_cast<std::int64_t>(link_->operations.at(index_of(group)))});
+  }
+  for (const auto& [count, groups] : strided_) {
+    for (const auto& group : {groups.cp, groups.inner, groups.outer}) {
+      if (group) out.push_back(static_cast<const GlooCommunicator&>(*group).begun_in_strided());
+    }
+  }
+  return out;
+}
+
+Communicator::Begun GlooCommunicator::begun_in_strided() const {
+  return {
+      .group = fmt::format("{} in one of {} strided groups", kGroupWords.at(index_of(group_.group)), group_.strided),
+      .first_rank = member(0),
+      .operations = static_cast<std::int64_t>(operations_)};
 }
 
 // The tag, then how many operations this rank has begun in each group that the barrier is for.

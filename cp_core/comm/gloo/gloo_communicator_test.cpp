@@ -505,34 +505,27 @@ TEST(GlooBarrier, NamesTheRankThatDidNotArrive) {
   });
 }
 
-TEST(GlooBarrier, IsGivenUpFirstByTheRankThatWaitsForTheMissingOne) {
-  std::latch given_up(9);
-  std::latch first(1);
-  run_ranks(10, [&](int rank, CpGroups& groups) {
-    if (rank == 9) return given_up.wait();
-    if (rank == 8) {
-      first.count_down();
-    } else {
-      first.wait();
-    }
+TEST(GlooBarrier, IsGivenUpFirstByRank0WhichKnowsWhoIsMissing) {
+  std::latch given_up(3);
+  run_ranks(4, [&](int rank, CpGroups& groups) {
+    if (rank == 3) return given_up.wait();
     const auto error = error_of([&] { groups.cp->checked_barrier(7, 400ms); });
     given_up.count_down();
     ASSERT_TRUE(error) << rank;
-    if (rank == 8) {
+    if (rank == 0) {
       EXPECT_EQ(error->kind(), CommError::Kind::timeout);
-      EXPECT_THAT(error->what(), HasSubstr("receive from rank 9"));
+      EXPECT_THAT(error->what(), HasSubstr("receive from rank 3"));
     }
   });
 }
 
-// Ten ranks are two levels of the tree, in which rank 9 speaks to rank 8 alone.
 TEST(GlooBarrier, TellsEveryRankWhoIsElsewhere) {
-  run_ranks(10, [](int rank, CpGroups& groups) {
+  run_ranks(4, [](int rank, CpGroups& groups) {
     groups.cp->checked_barrier(1, kLongEnough);
-    const auto error = error_of([&] { groups.cp->checked_barrier(rank == 9 ? 8 : 7, kLongEnough); });
+    const auto error = error_of([&] { groups.cp->checked_barrier(rank == 3 ? 8 : 7, kLongEnough); });
     ASSERT_TRUE(error) << rank;
-    if (rank != 0 && rank != 8) return;  // others may see the connections close first
-    EXPECT_THAT(error->what(), HasSubstr("rank 9 is at tag 8 after 0 operations, but rank 0"));
+    if (rank != 0) return;  // others may see the connections close first
+    EXPECT_THAT(error->what(), HasSubstr("rank 3 is at tag 8 after 0 operations, but rank 0"));
   });
 }
 
@@ -584,6 +577,37 @@ TEST(GlooBarrier, OfAnInnerGroupComparesWhatWasBegunAfterThatOfAllRanks) {
     ASSERT_TRUE(error);
     if (groups.inner->rank() != 0) return;
     EXPECT_THAT(error->what(), HasSubstr("after 2 operations, but rank"));
+  });
+}
+
+// The operations that a rank has begun in the groups of these words.
+std::vector<std::int64_t> begun_in(const CpGroups& groups, const std::string& words) {
+  std::vector<std::int64_t> out;
+  for (const Communicator::Begun& begun : groups.cp->begun()) {
+    if (begun.group == words) out.push_back(begun.operations);
+  }
+  return out;
+}
+
+TEST(GlooGroups, TellWhatHasBegunInEach) {
+  run_ranks(4, [](int rank, CpGroups& groups) {
+    at::Tensor got = filled({1}, 0);
+    groups.cp->exchange(filled({1}, 0), rank, got, rank, "with itself")->wait();
+    const int self = groups.inner->rank();
+    for (int i = 0; i < 2; ++i) groups.inner->exchange(filled({1}, 0), self, got, self, "with itself")->wait();
+    EXPECT_THAT(begun_in(groups, ""), testing::ElementsAre(1));
+    EXPECT_THAT(begun_in(groups, " of its inner group"), testing::ElementsAre(2));
+    EXPECT_THAT(begun_in(groups, " of its outer group"), testing::ElementsAre(0));
+    const Communicator::Begun inner = groups.cp->begun().at(1);
+    EXPECT_EQ(inner.first_rank, rank / 2 * 2);
+    const CpGroups strided = groups.cp->strided(2);
+    const int own = strided.cp->rank();
+    strided.cp->exchange(filled({1}, 0), own, got, own, "with itself")->wait();
+    const auto all = groups.cp->begun();
+    const auto of_strided = std::ranges::find(all, " in one of 2 strided groups", &Communicator::Begun::group);
+    ASSERT_NE(of_strided, all.end());
+    EXPECT_EQ(of_strided->operations, 1);
+    EXPECT_EQ(of_strided->first_rank, rank % 2);
   });
 }
 

@@ -152,21 +152,18 @@ std::vector<HostShare> hosts_of(const RunConfig& config) {
   }
 }
 
-// After apply_slots. On hosts of an allocation CPU pools work side by side; on GPUs, one at a time.
+// After apply_slots. The slots are those of all hosts of the allocation.
 void apply_allocation(const CLI::App& command, ExecutionOptions& options) {
   RunConfig& config = options.config;
   if (config.launcher.kind == LauncherKind::local || config.launcher.kind == LauncherKind::torchrun) return;
   config.hosts = hosts_of(config);
   if (config.hosts.empty()) return;
+  if (was_given(command, "--gpus"))
+    refuse(command, "--gpus names GPUs of this host; the allocation has hosts of its own");
   config.gpus.clear();
-  if (config.device == "cuda") {
-    config.slots = 1;
-  } else if (was_given(command, "--slots") || config.perf) {
-    return;
-  } else {
-    config.slots = 0;
-    for (const HostShare& host : config.hosts) config.slots += host.ranks;
-  }
+  if (was_given(command, "--slots") || config.perf) return;
+  config.slots = 0;
+  for (const HostShare& host : config.hosts) config.slots += host.ranks;
 }
 
 // After apply_perf.

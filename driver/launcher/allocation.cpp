@@ -66,8 +66,9 @@ void expand_name(const std::string& prefix, std::string_view rest, std::vector<s
     return;
   }
   const std::size_t close = rest.find(']', open);
+  const std::string begin = prefix + std::string(rest.substr(0, open));
   for (const std::string& number : expand_range(rest.substr(open + 1, close - open - 1))) {
-    expand_name(prefix + std::string(rest.substr(0, open)) + number, rest.substr(close + 1), out);
+    expand_name(begin + number, rest.substr(close + 1), out);
   }
 }
 
@@ -129,7 +130,10 @@ std::vector<HostShare> slurm_allocation(const VariableLookup& lookup, const std:
     }
   }
   std::vector<HostShare> out;
-  for (std::size_t i = 0; i < names.size(); ++i) out.push_back({names[i], std::max(slots[i], 1)});
+  out.reserve(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    out.push_back({.host = names[i], .ranks = std::max(slots[i], 1)});
+  }
   return out;
 }
 

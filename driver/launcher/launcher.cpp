@@ -203,19 +203,19 @@ std::string wrong_with_template(const std::vector<std::string>& words) {
 }
 
 const std::vector<std::string>& rank_variables() {
-  static const std::vector<std::string> kNames{"RANK",
-                                               "WORLD_SIZE",
-                                               "LOCAL_RANK",
-                                               "LOCAL_WORLD_SIZE",
-                                               "GROUP_RANK",
-                                               "OMPI_COMM_WORLD_RANK",
-                                               "OMPI_COMM_WORLD_SIZE",
-                                               "OMPI_COMM_WORLD_LOCAL_RANK",
-                                               "OMPI_COMM_WORLD_LOCAL_SIZE",
-                                               "SLURM_PROCID",
-                                               "SLURM_LOCALID",
-                                               "CP_POOL_MASTER_FD"};
-  return kNames;
+  static const std::vector<std::string> names{"RANK",
+                                              "WORLD_SIZE",
+                                              "LOCAL_RANK",
+                                              "LOCAL_WORLD_SIZE",
+                                              "GROUP_RANK",
+                                              "OMPI_COMM_WORLD_RANK",
+                                              "OMPI_COMM_WORLD_SIZE",
+                                              "OMPI_COMM_WORLD_LOCAL_RANK",
+                                              "OMPI_COMM_WORLD_LOCAL_SIZE",
+                                              "SLURM_PROCID",
+                                              "SLURM_LOCALID",
+                                              "CP_POOL_MASTER_FD"};
+  return names;
 }
 
 }  // namespace cp_pool

@@ -29,6 +29,7 @@ std::string name_of(const Launcher& launcher);
 struct HostShare {
   std::string host;
   int ranks = 0;
+  std::vector<int> slots = {};  // that they hold, counted on the host; empty: slots are not counted
   bool operator==(const HostShare&) const = default;
 };
 

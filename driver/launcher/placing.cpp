@@ -7,17 +7,22 @@ namespace cp_pool {
 
 std::vector<int> slots_of(const std::vector<HostShare>& hosts) {
   std::vector<int> out;
+  out.reserve(hosts.size());
   for (const HostShare& host : hosts) out.push_back(host.ranks);
   return out;
 }
 
 std::vector<HostShare> place(int ranks, const std::vector<int>& slots, const std::vector<HostShare>& hosts) {
   std::vector<HostShare> shares;
+  shares.reserve(hosts.size());
   int begin = 0;
   for (const HostShare& host : hosts) {
     const int end = begin + host.ranks;
-    const auto held = std::ranges::count_if(slots, [&](int slot) { return slot >= begin && slot < end; });
-    shares.push_back({host.host, slots.empty() ? host.ranks : static_cast<int>(held)});
+    HostShare& share = shares.emplace_back(HostShare{.host = host.host, .ranks = host.ranks});
+    for (const int slot : slots) {
+      if (slot >= begin && slot < end) share.slots.push_back(slot - begin);
+    }
+    if (!slots.empty()) share.ranks = static_cast<int>(share.slots.size());
     begin = end;
   }
   int left = ranks;

@@ -13,6 +13,7 @@
 #include <asio/steady_timer.hpp>
 #include <fmt/format.h>
 
+#include "driver/launcher/host_gpus.h"
 #include "driver/pool/rank_variables.h"
 #include "driver/process/spawn.h"
 #include "worker/protocol/environment.h"
@@ -104,7 +105,7 @@ void LaunchedGroup::spawn() {
   Launch launch{.world_size = config_.world_size,
                 .hosts = config_.hosts,
                 .rendezvous = fmt::format("{}:{}", host, port),
-                .worker = config_.command,
+                .worker = config_.device == "cuda" ? on_gpus_of_slots(config_.hosts, config_.command) : config_.command,
                 .name = step_name(config_.tag),
                 .as_root = ::geteuid() == 0};
   for (const auto& [name, value] : added) launch.variables.push_back(name);

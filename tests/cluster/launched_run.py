@@ -35,6 +35,7 @@ class LaunchedRun:
         wrapper: Sequence[str] = (),
         slots: int = 1,
         option: str = "",
+        device: str = "cpu",
     ) -> None:
         """faults: as --inject takes them. wrapper: words before the worker's. slots: on each host; one, and every pool
         spans both. option: what --launcher is given, if not what is usual."""
@@ -47,7 +48,7 @@ class LaunchedRun:
             PROGRAM,
             "run",
             "--device",
-            "cpu",
+            device,
             "--no-progress",
             "--launcher",
             option or launcher.option(),

@@ -62,6 +62,38 @@ def test_cases_pass(launcher: Launcher, two_hosts: Cluster, nothing_left: None, 
         assert [[rank["host"] for rank in event["ranks"]] for event in ready] == [hosts_of(launcher)]
 
 
+def test_pools_side_by_side_have_gpus_of_their_own(two_hosts: Cluster, nothing_left: None, tmp_path: Path) -> None:
+    """The ranks, which compute on CPUs here, are shown the GPUs that they would have."""
+    need(MPIRUN.missing())
+    wrapper = tmp_path / "wrapper"
+    seen = tmp_path / "seen"
+    seen.mkdir()
+    wrapper.write_text(
+        f'#!/bin/sh\necho "$(hostname) $CUDA_VISIBLE_DEVICES" >{seen}/$CP_POOL_TAG.$OMPI_COMM_WORLD_RANK\n'
+        'export CP_POOL_DEVICE=cpu\nexec "$@"\n'
+    )
+    wrapper.chmod(0o755)
+    with LaunchedRun(
+        two_hosts,
+        MPIRUN,
+        tmp_path,
+        [*FEW, "--filter", "quick/groups/p2p/*"],
+        wrapper=[str(wrapper)],
+        slots=4,
+        device="cuda",
+    ) as run:
+        assert run.wait() == 0, run.log()
+        assert set(run.outcomes().values()) == {"pass"}
+        slots = [event["slots"] for event in run.events("pool_spawned")]
+    gpus: dict[str, set[str]] = {}
+    for file in seen.iterdir():
+        gpus.setdefault(file.stem, set()).add(file.read_text().strip())
+    assert len(slots) >= 2, "there are cases of two and of four ranks"
+    # All ranks of a pool are on one host and see its GPUs of the pool's slots, which are numbered from host to host.
+    expected = [{f"host{own[0] // 4 + 1} {','.join(str(slot % 4) for slot in own)}"} for own in slots]
+    assert sorted(gpus.values(), key=str) == sorted(expected, key=str)
+
+
 @pytest.mark.long
 def test_quick_passes(launcher: Launcher, two_hosts: Cluster, nothing_left: None, tmp_path: Path) -> None:
     with LaunchedRun(two_hosts, launcher, tmp_path, ["--matrix", "quick"], slots=2) as run:

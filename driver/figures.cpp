@@ -8,9 +8,9 @@
 #include <vector>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "cases/case_groups.h"
+#include "driver/rank_names.h"
 
 namespace cp_pool {
 
@@ -52,10 +52,6 @@ std::set<int> ranks_with_figures(const std::vector<Check>& checks) {
     if (check.measured) ranks.insert(check.rank);
   }
   return ranks;
-}
-
-std::string name_ranks(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 }  // namespace

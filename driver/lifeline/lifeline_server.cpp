@@ -390,6 +390,10 @@ const std::vector<LifelineServer::Rank>& LifelineServer::ranks() const {
   return implementation_->ranks;
 }
 
+Clock::duration LifelineServer::silence_of(int rank) const {
+  return Clock::now() - implementation_->last_heard[static_cast<std::size_t>(rank)];
+}
+
 bool LifelineServer::all_closed() const {
   return std::ranges::none_of(ranks(), [](const Rank& rank) { return rank.connected || rank.stderr_open; });
 }

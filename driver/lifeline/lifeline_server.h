@@ -14,6 +14,7 @@
 
 #include <asio/io_context.hpp>
 
+#include "driver/clock.h"
 #include "worker/protocol/lifeline_messages.h"
 
 namespace cp_pool {
@@ -71,6 +72,8 @@ class LifelineServer {
   [[nodiscard]] std::vector<std::pair<std::string, std::string>> variables() const;
 
   [[nodiscard]] const std::vector<Rank>& ranks() const;
+  // How long nothing has been heard of a rank that is connected, if the driver was not busy all the while.
+  [[nodiscard]] Clock::duration silence_of(int rank) const;
   // No rank is connected, and no stderr of one is open.
   [[nodiscard]] bool all_closed() const;
 

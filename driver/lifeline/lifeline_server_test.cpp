@@ -253,6 +253,7 @@ TEST_F(Lifelines, SilenceIsToldOnce) {
   run_until_log(1);
   EXPECT_THAT(log, ElementsAre("silent 1"));
   EXPECT_TRUE(server->ranks()[1].silent);
+  EXPECT_GE(server->silence_of(1), 300ms);
   const auto until = std::chrono::steady_clock::now() + 700ms;
   run_until([&] { return std::chrono::steady_clock::now() > until; });
   EXPECT_THAT(log, SizeIs(1));

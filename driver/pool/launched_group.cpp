@@ -16,6 +16,7 @@
 #include "driver/launcher/host_gpus.h"
 #include "driver/pool/rank_variables.h"
 #include "driver/process/spawn.h"
+#include "driver/rank_names.h"
 #include "worker/protocol/environment.h"
 #include "worker/protocol/own_addresses.h"
 
@@ -29,6 +30,9 @@ constexpr int kLastPort = 29999;
 
 // What has not been heard of for so long has been ended by its own kernel, if that runs (worker/lifeline.h).
 constexpr std::chrono::seconds kTakenForDead{10};
+
+// Ranks send a beat a second.
+constexpr std::chrono::milliseconds kLateBeat{1500};
 
 // A pool whose port is taken fails to start, and its successor draws another one.
 int random_port() {
@@ -225,6 +229,46 @@ std::string LaunchedGroup::silent_ranks() const {
     out += (out.empty() ? "" : ", ") + name_of_rank(rank);
   }
   return out.empty() ? out : fmt::format("nothing has been heard of {} for more than 5 s", out);
+}
+
+// Where a host is cut off, the launcher may see it before the driver takes its ranks for silent.
+std::string LaunchedGroup::ranks_left() const {
+  if (ends().empty()) return "";
+  std::vector<int> quiet;
+  std::vector<int> talking;
+  Clock::duration shortest = Clock::duration::max();
+  for (const int rank : connected_ranks()) {
+    const Clock::duration silence = lifelines_->silence_of(rank);
+    (silence > kLateBeat ? quiet : talking).push_back(rank);
+    if (silence > kLateBeat) shortest = std::min(shortest, silence);
+  }
+  std::string out;
+  if (!quiet.empty()) {
+    out = fmt::format("nothing has been heard of {} for {:.1f} s", names_of_ranks(quiet),
+                      std::chrono::duration<double>(shortest).count());
+  }
+  // A rank's end, which is known, needs no word of those that go on.
+  const bool launcher_alone = std::ranges::none_of(ends(), [](const End& end) { return end.rank.has_value(); });
+  if (launcher_alone && !talking.empty()) {
+    out += fmt::format("{}{} {} still connected", out.empty() ? "" : "; ", names_of_ranks(talking),
+                       talking.size() == 1 ? "is" : "are");
+  }
+  return out;
+}
+
+std::string LaunchedGroup::names_of_ranks(const std::vector<int>& numbers) const {
+  std::vector<std::pair<std::string, std::vector<int>>> hosts;  // in the order of their first rank
+  for (const int rank : numbers) {
+    const std::string& host = ranks()[static_cast<std::size_t>(rank)].host;
+    auto known = std::ranges::find(hosts, host, [](const auto& entry) { return entry.first; });
+    if (known == hosts.end()) known = hosts.insert(hosts.end(), {host, {}});
+    known->second.push_back(rank);
+  }
+  std::string out;
+  for (const auto& [host, of_host] : hosts) {
+    out += fmt::format("{}{}{}", out.empty() ? "" : " and ", name_ranks(of_host), host.empty() ? "" : " on " + host);
+  }
+  return out;
 }
 
 std::vector<Leftover> LaunchedGroup::unproven() const {

@@ -43,6 +43,7 @@ class LaunchedGroup : public WorkerGroup {
   [[nodiscard]] bool dies_with_its_processes() const override { return false; }
 
   [[nodiscard]] std::string silent_ranks() const override;
+  [[nodiscard]] std::string ranks_left() const override;
   [[nodiscard]] std::vector<Leftover> unproven() const override;
 
   [[nodiscard]] bool tails_complete() const override;
@@ -73,6 +74,8 @@ class LaunchedGroup : public WorkerGroup {
   [[nodiscard]] bool has_lifelines() const;
   [[nodiscard]] std::vector<int> connected_ranks() const;
   [[nodiscard]] std::string name_of_rank(int rank) const;
+  // "ranks 0-3 and ranks 4-7 on node2".
+  [[nodiscard]] std::string names_of_ranks(const std::vector<int>& numbers) const;
   void cancel_step() const;
   void watch(UniqueFd stderr_end, UniqueFd pidfd);
   void on_exit();

@@ -349,6 +349,7 @@ std::string Pool::describe_deaths() {
     out += fmt::format("{}{} died: {}", out.empty() ? "" : "; ", end.who, end.how);
     killed = killed || (end.status && end.status->signaled && end.status->code == SIGKILL);
   }
+  if (const std::string left = group_->ranks_left(); !left.empty()) out += "; " + left;
   if (killed && oom_kills() > oom_kills_before_) out += "; meanwhile the kernel killed a process as memory ran out";
   return out;
 }

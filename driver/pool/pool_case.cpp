@@ -139,7 +139,8 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   co_await name_frames(*run_, wakeup_, attempt.stderr_tails);
   attempt.duration_ms = duration_ms;
   if (is_failure(attempt.outcome)) {
-    if (const std::string silent = group_->silent_ranks(); !silent.empty()) attempt.reason += "; " + silent;
+    const std::string silent = group_->any_exited() ? "" : group_->silent_ranks();  // of deaths it is said
+    if (!silent.empty()) attempt.reason += "; " + silent;
     attempt.reason += group_->hosts_of_ranks_in(attempt.reason);
     const std::string trouble = clock_trouble(clocks, MachineClocks::now());
     if (!trouble.empty()) attempt.reason += "; " + trouble;

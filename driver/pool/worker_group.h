@@ -119,6 +119,9 @@ class WorkerGroup {
   // The ranks of which nothing has been heard for too long, and for how long, as a text: a host that is lost, or cut
   // off. Empty: none.
   [[nodiscard]] virtual std::string silent_ranks() const { return ""; }
+  // Once a rank or the launcher has ended: what is known of the ranks that have not ended for the driver, where that
+  // may explain it. "nothing has been heard of rank 1 on node2 for 2.3 s". Empty: nothing.
+  [[nodiscard]] virtual std::string ranks_left() const { return ""; }
   // "; rank 1 is on node2" for each rank on another host that the text names without it; empty: for none.
   [[nodiscard]] std::string hosts_of_ranks_in(std::string_view text) const;
   // At the end: ranks that cannot be proved to be gone.

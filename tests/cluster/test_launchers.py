@@ -134,7 +134,8 @@ def test_a_host_is_cut_off_in_the_middle_of_a_case(
     lost = two_hosts.hosts[1]
     with LaunchedRun(two_hosts, launcher, tmp_path, [*FEW, *DEADLINE_WORDS], [f"slow=3000@0:inside:{FIRST}"]) as run:
         try:
-            run.wait_for(lambda event: event["type"] == "case_started" and event["id"] == FIRST)
+            # Every rank has begun: its worker has told a phase.
+            run.wait_for(lambda event: event["type"] == "case_progress" and event["id"] == FIRST)
             lost.set_link(False)
             begin = time.monotonic()
             finished = run.wait_for(lambda event: event["type"] == "case_finished" and event["id"] == FIRST)

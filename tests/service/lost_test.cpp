@@ -59,6 +59,19 @@ TEST_F(Lost, SubmitSaysWhichServiceItIsOn) {
   EXPECT_EQ(RawClient::greeted("named").status()["counts"]["pass"], 1);
 }
 
+TEST_F(Lost, ARunOnAServiceIsRecordedAsAnyRun) {
+  const StartedService service({"--slots", "1"});
+  const Finished done = run("model=pass | model=fail", {"--mode", "verify", "--service"});
+  EXPECT_EQ(done.exit_code, 100) << done.err;
+  const json runs = json::parse(call({"runs", "--json"}).out);
+  ASSERT_EQ(runs.size(), 1U) << runs.dump();
+  EXPECT_EQ(runs[0]["exit_code"], 100);
+  EXPECT_THAT(runs[0]["command"], HasSubstr(" --service"));
+  EXPECT_EQ(runs[0]["counts"]["pass"], 1);
+  EXPECT_EQ(runs[0]["counts"]["fail"], 1);
+  EXPECT_THAT(call({"show", "last"}).out, HasSubstr("demo/fail/p2p/cp1/bshd/fp32"));
+}
+
 TEST_F(Lost, SubmitRunsByItselfWhereNoneIs) {
   const Finished done = submit({"pass"}, {"--json"});
   EXPECT_EQ(done.exit_code, 0);

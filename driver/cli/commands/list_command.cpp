@@ -15,6 +15,7 @@
 #include "driver/cli/adapter_skips.h"
 #include "driver/cli/command_error.h"
 #include "driver/cli/commands/run_preparation.h"
+#include "driver/cli/config/configuration.h"
 #include "driver/cli/execution.h"
 #include "driver/cli/execution_options.h"
 #include "driver/cli/option_kinds.h"
@@ -24,6 +25,7 @@
 #include "driver/cli/shell_words.h"
 #include "driver/reporters/output_file.h"
 #include "driver/reporters/text_format.h"
+#include "worker/protocol/field_json.h"
 
 namespace cp_pool {
 
@@ -55,11 +57,23 @@ Skips ask_for_skips(const Selection& selection, const WorkerChoice& worker) {
   return skips_of(worker_command(worker), lines);
 }
 
-std::string id_lines(const Selection& selection, const Skips& skips) {
+// A case that cp-pool.toml skips comes to no adapter.
+std::string mark_of(const std::optional<Expected>& expected, const std::string& skip) {
+  if (expected) {
+    return fmt::format("  {}: {}", is_to_fail(expected) ? "xfail" : "skip",
+                       cut_middle(expected->reason, kReasonColumns));
+  }
+  return skip.empty() ? "" : "  skip: " + cut_middle(skip, kReasonColumns);
+}
+
+std::string id_lines(const Selection& selection, const Skips& skips, const OverridesOfRun& overrides) {
   std::string text;
   for (std::size_t i = 0; i < selection.cases.size(); ++i) {
-    text += selection.cases[i].matrix_case.id;
-    if (skips && !(*skips)[i].empty()) text += "  skip: " + cut_middle((*skips)[i], kReasonColumns);
+    const MatrixCase& c = selection.cases[i].matrix_case;
+    const std::string skip = skips ? (*skips)[i] : "";
+    const std::optional<Expected> expected = expected_of(overrides.all, c);
+    text += c.id + mark_of(expected, skip);
+    if (is_to_fail(expected) && !skip.empty()) text += mark_of(std::nullopt, skip);
     text += '\n';
   }
   return text;
@@ -119,11 +133,14 @@ std::string gtest_list(const Selection& selection) {
 }
 
 // One array, one case a line.
-std::string json_array(const Selection& selection, const Skips& skips) {
+std::string json_array(const Selection& selection, const Skips& skips, const OverridesOfRun& overrides) {
   std::string text = "[";
   for (std::size_t i = 0; i < selection.cases.size(); ++i) {
     Json json = case_json(selection.cases[i].matrix_case);
     if (skips) json["skip"] = (*skips)[i];
+    if (const auto expected = expected_of(overrides.all, selection.cases[i].matrix_case)) {
+      json["expected"] = protocol::object_json<nlohmann::ordered_json>(*expected);
+    }
     text += (text.size() == 1 ? "\n" : ",\n") + json.dump();
   }
   return text + "\n]\n";
@@ -154,11 +171,11 @@ int list_cases(ListOptions options) {
   }
   const Skips skips = ask_for_skips(selection, options.worker);
   write_all(STDOUT_FILENO,
-            options.json                ? json_array(selection, skips)
+            options.json                ? json_array(selection, skips, options.overrides)
             : options.count             ? counts(selection, skips)
             : options.format == "ctest" ? ctest_script(selection, options)
             : options.format == "gtest" ? gtest_list(selection)
-                                        : id_lines(selection, skips),
+                                        : id_lines(selection, skips, options.overrides),
             "stdout");
   if (selection.cases.empty()) {
     throw CommandError(ExitCode::nothing_selected, nothing_selected(options.selection));
@@ -170,7 +187,7 @@ class ListCommand : public CommandWith<ListOptions> {
  public:
   explicit ListCommand(CLI::App& command) {
     add_selection(command, options.selection);
-    add_flag(command, "--json", options.json, "A JSON array: id, world_size, size, tags, case, lengths");
+    add_flag(command, "--json", options.json, "A JSON array: id, world_size, size, tags, case, lengths, expected");
     add_flag(command, "--count", options.count, "The number of cases of each suite");
     exclude(command, "--count", "--json");
     add_choice(
@@ -190,6 +207,10 @@ class ListCommand : public CommandWith<ListOptions> {
     add_adapter(command, options.worker);
     leave_to_command_line(command, {"--adapter", "--python"});
   }
+  void configure(const Configuration& configuration, const ConfiguredApp& command) override {
+    options.overrides = configuration.overrides_beside(command);
+  }
+
   void finish(const CLI::App& command) override {
     fill_selection(options.selection);
     check_worker(command, options.worker);

@@ -68,6 +68,12 @@ class WatchedFiles {
     const WorkerFiles worker = worker_files(options.execution.worker);
     change_.add_needed(worker.needed);
     change_.add(worker.modules);
+    // Not waited for while they are missing: it may be that no case has them.
+    for (const WorkerChoice& other : workers_of(options.overrides.all, options.execution)) {
+      const WorkerFiles of_some_cases = worker_files(other);
+      change_.add(of_some_cases.needed);
+      change_.add(of_some_cases.modules);
+    }
     std::vector<fs::path> matrices;
     for (const InputFile& matrix : matrix_inputs(options.selection)) {
       matrices.push_back(fs::absolute(matrix.path).lexically_normal());

@@ -207,6 +207,22 @@ TEST_F(WatchProgram, AnAdapterThatIsSavedIsLoadedAnew) {
   EXPECT_EQ(end(SIGINT), 0);
 }
 
+TEST_F(WatchProgram, AWorkerThatOnlyAnOverrideNamesIsWatched) {
+  const fs::path other = folder / "other.py";
+  write_file(other, script);
+  write_file(path("cp-pool.toml"),
+             "[[override]]\nfilter = \"model=fail\"\nworker = \"python3 " + other.string() + "\"\n");
+  program.emplace(Words{kProgram, "watch", "--config", path("cp-pool.toml"), "--matrix", path("demo.json"), "--filter",
+                        "model=fail"},
+                  Program::Redirect{.out = path("out")});
+  EXPECT_THAT(wait_for_round(1), HasSubstr("1 failed, 0 passed in "));
+  write_file(path("worker.new"), mended());
+  fs::rename(path("worker.new"), other);
+  EXPECT_EQ(wait_for(" changed\n"), "round 2: " + other.string() + " changed\n");
+  EXPECT_THAT(wait_for_round(2), HasSubstr("1 passed in "));
+  EXPECT_EQ(end(SIGINT), 0);
+}
+
 TEST_F(WatchProgram, AMatrixIsReadAgainAndOneThatIsBrokenSkipsTheRound) {
   const std::string matrix = read_file(path("demo.json"));
   start("model=pass*");

@@ -103,6 +103,13 @@ bool selects(const CaseOverride& each, const MatrixCase& of_matrix) {
   return std::ranges::any_of(each.filters, [&](const Filter& filter) { return filter.matches(subject); });
 }
 
+// nullopt: it names none.
+std::optional<WorkerChoice> worker_of(const CaseOverride& each, const ExecutionOptions& options) {
+  std::optional<WorkerChoice> choice = each.worker;
+  if (choice) choice->python = options.worker.python;
+  return choice;
+}
+
 void add_ranks(const OwnRanks& ranks, std::optional<OwnRanks>& sum) {
   if (ranks == OwnRanks{}) return;
   if (!sum) sum.emplace();
@@ -159,12 +166,19 @@ void leave_to_file(const OverridesOfRun& overrides, std::vector<std::string>& wo
   words.insert(words.end(), overrides.rerun_words.begin(), overrides.rerun_words.end());
 }
 
+std::vector<WorkerChoice> workers_of(const std::vector<CaseOverride>& overrides, const ExecutionOptions& options) {
+  std::vector<WorkerChoice> out;
+  for (const CaseOverride& each : overrides) {
+    if (std::optional<WorkerChoice> choice = worker_of(each, options)) out.push_back(*std::move(choice));
+  }
+  return out;
+}
+
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options) {
   for (CaseOverride& each : overrides) {
-    if (!each.worker) continue;
-    WorkerChoice choice = *each.worker;
-    choice.python = options.worker.python;
-    const WorkerCommand command = worker_command(choice);
+    const std::optional<WorkerChoice> choice = worker_of(each, options);
+    if (!choice) continue;
+    const WorkerCommand command = worker_command(*choice);
     each.ranks.worker_command = command.words;
     if (options.fork != "off") each.ranks.fork_server = command.fork_server;
     each.ranks.start_timeout_grows = command.adapter();
@@ -179,6 +193,14 @@ void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCas
     if (each.says_what_to_expect) named.expected = each.expected;
     add_ranks(each.ranks, named.ranks);
   }
+}
+
+std::optional<Expected> expected_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix) {
+  std::optional<Expected> out;
+  for (const CaseOverride& each : overrides) {
+    if (each.says_what_to_expect && selects(each, of_matrix)) out = each.expected;
+  }
+  return out;
 }
 
 std::string override_text(const ConfigTable& table) {

@@ -49,11 +49,16 @@ struct OverrideKeys {
 // Throws CommandError (usage) that names file, line and key.
 CaseOverride read_override(const ConfigTable& table, const OverrideKeys& keys);
 
-// Finds the workers that overrides name; once before they are applied.
+// The workers that overrides name.
+std::vector<WorkerChoice> workers_of(const std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
+// Finds them; once before overrides are applied.
 void find_workers(std::vector<CaseOverride>& overrides, const ExecutionOptions& options);
 
 // In their order, so that of each thing that several say of the case, the last counts.
 void apply_overrides(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix, NamedCase& named);
+
+// What is expected of the case; nullopt: a pass.
+std::optional<Expected> expected_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix);
 
 // "cp-pool.toml:7" of each that selects the case, with what it says.
 std::vector<std::string> overrides_of(const std::vector<CaseOverride>& overrides, const MatrixCase& of_matrix);

@@ -240,6 +240,32 @@ TEST_F(ConfigProgram, CasesHaveRanksWithTheirOwnEnvironmentAndWorker) {
   }
 }
 
+// The package that the interpreter finds is a stand-in (testing/adapter_package).
+TEST_F(ConfigProgram, CasesMayHaveAnAdapterOfTheirOwn) {
+  const ScopedVariable packages{"PYTHONPATH", CP_POOL_ADAPTER_PACKAGE};
+  test::write_file(folder / "mine.py", R"({"skips":["skip"]})");
+  test::write_file(folder / "cp-pool.toml",
+                   "[profile.default]\nmatrix = \"demo.json\"\nslots = 1\nspare = \"off\"\nworker = \"" +
+                       test::kWorker + "\"\n[[override]]\nfilter = \"model=skip\"\nadapter = \"mine.py\"\n");
+  const Finished done =
+      here({"run", "--filter", "model=pass", "model=skip", "--events", "e.jsonl", "--run-dir", "logs"});
+  EXPECT_EQ(done.exit_code, 0) << done.out << done.err;
+  EXPECT_THAT(done.last_line(), HasSubstr("2 expanded = 1 pass + 0 fail + 1 skip"));
+  std::map<std::string, std::string> pools;
+  bool forks = false;
+  for (const auto& event : test::json_lines(test::read_file(folder / "e.jsonl"))) {
+    if (event["type"] == "fork_server") forks = event["ready"];
+    if (event["type"] == "case_finished") pools[event["case"]["model"]] = event["pool"].dump();
+  }
+  EXPECT_TRUE(forks) << "ranks of an adapter are forked";
+  EXPECT_NE(pools["pass"], pools["skip"]);
+  std::string said;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder / "logs")) {
+    if (entry.path().filename() == "rank0.stderr.log") said += test::read_file(entry.path());
+  }
+  EXPECT_THAT(said, AllOf(HasSubstr("forked\nstderr of demo/skip/"), HasSubstr("stderr of demo/pass/")));
+}
+
 TEST_F(ConfigProgram, ACaseMayHoldMoreSlotsThanRanks) {
   test::write_file(folder / "cp-pool.toml",
                    "[profile.default]\nmatrix = \"demo.json\"\nslots = 3\nspare = \"off\"\n"
@@ -286,6 +312,33 @@ TEST_F(ConfigProgram, ShowsOverridesAndTheirPlaces) {
   EXPECT_THAT(text.out, AllOf(HasSubstr("\noverride  (cp-pool.toml:4)\n"), HasSubstr("issue 5  (cp-pool.toml:6)\n"),
                               HasSubstr("\noverride of profile ci  (cp-pool.toml:1)\n")));
   EXPECT_EQ(here({"config"}).out.find("profile ci"), std::string::npos);
+}
+
+TEST_F(ConfigProgram, AListMarksWhatAnOverrideSkipsOrExpectsToFail) {
+  test::write_file(
+      folder / "cp-pool.toml",
+      "[profile.default]\nmatrix = \"demo.json\"\n"
+      "[[override]]\nfilter = [\"model=fail\", \"model=error\"]\nxfail = \"issue 5\"\nxfail-strict = true\n"
+      "[[override]]\nfilter = \"model=hang\"\nskip = \"it hangs\"\n"
+      "[[override]]\nfilter = \"model=error\"\nxfail = false\n");
+  const Words words{"list", "--filter", "model=fail", "model=hang", "model=error", "model=pass"};
+  Words json = words;
+  json.emplace_back("--json");
+  EXPECT_THAT(
+      here(words).out_lines(),
+      ::testing::UnorderedElementsAre("demo/pass/p2p/cp1/bshd/fp32", "demo/fail/p2p/cp1/bshd/fp32  xfail: issue 5",
+                                      "demo/hang/p2p/cp1/bshd/fp32  skip: it hangs", "demo/error/p2p/cp1/bshd/fp32"));
+  std::map<std::string, nlohmann::json> expected;
+  for (const auto& listed : nlohmann::json::parse(here(json).out)) {
+    expected[listed["case"]["model"]] = listed.value("expected", nlohmann::json());
+  }
+  EXPECT_EQ(expected["fail"], nlohmann::json({{"outcome", "fail"}, {"reason", "issue 5"}, {"strict", true}}));
+  EXPECT_EQ(expected["hang"], nlohmann::json({{"outcome", "skip"}, {"reason", "it hangs"}}));
+  EXPECT_TRUE(expected["pass"].is_null());
+  EXPECT_TRUE(expected["error"].is_null());
+  Words plain = words;
+  plain.insert(plain.end(), {"--no-config", "--matrix", "demo.json"});
+  EXPECT_EQ(here(plain).out.find("xfail"), std::string::npos);
 }
 
 TEST_F(ConfigProgram, ABadOverrideIsRefusedWhicheverProfileIsAskedFor) {

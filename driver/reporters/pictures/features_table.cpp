@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "cases/case_names.h"
+#include "driver/reporters/failure_text.h"
 #include "driver/reporters/html_document.h"
 #include "driver/reporters/pictures/svg.h"
 #include "driver/reporters/pictures/timeline_bars.h"
@@ -51,16 +52,12 @@ constexpr CaseFeature kFeatures[] = {
 };
 
 // Parts of pass, other and bad outcomes; the counts beside it say the same.
-void append_parts(pugi::xml_node cell, const OutcomeCounts& counts, std::size_t cases) {
+void append_parts(pugi::xml_node cell, const std::array<std::size_t, 3>& by_urgency, std::size_t cases) {
   pugi::xml_node svg = cell.append_child("svg");
   set(svg, "class", "parts");
   set(svg, "viewBox", "0 0 100 10");
   set(svg, "preserveAspectRatio", "none");
   set(svg, "aria-hidden", "true");
-  std::array<std::size_t, kOutcomeFills.size()> by_urgency{};
-  for (const auto& [outcome, name] : kNames<CaseOutcome>) {
-    by_urgency.at(static_cast<std::size_t>(urgency_of(outcome))) += counts.at(static_cast<std::size_t>(outcome));
-  }
   double x = 0;
   for (std::size_t kind = 0; kind < by_urgency.size(); ++kind) {
     if (by_urgency.at(kind) == 0) continue;
@@ -76,11 +73,14 @@ void append_parts(pugi::xml_node cell, const OutcomeCounts& counts, std::size_t 
 
 void FeaturesTable::add(const CaseFinished& event) {
   const auto outcome = static_cast<std::size_t>(event.outcome);
+  const Urgency urgency = urgency_of(event);
   const auto count = [&](std::size_t order, const std::string& name) {
     Row& row = rows_[order];
     row.name = name;
     ++row.cases;
     ++row.counts.at(outcome);
+    ++row.by_urgency.at(static_cast<std::size_t>(urgency));
+    row.worst.at(outcome) = std::max(row.worst.at(outcome), urgency);
     std::optional<std::size_t>& first = row.first.at(outcome);
     first = std::min(first.value_or(event.index), event.index);
   };
@@ -114,13 +114,14 @@ void FeaturesTable::append_to(pugi::xml_node parent) const {
     append_cell(line, std::to_string(row.cases), "number");
     for (const CaseOutcome outcome : outcomes) {
       const auto& first = row.first.at(static_cast<std::size_t>(outcome));
-      const std::string kind = first ? fmt::format("number {}", outcome_class(urgency_of(outcome))) : "number";
+      const Urgency urgency = row.worst.at(static_cast<std::size_t>(outcome));
+      const std::string kind = first ? fmt::format("number {}", outcome_class(urgency)) : "number";
       pugi::xml_node cell = append_cell(line, "", kind.c_str());
       if (!first) continue;
       const std::size_t count = row.counts.at(static_cast<std::size_t>(outcome));
       set(append_text(cell, "a", std::to_string(count)), "href", "#" + case_anchor(*first));
     }
-    append_parts(append_cell(line, "", "bar"), row.counts, row.cases);
+    append_parts(append_cell(line, "", "bar"), row.by_urgency, row.cases);
   }
 }
 

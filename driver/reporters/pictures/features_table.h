@@ -26,6 +26,8 @@ class FeaturesTable {
     std::string name;
     std::size_t cases = 0;
     OutcomeCounts counts{};
+    std::array<std::size_t, 3> by_urgency{};
+    std::array<Urgency, kCaseOutcomes> worst{};                   // by outcome: one that was expected is not bad
     std::array<std::optional<std::size_t>, kCaseOutcomes> first;  // the smallest index, by outcome
   };
 

@@ -27,6 +27,19 @@ std::vector<std::string> features_of(void (*change)(Case& c)) {
   return page_with([&](pugi::xml_node body) { table.append_to(body); }).all("//tr/td[1]");
 }
 
+TEST(FeaturesTable, AFailureThatWasExpectedIsNotMarkedAsOne) {
+  FeaturesTable table;
+  CaseFinished expected = with(3, CaseOutcome::fail, [](Case& c) { c.causal = true; });
+  expected.expected = Expected{.outcome = CaseOutcome::fail, .reason = "issue 5"};
+  table.add(expected);
+  const auto parts = [&] { return page_with([&](pugi::xml_node body) { table.append_to(body); }); };
+  EXPECT_THAT(parts().all("//tr[td[1]='causal']//rect/@class"), ElementsAre("fill-other partly"));
+  EXPECT_THAT(parts().all("//tr[td[1]='causal']/td[3]/@class"), ElementsAre("number other"));
+  table.add(with(4, CaseOutcome::fail, [](Case& c) { c.causal = true; }));
+  EXPECT_THAT(parts().all("//tr[td[1]='causal']//rect/@class"), ElementsAre("fill-other partly", "fill-bad"));
+  EXPECT_THAT(parts().all("//tr[td[1]='causal']/td[3]/@class"), ElementsAre("number bad"));
+}
+
 TEST(FeaturesTable, KnowsTheFeaturesOfACase) {
   EXPECT_THAT(features_of([](Case&) {}), ElementsAre("no mask", "bshd", "bf16", "2 ranks"));
   EXPECT_THAT(features_of([](Case& c) {

@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "driver/reporters/case_runs.h"
+#include "driver/reporters/failure_text.h"
 
 namespace cp_pool {
 
@@ -68,6 +69,8 @@ void Timeline::on(const CaseFinished& event) {
   }
   pool->cases.push_back({.name = case_name(event),
                          .outcome = event.outcome,
+                         .urgency = urgency_of(event),
+                         .word = std::string{outcome_word(event)},
                          .begin = sent ? sent.mapped() : *event.at_ms - event.duration_ms,
                          .end = *event.at_ms,
                          .duration = event.duration_ms});

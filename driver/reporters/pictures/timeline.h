@@ -15,9 +15,11 @@ namespace cp_pool {
 struct TimelineCase {
   std::string name;
   CaseOutcome outcome = CaseOutcome::not_run;
-  double begin = 0;     // when it was sent
-  double end = 0;       // when all was known of it
-  double duration = 0;  // until its outcome was known, which a diagnosis follows
+  Urgency urgency = Urgency::other;  // of an outcome that was expected another one
+  std::string word = {};             // for the outcome: "xfail"
+  double begin = 0;                  // when it was sent
+  double end = 0;                    // when all was known of it
+  double duration = 0;               // until its outcome was known, which a diagnosis follows
 };
 
 struct TimelinePool {

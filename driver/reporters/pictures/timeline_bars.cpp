@@ -20,14 +20,14 @@ void TimelineBar::add(const TimelineCase& c, double from, double to) {
   begin = cases == 0 ? from : std::min(begin, from);
   end = cases == 0 ? to : std::max(end, to);
   ++cases;
-  ++by_urgency.at(static_cast<std::size_t>(urgency_of(c.outcome)));
+  ++by_urgency.at(static_cast<std::size_t>(c.urgency));
   ++counts.at(static_cast<std::size_t>(c.outcome));
-  if (shown == nullptr || urgency_of(c.outcome) > urgency_of(shown->outcome)) shown = &c;
+  if (shown == nullptr || c.urgency > shown->urgency) shown = &c;
 }
 
 std::string TimelineBar::hint() const {
-  std::string one = fmt::format("{}: {}, {}", cut_middle(shown->name, kHintLetters), to_string(shown->outcome),
-                                format_duration(shown->duration));
+  std::string one =
+      fmt::format("{}: {}, {}", cut_middle(shown->name, kHintLetters), shown->word, format_duration(shown->duration));
   if (cases == 1) return one;
   std::string by_outcome;
   for (const auto& [outcome, name] : kNames<CaseOutcome>) {

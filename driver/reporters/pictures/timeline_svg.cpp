@@ -215,7 +215,7 @@ void append_timeline_key(const TimelineDrawing& drawing) {
   };
   const auto bar_of = [&](CaseOutcome outcome) {
     return [&, outcome](double left) {
-      const TimelineCase c{.name = "", .outcome = outcome};
+      const TimelineCase c{.name = "", .outcome = outcome, .urgency = urgency_of(outcome)};
       TimelineBar bar;
       bar.add(c, 0, kSwatch);
       append_bar(drawing.svg, bar, left, top + 2, kSwatch - 2, drawing.hatch);

@@ -65,6 +65,20 @@ TEST(TimelineSvg, SaysOfEachCaseAndPoolWhatItIs) {
   EXPECT_THAT(page.one("//figcaption"), Not(HasSubstr("not here")));
 }
 
+TEST(TimelineSvg, AFailureThatWasExpectedIsNotDrawnAsOne) {
+  Timeline timeline;
+  add_pool(timeline, kOnePool, 0, 2000);
+  CaseFinished event = test::finished(0, "te/a", CaseOutcome::fail);
+  event.expected = Expected{.outcome = CaseOutcome::fail, .reason = "issue 5"};
+  event.pool = kOnePool;
+  event.duration_ms = 800;
+  event.at_ms = 1500;
+  timeline.add(event);
+  const ParsedPage page = timeline_page(timeline);
+  EXPECT_THAT(page.all("//g/title"), Contains("te/a: xfail, 800 ms"));
+  EXPECT_THAT(page.all("//g[title='te/a: xfail, 800 ms']/rect/@class"), ElementsAre("fill-other partly case"));
+}
+
 TEST(TimelineSvg, WhatFailedHasATextureAndStandsOut) {
   Timeline timeline;
   add_pool(timeline, kOnePool, 0, 2000);

@@ -228,16 +228,37 @@ struct CaseStarted {
   }
 };
 
-// A case that goes on: its phase is another one than was last told (at most one such event a second), or it is slow.
+// Where a rank of a running case stands, as its worker says.
+struct RankStanding {
+  int rank = 0;
+  bool silent = false;      // it does not answer
+  std::string phase;        // empty: its worker does not tell
+  double ms = 0;            // since it reached the phase
+  std::string operation;    // the communication that it waits in; empty: none
+  double operation_ms = 0;  // since it began
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &RankStanding::rank, Presence::required),
+                      field("silent", &RankStanding::silent, Presence::sparse),
+                      field("phase", &RankStanding::phase, Presence::sparse),
+                      field("ms", &RankStanding::ms, Presence::sparse),
+                      field("operation", &RankStanding::operation, Presence::sparse),
+                      field("operation_ms", &RankStanding::operation_ms, Presence::sparse)};
+  }
+};
+
+// A case that goes on: its phase is another one than was last told (at most one such event a second), it is slow, or
+// somebody has asked where its ranks stand.
 struct CaseProgress {
   std::size_t index = 0;
   std::string id;
   std::int64_t seq = 0;
   PoolId pool;
-  std::string phase;      // that its worker reported last; empty: none
-  double running_ms = 0;  // since it was sent
-  double timeout_ms = 0;  // how long it may run
-  bool slow = false;      // it has been running for --slow-after, or for twice, four times, .. as long
+  std::string phase;                     // that its worker reported last; empty: none
+  double running_ms = 0;                 // since it was sent
+  double timeout_ms = 0;                 // how long it may run
+  bool slow = false;                     // it has been running for --slow-after, or for twice, four times, .. as long
+  std::vector<RankStanding> ranks = {};  // if asked, those that could be asked
 
   static constexpr const char* kName = "case_progress";
   static constexpr auto fields() {
@@ -248,7 +269,8 @@ struct CaseProgress {
                       field("phase", &CaseProgress::phase),
                       field("running_ms", &CaseProgress::running_ms),
                       field("timeout_ms", &CaseProgress::timeout_ms),
-                      field("slow", &CaseProgress::slow)};
+                      field("slow", &CaseProgress::slow),
+                      field("ranks", &CaseProgress::ranks, Presence::sparse)};
   }
 };
 

@@ -117,6 +117,10 @@ struct RunConfig {
   // Asked ten times a second while cases run: whether what the ranks were started from is no longer what there is. Then
   // the run is stopped as by SIGINT, but counts as not interrupted. Empty: nobody asks. It must not throw.
   std::function<bool()> outdated = nullptr;
+  // Asked after each tick: how often somebody has wanted to know so far where the ranks of running cases stand. Where
+  // the number has grown, their workers are asked, and each answer is an event (CaseProgress::ranks). Empty: nobody
+  // asks.
+  std::function<std::uint64_t()> status_requests = nullptr;
 };
 
 // What ranks of the case are started with.

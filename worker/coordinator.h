@@ -66,6 +66,7 @@ class Coordinator {
     std::int64_t seq = 0;
     Clock::time_point deadline;
     std::vector<int> answered;
+    std::vector<protocol::RankPhase> phases;
   };
 
   void handle(const protocol::RunRequest& request);

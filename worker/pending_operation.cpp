@@ -3,24 +3,40 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <mutex>
+#include <tuple>
+#include <utility>
 
 namespace cp_pool {
 
 namespace {
 
-// A text that one thread sets and a signal handler reads.
+using Clock = std::chrono::steady_clock;
+
+// A text that one thread sets and a signal handler reads. Other threads take a copy under the lock, which the handler
+// does not need.
 template <std::size_t Capacity>
 class SharedText {
  public:
   void set(std::string_view text) noexcept {
     const std::size_t size = std::min(text.size(), Capacity);
+    const std::lock_guard lock(mutex_);
+    since_ = Clock::now();
     size_.store(0, std::memory_order_release);
     std::copy_n(text.data(), size, bytes_.data());
     size_.store(size, std::memory_order_release);
   }
   [[nodiscard]] std::string_view get() const noexcept { return {bytes_.data(), size_.load(std::memory_order_acquire)}; }
 
+  // With how long ago it was set.
+  [[nodiscard]] std::pair<std::string, Clock::duration> copy() const {
+    const std::lock_guard lock(mutex_);
+    return {std::string(get()), Clock::now() - since_};
+  }
+
  private:
+  mutable std::mutex mutex_;
+  Clock::time_point since_;
   std::array<char, Capacity> bytes_{};
   std::atomic<std::size_t> size_{0};
   static_assert(std::atomic<std::size_t>::is_always_lock_free);
@@ -51,6 +67,13 @@ void set_current_phase(std::string_view name) noexcept {
 
 std::string_view current_phase() noexcept {
   return phase.get();
+}
+
+Standing current_standing() {
+  Standing out;
+  std::tie(out.phase, out.in_phase) = phase.copy();
+  std::tie(out.operation, out.in_operation) = operation.copy();
+  return out;
 }
 
 }  // namespace cp_pool

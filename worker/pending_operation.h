@@ -1,8 +1,11 @@
 // The phase of the case that the computing thread is in, and the communication that it waits in, readable from a signal
-// handler. There is one of each in a process, since a signal handler can reach global state only.
+// handler and from other threads. There is one of each in a process, since a signal handler can reach global state
+// only.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace cp_pool {
@@ -20,6 +23,15 @@ std::string_view pending_operation() noexcept;
 // What the rank is doing: "start", "idle", or a phase of the case ("forward"). Likewise.
 void set_current_phase(std::string_view name) noexcept;
 std::string_view current_phase() noexcept;
+
+// For other threads: where the computing thread stands, whole, and for how long.
+struct Standing {
+  std::string phase;
+  std::chrono::steady_clock::duration in_phase{};
+  std::string operation;  // empty: the thread is in no communication
+  std::chrono::steady_clock::duration in_operation{};
+};
+Standing current_standing();
 
 // Sets the text for as long as it lives.
 class PendingOperationGuard {

@@ -84,6 +84,17 @@ TEST(RankMessages, OutcomesKeepNonFiniteNumbersAndForeignBytes) {
   EXPECT_EQ(got.outcome.perf->bytes_sent, 5);
 }
 
+TEST(RankMessages, AProbeComesBackWithWhereTheRankStands) {
+  const Probed sent{1, 5, {1, "forward", 2.5, "all_to_all on group cp: bad \xff byte", 1.5}};
+  const auto got = std::get<Probed>(decode_rank_message(encode(RankMessage{sent})));
+  EXPECT_EQ(got.token, 5);
+  EXPECT_EQ(got.where.rank, 1);
+  EXPECT_EQ(got.where.phase, "forward");
+  EXPECT_EQ(got.where.ms, 2.5);
+  EXPECT_EQ(got.where.operation, sent.where.operation);
+  EXPECT_EQ(got.where.operation_ms, 1.5);
+}
+
 TEST(RankMessages, AnOutcomeMayHaveNeitherVerdictNorFailure) {
   const auto got = std::get<CaseDone>(decode_rank_message(encode(RankMessage{CaseDone{}})));
   EXPECT_FALSE(got.outcome.verdict.has_value());

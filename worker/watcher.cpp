@@ -9,11 +9,21 @@
 
 #include <fmt/format.h>
 
+#include "worker/pending_operation.h"
+
 namespace cp_pool {
 
 namespace {
 
 constexpr int kAnyGeneration = std::numeric_limits<int>::max();
+
+protocol::RankPhase where_it_stands(int rank) {
+  const auto ms = [](auto time) { return std::chrono::duration<double, std::milli>(time).count(); };
+  Standing now = current_standing();
+  protocol::RankPhase out{rank, std::move(now.phase), ms(now.in_phase), std::move(now.operation)};
+  if (!out.operation.empty()) out.operation_ms = ms(now.in_operation);
+  return out;
+}
 
 }  // namespace
 
@@ -36,7 +46,9 @@ void Watcher::serve() {
         groups_.abort(abort->generation);
       }
       if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
-      if (const auto* probe = std::get_if<ProbeCommand>(&command)) mail_.to_rank0(Probed{rank_, probe->token});
+      if (const auto* probe = std::get_if<ProbeCommand>(&command)) {
+        mail_.to_rank0(Probed{rank_, probe->token, where_it_stands(rank_)});
+      }
     }
   } catch (const std::exception& e) {
     fmt::print(stderr, "cp-pool-worker: rank {}: ends, because rank 0 is gone ({})\n", rank_, e.what());

@@ -101,6 +101,26 @@ TEST_F(WorkerTrouble, RebuildsAgainAndAgainWithoutLeaking) {
   EXPECT_TRUE(recovered || start_ms > kStartOfABusyMachine);
 }
 
+TEST_F(WorkerTrouble, APingDuringACaseSaysWhereEachRankStands) {
+  WorkerGroup group(with({"--inject", "hang@1:before:bad"}));
+  ASSERT_TRUE(group.next<protocol::ReadyEvent>().has_value());
+  group.start_run("bad");
+  ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
+  std::optional<protocol::PongEvent> pong;
+  do {  // until rank 0 waits for the other
+    group.send(protocol::PingRequest{1000, true});
+    pong = group.next<protocol::PongEvent>();
+    ASSERT_TRUE(pong.has_value()) << "the case has ended";
+    ASSERT_EQ(pong->phases.size(), 2U);
+  } while (pong->phases[0].operation.empty());
+  EXPECT_EQ(pong->phases[0].phase, "forward");
+  EXPECT_THAT(pong->phases[0].operation, ::testing::HasSubstr("of group cp: "));
+  EXPECT_GE(pong->phases[0].ms, pong->phases[0].operation_ms);
+  EXPECT_EQ(pong->phases[1].phase, "begin");
+  EXPECT_EQ(pong->phases[1].operation, "");
+  EXPECT_GT(pong->phases[1].ms, 0);
+}
+
 TEST_F(WorkerTrouble, ARankThatCannotBeFreedMakesThePoolUnhealthyInTime) {
   for (const char* fault : {"hang@0:before:bad", "hang@1:before:bad"}) {
     WorkerGroup group(with({"--inject", fault}));

@@ -44,8 +44,8 @@ bool are_the_same_stream(int one, int other) {
   return ::fstat(one, &a) == 0 && ::fstat(other, &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-// Frames that came too soon after another are drawn by the next tick.
-constexpr std::chrono::milliseconds kLiveTick{200};
+// Frames that came too soon after another are drawn by the next tick, and who asks what runs is answered soon.
+constexpr std::chrono::milliseconds kTick{200};
 
 class ResultLines : public EventSink {
  public:
@@ -132,19 +132,21 @@ Execution::Execution(const ExecutionOptions& options, Show show, bool free_stdin
   if (show == Show::result_lines) owned_.push_back(std::make_unique<ResultLines>());
   for (const auto& sink : owned_) views_.add(*sink);
   if (!locks_.empty()) views_.expect_other_outputs();
+  config_.tick = kTick;
+  bool live = false;
   if (show != Show::result_lines) {
     TerminalStyle style = detect_style(STDOUT_FILENO, options.progress);
     style.timings = options.timings;
     style.checks = options.verbose || show == Show::terminal_with_checks;
     style.status_level = *parse_name<StatusLevel>(options.status_level);
     style.show_output = *parse_name<ShowOutput>(options.show_output);
-    if (style.live) config_.tick = kLiveTick;
+    live = style.live;
     terminal_ = std::make_unique<TerminalSink>(STDOUT_FILENO, style);
     views_.add(*terminal_);  // the last, so that the ledger is the last word
   }
-  status_requests_.emplace([show_notice](const std::string& line) { show_notice("status", line); },
-                           free_stdin && terminal_ && config_.tick == kLiveTick);
+  status_requests_.emplace([show_notice](const std::string& line) { show_notice("status", line); }, free_stdin && live);
   views_.add_listener(*status_requests_);
+  config_.status_requests = [this] { return status_requests_->take_requests(); };
 }
 
 int Execution::operator()(const std::function<RunResult(const RunConfig&, EventSink&)>& run) {

@@ -47,7 +47,7 @@ TEST_F(LiveView, TheKeyTSaysWhatRunsAndTheRunGoesOn) {
 
 // Neither a terminal nor a key: a job of a CI.
 TEST_F(LiveView, SIGUSR1SaysWhatRunsOnStderrAndStdoutHasNoControlSequence) {
-  Words words = run_words("model=pass | model=hang", {"--timeout", "3s", "--events", path("e")});
+  Words words = run_words("model=pass | model=hang", {"--timeout", "6s", "--events", path("e")});
   words.insert(words.begin(), kProgram);
   Program program{words};
   const auto hangs = [&] { return read_file(path("e")).find(R"("case_started","index":1)") != std::string::npos; };

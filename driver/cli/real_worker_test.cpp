@@ -1,8 +1,13 @@
 // cp-pool with the real worker: what only real ranks can show.
 #include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -55,6 +60,69 @@ TEST(RealWorker, AnIsolatedRunGivesTheSameOutputBitsAsAPooledOneInAnyOrder) {
   EXPECT_EQ(isolated.generations, static_cast<int>(pooled.hashes.size()));
   EXPECT_EQ(isolated.hashes, pooled.hashes);
   EXPECT_EQ(outputs_of({"--order", "reverse"}).hashes, pooled.hashes);
+}
+
+TEST(RealWorker, SIGUSR1SaysWhereEachRankStandsAndTheRunGoesOn) {
+  const TemporaryFolder folder;
+  const std::string events = (folder / "events.jsonl").string();
+  Program program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--events", events, "--worker",
+                   "cp-pool-worker --inject hang@1:before"}};
+  // Until rank 0 waits for the other.
+  const auto waits = [&events] {
+    std::ifstream lines{events};
+    for (std::string line; std::getline(lines, line);) {
+      if (lines.eof()) break;  // it is not whole
+      const auto event = nlohmann::json::parse(line);
+      if (event["type"] != "case_progress" || !event.contains("ranks")) continue;
+      if (event["ranks"].at(0).contains("operation")) return event["ranks"];
+    }
+    return nlohmann::json{};
+  };
+  nlohmann::json ranks;
+  while (program.running() && (ranks = waits()).is_null()) {
+    const bool started = std::filesystem::exists(events) && read_file(events).find("case_started") != std::string::npos;
+    if (started) program.signal(SIGUSR1);
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});  // between two looks
+  }
+  program.signal(SIGINT);
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 130) << done.out << done.err;
+  ASSERT_EQ(ranks.size(), 2U);
+  EXPECT_EQ(ranks[0]["phase"], "forward");
+  EXPECT_EQ(ranks[1]["phase"], "begin");
+  EXPECT_THAT(done.err, ::testing::HasSubstr("cp-pool: status:   rank 0: in forward for "));
+  EXPECT_THAT(done.err, ::testing::HasSubstr("cp-pool: status:   rank 1: in begin for "));
+}
+
+// A launcher of ranks on this host, which ends when the file is there and leaves them behind.
+TEST(RealWorker, ALauncherThatEndsBeforeItsRanksLeavesRanksThatAreNamed) {
+  const TemporaryFolder folder;
+  const std::string go = (folder / "go").string();
+  test::write_file(
+      folder / "launch",
+      "exec 3<&0\n"
+      "for rank in 1 0; do\n"
+      "  export RANK=$rank LOCAL_RANK=$rank WORLD_SIZE=2 LOCAL_WORLD_SIZE=2\n"
+      "  export MASTER_ADDR=${1%:*} MASTER_PORT=${1##*:}\n"
+      "  if [ $rank = 0 ]; then \"$2\" --inject hang@1:before <&3 & else \"$2\" --inject hang@1:before & fi\n"
+      "done\n"
+      "while ! [ -e '" +
+          go + "' ]; do sleep 0.05; done\n");
+  const std::string events = (folder / "events.jsonl").string();
+  Program program{{CP_POOL_PROGRAM, "run", "--filter", "quick/causal/p2p/cp2/bshd/fp32", "--events", events, "--worker",
+                   CP_POOL_WORKER, "--grace", "100ms", "--launcher",
+                   "sh '" + (folder / "launch").string() + "' {rendezvous} {worker}"}};
+  const auto computes = [&events] {
+    return std::filesystem::exists(events) && read_file(events).find("case_progress") != std::string::npos;
+  };
+  while (program.running() && !computes()) std::this_thread::sleep_for(std::chrono::milliseconds{20});
+  test::write_file(go, "");
+  const Finished done = program.wait();
+  EXPECT_EQ(done.exit_code, 100) << done.out << done.err;
+  // One that is late by half a beat on a busy machine is said to be.
+  EXPECT_THAT(done.out,
+              ::testing::ContainsRegex("sh died: exit 0; (ranks 0, 1 are still connected|nothing has been heard "
+                                       "of rank)"));
 }
 
 // Its other threads wait for orders that never come.

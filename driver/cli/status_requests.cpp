@@ -2,16 +2,18 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <poll.h>
 #include <string_view>
 #include <unistd.h>
 #include <utility>
 
-#include "driver/clock.h"
-
 namespace cp_pool {
 
 namespace {
+
+// A pool waits 1.2 s for the answer of its worker.
+constexpr std::chrono::milliseconds kPatience{1500};
 
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): what a signal handler may touch
 volatile std::sig_atomic_t status_asked = 0;
@@ -42,6 +44,7 @@ StatusRequests::~StatusRequests() {
 
 void StatusRequests::on_event(const Event& event) {
   running_.on_event(event);
+  if (open_ && taken_up_ && running_.answered()) answer();
   if (!std::holds_alternative<RunFinished>(event)) return;
   give_terminal_back();
   keys_ = false;
@@ -49,7 +52,26 @@ void StatusRequests::on_event(const Event& event) {
 
 void StatusRequests::on_tick() {
   if (keys_) take_keys();
+  if (open_) {  // a request that comes meanwhile has the same answer
+    if (!taken_up_ || running_.answered() || Clock::now() >= limit_) answer();
+    return;
+  }
   if (status_asked == 0) return;
+  running_.ask();
+  open_ = true;
+  taken_up_ = false;
+  ++requests_;
+  limit_ = Clock::now() + kPatience;
+  if (running_.answered()) answer();  // nothing runs
+}
+
+std::uint64_t StatusRequests::take_requests() {
+  taken_up_ = open_;
+  return requests_;
+}
+
+void StatusRequests::answer() {
+  open_ = false;
   status_asked = 0;
   for (const std::string& line : running_.lines(Clock::now())) show_(line);
 }

@@ -333,12 +333,12 @@ asio::awaitable<std::optional<Retirement>> Pool::prove() {
       co_await wakeup_.wait_until(limit);
     }
   } while (unproven_);
-  const bool all = none.pong && std::ranges::is_permutation(*none.pong, std::views::iota(0, world_size_));
+  const bool all = none.pong && std::ranges::is_permutation(none.pong->ranks, std::views::iota(0, world_size_));
   if (all || lost() || run_->stop.abandon_running()) co_return std::nullopt;
-  co_return Retirement{RetireReason::paused,
-                       none.pong
-                           ? fmt::format("after the pause only ranks {} answered a ping", fmt::join(*none.pong, ", "))
-                           : fmt::format("after the pause no answer to a ping within {} ms", kPong.count())};
+  co_return Retirement{
+      RetireReason::paused,
+      none.pong ? fmt::format("after the pause only ranks {} answered a ping", fmt::join(none.pong->ranks, ", "))
+                : fmt::format("after the pause no answer to a ping within {} ms", kPong.count())};
 }
 
 // "rank 1 died: signal 9 (SIGKILL); rank 0 died: exit 3", in the order of the deaths.

@@ -2,6 +2,7 @@
 // after it (respawn, giving up a key) in lane.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -122,14 +123,19 @@ class Pool {
     std::optional<protocol::ResultEvent> result;
     std::optional<protocol::DiagnosisEvent> diagnosis;
     std::optional<std::string> protocol_break;
-    std::int64_t ping = 0;                 // seq of one that was sent
-    std::optional<std::vector<int>> pong;  // ranks that answered it
+    std::int64_t ping = 0;  // seq of one that was sent
+    std::optional<protocol::PongEvent> pong;
+    std::uint64_t status_requests = 0;                        // RunContext's, those that are answered
+    Clock::time_point pong_limit = Clock::time_point::max();  // of the answer to one, if that is awaited
     Clock::time_point sent;
     std::chrono::milliseconds timeout{0};
     bool own_timeout = false;         // the case's, not that of the run
     bool may_be_tried_again = false;  // if it fails (--retries)
     Clock::time_point deadline;
     ProgressWatch progress{Clock::time_point::max(), std::chrono::milliseconds{0}};
+
+    // When something may have to be told of it.
+    [[nodiscard]] Clock::time_point next() const { return std::min(progress.next(), pong_limit); }
   };
 
   // Sets it for as long as it lives.
@@ -167,6 +173,8 @@ class Pool {
   void take_event(Outstanding& current, const protocol::Event& event);
   asio::awaitable<void> wait_for_end(Outstanding& current, const CaseStarted& started);
   void tell_progress(Outstanding& current, const CaseStarted& started);
+  void tell_where_ranks_stand(Outstanding& current, const CaseStarted& started);
+  [[nodiscard]] CaseProgress progress_of(const Outstanding& current, const CaseStarted& started) const;
   asio::awaitable<void> take_what_was_said(Outstanding& current);
   asio::awaitable<void> cancel(Outstanding& current);
   asio::awaitable<void> drain(Outstanding& current);

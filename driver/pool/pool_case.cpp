@@ -10,6 +10,7 @@
 #include "driver/pool/case_request.h"
 #include "driver/pool/frame_naming.h"
 #include "driver/pool/pool.h"
+#include "driver/pool/rank_standings.h"
 #include "driver/process/machine_clocks.h"
 
 namespace cp_pool {
@@ -22,6 +23,7 @@ constexpr milliseconds kDrain{200};      // after an exit, for what is still in 
 constexpr milliseconds kAnswer{50};      // of that, for a rank 0 that lives and may have its result on the way
 constexpr milliseconds kFenceWait{250};  // after a result, for the ranks' stderr
 constexpr milliseconds kDeathAfterResult{200};
+constexpr milliseconds kStandings{1200};       // a worker answers within 1 s with the ranks that have answered it
 constexpr milliseconds kMayIgnoreCancel{500};  // for a worker that does not say that it acts on cancel
 
 constexpr std::int64_t kMaxToldLengths = 65536;  // sequences; with more a request could outgrow kMaxLineBytes
@@ -116,6 +118,7 @@ asio::awaitable<Attempt> Pool::run_case(const NamedCase& named, const CaseStarte
   current.may_be_tried_again = retries_of(named, run_->config).allow(CaseOutcome::fail, 0);
   current.deadline = current.sent + current.timeout;
   current.progress = ProgressWatch{current.sent, run_->config.slow_after};
+  current.status_requests = run_->status_requests;
   idle_ = false;
   const MachineClocks clocks = MachineClocks::now();
   send_case(named, current, next);
@@ -169,7 +172,7 @@ asio::awaitable<void> Pool::wait_for_end(Outstanding& current, const CaseStarted
     if (held_) co_return co_await take_what_was_said(current);
     if (run_->stop.abandon_running() || Clock::now() >= current.deadline) co_return;
     tell_progress(current, started);
-    co_await wakeup_.wait_until(std::min(current.deadline, current.progress.next()));
+    co_await wakeup_.wait_until(std::min(current.deadline, current.next()));
   }
 }
 
@@ -182,16 +185,42 @@ asio::awaitable<void> Pool::take_what_was_said(Outstanding& current) {
 }
 
 void Pool::tell_progress(Outstanding& current, const CaseStarted& started) {
+  tell_where_ranks_stand(current, started);
   const auto due = current.progress.take(Clock::now());
   if (!due) return;
-  run_->emit(CaseProgress{.index = started.index,
-                          .id = started.id,
-                          .seq = started.seq,
-                          .pool = id_,
-                          .phase = current.progress.phase(),
-                          .running_ms = ms_since(current.sent),
-                          .timeout_ms = static_cast<double>(current.timeout.count()),
-                          .slow = due->slow});
+  CaseProgress event = progress_of(current, started);
+  event.slow = due->slow;
+  run_->emit(std::move(event));
+}
+
+CaseProgress Pool::progress_of(const Outstanding& current, const CaseStarted& started) const {
+  return {.index = started.index,
+          .id = started.id,
+          .seq = started.seq,
+          .pool = id_,
+          .phase = current.progress.phase(),
+          .running_ms = ms_since(current.sent),
+          .timeout_ms = static_cast<double>(current.timeout.count())};
+}
+
+// If somebody has asked. Requests that come until the answer is there have the same answer.
+void Pool::tell_where_ranks_stand(Outstanding& current, const CaseStarted& started) {
+  const auto now = Clock::now();
+  const bool open = current.pong_limit != Clock::time_point::max();
+  if (!open) {
+    if (current.status_requests == run_->status_requests) return;
+    current.ping = ++host_.last_seq;
+    current.pong.reset();
+    current.pong_limit = now + kStandings;
+    group_->send(protocol::PingRequest{current.ping, true});
+    return;
+  }
+  if (!current.pong && now < current.pong_limit) return;
+  current.pong_limit = Clock::time_point::max();
+  current.status_requests = run_->status_requests;
+  CaseProgress event = progress_of(current, started);
+  event.ranks = rank_standings(current.pong, world_size_, offers("cancel"));
+  if (!event.ranks.empty()) run_->emit(std::move(event));
 }
 
 // The run is over and the case is not: a worker that ends it in order keeps its answer for those who read the report,
@@ -255,9 +284,11 @@ void Pool::take_event(Outstanding& current, const protocol::Event& event) {
   } else if (const auto* diagnosis = std::get_if<protocol::DiagnosisEvent>(&event)) {
     if (takes_diagnosis(current, *diagnosis)) current.diagnosis = *diagnosis;
   } else if (const auto* pong = std::get_if<protocol::PongEvent>(&event)) {
-    if (current.ping != 0 && pong->seq == current.ping) current.pong = pong->ranks;
+    if (current.ping != 0 && pong->seq == current.ping) current.pong = *pong;
   } else if (const auto* refusal = std::get_if<protocol::ProtocolErrorEvent>(&event)) {
-    if (waiting && refusal->seq.value_or(current.seq) == current.seq) current.result = as_result(*refusal, current.seq);
+    const bool of_ping = !refusal->seq && current.ping != 0 && !current.pong;
+    const bool ours = !of_ping && refusal->seq.value_or(current.seq) == current.seq;
+    if (waiting && ours) current.result = as_result(*refusal, current.seq);
   }
 }
 

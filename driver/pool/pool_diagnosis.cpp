@@ -64,7 +64,7 @@ asio::awaitable<void> Pool::wait_for_diagnosis(Outstanding& current, const CaseS
     if (lost()) co_return co_await drain(current);
     if (held_ && !std::exchange(paused, true)) limit = std::min(limit, Clock::now() + kSaidInTime);
     tell_progress(current, started);
-    co_await wakeup_.wait_until(std::min(limit, current.progress.next()));
+    co_await wakeup_.wait_until(std::min(limit, current.next()));
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <set>
 #include <string>
 #include <utility>
@@ -53,6 +54,7 @@ struct RunContext {
   StopState stop;
   Clock::time_point start = Clock::now();
   int failures = 0;                    // cases that ended as one
+  std::uint64_t status_requests = 0;   // RunConfig::status_requests as pools have to answer it
   OutputBits output_bits;              // of the cases that passed, with config.compare_runs
   std::set<std::string> lost_outputs;  // options whose loss has been told
   std::set<std::string> diagnosed;     // IDs of cases that run several times, and whose failure has a diagnosis

@@ -2,6 +2,8 @@
 
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <utility>
 
 #include <asio/co_spawn.hpp>
 
@@ -219,6 +221,9 @@ void Runner::watch_clock() {
     if (error || done()) return;
     watch_clock();  // first, so that a sink that throws stops no clock
     context_.sink.on_tick();
+    const auto& asked = context_.config.status_requests;
+    const std::uint64_t number = asked ? asked() : 0;
+    if (number != std::exchange(context_.status_requests, number)) host_.notify_all();
   });
 }
 

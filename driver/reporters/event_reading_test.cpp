@@ -74,6 +74,13 @@ TEST(ReadEvent, GivesBackEveryEventOfARun) {
                                  .running_ms = 12.5,
                                  .timeout_ms = 90,
                                  .slow = true});
+  RankStanding silent;
+  silent.rank = 1;
+  silent.silent = true;
+  CaseProgress asked;
+  asked.id = "b";
+  asked.ranks = {{.rank = 0, .phase = "forward", .ms = 12.5, .operation = "barrier", .operation_ms = 2}, silent};
+  expect_round_trip(asked);
   for (int i = 0; i <= static_cast<int>(RunStopping::Reason::global_timeout); ++i) {
     expect_round_trip(RunStopping{.reason = static_cast<RunStopping::Reason>(i), .limit_ms = 1500});
   }

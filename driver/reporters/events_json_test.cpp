@@ -121,6 +121,12 @@ TEST(EventJson, FieldsHoldWhatTheyAreNamedAfter) {
                 .dump(),
             R"({"type":"case_progress","index":4,"id":"the/id","seq":7,"pool":{"key":"cpu/2","generation":3},)"
             R"("phase":"forward","running_ms":10000.0,"timeout_ms":90000.0,"slow":true})");
+  CaseProgress asked;
+  asked.ranks.resize(1);
+  asked.ranks[0].rank = 1;
+  asked.ranks[0].phase = "forward";
+  asked.ranks[0].ms = 5;
+  EXPECT_EQ(event_json(asked)["ranks"].dump(), R"([{"rank":1,"phase":"forward","ms":5.0}])");
   EXPECT_EQ(event_json(RunStopping{.reason = RunStopping::Reason::global_timeout, .limit_ms = 15000}).dump(),
             R"({"type":"run_stopping","reason":"global_timeout","limit_ms":15000.0})");
   PoolRetired retired = test::pool_retired(RetireReason::hygiene, "it grew");
@@ -227,7 +233,7 @@ TEST(EventsPage, DescribesEveryFieldOfEveryType) {
   for (const auto& [reason, name] : kNames<RetireReason>)
     EXPECT_THAT(retired, HasSubstr("`" + std::string{name} + "`"));
   described<CaseStarted>();
-  described<CaseProgress>();
+  expect_named<RankStanding>(described<CaseProgress>());
   EXPECT_THAT(section_of(CaseTried::kName), HasSubstr("`case_finished`")) << "whose fields it has";
   const std::string finished = described<CaseFinished>();
   expect_named<StderrTail>(finished);

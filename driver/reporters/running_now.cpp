@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <set>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "driver/rank_names.h"
 #include "driver/reporters/text_format.h"
 
 namespace cp_pool {
@@ -25,12 +29,73 @@ double ms_between(Clock::time_point since, Clock::time_point now) {
 template <class Map, class Since>
 auto by_age(const Map& map, Since since) {
   std::vector<const typename Map::mapped_type*> out;
+  out.reserve(map.size());
   for (const auto& entry : map) out.push_back(&entry.second);
   std::ranges::stable_sort(out, {}, since);
   return out;
 }
 
+// Neighbours wait for each other in operations that differ by their ranks alone, of which the name stands first.
+std::string_view without_ranks(std::string_view operation) {
+  const std::size_t colon = operation.find(": ");
+  return colon == std::string_view::npos ? operation : operation.substr(colon + 2);
+}
+
+bool stand_together(const RankStanding& one, const RankStanding& other) {
+  return one.silent == other.silent && one.phase == other.phase && one.operation.empty() == other.operation.empty() &&
+         without_ranks(one.operation) == without_ranks(other.operation);
+}
+
+// "  ranks 0-6: in forward for 3.1 s, for 3 s in all_to_all on group cp: k": a line for those that stand together.
+std::vector<std::string> standing_lines(const std::vector<RankStanding>& ranks, double ms_ago) {
+  std::vector<std::vector<const RankStanding*>> groups;
+  for (const RankStanding& rank : ranks) {
+    if (!rank.silent && rank.phase.empty()) continue;
+    const auto known = std::ranges::find_if(groups, [&](const auto& g) { return stand_together(*g.front(), rank); });
+    if (known == groups.end()) {
+      groups.push_back({&rank});
+    } else {
+      known->push_back(&rank);
+    }
+  }
+  std::vector<std::string> out;
+  for (const auto& group : groups) {
+    std::vector<int> numbers;
+    numbers.reserve(group.size());
+    for (const RankStanding* rank : group) numbers.push_back(rank->rank);
+    const RankStanding& first = *group.front();
+    std::string& line = out.emplace_back(fmt::format("  {}: ", name_ranks(numbers)));
+    if (first.silent) {
+      line += group.size() == 1 ? "does not answer" : "do not answer";
+      continue;
+    }
+    const auto shortest = [&](double RankStanding::* ms) {
+      const auto less = [ms](const RankStanding* a, const RankStanding* b) { return a->*ms < b->*ms; };
+      return format_duration((*std::ranges::min_element(group, less))->*ms + ms_ago);
+    };
+    line += fmt::format("in {} for {}", first.phase, shortest(&RankStanding::ms));
+    if (!first.operation.empty()) {
+      const bool all = std::ranges::all_of(group, [&](const auto* r) { return r->operation == first.operation; });
+      line += fmt::format(", for {} in {}{}", shortest(&RankStanding::operation_ms), first.operation,
+                          all ? "" : fmt::format(" (rank {}; the others likewise)", first.rank));
+    }
+    std::ranges::replace(line, '\n', ' ');
+  }
+  return out;
+}
+
 }  // namespace
+
+void RunningNow::ask() {
+  for (auto& [index, running] : cases_) {
+    running.ranks.clear();
+    running.asked = true;
+  }
+}
+
+bool RunningNow::answered() const {
+  return std::ranges::none_of(cases_, [](const auto& entry) { return entry.second.asked; });
+}
 
 void RunningNow::on_event(const Event& event) {
   const auto now = Clock::now();
@@ -53,10 +118,18 @@ void RunningNow::on_event(const Event& event) {
                               .attempt = started->attempt,
                               .since = now,
                               .phase = "",
-                              .told = now};
+                              .told = now,
+                              .ranks = {},
+                              .answered = now};
   } else if (const auto* progress = std::get_if<CaseProgress>(&event)) {
     const auto running = cases_.find(progress->index);
-    if (running == cases_.end() || running->second.phase == progress->phase) return;
+    if (running == cases_.end()) return;
+    if (!progress->ranks.empty()) {
+      running->second.ranks = progress->ranks;
+      running->second.answered = now;
+      running->second.asked = false;
+    }
+    if (running->second.phase == progress->phase) return;
     running->second.phase = progress->phase;
     running->second.told = now;
   } else if (const auto* done = std::get_if<CaseFinished>(&event)) {
@@ -91,6 +164,7 @@ std::vector<std::string> RunningNow::lines(Clock::time_point now) const {
     out.push_back(fmt::format("{} has been running for {} on {}{}{}, {}", running->id,
                               format_duration(ms_between(running->since, now)), running->pool, ranks,
                               running->attempt > 1 ? fmt::format(", attempt {}", running->attempt) : "", phase));
+    std::ranges::move(standing_lines(running->ranks, ms_between(running->answered, now)), std::back_inserter(out));
   }
   for (const NamedPool* pool : by_age(pools_, &NamedPool::spawned)) {
     if (pool->ready) continue;

@@ -281,13 +281,29 @@ struct DiagnosisEvent {  // after a result with `diagnosing`
                       field("diagnosis", &DiagnosisEvent::diagnosis, Presence::required)};
   }
 };
+struct RankPhase {  // where a rank stands
+  int rank = 0;
+  std::string phase;
+  double ms = 0;            // since it reached the phase
+  std::string operation;    // the communication that it waits in; empty: none
+  double operation_ms = 0;  // since it began
+
+  static constexpr auto fields() {
+    return std::tuple{field("rank", &RankPhase::rank, Presence::required),
+                      field("phase", &RankPhase::phase, Presence::required), field("ms", &RankPhase::ms),
+                      field("operation", &RankPhase::operation, Presence::sparse),
+                      field("operation_ms", &RankPhase::operation_ms, Presence::sparse)};
+  }
+};
 struct PongEvent {
   std::int64_t seq = 0;
-  std::vector<int> ranks{0};  // that answered: all of a healthy pool for a ping with all, else rank 0
+  std::vector<int> ranks{0};           // that answered: all of a healthy pool for a ping with all, else rank 0
+  std::vector<RankPhase> phases = {};  // of these ranks, from a worker that knows them: for a ping with all
 
   static constexpr const char* kName = "pong";
   static constexpr auto fields() {
-    return std::tuple{field("seq", &PongEvent::seq, Presence::required), field("ranks", &PongEvent::ranks)};
+    return std::tuple{field("seq", &PongEvent::seq, Presence::required), field("ranks", &PongEvent::ranks),
+                      field("phases", &PongEvent::phases, Presence::sparse)};
   }
 };
 struct ProtocolErrorEvent {

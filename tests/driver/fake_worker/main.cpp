@@ -198,6 +198,10 @@ class RankZero {
       return;
     }
     if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
+    if (kind.starts_with("pinged")) {
+      answer_ping(kind, wait_for_ping());
+      wait_for_ping();  // the driver has read the answer
+    }
     if (kind == "until_shutdown") wait_for_shutdown();
     if (kind == "until_sigusr1") wait_for_sigusr1();
     if (kind.starts_with("sleeps_")) sleep_ms(std::atoi(kind.c_str() + std::string_view("sleeps_").size()));
@@ -236,6 +240,31 @@ class RankZero {
       if (cancel != nullptr && cancel->seq == seq) return;
     }
     _exit(0);
+  }
+
+  // During a case.
+  std::int64_t wait_for_ping() {
+    while (const auto line = requests_.next()) {
+      const protocol::Request request = protocol::parse_request(*line);
+      const auto* const ping = std::get_if<protocol::PingRequest>(&request);
+      if (ping != nullptr && ping->all) return ping->seq;
+    }
+    _exit(0);
+  }
+
+  // Tells that the ranks stand apart, or does what the kind has behind "pinged".
+  static void answer_ping(const std::string& kind, std::int64_t seq) {
+    if (kind == "pinged_garbage") return respond_raw(seq, R"({"event":"pong","seq":"x"})");
+    if (kind == "pinged_refuses") return respond(protocol::ProtocolErrorEvent{std::nullopt, "no such request"});
+    if (kind == "pinged_mute") return respond(protocol::PongEvent{seq});
+    protocol::PongEvent pong{seq, {0, 1}};
+    pong.phases.push_back({0, "barrier", 3200, "barrier on group cp: after the case", 3100});
+    if (kind == "pinged_silent") {
+      pong.ranks.pop_back();
+    } else {
+      pong.phases.push_back({1, "forward", 3300, "", 0});
+    }
+    respond(pong);
   }
 
   void wait_for_shutdown() {

@@ -1,0 +1,123 @@
+// Somebody asks where the ranks of a running case stand (RunConfig::status_requests).
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/driver/harness.h"
+
+namespace cp_pool::driver_test {
+namespace {
+
+using std::chrono::milliseconds;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class Standings : public ::testing::Test {
+ protected:
+  // Asks once a case has started, and again and again until the run ends.
+  void run_asked(const std::vector<std::string>& models, RunConfig config) {
+    config.tick = milliseconds(10);
+    config.slow_after = milliseconds(0);
+    config.status_requests = [this] { return requests_ += started_ ? 1 : 0; };
+    recorder_.on_each = [this](const Event& event) {
+      if (std::holds_alternative<CaseStarted>(event)) started_ = true;
+      if (std::holds_alternative<CaseFinished>(event)) started_ = false;
+      const auto* progress = std::get_if<CaseProgress>(&event);
+      if (progress != nullptr && on_answer_) on_answer_(*progress);
+    };
+    run(fake_cases(models), config, recorder_);
+  }
+
+  Recorder recorder_;
+  std::function<void(const CaseProgress&)> on_answer_;
+
+ private:
+  bool started_ = false;
+  std::uint64_t requests_ = 0;
+};
+
+TEST_F(Standings, AreToldOfEachRankAndTheCaseGoesOn) {
+  run_asked({"pinged", "pass"}, fake_config());
+  EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass", "pass"));
+  EXPECT_THAT(recorder_.all<PoolSpawned>(), SizeIs(1)) << "and the pool is kept";
+  const auto told = recorder_.all<CaseProgress>();
+  ASSERT_THAT(told, SizeIs(1)) << "requests that come until a ping is answered have its answer";
+  EXPECT_EQ(told[0].id, "fake/pinged");
+  EXPECT_GT(told[0].running_ms, 0);
+  ASSERT_THAT(told[0].ranks, SizeIs(2));
+  EXPECT_EQ(told[0].ranks[0].phase, "barrier");
+  EXPECT_EQ(told[0].ranks[0].ms, 3200);
+  EXPECT_EQ(told[0].ranks[0].operation, "barrier on group cp: after the case");
+  EXPECT_EQ(told[0].ranks[0].operation_ms, 3100);
+  EXPECT_EQ(told[0].ranks[1].phase, "forward");
+  EXPECT_EQ(told[0].ranks[1].operation, "");
+}
+
+TEST_F(Standings, NameARankThatDoesNotAnswer) {
+  run_asked({"pinged_silent"}, fake_config());
+  EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass"));
+  const auto told = recorder_.all<CaseProgress>();
+  ASSERT_THAT(told, SizeIs(1));
+  ASSERT_THAT(told[0].ranks, SizeIs(2));
+  EXPECT_FALSE(told[0].ranks[0].silent);
+  EXPECT_TRUE(told[0].ranks[1].silent);
+}
+
+TEST_F(Standings, OfAWorkerThatTellsNoneSayNothingOfPhases) {
+  run_asked({"pinged_mute"}, fake_config());
+  EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass"));
+  const auto told = recorder_.all<CaseProgress>();
+  ASSERT_THAT(told, SizeIs(1));
+  ASSERT_THAT(told[0].ranks, SizeIs(1));
+  EXPECT_FALSE(told[0].ranks[0].silent);
+  EXPECT_EQ(told[0].ranks[0].phase, "");
+}
+
+TEST_F(Standings, AWorkerThatRefusesPingsLosesNoCase) {
+  run_asked({"pinged_refuses", "pass"}, fake_config());
+  EXPECT_THAT(recorder_.outcomes(), ElementsAre("pass", "pass"));
+  EXPECT_THAT(recorder_.all<PoolSpawned>(), SizeIs(1));
+}
+
+TEST_F(Standings, APongThatIsNoMessageBreaksTheProtocolAsAnyDoes) {
+  run_asked({"pinged_garbage", "pass"}, fake_config());
+  EXPECT_THAT(recorder_.outcomes(), ElementsAre("crash", "pass"));
+  EXPECT_THAT(recorder_.retirements(), ElementsAre("protocol_break", "finished"));
+}
+
+TEST_F(Standings, RankZeroIsSilentIfItReadsRequestsOtherwise) {
+  on_answer_ = [](const CaseProgress&) { ::raise(SIGINT); };
+  run_asked({"hang"}, fake_config({"--offers=cancel"}));
+  const auto told = recorder_.all<CaseProgress>();
+  ASSERT_THAT(told, testing::Not(IsEmpty()));
+  ASSERT_THAT(told[0].ranks, SizeIs(1));
+  EXPECT_TRUE(told[0].ranks[0].silent);
+}
+
+TEST_F(Standings, OfAWorkerThatAnswersNothingAreNotTold) {
+  RunConfig config = fake_config();
+  config.timeout = milliseconds(1500);
+  run_asked({"hang"}, config);
+  EXPECT_THAT(recorder_.outcomes(), ElementsAre("timeout"));
+  EXPECT_THAT(recorder_.all<CaseProgress>(), IsEmpty());
+}
+
+TEST(StandingsUnasked, CostACaseNoPing) {
+  Recorder recorder;
+  RunConfig config = fake_config();
+  config.tick = milliseconds(10);
+  config.timeout = milliseconds(300);
+  config.slow_after = milliseconds(0);
+  run(fake_cases({"pinged"}), config, recorder);
+  EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout")) << "it waits for a ping that does not come";
+}
+
+}  // namespace
+}  // namespace cp_pool::driver_test

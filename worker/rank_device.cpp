@@ -1,6 +1,7 @@
 #include "worker/rank_device.h"
 
 #include <chrono>
+#include <utility>
 
 #include <fmt/format.h>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -48,7 +49,8 @@ void use(const OwnGpu& gpu, int ranks) {
 
 }  // namespace
 
-RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu)
+RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu,
+                       std::shared_future<protocol::RankEnvironment> met)
     : device_(device_of(environment, gpu)) {
   if (!device_.is_cuda()) return;
   early_.emplace(EarlyStart::Rank{.device = device_.index(),
@@ -56,7 +58,7 @@ RankDevice::RankDevice(const protocol::RankEnvironment& environment, const OwnGp
                                   .size = environment.world_size,
                                   .prefix = generation_prefix(0),
                                   .connects = gpu.shared_gpus == 0},
-                 [environment] { return connect_store(environment); });
+                 [met = std::move(met)] { return connect_store(met.get()); });
   loaded_ = std::async(std::launch::async, [early = *early_, gpu, ranks = environment.local_world_size] {
               early.await_libraries();
               LoadTimes times;

@@ -24,9 +24,11 @@ class TooFewDevices : public std::runtime_error {
 class RankDevice {
  public:
   // Starts loading the CUDA part, creating the device's context and connecting the ranks' first NCCL communicator, each
-  // beside the others and beside the control plane's start, where the environment asks for a GPU. Throws
-  // EnvironmentError for a device that is neither cpu nor cuda.
-  RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu);
+  // beside the others and beside the control plane's start, where the environment asks for a GPU. met: the environment
+  // once it says where the ranks meet, which NCCL waits for. Throws EnvironmentError for a device that is neither cpu
+  // nor cuda.
+  RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu,
+             std::shared_future<protocol::RankEnvironment> met);
 
   // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable; TooFewDevices,
   // also if ranks would have to share a GPU that allows one process alone.

@@ -172,19 +172,19 @@ struct RankOutcome {
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankOutcome::rank),
-                      field("verdict", &RankOutcome::verdict),
-                      field("reason", &RankOutcome::reason),
-                      field("failure", &RankOutcome::failure),
-                      field("output_hash", &RankOutcome::output_hash),
-                      field("checks", &RankOutcome::checks),
-                      field("timings_ms", &RankOutcome::timings_ms),
+                      field("verdict", &RankOutcome::verdict, Presence::sparse),
+                      field("reason", &RankOutcome::reason, Presence::sparse),
+                      field("failure", &RankOutcome::failure, Presence::sparse),
+                      field("output_hash", &RankOutcome::output_hash, Presence::sparse),
+                      field("checks", &RankOutcome::checks, Presence::sparse),
+                      field("timings_ms", &RankOutcome::timings_ms, Presence::sparse),
                       field("hygiene", &RankOutcome::hygiene),
-                      field("backend", &RankOutcome::backend),
-                      field("remarks", &RankOutcome::remarks),
-                      field("perf", &RankOutcome::perf),
-                      field("lost_outputs", &RankOutcome::lost_outputs),
+                      field("backend", &RankOutcome::backend, Presence::sparse),
+                      field("remarks", &RankOutcome::remarks, Presence::sparse),
+                      field("perf", &RankOutcome::perf, Presence::sparse),
+                      field("lost_outputs", &RankOutcome::lost_outputs, Presence::sparse),
                       field("bound_factor", &RankOutcome::bound_factor, Presence::sparse),
-                      field("can_diagnose", &RankOutcome::can_diagnose)};
+                      field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse)};
   }
 };
 struct CaseDone {  // the rank is free again

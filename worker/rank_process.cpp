@@ -106,7 +106,8 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   protocol::RankEnvironment environment = config.environment;
   install_stack_dump(environment.rank);
   const OwnGpu& gpu = own_gpu(environment);
-  RankDevice device(environment, gpu);
+  std::promise<protocol::RankEnvironment> met;
+  RankDevice device(environment, gpu, met.get_future().share());
   FaultInjector faults(config.faults, environment.rank);
   faults.reach(Fault::Phase::start);
   std::optional<MailServer> server;
@@ -120,6 +121,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   } else if (lifeline != nullptr) {
     or_die(environment.rank, [&] { find_master(*lifeline, environment); });
   }
+  met.set_value(environment);
   device.make_current();
   if (device.device().is_cuda()) {
     faults.set_memory_exhaustion([on = device.device()] {

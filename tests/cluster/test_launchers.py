@@ -241,6 +241,30 @@ def test_hosts_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) 
     three_hosts.expect_clean()
 
 
+@pytest.mark.long
+def test_ranks_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) -> None:
+    """All reach rank 0, and two hosts not each other."""
+    three_hosts.settle()
+    ends = [host for host in three_hosts.hosts if host.name != "host1"]
+    for host in ends:
+        host.isolate(True)
+    try:
+        option = "ssh_launch host1,host1,host2,host3 {world_size} {rendezvous} {worker}"
+        with LaunchedRun(
+            three_hosts, SSH, tmp_path, ["--filter", "quick/none/a2a+p2p/cp4/bshd/fp16"], option=option
+        ) as run:
+            assert run.wait() == 96, run.log()
+            reasons = {event["reason"] for event in run.events("case_finished")}
+            assert all("host host3 cannot reach rank 2 on host host2 (10.77.0.2)" in reason for reason in reasons), (
+                reasons
+            )
+            assert all("GLOO_SOCKET_IFNAME" in reason for reason in reasons)
+    finally:
+        for host in ends:
+            host.isolate(False)
+    three_hosts.expect_clean()
+
+
 def workers_left(cluster: Cluster) -> list[str]:
     lines = [line for host in cluster.hosts for line in host.processes().values()]
     return [line for line in lines if line.split()[0].endswith("cp-pool-worker")]

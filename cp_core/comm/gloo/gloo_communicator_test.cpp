@@ -27,6 +27,8 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
+#include "cp_core/comm/gloo/places.h"
+
 namespace cp_pool {
 namespace {
 
@@ -447,6 +449,20 @@ TEST(GlooGroups, ThatNeverCompleteAreGivenUp) {
   const auto error = error_of([&] { make_gloo_groups(store, "test/", 0, 2, {.connect_timeout = 100ms}); });
   ASSERT_TRUE(error);
   EXPECT_THAT(error->what(), HasSubstr("rank 0: connecting 2 ranks"));
+}
+
+TEST(GlooPlaces, NameTheRanksThatListenWhereAConnectionFailed) {
+  c10d::HashStore store;
+  tell_place(store, 0, "tcp, iface=eth0, addr=[10.77.0.1]");
+  tell_place(store, 2, "tcp, iface=eth0, addr=[10.77.0.2]");
+  tell_place(store, 3, "tcp, iface=eth0, addr=[10.77.0.2]");
+  tell_place(store, 4, "of another kind");
+  const std::string error = "timed out connecting: SO_ERROR: No route to host, remote=[10.77.0.";
+  EXPECT_THAT(unreached(store, 5, error + "1]:2$3"), HasSubstr(" cannot reach rank 0 on host "));
+  EXPECT_THAT(unreached(store, 5, error + "2]:2$3"),
+              testing::AllOf(HasSubstr(" cannot reach ranks 2, 3 on host "), HasSubstr("(10.77.0.2)")));
+  EXPECT_EQ(unreached(store, 5, error + "3]:2$3"), "");
+  EXPECT_EQ(unreached(store, 5, "connection refused"), "");
 }
 
 TEST(GlooGroups, ListenOnTheInterfaceThatIsNamed) {

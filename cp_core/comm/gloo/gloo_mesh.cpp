@@ -14,6 +14,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "cp_core/comm/communicator.h"
+#include "cp_core/comm/gloo/places.h"
 
 namespace cp_pool {
 namespace {
@@ -28,6 +29,17 @@ milliseconds time_left(GlooMesh::Clock::time_point deadline) {
   const auto now = GlooMesh::Clock::now();
   if (deadline - now >= kLongest) return kLongest;
   return std::max(std::chrono::ceil<milliseconds>(deadline - now), milliseconds(1));
+}
+
+// Opens the text of a connection that failed; empty where nobody knows.
+std::string who_is_not_reached(c10d::Store& store, int size, const std::string& error) {
+  try {
+    const std::string found = unreached(store, size, error);
+    if (found.empty()) return found;
+    return found + ": GLOO_SOCKET_IFNAME names the network interface on which hosts reach each other; ";
+  } catch (const std::exception&) {  // the store is gone
+    return "";
+  }
 }
 
 // Gloo writes to sockets without MSG_NOSIGNAL: a peer that is gone would end this process.
@@ -192,11 +204,13 @@ std::shared_ptr<GlooMesh> GlooMesh::connect(const c10::intrusive_ptr<c10d::Store
     auto own = Gloo::Options::create(options.connect_timeout);
     own->devices = {options.interface ? Gloo::createDeviceForInterface(*options.interface)
                                       : Gloo::createDeviceForHostname(options.host)};
+    tell_place(*store, rank, own->devices.front()->str());
     own->threads = 0;  // they serve Gloo's collectives; sends and receives run on the device's own thread
     return std::make_shared<Mesh>(c10::make_intrusive<Gloo>(store, rank, size, own), rank, size);
   } catch (const std::exception& error) {
-    throw CommError(CommError::Kind::failed, fmt::format("rank {}: connecting {} ranks over {}: {}", rank, size,
-                                                         options.interface.value_or(options.host), error.what()));
+    throw CommError(CommError::Kind::failed, fmt::format("rank {}: connecting {} ranks over {}: {}{}", rank, size,
+                                                         options.interface.value_or(options.host),
+                                                         who_is_not_reached(*store, size, error.what()), error.what()));
   }
 }
 

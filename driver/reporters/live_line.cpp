@@ -90,6 +90,7 @@ std::vector<std::string> live_lines(const LiveState& state, const std::vector<Li
   const std::size_t room = rows > 0 ? rows - 1 : 0;
   const bool all_fit = items.size() <= room;
   const std::size_t shown = all_fit ? items.size() : room - std::min<std::size_t>(room, 1);
+  lines.reserve(shown + 2);
   for (std::size_t i = 0; i < shown; ++i) lines.push_back(live_item(items[i], columns));
   if (!all_fit && room > 0) {
     lines.push_back(clip(fmt::format("{:>{}} and {} more", "", kAgeColumns, items.size() - shown), columns));

@@ -46,6 +46,9 @@ function(cp_pool_test name)
   endif()
   # Tests, and workers that they start, leave the user's cache of plans alone.
   set(properties LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ENVIRONMENT CP_POOL_PLAN_STORE=off)
+  if(NOT arg_DISCOVER)  # takes seconds: begins before the many that take none, also where ctest has no times yet
+    list(APPEND properties COST 10)
+  endif()
   if(NOT arg_LABEL STREQUAL gpu)
     # The same on every machine.
     list(APPEND properties ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=set:)
@@ -58,13 +61,18 @@ function(cp_pool_test name)
   endif()
 endfunction()
 
-# cp_pool_divided_test(<name> OFTEN <variables> WHOLE <variables> TIMEOUT <seconds>) divides a test that takes minutes: it
-# runs with the environment variables OFTEN, and as <name>_whole, which has the label long, with WHOLE.
+# cp_pool_divided_test(<name> OFTEN <variables> WHOLE <variables> TIMEOUT <seconds> [CI]) divides a test that takes long: it
+# runs with the environment variables OFTEN, and as <name>_whole, which has the label long, with WHOLE. CI: .ci/run runs
+# that, too, as all tests of the label ci.
 function(cp_pool_divided_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT" "OFTEN;WHOLE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "CI" "TIMEOUT" "OFTEN;WHOLE")
   set_tests_properties(${name} PROPERTIES ENVIRONMENT "CP_POOL_PLAN_STORE=off;${arg_OFTEN}")
   add_test(NAME ${name}_whole COMMAND ${name})
-  set_tests_properties(${name}_whole PROPERTIES LABELS "integration;long" TIMEOUT ${arg_TIMEOUT}
+  set(labels integration long)
+  if(arg_CI)
+    list(APPEND labels ci)
+  endif()
+  set_tests_properties(${name}_whole PROPERTIES LABELS "${labels}" TIMEOUT ${arg_TIMEOUT}
                        ENVIRONMENT "CP_POOL_PLAN_STORE=off;${arg_WHOLE}"
                        ENVIRONMENT_MODIFICATION CUDA_VISIBLE_DEVICES=set:)
 endfunction()

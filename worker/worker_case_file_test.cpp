@@ -55,10 +55,9 @@ TEST(WorkerCaseFile, RunsTheRanksOfAllGroups) {
 TEST(WorkerCaseFile, ACaseThatDoesNotPassIsAFailure) {
   nlohmann::json c = test::small_case(2);
   // More memory than addresses: it is refused at once.
-  c["batch"] = 4;
-  c["seqlen_q"] = c["seqlen_kv"] = 1 << 20;
+  c["seqlen_q"] = c["seqlen_kv"] = 1 << 17;
   c["heads"] = c["kv_heads"] = 1 << 16;
-  c["head_dim_qk"] = c["head_dim_v"] = 1 << 10;
+  c["head_dim_qk"] = c["head_dim_v"] = 1 << 13;
   const CaseRun run = run_case_file(c);
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_THAT(run.output, AllOf(HasSubstr("\nerror: rank 0: "), HasSubstr("can't allocate memory")));

@@ -16,6 +16,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include "cp_core/testing/ranks_on_threads.h"
@@ -195,6 +196,7 @@ class Comparison {
 }  // namespace
 
 WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, std::uint64_t seed) {
+  const c10::InferenceMode no_autograd;
   settle_vector_math();
   at::Generator generator = at::detail::createCPUGenerator(seed);
   const auto random = [&](at::IntArrayRef sizes) { return at::randn(sizes, generator, at::kFloat).to(dtype); };
@@ -237,6 +239,7 @@ WholeInputs make_inputs(const AttentionProblem& problem, at::ScalarType dtype, s
 }
 
 WholeResults dense_attention(const AttentionProblem& problem, const WholeInputs& inputs) {
+  const c10::InferenceMode no_autograd;
   at::set_num_threads(1);  // these products are too small to share
   WholeResults results;
   const auto zeros = [](const at::Tensor& like) { return at::zeros(like.sizes(), at::kDouble); };
@@ -282,6 +285,7 @@ std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const Who
   std::vector<RankResults> results(static_cast<std::size_t>(ranks));
   const auto batch = static_cast<std::int64_t>(problem.lengths.padded_q.size());
   const auto run = [&](const CpGroups& groups, int rank) {
+    const c10::InferenceMode no_autograd;
     RankResults& own = results[static_cast<std::size_t>(rank)];
     const AttentionInputs shard = shard_inputs(problem, inputs, ranks, rank);
     const at::Tensor dout =
@@ -303,6 +307,7 @@ std::vector<RankResults> run_on_ranks(const AttentionProblem& problem, const Who
 
 std::vector<std::string> differences(const AttentionProblem& problem, const WholeResults& expected,
                                      const std::vector<RankResults>& actual, double tolerance) {
+  const c10::InferenceMode no_autograd;
   const auto ranks = static_cast<int>(actual.size());
   std::vector<std::string> found;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -380,6 +380,7 @@ def groups() -> Run:
     return run_cases("groups.py:by_model", cases)
 
 
+@pytest.mark.ci
 @pytest.mark.parametrize("row", GROUPS, ids=lambda row: row[0])
 def test_a_group_is_a_part_of_the_world(row: tuple[str, str, str], groups: Run) -> None:
     model, outcome, reason = row
@@ -410,6 +411,7 @@ def test_an_adapter_passes_with_tokens_that_every_rank_has(name: str) -> None:
     assert found.outcomes() == ["pass"] * 2, [c.reason for c in found.cases] or found.output
 
 
+@pytest.mark.ci
 def test_tokens_that_are_counted_once_for_each_rank_are_seen() -> None:
     found = run_cases("conventions.py:twice", [case("case", **REPLICATED), case("case", **REPLICATED_PACK)])
     assert found.outcomes() == ["fail", "fail"]

@@ -46,6 +46,7 @@ def test_the_ring_of_pytorch_is_right_in_fp32(binary: Path, tmp_path: Path) -> N
         assert tensors >= {"out", "lse", "dq", "dk", "dv"}
 
 
+@pytest.mark.ci
 def test_ringmaster_is_right_but_for_the_right_side_of_a_window(binary: Path, tmp_path: Path) -> None:
     causal, left = "dense/causal/all_gather/cp2/bshd/fp32", "dense/window_left/all_gather/cp2/bshd/bf16"
     both, right = "dense/window_both/all_gather/cp2/bshd/bf16", "dense/window_right/all_gather/cp2/bshd/fp32"

@@ -102,8 +102,8 @@ class StoppedDriver {
 // The signal has been sent when the driver stops; that it acts is a matter of scheduling.
 void wait_until_stopped(const std::vector<pid_t>& ranks) {
   for (const pid_t rank : ranks) {
-    while (state_of(rank) != 'T') {
-      ASSERT_THAT((std::vector{'S', 'R', 'D'}), Contains(state_of(rank)));
+    for (char state = state_of(rank); state != 'T'; state = state_of(rank)) {
+      ASSERT_THAT((std::vector{'S', 'R', 'D'}), Contains(state));
       std::this_thread::yield();
     }
   }

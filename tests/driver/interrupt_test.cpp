@@ -209,9 +209,11 @@ TEST(Outdated, ARunWhoseFilesHaveChangedCancelsItsCaseAndIsNotInterrupted) {
 
 TEST(Outdated, AnInterruptWhileTheRunStopsIsOne) {
   RunConfig config = fake_config();
-  config.outdated = [] { return true; };
+  bool hangs = false;  // a run without a case that runs would end before the signal is looked at
+  config.outdated = [&] { return hangs; };
   Recorder recorder;
   recorder.on_each = [&](const Event& event) {
+    hangs = hangs || std::holds_alternative<CaseStarted>(event);
     const auto* stopping = std::get_if<RunStopping>(&event);
     if (stopping != nullptr && stopping->reason == RunStopping::Reason::outdated) ::raise(SIGINT);
   };

@@ -258,6 +258,7 @@ class Masks {
            MaskRule rule(world);
            rule.chunk_query_shift = 1;
            std::vector<std::int64_t> differences;
+           differences.reserve(rule.valid_q.size());
            for (std::size_t b = 0; b < rule.valid_q.size(); ++b) {
              differences.push_back(rule.valid_kv[b] - rule.valid_q[b]);
            }

@@ -49,7 +49,7 @@ at::Tensor nearest(const std::vector<Model>& models, WholeResults (*results_of)(
                    const std::vector<Member>& members) {
   const World& world = *models.front().world;
   const bool of_keys = members.front() == &WholeResults::dk;
-  const at::Tensor first = at::zeros_like(of_keys ? world.kv_rows.row : world.q_rows.row);
+  at::Tensor first = at::zeros_like(of_keys ? world.kv_rows.row : world.q_rows.row);
   at::Tensor number = first;
   at::Tensor least;
   for (std::size_t i = 0; i < models.size(); ++i) {

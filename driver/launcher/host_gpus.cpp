@@ -27,6 +27,7 @@ std::vector<std::string> on_gpus_of_slots(const std::vector<HostShare>& hosts, s
   for (const HostShare& host : hosts) {
     if (host.slots.empty() || !is_plain(host.host)) return worker;
     std::vector<int> fields;  // as cut counts them
+    fields.reserve(host.slots.size());
     for (const int slot : host.slots) fields.push_back(slot + 1);
     const std::string short_name = host.host.substr(0, host.host.find('.'));
     const bool is_address = host.host.find_first_not_of("0123456789.") == std::string::npos;

@@ -35,7 +35,7 @@ milliseconds time_left(GlooMesh::Clock::time_point deadline) {
 std::string who_is_not_reached(c10d::Store& store, int size, const std::string& error) {
   try {
     const std::string found = unreached(store, size, error);
-    if (found.empty()) return found;
+    if (found.empty()) return "";
     return found + ": GLOO_SOCKET_IFNAME names the network interface on which hosts reach each other; ";
   } catch (const std::exception&) {  // the store is gone
     return "";

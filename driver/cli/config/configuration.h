@@ -54,7 +54,7 @@ class Configuration {
 
   void add_variables(const ConfiguredApp& keys, bool for_tests);
   void add_profile(const ConfigFile& file, const std::string& name, int rank);
-  void add(const std::string& key, Setting setting) { settings_.try_emplace(key, std::move(setting)); }
+  void add(const std::string& key, const Setting& setting) { settings_.try_emplace(key, setting); }
 
   std::string name_;
   std::string profile_;

@@ -114,6 +114,7 @@ class Differ {
     double expected = 0;  // with few cases one that changed would be the drift
     if (ratios.size() >= kLeastCases) {
       std::vector<double> deviations;
+      deviations.reserve(ratios.size());
       for (const double ratio : ratios) deviations.push_back(std::abs(ratio - drift));
       noise = std::max(noise, kDeviations * kDeviationOfMedian * median(deviations));
       expected = drift;

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <ctime>
 #include <fstream>
+#include <ranges>
 #include <system_error>
 #include <unistd.h>
 #include <variant>
@@ -228,14 +229,14 @@ void prune_records(const fs::path& folder, const RecordLimits& limits, const std
   std::uintmax_t bytes = 0;
   std::size_t count = 0;
   // The newest are counted first, so that the oldest go.
-  for (auto record = records.rbegin(); record != records.rend(); ++record) {
+  for (const RunRecord& record : std::views::reverse(records)) {
     ++count;
-    bytes += size_of(record->folder);
-    const auto age = now - *time_of(record->id);
+    bytes += size_of(record.folder);
+    const auto age = now - *time_of(record.id);
     const bool old = limits.age.count() > 0 && age > limits.age;
     const bool many = limits.count > 0 && count > static_cast<std::size_t>(limits.count);
     const bool large = most_bytes > 0 && bytes > most_bytes;
-    if ((old || many || large) && record->id != keep && may_be_removed(*record, age)) remove_record(*record);
+    if ((old || many || large) && record.id != keep && may_be_removed(record, age)) remove_record(record);
   }
   // What a process left that died while it removed a record.
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {

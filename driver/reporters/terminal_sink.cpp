@@ -367,6 +367,7 @@ std::vector<LiveItem> TerminalSink::live_items() const {
   std::vector<LiveItem> items;
   const auto add = [&](const auto& running) {
     std::vector<const Running*> sorted;
+    sorted.reserve(running.size());
     for (const auto& entry : running) sorted.push_back(&entry.second);
     std::ranges::stable_sort(sorted, {}, &Running::since);
     for (const Running* each : sorted) {

@@ -198,6 +198,7 @@ void leave_to_command_line_but(CLI::App& command, const std::vector<std::string>
   ConfiguredApp* const app = configured(command);
   if (app == nullptr) return;
   std::vector<const CLI::Option*> kept;
+  kept.reserve(names.size());
   for (const std::string& name : names) kept.push_back(command.get_option(name));
   for (const CLI::Option* option : command.get_options()) {
     if (std::ranges::count(kept, option) == 0) app->command_line_alone.push_back(option);

@@ -184,7 +184,7 @@ std::string wrong_with_value(const CLI::Option& option, const std::string& text)
       break;
     }
     std::string value = text;
-    if (const std::string wrong = (*check)(value); !wrong.empty()) {
+    if (std::string wrong = (*check)(value); !wrong.empty()) {
       const std::vector<std::string> words = words_of_choice(option);
       if (words.empty()) return wrong;
       return fmt::format("'{}' is none of {}{}", text, fmt::join(words, ", "), did_you_mean(text, words));

@@ -92,7 +92,7 @@ void Coordinator::handle(const protocol::CancelRequest& request) {
 void Coordinator::handle(const protocol::PingRequest& request) {
   if (!request.all || state_ == State::starting) return ports_.emit(protocol::PongEvent{request.seq});
   if (probe_) finish_probe();
-  probe_ = Probe{request.seq, ports_.now() + limits_.probe, {}, {}};
+  probe_ = Probe{request.seq, ports_.now() + limits_.probe, {}};
   ports_.watch(ProbeCommand{++last_token_});
 }
 
@@ -245,15 +245,14 @@ void Coordinator::finish_diagnosis(bool healthy, const std::string& trouble) {
 
 void Coordinator::handle(const Probed& probed) {
   if (!probe_ || probed.token != last_token_) return;
-  probe_->answered.push_back(probed.rank);
-  probe_->phases.push_back(probed.where);
-  if (static_cast<int>(probe_->answered.size()) == world_size_) finish_probe();
+  probe_->answers.push_back(probed.where);
+  if (static_cast<int>(probe_->answers.size()) == world_size_) finish_probe();
 }
 
 void Coordinator::finish_probe() {
-  std::ranges::sort(probe_->answered);
-  std::ranges::sort(probe_->phases, {}, &protocol::RankPhase::rank);
-  const protocol::PongEvent pong{probe_->seq, probe_->answered, std::move(probe_->phases)};
+  std::ranges::sort(probe_->answers, {}, &protocol::RankPhase::rank);
+  protocol::PongEvent pong{probe_->seq, {}, std::move(probe_->answers)};
+  for (const protocol::RankPhase& answer : pong.phases) pong.ranks.push_back(answer.rank);
   probe_.reset();
   ports_.emit(pong);
 }

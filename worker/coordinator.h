@@ -65,8 +65,7 @@ class Coordinator {
   struct Probe {
     std::int64_t seq = 0;
     Clock::time_point deadline;
-    std::vector<int> answered;
-    std::vector<protocol::RankPhase> phases;
+    std::vector<protocol::RankPhase> answers;
   };
 
   void handle(const protocol::RunRequest& request);

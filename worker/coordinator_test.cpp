@@ -423,14 +423,14 @@ TEST_F(CoordinatorTest, PingToAllWaitsForTheRanksButNotForEver) {
   become_ready();
   coordinator.on_request(protocol::PingRequest{1, true});
   const auto token = std::get<ProbeCommand>(ports.watches.back()).token;
-  coordinator.on_rank_message(Probed{1, token, {}});
+  coordinator.on_rank_message(Probed{token, {1, "", 0, "", 0}});
   EXPECT_EQ(last_event<protocol::PongEvent>(), nullptr);
-  coordinator.on_rank_message(Probed{0, token, {}});
+  coordinator.on_rank_message(Probed{token, {0, "", 0, "", 0}});
   EXPECT_EQ(last_event<protocol::PongEvent>()->ranks, (std::vector<int>{0, 1}));
 
   coordinator.on_request(protocol::PingRequest{2, true});
-  coordinator.on_rank_message(Probed{1, token, {}});
-  coordinator.on_rank_message(Probed{0, token + 1, {}});
+  coordinator.on_rank_message(Probed{token, {1, "", 0, "", 0}});
+  coordinator.on_rank_message(Probed{token + 1, {0, "", 0, "", 0}});
   pass_time(milliseconds(1000));
   const auto* pong = last_event<protocol::PongEvent>();
   EXPECT_EQ(pong->seq, 2);
@@ -443,8 +443,8 @@ TEST_F(CoordinatorTest, APingToAllIsAnsweredDuringACaseWithWhereEachRankStands) 
   const std::size_t commands = ports.commands.size();
   coordinator.on_request(protocol::PingRequest{2, true});
   const auto token = std::get<ProbeCommand>(ports.watches.back()).token;
-  coordinator.on_rank_message(Probed{1, token, {1, "barrier", 7, "barrier on group cp", 6}});
-  coordinator.on_rank_message(Probed{0, token, {0, "forward", 3, "", 0}});
+  coordinator.on_rank_message(Probed{token, {1, "barrier", 7, "barrier on group cp", 6}});
+  coordinator.on_rank_message(Probed{token, {0, "forward", 3, "", 0}});
   const auto* pong = last_event<protocol::PongEvent>();
   ASSERT_NE(pong, nullptr);
   ASSERT_EQ(pong->phases.size(), 2U);
@@ -455,7 +455,7 @@ TEST_F(CoordinatorTest, APingToAllIsAnsweredDuringACaseWithWhereEachRankStands) 
   EXPECT_EQ(ports.commands.size(), commands) << "the case goes on";
 
   coordinator.on_request(protocol::PingRequest{3, true});
-  coordinator.on_rank_message(Probed{0, token + 1, {0, "forward", 4, "", 0}});
+  coordinator.on_rank_message(Probed{token + 1, {0, "forward", 4, "", 0}});
   pass_time(milliseconds(1000));
   pong = last_event<protocol::PongEvent>();
   ASSERT_EQ(pong->seq, 3);
@@ -466,7 +466,7 @@ TEST_F(CoordinatorTest, APingToAllIsAnsweredDuringACaseWithWhereEachRankStands) 
 TEST_F(CoordinatorTest, APingIsAnsweredThoughAnotherComes) {
   become_ready();
   coordinator.on_request(protocol::PingRequest{1, true});
-  coordinator.on_rank_message(Probed{1, std::get<ProbeCommand>(ports.watches.back()).token, {}});
+  coordinator.on_rank_message(Probed{std::get<ProbeCommand>(ports.watches.back()).token, {1, "", 0, "", 0}});
   coordinator.on_request(protocol::PingRequest{2, true});
   ASSERT_TRUE(last_event<protocol::PongEvent>());
   EXPECT_EQ(last_event<protocol::PongEvent>()->seq, 1);

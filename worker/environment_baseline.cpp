@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <map>
 #include <string_view>
 #include <unistd.h>
 #include <vector>
@@ -17,9 +18,10 @@ std::vector<std::string_view> entries() {
   return out;
 }
 
-std::map<std::string, std::string> snapshot() {
+template <typename Entries>
+std::map<std::string, std::string> variables_of(const Entries& entries) {
   std::map<std::string, std::string> out;
-  for (const std::string_view text : entries()) {
+  for (const std::string_view text : entries) {
     const std::size_t equals = text.find('=');
     if (equals != std::string_view::npos) out.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
@@ -28,19 +30,20 @@ std::map<std::string, std::string> snapshot() {
 
 }  // namespace
 
-EnvironmentBaseline::EnvironmentBaseline() : variables_(snapshot()) {
+EnvironmentBaseline::EnvironmentBaseline() {
   const std::vector<std::string_view> now = entries();
   entries_.assign(now.begin(), now.end());
 }
 
 void EnvironmentBaseline::restore() const {
-  if (std::ranges::equal(entries(), entries_)) return;
-  const std::map<std::string, std::string> now = snapshot();
-  if (now == variables_) return;
+  const std::vector<std::string_view> now_entries = entries();
+  if (std::ranges::equal(now_entries, entries_)) return;
+  const std::map<std::string, std::string> now = variables_of(now_entries);
+  const std::map<std::string, std::string> before = variables_of(entries_);
   for (const auto& [name, value] : now) {
-    if (!variables_.contains(name)) unsetenv(name.c_str());
+    if (!before.contains(name)) unsetenv(name.c_str());
   }
-  for (const auto& [name, value] : variables_) {
+  for (const auto& [name, value] : before) {
     const auto current = now.find(name);
     if (current == now.end() || current->second != value) setenv(name.c_str(), value.c_str(), 1);
   }

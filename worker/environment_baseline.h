@@ -1,7 +1,6 @@
 // The environment as it was when the ranks had been connected, put back before every case.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -15,7 +14,6 @@ class EnvironmentBaseline {
 
  private:
   std::vector<std::string> entries_;  // "NAME=value", as they lay in the environment
-  std::map<std::string, std::string> variables_;
 };
 
 }  // namespace cp_pool

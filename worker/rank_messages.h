@@ -217,13 +217,10 @@ struct Rebuilt {
   }
 };
 struct Probed {
-  int rank = 0;
   std::int64_t token = 0;
-  protocol::RankPhase where;
+  protocol::RankPhase where;  // the rank
 
-  static constexpr auto fields() {
-    return std::tuple{field("rank", &Probed::rank), field("token", &Probed::token), field("where", &Probed::where)};
-  }
+  static constexpr auto fields() { return std::tuple{field("token", &Probed::token), field("where", &Probed::where)}; }
 };
 struct Goodbye {
   int rank = 0;

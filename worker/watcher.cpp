@@ -47,7 +47,7 @@ void Watcher::serve() {
       }
       if (const auto* hint = std::get_if<PrepareCommand>(&command)) functions_.prepare(hint->case_json);
       if (const auto* probe = std::get_if<ProbeCommand>(&command)) {
-        mail_.to_rank0(Probed{rank_, probe->token, where_it_stands(rank_)});
+        mail_.to_rank0(Probed{probe->token, where_it_stands(rank_)});
       }
     }
   } catch (const std::exception& e) {

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -222,47 +223,41 @@ def test_cp_pool_is_on_a_third_host(three_hosts: Cluster, tmp_path: Path) -> Non
     three_hosts.expect_clean()
 
 
-@pytest.mark.long
-def test_hosts_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) -> None:
-    """Both reach cp-pool, and not each other."""
-    three_hosts.settle()
-    ends = [host for host in three_hosts.hosts if host.name != "host1"]
+@contextmanager
+def apart(cluster: Cluster) -> Iterator[None]:
+    """The hosts but for the first do not reach each other meanwhile; afterwards nothing is left on any."""
+    cluster.settle()
+    ends = [host for host in cluster.hosts if host.name != "host1"]
     for host in ends:
         host.isolate(True)
     try:
-        with on_the_last_two(three_hosts, tmp_path) as run:
-            assert run.wait() == 96, run.log()
-            reasons = {event["reason"] for event in run.events("case_finished")}
-            assert all("rank 1 on host host3 cannot reach rank 0 on host host2" in reason for reason in reasons)
-            assert all("GLOO_SOCKET_IFNAME" in reason for reason in reasons)
+        yield
     finally:
         for host in ends:
             host.isolate(False)
-    three_hosts.expect_clean()
+    cluster.expect_clean()
+
+
+@pytest.mark.long
+def test_hosts_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) -> None:
+    """Both reach cp-pool, and not each other."""
+    with apart(three_hosts), on_the_last_two(three_hosts, tmp_path) as run:
+        assert run.wait() == 96, run.log()
+        reasons = {event["reason"] for event in run.events("case_finished")}
+        assert all("rank 1 on host host3 cannot reach rank 0 on host host2" in reason for reason in reasons)
+        assert all("GLOO_SOCKET_IFNAME" in reason for reason in reasons)
 
 
 @pytest.mark.long
 def test_ranks_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) -> None:
     """All reach rank 0, and two hosts not each other."""
-    three_hosts.settle()
-    ends = [host for host in three_hosts.hosts if host.name != "host1"]
-    for host in ends:
-        host.isolate(True)
-    try:
-        option = "ssh_launch host1,host1,host2,host3 {world_size} {rendezvous} {worker}"
-        with LaunchedRun(
-            three_hosts, SSH, tmp_path, ["--filter", "quick/none/a2a+p2p/cp4/bshd/fp16"], option=option
-        ) as run:
-            assert run.wait() == 96, run.log()
-            reasons = {event["reason"] for event in run.events("case_finished")}
-            assert all("host host3 cannot reach rank 2 on host host2 (10.77.0.2)" in reason for reason in reasons), (
-                reasons
-            )
-            assert all("GLOO_SOCKET_IFNAME" in reason for reason in reasons)
-    finally:
-        for host in ends:
-            host.isolate(False)
-    three_hosts.expect_clean()
+    option = "ssh_launch host1,host1,host2,host3 {world_size} {rendezvous} {worker}"
+    selection = ["--filter", "quick/none/a2a+p2p/cp4/bshd/fp16"]
+    with apart(three_hosts), LaunchedRun(three_hosts, SSH, tmp_path, selection, option=option) as run:
+        assert run.wait() == 96, run.log()
+        reasons = {event["reason"] for event in run.events("case_finished")}
+        assert all("host host3 cannot reach rank 2 on host host2 (10.77.0.2)" in reason for reason in reasons), reasons
+        assert all("GLOO_SOCKET_IFNAME" in reason for reason in reasons)
 
 
 def workers_left(cluster: Cluster) -> list[str]:

@@ -84,7 +84,7 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
     const PendingOperationGuard guard(describe("barrier", "after the case"));
     target_->checked_barrier(tag, limit);
   }
-  [[nodiscard]] std::vector<Begun> begun() const override { return target_->begun(); }
+  [[nodiscard]] std::vector<BegunInGroup> begun() const override { return target_->begun(); }
 
   [[nodiscard]] CpGroups strided(int groups) override;
 

@@ -267,10 +267,7 @@ void RankCompute::set_deadline() const {
 }
 
 void RankCompute::meet_others(std::int64_t seq, std::int64_t tag) {
-  std::vector<BegunInGroup> begun;
-  for (Communicator::Begun& each : parts_.groups.get().cp->begun()) {
-    begun.push_back({std::move(each.group), each.first_rank, each.operations});
-  }
+  std::vector<BegunInGroup> begun = parts_.groups.get().cp->begun();
   // A message to rank 0 and one from it cost less than a barrier of the communicators, which wakes a thread of theirs.
   if (!begun.empty()) return wait_for_leave(seq, std::move(begun));
   for (const auto& communicator : communicators()) communicator->checked_barrier(tag, time_left());

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "cases/begun_in_group.h"
 #include "cases/case_outcome.h"
 #include "cases/case_report.h"
 #include "cases/diagnosis.h"
@@ -107,21 +108,10 @@ struct CasePhase {
   }
 };
 
-// How many operations a rank has begun in one of its groups (Communicator::begun).
-struct BegunInGroup {
-  std::string group;
-  int first_rank = 0;
-  std::int64_t operations = 0;
-
-  static constexpr auto fields() {
-    return std::tuple{field("group", &BegunInGroup::group), field("first_rank", &BegunInGroup::first_rank),
-                      field("operations", &BegunInGroup::operations)};
-  }
-};
 struct CaseArrived {  // the rank is at the end of the case, or of its diagnosis, and waits for LeaveCommand
   int rank = 0;
   std::int64_t seq = 0;
-  std::vector<BegunInGroup> begun;
+  std::vector<BegunInGroup> begun;  // Communicator::begun
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &CaseArrived::rank), field("seq", &CaseArrived::seq),

@@ -15,6 +15,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "cases/begun_in_group.h"
+
 namespace cp_pool {
 
 // A communication that failed, timed out or was aborted. The text names rank, operation, peer and step.
@@ -109,15 +111,10 @@ class Communicator {
   // of the group of all ranks, no rank has memory of another open that holds no tensor, so its owner may free it.
   virtual void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) = 0;
 
-  // What this rank has begun since the communicators were made.
-  struct Begun {
-    std::string group;            // what group of ranks, in words: "", " of its inner group"
-    int first_rank = 0;           // of the group: ranks that have the same words and first rank are in one group
-    std::int64_t operations = 0;  // of which every rank of the group has begun as many, if they are at the same place
-  };
-  // Of a communicator of all ranks: what checked_barrier compares, in each of the rank's groups, for those who can
-  // compare it in a cheaper way. Empty where a barrier does more than that.
-  [[nodiscard]] virtual std::vector<Begun> begun() const { return {}; }
+  // Of a communicator of all ranks: what this rank has begun in each of its groups since they were made.
+  // checked_barrier compares it; this is for those who can compare it in a cheaper way. Empty where a barrier does more
+  // than that.
+  [[nodiscard]] virtual std::vector<BegunInGroup> begun() const { return {}; }
 
   // Makes the host thread wait until all work on the current stream is complete, at most until the deadline. CPU
   // operations are complete once waited for. Throws CommError: timeout, which names the oldest operation that is not

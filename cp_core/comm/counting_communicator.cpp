@@ -25,7 +25,7 @@ class CountingCommunicator final : public Communicator, public PeerWindows {
   void checked_barrier(std::int64_t tag, std::chrono::milliseconds limit) override {
     target_->checked_barrier(tag, limit);
   }
-  [[nodiscard]] std::vector<Begun> begun() const override { return target_->begun(); }
+  [[nodiscard]] std::vector<BegunInGroup> begun() const override { return target_->begun(); }
 
   [[nodiscard]] WorkPtr exchange(const at::Tensor& send, int to, at::Tensor& recv, int from,
                                  std::string_view what) override {

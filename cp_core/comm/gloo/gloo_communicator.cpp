@@ -181,13 +181,13 @@ class GlooCommunicator final : public Communicator {
   }
 
   void checked_barrier(std::int64_t tag, milliseconds limit) override;
-  [[nodiscard]] std::vector<Begun> begun() const override;
+  [[nodiscard]] std::vector<BegunInGroup> begun() const override;
   CpGroups strided(int groups) override;
 
  private:
   // The barrier of all ranks proves where they are in their inner and outer groups, too.
   [[nodiscard]] bool is_of_all() const { return group_.strided == 1 && group_.group == GroupOf::cp; }
-  [[nodiscard]] Begun begun_in_strided() const;
+  [[nodiscard]] BegunInGroup begun_in_strided() const;
   [[nodiscard]] std::array<std::int64_t, kPlaceSize> place(std::int64_t tag) const;
   [[nodiscard]] std::array<std::int64_t, kAnswerSize> first_difference(const at::Tensor& places) const;
   [[nodiscard]] std::string describe_difference(const at::Tensor& answer) const;
@@ -295,8 +295,8 @@ void GlooCommunicator::checked_barrier(std::int64_t tag, milliseconds limit) {
   throw CommError(CommError::Kind::failed, text);
 }
 
-std::vector<Communicator::Begun> GlooCommunicator::begun() const {
-  std::vector<Begun> out;
+std::vector<BegunInGroup> GlooCommunicator::begun() const {
+  std::vector<BegunInGroup> out;
   for (const GroupOf group : {GroupOf::cp, GroupOf::inner, GroupOf::outer}) {
     out.push_back({.group = kGroupWords.at(index_of(group)),
                    .first_rank = member(leader_of(rank_, group)),
@@ -310,7 +310,7 @@ std::vector<Communicator::Begun> GlooCommunicator::begun() const {
   return out;
 }
 
-Communicator::Begun GlooCommunicator::begun_in_strided() const {
+BegunInGroup GlooCommunicator::begun_in_strided() const {
   return {
       .group = fmt::format("{} in one of {} strided groups", kGroupWords.at(index_of(group_.group)), group_.strided),
       .first_rank = member(0),

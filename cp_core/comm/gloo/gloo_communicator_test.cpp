@@ -599,7 +599,7 @@ TEST(GlooBarrier, OfAnInnerGroupComparesWhatWasBegunAfterThatOfAllRanks) {
 // The operations that a rank has begun in the groups of these words.
 std::vector<std::int64_t> begun_in(const CpGroups& groups, const std::string& words) {
   std::vector<std::int64_t> out;
-  for (const Communicator::Begun& begun : groups.cp->begun()) {
+  for (const BegunInGroup& begun : groups.cp->begun()) {
     if (begun.group == words) out.push_back(begun.operations);
   }
   return out;
@@ -614,13 +614,13 @@ TEST(GlooGroups, TellWhatHasBegunInEach) {
     EXPECT_THAT(begun_in(groups, ""), testing::ElementsAre(1));
     EXPECT_THAT(begun_in(groups, " of its inner group"), testing::ElementsAre(2));
     EXPECT_THAT(begun_in(groups, " of its outer group"), testing::ElementsAre(0));
-    const Communicator::Begun inner = groups.cp->begun().at(1);
+    const BegunInGroup inner = groups.cp->begun().at(1);
     EXPECT_EQ(inner.first_rank, rank / 2 * 2);
     const CpGroups strided = groups.cp->strided(2);
     const int own = strided.cp->rank();
     strided.cp->exchange(filled({1}, 0), own, got, own, "with itself")->wait();
     const auto all = groups.cp->begun();
-    const auto of_strided = std::ranges::find(all, " in one of 2 strided groups", &Communicator::Begun::group);
+    const auto of_strided = std::ranges::find(all, " in one of 2 strided groups", &BegunInGroup::group);
     ASSERT_NE(of_strided, all.end());
     EXPECT_EQ(of_strided->operations, 1);
     EXPECT_EQ(of_strided->first_rank, rank % 2);

@@ -1,6 +1,6 @@
-// The facts of an attention backend that the driver needs, too, which does not link LibTorch. Each backend has them in
-// cases/backends/NAME.cpp; what it refuses and computes is in cp_core/attention/NAME/. backends.def lists the
-// backends.
+// The facts of an attention backend that both the driver and the worker need. They stand apart from the kernels,
+// because the driver does not link LibTorch: a backend's facts are in cases/backends/NAME.cpp, the cases that it
+// refuses and its computation are in cp_core/attention/NAME/. backends.def lists the backends.
 #pragma once
 
 #include "cases/case.h"
@@ -8,13 +8,15 @@
 namespace cp_pool {
 
 struct BackendFacts {
-  // Whether its kernels round the result of a call to 16 bits. Such a contribution is sent and merged as it is while it
-  // is the only one (docs/numerics.md). On CPU ranks math stands for the backend and rounds likewise.
+  // Whether the backend's kernels round the result of each call to 16 bits. While such a result is the only
+  // contribution to a row, it is sent and merged in 16 bits (docs/numerics.md). On CPU ranks the math backend computes
+  // in place of this backend and rounds in the same way.
   bool rounds_calls = false;
-  // Whether the same backward on a GPU gives the same bits again even if the case does not ask for that
-  // (`deterministic`). The forward of every backend does.
+  // Whether repeating a backward on a GPU gives the same bits even if the case does not set `deterministic`. Repeating
+  // a forward gives the same bits with every backend.
   bool repeats_backward = false;
-  // Whether a rank on a GPU rehearses a case with it while it starts, because its first use in a process takes long.
+  // Whether a rank on a GPU rehearses a small case with this backend while it starts, because the first use of the
+  // backend in a process takes long.
   bool rehearsed = false;
 };
 
@@ -25,7 +27,7 @@ const BackendFacts& facts_of(Backend backend);
 #include "cases/backends.def"
 #undef CP_POOL_BACKEND
 
-// Whether running the case again must give the same bits. On CPU ranks math stands for every backend.
+// Whether running the case again must give the same bits. On CPU ranks the math backend computes for every backend.
 bool promises_bits(const Case& c, bool on_gpu);
 
 }  // namespace cp_pool

@@ -1,4 +1,5 @@
-// What a rank has begun in one of its groups of ranks: by it ranks prove after a case that they are at the same place.
+// How many operations a rank has begun in one of its groups of ranks. After a case, ranks compare these counts to prove
+// that they are at the same place.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +11,9 @@
 namespace cp_pool {
 
 struct BegunInGroup {
-  std::string group;            // what group of ranks, in words: "", " of its inner group"
-  int first_rank = 0;           // of the group: ranks that have the same words and first rank are in one group
-  std::int64_t operations = 0;  // of which every rank of the group has begun as many, if they are at the same place
+  std::string group;            // the group in words, as messages append it: "" or " of its inner group"
+  int first_rank = 0;           // first rank of the group; ranks with equal `group` and `first_rank` are in one group
+  std::int64_t operations = 0;  // operations begun; equal on every rank of the group if all are at the same place
 
   static constexpr auto fields() {
     return std::tuple{field("group", &BegunInGroup::group), field("first_rank", &BegunInGroup::first_rank),

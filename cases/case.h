@@ -30,7 +30,7 @@ constexpr bool of_each_head(BiasShape shape) {
   return shape == BiasShape::shape_1hss || shape == BiasShape::shape_bhss;
 }
 
-// The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. parse_name (case_names.h) reads them.
+// The names used in JSON, IDs and filters, e.g. "a2a+p2p" for CommType::a2a_p2p. parse_name (case_names.h) parses them.
 std::string_view to_string(Backend value);
 std::string_view to_string(CommType value);
 std::string_view to_string(Layout value);
@@ -41,16 +41,16 @@ std::string_view to_string(BiasShape value);
 inline constexpr std::int64_t kInfiniteWindow = -1;
 
 struct Case {
-  std::string suite = "adhoc";  // both names: letters, digits, '_', '-', '.'
+  std::string suite = "adhoc";  // suite and model consist of letters, digits, '_', '-' and '.'
   std::string model = "case";
   Backend backend = Backend::math;
   CommType comm = CommType::p2p;
-  int cp_size = 2;  // ranks of a context-parallel group; without `group` all ranks of the pool that runs it
+  int cp_size = 2;  // ranks of a context-parallel group; all ranks of the pool if `group` is 1
   Layout layout = Layout::bshd;
   DType dtype = DType::bf16;
 
-  std::int64_t batch = 2;     // sequences; with thd too
-  std::int64_t seqlen_q = 0;  // tokens a sequence; with thd the largest valid length
+  std::int64_t batch = 2;     // number of sequences, in every layout
+  std::int64_t seqlen_q = 0;  // tokens per sequence; with thd the largest valid length
   std::int64_t seqlen_kv = 0;
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;  // heads % kv_heads == 0
@@ -59,25 +59,26 @@ struct Case {
 
   bool causal = false;
   std::array<std::int64_t, 2> window{kInfiniteWindow, kInfiniteWindow};  // keys to the left and right of the diagonal
-  std::int64_t chunk = 0;  // chunked attention: positions a chunk; 0 = none
+  std::int64_t chunk = 0;  // chunked attention: positions per chunk; 0 = not chunked
   SoftmaxType softmax = SoftmaxType::vanilla;
   std::optional<BiasShape> bias;
   bool max_logit = false;  // also return the largest score of each head
 
   // thd only: the valid length of each sequence; nullopt = drawn from the seed (lengths.h).
   std::optional<std::vector<std::int64_t>> seqlens;
-  std::optional<std::vector<std::int64_t>> seqlens_kv;  // nullopt = as q if seqlen_kv == seqlen_q, else drawn
-  bool pad_between_seqs = false;                        // thd only: valid lengths may be shorter than the padded ones
+  // The same for keys; nullopt = equal to those of q if seqlen_kv == seqlen_q, else drawn.
+  std::optional<std::vector<std::int64_t>> seqlens_kv;
+  bool pad_between_seqs = false;  // thd only: valid lengths may be shorter than the padded ones
 
   bool training = true;  // forward and backward; false = forward only
   bool deterministic = false;
-  // The standard deviation of q and k. That of the scores, about, is its square: 10 gives scores around +-100, where a
-  // softmax that does not subtract the maximum overflows.
+  // The standard deviation of the elements of q and k. That of the scores is about its square: 10 gives scores around
+  // +-100, where a softmax that does not subtract the maximum overflows.
   double input_scale = 1;
-  // q, k, v and dout of a rank are slices of larger tensors, so that they are not contiguous.
+  // Whether a rank's q, k, v and dout are slices of larger tensors, and therefore not contiguous.
   bool strided = false;
-  // So many tokens at the beginning of each sequence, of queries and of keys, are on every rank; all of a shorter one.
-  // The rest of the sequence is cut over the ranks.
+  // How many tokens at the beginning of each sequence, of queries and of keys, every rank holds. A shorter sequence is
+  // held whole by every rank. The rest of a sequence is split over the ranks.
   std::int64_t replicated = 0;
   // How many groups of cp_size ranks run the case at once, each a strided part of the world (case_groups.h).
   int group = 1;

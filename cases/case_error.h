@@ -1,4 +1,4 @@
-// The one exception of cases/: a matrix, case or filter that is not right.
+// The one exception type of cases/: it reports an invalid matrix, case or filter.
 #pragma once
 
 #include <stdexcept>

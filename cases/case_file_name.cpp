@@ -8,7 +8,7 @@
 namespace cp_pool {
 namespace {
 
-// File systems take 255; ".rank12.json" and the like come after it.
+// File systems allow names of 255 bytes. Callers append ".rank12.json" and the like.
 constexpr std::size_t kMostBytes = 200;
 
 }  // namespace

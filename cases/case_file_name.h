@@ -6,8 +6,8 @@
 
 namespace cp_pool {
 
-// The ID with '/' as "__", at most 200 bytes, which leaves room for an extension. An ID that is too long is cut, and a
-// hash of the whole ID put at its end.
+// Returns the ID with each '/' replaced by "__", in at most 200 bytes, which leaves room for an extension. An ID that
+// is too long is cut and followed by a hash of the whole ID.
 std::string case_file_name(std::string_view id);
 
 }  // namespace cp_pool

@@ -11,7 +11,7 @@ Case case_of_group(const Case& c, int group) {
   if (c.group == 1) return own;
   own.seed += static_cast<std::uint64_t>(group);
   if (c.layout != Layout::thd) return own;
-  // Lengths that are left open would be drawn from the group's own seed.
+  // The lengths are made explicit, because they would otherwise be drawn from the group's own seed.
   const SequenceLengths lengths = resolve_lengths(c);
   const bool kv_as_q = !c.seqlens_kv && c.seqlen_kv == c.seqlen_q;
   if (!kv_as_q) own.seqlens_kv = lengths.valid_kv;

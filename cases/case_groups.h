@@ -1,6 +1,6 @@
-// The strided groups of ranks that run a case at once (`group` of a case; docs/definitions.md). With G groups rank r of
-// the world is rank r / G of group r % G: the ranks of a group are not consecutive in the world. Each group solves a
-// problem of its own, so that data which crosses from one to another shows.
+// The strided groups of ranks that run a case at once (`group` of a case; docs/definitions.md). With G groups, rank r
+// of the world is rank r / G of group r % G, so the ranks of a group are not consecutive in the world. Each group
+// solves a problem of its own, so that data which leaks from one group into another gives wrong results.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace cp_pool {
 
-// The ranks of all groups: how many processes the case needs.
+// The number of ranks of all groups together: how many processes the case needs.
 constexpr int world_size(const Case& c) {
   return c.cp_size * c.group;
 }
@@ -19,11 +19,11 @@ constexpr int group_of_rank(const Case& c, int world_rank) {
   return world_rank % c.group;
 }
 
-// The problem of one group, 0 .. c.group - 1: the case with the seed c.seed + group (modulo 2^64) and the lengths of
-// the case itself. Of a case that has one group it is the case.
+// Returns the problem of one group, 0 .. c.group - 1: the case with the seed c.seed + group (modulo 2^64) and with the
+// sequence lengths of the case itself. For a case with one group this is the case.
 Case case_of_group(const Case& c, int group);
 
-// What the names of a group's files have behind that of the case: empty for group 0, else ".group1" and so on.
+// The suffix that names of a group's files have after the case's name: empty for group 0, else ".group1" and so on.
 std::string group_suffix(int group);
 
 }  // namespace cp_pool

@@ -9,10 +9,11 @@
 
 namespace cp_pool {
 
-// "suite/model/comm/cpN/layout/dtype", "/pad" if pad_between_seqs, then a part for each field of `also`, in that order.
-// also: further fields that tell the cases of one model apart, the other axes of its matrix. Their parts are
-// "key=value". Some are shorter: training is "fwd" for forward only and nothing otherwise; deterministic and max_logit
-// are their name if true and nothing if false. Fields that the ID has anyway are left out.
+// Returns "suite/model/comm/cpN/layout/dtype", then "/pad" if pad_between_seqs, then a part for each field of `also`,
+// in that order.
+// also: further fields that distinguish the cases of one model: the other axes of its matrix. Their parts are
+// "key=value", with these exceptions: training is "fwd" if false and left out if true; deterministic, strided and
+// max_logit are their name if true and left out if false. Fields that every ID shows are not repeated.
 std::string case_id(const Case& c, std::span<const CaseField* const> also = {});
 
 }  // namespace cp_pool

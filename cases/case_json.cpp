@@ -68,9 +68,9 @@ void read_value(const Json& json, const JsonPlace& place, std::optional<T>& out)
   if (!json.is_null()) read_value(json, place, out.emplace());
 }
 
-// 10 and not 10.0: IDs and filters spell it as a user writes it.
+// Writes a whole number without a fraction, 10 rather than 10.0, because IDs and filters spell it as users write it.
 Json write_real(double value) {
-  constexpr double kLargest = 1e15;  // far from where a cast overflows
+  constexpr double kLargest = 1e15;  // well inside the range of int64, so that the cast cannot overflow
   if (std::abs(value) <= kLargest && std::trunc(value) == value) return static_cast<std::int64_t>(value);
   return value;
 }

@@ -14,20 +14,20 @@
 
 namespace cp_pool {
 
-// One key of the JSON form. Everything that handles cases by key (parsing, IDs, matrices, filters) goes through these.
+// One key of the JSON form. All code that handles cases by key (parsing, IDs, matrices, filters) goes through these.
 struct CaseField {
   enum class Kind { text, number, real, boolean, name, list };  // number: an integer
 
   std::string_view name;
   Kind kind;
-  bool required;  // the sizes; every other key has the default of Case
-  // Whether every worker of protocol version 1 knows it. Workers list others that they know in
+  bool required;  // true for the sizes; every other key has the default of Case
+  // Whether every worker of protocol version 1 knows the key. A worker lists the other keys that it knows in
   // capabilities.case_fields (docs/protocol.md).
   bool in_version_1;
   // Sets the field; throws CaseError for a value of the wrong type or name. Does not look at other fields.
   void (*read)(const Json& value, const JsonPlace& place, Case& c);
   Json (*write)(const Case& c);
-  std::vector<std::string> (*names)();  // kind name: every text that field_text can give; else empty
+  std::vector<std::string> (*names)();  // for Kind::name every text that field_text can return; else empty
 };
 std::span<const CaseField> case_fields();                 // in the order of the JSON form
 const CaseField* find_case_field(std::string_view name);  // null if there is none
@@ -46,14 +46,14 @@ Case parse_case_text(std::string_view text, std::string_view source);
 // All keys, in the order of the protocol's description; parse_case gives the same case back.
 Json to_json(const Case& c);
 
-// The sizes, and what has not its default: parse_case gives the same case back.
+// The sizes and the fields whose value is not the default; parse_case gives the same case back.
 Json short_json(const Case& c);
 
 // Whether the field has its default value.
 bool is_default(const CaseField& field, const Case& c);
 
-// Why the case is impossible, and the field to blame; nullopt if it is valid. A case that is valid but that some worker
-// cannot run (e.g. a2a with heads that do not divide by cp_size) is that worker's skip.
+// Why the case is impossible, and the field to blame; nullopt if it is valid. A valid case that some worker cannot run
+// (e.g. a2a with heads that do not divide by cp_size) is skipped by that worker.
 struct CaseProblem {
   std::string field;
   std::string message;

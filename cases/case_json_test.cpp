@@ -17,7 +17,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-// Every size, and nothing else.
+// The required sizes alone.
 constexpr std::string_view kSizes =
     R"("seqlen_q":64,"seqlen_kv":64,"heads":4,"kv_heads":2,"head_dim_qk":16,"head_dim_v":8)";
 
@@ -161,7 +161,7 @@ TEST(CaseJson, FieldsAreFoundByName) {
   EXPECT_EQ(case_field_names().size(), case_fields().size());
 }
 
-// A worker of version 1 has never heard of the others: all that are new stand here.
+// Every field that a worker of version 1 does not know is listed here.
 TEST(CaseJson, FieldsSayWhetherVersion1HasThem) {
   std::vector<std::string> newer;
   for (const CaseField& field : case_fields()) {

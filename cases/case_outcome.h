@@ -15,16 +15,16 @@ namespace cp_pool {
 enum class CaseOutcome {
   pass,       // verified on every rank
   fail,       // a rank's answer is wrong
-  skip,       // it cannot be run here
+  skip,       // the case cannot be run here
   error,      // an exception, or a library's failure
-  timeout,    // it ran into a deadline
+  timeout,    // the case exceeded a deadline
   crash,      // a rank died
-  infra,      // no pool could judge it
-  cancelled,  // the run was interrupted while it ran
-  not_run,    // the run ended before it
+  infra,      // no pool could run it to a verdict
+  cancelled,  // the run was interrupted while the case ran
+  not_run,    // the run ended before the case started
 };
 inline constexpr std::size_t kCaseOutcomes = 9;
-using OutcomeCounts = std::array<std::size_t, kCaseOutcomes>;  // by CaseOutcome
+using OutcomeCounts = std::array<std::size_t, kCaseOutcomes>;  // indexed by CaseOutcome
 
 template <>
 inline constexpr std::array<std::pair<CaseOutcome, std::string_view>, kCaseOutcomes> kNames<CaseOutcome>{
@@ -52,7 +52,7 @@ constexpr bool is_failure(CaseOutcome outcome) {
          outcome == CaseOutcome::crash;
 }
 
-// Whether the case ran to an outcome of its own.
+// Whether the case itself ran to a verdict: it passed or failed.
 constexpr bool is_of_the_case(CaseOutcome outcome) {
   return outcome == CaseOutcome::pass || is_failure(outcome);
 }

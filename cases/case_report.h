@@ -1,6 +1,6 @@
 // The parts of a rank's report of a case. cp_core makes them, ranks send them to rank 0, the worker sends them to the
-// driver, and events hold them. Each struct lists its fields (cases/fields.h). A new field is a member and an entry
-// here, a line where it is measured, and an entry in docs/protocol.md and docs/protocol.schema.json.
+// driver, and events contain them. Each struct lists its fields (cases/fields.h). A new field needs a member and an
+// entry here, a line where it is measured, and an entry in docs/protocol.md and docs/protocol.schema.json.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@
 
 namespace cp_pool {
 
-// One tensor of one rank held against the reference (docs/numerics.md). error, bound and baseline are those of the
-// worst row: the one with the largest error / bound.
+// The comparison of one tensor of one rank with the reference (docs/numerics.md). error, bound and baseline are those
+// of the worst row: the one with the largest error / bound.
 struct Check {
   std::string tensor;                     // out, dq, dk, dv, lse, ...
-  int rank = 0;                           // cp_core leaves it to the worker
+  int rank = 0;                           // set by the worker, not by cp_core
   double max_abs = 0;                     // largest absolute error of the tensor
   double rms = 0;                         // root mean square error of the tensor
   double error = 0;                       // error of the worst row
-  double bound = 0;                       // what that row is allowed
+  double bound = 0;                       // largest error that this row may have
   double baseline = 0;                    // baseline error of that row
   std::vector<std::int64_t> worst_index;  // [sequence, position, head] of the worst row
   bool ok = true;
-  std::string message;   // empty if ok; else what is wrong ("NaN in 3 rows", "padding not zero", ...)
-  bool measured = true;  // error and bound were told; else they mean nothing
+  std::string message;   // empty if ok; else the mistake ("NaN in 3 rows", "padding not zero", ...)
+  bool measured = true;  // false if error and bound are unknown
 
   static constexpr auto fields() {
     return std::tuple{field("tensor", &Check::tensor, Presence::required),
@@ -41,7 +41,7 @@ struct Check {
   }
 };
 
-// A file that was asked for beside the answer, and that could not be written; the answer stands all the same.
+// A requested file that could not be written. The case's outcome does not change.
 struct LostOutput {
   std::string output;   // "dump" or "trace"
   std::string message;  // one line that names the file and the cause
@@ -53,13 +53,13 @@ struct LostOutput {
 
 // The times of one rank's steps.
 struct StepTimes {
-  std::vector<double> step_ms;      // of this rank, by timed step
-  std::int64_t bytes_sent = 0;      // by this rank, a step: counting_communicator.h says what counts
-  std::vector<double> one_rank_ms;  // the whole problem on rank 0 alone; empty on other ranks, and if it cannot be run
-  std::string one_rank_reason;      // on rank 0: why it cannot be run there, as a sentence
+  std::vector<double> step_ms;      // milliseconds of each timed step of this rank
+  std::int64_t bytes_sent = 0;      // bytes that this rank sends per step; counting_communicator.h says what counts
+  std::vector<double> one_rank_ms;  // milliseconds of each step of the whole problem on rank 0 alone; else empty
+  std::string one_rank_reason;      // on rank 0: why one rank cannot run the whole problem, as a sentence
   std::string trace_error;          // why a trace could not be written: one line that names the file; empty if all were
 
-  // trace_error is a LostOutput by the time that this is sent.
+  // trace_error is not sent: the worker turns it into a LostOutput before.
   static constexpr auto fields() {
     return std::tuple{field("step_ms", &StepTimes::step_ms), field("bytes_sent", &StepTimes::bytes_sent),
                       field("one_rank_ms", &StepTimes::one_rank_ms),

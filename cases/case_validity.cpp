@@ -22,7 +22,7 @@ constexpr std::int64_t kMaxTokens = std::numeric_limits<std::int32_t>::max();
 constexpr std::int64_t kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxHeadDim = 1 << 15;
 constexpr int kMostRanks = 64;
-// Beyond, fp16 overflows in what an eager implementation rounds: q . k before it is scaled.
+// Above kMostInputScale, fp16 overflows in a value that an eager implementation rounds: q . k before it is scaled.
 constexpr double kLeastInputScale = 1e-3;
 constexpr double kMostInputScale = 30;
 
@@ -35,7 +35,7 @@ Problem check_range(std::string_view field, std::int64_t value, std::int64_t low
   return problem(field, fmt::format("{} is not within {}..{}", value, low, high));
 }
 
-// Names become parts of IDs, which filters have to be able to spell.
+// Checks that filters can spell the name, which becomes a part of IDs.
 Problem check_name(std::string_view field, const std::string& name) {
   constexpr std::string_view kLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
   const bool good =
@@ -94,7 +94,7 @@ Problem check_comm(const Case& c) {
                  fmt::format("{} does not fit comm {}, which needs {}", c.cp_size, to_string(c.comm), facts.sizes));
 }
 
-// More tokens than a sequence has would hide that nothing is left to cut.
+// A larger value would be the same as the whole sequence and leave nothing to split over the ranks.
 Problem check_replicated(const Case& c) {
   const bool q_is_shorter = c.seqlen_q <= c.seqlen_kv;
   const std::int64_t most = q_is_shorter ? c.seqlen_q : c.seqlen_kv;
@@ -107,7 +107,7 @@ std::int64_t multiple_of(const Case& c) {
   return std::int64_t{2} * c.cp_size;
 }
 
-// The tokens of a sequence that are cut over the ranks.
+// The number of tokens of a sequence that are split over the ranks.
 std::int64_t cut_tokens(const Case& c, std::int64_t length) {
   return length - replicated_tokens(c.replicated, length);
 }
@@ -168,7 +168,7 @@ Problem check_lengths(const Case& c) {
   if (c.seqlens_kv) {
     if (auto found = check_explicit_lengths(c, "seqlens_kv", *c.seqlens_kv, "seqlen_kv", c.seqlen_kv)) return found;
   }
-  // Lengths that are drawn are rounded up to the multiple, so the largest they can be has to be one.
+  // Drawn lengths are rounded up to a multiple of 2 * cp_size, so the largest possible length has to be one.
   if (c.pad_between_seqs) return std::nullopt;
   const bool kv_is_explicit = c.seqlens_kv || (c.seqlens && c.seqlen_kv == c.seqlen_q);
   if (!c.seqlens) {

@@ -28,7 +28,7 @@ Case valid_thd_case() {
   return c;
 }
 
-// "field: message" of what is wrong with the case after `change`; empty if nothing is.
+// Returns "field: message" for the problem of the case after `change`; empty if the case is valid.
 std::string problem_of(Case c, const std::function<void(Case&)>& change) {
   change(c);
   const auto problem = find_problem(c);

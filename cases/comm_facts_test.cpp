@@ -16,7 +16,7 @@ namespace {
 constexpr int kMostRanks = 64;
 constexpr RankBytes kBytes{.q = 640, .kv = 1280, .out = 320, .dkv_sums = 2560, .statistic = 64};
 
-// fn(type, what it says, a size that it takes)
+// Calls fn(type, facts, size) for every type and every size that the type takes.
 template <typename Fn>
 void for_each_type_and_size(Fn fn) {
   for (const CommType type : kValues<CommType>) {

@@ -1,11 +1,12 @@
-// Names of C++ as the compiler mangles them.
+// Demangles C++ names.
 #pragma once
 
 #include <string>
 
 namespace cp_pool {
 
-// "_ZN3foo3barEv" and "N3foo3barE" -> "foo::bar()" and "foo::bar"; what is no such name stays as it is.
+// Turns "_ZN3foo3barEv" into "foo::bar()" and "N3foo3barE" into "foo::bar". A text that is no mangled name is returned
+// unchanged.
 std::string demangled(const char* symbol);
 
 }  // namespace cp_pool

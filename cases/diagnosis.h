@@ -1,5 +1,5 @@
-// Why a case failed, as far as the worker could tell: an event of a worker (docs/protocol.md) and a part of
-// case_finished (docs/events.md). docs/diagnosis.md lists the ids and says how they are found.
+// Why a case failed, as far as the worker could tell: a worker's event (docs/protocol.md) and a part of case_finished
+// (docs/events.md). docs/diagnosis.md lists the ids and says how causes are found.
 #pragma once
 
 #include <array>
@@ -17,9 +17,9 @@
 namespace cp_pool {
 
 enum class Certainty {
-  certain,  // one explanation alone fits every tensor that failed, on the case and on another seed
-  likely,   // several fit equally well, and all are named; or it fits the case, and another seed could not be tried
-  unknown,  // none fits
+  certain,  // only one explanation fits every tensor that failed, on the case and on another seed
+  likely,   // several explanations fit, and all are named; or one fits, but another seed could not be tried
+  unknown,  // no explanation fits
 };
 template <>
 inline constexpr std::array<std::pair<Certainty, std::string_view>, 3> kNames<Certainty>{
@@ -29,7 +29,7 @@ constexpr std::string_view to_string(Certainty certainty) {
 }
 
 // Queries and keys that should have met and did not, or that met and should not have. Positions are in the padded
-// sequence, both ends included; padding rows that have no position of their own stand behind the valid ones.
+// sequence, both ends included. Padding rows that have no position of their own come after the valid ones.
 struct PairRectangle {
   std::string text;  // "queries 64..127 (rank 1) did not see keys 32..47 (chunk 1, rank 0)"
   std::int64_t q_sequence = 0;
@@ -52,7 +52,8 @@ struct PairRectangle {
   }
 };
 
-// The largest rectangles; the numbers of pairs count all.
+// The wrong pairs of queries and keys. The lists hold the largest rectangles; missing_pairs and excess_pairs count all
+// pairs.
 struct WrongPairs {
   std::int64_t missing_pairs = 0;
   std::int64_t excess_pairs = 0;
@@ -66,19 +67,19 @@ struct WrongPairs {
   }
 };
 
-// The mask as it was seen: queries downwards, keys to the right, sequence by sequence with their padding. A character
-// is a cell of q_per_cell queries and kv_per_cell keys:
-//   ' ' none of the pairs should meet, and none does        '.' some or all should, and all of these do
-//   '-' some that should did not                            '+' some that should not did, or met more than once
-//   '!' both                                                '?' weights that are no whole numbers, or not known
+// The observed mask: queries downwards, keys to the right, sequence by sequence, padding included. Each character is a
+// cell of q_per_cell queries and kv_per_cell keys:
+//   ' ' no pair should meet, and none does                  '.' all pairs that should meet do, and no others
+//   '-' some pairs that should meet do not                  '+' some pairs meet that should not, or more than once
+//   '!' both '-' and '+'                                    '?' a weight is not a whole number, or is unknown
 struct MaskPicture {
   std::int64_t q_per_cell = 1;
   std::int64_t kv_per_cell = 1;
   std::vector<std::string> rows;         // of equal length
-  std::vector<std::int64_t> q_borders;   // cells at which another sequence begins, without 0
-  std::vector<std::int64_t> kv_borders;  // likewise
-  std::vector<int> q_ranks;              // of each row of cells: the rank that owns its first query; -1: none does
-  std::vector<int> kv_ranks;             // of each column
+  std::vector<std::int64_t> q_borders;   // indexes of the cells at which another sequence begins, without 0
+  std::vector<std::int64_t> kv_borders;  // as q_borders, for columns
+  std::vector<int> q_ranks;              // for each row of cells the rank that owns its first query; -1 if none does
+  std::vector<int> kv_ranks;             // for each column of cells, in the same way
 
   static constexpr auto fields() {
     return std::tuple{field("q_per_cell", &MaskPicture::q_per_cell),
@@ -91,16 +92,16 @@ struct MaskPicture {
   }
 };
 
-// Where a tensor of a rank was wrong: the largest error / bound, over its rows in packed order and over its heads.
-// 1 is the bound. A row without a bound (padding, NaN) that is wrong counts as the number kOffTheScale.
+// Where a tensor of a rank is wrong: the largest error / bound of each cell of rows (in packed order) and of each head.
+// At 1 the error equals the bound. A wrong row without a bound (padding, NaN) counts as kOffTheScale.
 struct ErrorStrip {
   static constexpr double kOffTheScale = 1e9;
 
   std::string tensor;
   int rank = 0;
   std::int64_t rows_per_cell = 1;
-  std::vector<double> by_row;         // of each cell of rows
-  std::vector<std::int64_t> borders;  // cells at which another chunk or sequence begins, without 0
+  std::vector<double> by_row;         // one value per cell of rows_per_cell rows
+  std::vector<std::int64_t> borders;  // indexes of the cells at which another chunk or sequence begins, without 0
   std::vector<double> by_head;
 
   static constexpr auto fields() {
@@ -117,15 +118,15 @@ struct Diagnosis {
   static constexpr std::string_view kUnknown = "unknown";
 
   Certainty certainty = Certainty::unknown;
-  std::string id{kUnknown};           // of docs/diagnosis.md
-  std::string cause;                  // one sentence: what is wrong, or what the wrong values have in common
-  std::vector<std::string> explains;  // tensors that it explains, each once
-  std::vector<std::string> others;    // likely: the ids that fit as well
+  std::string id{kUnknown};           // one of the ids in docs/diagnosis.md
+  std::string cause;                  // one sentence: the mistake, or what the wrong values have in common
+  std::vector<std::string> explains;  // failed tensors that the cause explains, each once
+  std::vector<std::string> others;    // if likely: the other ids that fit
   std::vector<std::string> evidence;  // sentences
-  std::optional<WrongPairs> pairs;    // if the keys that each query saw could be observed, and some were wrong
+  std::optional<WrongPairs> pairs;    // set if the keys that each query sees could be observed, and some were wrong
   std::optional<MaskPicture> picture;
-  std::vector<ErrorStrip> strips;  // of tensors that failed
-  double ms = 0;                   // that it took
+  std::vector<ErrorStrip> strips;  // one for each tensor of a rank that failed
+  double ms = 0;                   // milliseconds that the diagnosis took
 
   static constexpr auto fields() {
     return std::tuple{field("certainty", &Diagnosis::certainty, Presence::required),

@@ -7,7 +7,7 @@
 
 namespace cp_pool {
 
-// "; did you mean 'heads'?", or an empty text if no known name is near.
+// Returns "; did you mean 'heads'?", or an empty text if no known name is near.
 std::string did_you_mean(std::string_view unknown, const std::vector<std::string>& known);
 
 // "a, b, c"

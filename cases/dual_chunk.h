@@ -1,12 +1,12 @@
-// Who owns what of a sequence: it is cut in 2 n chunks for n ranks, and rank r owns chunks r and 2 n - 1 - r. Causal
-// attention then costs every rank the same.
+// The dual-chunk partition of a sequence: for n ranks it is split into 2 n chunks, and rank r owns chunks r and 2 n - 1
+// - r. Causal attention then costs every rank the same.
 #pragma once
 
 #include <algorithm>
 
 namespace cp_pool {
 
-// The chunk that is half 0 or half 1 of what the rank owns.
+// The chunk that is the first (half 0) or second (half 1) one that the rank owns.
 constexpr int dual_chunk(int ranks, int rank, int half) {
   return half == 0 ? rank : 2 * ranks - 1 - rank;
 }

@@ -1,4 +1,4 @@
-// The names of an enumeration, each in one table that printing, parsing and error messages share.
+// The names of an enumeration, in one table per enumeration that printing, parsing and error messages share.
 #pragma once
 
 #include <array>
@@ -11,11 +11,11 @@
 
 namespace cp_pool {
 
-// kNames<Enum>: (value, name) in the order of the enumeration. Empty for an enumeration without names.
+// (value, name) pairs in the order of the enumeration. Empty for an enumeration without names.
 template <typename Enum>
 inline constexpr std::array<std::pair<Enum, std::string_view>, 0> kNames{};
 
-// The values alone.
+// The values of kNames<Enum>, without the names.
 template <typename Enum>
 inline constexpr auto kValues = [] {
   std::array<Enum, kNames<Enum>.size()> values{};
@@ -31,7 +31,7 @@ constexpr std::string_view name_of(Enum value) {
   return "invalid";
 }
 
-// nullopt for a text that names no value.
+// Returns the value with that name; nullopt if there is none.
 template <typename Enum>
 std::optional<Enum> parse_name(std::string_view text) {
   for (const auto& [value, name] : kNames<Enum>) {

@@ -7,8 +7,9 @@
 
 namespace cp_pool {
 
-// "No such file or directory", "it is a folder"; of a relative path whose working directory was deleted meanwhile "the
-// working directory is gone"; of too many descriptors "too many open files: the limit is 256 (ulimit -n)".
+// Returns the reason, such as "No such file or directory" or "it is a folder". For a relative path whose working
+// directory has been deleted it is "the working directory is gone", and for too many file descriptors "too many open
+// files: the limit is 256 (ulimit -n)".
 std::string error_reason(const std::error_code& error, std::string_view path = {});
 
 }  // namespace cp_pool

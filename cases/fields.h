@@ -1,5 +1,5 @@
-// What a message or an event consists of, said once: a struct lists its fields in fields(), and whatever writes or
-// reads it goes by that list (worker/protocol/field_json.h), as do the tests of the schema and of the pages.
+// The fields of messages and events. A struct lists its fields once, in fields(); readers and writers use that list
+// (worker/protocol/field_json.h), and so do the tests of the schema and of the pages.
 #pragma once
 
 #include <concepts>
@@ -14,15 +14,15 @@ namespace cp_pool {
 // Says when a field is written, and what a reader does if it is missing or null.
 enum class Presence {
   required,  // always written; a reader refuses an object without it
-  optional,  // always written; a reader leaves the member at its default
-  sparse,    // written unless it holds nothing (no value, 0, false, an empty text or list); read as optional
-  message,   // as optional in messages; events do not have it
+  optional,  // always written; if it is missing, the member keeps its default
+  sparse,    // written unless it is empty (no value, 0, false, an empty text or list); read as optional
+  message,   // as optional in messages; left out of events
 };
 
-// access: a pointer to the member, or a function of the struct that returns a reference to the value. If it returns a
-// value, the field is computed: it is written, and readers ignore it.
-// told: for a number that may be unknown, the member that says whether it is known. An unknown number is left out of
-// messages, and null in events.
+// access: a pointer to the member, or a function of the struct that returns a reference to the value. If the function
+// returns by value, the field is computed: it is written, and readers ignore it.
+// told: for a number that may be unknown, the bool member that says whether the number is known. An unknown number is
+// left out of messages, and null in events.
 template <typename Access, typename Told>
 struct Field {
   const char* name;

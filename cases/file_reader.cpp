@@ -18,7 +18,7 @@ namespace cp_pool {
 namespace {
 
 constexpr std::size_t kBlock = std::size_t{64} << 10U;
-constexpr int kPatienceMs = 1000;  // a pipe that has nothing for so long is worth a word
+constexpr int kPatienceMs = 1000;  // how long a pipe may have no data before stderr says so
 
 [[noreturn]] void fail(const std::string& path) {
   throw std::system_error(errno, std::generic_category(), path);
@@ -32,7 +32,7 @@ void say_what_is_awaited(std::string_view what) {
 }
 
 FileReader::FileReader(const std::string& path, std::size_t most) : path_(path), most_(most) {
-  // Without O_NONBLOCK opening a FIFO waits for its writer, and nobody would say so.
+  // O_NONBLOCK keeps the opening of a FIFO from waiting for its writer, where nothing would say so on stderr.
   fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
   if (fd_ < 0) fail(path);
   struct stat status{};

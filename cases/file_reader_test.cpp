@@ -34,7 +34,7 @@ TEST(FileReader, GivesTheLinesOfAFileOfAnySize) {
   const test::TemporaryFolder folder;
   test::write_file(folder / "f", "a\n\nb\nc");
   EXPECT_THAT(lines_of(folder / "f"), ElementsAre("a", "", "b", "c"));
-  const std::string longer(200'000, 'x');  // than what is read at a time
+  const std::string longer(200'000, 'x');  // longer than a block that is read at once
   test::write_file(folder / "f", longer + "\n" + longer + "\n");
   EXPECT_THAT(lines_of(folder / "f"), ElementsAre(longer, longer));
   test::write_file(folder / "f", "");
@@ -67,7 +67,7 @@ TEST(FileReader, WhatCannotBeReadIsASystemError) {
   EXPECT_THROW(FileReader("/").read_all(), std::system_error);
 }
 
-// What this process writes to stderr, for as long as the object lives.
+// Captures stderr of this process for as long as the object lives.
 class Stderr {
  public:
   Stderr() : old_(::dup(STDERR_FILENO)) {

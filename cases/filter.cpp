@@ -24,7 +24,7 @@ namespace {
 constexpr std::string_view kBlank = " \t\r\n";
 constexpr std::string_view kOperatorStart = "=!<>";
 
-// invalid_argument: it is no number; result_out_of_range: it is too large a one.
+// Returns invalid_argument for a text that is not a number, and result_out_of_range for a number that is too large.
 template <typename Integer>
 std::errc parse_integer(std::string_view text, Integer& value) {
   const char* const end = text.data() + text.size();
@@ -38,7 +38,7 @@ std::errc parse_real(std::string_view text, double& value) {
   return read == end && std::isfinite(value) ? error : std::errc::invalid_argument;
 }
 
-// A key of a case, or what follows from several: their number of ranks. Null for other names.
+// Returns a field of a case, or world_size, which is computed from the fields cp_size and group. Null for other names.
 const CaseField* find_field(std::string_view name) {
   static const CaseField ranks = [] {
     CaseField field = *find_case_field("cp_size");
@@ -53,7 +53,7 @@ bool is_numeric(const CaseField& field) {
   return field.kind == CaseField::Kind::number || field.kind == CaseField::Kind::real;
 }
 
-// field: of kind number. The seed may exceed int64.
+// `field` is of Kind::number. The seed may exceed int64.
 std::strong_ordering compare_number(const CaseField& field, const Case& c, std::int64_t value) {
   const Json number = field.write(c);
   if (!number.is_number_unsigned()) return number.get<std::int64_t>() <=> value;
@@ -81,8 +81,8 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-// Replaces control characters, without changing the length. A NUL would end the text of an exception, a newline or
-// escape would spoil its form.
+// Replaces each control character by a blank. A NUL would end the text of an exception, a newline or escape would spoil
+// its form.
 std::string without_controls(std::string_view text) {
   std::string out(text);
   std::ranges::replace_if(out, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, ' ');
@@ -121,7 +121,7 @@ class FilterParser {
 
   [[noreturn]] void fail(std::size_t at, std::string_view message) const {
     const std::string shown = without_controls(text_);
-    // A caret stands under the character, not the byte: continuation bytes of UTF-8 take no column.
+    // The caret's column counts characters, not bytes: continuation bytes of UTF-8 take no column.
     const auto columns = std::ranges::count_if(shown.substr(0, at), starts_code_point);
     throw CaseError(fmt::format("bad {}: {}\n  {}\n  {:>{}}", keywords_ ? "-k" : "filter", without_controls(message),
                                 shown, '^', columns + 1));
@@ -136,7 +136,7 @@ class FilterParser {
     return true;
   }
 
-  // One of pytest's, which stands for the symbol: a word of its own.
+  // Accepts the symbol, or with keywords the word of pytest that stands for it.
   bool accept(char symbol, std::string_view name) {
     if (accept(symbol)) return true;
     if (!keywords_ || !is_next_word(name)) return false;
@@ -144,7 +144,7 @@ class FilterParser {
     return true;
   }
 
-  // Whatever its case.
+  // Whether `name` comes next as a word of its own, in upper or lower case.
   [[nodiscard]] bool is_next_word(std::string_view name) const {
     const std::string_view rest = text_.substr(at_);
     constexpr std::string_view kEnds = "&|()! \t\r\n";
@@ -183,7 +183,7 @@ class FilterParser {
     return term();
   }
 
-  // One level deeper. Bounded, for each level takes space on the stack.
+  // Parses one level deeper. The depth is bounded, because each level takes space on the stack.
   Predicate nested(Predicate (FilterParser::*rule)()) {
     constexpr int kDeepest = 100;
     if (++depth_ > kDeepest) fail(at_, "nested too deep");
@@ -192,8 +192,8 @@ class FilterParser {
     return predicate;
   }
 
-  // A name or value: it ends before a blank, a parenthesis or an operator. Past a '/' or '*' it is an ID or a glob over
-  // IDs, which may hold '='.
+  // Reads a name or value, which ends before a blank, a parenthesis or an operator. After a '/' or '*' the word is an
+  // ID or a glob over IDs, which may contain '='.
   Word word() {
     skip_blank();
     const std::size_t start = at_;
@@ -287,10 +287,11 @@ class FilterParser {
          fmt::format("unknown field '{}'{} (known: {})", name.text, did_you_mean(name.text, known), join_names(known)));
   }
 
-  // The value as text to match against: a value that the field can never have would select nothing, silently.
+  // Returns the value as text to match against. A value that the field can never have is refused, because it would
+  // select nothing silently.
   [[nodiscard]] std::string possible_value(const CaseField& field, const Word& value) const {
     if (field.kind == CaseField::Kind::number && !has_wildcard(value.text)) {
-      // Without leading zeros. Only the seed can be larger than int64.
+      // Drops leading zeros. Only the seed can exceed int64.
       std::uint64_t large = 0;
       if (parse_integer(value.text, large) == std::errc()) return std::to_string(large);
       return std::to_string(integer(value));

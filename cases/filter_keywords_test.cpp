@@ -1,4 +1,4 @@
-// Filter::parse_keywords: what `cp-pool run -k` selects.
+// Tests of Filter::parse_keywords, which `cp-pool run -k` uses.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -5,11 +5,11 @@
 namespace cp_pool {
 
 bool glob_matches(std::string_view glob, std::string_view text) {
-  // Greedy, going back to the last star only: linear in practice, quadratic at worst.
+  // Greedy matching that goes back to the last star only: linear in practice, quadratic at worst.
   std::size_t g = 0;
   std::size_t t = 0;
-  std::size_t star = std::string_view::npos;  // the last one passed
-  std::size_t star_text = 0;                  // where the text after what it stands for begins
+  std::size_t star = std::string_view::npos;  // place of the last star passed in the glob
+  std::size_t star_text = 0;                  // where the text after that star's match begins
   while (t < text.size()) {
     if (g < glob.size() && glob[g] == '*') {
       star = g++;

@@ -4,7 +4,7 @@
 
 namespace cp_pool {
 
-// Whether the whole text matches: '*' stands for any characters ('/' too, and none), '?' for any one.
+// Whether the whole text matches the glob: '*' stands for any number of characters ('/' too), '?' for exactly one.
 bool glob_matches(std::string_view glob, std::string_view text);
 
 bool has_wildcard(std::string_view glob);

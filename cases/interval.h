@@ -1,4 +1,4 @@
-// Positions of a sequence, one after the other.
+// A range of consecutive positions of a sequence.
 #pragma once
 
 #include <algorithm>

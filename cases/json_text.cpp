@@ -15,15 +15,15 @@
 namespace cp_pool {
 namespace {
 
-// A first pass over the text that finds what the parser itself lets pass (a key given twice: the last would win; any
-// depth; an integer that no integer type holds, which becomes a double) or reports without a position (a number out of
-// range).
+// A first pass over the text, for mistakes that the parser of the library accepts or reports without a position. It
+// accepts a duplicate key (the last one wins), any depth, and an integer that no integer type holds (as a double). It
+// reports a number out of range without a position.
 class JsonChecker : public nlohmann::json_sax<Json> {
  public:
   JsonChecker(std::string_view text, std::string_view source, std::size_t first_line)
       : text_(text), source_(source), first_line_(first_line) {}
 
-  // The parser takes it for the end of the text, and what follows would not be looked at.
+  // The library's parser takes a NUL byte for the end of the text and would ignore the rest.
   void expect_no_nul() const {
     if (const std::size_t nul = text_.find('\0'); nul != std::string_view::npos) fail_at(nul, "a NUL byte");
   }
@@ -51,7 +51,7 @@ class JsonChecker : public nlohmann::json_sax<Json> {
   }
 
   bool parse_error(std::size_t position, const std::string& /*unused*/, const nlohmann::detail::exception& e) override {
-    // The text of the library begins with its exception's name in brackets.
+    // The library's message begins with the name of its exception in brackets.
     std::string_view what = e.what();
     if (const auto end = what.find("] "); end != std::string_view::npos) what.remove_prefix(end + 2);
     if (const auto end = what.find(": "); what.starts_with("parse error at") && end != std::string_view::npos) {
@@ -64,7 +64,7 @@ class JsonChecker : public nlohmann::json_sax<Json> {
  private:
   struct Level {
     JsonPlace container;
-    JsonPlace place;  // of the value that comes next
+    JsonPlace place;  // of the next value
     std::size_t index = 0;
     std::set<std::string> keys;
   };

@@ -6,11 +6,11 @@
 namespace cp_pool {
 namespace {
 
-// Uniform in 0..largest. Not std::uniform_int_distribution, whose results differ between standard libraries, while
-// those of std::mt19937_64 are the same everywhere.
+// Draws a number uniformly from 0..largest. std::uniform_int_distribution is not used, because its results differ
+// between standard libraries; those of std::mt19937_64 are the same everywhere.
 std::int64_t draw(std::mt19937_64& generator, std::int64_t largest) {
   const std::uint64_t values = static_cast<std::uint64_t>(largest) + 1;
-  // Numbers past the last whole multiple of `values` would favour the small results.
+  // Numbers above the last whole multiple of `values` are rejected, because they would favour the small results.
   const std::uint64_t accepted = std::numeric_limits<std::uint64_t>::max() / values * values;
   std::uint64_t number = generator();
   while (number >= accepted) number = generator();
@@ -23,7 +23,7 @@ std::vector<std::int64_t> draw_lengths(std::mt19937_64& generator, std::int64_t 
   return lengths;
 }
 
-// Pads what is cut over the ranks: the tokens that are not replicated.
+// Pads the part of each sequence that is split over the ranks: the tokens that are not replicated.
 std::vector<std::int64_t> pad(std::vector<std::int64_t> lengths, std::int64_t replicated, std::int64_t multiple) {
   for (std::int64_t& length : lengths) {
     const std::int64_t first = replicated_tokens(replicated, length);

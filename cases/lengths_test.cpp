@@ -93,7 +93,8 @@ TEST(Lengths, ExplicitKvLengthsStandApart) {
   EXPECT_THAT(lengths.padded_kv, ElementsAre(4, 8));
 }
 
-// The draws are part of what a case is: figures from a run are comparable only if they never change.
+// The drawn lengths belong to the definition of a case: results of different runs are comparable only if they never
+// change.
 TEST(Lengths, DrawsAreTheSameOnEveryMachine) {
   Case c = thd_case();
   c.pad_between_seqs = true;

@@ -10,7 +10,7 @@
 namespace cp_pool {
 namespace {
 
-// The definition, pair by pair.
+// The definition of the mask, written for one pair of query and key.
 bool sees(const Case& c, std::int64_t i, std::int64_t j, std::int64_t sq, std::int64_t skv) {
   const std::int64_t diagonal = i + (skv - sq);
   const auto chunk_of = [&](std::int64_t x) {
@@ -29,7 +29,7 @@ TEST(Mask, CountsTheDiagonalFromTheBottomRight) {
   EXPECT_TRUE(visible({.right = 0}, 0, 3, 2, 5));
   EXPECT_FALSE(visible({.right = 0}, 0, 4, 2, 5));
   EXPECT_TRUE(visible({.right = 0}, 1, 4, 2, 5));
-  EXPECT_FALSE(visible({.right = 0}, 2, 0, 5, 2));  // before the first key: sees nothing
+  EXPECT_FALSE(visible({.right = 0}, 2, 0, 5, 2));  // the query is before the first key and sees nothing
   EXPECT_TRUE(visible({.right = 0}, 3, 0, 5, 2));
 }
 

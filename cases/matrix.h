@@ -16,7 +16,7 @@
 
 namespace cp_pool {
 
-// One key of a case with the value that the file gives it, and where.
+// One key of a case, its value in the file, and the place of that value.
 struct MatrixValue {
   const CaseField* field;
   Json value;  // read successfully when the file was parsed
@@ -31,26 +31,26 @@ struct MatrixAxis {
 struct MatrixModel {
   std::string name;
   JsonPlace place;
-  std::vector<MatrixValue> values;  // stand above the file's defaults and axes
-  std::vector<MatrixAxis> axes;     // likewise
+  std::vector<MatrixValue> values;  // override the file's defaults and axes
+  std::vector<MatrixAxis> axes;     // override the file's, too
   std::vector<std::string> tags;
 };
 
 struct MatrixRule {
   Filter when;
   std::vector<MatrixValue> set;
-  std::vector<std::string> tags;  // added
+  std::vector<std::string> tags;  // added to those of the case
 };
 
-// How the cases of the file change at this size. IDs do not change.
+// How the cases of the file change at this size. The IDs stay the same.
 struct MatrixSize {
   using Heads = std::pair<std::int64_t, std::int64_t>;  // heads, kv_heads
 
   std::string name;
   JsonPlace place;
-  std::vector<MatrixAxis> axes;                              // instead of the file's axes of the same key
-  std::vector<std::pair<MatrixValue, std::int64_t>> divide;  // lengths in tokens, by how much
-  std::map<Heads, Heads> heads;                              // empty = unchanged, else all of the file's
+  std::vector<MatrixAxis> axes;                              // replace the file's axes of the same keys
+  std::vector<std::pair<MatrixValue, std::int64_t>> divide;  // lengths in tokens, and their divisors
+  std::map<Heads, Heads> heads;  // new numbers of heads for each of the file's; empty = unchanged
 };
 
 struct Matrix {
@@ -73,19 +73,19 @@ struct MatrixCase {
   Case c;
   std::string size;
   std::vector<std::string> tags;  // sorted
-  bool optional = false;          // not selected where neither a filter nor its ID asks for it
-  std::string source;             // file and path of its model
+  bool optional = false;          // selected only if a filter or its ID asks for it
+  std::string source;             // file and JSON path of its model
 };
 
-// Both throw CaseError: a strict reading, where an unknown key, a wrong type or a value given twice is an error.
+// Both read strictly: they throw CaseError for an unknown key, a wrong type or a duplicate value.
 Matrix parse_matrix(const Json& json, std::string_view source);
 Matrix load_matrix(const std::string& path);
 
-// Every case of the matrices at that size, before any filter. The order is that of the files and their models; within a
-// model dtype changes slowest, then the axes that change the problem, then layout and padding, and backend, comm and
-// cp_size last: cases that share inputs and reference stand together, also once they are split by world size.
-// Throws CaseError for a size that a matrix lacks, an impossible case, two cases with one ID, or a matrix whose
-// excludes leave no case.
+// Returns every case of the matrices at that size, before any filter. The order is that of the files and their models.
+// Within a model dtype changes slowest, then the axes that change the problem, then layout and padding; backend, comm
+// and cp_size change fastest. Cases that share inputs and reference are therefore adjacent, even after they are split
+// by world size. Throws CaseError for a size that a matrix lacks, an impossible case, two cases with one ID, or a
+// matrix whose excludes leave no case.
 std::vector<MatrixCase> expand(std::span<const Matrix> matrices, std::string_view size);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Matrices to cases.
+// Expands matrices to cases.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -18,7 +18,7 @@
 namespace cp_pool {
 namespace {
 
-// A case in the making, with the place in the file that each of its values came from.
+// A case under construction, and for each of its values the place in the file that it comes from.
 class Draft {
  public:
   Draft(const Matrix& matrix, const MatrixModel& model) : model_place_(model.place) {
@@ -78,7 +78,7 @@ bool has_field(const Range& range, const CaseField* field) {
   return std::ranges::any_of(range, [field](const auto& element) { return element.field == field; });
 }
 
-// What the model says stands above the size, and that above the file.
+// Returns the axes of a model: those of the model override those of the size, and those override the file's.
 std::vector<MatrixAxis> axes_of(const Matrix& matrix, const MatrixModel& model, const MatrixSize& size) {
   std::vector<MatrixAxis> axes = model.axes;
   const auto add = [&](const std::vector<MatrixAxis>& more) {
@@ -101,7 +101,7 @@ bool advance(std::vector<std::size_t>& choice, const std::vector<MatrixAxis>& ax
   return false;
 }
 
-// Lengths only: -1 (infinite), 0 (none) and null (drawn) mean the same at every size.
+// Divides positive lengths only: -1 (infinite), 0 (none) and null (drawn) mean the same at every size.
 std::int64_t divide(std::int64_t length, std::int64_t divisor, const JsonPlace& place, const std::string& id) {
   if (length <= 0) return length;
   if (length % divisor != 0) place.fail(fmt::format("{} is not a multiple of {} (in {})", length, divisor, id));
@@ -170,7 +170,7 @@ const MatrixSize& find_size(const Matrix& matrix, std::string_view name) {
       .fail(fmt::format("no size '{}'{} (known: {})", name, did_you_mean(name, known), join_names(known)));
 }
 
-// Why a combination has the ID of another: its model, and which of the values of its axes.
+// Returns the model and the axis values of a combination, which explain why two combinations have one ID.
 std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::vector<MatrixAxis>& axes,
                      const std::vector<std::size_t>& choice) {
   std::string text = fmt::format("{}: {}", matrix.source, model.place.path());
@@ -183,7 +183,7 @@ std::string place_of(const Matrix& matrix, const MatrixModel& model, const std::
   return text;
 }
 
-// The place of the first combination with that ID; empty if there is none.
+// Returns place_of() of the first combination with that ID; empty if there is none.
 std::string find_place(std::span<const Matrix> matrices, std::string_view size_name, const std::string& id) {
   for (const Matrix& matrix : matrices) {
     const MatrixSize& size = find_size(matrix, size_name);
@@ -199,7 +199,7 @@ std::string find_place(std::span<const Matrix> matrices, std::string_view size_n
   return {};
 }
 
-// Throws CaseError if the matrix would take all memory.
+// Throws CaseError if the matrix has so many combinations that they would fill the memory.
 void expect_no_millions(const Matrix& matrix, const MatrixSize& size) {
   constexpr std::size_t kMost = 1'000'000;
   std::size_t all = 0;

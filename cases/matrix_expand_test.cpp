@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// A matrix with `more` beside the sizes of its cases.
+// Returns a matrix with the sizes of its cases in `defaults`, and with the keys in `more`.
 Matrix matrix_of(std::string_view more, std::string_view suite = "s") {
   const std::string text = R"({"suite": ")" + std::string(suite) +
                            R"(", "defaults": {"seqlen_q": 64, "seqlen_kv": 64, "heads": 4, "kv_heads": 4,
@@ -78,7 +78,7 @@ TEST(MatrixExpand, FurtherAxesAreShownInTheId) {
                           "s/a/p2p/cp2/bshd/bf16/backend=flash", "s/a/p2p/cp2/bshd/bf16/backend=flash/fwd"));
 }
 
-// In that of the cases the backends stand together.
+// In the order of cases, in contrast, the backends of one problem are adjacent.
 TEST(MatrixExpand, AnIdHasTheOrderOfTheJsonForm) {
   EXPECT_THAT(ids(expand_one(R"("axes": {"chunk": [0, 8], "backend": ["math", "flash"]},
                                "models": {"a": {}}, "sizes": {"full": {}})")),

@@ -1,4 +1,4 @@
-// Matrix files, read strictly.
+// Parses matrix files strictly.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -24,7 +24,8 @@ const Json& required(const Json& object, const JsonPlace& place, std::string_vie
   return *value;
 }
 
-// The keys of a case that a matrix file may set. Suite and model are the file's own structure, the seed is one for all.
+// The keys of a case that a matrix file may set. Suite and model follow from the file's structure, and the seed is set
+// once for the whole file.
 const CaseField& settable_field(std::string_view key, const JsonPlace& object, const std::vector<std::string>& also) {
   constexpr std::array<std::string_view, 3> kOwn{"suite", "model", "seed"};
   const CaseField* field = find_case_field(key);
@@ -105,7 +106,7 @@ std::vector<Filter> read_filters(const Json& array, const JsonPlace& place) {
   return filters;
 }
 
-// JSON has no comments: "about" says what a model or rule is for.
+// JSON has no comments, so "about" says what a model or rule is for.
 void check_about(const Json& object, const JsonPlace& place) {
   if (const Json* about = find(object, "about")) expect_string(*about, place.key("about"));
 }
@@ -138,7 +139,7 @@ MatrixRule read_rule(const Json& object, const JsonPlace& place) {
   return rule;
 }
 
-// "12/4": heads and kv_heads.
+// Parses "12/4" as 12 heads and 4 kv_heads.
 MatrixSize::Heads read_heads(const std::string& text, const JsonPlace& place) {
   MatrixSize::Heads heads;
   const char* const end = text.data() + text.size();

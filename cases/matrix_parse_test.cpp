@@ -30,7 +30,7 @@ constexpr std::string_view kMatrix = R"({
   "sizes": {"full": {}, "small": {"axes": {"dtype": ["fp32"]}, "divide": {"window": 2}, "heads": {"4/4": "2/1"}}}
 })";
 
-// What parsing says of the matrix with the value at a JSON pointer replaced.
+// Returns the error of parsing the matrix with the value at a JSON pointer replaced.
 std::string error_with(const char* pointer, std::string_view value) {
   Json json = parse_json_text(kMatrix, "m.json");
   json[Json::json_pointer(pointer)] = parse_json_text(value, "value");

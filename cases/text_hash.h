@@ -1,4 +1,4 @@
-// A short name for a text: the same on every machine and in every build.
+// A short name for a text, the same on every machine and in every build.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace cp_pool {
 
-// FNV-1a, 64 bits, as 16 hexadecimal digits.
+// Returns the 64-bit FNV-1a hash as 16 hexadecimal digits.
 std::string text_hash(std::string_view text);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// Where the characters of UTF-8 begin.
+// Finds where the characters of UTF-8 text begin.
 #pragma once
 
 namespace cp_pool {

@@ -12,13 +12,13 @@
 namespace cp_pool {
 namespace {
 
-constexpr mode_t kMode = 0666;  // less the umask
+constexpr mode_t kMode = 0666;  // the umask is subtracted
 
 [[noreturn]] void fail() {
   throw std::system_error(errno, std::generic_category());
 }
 
-// Neither another process nor another thread of this one writes the same draft.
+// Returns a name that no other process and no other thread of this process uses.
 std::filesystem::path draft_of(const std::filesystem::path& path) {
   static std::atomic<int> drafts = 0;
   return fmt::format("{}.{}.{}.tmp", path.string(), ::getpid(), drafts++);

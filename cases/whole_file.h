@@ -1,4 +1,4 @@
-// A file that appears under its name whole, or not at all.
+// A file that appears under its name complete, or not at all.
 #pragma once
 
 #include <filesystem>
@@ -6,19 +6,19 @@
 
 namespace cp_pool {
 
-// Written as NAME.PID.NUMBER.tmp in the same folder, and renamed once it is whole. Every member throws
-// std::system_error with the cause, without a path: callers know what the file is to their user.
+// The file is written as NAME.PID.NUMBER.tmp in the same folder, and renamed once it is complete. Every member throws
+// std::system_error with the cause, without a path: callers know what the file means to their user.
 class WholeFile {
  public:
   explicit WholeFile(std::filesystem::path path);
   WholeFile(const WholeFile&) = delete;
   WholeFile& operator=(const WholeFile&) = delete;
-  ~WholeFile();  // leaves nothing behind unless it was kept
+  ~WholeFile();  // removes the draft unless keep() has renamed it
 
   void write(std::string_view bytes);
-  // Until the disk has it. A write that the file system put off (a full disk over NFS) fails here.
+  // Waits until the data is on disk. A write that the file system has deferred (a full disk over NFS) fails here.
   void sync();
-  // Replaces what stands under the name.
+  // Closes the file and renames it, replacing an existing file of that name.
   void keep();
 
  private:

@@ -36,7 +36,7 @@ TEST(WholeFile, LeavesNothingBehindUnlessItIsKept) {
   const TemporaryFolder folder;
   {
     WholeFile one(folder / "f");
-    WholeFile other(folder / "f");  // two at a time, each under a name of its own
+    WholeFile other(folder / "f");  // two drafts at a time have different names
     EXPECT_EQ(count_files(folder), 2U);
     one.write("text");
   }

@@ -37,7 +37,7 @@ void set_outcome(ResultEvent& result, CaseOutcome outcome, std::string reason) {
   result.reason = std::move(reason);
 }
 
-// The ranks finished, each with a verdict, and no answer is wrong.
+// Decides the outcome if every rank finished with a verdict and no answer is wrong.
 void decide_by_verdicts(const CaseSummary& summary, ResultEvent& result) {
   const RankOutcome* const skip = find_verdict(summary.outcomes, CaseOutcome::skip);
   if (skip == nullptr) return set_outcome(result, CaseOutcome::pass, "");
@@ -83,8 +83,8 @@ RankResult to_rank_result(const RankOutcome& outcome, const RankOutcome* cause) 
   for (const auto& [phase, ms] : outcome.timings_ms) out.timings_ms[phase] = std::round(ms * 1000) / 1000;
   if (outcome.failure) {
     const FailureKind kind = outcome.failure->kind;
-    // A rank whose answer stood when the barrier after the case failed is right all the same; one that cannot run the
-    // case has done nothing wrong.
+    // A rank that failed only in the barrier after the case is still right, unless its verdict was fail. A rank that
+    // cannot run the case has done nothing wrong.
     out.ok = kind == FailureKind::unsupported ||
              (outcome.failure->phase == FailurePhase::barrier && outcome.verdict != CaseOutcome::fail);
     const bool freed = kind == FailureKind::communication || kind == FailureKind::aborted;
@@ -112,7 +112,7 @@ void add_ranks(const CaseSummary& summary, ResultEvent& result) {
                     [first](const RankResult& r) { return std::tuple{r.rank != first, r.ok || r.aborted, r.rank}; });
 }
 
-// Joins the remarks of all ranks, each once: most ranks have the same.
+// Joins the remarks of all ranks without duplicates; most ranks have the same ones.
 std::string join_remarks(const std::vector<const RankOutcome*>& by_rank) {
   std::set<std::string> remarks;
   for (const RankOutcome* outcome : by_rank) remarks.insert(outcome->remarks.begin(), outcome->remarks.end());
@@ -126,8 +126,8 @@ protocol::StepMs summarise(std::vector<double> step_ms) {
   return {.median = median, .min = step_ms.front(), .max = step_ms.back()};
 }
 
-// Takes the slowest rank's time of every timed step, and the bytes of the rank that sends most. Nothing unless every
-// rank has timed the same number of steps.
+// Takes the slowest rank's time of every timed step, and the bytes of the rank that sends most. Returns nothing unless
+// every rank has timed the same number of steps.
 std::optional<protocol::PerfResult> perf_of(const std::vector<const RankOutcome*>& by_rank,
                                             const std::optional<protocol::PerfRequest>& request) {
   if (!request || by_rank.empty() || !by_rank.front()->perf || by_rank.front()->perf->step_ms.empty()) return {};
@@ -140,7 +140,7 @@ std::optional<protocol::PerfResult> perf_of(const std::vector<const RankOutcome*
     out.bytes_sent = std::max(out.bytes_sent.value_or(0), outcome->perf->bytes_sent);
     out.ranks.push_back({outcome->rank, summarise(outcome->perf->step_ms)});
   }
-  // Of several groups each has a first rank that takes the whole problem: the first of them speaks for all.
+  // Each of several groups has a first rank that times the whole problem alone; the times of the first group are used.
   const StepTimes& first = *by_rank.front()->perf;
   if (!first.one_rank_ms.empty()) out.one_rank_ms = summarise(first.one_rank_ms);
   out.one_rank_reason = first.one_rank_reason;

@@ -265,7 +265,7 @@ TEST(Aggregate, AStepTakesAsLongAsItsSlowestRank) {
   ASSERT_TRUE(perf);
   EXPECT_EQ(perf->request.warmup, 2);
   EXPECT_EQ(perf->request.iterations, 4);
-  EXPECT_EQ(perf->step_ms.median, (4 + 8) / 2.0);  // of 4, 9, 2, 8
+  EXPECT_EQ(perf->step_ms.median, (4 + 8) / 2.0);  // the median of 4, 9, 2, 8
   EXPECT_EQ(perf->step_ms.min, 2);
   EXPECT_EQ(perf->step_ms.max, 9);
   ASSERT_EQ(perf->ranks.size(), 2U);

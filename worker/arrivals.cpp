@@ -25,7 +25,7 @@ std::string Arrivals::difference() const {
   by_rank.reserve(arrived_.size());
   for (const CaseArrived& arrived : arrived_) by_rank.push_back(&arrived);
   std::ranges::sort(by_rank, {}, &CaseArrived::rank);
-  std::map<std::pair<std::string, int>, Seen> first;  // by group and its first rank
+  std::map<std::pair<std::string, int>, Seen> first;  // keyed by the group's words and first rank
   for (const CaseArrived* arrived : by_rank) {
     for (const BegunInGroup& begun : arrived->begun) {
       const Seen own{arrived->rank, begun.operations};

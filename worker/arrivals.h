@@ -1,4 +1,4 @@
-// Which ranks have come to the end of a case, and whether they have begun the same communication on their way.
+// Records which ranks have reached the end of a case, and compares the communication that they have begun.
 #pragma once
 
 #include <string>
@@ -15,8 +15,9 @@ class Arrivals {
 
   [[nodiscard]] bool none() const { return arrived_.empty(); }
   [[nodiscard]] bool all_of(int world_size) const { return static_cast<int>(arrived_.size()) == world_size; }
-  [[nodiscard]] std::vector<int> absent(int world_size) const;  // in order
-  // "rank 3 has begun 2 operations of its inner group, rank 2 has begun 1"; empty: no group has such ranks.
+  [[nodiscard]] std::vector<int> absent(int world_size) const;  // sorted
+  // Returns "rank 3 has begun 2 operations of its inner group, rank 2 has begun 1" for the first difference between
+  // ranks of one group; empty if there is none.
   [[nodiscard]] std::string difference() const;
 
  private:

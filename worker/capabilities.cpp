@@ -22,7 +22,7 @@ nlohmann::json names() {
 }  // namespace
 
 nlohmann::json capabilities(const at::Device& device, bool prepares, int shared_gpus, bool diagnoses) {
-  // A case may name any backend; on CPU every name runs as math, and the result says so.
+  // A case may name any backend: on a CPU math computes for every backend, and the result says so.
   const nlohmann::json backends =
       device.is_cuda() ? nlohmann::json{{"cuda", names<Backend>()}} : nlohmann::json{{"cpu", {"math"}}};
   nlohmann::json newer_fields = nlohmann::json::array();

@@ -64,10 +64,10 @@ CaughtError describe_current_exception(FailurePhase phase) {
     out.failure.kind = e.kind();
     out.failure.text = e.text();
     out.failure.summary = first_line(e.what());
-    out.frames.clear();  // the text says where
+    out.frames.clear();  // the text already names the place
     return out;
   } catch (const c10::Error& e) {
-    // Its own backtrace serves where ours is missing: it was thrown on another thread.
+    // c10::Error's own backtrace is used if ours is missing, because the error was thrown on another thread.
     out.failure.text = fmt::format("{}: {}", type, out.frames.empty() ? e.what() : e.what_without_backtrace());
   } catch (const std::exception& e) {
     out.failure.text = fmt::format("{}: {}", type, e.what());

@@ -1,4 +1,4 @@
-// An exception that was caught, as a Failure to report.
+// Turns a caught exception into a Failure to report.
 #pragma once
 
 #include <string_view>
@@ -9,18 +9,18 @@
 namespace cp_pool {
 
 struct CaughtError {
-  Failure failure;            // text is the summary and, for c10::Error, its context: no stack trace yet
-  std::vector<void*> frames;  // of the throw site
+  Failure failure;            // the text is the message and, for c10::Error, its context; it has no stack trace yet
+  std::vector<void*> frames;  // stack frames of the throw site
 };
 
-// Call inside a catch block. Fast.
+// Describes the exception that is being handled. Call it inside a catch block. It is fast.
 CaughtError describe_current_exception(FailurePhase phase);
 
-// Call inside a catch block, where unwinding would wait for threads: says on stderr what failed, and why, and ends the
-// process.
+// Writes to stderr what failed and why, and ends the process. Call it inside a catch block where unwinding would wait
+// for threads.
 [[noreturn]] void die_of_current_exception(int rank, std::string_view what);
 
-// Resolves the frames into failure.text, cut at protocol::kMaxErrorBytes. Slow.
+// Appends the resolved frames to failure.text, cut at protocol::kMaxErrorBytes. It is slow.
 Failure with_stack_trace(const CaughtError& caught);
 
 }  // namespace cp_pool

@@ -14,7 +14,7 @@
 
 namespace cp_pool {
 
-// Not in the anonymous namespace, so that a release build can name it.
+// This function is not in the anonymous namespace, so that a release build can name it.
 [[gnu::noinline]] void throw_from_a_function_with_a_name() {
   throw std::runtime_error("boom\nmore");
 }

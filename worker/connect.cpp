@@ -38,7 +38,7 @@ Addresses resolve(const std::string& host, int port, int type, int flags, std::s
   return Addresses(error == 0 ? list : nullptr);
 }
 
-// 0, or the errno of connecting.
+// Returns 0, or the errno of the failed connection.
 int finish_connecting(int fd, const addrinfo& address, Clock::time_point deadline) {
   if (::connect(fd, address.ai_addr, address.ai_addrlen) == 0) return 0;
   if (errno != EINPROGRESS) return errno;
@@ -92,7 +92,7 @@ std::string own_end(int fd) {
   auto* const generic = reinterpret_cast<sockaddr*>(&address);
   if (::getsockname(fd, generic, &size) != 0) return "";
   std::string text = numeric(generic, size);
-  constexpr std::string_view kMapped = "::ffff:";  // IPv4 over a socket of IPv6
+  constexpr std::string_view kMapped = "::ffff:";  // an IPv4 address on an IPv6 socket
   return text.starts_with(kMapped) ? text.substr(kMapped.size()) : text;
 }
 

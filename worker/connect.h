@@ -1,4 +1,4 @@
-// Connections over TCP within a time.
+// Connects over TCP within a time limit.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,14 @@
 
 namespace cp_pool {
 
-// A descriptor that is closed on exec, and that blocks; -1 and the reason in `why` if nobody answers in time.
+// Returns a connected, blocking file descriptor that is closed on exec. Returns -1 and sets `why` if no address of the
+// endpoint answers within the limit.
 int connect_within(const lifeline::Endpoint& endpoint, std::chrono::milliseconds limit, std::string& why);
 
-// The numeric address of a connection's own end; empty if it is none.
+// Returns the numeric address of this end of a connection; empty if `fd` is not a connected socket.
 std::string own_end(int fd);
 
-// The address of this host from which it reaches `address`, a numeric one; empty if it does not.
+// Returns the address of this host from which it reaches `address`, a numeric one; empty if it cannot reach it.
 std::string address_towards(const std::string& address);
 
 }  // namespace cp_pool

@@ -62,7 +62,7 @@ c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& e
   return open_store(environment, false);
 }
 
-// Blocks in each call.
+// Every call blocks.
 class Mail::Connection {
  public:
   explicit Connection(const protocol::RankEnvironment& environment) {
@@ -89,7 +89,7 @@ class Mail::Connection {
     }
   }
 
-  // nullopt: the deadline has passed.
+  // Returns nullopt once the deadline has passed.
   std::optional<MailFrame> receive(const std::optional<Clock::time_point>& deadline) {
     for (;;) {
       if (std::optional<MailFrame> frame = reader_.next()) return frame;
@@ -103,7 +103,7 @@ class Mail::Connection {
     }
   }
 
-  // Messages that came while another box was asked for.
+  // Messages that came while another box was read.
   std::map<Box, std::deque<Bytes>> boxes;
 
  private:

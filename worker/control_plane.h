@@ -1,6 +1,6 @@
-// How the ranks of a worker group exchange messages apart from the data plane: boxes that rank 0 keeps (mail_hub.h),
-// and a TCPStore, in which they find each other. Works while ranks sit in a collective, and shows at once when rank 0
-// is gone.
+// How the ranks of a worker group exchange messages apart from the data plane: rank 0 keeps a box of messages for each
+// receiver (mail_hub.h), and ranks find it through a TCPStore. The control plane works while ranks wait in a
+// collective, and reports at once that rank 0 is gone.
 #pragma once
 
 #include <chrono>
@@ -28,10 +28,10 @@ class ControlPlaneError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// A connection to rank 0's store. Serves one caller at a time. Throws ControlPlaneError.
+// Connects to rank 0's store, for one caller at a time. Throws ControlPlaneError.
 c10::intrusive_ptr<c10d::Store> connect_store(const protocol::RankEnvironment& environment);
 
-// One rank's connection to rank 0, for one thread: a message to it is a write, one from it a read.
+// One rank's connection to rank 0, for one thread. A message to rank 0 is one write, a message from it one read.
 class Mail {
  public:
   explicit Mail(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
@@ -41,38 +41,39 @@ class Mail {
 
   void to_rank0(const RankMessage& message);  // in order; throws ControlPlaneError
 
-  // Wait without limit; the end is an ExitCommand, or ControlPlaneError. One receiver a box.
+  // Both wait without limit. ExitCommand or ControlPlaneError ends the stream. A box has one receiver.
   ComputeCommand receive_compute(int rank);
   WatchCommand receive_watch(int rank);
-  // nullopt: there has been none until then.
+  // Returns nullopt if no message has come by the deadline.
   std::optional<ComputeCommand> receive_compute_until(int rank, std::chrono::steady_clock::time_point deadline);
 
  private:
-  // nullopt: only if there is a deadline.
+  // Returns nullopt only if there is a deadline.
   std::optional<Bytes> pop(const Box& box, std::optional<std::chrono::steady_clock::time_point> deadline = {});
 
   class Connection;
   std::unique_ptr<Connection> connection_;
 };
 
-// Rank 0's server: the store, which listens on environment.master_fd, which it takes over, or binds
-// environment.master_port, one that the kernel chooses if that is 0; and the boxes, on a port that the store tells.
+// Rank 0's server. It has a store and the boxes. The store takes over the listening socket environment.master_fd, or
+// binds environment.master_port (if 0, the kernel chooses the port). The boxes have a port of their own, which is a key
+// of the store.
 class MailServer {
  public:
   explicit MailServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError
   MailServer(const MailServer&) = delete;
   MailServer& operator=(const MailServer&) = delete;
   ~MailServer();
-  [[nodiscard]] int port() const;  // of the store
+  [[nodiscard]] int port() const;  // the store's port
 
-  // To every rank, without waiting for any. Messages to one thread of a rank arrive in order.
+  // Send to every rank without waiting for any. Messages to one thread of a rank arrive in order.
   void to_compute(const ComputeCommand& message);
   void to_watchers(const WatchCommand& message);
-  // Calls `take` for each message to rank 0, the earlier ones included, on a thread of the server. Null ends that, and
-  // returns when no call is under way.
+  // Calls `take` on a thread of the server for each message to rank 0, including those that have already come. A null
+  // `take` stops this and returns when no call is running.
   void on_rank0(std::function<void(const Bytes&)> take);
 
-  void delete_keys(const std::string& prefix);  // of the store
+  void delete_keys(const std::string& prefix);  // deletes the store's keys with this prefix
 
  private:
   struct Server;

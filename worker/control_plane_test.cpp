@@ -19,7 +19,7 @@
 namespace cp_pool {
 namespace {
 
-// Where a server can listen: a socket as the driver hands it down.
+// Returns an environment with a listening socket, as the driver hands one down.
 protocol::RankEnvironment listening_environment() {
   protocol::RankEnvironment out;
   out.world_size = 2;
@@ -104,7 +104,7 @@ TEST_F(ControlPlane, DeletesTheKeysOfAGenerationOnly) {
   EXPECT_TRUE(store->check({"gen/10/a"}));
 }
 
-// A rank that is stopped, as by SIGSTOP, reads nothing.
+// A rank stopped by SIGSTOP reads nothing.
 TEST_F(ControlPlane, DoesNotWaitForARankThatReadsNothing) {
   constexpr int kMessages = 200;
   PrepareCommand large;
@@ -121,7 +121,7 @@ TEST_F(ControlPlane, DoesNotWaitForARankThatReadsNothing) {
   }
 }
 
-// Whatever scans ports, or a worker of another version.
+// The stranger may be a port scanner or a worker of another version.
 TEST_F(ControlPlane, HangsUpOnAStranger) {
   const auto text = connect_store(environment)->get("cp-pool/mail-port");
   std::string why;

@@ -50,7 +50,7 @@ void Coordinator::handle(const protocol::RunRequest& request) {
                                             : fmt::format("cp_size {} in {} groups", c.cp_size, c.group);
       return refuse(request.seq, fmt::format("{} on a pool of {} ranks", what, world_size_), true);
     }
-    // The ranks compute the lengths themselves. A driver that means other lengths would get a verdict on another
+    // The ranks compute the lengths themselves. If the driver's lengths differ, the verdict would be on another
     // problem.
     const nlohmann::json own = to_json(resolve_lengths(c));
     for (const auto& [key, value] : own.items()) {
@@ -71,12 +71,12 @@ void Coordinator::handle(const protocol::RunRequest& request) {
   arrivals_.clear();
   state_ = State::running;
   RunCommand command{request};
-  command.request.lengths = nlohmann::json::object();  // each rank has them from the case
+  command.request.lengths = nlohmann::json::object();  // each rank computes them from the case
   ports_.command(command);
 }
 
-// A hint, passed to all ranks whatever they are doing; but not while steps are timed, since a preparation would slow
-// them down and could break the capture of a graph.
+// A prepare request is a hint, passed to all ranks in any state. It is dropped while steps are timed, because a
+// preparation would slow them down and could break the capture of a graph.
 void Coordinator::handle(const protocol::PrepareRequest& request) {
   const bool timed = state_ != State::idle && case_.perf;
   if (state_ == State::starting || state_ == State::unhealthy || timed) return;
@@ -131,7 +131,7 @@ void Coordinator::handle(const Hello& hello) {
 
 void Coordinator::handle(const CaseReset& reset) {
   if (!is_current(reset.seq) || ++resets_ < world_size_) return;
-  // Sent before any rank begins, so that the driver can charge a death to the case.
+  // The event is sent before any rank begins, so that the driver can attribute a rank's death to the case.
   ports_.emit(protocol::StartedEvent{reset.seq});
   if (state_ == State::running) ports_.command(BeginCommand{reset.seq, true});
 }
@@ -180,12 +180,12 @@ void Coordinator::abort_case() {
   case_.absent = arrivals_.absent(world_size_);
 }
 
-// Every rank is free.
+// Called when every rank is free.
 void Coordinator::case_complete() {
   if (state_ == State::running) return finish_case(true, "");
   const RankOutcome* const cause = find_cause(case_.outcomes);
   const bool barrier_only = cause != nullptr && cause->failure->phase == FailurePhase::barrier && !case_.cancelled;
-  // All ranks finished the case, but were not at the same place afterwards: the pool cannot be trusted.
+  // All ranks finished the case but were not at the same place afterwards, so the pool cannot be trusted.
   if (barrier_only) return finish_case(false, name_rank(*cause, cause->failure->summary));
   start_rebuild();
 }
@@ -225,7 +225,7 @@ void Coordinator::finish_case(bool healthy, const std::string& trouble) {
   if (result.diagnosing) start_diagnosis();
 }
 
-// The result is out: whatever becomes of this changes no outcome.
+// The result has been sent, so a diagnosis cannot change the outcome.
 void Coordinator::start_diagnosis() {
   state_ = State::diagnosing;
   result_is_out_ = true;

@@ -1,5 +1,5 @@
-// Rank 0's side of the protocol: takes requests, directs the ranks, answers. A state machine that never waits: its
-// methods are called for events and for passing time, and it sends through Ports.
+// Rank 0's side of the protocol: it takes requests, directs the ranks, and answers. It is a state machine that never
+// waits: its methods are called for events and when a deadline passes, and it sends through Ports.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Coordinator {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // How the coordinator reaches the world. None of these waits for another rank.
+  // How the coordinator sends. None of these methods waits for another rank.
   class Ports {
    public:
     Ports() = default;
@@ -27,39 +27,41 @@ class Coordinator {
     Ports& operator=(const Ports&) = delete;
     virtual ~Ports() = default;
     virtual void emit(const protocol::Event& event) = 0;
-    virtual void command(const ComputeCommand& command) = 0;  // to every rank, as the next
+    virtual void command(const ComputeCommand& command) = 0;  // to the compute thread of every rank
     virtual void watch(const WatchCommand& command) = 0;
     virtual Clock::time_point now() = 0;
-    // The communicators of this generation are no longer used by any rank.
+    // Says that no rank uses the communicators of this generation any longer.
     virtual void forget_generation(int generation) = 0;
   };
 
   struct Limits {
-    std::chrono::milliseconds free{900};     // abort to every rank free
-    std::chrono::milliseconds rebuild{950};  // every rank free to every rank rebuilt
-    std::chrono::milliseconds probe{1000};   // ping with all to pong
-    std::chrono::milliseconds exit{500};     // shutdown to every rank's goodbye
+    std::chrono::milliseconds free{900};     // from an abort until every rank is free
+    std::chrono::milliseconds rebuild{950};  // from then until every rank has new communicators
+    std::chrono::milliseconds probe{1000};   // from a ping of all ranks to its pong
+    std::chrono::milliseconds exit{500};     // from a shutdown to every rank's goodbye
   };
 
-  // `ready` holds what is known without the ranks; they, and startup_ms, are filled in from their hellos.
+  // `ready` holds the fields that are known without the ranks. The ranks and startup_ms are added from their hellos.
   Coordinator(Ports& ports, protocol::ReadyEvent ready, Limits limits);
   Coordinator(Ports& ports, protocol::ReadyEvent ready) : Coordinator(ports, std::move(ready), Limits{}) {}
 
   void on_request(const protocol::Request& request);
   void on_bad_request(const protocol::ProtocolError& error);
-  void on_end_of_input();  // the driver is gone, or asks to stop
+  void on_end_of_input();  // the driver is gone, or has asked to stop
   void on_rank_message(const RankMessage& message);
-  void on_time();  // at or after next_deadline()
+  void on_time();  // to be called at or after next_deadline()
 
   [[nodiscard]] std::optional<Clock::time_point> next_deadline() const;
-  // Every rank has said goodbye, or the time for that is over.
+  // True once every rank has said goodbye, or the time for goodbyes is over.
   [[nodiscard]] bool finished() const { return state_ == State::finished; }
   // Whether every rank said goodbye in time.
   [[nodiscard]] bool stopped_cleanly() const { return goodbyes_ == world_size_; }
 
  private:
-  // diagnosing: the result is out, and the ranks look for the cause. freeing: an abort is out, ranks come back.
-  // rebuilding: they connect anew. unhealthy: runs are refused.
+  // diagnosing: the result has been sent, and the ranks look for the cause.
+  // freeing: an abort has been sent, and the ranks return from the case.
+  // rebuilding: the ranks connect again.
+  // unhealthy: run requests are refused.
   enum class State { starting, idle, running, diagnosing, freeing, rebuilding, unhealthy, stopping, finished };
 
   struct Probe {
@@ -101,12 +103,12 @@ class Coordinator {
   Limits limits_;
   int world_size_;
   State state_ = State::starting;
-  std::optional<Clock::time_point> deadline_;  // of freeing, rebuilding and stopping
+  std::optional<Clock::time_point> deadline_;  // deadline of the states freeing, rebuilding and stopping
   CaseSummary case_;
-  bool result_is_out_ = false;            // of case_, whose diagnosis is not
+  bool result_is_out_ = false;            // case_'s result has been sent, but not its diagnosis
   std::vector<DiagnosisDone> diagnoses_;  // in order of arrival
   int resets_ = 0;
-  Arrivals arrivals_;  // at the end of the case, or of its diagnosis
+  Arrivals arrivals_;  // ranks that are at the end of the case, or of its diagnosis
   int rebuilt_ = 0;
   int generation_ = 0;
   int goodbyes_ = 0;

@@ -15,7 +15,7 @@ using protocol::ResultEvent;
 using std::chrono::milliseconds;
 using testing::HasSubstr;
 
-// Remembers what was sent; time stands still until it is moved.
+// Records what the coordinator sends. Its time stands still until a test advances it.
 class FakePorts final : public Coordinator::Ports {
  public:
   void emit(const protocol::Event& event) override {
@@ -29,7 +29,7 @@ class FakePorts final : public Coordinator::Ports {
 
   std::vector<protocol::Event> events;
   std::vector<ComputeCommand> commands;
-  std::vector<ComputeCommand> commands_before_event;  // the last one
+  std::vector<ComputeCommand> commands_before_event;  // commands sent before the last event
   std::vector<WatchCommand> watches;
   std::vector<int> forgotten;
   Coordinator::Clock::time_point time = Coordinator::Clock::now();
@@ -487,7 +487,7 @@ TEST_F(CoordinatorTest, EndOfInputSendsEveryRankHomeAndWaitsForThemForAWhile) {
 
 class CoordinatorDiagnosis : public CoordinatorTest {
  protected:
-  // A case that is asked about has failed on rank 1, and its result is out.
+  // Fails a case on rank 1 for which a diagnosis is requested; its result has been sent.
   void fail(std::int64_t seq) {
     protocol::RunRequest request;
     request.seq = seq;

@@ -1,4 +1,4 @@
-// The worker's case runner: our own context-parallel attention, verified.
+// The worker's case runner: it verifies cp-pool's own context-parallel attention.
 #pragma once
 
 #include <string>
@@ -12,13 +12,13 @@ namespace cp_pool {
 
 class CpCoreRunner final : public CaseRunner {
  public:
-  // cut: as OwnImplementation has it.
+  // cut: see OwnImplementation.
   explicit CpCoreRunner(verify::Convention cut = {}) : own_(cut) {}
 
   void reset(const at::Device& device) override { reset_numeric_state(device); }
   std::string skip_reason(const Case& c, const at::Device& device) override { return own_.skip_reason(c, device); }
   std::string backend(const Case& c, const at::Device& device) override { return own_.backend(c, device); }
-  // Plans of cuDNN; there is nothing of the kind on a CPU.
+  // Preparations are plans of cuDNN; a CPU has none.
   bool prepares(const at::Device& device) override { return device.is_cuda(); }
   std::vector<Preparation> prepare(const Case& c, int rank, const at::Device& device) override {
     if (device.is_cuda()) cuda_device().use_device(device.index());

@@ -11,8 +11,8 @@ namespace cp_pool {
 
 namespace {
 
-// Multiplications of the forward's two products, without a mask: at a few per nanosecond a thread works on them, and on
-// what comes with them, for a tenth of a second.
+// Multiplications of the forward's two products, without a mask, for which one thread is used. At a few multiplications
+// per nanosecond a thread needs a tenth of a second for them and for the other operations of such a case.
 constexpr double kWorkOfAThread = 1U << 26U;
 
 }  // namespace
@@ -31,7 +31,7 @@ int threads_for(const Case& c, int share) {
 void use_threads_for(const Case& c, int ranks_on_host) {
   static const bool user_chose = std::getenv("OMP_NUM_THREADS") != nullptr;
   static const int chosen = at::get_num_threads();
-  static const int cores = protocol::usable_cores();  // takes files to find out, and does not change
+  static const int cores = protocol::usable_cores();  // read from files, and constant
   at::set_num_threads(user_chose ? chosen : threads_for(c, std::max(1, cores / ranks_on_host)));
 }
 

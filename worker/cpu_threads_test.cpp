@@ -39,7 +39,7 @@ TEST(CpuThreads, OfAHugeProblemDoNotOverflow) {
   EXPECT_EQ(threads_for(problem(1 << 20, 1 << 30, 1 << 20, 256), 16), 16);
 }
 
-// Looked at once in a process, so in one of its own.
+// OMP_NUM_THREADS is read once per process, so this test needs a process of its own.
 [[noreturn]] void exit_with_threads_of_a_user() {
   setenv("OMP_NUM_THREADS", "3", 1);
   at::set_num_threads(3);

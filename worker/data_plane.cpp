@@ -17,7 +17,9 @@ namespace {
 
 std::string own_address(const protocol::RankEnvironment& environment) {
   if (environment.master_addr == "127.0.0.1" || environment.master_addr == "localhost") return "127.0.0.1";
-  if (Lifeline::current() != nullptr) {  // of the network on which this host reaches rank 0's: a name may be of another
+  // The address is one of the network on which this host reaches rank 0's host. A host name may resolve to another
+  // network.
+  if (Lifeline::current() != nullptr) {
     if (std::string towards = address_towards(environment.master_addr); !towards.empty()) return towards;
   }
   const std::string name = protocol::host_name();

@@ -12,16 +12,16 @@
 
 namespace cp_pool {
 
-// The store keys of one generation of communicators start with this.
+// Returns the prefix of the store keys of one generation of communicators.
 std::string generation_prefix(int generation);
 
 struct ConnectOptions {
-  GpuGroupOptions gpu;                 // of ranks on GPUs
-  std::function<void()> on_connected;  // called before the proof
+  GpuGroupOptions gpu;                 // for ranks on GPUs
+  std::function<void()> on_connected;  // called when the ranks are connected, before the all-reduce
 };
 
-// Collective: Gloo for ranks on CPUs, NCCL for ranks on GPUs. Connects all ranks within `limit` and proves it by an
-// all-reduce. `store` is used only during the call. Throws CommError.
+// Connects all ranks within `limit`, over Gloo for CPU ranks and NCCL for GPU ranks, and proves the connection by an
+// all-reduce. Collective over all ranks. `store` is used only during the call. Throws CommError.
 CpGroups connect_groups(const protocol::RankEnvironment& environment, const at::Device& device,
                         const c10::intrusive_ptr<c10d::Store>& store, int generation, std::chrono::milliseconds limit,
                         const ConnectOptions& options = {});

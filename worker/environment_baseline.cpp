@@ -11,7 +11,7 @@ namespace cp_pool {
 
 namespace {
 
-// "NAME=value", in the order in which they lie in the environment.
+// Returns the "NAME=value" entries in the order of the environment.
 std::vector<std::string_view> entries() {
   std::vector<std::string_view> out;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) out.emplace_back(*entry);

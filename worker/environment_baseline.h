@@ -1,4 +1,4 @@
-// The environment as it was when the ranks had been connected, put back before every case.
+// A snapshot of the process environment, taken when the ranks have been connected and restored before every case.
 #pragma once
 
 #include <string>
@@ -8,12 +8,12 @@ namespace cp_pool {
 
 class EnvironmentBaseline {
  public:
-  EnvironmentBaseline();  // takes the snapshot
-  // Undoes every setenv, putenv and unsetenv since the snapshot. Touches nothing if there was none.
+  EnvironmentBaseline();  // takes a snapshot of the environment
+  // Undoes every setenv, putenv and unsetenv since the snapshot. Leaves an unchanged environment alone.
   void restore() const;
 
  private:
-  std::vector<std::string> entries_;  // "NAME=value", as they lay in the environment
+  std::vector<std::string> entries_;  // "NAME=value", in the order of the environment
 };
 
 }  // namespace cp_pool

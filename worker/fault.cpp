@@ -33,7 +33,7 @@ constexpr std::array<std::pair<std::string_view, Phase>, 7> kPhases{{
     {"idle", Phase::idle},
     {"diagnosis", Phase::diagnosis},
 }};
-// The tensors, as checks name them.
+// The tensors that `wrong` can change, by their names in checks.
 constexpr std::array<std::string_view, 9> kTensors{"out", "lse",   "max_logit", "dq",         "dk",
                                                    "dv",  "dbias", "dsink",     kRepeatedStep};
 
@@ -74,7 +74,8 @@ int parse_number(std::string_view text, std::string_view whole) {
   return *value;
 }
 
-// The text before the separator, which is taken off `rest` with it; all of it if there is no separator.
+// Removes the text up to the separator from `rest`, with the separator, and returns it without the separator. Takes all
+// of `rest` if there is no separator.
 std::string_view take(std::string_view& rest, char separator) {
   const std::size_t at = rest.find(separator);
   const std::string_view head = rest.substr(0, at);
@@ -87,7 +88,7 @@ void read_probability(std::string_view text, std::string_view whole, Fault& faul
   const bool has_seed = text.find(',') != std::string_view::npos;
   const std::string_view probability = take(text, ',');
   const auto value = read_number<double>(probability);
-  const bool possible = value && *value >= 0 && *value <= 1;  // nan is not
+  const bool possible = value && *value >= 0 && *value <= 1;  // false for NaN
   if (!possible) {
     throw FaultSyntaxError(
         fmt::format(R"("{}": "{}" is not a probability from 0 to 1, as in flaky=0.3)", whole, probability));
@@ -100,7 +101,7 @@ void read_probability(std::string_view text, std::string_view whole, Fault& faul
   fault.seed = *seed;
 }
 
-// value: what stands behind '='; nullopt if there is none.
+// value: the text after '='; nullopt if there is no '='.
 void read_argument(std::optional<std::string_view> value, std::string_view whole, Fault& fault) {
   switch (fault.kind) {
     case Kind::wrong:

@@ -31,7 +31,7 @@ using Phase = Fault::Phase;
   for (volatile std::uint64_t count = 0;;) count = count + 1;
 }
 
-// Straight to the descriptor, as code that knows nothing of stdio would.
+// Writes to the file descriptor directly, as code without stdio does.
 void print_bytes(int fd, int bytes) {
   constexpr int kLine = 100;
   const std::string line = std::string(kLine - 1, '.') + "\n";
@@ -40,7 +40,8 @@ void print_bytes(int fd, int bytes) {
   }
 }
 
-// The same on every machine: std::seed_seq and std::mt19937_64 are specified to the bit, distributions are not.
+// Draws whether a flaky fault fires. The result is the same on every machine: std::seed_seq and std::mt19937_64 are
+// specified to the bit, the standard distributions are not.
 bool draw(const Fault& fault, const std::string& id, std::int64_t seq) {
   const std::string key = fmt::format("{} {} {} {} {}", fault.seed, fault.rank, static_cast<int>(fault.phase), seq, id);
   std::seed_seq seed(key.begin(), key.end());
@@ -49,7 +50,8 @@ bool draw(const Fault& fault, const std::string& id, std::int64_t seq) {
   return std::ldexp(static_cast<double>(random() >> (64 - kBitsOfDouble)), -kBitsOfDouble) < fault.probability;
 }
 
-// For faults that no error text names: one that a user has left in the environment must not look like a real failure.
+// Announces a fault that no error text names. A fault that a user has left in the environment must not look like a real
+// failure.
 void announce(const Fault& fault) {
   fmt::print(stderr, "cp-pool-worker: rank {}: injected fault {}\n", fault.rank, to_string(fault));
 }
@@ -141,7 +143,7 @@ void FaultInjector::fire(const Fault& fault) const {
       announce(fault);
       std::this_thread::sleep_for(std::chrono::milliseconds(fault.argument.value_or(0)));
       return;
-    case Kind::wrong:  // it is not at a phase, but in a result: wrong_tensors()
+    case Kind::wrong:  // fires in a result instead: wrong_tensors()
       return;
   }
 }

@@ -68,7 +68,7 @@ TEST(FaultInjector, WrongIsInAResultAndAtNoPhase) {
   EXPECT_THAT(injector.wrong_tensors(), testing::IsEmpty());
 }
 
-// Which of 200 attempts of a case a flaky fault fires in.
+// Returns the attempts, of 200, in which a flaky fault fires.
 std::vector<int> fired(const char* fault, int rank = 0, const char* id = "x") {
   FaultInjector injector({parse_fault(fault)}, rank);
   std::vector<int> attempts;
@@ -125,9 +125,9 @@ TEST(FaultInjector, PrintGoesOnAfterwards) {
   EXPECT_EQ(testing::internal::GetCapturedStdout().size(), 1000U);
 }
 
-// Runs the fault in a process that ends afterwards; gives the process that it has left behind, or -1.
+// Runs the fault in a process that then ends; returns the process that it leaves behind, or -1.
 pid_t stray_of(const char* fault) {
-  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that it becomes a child of this process
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);  // makes the stray process a child of this process
   const pid_t rank = ::fork();
   if (rank == 0) {
     FaultInjector injector({parse_fault(fault)}, 0);
@@ -146,7 +146,7 @@ TEST(FaultInjector, SetsidAndDaemonLeaveAProcessThatSignalsToTheGroupDoNotReach)
     const pid_t stray = stray_of(fault);
     ASSERT_GT(stray, 0) << fault;
     siginfo_t info{};
-    while (::getsid(stray) != stray) std::this_thread::yield();  // it may be on its way
+    while (::getsid(stray) != stray) std::this_thread::yield();  // waits until the process has called setsid
     ::kill(stray, SIGTERM);
     EXPECT_EQ(::waitid(P_PID, static_cast<id_t>(stray), &info, WEXITED | WNOHANG), 0);
     EXPECT_EQ(info.si_pid, 0) << fault << " ends at SIGTERM";

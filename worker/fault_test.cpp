@@ -10,7 +10,7 @@
 namespace cp_pool {
 namespace {
 
-// Of parse_fault.
+// Returns the error text of parse_fault.
 std::string fault_error_of(const char* text) {
   return test::error_text<FaultSyntaxError>([&] { parse_fault(text); });
 }

@@ -1,4 +1,4 @@
-// The communicators in use, shared by the thread that computes with them and the one that aborts them.
+// Holds the communicators in use, shared by the thread that computes with them and the thread that aborts them.
 #pragma once
 
 #include <chrono>
@@ -16,7 +16,7 @@ class GroupSlot {
   using Clock = Communicator::Clock;
 
   void put(CpGroups groups, int generation) {
-    CpGroups old;  // destroyed without the lock: connections take time to close
+    CpGroups old;  // destroyed after the lock is released, because connections take time to close
     const std::lock_guard lock(mutex_);
     old = std::exchange(groups_, std::move(groups));
     generation_ = generation;
@@ -28,7 +28,7 @@ class GroupSlot {
   }
 
   // Takes the communicators out to make room for those of `generation`. Waits until no other thread is aborting them,
-  // so that the caller has the last reference. nullopt if that lasts beyond `deadline`.
+  // so that the caller has the last reference. Returns nullopt if that lasts beyond `deadline`.
   [[nodiscard]] std::optional<CpGroups> take(int generation, Clock::time_point deadline) {
     std::unique_lock lock(mutex_);
     generation_ = generation;
@@ -37,12 +37,12 @@ class GroupSlot {
     return old;
   }
 
-  // Aborts the communicators if they are of this generation. From any thread.
+  // Aborts the communicators if they are of this generation. May be called from any thread.
   void abort(int generation) {
     abort_if([&] { return generation == generation_; });
   }
 
-  // Aborts the communicators whatever their generation: this process is about to end.
+  // Aborts the communicators of any generation, because this process is about to end.
   void abort_any() {
     abort_if([] { return true; });
   }
@@ -72,7 +72,7 @@ class GroupSlot {
   std::condition_variable no_aborts_;
   CpGroups groups_;
   int generation_ = -1;
-  int aborts_ = 0;  // under way
+  int aborts_ = 0;  // number of aborts that are running
 };
 
 }  // namespace cp_pool

@@ -13,7 +13,7 @@ using Clock = GroupSlot::Clock;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-// Its abort takes until the test says so.
+// A communicator whose abort lasts until the test ends it.
 class SlowToAbort : public Communicator {
  public:
   explicit SlowToAbort(std::thread::id* destroyed_by = nullptr) : destroyed_by_(destroyed_by) {}
@@ -85,7 +85,7 @@ TEST(GroupSlots, AreGivenUpAtTheDeadlineIfAnAbortDoesNotEnd) {
 TEST(GroupSlots, OfAnotherGenerationAreNotAborted) {
   GroupSlot slot;
   slot.put(groups_of(std::make_shared<SlowToAbort>()), 1);
-  slot.abort(0);  // would not return
+  slot.abort(0);  // an abort of this communicator would not return
   const auto old = slot.take(2, Clock::now());
   ASSERT_TRUE(old);
   EXPECT_TRUE(old->cp);

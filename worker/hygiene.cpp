@@ -18,7 +18,8 @@ std::int64_t count_entries(const char* folder) {
   return count;
 }
 
-// Linux tells it as the size of the folder since 6.2. Before, the folder is listed, by a descriptor more.
+// Counts open file descriptors. Since 6.2 Linux reports their number as the size of the folder. On older kernels the
+// folder is listed, which opens one more descriptor.
 std::int64_t open_descriptors() {
   constexpr const char* kFolder = "/proc/self/fd";
   struct stat told{};
@@ -26,7 +27,7 @@ std::int64_t open_descriptors() {
   return count_entries(kFolder) - 1;
 }
 
-// The folder has a link more for each, beside the two that every folder has.
+// Counts threads: the folder has one link for each thread, and two that every folder has.
 std::int64_t threads() {
   constexpr const char* kFolder = "/proc/self/task";
   struct stat told{};
@@ -35,7 +36,7 @@ std::int64_t threads() {
 }
 
 std::int64_t resident_kib() {
-  // Not by a stream, whose buffer and locale would be half of the cost of a rank's figures.
+  // The file is read without a stream, whose buffer and locale would double the cost of measuring.
   std::array<char, 128> text{};
   const int file = ::open("/proc/self/statm", O_RDONLY | O_CLOEXEC);
   if (file < 0) return 0;

@@ -5,7 +5,7 @@
 
 namespace cp_pool {
 
-// Resident memory, open file descriptors and threads of this process, from /proc.
+// Reads resident memory, open file descriptors and threads of this process from /proc.
 protocol::Hygiene measure_hygiene(int rank);
 
 }  // namespace cp_pool

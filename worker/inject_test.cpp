@@ -1,4 +1,4 @@
-// Faults on request that are answers: wrong, flaky and slow ones, and those that the environment asks for.
+// Tests of requested faults that change or delay answers (wrong, flaky, slow), and of faults from the environment.
 #include <chrono>
 #include <optional>
 #include <string>
@@ -51,7 +51,7 @@ TEST(WorkerInject, AWrongTensorThatTheCaseDoesNotHaveIsNamedAndDoesNothing) {
   EXPECT_THAT(group.read_stderr(0), HasSubstr("rank 0: injected fault wrong=dq: this case has no dq"));
 }
 
-// Outcomes of a case that runs again and again.
+// Returns the outcomes of a case that is run `attempts` times.
 std::vector<CaseOutcome> outcomes_of_attempts(const std::string& fault, int attempts) {
   WorkerGroup group({.arguments = {"--inject", fault}});
   group.next<protocol::ReadyEvent>();
@@ -84,7 +84,7 @@ TEST(WorkerInject, ASlowCaseTakesItsTimeAndPasses) {
   }
 }
 
-// Runs a case that is wrong on rank 1 and asks why: the answer, and the outcome of the case after it.
+// The result and diagnosis of a case that is wrong on rank 1, and the outcome of the case after it.
 struct Asked {
   std::optional<ResultEvent> result;
   std::optional<protocol::DiagnosisEvent> diagnosis;

@@ -28,12 +28,12 @@ namespace cp_pool {
 
 namespace {
 
-constexpr int kCleanPasses = 2;  // a process may fork while /proc is read
+constexpr int kCleanPasses = 2;  // passes without a match before it ends: a process may fork while /proc is read
 constexpr int kMostPasses = 200;
 constexpr int kBetweenPassesMs = 10;
 
-// "NAME=VALUE" by which the processes of this rank are known: its pool, and every variable that says which rank it is.
-// A launcher, or an agent of one, has not all of them.
+// The "NAME=VALUE" entries that mark the processes of this rank: its pool's tag, and every variable that holds its
+// rank. A launcher, or a launcher's agent, does not have all of them.
 std::vector<std::string> marks_of_this_rank() {
   std::vector<std::string> out;
   for (const char* const name : {protocol::kEnvTag, protocol::kEnvRank, "OMPI_COMM_WORLD_RANK", "SLURM_PROCID"}) {
@@ -50,7 +50,7 @@ bool has_marks(const std::filesystem::path& process, const std::vector<std::stri
   });
 }
 
-// How many there were.
+// Kills the processes that have all the marks; returns how many there were.
 int kill_those_with(const std::vector<std::string>& marks) {
   int killed = 0;
   std::error_code error;
@@ -67,7 +67,7 @@ int kill_those_with(const std::vector<std::string>& marks) {
 void hold_nothing_but(int fd) {
   if (fd > 0) ::close_range(0, static_cast<unsigned>(fd) - 1, 0);
   ::close_range(static_cast<unsigned>(fd) + 1, ~0U, 0);
-  ::open("/dev/null", O_RDWR);  // 0 to 2 are taken: nothing that is opened later gets their numbers
+  ::open("/dev/null", O_RDWR);  // keeps descriptors 0 to 2 in use, so that no file opened later gets them
   while (::fcntl(STDERR_FILENO, F_GETFD) < 0 && ::open("/dev/null", O_RDWR) >= 0) {
   }
 }
@@ -96,7 +96,7 @@ void start_keeper() {
   if (protocol::process_variable(protocol::kEnvTag).value_or("").empty() || marks.size() < 2) return;
   const int rank_fd = static_cast<int>(::syscall(SYS_pidfd_open, ::getpid(), 0));
   if (rank_fd < 0) return;
-  // It is a grandchild, so that it is no child that the rank's own code might wait for.
+  // The keeper is a grandchild, so that the rank's own code never waits for it as a child.
   const pid_t child = ::fork();
   if (child == 0) {
     if (::fork() == 0) keep(rank_fd, marks);

@@ -1,12 +1,13 @@
-// A process beside a rank that a launcher started, which ends what the rank leaves on its host: a child in a session of
-// its own, or a daemon. cp-pool finds such processes on its own host, below itself; here nobody else would.
+// The keeper: a process beside a rank that a launcher started. When the rank ends, the keeper kills the processes that
+// the rank has left on its host, such as a child in a session of its own or a daemon. The driver does this on its own
+// host, for processes below itself; on other hosts nobody else would.
 #pragma once
 
 namespace cp_pool {
 
-// Starts it, before the rank has threads. It holds nothing of the rank's, and outlives it by milliseconds: then every
-// process is killed that has this process's CP_POOL_TAG and rank in its environment. A failure is none of the rank's:
-// then there is no keeper.
+// Starts the keeper; call it before the rank has threads. The keeper holds none of the rank's file descriptors. When
+// the rank ends, it kills every process whose environment has this process's CP_POOL_TAG and rank, and ends within
+// milliseconds. If the keeper cannot be started, the rank runs without one.
 void start_keeper();
 
 }  // namespace cp_pool

@@ -41,11 +41,11 @@ using std::chrono::seconds;
 
 constexpr seconds kBeat{1};
 constexpr seconds kWithoutDriver{5};
-// A rank that is stopped by a signal cannot end itself, and then the kernel does: the driver must not be outlived by
-// 10 s.
+// A rank that a signal has stopped cannot end itself; then a kernel timer kills it. A rank must not outlive the driver
+// by more than 10 s.
 constexpr seconds kLastResort{9};
-constexpr seconds kConnectLimit{8};  // for all tries to reach the driver
-constexpr seconds kOneTry{3};        // an address
+constexpr seconds kConnectLimit{8};  // limit for all attempts to reach the driver
+constexpr seconds kOneTry{3};        // limit for one address
 constexpr milliseconds kBetweenRounds{200};
 constexpr std::string_view kBeatEvent = "{\"event\":\"beat\"}\n";
 constexpr std::string_view kBeatOrder = "{\"order\":\"beat\"}";
@@ -53,13 +53,14 @@ constexpr std::string_view kBeatOrder = "{\"order\":\"beat\"}";
 std::atomic<Lifeline*> the_lifeline{nullptr};
 std::atomic<int> messages_fd{-1};
 
-// A process that the rank forks would keep the connection open after the rank's death, and has no lifeline.
+// A child process that the rank forks has no lifeline. If it inherited the connection, the connection would stay open
+// after the rank's death.
 void close_in_child() {
   the_lifeline = nullptr;
   if (const int fd = messages_fd.exchange(-1); fd >= 0) ::close(fd);
 }
 
-// Field 22 of /proc/self/stat (proc(5)); field 2, the name, ends at the last ')'.
+// Returns field 22 of /proc/self/stat (proc(5)). Field 2, the name, ends at the last ')'.
 std::int64_t start_time() {
   std::ifstream file("/proc/self/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};
@@ -86,7 +87,7 @@ bool send_all(int fd, std::string_view bytes) {
   return true;
 }
 
-// The driver's first line, byte by byte, so that none of the next is read.
+// Whether the driver's first line is a welcome. It is read byte by byte, so that nothing of the next line is read.
 bool is_welcome(int fd, milliseconds limit, std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   std::string line;
@@ -127,8 +128,8 @@ struct Connected {
   lifeline::Endpoint endpoint;
 };
 
-// The connection for stderr, so that the driver has that when it hears of the rank. fd -1: nobody answers; `why` says
-// it of each address.
+// Opens the connection for stderr first, so that the driver has it when it hears of the rank. Returns fd -1 if nobody
+// answers; then `why` holds the reason for each address.
 Connected reach_driver(const std::vector<lifeline::Endpoint>& endpoints, const std::string& token, int rank,
                        std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + kConnectLimit;
@@ -155,7 +156,7 @@ bool same_file(int one, int other) {
          first.st_ino == second.st_ino;
 }
 
-// Returns what was stderr.
+// Returns a file descriptor of the previous stderr.
 int redirect_stderr(int to) {
   constexpr int kFirstPrivate = 3;
   const int before = fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate);
@@ -170,14 +171,14 @@ void keep_alive(int fd) {
   const int on = 1;
   const int idle_s = 5;
   const int probes = 3;
-  // Finds out that the driver's host is gone while the driver pauses.
+  // Keep-alive probes detect, even while the driver pauses, that the driver's host is gone.
   ::setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof on);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof idle_s);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &idle_s, sizeof idle_s);
   ::setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof probes);
 }
 
-// A message for whoever reads the launcher's stderr, if that takes it at once.
+// Writes a message to the launcher's stderr, if that can be done without waiting.
 void write_if_taken(int fd, std::string_view text) {
   pollfd ready{fd, POLLOUT, 0};
   if (::poll(&ready, 1, 0) != 1 || (ready.revents & POLLOUT) == 0) return;
@@ -192,13 +193,13 @@ std::optional<timer_t> make_last_resort() {
   return timer_create(CLOCK_MONOTONIC, &event, &timer) == 0 ? std::optional(timer) : std::nullopt;
 }
 
-void set_last_resort(const std::optional<timer_t>& timer, seconds in) {  // 0: never
+void set_last_resort(const std::optional<timer_t>& timer, seconds in) {  // 0: the timer is stopped
   itimerspec when{};
   when.it_value.tv_sec = in.count();
   if (timer) timer_settime(*timer, 0, &when, nullptr);
 }
 
-// The handler is there: without one the signal would end the process.
+// Whether a handler for SIGUSR2 is installed. Without one the signal would end the process.
 bool shows_stacks() {
   struct sigaction now{};
   return sigaction(SIGUSR2, nullptr, &now) == 0 && now.sa_handler != SIG_DFL && now.sa_handler != SIG_IGN;
@@ -224,7 +225,7 @@ Lifeline* Lifeline::start(const protocol::RankEnvironment& environment) {
   const Connected errors = reach_driver(lifeline::parse_endpoints(*addresses), *token, rank, why);
   const int messages = errors.fd < 0 ? -1 : connect_within(errors.endpoint, kOneTry, why);
   const std::optional<timer_t> last_resort = make_last_resort();
-  set_last_resort(last_resort, kLastResort);  // before the driver knows the rank, which may be stopped then
+  set_last_resort(last_resort, kLastResort);  // set first: the rank may be stopped as soon as the driver knows it
   if (messages < 0 || !introduce(messages, *token, rank, lifeline::Stream::messages, why)) {
     fmt::print(stderr, "cp-pool-worker: rank {} on host {} ends: it cannot reach cp-pool ({})\n", rank,
                protocol::host_name(), why);
@@ -249,7 +250,7 @@ Lifeline::Lifeline(int rank, int fd, int launchers_stderr, std::optional<timer_t
       host_(protocol::host_name()),
       last_resort_(last_resort) {
   heard();
-  const BlockAllSignals block;  // they are for the threads that the rank has
+  const BlockAllSignals block;  // signals are for the rank's other threads
   thread_ = std::thread([this] { serve(); });
   thread_.detach();
 }
@@ -268,7 +269,7 @@ void Lifeline::serve() {
     ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left, 0)));
     const ssize_t got = ::recv(fd_, buffer.data(), buffer.size(), MSG_DONTWAIT);
     const int error = got < 0 ? errno : 0;
-    // A driver that is killed with a beat unread resets the connection.
+    // If the driver is killed with an unread beat, the connection is reset.
     if (got == 0 || error == ECONNRESET) end_without_driver("cp-pool has ended");
     if (got > 0) {
       take_bytes({buffer.data(), static_cast<std::size_t>(got)});
@@ -322,7 +323,7 @@ void Lifeline::take_line(std::string_view line) {
 }
 
 void Lifeline::beat() {
-  if (paused_) return;  // nobody reads
+  if (paused_) return;  // a paused driver does not read
   const std::lock_guard lock(write_mutex_);
   write_now(unwritten_.empty() ? kBeatEvent : "");
 }

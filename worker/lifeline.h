@@ -1,8 +1,8 @@
-// A rank's end of its lifeline to the driver (worker/protocol/lifeline_messages.h), which a rank has that a launcher
-// started on any host: CP_POOL_LIFELINE is set. A thread of its own sends a beat a second and reads what the driver
-// says. It takes no lock of the interpreter's and waits for nothing of the rank's work. It ends the process with exit
-// code 75 when the driver is gone: at the end of the connection, or 5 s without a word, unless the driver has said that
-// it pauses. Times are those of the monotonic clock, so that clocks of hosts may differ.
+// A rank's end of its lifeline to the driver (worker/protocol/lifeline_messages.h). A rank that a launcher started on
+// any host has one: CP_POOL_LIFELINE is set. A thread of the lifeline sends a beat every second and reads the driver's
+// messages. It takes no lock of the Python interpreter and does not wait for the rank's work. It ends the process with
+// exit code 75 when the driver is gone: when the connection ends, or when the driver has been silent for 5 s without
+// having announced a pause. Times are those of the monotonic clock, so that clocks of hosts may differ.
 #pragma once
 
 #include <condition_variable>
@@ -21,22 +21,22 @@ namespace cp_pool {
 
 class Lifeline {
  public:
-  // Connects, and makes fd 2 a connection to the driver; fd 1 too if it is the same as fd 2. nullptr if
-  // CP_POOL_LIFELINE is not set. There is one lifeline in a process, which lives to its end: further calls return it.
-  // Ends the process with 75 if the driver cannot be reached. Throws protocol::EnvironmentError.
+  // Connects to the driver and makes file descriptor 2 a connection to it; also file descriptor 1, if it is the same
+  // file as 2. Returns nullptr if CP_POOL_LIFELINE is not set. A process has one lifeline until it ends: further calls
+  // return it. Ends the process with exit code 75 if the driver cannot be reached. Throws protocol::EnvironmentError.
   static Lifeline* start(const protocol::RankEnvironment& environment);
-  // nullptr: there is none.
+  // Returns the lifeline of this process; nullptr if there is none.
   static Lifeline* current();
 
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;
 
   void tell_rendezvous(const lifeline::Rendezvous& where);
-  // Waits for rank 0's, as long as the driver lives.
+  // Waits for rank 0's rendezvous as long as the driver lives.
   lifeline::Rendezvous await_rendezvous();
-  // That the process is about to end. Returns when it is on its way, or after half a second.
+  // Tells the driver that the process is about to end. Returns when the message has been sent, or after half a second.
   void tell_ending(int exit_code);
-  // Of this host, on the way to the driver.
+  // Returns the address of this host on the connection to the driver.
   [[nodiscard]] std::string local_address() const;
 
  private:
@@ -50,7 +50,7 @@ class Lifeline {
   void take_bytes(std::string_view bytes);
   void take_line(std::string_view line);
   void heard();
-  // Whether all is written.
+  // Writes without waiting; returns whether all of `line` has been written.
   bool write_now(std::string_view line);
   void write_within(std::string_view line, std::chrono::milliseconds limit);
   [[noreturn]] void end_without_driver(std::string_view why) const;
@@ -62,10 +62,10 @@ class Lifeline {
   std::optional<timer_t> last_resort_;
   Clock::time_point last_heard_;
   bool paused_ = false;
-  std::string line_;  // the start of one of the driver's
+  std::string line_;  // beginning of a line from the driver that is not complete yet
 
   std::mutex write_mutex_;
-  std::string unwritten_;  // the rest of a line
+  std::string unwritten_;  // rest of a line that is partly written
 
   std::mutex mutex_;
   std::condition_variable told_;
@@ -73,7 +73,7 @@ class Lifeline {
   std::thread thread_;
 };
 
-// Lifeline::tell_ending, if there is a lifeline.
+// Calls Lifeline::tell_ending if there is a lifeline.
 void tell_ending(int exit_code);
 
 }  // namespace cp_pool

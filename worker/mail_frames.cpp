@@ -6,10 +6,11 @@ namespace cp_pool {
 
 namespace {
 
-// In the order of this machine's bytes: all ranks are the same binary. The first number tells a stranger.
+// Numbers are in this machine's byte order, because all ranks run the same binary. `magic` identifies a rank of
+// cp-pool.
 struct MailHeader {
   std::uint32_t magic = 0;
-  std::uint32_t size = 0;  // of the body
+  std::uint32_t size = 0;  // of the body, in bytes
   std::int32_t rank = 0;
   std::uint8_t kind = 0;
   std::uint8_t of = 0;

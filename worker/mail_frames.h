@@ -1,4 +1,4 @@
-// What travels on the connections between a rank and rank 0's hub of messages (mail_hub.h).
+// The frames sent between a rank and rank 0's hub of messages (mail_hub.h).
 #pragma once
 
 #include <compare>
@@ -13,7 +13,7 @@ namespace cp_pool {
 
 using Bytes = std::vector<std::uint8_t>;
 
-// Where messages wait for their one receiver.
+// A queue of messages for one receiver.
 struct Box {
   enum class Of : std::uint8_t { compute, watcher, rank0 };
   Of of = Of::rank0;
@@ -22,7 +22,7 @@ struct Box {
   friend auto operator<=>(const Box&, const Box&) = default;
 };
 
-// push: a message for a box, or out of it. subscribe: the sender is the receiver of that box.
+// push: a message sent to a box, or delivered from it. subscribe: the sender becomes the receiver of the box.
 enum class MailKind : std::uint8_t { push, subscribe };
 struct MailFrame {
   MailKind kind = MailKind::push;
@@ -32,21 +32,21 @@ struct MailFrame {
 
 Bytes encode_mail(MailKind kind, const Box& box, std::span<const std::uint8_t> body = {});
 
-// Something else than a rank of this pool is at the other end.
+// Thrown if the other end of a connection is not a rank of this pool.
 class MailError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Cuts a stream of bytes into frames.
+// Splits a stream of bytes into frames.
 class MailReader {
  public:
   void feed(std::span<const std::uint8_t> bytes);
-  std::optional<MailFrame> next();  // throws MailError; nullopt: not whole yet
+  std::optional<MailFrame> next();  // nullopt if no frame is complete; throws MailError
 
  private:
   Bytes bytes_;
-  std::size_t taken_ = 0;  // of bytes_
+  std::size_t taken_ = 0;  // how many bytes of bytes_ have been returned in frames
 };
 
 }  // namespace cp_pool

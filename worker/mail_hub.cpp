@@ -52,7 +52,7 @@ void bind_and_listen(int fd, const sockaddr* address, socklen_t size) {
   checked(::listen(fd, SOMAXCONN), "listen");
 }
 
-// At any address: IPv6, which takes IPv4 too, or IPv4 where there is no IPv6.
+// Listens at any address: over IPv6, which accepts IPv4 too, or over IPv4 if there is no IPv6.
 HubSocket listen_anywhere() {
   HubSocket six(::socket(AF_INET6, kSocketKind, 0));
   if (six.get() >= 0) {
@@ -97,9 +97,9 @@ struct RankConnection {
   explicit RankConnection(HubSocket socket) : fd(std::move(socket)) {}
   HubSocket fd;
   MailReader in;
-  std::deque<Bytes> out;  // that the kernel has not taken yet
-  std::size_t sent = 0;   // of the first of them
-  bool full = false;      // waits until the kernel takes more
+  std::deque<Bytes> out;  // frames that the kernel has not accepted yet
+  std::size_t sent = 0;   // bytes of the first frame that have been sent
+  bool full = false;      // the kernel's buffer is full; epoll reports when it has room
 };
 
 }  // namespace
@@ -179,7 +179,8 @@ class MailHub::Hub {
     }
   }
 
-  // The rank would wait for ever, and the listener stay ready for one that cannot be accepted.
+  // Ends the process: the rank would wait for ever, and the listener would stay ready for a connection that cannot be
+  // accepted.
   [[noreturn]] static void give_up() {
     fmt::print(stderr, "cp-pool-worker: rank 0 has no descriptor left for the connection of a rank: raise ulimit -n\n");
     std::fflush(nullptr);
@@ -196,13 +197,13 @@ class MailHub::Hub {
     if (!open) drop(fd);
   }
 
-  // False: the connection is at its end, or not a rank's.
+  // Returns false if the connection has ended or is not a rank's.
   bool read_from(int fd) {
     std::array<std::uint8_t, 65536> buffer;
     const ssize_t got = ::recv(fd, buffer.data(), buffer.size(), 0);
     if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
     if (got <= 0) return false;
-    RankConnection& connection = connections_.at(fd);  // only this thread adds and removes any
+    RankConnection& connection = connections_.at(fd);  // only this thread adds and removes connections
     connection.in.feed({buffer.data(), static_cast<std::size_t>(got)});
     try {
       while (std::optional<MailFrame> frame = connection.in.next()) take(fd, *std::move(frame));
@@ -233,7 +234,7 @@ class MailHub::Hub {
     }
   }
 
-  // With the lock, here and below.
+  // This function and the next one are called with mutex_ locked.
   void deliver(const Box& box, Bytes frame) {
     const auto receiver = receivers_.find(box);
     if (receiver == receivers_.end()) {
@@ -242,11 +243,11 @@ class MailHub::Hub {
     }
     RankConnection& connection = connections_.at(receiver->second);
     connection.out.push_back(std::move(frame));
-    // One that is broken is dropped by the hub's thread, which is told of it too.
+    // A broken connection is dropped by the hub's thread, which epoll informs too.
     if (!connection.full) flush(connection);
   }
 
-  // Hands to the kernel what it takes. False: the connection is broken.
+  // Sends as much as the kernel accepts. Returns false if the connection is broken.
   bool flush(RankConnection& connection) const {
     const bool was_full = std::exchange(connection.full, false);
     while (!connection.out.empty() && !connection.full) {
@@ -276,13 +277,13 @@ class MailHub::Hub {
   HubSocket listener_;
   HubSocket epoll_;
   HubSocket stop_;
-  std::mutex mutex_;  // of the three below
+  std::mutex mutex_;  // guards the next three members
   std::map<int, RankConnection> connections_;
   std::map<Box, int> receivers_;
-  std::map<Box, std::vector<Bytes>> waiting_;  // for a receiver
+  std::map<Box, std::vector<Bytes>> waiting_;  // messages of boxes without a receiver
   std::mutex rank0_mutex_;
   std::function<void(const Bytes&)> take_;
-  std::vector<Bytes> early_;  // before there was take_
+  std::vector<Bytes> early_;  // messages that came before take_ was set
   std::thread thread_;
 };
 

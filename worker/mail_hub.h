@@ -1,5 +1,5 @@
-// Rank 0's end of the connections of all ranks: a thread of its own that takes what they send and hands on what waits
-// in a box to its receiver. One message costs one write and one read, and a rank that waits is woken once.
+// Rank 0's end of the connections of all ranks. A thread of the hub receives messages into boxes and sends the messages
+// of a box to its receiver. A message costs one write and one read, and a waiting rank is woken once.
 #pragma once
 
 #include <functional>
@@ -12,8 +12,8 @@ namespace cp_pool {
 
 class MailHub {
  public:
-  // Listens on a port that the kernel chooses: at the address of the socket `like`, or at any if that is -1. Throws
-  // std::system_error.
+  // Listens on a port that the kernel chooses: at the address of the socket `like`, or at any address if `like` is -1.
+  // Throws std::system_error.
   explicit MailHub(int like = -1);
   MailHub(const MailHub&) = delete;
   MailHub& operator=(const MailHub&) = delete;
@@ -21,9 +21,10 @@ class MailHub {
 
   [[nodiscard]] int port() const;
 
-  // From any thread. Does not wait for the receiver, whatever it does.
+  // Puts a message into a box. May be called from any thread, and never waits for the receiver.
   void push(const Box& box, std::span<const std::uint8_t> message);
-  // Calls it for each message of a box, on the hub's thread; null ends that, and returns when no call is under way.
+  // Calls `take` on the hub's thread for each message to rank 0. A null `take` stops this and returns when no call is
+  // running.
   void on_rank0(std::function<void(const Bytes&)> take);
 
  private:

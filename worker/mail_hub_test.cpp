@@ -12,7 +12,7 @@
 namespace cp_pool {
 namespace {
 
-// A rank connects when this process may open no further descriptor.
+// Lets a rank connect while this process may open no further file descriptor.
 [[noreturn]] void accept_without_descriptors() {
   const MailHub hub;
   const int rank = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);

@@ -23,7 +23,7 @@ class Mailroom {
     filled_.notify_one();
   }
 
-  // The next item; nullopt at the deadline. Waits without limit if there is none.
+  // Returns the next item; nullopt at the deadline. Waits without limit if `deadline` is not set.
   std::optional<Item> take(std::optional<Clock::time_point> deadline) {
     std::unique_lock lock(mutex_);
     const auto filled = [this] { return !items_.empty(); };

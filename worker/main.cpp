@@ -13,11 +13,11 @@ namespace {
 int run(int argc, char** argv, StartupClock& clock) {
   const Options options = parse_options(argc, argv);
   if (options.exit_code) {
-    // An error is for stderr, whose end the driver shows.
+    // An error goes to stderr, because the driver shows the end of stderr.
     dprintf(*options.exit_code == 0 ? original_stdout() : STDERR_FILENO, "%s", options.message.c_str());
     return *options.exit_code;
   }
-  static CpCoreRunner runner(options.cut);  // threads that prepare cases may still use it at the end
+  static CpCoreRunner runner(options.cut);  // static: threads that prepare cases may still use it when the process ends
   return worker_main(options, runner, clock, original_stdout());
 }
 
@@ -27,8 +27,8 @@ int run(int argc, char** argv, StartupClock& clock) {
 int main(int argc, char** argv) {
   cp_pool::StartupClock clock;
   const int exit_code = cp_pool::run(argc, argv, clock);
-  // Threads may still be building plans, so static destructors must not run. LibTorch's would take a tenth of a second,
-  // too.
+  // Static destructors must not run, because threads may still be building plans. LibTorch's destructors would also
+  // take a tenth of a second.
   std::fflush(nullptr);
   _exit(exit_code);
 }

@@ -106,7 +106,7 @@ class ObservedCommunicator final : public Communicator, public PeerWindows {
   std::function<void()> before_operation_;
 };
 
-// of: what the names of the groups end in.
+// of: the end of the groups' names.
 CpGroups wrap(const CpGroups& groups, const std::function<void()>& before_operation, const std::string& of) {
   const auto wrapped = [&](const std::shared_ptr<Communicator>& target,
                            const char* name) -> std::shared_ptr<Communicator> {

@@ -1,4 +1,4 @@
-// Communicators that say what they do: which operation the rank is in, for reports of a rank that hangs, and a hook
+// Wraps communicators to record which operation the rank is in, for reports of a rank that hangs, and to call a hook
 // before every operation, for injected faults.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace cp_pool {
 
-// Wraps every communicator of `groups`, and the strided ones that are asked for later. before_operation runs on the
-// calling thread and may throw.
+// Wraps every communicator of `groups`, and the strided groups that are made from them later. before_operation runs on
+// the calling thread and may throw.
 CpGroups observe(const CpGroups& groups, const std::function<void()>& before_operation);
 
 }  // namespace cp_pool

@@ -62,7 +62,7 @@ Options parse_options(int argc, char** argv) {
         out.cut = *convention;
         return {};
       });
-  const char* source = "--inject";  // of the fault that is being read
+  const char* source = "--inject";  // source of the fault that is being parsed
   try {
     app.parse(argc, argv);
     for (const std::string& fault : faults) out.faults.push_back(parse_fault(fault));

@@ -13,16 +13,16 @@ namespace cp_pool {
 inline constexpr int kExitUsage = 2;
 
 struct Options {
-  std::vector<Fault> faults;  // of --inject, then of CP_POOL_INJECT
+  std::vector<Fault> faults;  // those of --inject, then those of CP_POOL_INJECT
   bool rehearses = true;
   verify::Convention cut;  // OwnImplementation::cut
   std::optional<std::string> case_file;
-  // Set if there is nothing to run: --help, --version or a usage error.
+  // Set if there is no rank to run: after --help, --version or a usage error.
   std::optional<int> exit_code;
-  std::string message;  // then
+  std::string message;  // text to print if exit_code is set
 };
 
-// Reads CP_POOL_INJECT, too.
+// Parses the command line, and faults in CP_POOL_INJECT.
 Options parse_options(int argc, char** argv);
 
 }  // namespace cp_pool

@@ -20,7 +20,7 @@ bool hiding_is_on() {
   throw protocol::EnvironmentError(fmt::format("{}=\"{}\": neither on nor off", kHide, value));
 }
 
-// The visible GPUs as CUDA_VISIBLE_DEVICES names them; empty where they cannot be seen without CUDA.
+// Returns the visible GPUs by their names in CUDA_VISIBLE_DEVICES; empty if they cannot be found without CUDA.
 std::vector<std::string> names_of_gpus() {
   if (const auto visible = protocol::process_variable(kVisible)) return protocol::visible_gpus(*visible);
   std::vector<std::string> names;

@@ -86,7 +86,7 @@ TEST_F(ChooseOwnGpu, RefusesAnotherWord) {
   EXPECT_THROW((void)choose_own_gpu(environment_, ""), protocol::EnvironmentError);
 }
 
-// Of CUDA's list what comes after an entry that names nothing is not there.
+// CUDA ignores all entries of CUDA_VISIBLE_DEVICES after one that names no GPU.
 TEST_F(ChooseOwnGpu, LetsRanksShareWhatIsThere) {
   setenv("CUDA_VISIBLE_DEVICES", "3,-1,1", 1);
   set_ranks(4);

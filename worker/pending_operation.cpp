@@ -13,8 +13,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A text that one thread sets and a signal handler reads. Other threads take a copy under the lock, which the handler
-// does not need.
+// A text that one thread sets and a signal handler reads without a lock. Other threads copy it under the lock.
 template <std::size_t Capacity>
 class SharedText {
  public:
@@ -28,7 +27,7 @@ class SharedText {
   }
   [[nodiscard]] std::string_view get() const noexcept { return {bytes_.data(), size_.load(std::memory_order_acquire)}; }
 
-  // With how long ago it was set.
+  // Returns the text and the time since it was set.
   [[nodiscard]] std::pair<std::string, Clock::duration> copy() const {
     const std::lock_guard lock(mutex_);
     return {std::string(get()), Clock::now() - since_};

@@ -1,6 +1,5 @@
 // The phase of the case that the computing thread is in, and the communication that it waits in, readable from a signal
-// handler and from other threads. There is one of each in a process, since a signal handler can reach global state
-// only.
+// handler and from other threads. A process has one of each, because a signal handler can reach only global state.
 #pragma once
 
 #include <chrono>
@@ -12,19 +11,19 @@ namespace cp_pool {
 
 inline constexpr std::size_t kMaxPendingBytes = 256;
 
-// Cut at kMaxPendingBytes. Called by the computing thread only.
+// The text is cut at kMaxPendingBytes. Both functions are called by the computing thread only.
 void set_pending_operation(std::string_view text) noexcept;
 void clear_pending_operation() noexcept;
 
-// Async-signal-safe. The text lives in static storage; it may be torn if the computing thread runs meanwhile. Empty if
-// the thread is in no communication.
+// Returns the communication that the computing thread waits in; empty if there is none. Async-signal-safe. The text
+// lives in static storage and may be torn if the computing thread changes it meanwhile.
 std::string_view pending_operation() noexcept;
 
-// What the rank is doing: "start", "idle", or a phase of the case ("forward"). Likewise.
+// The phase of the rank: "start", "idle", or a phase of the case ("forward"). The same rules apply.
 void set_current_phase(std::string_view name) noexcept;
 std::string_view current_phase() noexcept;
 
-// For other threads: where the computing thread stands, whole, and for how long.
+// A consistent copy, for other threads, of the computing thread's phase and operation, and of the time spent in each.
 struct Standing {
   std::string phase;
   std::chrono::steady_clock::duration in_phase{};
@@ -33,7 +32,7 @@ struct Standing {
 };
 Standing current_standing();
 
-// Sets the text for as long as it lives.
+// Sets the pending operation for as long as the object lives.
 class PendingOperationGuard {
  public:
   explicit PendingOperationGuard(std::string_view text) noexcept { set_pending_operation(text); }

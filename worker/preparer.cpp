@@ -9,14 +9,14 @@
 namespace cp_pool {
 
 struct Preparer::State {
-  // Under the mutex: pieces of one request, the newest.
+  // The mutex guards all other members. `pieces` are those of the newest request.
   std::mutex mutex;
   std::condition_variable filled;
   std::condition_variable idle;
   std::deque<Piece> pieces;
   std::int64_t request = 0;
   int at_work = 0;
-  int threads = 0;  // that have not ended
+  int threads = 0;  // threads that have not ended
   bool stopped = false;
 
   void serve() {
@@ -33,7 +33,7 @@ struct Preparer::State {
           piece();
         } catch (...) {  // NOLINT(bugprone-empty-catch): the case meets it again, and reports it as its own
         }
-      }  // what the piece holds goes without the lock
+      }  // the piece's captures are destroyed without the lock
       lock.lock();
       --at_work;
       idle.notify_all();
@@ -42,7 +42,7 @@ struct Preparer::State {
     idle.notify_all();
   }
 
-  // The pieces of a request, unless another has come meanwhile.
+  // Adds the pieces of a request, unless a newer request has come meanwhile.
   void add(std::int64_t of_request, Pieces more) {
     const std::lock_guard lock(mutex);
     if (stopped || request != of_request) return;
@@ -81,7 +81,7 @@ void Preparer::prepare(std::function<Pieces()> list) {
   if (threads_.empty()) return;
   const std::lock_guard lock(state_->mutex);
   state_->pieces.clear();
-  // The threads hold the state: a plain pointer, or it would hold itself.
+  // The lambda holds a plain pointer: the threads keep the state alive, and a shared pointer here would be a cycle.
   state_->pieces.emplace_back(
       [state = state_.get(), request = ++state_->request, list = std::move(list)] { state->add(request, list()); });
   state_->filled.notify_all();

@@ -1,5 +1,5 @@
-// Threads that prepare for the next case while one runs. A request is a hint: it may be done in part or not at all.
-// Errors are ignored, since the case itself will meet them.
+// Threads that prepare for the next case while one runs. A request is a hint: it may be carried out in part or not at
+// all. Errors are ignored, because the case itself will meet them.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ class Preparer {
   // must therefore not run destructors of static objects.
   static constexpr std::chrono::milliseconds kPatience{300};
 
-  explicit Preparer(int threads, std::chrono::milliseconds patience = kPatience);  // 0 threads: nothing is ever done
+  explicit Preparer(int threads, std::chrono::milliseconds patience = kPatience);  // 0 threads prepare nothing
   Preparer(const Preparer&) = delete;
   Preparer& operator=(const Preparer&) = delete;
   ~Preparer();
@@ -31,7 +31,7 @@ class Preparer {
   bool settle(std::chrono::milliseconds limit);
 
  private:
-  struct State;  // shared with the threads: it outlives those that are left
+  struct State;  // shared with the threads, because it outlives threads that are detached
 
   std::chrono::milliseconds patience_;
   std::shared_ptr<State> state_;

@@ -51,7 +51,7 @@ TEST(Preparer, GoesOnAfterPiecesAndRequestsThatFail) {
   EXPECT_TRUE(done.try_acquire_for(kLong));
 }
 
-// One thread that is kept at a piece while requests come.
+// A preparer whose only thread is kept busy while requests come.
 class BusyPreparer : public testing::Test {
  protected:
   void keep_busy(std::vector<Preparer::Piece> then = {}) {
@@ -68,7 +68,7 @@ class BusyPreparer : public testing::Test {
   void TearDown() override { let_go_->release(); }
 
   std::counting_semaphore<> begun_{0};
-  // Of the piece that may outlive the test.
+  // Shared with the piece, which may outlive the test.
   std::shared_ptr<std::counting_semaphore<>> let_go_ = std::make_shared<std::counting_semaphore<>>(0);
   std::unique_ptr<Preparer> preparer_ = std::make_unique<Preparer>(1, milliseconds(1));
 };

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds every line that a real worker writes, and every line it is sent, against docs/protocol.schema.json.
+"""Validates every line that a real worker writes or is sent against docs/protocol.schema.json.
 
 Usage: protocol_schema_test.py SCHEMA WORKER EXAMPLE_WORKER
 """
@@ -57,7 +57,7 @@ class Group:
         self.processes[0].stdin.flush()
 
     def next(self, event):
-        """The next event of this name, all lines until then held against the schema."""
+        """Returns the next event of this name; validates all lines up to it against the schema."""
         for line in self.processes[0].stdout:
             text = line.decode().rstrip("\n")
             if not text.startswith(PREFIX):
@@ -117,7 +117,7 @@ def check_worker(validator, worker):
         timed = group.run("is timed", perf={"warmup": 1, "iterations": 3})
         expect(timed["perf"]["step_ms"]["median"] > 0 and timed["perf"]["one_rank_ms"]["median"] > 0, "times are taken")
         expect([rank["rank"] for rank in timed["perf"]["ranks"]] == [0, 1], "times of every rank")
-        # K and V of a rank's 16 tokens, and as many gradients, all in fp32.
+        # K and V of a rank's 16 tokens, and gradients of the same size, all in fp32.
         expect(timed["perf"]["bytes_sent"] == 2 * 16 * 2 * (8 + 8) * 4, "bytes are counted")
         result = group.run("hangs", timeout_ms=500)
         seen.add(result["outcome"])
@@ -128,7 +128,7 @@ def check_worker(validator, worker):
         group.next("started")
         group.send(op="cancel", seq=group.seq)
         seen.add(group.next("result")["outcome"])
-    # Half of the queries meet the keys of others.
+    # With this --cut half of the queries meet wrong keys.
     with Group(validator, [worker, "--cut", "contiguous", "--inject", "throw@1:diagnosis:throws"]) as group:
         group.next("ready")
         for name, failed in (("fails", False), ("throws", True)):

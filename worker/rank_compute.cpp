@@ -35,18 +35,18 @@ using std::chrono::milliseconds;
 constexpr milliseconds kRebuildLimit{900};
 constexpr milliseconds kLongestCase = std::chrono::hours{1000};
 constexpr milliseconds kShortestBarrier{100};
-// Tags of barriers; no case has these as its seq.
+// Tags of barriers, which differ from the seq of every case.
 constexpr std::int64_t kLonelyTag = -1;
 constexpr std::int64_t kDiagnosisTag = -3;
 
-// All of a case's stderr is out before its result: what a rank prints later belongs to the next case.
+// Writes all of a case's stderr and a fence before the result: what a rank prints later belongs to the next case.
 void write_fence(std::int64_t seq) {
   std::fflush(nullptr);
   const std::string fence = protocol::format_fence(seq);
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, fence.data(), fence.size());
 }
 
-// Around the phases that the case runner times.
+// Times a phase that the case runner does not time.
 class PhaseTimer {
  public:
   PhaseTimer(RankOutcome& outcome, const char* phase) : outcome_(outcome), phase_(phase) {}
@@ -102,18 +102,19 @@ void RankCompute::serve() {
   } catch (const ControlPlaneError&) {
     throw;
   } catch (...) {
-    // The process ends here. Unwinding would wait for the watcher, which waits for an order that never comes, and the
-    // rank would look busy until a deadline; its death is seen at once.
+    // The process ends here, so that its death is seen at once. Unwinding would wait for the watcher, which waits for a
+    // command that never comes, and the rank would look busy until a deadline.
     die_of_current_exception(parts_.environment.rank, "the computing thread failed");
   }
 }
 
 void RankCompute::handle(const RunCommand& command) {
   const protocol::RunRequest& request = command.request;
-  judged_.reset();  // before the state is reset, which gives cached memory back
-  // The rest of timeout_ms is for the abort and the result, so that the driver's own deadline does not come first.
+  judged_.reset();  // freed first: the reset returns cached memory
+  // The remaining tenth of timeout_ms is for the abort and the result, so that they come before the driver's own
+  // deadline.
   deadline_ = Clock::now() + std::min(milliseconds(request.timeout_ms), kLongestCase) * 9 / 10;
-  // Nothing beside steps that are timed, or a graph that is captured.
+  // Preparations must not run beside timed steps or the capture of a graph.
   if (request.options.perf) parts_.preparer.settle(time_left());
   groups_at_once_ = 1;
   RankOutcome outcome;
@@ -140,7 +141,7 @@ void RankCompute::handle(const RunCommand& command) {
     outcome.hygiene.gpu_kib = static_cast<std::int64_t>(cuda_device().memory().reserved_bytes / 1024);
   }
   write_fence(request.seq);
-  if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0's is in writing the line
+  if (parts_.environment.rank != 0) parts_.faults.reach(Fault::Phase::result);  // rank 0: while it writes the result
   mail_.to_rank0(CaseDone{request.seq, std::move(outcome)});
   set_current_phase(case_phase::kIdle);
   parts_.faults.reach(Fault::Phase::idle);
@@ -151,7 +152,8 @@ void RankCompute::wait_for_begin(std::int64_t seq) {
     const ComputeCommand command = mail_.receive_compute(parts_.environment.rank);
     exiting_ = std::holds_alternative<ExitCommand>(command);
     const auto* const begin = std::get_if<BeginCommand>(&command);
-    const bool ours = begin != nullptr && begin->seq == seq;  // one of a case that this rank failed to reset for is old
+    // A BeginCommand with another seq is an old one, of a case for which this rank failed to reset.
+    const bool ours = begin != nullptr && begin->seq == seq;
     if (ours && begin->go) return;
     if (ours || exiting_) throw CommError(CommError::Kind::aborted, "the case ended before it began");
   }
@@ -170,7 +172,7 @@ void RankCompute::run_case(const protocol::RunRequest& request, RankOutcome& out
   wait_for_begin(request.seq);
   parts_.faults.reach(Fault::Phase::before);
 
-  // Parsed on every rank: no case shares anything with another, or with another rank.
+  // Every rank parses the case itself, so that cases and ranks share nothing.
   const Case posed = parse_case(request.case_json, "case");
   const int group = group_of_rank(posed, parts_.environment.rank);
   const Case c = case_of_group(posed, group);
@@ -245,13 +247,13 @@ std::optional<Diagnosis> RankCompute::diagnose(const DiagnoseCommand& command) {
   const int rank = parts_.environment.rank;
   const Clock::time_point start = Clock::now();
   const milliseconds limit = std::min(milliseconds(command.limit_ms), kLongestCase);
-  deadline_ = start + limit;  // the driver waits longer, for the abort and the answer
+  deadline_ = start + limit;  // the driver waits longer, to leave time for the abort and the answer
   if (rank == 0) mail_.to_rank0(CasePhase{command.seq, case_phase::kDiagnosis});
   parts_.faults.reach(Fault::Phase::diagnosis);
   const CpGroups groups = groups_of_case(parts_.groups.get(), groups_at_once_);
   set_deadline();
   diagnosis::Settings settings;
-  settings.deadline = start + limit * 6 / 10;  // the last question has time to be answered
+  settings.deadline = start + limit * 6 / 10;  // leaves time to answer the last question
   settings.on_phase = [](std::string_view question) {
     set_current_phase(fmt::format("{}: {}", case_phase::kDiagnosis, question));
   };
@@ -268,7 +270,7 @@ void RankCompute::set_deadline() const {
 
 void RankCompute::meet_others(std::int64_t seq, std::int64_t tag) {
   std::vector<BegunInGroup> begun = parts_.groups.get().cp->begun();
-  // A message to rank 0 and one from it cost less than a barrier of the communicators, which wakes a thread of theirs.
+  // A message to rank 0 and its answer cost less than a barrier of the communicators, which wakes one of their threads.
   if (!begun.empty()) return wait_for_leave(seq, std::move(begun));
   for (const auto& communicator : communicators()) communicator->checked_barrier(tag, time_left());
 }
@@ -318,8 +320,8 @@ milliseconds RankCompute::time_left() const {
 Failure RankCompute::report_failure(std::int64_t seq, FailurePhase phase) {
   const CaughtError caught = describe_current_exception(phase);
   mail_.to_rank0(CaseFailing{parts_.environment.rank, seq});
-  // A rank that was only freed says where by naming the operation, a library what it refuses; their stacks would delay
-  // the result.
+  // Stack traces are left out if they add nothing: an aborted rank names its operation, and a library names what it
+  // refuses. Resolving them would delay the result.
   const FailureKind kind = caught.failure.kind;
   if (kind == FailureKind::exception || kind == FailureKind::timeout) return with_stack_trace(caught);
   return caught.failure;
@@ -330,8 +332,8 @@ void RankCompute::handle(const RebuildCommand& command) {
   const auto deadline = Clock::now() + kRebuildLimit;
   parts_.faults.set_lonely_collective({});
   try {
-    // The old communicators must have ended all work, on the device and in the memory of others, before new ones are
-    // made.
+    // The old communicators must have finished all work, on the device and in the memory of other ranks, before new
+    // ones are made.
     if (!parts_.groups.take(command.generation, deadline)) throw std::runtime_error("the abort has not ended");
     const std::string why_not = parts_.runner.why_not_reconnect();
     rebuilt.declined = !why_not.empty();

@@ -1,4 +1,4 @@
-// The computing thread of one rank: runs cases as rank 0 commands, and reports.
+// The computing thread of one rank: it runs cases as rank 0 commands, and reports.
 #pragma once
 
 #include <atomic>
@@ -35,14 +35,14 @@ class RankCompute {
     Preparer& preparer;
     const OwnGpu& gpu;
   };
-  // Nobody else uses `mail` or `store`, in which communicators find each other.
+  // Only this object uses `mail` and `store`. Communicators find each other in `store`.
   RankCompute(Parts parts, Mail& mail, c10::intrusive_ptr<c10d::Store> store)
       : parts_(parts), mail_(mail), store_(std::move(store)) {}
 
   // Connects the first communicators. Throws CommError.
   void connect(std::chrono::milliseconds limit, const ConnectOptions& options);
-  // Obeys commands until ExitCommand. Throws ControlPlaneError if rank 0 is gone; anything else that goes wrong outside
-  // a case ends the process.
+  // Executes commands until ExitCommand. Throws ControlPlaneError if rank 0 is gone; any other error outside a case
+  // ends the process.
   void serve();
 
  private:
@@ -57,24 +57,25 @@ class RankCompute {
   void wait_for_begin(std::int64_t seq);
   void run_case(const protocol::RunRequest& request, RankOutcome& outcome);
   std::optional<Diagnosis> diagnose(const DiagnoseCommand& command);
-  // Of the communicators that the case in progress uses.
+  // Sets deadline_ in the communicators that the case in progress uses.
   void set_deadline() const;
-  // Returns when every rank has come to the end of the case or of its diagnosis. Throws CommError: not every rank has
+  // Returns when every rank has reached the end of the case or of its diagnosis. Throws CommError if a rank does not
   // come in time, the ranks are at different places, or the case has been ended.
   void meet_others(std::int64_t seq, std::int64_t tag);
   void wait_for_leave(std::int64_t seq, std::vector<BegunInGroup> begun);
-  // Those that the case in progress uses: of its groups, if there are several at once, then of all ranks.
+  // Returns the communicators that the case in progress uses: those of its groups if several run at once, then those of
+  // all ranks.
   [[nodiscard]] std::vector<std::shared_ptr<Communicator>> communicators() const;
   [[nodiscard]] std::chrono::milliseconds time_left() const;  // until the deadline; never too short for a barrier
-  // Inside a catch block: tells rank 0 at once, then works out the stack trace.
+  // Called inside a catch block: tells rank 0 of the failure at once, then resolves the stack trace.
   Failure report_failure(std::int64_t seq, FailurePhase phase);
 
   Parts parts_;
   Mail& mail_;
   c10::intrusive_ptr<c10d::Store> store_;
   Clock::time_point deadline_;
-  int groups_at_once_ = 1;                    // of the case in progress, once its communicators are made
-  std::shared_ptr<const JudgedCase> judged_;  // the last case, if it can be diagnosed
+  int groups_at_once_ = 1;                    // `group` of the case in progress, once its communicators are made
+  std::shared_ptr<const JudgedCase> judged_;  // data of the last case, if it can be diagnosed
   bool exiting_ = false;
 };
 

@@ -15,7 +15,7 @@
 
 namespace cp_pool {
 
-// This machine's visible GPUs do not suffice for the ranks on it.
+// Thrown if this machine has fewer visible GPUs than its ranks need.
 class TooFewDevices : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -23,22 +23,23 @@ class TooFewDevices : public std::runtime_error {
 
 class RankDevice {
  public:
-  // Starts loading the CUDA part, creating the device's context and connecting the ranks' first NCCL communicator, each
-  // beside the others and beside the control plane's start, where the environment asks for a GPU. met: the environment
-  // once it says where the ranks meet, which NCCL waits for. Throws EnvironmentError for a device that is neither cpu
-  // nor cuda.
+  // If the environment asks for a GPU, starts three things in the background: loading the CUDA part, creating the
+  // device's context, and connecting the ranks' first NCCL communicator. They run beside each other and beside the
+  // start of the control plane.
+  // met: becomes the environment that says where the ranks meet; NCCL waits for it.
+  // Throws EnvironmentError for a device that is neither cpu nor cuda.
   RankDevice(const protocol::RankEnvironment& environment, const OwnGpu& gpu,
              std::shared_future<protocol::RankEnvironment> met);
 
-  // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable; TooFewDevices,
-  // also if ranks would have to share a GPU that allows one process alone.
+  // Waits until the device can be used, and makes it current on this thread. Throws CudaUnavailable. Throws
+  // TooFewDevices also if ranks would have to share a GPU that only one process may use.
   at::Device make_current();
 
   [[nodiscard]] const at::Device& device() const { return device_; }
 
   // EarlyStart::take_communicator; null for ranks on CPUs.
   [[nodiscard]] void* take_communicator() const;
-  // Milliseconds of what ran on other threads until now: those of EarlyStart, load_cuda, use_device.
+  // Returns the milliseconds of each background step so far: those of EarlyStart, load_cuda and use_device.
   [[nodiscard]] std::map<std::string, double> times_ms() const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-// A variant is [index, message].
+// A variant is encoded as [index, message].
 template <typename Variant>
 Bytes encode_variant(const Variant& message) {
   const json body = std::visit([](const auto& m) { return protocol::object_json<json>(m); }, message);

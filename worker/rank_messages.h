@@ -1,5 +1,5 @@
-// The messages between the ranks of one worker group over the control plane. Internal to the worker: every rank is the
-// same binary, so there is no versioning here.
+// The messages between the ranks of one worker group over the control plane. They are internal to the worker: every
+// rank runs the same binary, so the messages have no versions.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +34,17 @@ struct BeginCommand {  // every rank has reset its state, and the driver knows t
     return std::tuple{field("seq", &BeginCommand::seq), field("go", &BeginCommand::go)};
   }
 };
-struct LeaveCommand {  // every rank has come to the end of the case or of its diagnosis
+struct LeaveCommand {  // every rank has reached the end of the case or of its diagnosis
   std::int64_t seq = 0;
   bool go = true;          // false: a rank has failed before, or the case was cancelled
-  std::string difference;  // not empty: the ranks have not begun the same operations
+  std::string difference;  // which ranks have begun different operations; empty if all have begun the same
 
   static constexpr auto fields() {
     return std::tuple{field("seq", &LeaveCommand::seq), field("go", &LeaveCommand::go),
                       field("difference", &LeaveCommand::difference)};
   }
 };
-struct DiagnoseCommand {  // the case whose result is out has failed: why?
+struct DiagnoseCommand {  // asks for a diagnosis of the failed case whose result has been sent
   std::int64_t seq = 0;
   std::int64_t limit_ms = 0;
 
@@ -53,13 +53,13 @@ struct DiagnoseCommand {  // the case whose result is out has failed: why?
   }
 };
 struct RebuildCommand {
-  int generation = 0;  // of the communicators to make
+  int generation = 0;  // generation of the communicators to make
 
   static constexpr auto fields() { return std::tuple{field("generation", &RebuildCommand::generation)}; }
 };
 // --- Rank 0 to the watching thread of a rank -------------------------------------------------------------------------
 struct AbortCommand {
-  int generation = 0;  // of the communicators to abort; others are left alone
+  int generation = 0;  // generation of the communicators to abort; others are left alone
 
   static constexpr auto fields() { return std::tuple{field("generation", &AbortCommand::generation)}; }
 };
@@ -93,7 +93,7 @@ struct Hello {
                       field("data_plane", &Hello::data_plane)};
   }
 };
-struct CaseReset {  // the state is reset; the rank waits for BeginCommand
+struct CaseReset {  // the rank has reset its state and waits for BeginCommand
   int rank = 0;
   std::int64_t seq = 0;
 
@@ -108,7 +108,7 @@ struct CasePhase {
   }
 };
 
-struct CaseArrived {  // the rank is at the end of the case, or of its diagnosis, and waits for LeaveCommand
+struct CaseArrived {  // the rank is at the end of the case or of its diagnosis, and waits for LeaveCommand
   int rank = 0;
   std::int64_t seq = 0;
   std::vector<BegunInGroup> begun;  // Communicator::begun
@@ -119,10 +119,10 @@ struct CaseArrived {  // the rank is at the end of the case, or of its diagnosis
   }
 };
 
-// Ordered by what they explain: an exception explains a peer's timeout, a timeout a lost connection, and so on.
-// unsupported: a library refused what the case asks of this rank.
+// In the order of explanation: an exception explains a peer's timeout, a timeout a lost connection, and so on.
+// unsupported: a library refused the case on this rank.
 enum class FailureKind { exception, unsupported, timeout, communication, aborted };
-enum class FailurePhase { run, barrier };  // barrier: the rank had finished, and its answer stands
+enum class FailurePhase { run, barrier };  // barrier: the rank had finished, and its answer stays valid
 struct Failure {
   FailureKind kind = FailureKind::exception;
   FailurePhase phase = FailurePhase::run;
@@ -134,7 +134,7 @@ struct Failure {
                       field("summary", &Failure::summary), field("text", &Failure::text)};
   }
 };
-// Sent at once, before anything slow is done about it.
+// Sent at once when a rank fails, before the rank does anything slow about the failure.
 struct CaseFailing {
   int rank = 0;
   std::int64_t seq = 0;
@@ -146,8 +146,8 @@ struct CaseFailing {
 
 struct RankOutcome {
   int rank = 0;
-  std::optional<CaseOutcome> verdict;  // pass, fail or skip; none: the rank did not get that far
-  std::string reason;                  // of a fail or skip
+  std::optional<CaseOutcome> verdict;  // pass, fail or skip; unset if the rank did not come to a verdict
+  std::string reason;                  // reason of a fail or skip
   std::optional<Failure> failure;
   std::string output_hash;
   std::vector<Check> checks;
@@ -158,7 +158,7 @@ struct RankOutcome {
   std::optional<StepTimes> perf;
   std::vector<LostOutput> lost_outputs;
   std::optional<double> bound_factor;  // RankReport::bound_factor, if it is not 1
-  bool can_diagnose = false;           // the rank has kept what a diagnosis asks of the case
+  bool can_diagnose = false;           // the rank has kept the data that a diagnosis needs
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankOutcome::rank),
@@ -177,7 +177,7 @@ struct RankOutcome {
                       field("can_diagnose", &RankOutcome::can_diagnose, Presence::sparse)};
   }
 };
-struct CaseDone {  // the rank is free again
+struct CaseDone {  // the rank has finished the case and is free
   std::int64_t seq = 0;
   RankOutcome outcome;
 
@@ -185,10 +185,10 @@ struct CaseDone {  // the rank is free again
     return std::tuple{field("seq", &CaseDone::seq), field("outcome", &CaseDone::outcome)};
   }
 };
-struct DiagnosisDone {  // likewise
+struct DiagnosisDone {  // the rank has finished the diagnosis and is free
   std::int64_t seq = 0;
-  RankOutcome outcome;                 // rank and failure alone
-  std::optional<Diagnosis> diagnosis;  // of rank 0, unless it failed before the barrier behind it
+  RankOutcome outcome;                 // only rank and failure are set
+  std::optional<Diagnosis> diagnosis;  // from rank 0, unless it failed before the barrier after the diagnosis
 
   static constexpr auto fields() {
     return std::tuple{field("seq", &DiagnosisDone::seq), field("outcome", &DiagnosisDone::outcome),
@@ -198,8 +198,8 @@ struct DiagnosisDone {  // likewise
 struct Rebuilt {
   int rank = 0;
   int generation = 0;
-  std::string error;      // empty: connected, and an all-reduce over all ranks gave the right sum
-  bool declined = false;  // CaseRunner::why_not_reconnect: nothing went wrong beyond what the case says
+  std::string error;      // empty if the rank is connected, and an all-reduce over all ranks gave the right sum
+  bool declined = false;  // CaseRunner::why_not_reconnect gave a reason; this is no further failure
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &Rebuilt::rank), field("generation", &Rebuilt::generation),
@@ -208,7 +208,7 @@ struct Rebuilt {
 };
 struct Probed {
   std::int64_t token = 0;
-  protocol::RankPhase where;  // the rank
+  protocol::RankPhase where;  // the rank and its phase
 
   static constexpr auto fields() { return std::tuple{field("token", &Probed::token), field("where", &Probed::where)}; }
 };
@@ -220,8 +220,8 @@ struct Goodbye {
 using RankMessage = std::variant<Hello, CaseReset, CasePhase, CaseArrived, CaseFailing, CaseDone, DiagnosisDone,
                                  Rebuilt, Probed, Goodbye>;
 
-// As bytes; non-finite numbers and arbitrary bytes in strings survive. decode throws
-// protocol::ProtocolError or nlohmann::json's exceptions for anything else than what encode wrote.
+// Encode a message as bytes; non-finite numbers and arbitrary bytes in strings survive. Decoding anything that encode
+// has not written throws protocol::ProtocolError or nlohmann::json's exceptions.
 Bytes encode(const ComputeCommand& message);
 Bytes encode(const WatchCommand& message);
 Bytes encode(const RankMessage& message);

@@ -1,4 +1,4 @@
-// Makes the outcome that a rank reports from cp_core's report of the case.
+// Turns cp_core's report of a case into the outcome that a rank reports.
 #pragma once
 
 #include "cp_core/trial/run_case.h"
@@ -6,7 +6,7 @@
 
 namespace cp_pool {
 
-// Copies verdict, checks, times and hash of `report` to `outcome`, whose rank is set.
+// Copies the report into `outcome`, whose rank is already set.
 void take_report(const RankReport& report, RankOutcome& outcome);
 
 }  // namespace cp_pool

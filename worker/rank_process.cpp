@@ -55,18 +55,18 @@ protocol::ReadyEvent what_we_are(const protocol::RankEnvironment& environment, c
 Preparer::Pieces prepare_for(const nlohmann::json& case_json, const protocol::RankEnvironment& environment,
                              const at::Device& device, CaseRunner& runner) {
   const Case c = parse_case(case_json, "case");
-  // GPU ranks, which alone prepare, skip cases of several groups.
+  // Only GPU ranks prepare, and they skip cases of several groups.
   if (c.group != 1 || c.cp_size != environment.world_size) return {};
   return runner.prepare(c, environment.rank, device);
 }
 
-// Once a process: the choice hides all other GPUs.
+// The choice is made once per process, because it hides all other GPUs.
 const OwnGpu& own_gpu(const protocol::RankEnvironment& environment) {
   static const OwnGpu gpu = choose_own_gpu(environment, peer_copies_forbidden(/*shares=*/true));
   return gpu;
 }
 
-// Keeps a promise when it goes, however that is.
+// Fulfils a promise when it is destroyed, at the latest.
 class StoppedSignal {
  public:
   StoppedSignal() : future_(promise_.get_future().share()) {}
@@ -85,8 +85,8 @@ class StoppedSignal {
   bool signalled_ = false;
 };
 
-// Ends the process on an exception. Unwinding would wait for ever for threads that wait for orders of other ranks; the
-// death of the rank is seen at once, with its last words.
+// Ends the process on an exception, so that the rank's death and its last output are seen at once. Unwinding would wait
+// for ever for threads that wait for commands of other ranks.
 template <typename Function>
 auto or_die(int rank, Function&& function) -> decltype(function()) {
   try {
@@ -114,7 +114,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   Lifeline* const lifeline = Lifeline::current();
   if (environment.rank == 0) {
     if (lifeline != nullptr) environment.master_addr = own_master_address(*lifeline);
-    // The listening socket came from the driver; a process that this one starts must not hold it.
+    // The listening socket comes from the driver. Processes that this one starts must not inherit it.
     if (environment.master_fd) fcntl(*environment.master_fd, F_SETFD, FD_CLOEXEC);
     server.emplace(environment);
     if (lifeline != nullptr) announce_master(*lifeline, environment, server->port());
@@ -145,7 +145,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
   if (config.rehearses) {
     preparer.prepare([&runner, on = device.device()] { return runner.rehearsals(on); });
   }
-  // By value: the preparer's threads may outlive this call.
+  // Captured by value, because the preparer's threads may outlive this call.
   const auto prepare = [&preparer, &runner, environment, on = device.device()](const nlohmann::json& case_json) {
     preparer.prepare([&runner, environment, on, case_json] { return prepare_for(case_json, environment, on, runner); });
   };
@@ -164,7 +164,7 @@ int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupCl
     clock.note(device.times_ms());
     mail.to_rank0(Hello{{rank, protocol::host_name(), getpid()}, clock.phases_ms(), groups.get().cp->description()});
   });
-  baseline = EnvironmentBaseline();  // NCCL puts what its files of settings say into the environment, once
+  baseline = EnvironmentBaseline();  // taken again, because NCCL once puts settings of its files into the environment
   compute.serve();
   mail.to_rank0(Goodbye{environment.rank});
   stopped.signal();

@@ -15,15 +15,15 @@ struct RankProcessConfig {
   std::vector<Fault> faults;
   bool rehearses = true;  // CaseRunner::rehearsals
   int stdin_fd = 0;       // used by rank 0 only
-  int stdout_fd = 1;      // likewise
+  int stdout_fd = 1;      // used by rank 0 only
 };
 
-// Chooses the GPU of this process's rank, and hides the others, before code runs that may look for GPUs; serve_as_rank
-// then keeps to it. Throws EnvironmentError.
+// Chooses the GPU of this process's rank and hides the others, before other code looks for GPUs. serve_as_rank uses the
+// same choice. Throws EnvironmentError.
 void choose_gpu_early(const protocol::RankEnvironment& environment);
 
-// Serves until the end of input (rank 0), rank 0's word or rank 0's end (other ranks). Returns the exit code: 0 if
-// every rank stopped on request. Throws ControlPlaneError, CommError.
+// Serves cases. Rank 0 serves until the end of its input, other ranks until rank 0 stops them or ends. Returns the exit
+// code: 0 if every rank stopped on request. Throws ControlPlaneError, CommError.
 int serve_as_rank(const RankProcessConfig& config, CaseRunner& runner, StartupClock& clock);
 
 }  // namespace cp_pool

@@ -96,7 +96,7 @@ class RankZero::Threads {
         }
       }
     } catch (const std::exception& e) {
-      // Without this thread nobody would ever hear of this pool again.
+      // Without this thread the driver would never hear of this pool again, so the process ends.
       fmt::print(stderr, "cp-pool-worker: rank 0: the protocol thread failed: {}\n", e.what());
       _exit(1);
     }

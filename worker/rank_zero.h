@@ -1,5 +1,5 @@
-// What rank 0 does beside computing: it reads requests, hears the ranks, and runs the coordinator, each on a thread of
-// its own.
+// What rank 0 does beside computing: it reads requests, receives messages of ranks, and runs the coordinator, each on
+// its own thread.
 #pragma once
 
 #include <memory>
@@ -12,13 +12,14 @@ namespace cp_pool {
 
 class RankZero {
  public:
-  // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. `faults` fire in its result phase.
+  // Serves until end of input or shutdown. stdin_fd and stdout_fd are not owned. Faults of phase `result` fire while a
+  // result is written.
   RankZero(MailServer& server, const protocol::ReadyEvent& ready, FaultInjector faults, int stdin_fd, int stdout_fd);
   RankZero(const RankZero&) = delete;
   RankZero& operator=(const RankZero&) = delete;
   ~RankZero();
 
-  // Waits for the end. True if every rank stopped in time.
+  // Waits for the end; returns whether every rank stopped in time.
   bool wait();
 
  private:

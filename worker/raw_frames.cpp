@@ -22,9 +22,9 @@ constexpr std::size_t kMaxModules = 32;
 constexpr std::size_t kMaxPath = 4096;
 constexpr std::size_t kMaxBuildId = 20;
 
-std::array<char, kMaxPath> program_path;  // the loader does not name the program itself
+std::array<char, kMaxPath> program_path;  // the loader gives no name for the program itself
 
-// A line, put together and written without allocating.
+// Builds and writes a line without allocating.
 class LineWriter {
  public:
   explicit LineWriter(int fd) : fd_(fd) {}
@@ -34,7 +34,7 @@ class LineWriter {
     size_ += size;
     return *this;
   }
-  // One word: the lines are read by words.
+  // Adds a text as one word, because readers split lines into words.
   LineWriter& word(std::string_view piece) {
     const std::size_t begin = size_;
     text(piece);
@@ -73,7 +73,7 @@ struct Module {
 struct Frame {
   std::uintptr_t address = 0;
   const Module* module = nullptr;
-  std::uintptr_t offset = 0;  // in the module, as its symbols have it
+  std::uintptr_t offset = 0;  // offset in the module, as its symbol table counts
 };
 
 struct Stack {
@@ -82,7 +82,7 @@ struct Stack {
   std::array<Module, kMaxModules> modules;
   std::size_t module_count = 0;
 };
-Stack stack;  // a signal's stack is small
+Stack stack;  // static, because a signal handler's stack is small
 
 std::size_t align(std::size_t size) {
   return (size + 3) / 4 * 4;
@@ -158,7 +158,7 @@ void take_frames(const void* innermost) {
   stack.module_count = 0;
   for (std::size_t i = 0; i < stack.depth; ++i) {
     const auto address = reinterpret_cast<std::uintptr_t>(begin[i]);
-    // A return address may already belong to the next line, or function: the call is before it.
+    // A return address may already belong to the next line or function; the call is before it.
     const bool is_return = address != 0 && begin[i] != innermost;
     stack.frames.at(i) = Frame{};
     stack.frames.at(i).address = is_return ? address - 1 : address;
@@ -170,7 +170,7 @@ void take_frames(const void* innermost) {
 void prepare_raw_frames() {
   const ssize_t size = readlink("/proc/self/exe", program_path.data(), program_path.size() - 1);
   if (size > 0) program_path.at(static_cast<std::size_t>(size)) = '\0';
-  std::array<void*, 1> warm_up{};  // the first backtrace loads a library, which a handler must not do
+  std::array<void*, 1> warm_up{};  // the first backtrace loads a library, which a signal handler must not do
   backtrace(warm_up.data(), static_cast<int>(warm_up.size()));
 }
 

@@ -29,7 +29,8 @@ void add(std::vector<std::string>& to, std::string address) {
   if (!address.empty() && std::ranges::find(to, address) == to.end()) to.push_back(std::move(address));
 }
 
-// The user's choice of an interface first, then the address that reaches the driver; loopback last.
+// Returns the addresses of the interfaces that the user has chosen, then the one that reaches the driver, then all
+// others.
 std::vector<std::string> addresses_to_announce(const Lifeline& lifeline) {
   std::vector<std::string> out;
   for (const char* const variable : {"GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"}) {
@@ -66,7 +67,7 @@ void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment) {
   do {
     tried.clear();
     for (const std::string& address : where.addresses) {
-      if (is_loopback(address) && !on_its_host) continue;  // somebody else may listen there
+      if (is_loopback(address) && !on_its_host) continue;  // on this host another process may listen there
       const lifeline::Endpoint endpoint{address, environment.master_port};
       std::string why;
       if (const int fd = connect_within(endpoint, kOneTry, why); fd >= 0) {

@@ -1,5 +1,5 @@
-// How ranks that launchers started find rank 0's control plane: rank 0 binds a port that is free and tells the driver
-// of it by its lifeline, and the driver tells the others.
+// How ranks that a launcher started find rank 0's control plane. Rank 0 binds a free port and tells the driver over its
+// lifeline; the driver tells the other ranks.
 #pragma once
 
 #include <string>
@@ -9,14 +9,15 @@
 
 namespace cp_pool {
 
-// The address under which rank 0 itself connects: the first of those that it announces.
+// Returns the address to which rank 0 itself connects: the first of the addresses that it announces.
 std::string own_master_address(const Lifeline& lifeline);
 
-// Rank 0: its control plane listens on `port`, on every address of this host. Fills in environment's master.
+// Called by rank 0, whose control plane listens on `port` on every address of this host: tells the driver, and sets
+// environment.master_port.
 void announce_master(Lifeline& lifeline, protocol::RankEnvironment& environment, int port);
 
-// Another rank: waits for rank 0's word, and fills in environment's master with the first address that answers. Throws
-// ControlPlaneError, which names both ranks, their hosts and what was tried.
+// Called by another rank: waits for rank 0's announcement, and sets environment's master address and port to the first
+// address that answers. Throws ControlPlaneError, which names both ranks, their hosts and the attempts.
 void find_master(Lifeline& lifeline, protocol::RankEnvironment& environment);
 
 }  // namespace cp_pool

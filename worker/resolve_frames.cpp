@@ -14,7 +14,8 @@ namespace cp_pool {
 
 namespace {
 
-// The call before a return address, which may already belong to the next line, or function.
+// Returns the place of the call before a return address. The return address may already belong to the next line or
+// function.
 FrameAddress call_before(const void* address) {
   const char* const call = static_cast<const char*>(address) - 1;
   Dl_info unused{};
@@ -48,7 +49,7 @@ std::string resolve_frames(const std::vector<void*>& addresses) {
   for (const FrameAddress& frame : frames) {
     const std::vector<std::string>& calls = names[frame];
     if (shown == 0 && std::ranges::any_of(calls, records_the_throw)) continue;
-    // Without the calls that are inlined into it: their names lack the namespace by which a report leaves frames out.
+    // Inlined calls are left out: their names lack the namespace by which a report recognises frames to hide.
     std::string call = frame.module.empty() ? "??" : fmt::format("?? in {}", frame.module);
     if (!calls.empty()) call = calls.front();
     out += fmt::format("  #{} {}\n", shown++, call);

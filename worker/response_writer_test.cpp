@@ -14,7 +14,7 @@
 namespace cp_pool {
 namespace {
 
-// What arrives at the other end of a pipe.
+// Returns the lines that arrive at the other end of a pipe.
 std::vector<protocol::Line> lines_of(const protocol::Event& event) {
   std::array<int, 2> ends{};
   EXPECT_EQ(pipe(ends.data()), 0);

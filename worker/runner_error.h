@@ -1,4 +1,4 @@
-// An error of what a case runner runs that has words of its own, such as the traceback of another language.
+// An error in code that a case runner runs, with a text of its own such as the traceback of another language.
 #pragma once
 
 #include <stdexcept>
@@ -11,8 +11,8 @@ namespace cp_pool {
 
 class RunnerError : public std::runtime_error {
  public:
-  // summary: one line. text: the whole, to which no stack of this process is added. kind: exception is the fault of the
-  // code that ran, unsupported makes the case a skip, and the others say that the rank was held up by its peers.
+  // summary: one line. text: the whole text, to which no stack of this process is added. kind: exception means that the
+  // code is at fault, unsupported skips the case, and the others mean that peers held the rank up.
   RunnerError(FailureKind kind, const std::string& summary, std::string text)
       : std::runtime_error(summary), kind_(kind), text_(std::move(text)) {}
   [[nodiscard]] FailureKind kind() const { return kind_; }

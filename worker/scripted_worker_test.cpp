@@ -1,4 +1,4 @@
-// What becomes of a `prepare`, and of cases that a library refuses, on real processes (testing/scripted_worker.cpp).
+// Tests of `prepare` requests, and of cases that a library refuses, with real processes (testing/scripted_worker.cpp).
 #include <chrono>
 #include <string>
 
@@ -15,7 +15,7 @@ using std::chrono::milliseconds;
 using test::WorkerGroup;
 using ::testing::ElementsAre;
 
-// A rank that does not end by then never will.
+// A rank that has not ended after this time is taken to hang.
 constexpr milliseconds kEndLimit{20'000};
 
 class ScriptedWorker : public ::testing::Test {
@@ -29,7 +29,7 @@ class ScriptedWorker : public ::testing::Test {
   }
   void prepare(const std::string& model) { group_.send(protocol::PrepareRequest{100, case_of(model)}); }
 
-  // Of both ranks: how often this was prepared for.
+  // Returns for both ranks how often they have prepared for this model.
   [[nodiscard]] std::vector<int> times_prepared(const std::string& model) const {
     std::vector<int> times;
     for (int rank = 0; rank < 2; ++rank) {
@@ -62,7 +62,8 @@ TEST_F(WorkerPrepare, IsOffered) {
   EXPECT_EQ(ready_->capabilities.at("requests"), (nlohmann::json{"cancel", "prepare"}));
 }
 
-// The case ends when something has been prepared: it has to happen beside the case, on every rank.
+// The running case ends only once something has been prepared, so the preparation must run beside the case on every
+// rank.
 TEST_F(WorkerPrepare, HappensOnceOnEveryRankBesideTheRunningCase) {
   group_.start_run("first", {{"model", "waits_for_next"}});
   prepare("second");
@@ -136,7 +137,7 @@ TEST_F(WorkerRefusal, OnEveryRankIsASkipToo) {
   const auto result = group_.run("refused", {{"model", "refused"}});
   ASSERT_TRUE(result.has_value());
   EXPECT_EQ(result->outcome, CaseOutcome::skip);
-  // Of the rank that says so first.
+  // The reason is that of the rank that reports first.
   EXPECT_THAT(result->reason,
               ::testing::AnyOf("rank 0: the library refuses these tiles", "rank 1: the library refuses these tiles"));
   EXPECT_TRUE(result->healthy);

@@ -22,7 +22,7 @@ namespace {
 
 using Clock = Communicator::Clock;
 
-constexpr std::chrono::minutes kBarrierLimit{10};  // the other ranks may be slow; nobody else is waiting
+constexpr std::chrono::minutes kBarrierLimit{10};  // long, because other ranks may be slow and no driver waits
 
 RankOutcome run_rank(const Case& c, CaseRunner& runner, const c10::intrusive_ptr<c10d::Store>& store, int rank) {
   RankOutcome outcome;

@@ -10,10 +10,11 @@
 
 namespace cp_pool {
 
-// Runs all ranks. A rank that throws frees the others. Throws CommError if the ranks cannot connect.
+// Runs all ranks. A rank that throws frees the others from their collectives. Throws CommError if the ranks cannot
+// connect.
 protocol::ResultEvent run_single_case(const Case& c, CaseRunner& runner);
 
-// The result for people: a line a rank, a table of the checks, the outcome last.
+// Describes the result for people: a line per rank, a table of the checks, and the outcome last.
 std::string describe_result(const protocol::ResultEvent& result);
 
 }  // namespace cp_pool

@@ -32,11 +32,11 @@ struct FatalSignal {
 constexpr std::array<FatalSignal, 5> kFatalSignals{
     {{SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"}, {SIGFPE, "SIGFPE"}, {SIGILL, "SIGILL"}}};
 
-// What a handler needs, worked out before: it may not allocate or format.
+// The data that a handler needs, prepared in advance, because a handler may not allocate or format.
 std::array<char, kMaxHeadline> headline;
 std::size_t headline_size = 0;
 std::atomic<pid_t> shown_thread{0};
-std::atomic<int> signal_before{0};  // show_also; 0: none
+std::atomic<int> signal_before{0};  // set by show_also; 0: none
 std::atomic_flag writing = ATOMIC_FLAG_INIT;
 alignas(16) std::array<char, kHandlerStack> handler_stack;
 
@@ -59,7 +59,7 @@ void put_hex(std::uintptr_t value) {
   put({digits.data() + at, digits.size() - at});
 }
 
-// Where the signal struck.
+// Returns the instruction at which the signal interrupted the thread.
 const void* program_counter(const void* context) {
   const mcontext_t& registers = static_cast<const ucontext_t*>(context)->uc_mcontext;
 #if defined(__x86_64__)
@@ -90,7 +90,7 @@ void show_stack(const void* context) {
   put({headline.data(), headline_size});
 }
 
-// The signal may reach any thread of the process: it is handed on to the one to show.
+// The signal may reach any thread of the process, so the handler forwards it to the thread to show.
 void on_request(int signal, siginfo_t* /*info*/, void* context) {
   const int saved_errno = errno;
   const pid_t thread = shown_thread.load();
@@ -107,7 +107,8 @@ void on_request(int signal, siginfo_t* /*info*/, void* context) {
 void put_cause(int signal, const siginfo_t& info) {
   const auto* const known = std::ranges::find(kFatalSignals, signal, &FatalSignal::number);
   put(known == kFatalSignals.end() ? "a signal" : known->name);
-  const bool has_address = info.si_code > 0 && signal != SIGABRT;  // of the kernel, not sent by a process
+  // The code of a signal that a process has sent is not positive.
+  const bool has_address = info.si_code > 0 && signal != SIGABRT;
   if (has_address) {
     put(" at address ");
     put_hex(reinterpret_cast<std::uintptr_t>(info.si_addr));
@@ -115,9 +116,9 @@ void put_cause(int signal, const siginfo_t& info) {
   put(" ");
 }
 
-// The default action, with this thread's own frames in a core dump, comes as soon as the handler returns.
+// When the handler returns, the default action follows at once, with this thread's own frames in a core dump.
 void on_fatal(int signal, siginfo_t* info, void* context) {
-  if (writing.test_and_set()) {  // another thread is dying: its words must come out
+  if (writing.test_and_set()) {  // another thread is dying and has to finish writing
     constexpr timespec kLongEnough{1, 0};
     nanosleep(&kLongEnough, nullptr);
   } else {
@@ -140,7 +141,7 @@ void handle(int signal, void (*handler)(int, siginfo_t*, void*), int flags) {
 
 void use_handler_stack() {
   stack_t now{};
-  if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;  // a sanitizer's stays
+  if (sigaltstack(nullptr, &now) != 0 || (now.ss_flags & SS_DISABLE) == 0) return;  // a sanitizer's stack is kept
   stack_t ours{};
   ours.ss_sp = handler_stack.data();
   ours.ss_size = handler_stack.size();

@@ -4,14 +4,15 @@
 
 namespace cp_pool {
 
-// SIGUSR2 shows the calling thread, and the rank goes on: the driver asks for it before it ends a pool that ran into a
-// deadline. SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL show the thread that they strike, and then kill the process as
-// they would have anyway; one that has a handler already, a sanitizer's, is left to it. The calling thread gets a stack
-// of its own for handlers, so that it can tell of a stack overflow. Call once.
+// SIGUSR2 writes the stack of the thread that called this function, and the rank goes on: the driver sends it before it
+// ends a pool that has exceeded a deadline. SIGSEGV, SIGABRT, SIGBUS, SIGFPE and SIGILL write the stack of the thread
+// that they interrupt, and then kill the process as they would without a handler. Signals that already have a handler,
+// such as a sanitizer's, keep it. The calling thread gets a separate stack for handlers, so that it can report a stack
+// overflow. Call once.
 void install_stack_dump(int rank);
 
-// Before a thread writes its stack, its handler raises this signal on it: that of an interpreter's handler, which
-// writes the stack of the program that it interprets.
+// Sets a signal that a handler raises on its thread before it writes the stack. An interpreter's handler of that signal
+// writes the stack of the interpreted program.
 void show_also(int signal);
 
 }  // namespace cp_pool

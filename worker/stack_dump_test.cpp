@@ -23,7 +23,7 @@ using testing::KilledBySignal;
 constexpr const char* kOwnFrame = "#0 cp_worker_logic_test\\+0x[0-9a-f]+";
 constexpr const char* kOwnModule = R"(\[CP_POOL_MODULE\] cp_worker_logic_test [0-9a-f-]+ /.*/cp_worker_logic_test)";
 
-// No core dumps of what dies here on purpose.
+// Prevents core dumps of processes that these tests crash on purpose.
 void become_rank() {
   constexpr rlimit kNone{0, 0};
   setrlimit(RLIMIT_CORE, &kNone);
@@ -34,7 +34,7 @@ void write_to(volatile int* address) {
   *address = 1;
 }
 
-// Each call needs the frame of its caller.
+// The addition after the call keeps the recursion from becoming a loop, so each call needs a frame.
 int recurse(int depth) {
   std::array<volatile char, 4096> frame{};
   frame[0] = static_cast<char>(depth);
@@ -86,7 +86,7 @@ TEST(StackDump, SignalsThatWereRaisedKillToo) {
   for (const auto& [signal, name] : {std::pair{SIGABRT, "SIGABRT"}, {SIGFPE, "SIGFPE"}, {SIGILL, "SIGILL"}}) {
     struct sigaction now{};
     sigaction(signal, nullptr, &now);
-    if (now.sa_handler != SIG_DFL) continue;  // a sanitizer's
+    if (now.sa_handler != SIG_DFL) continue;  // has a handler of a sanitizer
     EXPECT_EXIT(
         {
           become_rank();

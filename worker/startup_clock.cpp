@@ -11,8 +11,8 @@ namespace cp_pool {
 
 namespace {
 
-// Field 22 of /proc/self/stat (proc(5)): the start of the process in clock ticks since boot. Field 2, the name, may
-// hold spaces and ends at the last ')'.
+// Reads field 22 of /proc/self/stat (proc(5)), the start of the process in clock ticks since boot. Field 2, the name,
+// may contain spaces and ends at the last ')'.
 double ms_since_process_start() {
   std::ifstream file("/proc/self/stat");
   const std::string stat{std::istreambuf_iterator<char>(file), {}};

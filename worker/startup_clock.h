@@ -1,4 +1,4 @@
-// Measures the phases of a rank's start, from the process's start to ready.
+// Measures the phases of a rank's start, from the start of the process until the rank is ready.
 #pragma once
 
 #include <chrono>
@@ -9,14 +9,15 @@ namespace cp_pool {
 
 class StartupClock {
  public:
-  // Call first thing in main: the time since the process started, as "load", is that of loading libraries. The kernel
-  // counts it in steps of 10 ms.
+  // Construct it first in main. The phase "load" is the time since the process started, in which libraries were loaded.
+  // The kernel counts this time in steps of 10 ms.
   StartupClock();
-  // The time since the last mark (or the constructor) is that of `phase`.
+  // Ends a phase: its time is that since the last mark (or the constructor).
   void mark(const std::string& phase);
-  // What ran beside the phases: shown with them, and no part of the total.
+  // Adds times, in milliseconds, of work beside the phases. They are listed with the phases but are no part of the
+  // total.
   void note(const std::map<std::string, double>& beside_ms);
-  // Milliseconds by phase, and "total" since process start.
+  // Returns the milliseconds of each phase, and of "total" since the process started.
   [[nodiscard]] std::map<std::string, double> phases_ms() const;
 
  private:

@@ -10,8 +10,8 @@ namespace {
 
 int private_stdout = -1;
 
-// Runs before any other code of the process: sanitizers are not set up yet, so there is no instrumentation here and no
-// call that a sanitizer intercepts.
+// Runs before any other code of the process. Sanitizers are not set up yet, so this function has no instrumentation and
+// makes no call that a sanitizer intercepts.
 __attribute__((no_sanitize("address", "undefined", "thread"))) void move_stdout(int, char**, char**) {
   constexpr int kFirstPrivate = 3;
   private_stdout = static_cast<int>(syscall(SYS_fcntl, STDOUT_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate));

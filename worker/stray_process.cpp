@@ -9,9 +9,9 @@ namespace cp_pool {
 
 namespace {
 
-// In a child of a process with several threads only async-signal-safe calls are allowed.
+// A child of a process with several threads may make only async-signal-safe calls.
 [[noreturn]] void live_in_a_session_of_its_own() {
-  // Signals are ignored first: once the process is found in its own session, it is known to ignore them.
+  // Signals are ignored before setsid, so that a process found in its own session is known to ignore them.
   for (const int signal : {SIGTERM, SIGHUP, SIGINT, SIGUSR2}) ::signal(signal, SIG_IGN);
   ::setsid();
   for (;;) ::pause();

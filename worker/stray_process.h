@@ -1,12 +1,13 @@
-// Processes that a rank leaves behind, out of reach of signals to its process group: for --inject.
+// Leaves processes behind that signals to the rank's process group do not reach, for --inject.
 #pragma once
 
 namespace cp_pool {
 
-// A child in a session of its own that ignores polite signals and holds the rank's descriptors open.
+// Leaves a child in a session of its own that ignores SIGTERM, SIGHUP, SIGINT and SIGUSR2 and holds the rank's file
+// descriptors open.
 void leave_setsid_child();
 
-// A grandchild in a session of its own whose parent is gone and which has closed its standard streams, as daemons do.
+// Leaves a grandchild in a session of its own, without a parent and with closed standard streams, as daemons have.
 void leave_daemon();
 
 }  // namespace cp_pool

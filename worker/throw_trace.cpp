@@ -11,7 +11,9 @@
 namespace {
 
 constexpr int kMaxFrames = 64;
-constexpr std::size_t kRemembered = 4;  // destructors and handlers on the way up may throw and catch, too
+// Throw sites kept per thread. Several are needed, because destructors and handlers may throw and catch during
+// unwinding.
+constexpr std::size_t kRemembered = 4;
 
 struct ThrowSite {
   const std::type_info* type = nullptr;
@@ -27,7 +29,7 @@ thread_local ThrowSites throw_sites;
 
 }  // namespace
 
-// Replaces the C++ runtime's for the whole process, libraries included, and calls it.
+// Replaces and calls the C++ runtime's __cxa_throw, for the whole process including its libraries.
 // NOLINTBEGIN(bugprone-reserved-identifier,readability-identifier-naming,readability-inconsistent-declaration-parameter-name)
 extern "C" __attribute__((noreturn)) void __cxa_throw(void* object, std::type_info* type, void (*destructor)(void*)) {
   ThrowSite& site = throw_sites.ring[throw_sites.next++ % kRemembered];

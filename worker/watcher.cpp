@@ -58,7 +58,7 @@ void Watcher::serve() {
 
 void Watcher::stop(int exit_code) {
   if (compute_stopped_.wait_for(kStopLimit / 2) == std::future_status::ready) return;
-  // An abort may wait for what runs on a device, which may never end.
+  // An abort may wait for work on a device that never ends, so another thread ends the process in that case.
   std::thread([exit_code] {
     std::this_thread::sleep_for(kStopLimit / 2);
     _exit(exit_code);

@@ -1,5 +1,5 @@
-// The watching thread of one rank: it frees the computing thread from collectives, answers probes during a case, and
-// ends the process when rank 0 says so or is gone, whatever the computing thread does.
+// The watching thread of one rank. It frees the computing thread from collectives and answers probes during a case. It
+// ends the process when rank 0 orders it or is gone, in whatever state the computing thread is.
 #pragma once
 
 #include <chrono>
@@ -13,14 +13,14 @@
 
 namespace cp_pool {
 
-// How long the computing thread has to stop by itself before the process ends without it.
+// How long the computing thread has to stop before the process ends anyway.
 inline constexpr std::chrono::milliseconds kStopLimit{500};
 
 class Watcher {
  public:
   struct Functions {
-    std::function<void(const nlohmann::json&)> prepare;  // for each case that shall be prepared for
-    std::function<void(int)> free_waits;                 // CaseRunner::free_waits: with each abort of the groups
+    std::function<void(const nlohmann::json&)> prepare;  // called for each case to prepare for
+    std::function<void(int)> free_waits;                 // CaseRunner::free_waits, called with each abort of the groups
   };
   // `compute_stopped` becomes ready when the computing thread has stopped. The functions must neither wait nor throw.
   Watcher(const protocol::RankEnvironment& environment, GroupSlot& groups, std::shared_future<void> compute_stopped,

@@ -1,4 +1,4 @@
-// --case of the real worker: a case without a driver.
+// Tests of the real worker's --case: a case without a driver.
 #include <array>
 #include <cstdio>
 #include <cstdlib>
@@ -17,7 +17,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// --case: output and exit code of a run without a driver.
+// Output and exit code of a run with --case.
 struct CaseRun {
   int exit_code = -1;
   std::string output;
@@ -54,7 +54,7 @@ TEST(WorkerCaseFile, RunsTheRanksOfAllGroups) {
 
 TEST(WorkerCaseFile, ACaseThatDoesNotPassIsAFailure) {
   nlohmann::json c = test::small_case(2);
-  // More memory than addresses: it is refused at once.
+  // The case needs more memory than there are addresses, so the allocation fails at once.
   c["seqlen_q"] = c["seqlen_kv"] = 1 << 17;
   c["heads"] = c["kv_heads"] = 1 << 16;
   c["head_dim_qk"] = c["head_dim_v"] = 1 << 13;

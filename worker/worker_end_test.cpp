@@ -1,4 +1,4 @@
-// When the ranks of the real worker end, and by what.
+// Tests of when and how the ranks of the real worker end.
 #include <chrono>
 #include <csignal>
 #include <string>

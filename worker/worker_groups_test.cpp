@@ -1,4 +1,4 @@
-// Cases that several strided groups of the real ranks run at once.
+// Tests of cases that several strided groups of real ranks run at once.
 #include <optional>
 #include <set>
 #include <string>
@@ -32,7 +32,7 @@ nlohmann::json merged(nlohmann::json fields, const nlohmann::json& more) {
   return fields;
 }
 
-// Group g is every second rank from g on, and solves the problem of the seed 5 + g.
+// Group g consists of every second rank from rank g on, and solves the problem with the seed 5 + g.
 TEST_F(WorkerGroups, EachSolveAProblemOfTheirOwn) {
   const nlohmann::json fields = {{"layout", "thd"}, {"pad_between_seqs", true}, {"batch", 3}, {"seqlens", {3, 11, 16}}};
   WorkerGroup four({.ranks = 4});
@@ -77,7 +77,7 @@ TEST_F(WorkerGroups, NameTheRankOfTheWorldWhoseAnswerIsWrong) {
   expect_pass(group.run("next", kTwoGroups));
 }
 
-// Whether the pool comes back: a busy machine may need longer than a worker has for it, but not each time.
+// Returns whether the pool recovers. On a busy machine it may take longer than the worker allows, but not every time.
 bool comes_back_after_a_throw(WorkerGroup& group) {
   EXPECT_TRUE(group.next<protocol::ReadyEvent>().has_value());
   EXPECT_EQ(group.run("before", kTwoGroups)->outcome, CaseOutcome::pass);
@@ -92,7 +92,7 @@ bool comes_back_after_a_throw(WorkerGroup& group) {
   return true;
 }
 
-// The other group has done what it can, and waits at the barrier of all ranks.
+// The other group has finished its part and waits at the barrier of all ranks.
 TEST_F(WorkerGroups, FallTogetherWhenARankThrowsAndComeBack) {
   bool back = false;
   for (int i = 0; i < test::kTriesToRecover && !back; ++i) {

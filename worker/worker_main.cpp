@@ -29,7 +29,8 @@ namespace {
 
 constexpr int kExitFailure = 1;
 
-// fd 0 becomes /dev/null: nothing but the protocol reads what the driver writes.
+// Moves stdin to a private file descriptor, and /dev/null to file descriptor 0, so that only the protocol reads the
+// driver's input.
 int take_stdin() {
   constexpr int kFirstPrivate = 3;
   const int taken = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, kFirstPrivate);
@@ -60,13 +61,13 @@ int run_case_file(const std::string& path, CaseRunner& runner, int stdout_fd) {
   return good ? 0 : kExitFailure;
 }
 
-// Turns off LibTorch's warnings about closed connections: the worker itself reports what ends a pool.
+// Turns off LibTorch's warnings about closed connections, because the worker itself reports why a pool ends.
 void quieten_libtorch() {
   constexpr int kErrorsOnly = 2;
   if (std::getenv("TORCH_CPP_LOG_LEVEL") == nullptr) FLAGS_caffe2_log_level = kErrorsOnly;
 }
 
-// cuBLAS gives the same bits again only with workspaces of a fixed size; LibTorch refuses deterministic cases without.
+// cuBLAS repeats its results only with workspaces of a fixed size; without them LibTorch refuses deterministic cases.
 void ask_for_deterministic_cublas() {
   constexpr int kKeepTheUsers = 0;
   setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", kKeepTheUsers);
@@ -87,7 +88,7 @@ int run(const Options& options, CaseRunner& runner, StartupClock& clock, int std
   ask_for_deterministic_cublas();
   RankProcessConfig config;
   config.environment = protocol::read_environment();
-  Lifeline::start(config.environment);  // before anything that takes long
+  Lifeline::start(config.environment);  // before slow steps, so that the driver hears of the rank early
   config.faults = options.faults;
   config.rehearses = options.rehearses;
   if (!speaks_our_protocol(config.environment, stdout_fd)) return protocol::kExitNoCommonVersion;
@@ -103,9 +104,9 @@ int run(const Options& options, CaseRunner& runner, StartupClock& clock, int std
 }
 
 int run_or_say_why_not(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd) {
-  // A driver or a peer that is gone shows as an error of the call, not as a signal.
+  // If the driver or a peer is gone, writing must fail with an error instead of a signal.
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // and so does a file that may not grow
+  std::signal(SIGXFSZ, SIG_IGN);  // the same for a file that may not grow
   try {
     return run(options, runner, clock, stdout_fd);
   } catch (const CaseError& e) {

@@ -1,4 +1,4 @@
-// A worker process, but for what it computes: from its command line to its exit code.
+// A worker process from its command line to its exit code, for any case runner.
 #pragma once
 
 #include "worker/case_runner.h"
@@ -7,9 +7,9 @@
 
 namespace cp_pool {
 
-// Runs the case of options.case_file, or serves as one rank of a group as the environment says. stdout_fd: where the
-// protocol goes; fd 1 must be stderr by now. Explains on stderr what goes wrong. The caller then ends the process by
-// _exit: threads of the runner may still be at work.
+// Runs the case of options.case_file, or serves as one rank of a group according to the environment. stdout_fd: where
+// protocol lines are written; file descriptor 1 must already be stderr. Explains failures on stderr. The caller must
+// end the process by _exit, because threads of the runner may still be at work.
 int worker_main(const Options& options, CaseRunner& runner, StartupClock& clock, int stdout_fd);
 
 }  // namespace cp_pool

@@ -1,4 +1,4 @@
-// What the real worker answers, its ranks started as the driver starts them.
+// Tests of the real worker's answers, with ranks started as the driver starts them.
 #include <algorithm>
 #include <csignal>
 #include <limits>
@@ -174,8 +174,7 @@ TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
     for (const auto& rank : result->ranks) out[rank.rank] = rank.output_hash;
     return out;
   };
-  // A busy machine may need longer for the ranks to come back from the throw than a worker has for it, but not each
-  // time.
+  // On a busy machine the ranks may take longer to return from the throw than a worker allows, but not every time.
   bool back = false;
   for (int i = 0; i < test::kTriesToRecover && !back; ++i) {
     WorkerGroup group(with({"--inject", "throw@1:inside:bad"}));
@@ -196,8 +195,8 @@ TEST_F(Worker, GivesTheSameBitsForTheSameCaseAfterAnythingElse) {
 TEST_F(Worker, ComputesTheReferenceAnewWhenAskedTo) {
   WorkerGroup group({});
   group.next<protocol::ReadyEvent>();
-  // Large enough that computing the reference and finding it differ by orders of magnitude. Of several times the least:
-  // whatever else the machine does, it does not do every time.
+  // The problem is large enough that computing the reference takes orders of magnitude longer than finding it in the
+  // cache. The least of several times is taken, because other work on the machine delays some of them, not all.
   const nlohmann::json large = {{"seqlen_q", 256}, {"seqlen_kv", 256}};
   const auto least_reference_ms = [&](bool cached) {
     double least = std::numeric_limits<double>::infinity();

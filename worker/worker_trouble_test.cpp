@@ -1,4 +1,4 @@
-// Cases in which a rank of the real worker throws, hangs or is cancelled, and the cases after them.
+// Tests of cases in which a rank of the real worker throws, hangs or is cancelled, and of the cases after them.
 #include <chrono>
 #include <csignal>
 #include <optional>
@@ -24,7 +24,7 @@ using ::testing::StartsWith;
 
 using WorkerTrouble = test::Worker;
 
-// A rank that throws reaches the result at once, its peers are freed, and the pool goes on.
+// When a rank throws, the result says so at once, its peers are freed, and the pool goes on.
 class WorkerThrow : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(WorkerThrow, ReachesTheResultLongBeforeTheDeadlineAndThePoolGoesOn) {
@@ -67,7 +67,7 @@ TEST_P(WorkerThrow, ReachesTheResultLongBeforeTheDeadlineAndThePoolGoesOn) {
 INSTANTIATE_TEST_SUITE_P(Phases, WorkerThrow, ::testing::Values("before", "inside", "after"),
                          [](const auto& phase) { return std::string(phase.param); });
 
-// Runs cases that throw, one after the other; false once the worker asks for a new pool.
+// Runs cases that throw, one after the other; returns false once the worker asks for a new pool.
 bool recovers_every_time(WorkerGroup& group, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     for (const char* id : {"bad", "worse"}) {
@@ -133,7 +133,7 @@ TEST_F(WorkerTrouble, ARankThatCannotBeFreedMakesThePoolUnhealthyInTime) {
     const auto result = group.next<ResultEvent>();
     EXPECT_LT(ms_since(start), 20'000) << "it is the worker that ends the case: it hangs for ever";
     ASSERT_TRUE(result.has_value());
-    // Where the other rank does not come back in time, either, nothing tells of the timeout.
+    // If the other rank does not come back in time either, the result does not mention the timeout.
     EXPECT_TRUE(result->outcome == CaseOutcome::timeout || (busy && result->outcome == CaseOutcome::error))
         << result->reason;
     EXPECT_FALSE(result->healthy);
@@ -177,7 +177,7 @@ TEST_F(WorkerTrouble, SaysWhereItStandsWhenAsked) {
   group.start_run("hangs");
   ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
   for (int rank = 0; rank < 2; ++rank) {
-    // It may still be on its way into the exchange when it is asked first.
+    // A rank may not have reached the exchange yet when it is asked first.
     const std::string place = "rank " + std::to_string(rank) + ": in exchange with rank";
     const bool found = group.ask_until_stderr_has(rank, SIGUSR2, place);
     EXPECT_TRUE(found && group.wait_for_stderr(rank, "[CP_POOL_MODULE] cp-pool-worker ")) << group.read_stderr(rank);
@@ -207,7 +207,7 @@ TEST_F(WorkerTrouble, ARankThatHangsOnTheCpuOrAloneInACollectiveIsATimeout) {
       const auto result = group.run("bad", {}, 1000);
       ASSERT_TRUE(result.has_value()) << fault;
       healthy = result->healthy;
-      if (can_be_freed && !healthy && busy) return;  // the others would not do better
+      if (can_be_freed && !healthy && busy) return;  // the other faults would fare no better on a busy machine
       EXPECT_EQ(result->outcome, CaseOutcome::timeout) << fault << ": " << result->reason;
     }
     EXPECT_EQ(healthy, can_be_freed) << "a rank that waits can be freed";

@@ -12,7 +12,7 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::string_view kTensorOfRepeatedStep = "out";  // every case has it
+constexpr std::string_view kTensorOfRepeatedStep = "out";  // every case has this result
 
 }  // namespace
 

@@ -12,17 +12,17 @@
 
 namespace cp_pool {
 
-// RunOptions::on_result of a case with such faults.
+// The RunOptions::on_result of a case with `wrong` faults.
 class WrongResults {
  public:
-  // tensors: of the case's `wrong` faults.
+  // tensors: the TENSORs of the case's `wrong` faults.
   WrongResults(std::vector<std::string> tensors, int rank) : tensors_(std::move(tensors)), rank_(rank) {}
 
   [[nodiscard]] bool any() const { return !tensors_.empty(); }
-  // Writes to stderr what it changes. A step and its repetition are changed alike, so that they still have equal bits;
-  // kRepeatedStep alone makes them differ.
+  // Changes the result if a fault asks for it, and writes the fault to stderr. A step and its repetition are changed
+  // alike, so that their bits stay equal; only kRepeatedStep makes them differ.
   void operator()(std::string_view tensor, bool repeated, at::Tensor& result);
-  // After the case: writes to stderr which tensors it did not have. Such a fault does nothing.
+  // Called after the case: writes to stderr which tensors the case does not have. Their faults have no effect.
   void name_missing() const;
 
  private:
@@ -34,8 +34,9 @@ class WrongResults {
   std::set<std::string, std::less<>> changed_;
 };
 
-// Returns a copy in which every finite element but 0 is larger by 16 * (1 + the largest magnitude), far beyond rounding
-// in any dtype. Padding (0, or -inf in lse) stays. If no element qualifies, all are changed.
+// Returns a copy in which every finite element except 0 is larger by 16 * (1 + the largest magnitude), far beyond
+// rounding in any dtype. Padding (0, or -inf in lse) is unchanged. If every element is 0 or not finite, all elements
+// are changed.
 at::Tensor wrong_values(const at::Tensor& right);
 
 }  // namespace cp_pool

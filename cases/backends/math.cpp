@@ -2,7 +2,7 @@
 
 namespace cp_pool {
 
-// Matrix products of cuBLAS, which repeat with the workspace that the worker sets.
+// The math backend's matrix products are those of cuBLAS, whose results repeat with the workspace that the worker sets.
 BackendFacts math_facts() {
   return {.rounds_calls = false, .repeats_backward = true, .rehearsed = true};
 }

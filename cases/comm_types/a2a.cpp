@@ -6,8 +6,8 @@ CommFacts a2a_facts() {
   return {
       .exchange = "every rank trades its tokens of all heads for all tokens of its heads, and back",
       .head_ranks = [](int cp_size) { return cp_size; },
-      // All but a rank's own block of heads leaves it: forward q, k, v, out and lse; backward dout, a statistic, and
-      // dq, dk, dv on their way back.
+      // A rank sends everything but its own block of heads. In the forward these are q, k, v, out and lse; in the
+      // backward dout, a statistic, and dq, dk, dv on their way back.
       .traffic =
           [](const RankBytes& rank, int cp_size) {
             const std::int64_t all = rank.q + rank.kv + rank.out + rank.statistic;

@@ -9,7 +9,8 @@ namespace cp_pool {
 
 namespace {
 
-// Exchanges that `groups` groups of ranks make at the same time. place_of(group, rank): which rank of all it is.
+// Returns the exchanges of one group, made by all `groups` groups at the same time. place_of(group, rank) gives the
+// rank of the world for a rank of a group.
 std::vector<Exchange> of_each_group(std::vector<Exchange> exchanges, int groups,
                                     const std::function<int(int group, int rank)>& place_of) {
   for (Exchange& exchange : exchanges) {
@@ -34,7 +35,7 @@ CommFacts a2a_p2p_facts() {
       .takes_size = [](int cp_size) { return cp_size >= 2 * kPair && cp_size % kPair == 0; },
       .sizes = "an even size of at least 4 (pairs of ranks, in a ring)",
       .sums_dkv = true,
-      // A pair's tokens of half the heads are as many bytes as a rank's tokens of all heads.
+      // A pair's tokens with half the heads are as many bytes as a rank's tokens with all heads.
       .traffic =
           [](const RankBytes& rank, int cp_size) {
             const Traffic in_pair = a2a_facts().traffic(rank, kPair);
@@ -49,7 +50,7 @@ CommFacts a2a_p2p_facts() {
                                                       [](int pair, int place) { return kPair * pair + place; });
             const std::vector<Exchange> rings = of_each_group(p2p_facts().exchanges(rank, pairs), kPair,
                                                               [](int ring, int place) { return kPair * place + ring; });
-            // The ring turns between the two trades of its pass.
+            // The steps of the ring come between the two trades of the same pass.
             for (const Exchange::Pass pass : {Exchange::Pass::forward, Exchange::Pass::backward}) {
               const auto last =
                   std::find_if(out.rbegin(), out.rend(), [pass](const Exchange& trade) { return trade.pass == pass; });

@@ -7,8 +7,8 @@ CommFacts all_gather_facts() {
       .exchange = "every rank gets all k and v; dk and dv are summed and scattered, in fp32",
       .head_ranks = [](int /*cp_size*/) { return 1; },
       .sums_dkv = true,
-      // Keys and values go to every other rank, in the backward again, so that no rank keeps whole sequences; as many
-      // sums of gradients come back.
+      // Every rank sends its keys and values to every other rank, once in the forward and again in the backward, so
+      // that no rank keeps whole sequences. In the backward it also sends the sums of gradients to their owners.
       .traffic =
           [](const RankBytes& rank, int cp_size) {
             const std::int64_t others = cp_size - 1;

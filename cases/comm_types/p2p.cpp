@@ -10,8 +10,9 @@ CommFacts p2p_facts() {
           "k and v travel around a ring of all ranks while each computes; dk and dv travel with them, sums in fp32",
       .head_ranks = [](int /*cp_size*/) { return 1; },
       .sums_dkv = true,
-      // Keys and values go to every other rank, and as many sums of gradients come back. The backward begins with those
-      // that the forward held last, and does not send its own.
+      // In the forward a rank passes keys and values on to the next rank, once per other rank. The backward begins with
+      // those that the rank held last and does not send its own, so it needs one message less. The sums of gradients
+      // take as many messages as the forward.
       .traffic =
           [](const RankBytes& rank, int cp_size) {
             const std::int64_t others = cp_size - 1;

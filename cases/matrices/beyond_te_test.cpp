@@ -1,4 +1,4 @@
-// What the matrix beyond-te promises: all that Transformer Engine refuses under context parallelism.
+// Checks that the matrix beyond-te covers all that Transformer Engine refuses under context parallelism.
 #include <algorithm>
 #include <functional>
 #include <optional>

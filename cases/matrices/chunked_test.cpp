@@ -1,4 +1,4 @@
-// What the matrix chunked promises.
+// Checks what docs and users rely on in the matrix chunked.
 #include <algorithm>
 #include <cstdint>
 #include <set>
@@ -24,7 +24,7 @@ std::string mask_of(const Case& c) {
   return c.causal ? "causal" : "none";
 }
 
-// The chunk against what a rank holds in one piece of the longest sequence: a 2n-th of it.
+// Compares the chunk with the length of one of the 2n pieces into which n ranks split the longest sequence.
 std::string relation_of(const Case& c) {
   const std::int64_t piece = std::ranges::max(resolve_lengths(c).padded_kv) / (std::int64_t{2} * c.cp_size);
   if (c.chunk == piece) return "equal";

@@ -1,4 +1,4 @@
-// What the matrix perf promises.
+// Checks what docs and users rely on in the matrix perf.
 #include <algorithm>
 #include <numeric>
 #include <set>

@@ -1,4 +1,4 @@
-// What the matrix quick promises.
+// Checks what docs and users rely on in the matrix quick.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -35,7 +35,7 @@ std::string mask_label(const Case& c) {
   return c.causal ? "causal" : "none";
 }
 
-// What a case is in each of the dimensions whose pairs have to meet.
+// The value of a case in each dimension. Every pair of values of two dimensions has to occur in some case.
 std::vector<std::string> traits(const Case& c) {
   return {fmt::format("mask {}", mask_label(c)),
           fmt::format("comm {}", to_string(c.comm)),
@@ -50,7 +50,7 @@ TEST(Quick, IsSmall) {
   const auto cases = quick();
   std::map<CommType, int> of_type;
   for (const MatrixCase& entry : cases) {
-    EXPECT_LE(++of_type[entry.c.comm], 33) << entry.id;  // each feature costs a type one case
+    EXPECT_LE(++of_type[entry.c.comm], 33) << entry.id;  // each feature adds one case to each type
     EXPECT_LE(std::max(entry.c.seqlen_q, entry.c.seqlen_kv), 128) << entry.id;
     EXPECT_LE(entry.c.heads, 16) << entry.id;
     EXPECT_LE(entry.c.batch, 8) << entry.id;
@@ -129,7 +129,7 @@ TEST(Quick, TouchesEveryKind) {
     EXPECT_TRUE(comm_has([](const Case& c) { return c.bias.has_value(); })) << to_string(comm);
     EXPECT_TRUE(comm_has([](const Case& c) { return c.softmax == SoftmaxType::learnable; })) << to_string(comm);
     EXPECT_TRUE(comm_has([](const Case& c) { return c.max_logit; })) << to_string(comm);
-    // Bottom-right: queries before the first key see none.
+    // The mask is aligned bottom-right, so queries before the first key see no key.
     EXPECT_TRUE(comm_has([](const Case& c) { return c.causal && c.seqlen_q > c.seqlen_kv; })) << to_string(comm);
   }
 }
@@ -149,7 +149,7 @@ TEST(Quick, MeetsEveryCommWithSteepScoresAndASinkAboveAll) {
   EXPECT_TRUE(holds_for_one([](const Case& c) { return c.comm == CommType::p2p && c.input_scale == 3; }));
 }
 
-// Slices that are not contiguous, where only a layout or a dtype would show.
+// Strided inputs with every communication type, layout and dtype.
 TEST(Quick, MeetsEveryCommLayoutAndDtypeWithStridedInputs) {
   for (const CommType comm : kValues<CommType>) {
     EXPECT_TRUE(holds_for_one([comm](const Case& c) { return c.strided && c.comm == comm; })) << to_string(comm);
@@ -162,7 +162,7 @@ TEST(Quick, MeetsEveryCommLayoutAndDtypeWithStridedInputs) {
   }
 }
 
-// What replicated tokens have rows of beside q, k and v; and sequences shorter than what is replicated.
+// Tensors other than q, k and v that have rows for replicated tokens, and sequences that are shorter than `replicated`.
 TEST(Quick, ReplicatesTokensOfEveryKindOfTensor) {
   const auto replicated = [](const std::function<bool(const Case&)>& predicate) {
     return holds_for_one([&](const Case& c) { return c.replicated > 0 && predicate(c); });
@@ -181,7 +181,7 @@ TEST(Quick, MeetsEveryCommWithTwoGroupsOfRanks) {
   }
 }
 
-// A case that no worker can run would only ever be skipped.
+// A case whose heads do not divide over the ranks would be skipped by every worker.
 TEST(Quick, HasHeadsForEveryRank) {
   for (const MatrixCase& entry : quick()) {
     EXPECT_EQ(heads_do_not_divide(entry.c), "") << entry.id;

@@ -1,4 +1,4 @@
-// te-flash and te-fused against a table of Transformer Engine's models that is written down here a second time.
+// Compares te-flash and te-fused with a second, independent table of Transformer Engine's models.
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -104,7 +104,7 @@ void shrink(Case& c) {
 struct Expected {
   Case c;
   bool essential;
-  bool optional;  // and tagged cp4: at size small alone, beyond what Transformer Engine tests
+  bool optional;  // then also tagged cp4: at size small only, in addition to what Transformer Engine tests
 };
 
 using Expectations = std::map<std::string, Expected>;
@@ -128,7 +128,7 @@ Case base_case(const Model& model) {
   return c;
 }
 
-// pads: for thd, which values of pad_between_seqs there are.
+// pads: the values of pad_between_seqs that thd cases have.
 Expectations expectations(std::string_view suite, Backend backend, const std::vector<Model>& models,
                           const std::vector<bool>& pads, bool small) {
   const std::vector<std::pair<DType, std::string>> dtypes{

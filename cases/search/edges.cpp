@@ -10,7 +10,7 @@
 namespace cp_pool::search {
 namespace {
 
-// Whether a side of the window ends with so many positions, one more or one less.
+// Whether a side of the window has `positions` positions, one more or one less.
 bool window_ends_at(const Case& c, std::int64_t positions) {
   return std::ranges::any_of(
       c.window, [positions](std::int64_t side) { return side != kInfiniteWindow && std::abs(side - positions) <= 1; });

@@ -1,4 +1,4 @@
-// The edges of the case space: where a size meets another one, or ends. Mistakes of off by one lie there.
+// The edges of the case space: sizes that equal another size or are the least possible. Off-by-one mistakes show there.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace cp_pool::search {
 
-// How many positions of the longest query sequence, padded, are in each of the 2 * cp_size pieces that the dual-chunk
-// partition cuts it into.
+// Returns the positions in each of the 2 * cp_size pieces into which the dual-chunk partition splits the longest,
+// padded query sequence.
 std::int64_t piece_of(const Case& c);
 
 struct Edge {

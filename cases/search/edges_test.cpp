@@ -64,7 +64,7 @@ TEST(Edges, KnowTheLengthsOfSequences) {
   EXPECT_TRUE(holds("more keys than queries", c));
 }
 
-// The search is for these: none may become rare when the drawing of a field changes.
+// The search aims at these edges: none of them may become rare when the drawing of a field changes.
 TEST(Edges, AreDrawnOften) {
   constexpr int kCases = 10'000;
   constexpr double kLeastShare = 0.04;

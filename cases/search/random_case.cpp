@@ -21,7 +21,7 @@ class Draw {
  public:
   explicit Draw(std::mt19937_64& generator) : generator_(generator), features_(one_of({0, 1, 4, 8, 11})) {}
 
-  // Not std::uniform_int_distribution, whose results differ between standard libraries.
+  // std::uniform_int_distribution is not used, because its results differ between standard libraries.
   std::int64_t up_to(std::int64_t largest) {
     return static_cast<std::int64_t>(generator_() % static_cast<std::uint64_t>(largest + 1));
   }
@@ -37,8 +37,8 @@ class Draw {
 
   bool one_in(std::int64_t n) { return up_to(n - 1) == 0; }
 
-  // Whether the case has one more feature. Cases differ in how many they have: in a case full of features one may hide
-  // the fault of another, and a worker that refuses several would refuse nearly every case.
+  // Whether the case gets one more feature. Cases differ in their number of features: among many features one may hide
+  // the fault of another, and a worker that refuses several features would refuse nearly every case.
   bool feature() { return up_to(kOf - 1) < features_; }
 
   std::uint64_t bits() { return generator_(); }
@@ -46,7 +46,7 @@ class Draw {
  private:
   static constexpr std::int64_t kOf = 16;
   std::mt19937_64& generator_;
-  std::int64_t features_;  // of kOf
+  std::int64_t features_;  // each feature is drawn with probability features_ / kOf
 };
 
 void draw_backend(Draw& draw, Case& c) {
@@ -97,7 +97,8 @@ void draw_head_dim_v(Draw& draw, Case& c) {
   c.head_dim_v = draw.feature() ? other : c.head_dim_qk;
 }
 
-// The length of the longest sequence: with padding between sequences any, else a multiple of what ranks divide it into.
+// Draws the length of the longest sequence. With padding between sequences it is any length, else a multiple of 2 *
+// cp_size.
 std::int64_t draw_longest(Draw& draw, const Case& c) {
   constexpr std::int64_t kTokens = 32;
   const std::int64_t multiple = std::int64_t{2} * c.cp_size;
@@ -117,7 +118,7 @@ void draw_seqlen_kv(Draw& draw, Case& c) {
   c.seqlen_kv = draw.feature() ? other : c.seqlen_q;
 }
 
-// Empty sequences, of one token, and full ones come up often.
+// Often draws empty sequences, sequences of one token, and sequences of the largest length.
 Lengths draw_lengths(Draw& draw, const Case& c, std::int64_t largest) {
   const std::int64_t multiple = c.pad_between_seqs ? 1 : std::int64_t{2} * c.cp_size;
   Lengths lengths(static_cast<std::size_t>(c.batch));
@@ -144,14 +145,15 @@ std::int64_t longest_of(const Case& c) {
   return std::max(c.seqlen_q, c.seqlen_kv);
 }
 
-// Chunks from one position to more than the longest sequence, and those of the size of a rank's piece.
+// Draws chunks from one position to more than the longest sequence, often of the size of a rank's piece.
 void draw_chunk(Draw& draw, Case& c) {
   const std::int64_t piece = piece_of(c);
   const std::int64_t chunk = draw.one_of({piece, piece, 2 * piece, piece + 1, 1 + draw.up_to(longest_of(c) + 2)});
   c.chunk = draw.feature() ? chunk : 0;
 }
 
-// Windows from nothing to more than the longest sequence, and those that end where a chunk or a piece does.
+// Draws windows from zero positions to more than the longest sequence, often ending at a chunk or a piece, or one
+// position off.
 void draw_window(Draw& draw, Case& c) {
   for (std::int64_t& side : c.window) {
     const std::int64_t end = c.chunk > 0 && draw.one_in(2) ? c.chunk : piece_of(c);
@@ -191,8 +193,8 @@ void draw_strided(Draw& draw, Case& c) {
   c.strided = draw.feature();
 }
 
-// Tokens that every rank has. Without padding the rest of every sequence has to divide over the ranks as before, so
-// they come in front of it.
+// Without padding, the replicated tokens are added in front of the drawn lengths, because the rest of every sequence
+// must still divide by 2 * cp_size.
 void draw_replicated(Draw& draw, Case& c) {
   const std::int64_t among = draw.up_to(std::min(c.seqlen_q, c.seqlen_kv));
   const std::int64_t in_front = 1 + draw.up_to(8);
@@ -206,7 +208,7 @@ void draw_replicated(Draw& draw, Case& c) {
   }
 }
 
-// Several groups of ranks, of up to 8 in all.
+// Several groups of ranks, with at most 8 ranks in all.
 void draw_group(Draw& draw, Case& c) {
   const int other = c.cp_size <= 2 ? draw.one_of({2, 3}) : 2;
   if (draw.feature() && c.cp_size <= 4) c.group = other;
@@ -216,7 +218,7 @@ void draw_seed(Draw& draw, Case& c) {
   c.seed = draw.bits();
 }
 
-// How each field is drawn, a line each. A function sees the fields of the lines above it.
+// The drawing of each field, one per line. A function may read the fields of the lines above it.
 struct Step {
   std::string_view field;
   void (*draw)(Draw& draw, Case& c);
@@ -267,7 +269,7 @@ Case random_case(std::mt19937_64& generator, std::span<const FixedField> fixed) 
   Draw draw(generator);
   Case c;
   c.suite = "search";
-  for (const FixedField& one : fixed) set_field(one, c);  // suite and model, which no step draws
+  for (const FixedField& one : fixed) set_field(one, c);  // includes suite and model, which no step draws
   for (const Step& step : kSteps) {
     step.draw(draw, c);
     for (const FixedField& one : fixed) {

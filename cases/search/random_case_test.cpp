@@ -32,7 +32,8 @@ TEST(RandomCase, IsTheSameForTheSameStateOfTheGenerator) {
   for (int i = 0; i < 100; ++i) ASSERT_EQ(random_case(one), random_case(other));
 }
 
-// A new field of Case needs a line in random_case.cpp, which no search would miss otherwise.
+// A new field of Case needs a line in random_case.cpp; nothing else would notice that the search never varies the
+// field.
 TEST(RandomCase, DrawsEveryFieldOfACase) {
   std::vector<std::string> fields = case_field_names();
   std::erase_if(fields, [](const std::string& name) { return name == "suite" || name == "model"; });
@@ -46,7 +47,7 @@ TEST(RandomCase, DrawsEveryFieldOfACase) {
   for (const std::string& name : fields) EXPECT_GE(values[name].size(), 2U) << name << " is always the same";
 }
 
-// Every name of every field with names, both truth values, and each list and null.
+// Every name of the fields of Kind::name, both boolean values, and for lists both a list and null.
 TEST(RandomCase, TakesEveryValueOfEveryFieldWithFewOfThem) {
   std::mt19937_64 generator(4);
   std::set<std::string> drawn;

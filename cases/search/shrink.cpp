@@ -26,7 +26,8 @@ class Steps {
     cases_.push_back(std::move(simpler));
   }
 
-  // To the least value, to a half, and one less: the first is the shortest way, the last always ends at the border.
+  // Adds steps to the least value, to half the value, and to one unit less. The first is the shortest way; the last
+  // always ends at the border between failing and passing.
   template <typename Get>
   void reduce(Get&& get, std::int64_t least, std::int64_t unit = 1) {
     const std::int64_t now = get(from_);
@@ -50,7 +51,7 @@ std::int64_t rounded_up(std::int64_t length, std::int64_t multiple) {
   return (length + multiple - 1) / multiple * multiple;
 }
 
-// Sets every valid length that is given to what the function makes of it.
+// Replaces every explicit valid length by the result of the function.
 template <typename Function>
 void for_each_length(Case& c, Function&& function) {
   for (auto* lengths : {&c.seqlens, &c.seqlens_kv}) {
@@ -59,8 +60,8 @@ void for_each_length(Case& c, Function&& function) {
   }
 }
 
-// Every valid and padded length, less what is replicated, becomes a multiple of what the ranks divide it into, as it
-// has to be without padding.
+// Without padding, rounds every valid and padded length up, so that the part that is not replicated is a multiple of 2
+// * cp_size.
 void round_lengths(Case& c) {
   if (c.pad_between_seqs) return;
   const std::int64_t multiple = multiple_of(c);
@@ -72,7 +73,7 @@ void round_lengths(Case& c) {
   for_each_length(c, rounded);
 }
 
-// Takes so many replicated tokens away, and leaves the others.
+// Removes `tokens` replicated tokens from every sequence and keeps the other tokens.
 void take_replicated(Case& c, std::int64_t tokens) {
   c.replicated -= tokens;
   for (std::int64_t* length : {&c.seqlen_q, &c.seqlen_kv}) *length = std::max<std::int64_t>(1, *length - tokens);
@@ -96,7 +97,7 @@ void drop_all_features(Case& c) {
 
 void try_without_features(Steps& steps, const Case& /*c*/) {
   steps.add(drop_all_features);
-  // Many faults are of the backward alone.
+  // Many faults are in the backward alone, so this step keeps `training`.
   steps.add([](Case& s) {
     const bool training = s.training;
     drop_all_features(s);
@@ -108,7 +109,7 @@ void reduce_ranks(Steps& steps, const Case& c) {
   std::vector<int> sizes{1, 2, c.cp_size / 2, c.cp_size - 1};
   std::erase_if(sizes, [&](int size) { return size < 1 || size >= c.cp_size; });
   for (const int size : sizes) {
-    // A piece of a sequence keeps its length; or the sequence keeps its own, as far as it can.
+    // The first step keeps the length of a rank's piece; the second keeps the length of the sequence, rounded up.
     steps.add([&](Case& s) {
       const std::int64_t before = multiple_of(s);
       s.cp_size = size;
@@ -152,7 +153,7 @@ void reduce_batch(Steps& steps, const Case& c) {
   }
 }
 
-// Lengths that are drawn from the seed cannot be made shorter one by one; and nobody sees what they are.
+// Makes drawn lengths explicit: drawn ones cannot be shortened one by one, and a reader does not see them.
 void spell_lengths_out(Steps& steps, const Case& c) {
   if (c.layout != Layout::thd) return;
   const SequenceLengths lengths = resolve_lengths(c);
@@ -182,7 +183,8 @@ void simplify_layout(Steps& steps, const Case& /*c*/) {
   });
 }
 
-// The least multiple of 2 * cp_size that the valid lengths fit into; with padding between sequences, the longest.
+// Reduces seqlen_q and seqlen_kv to the longest explicit valid length, rounded up to a multiple of 2 * cp_size unless
+// the case has padding between sequences.
 void trim(Case& c) {
   const std::int64_t unit = c.pad_between_seqs ? 1 : multiple_of(c);
   const auto fit = [unit](const Lengths& lengths) {
@@ -280,12 +282,14 @@ void reduce_mask(Steps& steps, const Case& c) {
   }
 }
 
-// The kinds of steps, in the order in which they are tried: what makes the later ones cheap and few comes first.
+// The kinds of steps, in the order in which they are tried: those that make the later ones cheaper and fewer come
+// first.
 constexpr std::array kKinds{try_without_features, spell_lengths_out, reduce_ranks, reduce_batch,
                             simplify_layout,      reduce_lengths,    reduce_heads, reduce_head_dims,
                             drop_features,        reduce_replicated, reduce_mask};
 
-// Some steps set one size to another, or make lengths longer that have to be multiples: not all lead to a simpler case.
+// Whether c is simpler than `than`. Not every step leads to a simpler case: some set one size to another, or round
+// lengths up.
 bool is_simpler(const Case& c, const Case& than) {
   const auto tokens = [](const Case& of) {
     const SequenceLengths lengths = resolve_lengths(of);
@@ -298,7 +302,7 @@ bool is_simpler(const Case& c, const Case& than) {
   if (c.cp_size > than.cp_size || c.heads > than.heads || c.kv_heads > than.kv_heads) return false;
   if (c.group > than.group || c.replicated > than.replicated) return false;
   if (c.head_dim_qk > than.head_dim_qk || c.head_dim_v > than.head_dim_v) return false;
-  // As many keys as queries are simpler than a few keys less.
+  // A case with as many keys as queries counts as simpler than one with slightly fewer keys.
   const auto keys_like_queries = [](const Case& of) { return of.seqlen_q == of.seqlen_kv && !of.seqlens_kv; };
   if (keys_like_queries(than) && !keys_like_queries(c)) return false;
   const bool says_less = keys_like_queries(c) && !keys_like_queries(than);

@@ -1,4 +1,4 @@
-// Makes a failing case smaller, to the smallest one that still fails.
+// Shrinks a failing case to a smallest one that still fails.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,20 @@
 
 namespace cp_pool::search {
 
-// What has to hold for every case that is tried.
+// A condition that every tried case must meet.
 using Allowed = std::function<bool(const Case&)>;
 
-// Gives one case after another to try, each one step simpler than the smallest that has failed: fewer ranks, sequences,
-// tokens, heads and features, smaller heads. At the end no case that is one step simpler fails. No case is tried twice.
+// Returns one case after another to try. Each is one step simpler than the smallest case that has failed: fewer ranks,
+// sequences, tokens, heads or features, or smaller heads. At the end no case that is one step simpler fails. No case is
+// returned twice.
 class Shrinker {
  public:
-  // failing: a case that fails. allowed: beside being valid; empty: every valid case is.
+  // failing: a case that fails. allowed: a condition for the cases to try, in addition to being valid; empty: none.
   explicit Shrinker(Case failing, Allowed allowed = {});
 
-  // The next case to try; nullopt: there is no simpler one. Each has to be followed by tell().
+  // Returns the next case to try; nullopt if there is no simpler one. The caller runs it and then calls tell().
   std::optional<Case> next();
-  // Whether the last case that next() gave fails in the same way.
+  // fails: whether the case that next() returned last fails in the same way.
   void tell(bool fails);
 
   [[nodiscard]] const Case& smallest() const { return smallest_; }
@@ -35,13 +36,13 @@ class Shrinker {
   Case smallest_;
   Allowed allowed_;
   std::set<std::string> tried_;    // the JSON of each case
-  std::size_t step_ = 0;           // the kind of step that is being tried
-  std::size_t steps_in_vain_ = 0;  // kinds since the smallest case became smaller
-  std::vector<Case> waiting_;      // of the kind, the first to try at the end
+  std::size_t step_ = 0;           // index in kKinds of the kind of step being tried
+  std::size_t steps_in_vain_ = 0;  // kinds tried since smallest_ last became smaller
+  std::vector<Case> waiting_;      // cases of that kind, in reverse order
   std::optional<Case> trying_;
 };
 
-// The same with a function that says whether a case fails; it is asked some hundred times at most.
+// Shrinks with a function that says whether a case fails. It is called some hundred times at most.
 Case shrink(Case failing, const std::function<bool(const Case&)>& fails);
 
 }  // namespace cp_pool::search

@@ -14,7 +14,7 @@
 namespace cp_pool::search {
 namespace {
 
-// The first random case that the predicate holds for.
+// Returns the first random case for which the predicate holds.
 template <typename Predicate>
 Case find_case(const Predicate& fails, std::uint64_t seed = 11) {
   std::mt19937_64 generator(seed);
@@ -24,7 +24,7 @@ Case find_case(const Predicate& fails, std::uint64_t seed = 11) {
   }
 }
 
-// What is left of any failing case whose failure needs nothing.
+// The case that shrinking ends with if every case fails.
 Case least_case() {
   Case c;
   c.suite = "search";
@@ -89,7 +89,7 @@ TEST(Shrink, SpellsDrawnLengthsOutAndMakesThemShorter) {
   EXPECT_EQ(smallest.cp_size, 1);
 }
 
-// Scores that no rank has alone: the fault needs a ring, and the number of heads that all ranks share.
+// A fault that needs at least three ranks and as many kv heads as ranks.
 TEST(Shrink, TakesRanksAndTheirHeadsAwayTogether) {
   const auto fails = [](const Case& c) {
     return c.comm == CommType::a2a && c.cp_size >= 3 && c.kv_heads == c.cp_size && c.heads % c.cp_size == 0;

@@ -10,9 +10,9 @@
 namespace cp_pool::search {
 namespace {
 
-constexpr std::size_t kPlainCases = 200;  // that are skipped before others are tried
+constexpr std::size_t kPlainCases = 200;  // skipped cases after which other than plain cases are tried
 
-// Without what few workers can do.
+// Whether the case has none of the features that few workers support.
 bool is_plain(const Case& c) {
   const Case plain;
   return c.softmax == plain.softmax && c.bias == plain.bias && c.max_logit == plain.max_logit &&
@@ -21,7 +21,7 @@ bool is_plain(const Case& c) {
          !c.seqlens_kv && c.head_dim_qk == c.head_dim_v;
 }
 
-// Calls the function for every two of the sorted numbers.
+// Calls the function for every pair of the sorted numbers.
 template <typename Function>
 void for_each_pair(const std::vector<std::size_t>& sorted, Function&& function) {
   for (std::size_t i = 0; i < sorted.size(); ++i) {

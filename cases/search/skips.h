@@ -1,4 +1,4 @@
-// Learns from the skips of a worker what it cannot run, so that a search does not spend its cases on that.
+// Learns from a worker's skips which cases it cannot run, so that a search does not waste cases on them.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,13 @@
 
 namespace cp_pool::search {
 
-// Until a case is judged, plain ones are tried: a worker that can do little can do these. A case consists of traits
-// (traits.h). One that was judged proves that the worker runs each of its traits, and each
-// pair of them. One that was skipped was skipped for a trait that has no such proof; if all have one, for a pair.
-// Where only one can be the reason, that one is blamed, and what has been blamed kTimes and was never judged is left
-// out.
+// Blames traits (traits.h) of cases for skips.
+// - A judged case proves that the worker runs each of its traits, and each pair of them.
+// - A skipped case blames its only trait without such a proof. If all its traits have a proof, the only pair without
+//   one is blamed. If there are several such traits or pairs, nothing is blamed.
+// - A trait or pair that has been blamed kTimes and was never judged is left out.
+// - Once a case has been skipped, and until one is judged, only plain cases are tried, for a limited number of skips:
+//   most workers can run these.
 class Skips {
  public:
   static constexpr std::size_t kTimes = 3;
@@ -25,23 +27,23 @@ class Skips {
   void judged(const Case& c);
   void skipped(const Case& c, std::string_view reason);
 
-  // Whether the case would be skipped again, as far as is known; or would teach nothing, since a skip of it had several
-  // possible reasons.
+  // Whether a search should leave the case out: it would be skipped again as far as is known, or a skip would teach
+  // nothing because it has several possible reasons.
   [[nodiscard]] bool leaves_out(const Case& c) const;
 
   struct Unjudged {
-    std::string what;       // a trait, or two: "bias=1hss, layout=thd"
-    std::size_t cases = 0;  // that had it and were skipped
-    std::string reason;     // of the last one
+    std::string what;       // a trait or a pair of traits: "bias=1hss, layout=thd"
+    std::size_t cases = 0;  // number of skipped cases with it
+    std::string reason;     // a reason that the worker gave for such a skip
   };
-  // What no case that was judged had, though cases with it were tried. Those of two traits only if they are left out.
+  // Returns the traits that skipped cases had and no judged case had, and the pairs of traits that are left out.
   [[nodiscard]] std::vector<Unjudged> unjudged() const;
 
  private:
-  using Trait = std::size_t;  // its place in traits_
+  using Trait = std::size_t;  // index in traits_
   using Pair = std::pair<Trait, Trait>;
   struct Known {
-    std::string name;  // of a trait
+    std::string name;  // the trait; empty for a pair
     bool judged = false;
     std::size_t blamed = 0;
     std::size_t skipped = 0;

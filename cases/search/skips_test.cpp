@@ -22,7 +22,7 @@ using ::testing::Not;
 
 using Refuses = std::function<bool(const Case&)>;
 
-// What came of the cases that a search would have sent to a worker that refuses some.
+// Outcomes of the cases that a search sends to a worker that refuses some cases.
 struct Sent {
   int judged = 0;
   int skipped = 0;
@@ -62,7 +62,7 @@ TEST(Skips, LeaveOutWhatIsAlwaysSkipped) {
   EXPECT_THAT(skips.unjudged(), Each(Field(&Skips::Unjudged::reason, "it refuses that")));
 }
 
-// One communication type, one layout, nothing beyond plain causal attention: the like of a small library.
+// Refuses what a small library cannot run: it has one communication type, one layout and plain attention.
 bool refused_by_a_small_library(const Case& c) {
   const bool plain = c.softmax == SoftmaxType::vanilla && !c.bias && !c.max_logit && c.chunk == 0 &&
                      c.window == std::array{kInfiniteWindow, kInfiniteWindow} && !c.deterministic && !c.strided;

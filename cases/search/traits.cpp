@@ -17,7 +17,7 @@ namespace {
 constexpr std::array<std::string_view, 13> kNoTraits{"suite",  "model",    "batch",      "seqlen_q", "seqlen_kv",
                                                      "heads",  "kv_heads", "head_dim_v", "seqlens",  "seqlens_kv",
                                                      "window", "chunk",    "seed"};
-// Numbers of which each value is a trait, though never a special one.
+// Numeric fields whose every value is a trait, but never a special trait.
 constexpr std::array<std::string_view, 3> kFewValues{"cp_size", "head_dim_qk", "input_scale"};
 
 bool has(std::span<const std::string_view> names, std::string_view name) {

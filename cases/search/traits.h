@@ -1,4 +1,4 @@
-// What a case consists of, as far as one worker might refuse it, or have one mistake in it, and another not.
+// The traits of a case: the parts that one worker may refuse or compute wrongly and another one not.
 #pragma once
 
 #include <string>
@@ -8,13 +8,13 @@
 
 namespace cp_pool::search {
 
-// A part of a case, as a user reads it: "comm=a2a", "causal=true", "heads > kv_heads", "a window to the left". Names,
-// truth values and numbers of ranks are traits with their value. Of what can be any number the trait is that it is not
-// the default, and how it compares with another size. Sorted.
+// Returns the traits of a case, sorted, as a user reads them: "comm=a2a", "causal=true", "heads > kv_heads", "a window
+// to the left". Names, booleans and numbers of ranks are traits with their value. A size that can be any number is a
+// trait if it is not the default, or by its comparison with another size.
 std::vector<std::string> traits_of(const Case& c);
 
-// Those that the plainest case (bshd, fp32, equal sizes, no features) does not have, without numbers: a failure that
-// needs one of these needs it whatever the number of ranks.
+// Returns the traits that the plainest case (bshd, fp32, equal sizes, no features) does not have, except those of
+// numbers such as cp_size: a failure that needs a special trait needs it for any number of ranks.
 std::vector<std::string> special_traits_of(const Case& c);
 
 }  // namespace cp_pool::search

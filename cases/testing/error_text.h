@@ -8,7 +8,7 @@
 
 namespace cp_pool::test {
 
-// The message of the Error that the action throws; "no error" if it throws none.
+// Returns the message of the Error that the action throws; "no error" if it throws none.
 template <typename Error = CaseError, typename Action>
 std::string error_text(Action&& action) {
   try {

@@ -1,4 +1,4 @@
-// A disk that is full, for tests: no file of this process may grow past the limit meanwhile.
+// Simulates a full disk in tests: while the object lives, no file that this process writes can grow past the limit.
 #pragma once
 
 #include <csignal>

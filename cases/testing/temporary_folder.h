@@ -1,4 +1,4 @@
-// A folder of a test's own, removed with what is in it.
+// A temporary folder for one test, removed with its contents at the end.
 #pragma once
 
 #include <cstdlib>

@@ -4,7 +4,8 @@
 
 namespace cp_pool {
 
-// While it lives, this thread takes no signal, and threads and processes that it starts begin without any.
+// While the object lives, this thread takes no signal. Threads and processes that it starts have all signals blocked,
+// too.
 class BlockAllSignals {
  public:
   BlockAllSignals() {

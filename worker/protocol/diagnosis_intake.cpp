@@ -13,7 +13,7 @@ namespace cp_pool::protocol {
 
 namespace {
 
-constexpr std::string_view kCells = " .-+!?";  // of MaskPicture::rows
+constexpr std::string_view kCells = " .-+!?";  // the characters of MaskPicture::rows
 
 std::string sentence(std::string text) {
   for (char& c : text) {
@@ -49,7 +49,7 @@ bool is_well_formed(const PairRectangle& rectangle) {
          is_range(rectangle.q_first, rectangle.q_last) && is_range(rectangle.kv_first, rectangle.kv_last);
 }
 
-// Returns whether all were well formed.
+// Drops rectangles that are not well formed, and returns whether there were none.
 bool keep_rectangles(std::vector<PairRectangle>& rectangles) {
   const auto dropped = std::erase_if(rectangles, [](const PairRectangle& r) { return !is_well_formed(r); });
   if (rectangles.size() > kMaxSentences) rectangles.resize(kMaxSentences);
@@ -57,7 +57,7 @@ bool keep_rectangles(std::vector<PairRectangle>& rectangles) {
   return dropped == 0;
 }
 
-// Ascending cells of `cells`, without the first.
+// Whether the borders are ascending cells out of `cells`, without the first one.
 bool are_borders(const std::vector<std::int64_t>& borders, std::size_t cells) {
   if (borders.empty()) return true;
   return std::ranges::is_sorted(borders, std::ranges::less_equal{}) && borders.front() > 0 &&
@@ -88,7 +88,7 @@ bool is_well_formed(const ErrorStrip& strip) {
 
 void keep_on_the_scale(std::vector<double>& ratios) {
   for (double& ratio : ratios) {
-    // A NaN is no number below, and is off the scale as an infinity is.
+    // A NaN compares false and so counts as off the scale, like an infinity.
     if (!(ratio <= ErrorStrip::kOffTheScale)) ratio = ErrorStrip::kOffTheScale;
     ratio = std::max(ratio, 0.0);
   }

@@ -132,7 +132,7 @@ TEST(Diagnosis, RatiosOfAStripAreOnTheScale) {
   const double inf = std::numeric_limits<double>::infinity();
   ErrorStrip strip;
   strip.by_row = {0.5};
-  diagnosis.strips.push_back(strip);  // of no tensor
+  diagnosis.strips.push_back(strip);  // a strip without a tensor
   strip.tensor = "dq";
   strip.by_row.clear();
   diagnosis.strips.push_back(strip);

@@ -21,7 +21,7 @@ struct RankVariables {
   const char* local_world_size;
 };
 
-// In this order: mpirun inside a Slurm job sets the variables of both.
+// The order matters: mpirun inside a Slurm job sets the variables of both.
 constexpr RankVariables kLaunchers[] = {
     {"the driver or torchrun", kEnvRank, kEnvWorldSize, kEnvLocalRank, kEnvLocalWorldSize},
     {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
@@ -88,7 +88,7 @@ void read_rank(const Lookup& lookup, RankEnvironment& out) {
 }
 
 void read_master(const Lookup& lookup, RankEnvironment& out) {
-  if (lookup(lifeline::kEnvAddresses)) {  // rank 0 chooses, and the driver tells the others
+  if (lookup(lifeline::kEnvAddresses)) {  // rank 0 chooses the address, and the driver tells the other ranks
     out.master_addr.clear();
     return;
   }

@@ -1,6 +1,6 @@
-// JSON of what lists its fields (cases/fields.h), both ways: of messages between driver and worker, of messages between
-// ranks, and of events. Messages are nlohmann::json. Events are nlohmann::ordered_json, whose keys stand in the order
-// of fields().
+// Writes and reads structs that list their fields (cases/fields.h) as JSON: messages between driver and worker,
+// messages between ranks, and events. Messages are nlohmann::json. Events are nlohmann::ordered_json, whose keys are in
+// the order of fields().
 #pragma once
 
 #include <cmath>
@@ -114,7 +114,8 @@ Json object_json(const Struct& of) {
   return out;
 }
 
-// --- Reading: ProtocolError for what is no such struct, CaseError for what is no case --------------------------------
+// --- Reading: ProtocolError for what does not match the struct, CaseError for an invalid case ------------------------
+// ------------------------
 template <HasFields Struct>
 Struct read_fields(const Fields& in);
 
@@ -125,7 +126,7 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
   } else if constexpr (kIsOptional<T>) {
     if (value.is_object() && value.empty()) return out.reset();
     read_any(in, name, value, out.emplace());
-    // A number that is none.
+    // NaN and infinities are read as no number.
     if constexpr (std::is_same_v<T, std::optional<double>>) {
       if (!std::isfinite(*out)) out.reset();
     }
@@ -164,7 +165,8 @@ void read_any(const Fields& in, const char* name, const nlohmann::json& value, T
   }
 }
 
-// expect_valid(const Struct&), if there is one, throws ProtocolError for values that its fields cannot hold together.
+// Reads a struct. If there is an expect_valid(const Struct&), it throws ProtocolError for values that contradict each
+// other.
 template <HasFields Struct>
 Struct read_fields(const Fields& in) {
   Struct out;
@@ -183,7 +185,7 @@ Struct read_fields(const Fields& in) {
   return out;
 }
 
-// Of a variant of messages, the one whose kName is `name`; nullopt if there is none.
+// Reads the message of a variant whose kName is `name`; nullopt if there is none.
 template <typename Variant, std::size_t I = 0>
 std::optional<Variant> read_named(std::string_view name, const nlohmann::json& object) {
   if constexpr (I == std::variant_size_v<Variant>) {

@@ -21,9 +21,9 @@ namespace cp_pool {
 
 namespace {
 
-constexpr std::size_t kMostOfName = 1000;  // bytes; names of templates have no end
+constexpr std::size_t kMostOfName = 1000;  // bytes; names of template instances can be arbitrarily long
 
-// Takes the first line off `text`, and returns it without its newline.
+// Removes the first line from `text`, and returns it without its newline.
 std::string_view take_line(std::string_view& text) {
   const std::size_t end = text.find('\n');
   const std::string_view line = text.substr(0, end);
@@ -40,11 +40,11 @@ std::string_view take_word(std::string_view& text) {
 
 struct RawFrame {
   std::string_view number;
-  std::string_view module;  // its name
+  std::string_view module;  // the module's name
   std::uint64_t offset = 0;
 };
 
-// "  #3 libc.so.6+0x1f"
+// Parses a line such as "  #3 libc.so.6+0x1f".
 std::optional<RawFrame> parse_frame(std::string_view line) {
   if (!line.starts_with(protocol::kFramePrefix)) return std::nullopt;
   line.remove_prefix(protocol::kFramePrefix.size());
@@ -76,7 +76,8 @@ std::optional<ModuleLine> parse_module(std::string_view line) {
   return out;
 }
 
-// A text may hold several stacks: a frame's module is in the first line that names it after the frame.
+// Calls a function for each line. A text may hold several stacks: a frame's module is in the first line after the frame
+// that names it.
 template <typename OnFrame, typename OnModule, typename OnOther>
 void read_stacks(std::string_view text, OnFrame on_frame, OnModule on_module, OnOther on_other) {
   while (!text.empty()) {
@@ -116,7 +117,7 @@ class ModuleFile {
   explicit ModuleFile(const FrameAddress& frame) : path_(frame.module) {
     struct stat status{};
     if (::stat(path_.c_str(), &status) != 0 || !S_ISREG(status.st_mode)) return;
-    // The symbols that the file has: debug information from elsewhere may have to be downloaded.
+    // Only symbols in the file itself are used, because separate debug information may have to be downloaded.
     static const Dwfl_Callbacks callbacks{
         .find_elf = nullptr,
         .find_debuginfo = [](Dwfl_Module*, void**, const char*, Dwarf_Addr, const char*, const char*, GElf_Word,
@@ -161,7 +162,7 @@ class ModuleFile {
     return fmt::format("at {}:{}", file == nullptr ? "??" : file, line);
   }
 
-  // Inlined functions have no symbol: what the address belongs to is known to the debug information alone.
+  // Inlined functions have no symbol; only the debug information says which calls an address belongs to.
   std::vector<std::string> calls_in_debug_information(Dwarf_Addr address, const char* symbol) const {
     Dwarf_Addr bias = 0;
     Dwarf_Die* const unit = dwfl_module_addrdie(module_, address, &bias);
@@ -173,7 +174,8 @@ class ModuleFile {
     Dwarf_Die* innermost = nullptr;
     const bool known = dwarf_getscopes(unit, address - bias, &innermost) > 0;
     const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner_of_innermost(innermost, &std::free);
-    // Around an inlined call these are the scopes of its definition; its callers are around the call's own entry.
+    // For an inlined call, dwarf_getscopes gives the scopes around its definition. The callers are the scopes around
+    // the call's own entry.
     Dwarf_Die* found = nullptr;
     const int depth = known ? dwarf_getscopes_die(innermost, &found) : 0;
     const std::unique_ptr<Dwarf_Die, decltype(&std::free)> owner(found, &std::free);
@@ -230,7 +232,8 @@ std::vector<FrameAddress> raw_frames(std::string_view text) {
 
 void look_up_frames(const std::vector<FrameAddress>& frames,
                     const std::function<void(const FrameAddress&, const std::vector<std::string>&)>& tell) {
-  std::map<std::pair<std::int64_t, std::string>, std::vector<FrameAddress>> by_module;  // and its file's size
+  // The key is the size of the module's file, and the module.
+  std::map<std::pair<std::int64_t, std::string>, std::vector<FrameAddress>> by_module;
   for (const FrameAddress& frame : frames) {
     by_module[{size_of_file(frame.module), frame.module + '\n' + frame.build_id}].push_back(frame);
   }
@@ -244,7 +247,7 @@ void look_up_frames(const std::vector<FrameAddress>& frames,
 
 std::string with_names(std::string_view text, const FrameNames& names) {
   std::string out;
-  std::set<std::string> read;  // files of modules
+  std::set<std::string> read;  // files of modules with a named frame
   read_stacks(
       text,
       [&](std::string_view line, const RawFrame& frame, const std::optional<ModuleLine>& module) {

@@ -1,4 +1,4 @@
-// Names for the stacks that ranks write without any (worker/protocol/raw_stack.h).
+// Finds names for the stacks that ranks write without names (worker/protocol/raw_stack.h).
 #pragma once
 
 #include <compare>
@@ -12,27 +12,27 @@
 namespace cp_pool {
 
 struct FrameAddress {
-  std::string module;    // its file
-  std::string build_id;  // in hexadecimal; "-": not known
-  std::uint64_t offset = 0;
+  std::string module;        // path of the module's file
+  std::string build_id;      // in hexadecimal; "-" if unknown
+  std::uint64_t offset = 0;  // in bytes, from the start of the module
   auto operator<=>(const FrameAddress&) const = default;
 };
 
-// The calls that are there, the outermost first (more than one: the others are inlined), each as "function at
-// file:line", or "function in module" without debug information. Demangled, on one line.
+// The calls at each address, the outermost first (if there are several, the others are inlined). Each is "function at
+// file:line", or "function in module" without debug information, demangled and on one line.
 using FrameNames = std::map<FrameAddress, std::vector<std::string>>;
 
-// Returns the raw frames in this text whose module is named in it, each once.
+// Returns the raw frames in a text whose module the text names, each once.
 std::vector<FrameAddress> raw_frames(std::string_view text);
 
-// Tells what each of these is, module by module and small files first. Says nothing of those that are not found; a
-// module's file with another build ID is another module. Reads the files' symbols and debug information, which may
-// take seconds.
+// Calls `tell` with the calls of each frame, module by module and small files first. Frames that are not found are left
+// out; a file with another build ID than the frame's does not count as its module. Reads symbols and debug information
+// of the files, which may take seconds.
 void look_up_frames(const std::vector<FrameAddress>& frames,
                     const std::function<void(const FrameAddress& frame, const std::vector<std::string>& calls)>& tell);
 
-// The text with names for its frames. Frames without one stay as they are; so do the lines of modules none of whose
-// frames has one, the others are left out.
+// Returns the text with names for its frames. Frames without a name are unchanged. The line of a module is kept only if
+// no frame of that module has a name.
 std::string with_names(std::string_view text, const FrameNames& names);
 
 }  // namespace cp_pool

@@ -11,7 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-// Found by their names and lines.
+// The tests look this function up by its name and line.
 __attribute__((noinline)) int frame_names_outer(int value);
 
 namespace cp_pool {

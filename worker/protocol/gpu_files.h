@@ -8,12 +8,12 @@
 
 namespace cp_pool::protocol {
 
-// Device files of NVIDIA's driver in the folder `dev`: nvidia0, nvidia1, ..; 0 where drivers show their devices in
-// other ways.
+// Counts the device files of NVIDIA's driver in the folder `dev`: nvidia0, nvidia1, ... 0 if drivers present their
+// devices in other ways.
 int count_gpu_files(const std::filesystem::path& dev = "/dev");
 
-// The GPUs that a value of CUDA_VISIBLE_DEVICES names. Like CUDA, ignores the first entry that names no device ("-1")
-// and all entries after it.
+// Returns the GPUs that a value of CUDA_VISIBLE_DEVICES names. Like CUDA, ignores the first entry that names no device
+// ("-1") and all entries after it.
 std::vector<std::string> visible_gpus(std::string_view list);
 
 }  // namespace cp_pool::protocol

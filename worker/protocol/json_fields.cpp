@@ -42,7 +42,7 @@ std::string show(const json& value) {
   return cut_text(value.dump(-1, ' ', false, json::error_handler_t::replace), kMaxShownBytes);
 }
 
-// The code unit that "\uXXXX" at text[i] escapes; nullopt for any other text.
+// Returns the code unit that "\uXXXX" at text[i] escapes; nullopt for any other text.
 std::optional<unsigned> escaped_unit(std::string_view text, std::size_t i) {
   constexpr std::size_t kDigits = 4;
   const std::string_view escape = text.substr(std::min(i, text.size()), 2 + kDigits);
@@ -60,14 +60,14 @@ bool is_low_surrogate(std::optional<unsigned> unit) {
   return unit && *unit >= 0xdc00 && *unit <= 0xdfff;
 }
 
-// JSON text whose strings escape half of a surrogate pair (\ud800 to \udfff alone), which stands for no character and
-// which no JSON reader takes, with \ufffd in their place. As long as before.
+// Replaces each escape of half a surrogate pair (\ud800 to \udfff alone) in JSON text by \ufffd: it stands for no
+// character, and JSON parsers refuse it. The length of the text stays the same.
 std::string with_whole_surrogates(std::string text) {
   constexpr std::string_view kReplacement = "\\ufffd";
   for (std::size_t i = text.find('\\'); i != std::string::npos; i = text.find('\\', i)) {
     const std::optional<unsigned> unit = escaped_unit(text, i);
     if (!unit) {
-      i += 2;  // with what it escapes, which may be a backslash
+      i += 2;  // skips the escaped character too, which may be a backslash
     } else if (is_high_surrogate(unit) && is_low_surrogate(escaped_unit(text, i + kReplacement.size()))) {
       i += 2 * kReplacement.size();
     } else {
@@ -165,7 +165,7 @@ void read_value(const Fields& in, const char* name, const json& value, std::int6
 }
 
 void read_value(const Fields& in, const char* name, const json& value, std::size_t& out) {
-  if (value.is_number_unsigned()) {  // all 64 bits of a seed
+  if (value.is_number_unsigned()) {  // a seed may use all 64 bits
     out = value.get<std::size_t>();
     return;
   }

@@ -1,4 +1,4 @@
-// Strict reading of one JSON object: a field of the wrong type throws ProtocolError, which names it.
+// Reads one JSON object strictly: a field of the wrong type throws ProtocolError, which names the field.
 #pragma once
 
 #include <cmath>
@@ -15,19 +15,20 @@ namespace cp_pool::protocol {
 
 class Fields {
  public:
-  // `where` names the object in errors. Keeps a reference to `object`. Throws ProtocolError unless it is an object.
+  // `where` names the object in errors. Keeps a reference to `object`. Throws ProtocolError if `object` is not an
+  // object.
   Fields(const nlohmann::json& object, std::string where);
 
-  // nullptr if it is missing, or null.
+  // Returns the field; nullptr if it is missing or null.
   [[nodiscard]] const nlohmann::json* find(const char* name) const;
-  // Throws ProtocolError if it is missing, or null.
+  // Returns the field. Throws ProtocolError if it is missing or null.
   [[nodiscard]] const nlohmann::json& require(const char* name) const;
   [[nodiscard]] std::string get_string(const char* name, const std::optional<std::string>& fallback = {}) const;
-  // The field if it is an integer, whatever else is wrong: for error reports.
+  // Returns the field if it is an integer. Never throws, for use in error reports.
   [[nodiscard]] std::optional<std::int64_t> peek_int64(const char* name) const;
 
   [[nodiscard]] const std::string& where() const { return where_; }
-  // "run: "seq": expected a 64-bit integer, got 1.5".
+  // Throws ProtocolError such as "run: "seq": expected a 64-bit integer, got 1.5".
   [[noreturn]] void fail(const char* name, std::string_view expected, const nlohmann::json& got) const;
 
  private:
@@ -35,17 +36,18 @@ class Fields {
   std::string where_;
 };
 
-// value: of the field `name`, or of an entry of it. Throw ProtocolError if it is of another type.
+// Each reads `value`, the value of the field `name` or one entry of it, into `out`. Throws ProtocolError if it is of
+// another type. A double may also be "nan", "inf" or "-inf", and the nlohmann::json has to be an object.
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, bool& out);
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, int& out);
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::int64_t& out);
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::size_t& out);
-void read_value(const Fields& in, const char* name, const nlohmann::json& value, double& out);  // "nan", "inf", "-inf"
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, double& out);
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::string& out);
-void read_value(const Fields& in, const char* name, const nlohmann::json& value, nlohmann::json& out);  // an object
+void read_value(const Fields& in, const char* name, const nlohmann::json& value, nlohmann::json& out);
 void read_value(const Fields& in, const char* name, const nlohmann::json& value, std::map<std::string, double>& out);
 
-// A number, or the string "nan", "inf" or "-inf".
+// Returns a JSON number, or the string "nan", "inf" or "-inf".
 template <typename Json>
 Json number_json(double value) {
   if (std::isfinite(value)) return value;
@@ -53,11 +55,12 @@ Json number_json(double value) {
   return value > 0 ? "inf" : "-inf";
 }
 
-// Reads text of a worker, or of an events file, as JSON whose strings and keys are clean (text_clean.h). Invalid UTF-8
-// and the \u escape of half a surrogate pair are read as U+FFFD. Throws ProtocolError for what is nested more than 64
-// deep, because copying and writing JSON takes stack for each level, and nlohmann::json::exception for what is no JSON.
+// Parses text of a worker or an events file as JSON whose strings and keys are clean (text_clean.h). Invalid UTF-8 and
+// a \u escape of half a surrogate pair are read as U+FFFD. Throws ProtocolError for more than 64 levels of nesting,
+// because copying and writing JSON needs stack for each level. Throws nlohmann::json::exception for text that is not
+// JSON.
 nlohmann::json parse_foreign_json(std::string_view text);
-// The same, with its strings as they are.
+// Parses in the same way, and leaves strings and keys as they are.
 nlohmann::json parse_any_json(std::string_view text);
 
 }  // namespace cp_pool::protocol

@@ -1,7 +1,7 @@
-// What a rank and the driver say to each other over a lifeline (docs/cluster.md), a JSON object a line. A rank makes
-// two TCP connections, begins each with a Hello, and is answered by a Beat. What follows on the first is the rank's
-// stderr, byte by byte: the rank's fd 2 is this connection, so that its last words arrive however it ends. Over the
-// second the two exchange these messages.
+// The messages between a rank and the driver over a lifeline (docs/cluster.md), one JSON object per line. A rank makes
+// two TCP connections. It begins each with a Hello, which the driver answers with a Beat. The first connection then
+// carries the rank's stderr: it is the rank's file descriptor 2, so that the rank's last output arrives however it
+// ends. The second connection carries these messages in both directions.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@
 
 namespace cp_pool::lifeline {
 
-// HOST:PORT,.. of the driver, in the order in which a rank tries them; an IPv6 address stands in brackets.
+// The driver's addresses, HOST:PORT,.., in the order in which a rank tries them. An IPv6 address is in brackets.
 inline constexpr const char* kEnvAddresses = "CP_POOL_LIFELINE";
 inline constexpr const char* kEnvToken = "CP_POOL_LIFELINE_TOKEN";  // 32 hexadecimal digits
 
@@ -44,7 +44,7 @@ struct Hello {
   Stream stream = Stream::messages;
   std::string host;
   int pid = 0;
-  std::int64_t start_time = 0;  // of the process, in ticks since the host's boot: field 22 of /proc/PID/stat
+  std::int64_t start_time = 0;  // start of the process in clock ticks since boot: field 22 of /proc/PID/stat
 
   static constexpr const char* kName = "hello";
   static constexpr auto fields() {
@@ -56,15 +56,15 @@ struct Hello {
                       field("start_time", &Hello::start_time)};
   }
 };
-// Once a second in each direction.
+// Sent once a second in each direction.
 struct Beat {
   static constexpr const char* kName = "beat";
   static constexpr auto fields() { return std::tuple{}; }
 };
-// Rank 0 to the driver, and the driver to all others: where rank 0 serves the control plane.
+// Where rank 0 serves the control plane. Rank 0 sends it to the driver, and the driver to all other ranks.
 struct Rendezvous {
-  std::string host;                    // rank 0's, for messages
-  std::vector<std::string> addresses;  // of it, in the order in which ranks try them
+  std::string host;                    // name of rank 0's host, for error texts
+  std::vector<std::string> addresses;  // addresses of that host, in the order in which ranks try them
   int port = 0;
 
   static constexpr const char* kName = "rendezvous";
@@ -73,7 +73,7 @@ struct Rendezvous {
                       field("port", &Rendezvous::port, Presence::required)};
   }
 };
-// The rank's last message, before it ends by itself.
+// The last message of a rank that ends by itself.
 struct Ending {
   int exit_code = 0;
 
@@ -83,8 +83,8 @@ struct Ending {
 using Event = std::variant<Hello, Beat, Rendezvous, Ending>;
 
 // --- The driver to a rank: "order" -----------------------------------------------------------------------------------
-// A rank that hears nothing for 5 s ends itself, unless the driver has
-// announced that it pauses.
+
+// Announces that the driver pauses. Without it, a rank that hears nothing for 5 s ends itself.
 struct Pause {
   static constexpr const char* kName = "pause";
   static constexpr auto fields() { return std::tuple{}; }
@@ -93,11 +93,11 @@ struct Resume {
   static constexpr const char* kName = "resume";
   static constexpr auto fields() { return std::tuple{}; }
 };
-struct ShowStack {  // on stderr
+struct ShowStack {  // the rank writes its stack to stderr
   static constexpr const char* kName = "show_stack";
   static constexpr auto fields() { return std::tuple{}; }
 };
-struct End {  // at once
+struct End {  // the rank ends at once
   static constexpr const char* kName = "end";
   static constexpr auto fields() { return std::tuple{}; }
 };
@@ -105,12 +105,13 @@ using Order = std::variant<Beat, Rendezvous, Pause, Resume, ShowStack, End>;
 
 void expect_valid(const Rendezvous& rendezvous);  // throws protocol::ProtocolError
 
-// The JSON of a message and its newline.
+// Return the JSON of a message and a newline.
 std::string line_of(const Event& event);
 std::string line_of(const Order& order);
 
-// line: without its newline. nullopt: of a newer version. Throw protocol::ProtocolError for what is no message, and
-// nlohmann::json::exception for what is no JSON. The driver's texts are clean (text_clean.h).
+// Parse a line without its newline. Return nullopt for a message of a newer version. Throw protocol::ProtocolError for
+// JSON that is no message, and nlohmann::json::exception for text that is not JSON. read_event cleans the rank's texts
+// (text_clean.h).
 std::optional<Event> read_event(std::string_view line);
 std::optional<Order> read_order(std::string_view line);
 

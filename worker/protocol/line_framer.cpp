@@ -10,7 +10,7 @@
 
 namespace cp_pool::protocol {
 
-// While it is shorter than the prefix, a line of responses may still become a message.
+// Whether the line may be a message. A line of responses may still become one while it is shorter than the prefix.
 bool LineFramer::may_be_message() const {
   if (stream_ == Stream::requests) return true;
   if (stream_ == Stream::log) return false;
@@ -43,7 +43,7 @@ std::vector<Line> LineFramer::feed(std::string_view bytes) {
   std::vector<Line> lines;
   while (!bytes.empty()) {
     const std::size_t newline = bytes.find('\n');
-    // Append in steps, so that a line that turns out to be chatter is not collected beyond its cut.
+    // Bytes are appended in steps, so that no more of a chatter line is collected than is kept.
     const std::size_t step = std::min({newline, bytes.size(), kMaxChatterBytes});
     if (!skipping_) {
       line_.append(bytes.substr(0, step));

@@ -1,4 +1,4 @@
-// Bytes from a pipe in, complete lines out. Incremental: never waits, holds at most one line.
+// Splits bytes from a pipe into complete lines. It works incrementally: it never waits, and holds at most one line.
 #pragma once
 
 #include <cstddef>
@@ -13,15 +13,15 @@ inline constexpr std::size_t kMaxChatterBytes = std::size_t{64} << 10U;
 
 struct Line {
   enum class Kind {
-    message,    // a request, or what follows kResponsePrefix: one JSON object, if the peer keeps to the protocol
-    chatter,    // any other line; text is its first kMaxChatterBytes
+    message,    // a request, or the text after kResponsePrefix: one JSON object if the peer obeys the protocol
+    chatter,    // any other line; text is its first kMaxChatterBytes bytes
     over_long,  // a message line longer than kMaxLineBytes; text is its first kMaxChatterBytes. Reported as soon as
                 // the limit is passed; the rest of the line is dropped
   };
   Kind kind = Kind::chatter;
   std::string text;        // without prefix and newline; arbitrary bytes
-  bool cut = false;        // chatter only: the line was longer
-  std::size_t number = 0;  // of the line in the input, from 1, empty lines counted
+  bool cut = false;        // chatter only: the line was longer than text
+  std::size_t number = 0;  // number of the line in the input, from 1, counting empty lines
 };
 
 class LineFramer {
@@ -33,9 +33,9 @@ class LineFramer {
   };
   explicit LineFramer(Stream stream) : stream_(stream) {}
 
-  // The lines that are complete with these bytes. Empty lines are skipped.
+  // Returns the lines that these bytes complete. Empty lines are skipped.
   [[nodiscard]] std::vector<Line> feed(std::string_view bytes);
-  // At end of file: the line that never got its newline, always as chatter; nullopt if there is none.
+  // Called at end of file: returns the last line if it has no newline, always as chatter; nullopt if there is none.
   [[nodiscard]] std::optional<Line> rest();
 
   // The number, and the bytes so far, of the line that has not ended yet.
@@ -48,15 +48,15 @@ class LineFramer {
   [[nodiscard]] Line take_line();
 
   Stream stream_;
-  std::string line_;  // the start of the current line
+  std::string line_;  // beginning of the current line
   std::size_t line_number_ = 1;
   std::size_t line_bytes_ = 0;
-  bool skipping_ = false;  // the current line has been reported; drop the rest of it
+  bool skipping_ = false;  // the current line has been reported; the rest of it is dropped
 };
 
-// The seq of a fence line of stderr ("[CP_POOL_FENCE] 12"); nullopt for any other line.
+// Returns the seq of a fence line of stderr ("[CP_POOL_FENCE] 12"); nullopt for any other line.
 std::optional<long long> parse_fence(std::string_view line);
-// What a rank writes to stderr, in one write.
+// Returns the fence as a rank writes it to stderr, in one write.
 std::string format_fence(long long seq);
 
 }  // namespace cp_pool::protocol

@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-// "M:text", "C:text", "C+:text" (cut) or "O:length".
+// Returns "M:text", "C:text", "C+:text" (cut) or "O:length".
 std::string describe(const Line& line) {
   if (line.kind == Line::Kind::over_long) return "O:" + std::to_string(line.text.size());
   return std::string(line.kind == Line::Kind::message ? "M" : "C") + (line.cut ? "+:" : ":") + line.text;

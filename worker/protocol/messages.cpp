@@ -35,7 +35,7 @@ std::string encode_as(const char* key, const Variant& message) {
   return out.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Reads one message; a ProtocolError leaves with the seq of the text, if it has one.
+// Reads one message. A ProtocolError gets the seq of the text, if it has one.
 template <typename Message>
 Message parse_message(std::string_view text, const char* key, json (*parse)(std::string_view),
                       Message (*read)(const std::string&, const json&)) {
@@ -53,7 +53,8 @@ Message parse_message(std::string_view text, const char* key, json (*parse)(std:
   }
 }
 
-// What is no diagnosis becomes an unknown one, because the result of its case stands.
+// Reads a diagnosis. An invalid one becomes an unknown diagnosis instead of an error, because the result of its case
+// stays valid.
 Event read_diagnosis(const json& message) {
   const Fields top(message, DiagnosisEvent::kName);
   try {

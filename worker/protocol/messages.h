@@ -1,6 +1,6 @@
-// The messages between driver and worker, protocol version 1 (docs/protocol.md). A request is one JSON object a line on
-// rank 0's stdin; a response is one line on rank 0's stdout: kResponsePrefix, then one JSON object. What a message
-// holds is said in its fields() alone.
+// The messages between driver and worker, protocol version 1 (docs/protocol.md). A request is one JSON object per line
+// on rank 0's stdin. A response is one line on rank 0's stdout: kResponsePrefix, then one JSON object. Each message's
+// fields() is the only place that lists its fields.
 #pragma once
 
 #include <cstddef>
@@ -28,17 +28,17 @@ inline constexpr std::string_view kResponsePrefix = "[CP_POOL_RESP] ";
 inline constexpr std::string_view kSentinel = kResponsePrefix.substr(0, kResponsePrefix.size() - 1);
 inline constexpr std::string_view kFencePrefix = "[CP_POOL_FENCE] ";
 inline constexpr std::size_t kMaxLineBytes = std::size_t{16} << 20U;
-inline constexpr std::size_t kMaxErrorBytes = std::size_t{16} << 10U;  // of one rank's error text
+inline constexpr std::size_t kMaxErrorBytes = std::size_t{16} << 10U;  // of one rank's error text, in bytes
 inline constexpr int kExitNoCommonVersion = 78;
-inline constexpr int kExitNoDevice = 69;       // the ranks' device cannot be used at all: nothing of it can run
+inline constexpr int kExitNoDevice = 69;       // the ranks' device cannot be used at all, so no case can run on it
 inline constexpr int kExitTooFewDevices = 77;  // fewer devices than ranks: cases of this world size are skipped
 
 // --- Speed -----------------------------------------------------------------------------------------------------------
-struct PerfRequest {                                    // time the step of a case that has been verified
+struct PerfRequest {                                    // asks to time the step of a case after it has been verified
   int warmup = 5;                                       // steps before the timed ones
   int iterations = 20;                                  // timed steps
   bool graph = false;                                   // on GPUs: time replays of a CUDA graph of the step
-  std::optional<std::string> trace_dir = std::nullopt;  // trace one more step into files there
+  std::optional<std::string> trace_dir = std::nullopt;  // folder for traces of one more step
 
   static constexpr auto fields() {
     return std::tuple{field("warmup", &PerfRequest::warmup), field("iterations", &PerfRequest::iterations),
@@ -65,11 +65,11 @@ struct RankMs {
 };
 struct PerfResult {
   PerfRequest request;
-  StepMs step_ms;                     // forward and backward: of each timed step the slowest rank's time
-  std::vector<RankMs> ranks;          // each rank's own
+  StepMs step_ms;                     // forward and backward: the slowest rank's time of each timed step
+  std::vector<RankMs> ranks;          // times of each rank
   std::optional<StepMs> one_rank_ms;  // the same problem on rank 0 alone
-  std::string one_rank_reason;        // why not
-  // In a step by the rank that sends most; none if the worker does not count them.
+  std::string one_rank_reason;        // why there is no one_rank_ms
+  // Bytes that the rank which sends most sends in a step; unset if the worker does not count them.
   std::optional<std::int64_t> bytes_sent = std::nullopt;
 
   static constexpr auto fields() {
@@ -89,9 +89,10 @@ struct RunOfCase {  // how a case is run
   std::optional<std::string> dump_dir;
   bool reference_cache = true;  // the worker may keep expected results for later cases
   std::optional<PerfRequest> perf = std::nullopt;
-  // Multiplies every bound; none = 1. For workers with "bound_factor" in capabilities.options.
+  // Multiplies every bound; unset = 1. For workers with "bound_factor" in capabilities.options.
   std::optional<double> bound_factor = std::nullopt;
-  // How long a diagnosis of a fail may take; none = it is not asked for. For workers with "diagnosis_ms" there.
+  // Milliseconds that a diagnosis of a fail may take; unset = no diagnosis. For workers with "diagnosis_ms" in
+  // capabilities.options.
   std::optional<std::int64_t> diagnosis_ms = std::nullopt;
 
   static constexpr auto fields() {
@@ -105,7 +106,7 @@ struct RunRequest {
   std::int64_t seq = 0;
   std::string id;
   nlohmann::json case_json;
-  nlohmann::json lengths = nlohmann::json::object();  // of the case's sequences; empty = not told
+  nlohmann::json lengths = nlohmann::json::object();  // lengths of the case's sequences; empty = not given
   std::int64_t timeout_ms = 90000;
   RunOfCase options = {};
 
@@ -166,10 +167,10 @@ struct RankInfo {
 struct RankResult {
   int rank = 0;
   bool ok = true;
-  bool aborted = false;     // only freed from a collective because another rank failed; error says of which
-  std::string error;        // with stack trace, kMaxErrorBytes at most; empty if ok
+  bool aborted = false;     // the rank failed only because another rank failed; error names its collective
+  std::string error;        // with a stack trace, at most kMaxErrorBytes; empty if ok
   std::string output_hash;  // empty if the case did not finish on this rank
-  std::map<std::string, double> timings_ms = {};  // by phase, those that it came through; rounded to microseconds
+  std::map<std::string, double> timings_ms = {};  // by phase that the rank has completed; rounded to microseconds
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankResult::rank, Presence::required),
@@ -185,7 +186,7 @@ struct Hygiene {  // of one rank, after a case
   std::int64_t rss_kib = 0;
   std::int64_t fds = 0;
   std::int64_t threads = 0;
-  std::int64_t gpu_kib = 0;  // held by the caching allocator; 0 on a CPU
+  std::int64_t gpu_kib = 0;  // memory held by the caching allocator; 0 on a CPU
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &Hygiene::rank, Presence::required), field("rss_kib", &Hygiene::rss_kib),
@@ -216,7 +217,8 @@ struct ReadyEvent {
                       field("startup_ms", &ReadyEvent::startup_ms)};
   }
 };
-// How many GPUs the ranks share, as the worker says in capabilities.shared_gpus; 0: each has a device of its own.
+// Returns how many GPUs the ranks share, from the worker's capabilities.shared_gpus; 0: each rank has a device of its
+// own.
 int shared_gpus(const ReadyEvent& ready);
 
 struct StartedEvent {
@@ -236,17 +238,17 @@ struct ProgressEvent {
 };
 struct ResultEvent {
   std::int64_t seq = 0;
-  CaseOutcome outcome = CaseOutcome::error;  // one of a worker's
+  CaseOutcome outcome = CaseOutcome::error;  // an outcome that a worker may report
   std::string reason;
   bool healthy = true;
   std::vector<RankResult> ranks;
   std::vector<Check> checks;
   std::map<std::string, double> timings_ms;
   std::vector<Hygiene> hygiene;
-  std::string backend;                            // that ran it; "math" on CPU whatever the case asked for
-  std::string backend_note;                       // what of the case another backend computed, and why; else empty
-  std::optional<PerfResult> perf = std::nullopt;  // if asked for, and the case passed
-  // By which every bound of the checks has been multiplied; none = 1.
+  std::string backend;       // the backend that ran the case; on a CPU always "math"
+  std::string backend_note;  // which parts of the case another backend computed, and why; else empty
+  std::optional<PerfResult> perf = std::nullopt;  // set if requested, and the case passed
+  // The factor by which every bound of the checks has been multiplied; unset = 1.
   std::optional<double> bound_factor = std::nullopt;
   std::vector<LostOutput> lost_outputs;
   bool diagnosing = false;  // a diagnosis of this fail follows
@@ -269,7 +271,7 @@ struct ResultEvent {
                       field("diagnosing", &ResultEvent::diagnosing, Presence::sparse)};
   }
 };
-struct DiagnosisEvent {  // after a result with `diagnosing`
+struct DiagnosisEvent {  // follows a result with `diagnosing`
   std::int64_t seq = 0;
   bool healthy = true;  // as in ResultEvent
   Diagnosis diagnosis;
@@ -281,12 +283,12 @@ struct DiagnosisEvent {  // after a result with `diagnosing`
                       field("diagnosis", &DiagnosisEvent::diagnosis, Presence::required)};
   }
 };
-struct RankPhase {  // where a rank stands
+struct RankPhase {  // a rank's phase and operation
   int rank = 0;
   std::string phase;
-  double ms = 0;            // since it reached the phase
-  std::string operation;    // the communication that it waits in; empty: none
-  double operation_ms = 0;  // since it began
+  double ms = 0;            // milliseconds since the rank entered the phase
+  std::string operation;    // the communication that the rank waits in; empty: none
+  double operation_ms = 0;  // milliseconds since the operation began
 
   static constexpr auto fields() {
     return std::tuple{field("rank", &RankPhase::rank, Presence::required),
@@ -297,8 +299,8 @@ struct RankPhase {  // where a rank stands
 };
 struct PongEvent {
   std::int64_t seq = 0;
-  std::vector<int> ranks{0};           // that answered: all of a healthy pool for a ping with all, else rank 0
-  std::vector<RankPhase> phases = {};  // of these ranks, from a worker that knows them: for a ping with all
+  std::vector<int> ranks{0};  // ranks that answered: all ranks of a healthy pool for a ping with `all`, else rank 0
+  std::vector<RankPhase> phases = {};  // phases of these ranks, if the worker reports them: for a ping with `all`
 
   static constexpr const char* kName = "pong";
   static constexpr auto fields() {
@@ -315,27 +317,27 @@ struct ProtocolErrorEvent {
     return std::tuple{field("seq", &ProtocolErrorEvent::seq), field("message", &ProtocolErrorEvent::message)};
   }
 };
-struct UnknownEvent {  // a newer worker's: logged, never fatal
+struct UnknownEvent {  // an event of a newer worker: logged, never fatal
   std::string event;
 };
 using Event = std::variant<ReadyEvent, StartedEvent, ProgressEvent, ResultEvent, DiagnosisEvent, PongEvent,
                            ProtocolErrorEvent, UnknownEvent>;
 
-// The JSON of a message on one line, without prefix and newline. Invalid UTF-8 becomes U+FFFD; non-finite numbers
-// become the strings "nan", "inf", "-inf".
+// Return the JSON of a message on one line, without prefix and newline. Invalid UTF-8 becomes U+FFFD; non-finite
+// numbers become the strings "nan", "inf", "-inf".
 std::string encode(const Request& request);
 std::string encode(const Event& event);
-// A response as it is written: newline, prefix, encode(event), newline.
+// Returns a response as it is written: newline, prefix, encode(event), newline.
 std::string format_response(const Event& event);
 
-// Throw ProtocolError for text that is not such a message. Unknown fields are ignored; fields with a default may be
-// missing; invalid UTF-8, and the \u escape of half a surrogate pair, are read as U+FFFD.
+// The error of text that is not a valid message. The parse functions below ignore unknown fields, accept missing fields
+// that have a default, and read invalid UTF-8 and a \u escape of half a surrogate pair as U+FFFD.
 class ProtocolError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  std::optional<std::int64_t> seq;  // if the text had one
+  std::optional<std::int64_t> seq;  // the text's seq, if it has one
 };
-// For fields that are each of their type, and cannot be.
+// Throw ProtocolError for values that have the right type but are impossible.
 void expect_valid(const PerfRequest& request);
 void expect_valid(const StepMs& times);
 void expect_valid(const PerfResult& perf);
@@ -343,7 +345,7 @@ void expect_valid(const RunOfCase& options);
 void expect_valid(const RunRequest& request);
 void expect_valid(const ResultEvent& result);
 Request parse_request(std::string_view json);
-// Here a worker's texts enter the driver: every one of them is clean (text_clean.h).
+// A worker's texts enter the driver here, so every text of the event is cleaned (text_clean.h).
 Event parse_event(std::string_view json);
 
 }  // namespace cp_pool::protocol

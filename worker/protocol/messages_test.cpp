@@ -314,7 +314,7 @@ TEST(Events, ADiagnosisRoundTrips) {
   EXPECT_EQ(got.diagnosis.picture->rows.front(), ".");
 }
 
-// The result of its case stands, so it is no broken protocol.
+// An invalid diagnosis is no protocol error, because the result of its case stays valid.
 TEST(Events, WhatIsNoDiagnosisIsReadAsAnUnknownOne) {
   for (const char* body : {R"("seq":12)", R"("seq":12,"diagnosis":3)", R"("seq":12,"diagnosis":{"certainty":"sure"})",
                            R"("seq":12,"healthy":7,"diagnosis":{"certainty":"likely","id":"x","cause":"y"})",
@@ -395,7 +395,7 @@ TEST(Events, AreOneLineOfValidUtf8) {
   EXPECT_THAT(text, HasSubstr("bad \xef\xbf\xbd byte\\nnext line"));
 }
 
-// Nothing that shows a text of a worker has to think of it again.
+// Code that shows a worker's text relies on this.
 TEST(Events, EveryTextOfAWorkerIsCleanOnceItIsRead) {
   const auto ready = std::get<ReadyEvent>(parse_event(
       R"({"event":"ready","protocol":1,"world_size":1,"worker":"a\u001b[31mb","ranks":[{"rank":0,"host":"\u0007"}],)"
@@ -412,7 +412,7 @@ TEST(Events, InvalidUtf8IsReadAsReplacement) {
   EXPECT_EQ(event.phase, "\xef\xbf\xbd");
 }
 
-// What Python's json.dumps writes of a byte that it could not decode.
+// Python's json.dumps writes such an escape for a byte that it could not decode.
 TEST(Events, AnEscapeOfHalfASurrogatePairIsReadAsReplacement) {
   const std::string replaced = "\xef\xbf\xbd";
   EXPECT_EQ(phase_of(R"(\ud800)"), replaced);

@@ -1,4 +1,4 @@
-// The addresses of this host, as other hosts may reach it.
+// The addresses under which other hosts may reach this host.
 #pragma once
 
 #include <string>
@@ -6,12 +6,12 @@
 
 namespace cp_pool::protocol {
 
-// Numeric addresses of the interfaces that are up: IPv4 before IPv6, those of the loopback interface last. Link-local
-// addresses of IPv6 are left out, since they mean something else on each host. interface: of this one alone; empty: of
-// all.
+// Returns the numeric addresses of interface `interface`, or of all interfaces if it is empty, if they are up. IPv4
+// addresses come before IPv6 addresses, those of the loopback interface last. Link-local IPv6 addresses are left out,
+// because their meaning differs from host to host.
 std::vector<std::string> own_addresses(const std::string& interface = "");
 
-// gethostname; empty if it fails.
+// Returns the result of gethostname; empty if it fails.
 std::string host_name();
 
 }  // namespace cp_pool::protocol

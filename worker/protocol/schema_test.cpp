@@ -1,4 +1,4 @@
-// docs/protocol.schema.json and docs/protocol.md say what the messages' fields() say.
+// Checks that docs/protocol.schema.json and docs/protocol.md list the same fields as the messages' fields().
 #include <fstream>
 #include <set>
 #include <sstream>
@@ -94,7 +94,7 @@ class Schema {
     }
   }
 
-  // Of a schema that lists values, theirs.
+  // Returns the JSON types that a schema allows. For a schema that lists values these are the types of the values.
   std::set<std::string> types_of(const json& schema) const {
     if (schema.contains("oneOf")) return types_of(resolved(schema.at("oneOf").at(0)));
     if (schema.contains("const")) return {schema.at("const").is_string() ? "string" : "integer"};
@@ -127,7 +127,7 @@ TEST(Schema, HasTheFieldsOfTheMessages) {
   expect_messages<Event>(schema, "event");
 }
 
-// The row of a table whose first cell is `name`.
+// Returns the row of a table whose first cell is `name`.
 std::string row_of(const std::string& page, const std::string& name) {
   const std::size_t begin = page.find(fmt::format("\n| `{}` |", name));
   if (begin == std::string::npos) return "";

@@ -21,7 +21,7 @@ struct Decoded {
   bool valid = false;
 };
 
-// The code point at text[i], or the maximal invalid sequence there (Unicode 15, table 3-7).
+// Decodes the code point at text[i], or the maximal invalid sequence there (Unicode 15, table 3-7).
 Decoded decode(std::string_view text, std::size_t i) {
   const std::uint8_t lead = byte_at(text, i);
   if (lead < 0x80) return {1, lead, true};

@@ -1,5 +1,5 @@
-// Cleans foreign text for showing and storing. Text is cleaned once, where it enters; code behind that point takes it
-// as it is. The entrances are:
+// Cleans foreign text before it is shown or stored. Text is cleaned once, where it enters; the code behind relies on
+// it. Text enters through:
 //   parse_event           texts of a worker's messages
 //   read_events           texts of an events file
 //   StderrRing            stderr
@@ -7,7 +7,7 @@
 //   with_names            names from debug information
 //   report_error          the command line and input files, as errors quote them
 //   Runner                the title of a run, and its baseline
-// IDs with such characters are refused (submitted_case.cpp), and commands to paste spell them (shell_words.cpp).
+// IDs with control characters are refused (submitted_case.cpp), and commands to paste escape them (shell_words.cpp).
 #pragma once
 
 #include <cstddef>
@@ -16,17 +16,19 @@
 
 namespace cp_pool::protocol {
 
-// Every maximal invalid UTF-8 sequence becomes one U+FFFD (the Unicode standard's recommended practice).
+// Replaces every maximal invalid UTF-8 sequence by one U+FFFD (the Unicode standard's recommended practice).
 std::string to_valid_utf8(std::string_view text);
 
-// Valid UTF-8; control characters other than newline and tab shown as \xNN (C1 and bidirectional controls as \u{NNNN}),
-// "\r\n" as a newline, code points that XML forbids as U+FFFD. Clean text stays as it is.
+// Returns valid UTF-8. Control characters other than newline and tab become \xNN (C1 and bidirectional controls
+// \u{NNNN}), "\r\n" becomes a newline, and code points that XML forbids become U+FFFD. Clean text is returned
+// unchanged.
 std::string clean_text(std::string_view text);
 
-// The first max_bytes of text at most, cut between two code points, the cut said at the end (within max_bytes).
+// Returns at most max_bytes of text. If text is longer, it is cut between two code points, and a note of the cut ends
+// the result (within max_bytes).
 std::string cut_text(std::string_view text, std::size_t max_bytes);
 
-// Up to the first newline.
+// Returns the text up to the first newline.
 std::string_view first_line(std::string_view text);
 
 }  // namespace cp_pool::protocol

@@ -14,7 +14,7 @@ TEST(ToValidUtf8, KeepsValidText) {
 
 TEST(ToValidUtf8, ReplacesEachMaximalInvalidSequence) {
   EXPECT_EQ(to_valid_utf8("\xff"), "\xef\xbf\xbd");
-  EXPECT_EQ(to_valid_utf8("a\xe2\x82z"), "a\xef\xbf\xbdz");                          // truncated: one
+  EXPECT_EQ(to_valid_utf8("a\xe2\x82z"), "a\xef\xbf\xbdz");                          // truncated: one replacement
   EXPECT_EQ(to_valid_utf8("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd");                  // overlong
   EXPECT_EQ(to_valid_utf8("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");  // surrogate
   EXPECT_EQ(to_valid_utf8("\xf4\x90\x80\x80").size(), 12U);                          // above U+10FFFF

@@ -13,7 +13,7 @@ namespace cp_pool::protocol {
 
 namespace {
 
-// "QUOTA PERIOD" in microseconds, or "max PERIOD".
+// Reads cpu.max: "QUOTA PERIOD" in microseconds, or "max PERIOD" without a quota.
 std::optional<double> quota_of(const std::filesystem::path& group) {
   std::ifstream in(group / "cpu.max");
   double quota = 0;
@@ -24,7 +24,8 @@ std::optional<double> quota_of(const std::filesystem::path& group) {
 
 int cores_of_affinity() {
   constexpr int kMostCpus = 1 << 20;
-  for (int cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {  // as many as the kernel may number
+  // The set grows until it holds as many CPUs as the kernel may number.
+  for (int cpus = CPU_SETSIZE; cpus <= kMostCpus; cpus *= 2) {
     const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> allowed(CPU_ALLOC(cpus),
                                                                    [](cpu_set_t* set) { CPU_FREE(set); });
     const std::size_t bytes = CPU_ALLOC_SIZE(cpus);
@@ -42,7 +43,7 @@ std::optional<double> core_quota(std::istream& own, const std::filesystem::path&
   while (std::getline(own, line) && !line.starts_with(kVersion2)) {
   }
   if (!line.starts_with(kVersion2)) return std::nullopt;
-  std::optional<double> smallest = quota_of(root);  // a container sees its own group there
+  std::optional<double> smallest = quota_of(root);  // in a container this is the container's own group
   std::filesystem::path group = root;
   for (const auto& name : std::filesystem::path(line.substr(kVersion2.size()))) {
     group /= name;

@@ -1,4 +1,4 @@
-// How many cores this process may use at the same time.
+// Finds how many cores this process may use at the same time.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,11 @@
 
 namespace cp_pool::protocol {
 
-// The cores of its affinity, or fewer where a control group has a quota; at least one.
+// Returns the number of cores in the process's affinity, or fewer if a control group has a quota; at least 1.
 int usable_cores();
 
-// The smallest quota, in cores, of a process's control group (version 2) and of the groups around it. `own` is its
-// /proc/PID/cgroup, `root` the folder of all groups. nullopt: no quota, or none that can be seen.
+// Returns the smallest quota, in cores, of a process's control group (version 2) and of the groups around it. `own` is
+// the process's /proc/PID/cgroup, `root` the folder of all groups. nullopt if there is no quota or none is visible.
 std::optional<double> core_quota(std::istream& own, const std::filesystem::path& root);
 
 }  // namespace cp_pool::protocol

@@ -1,13 +1,13 @@
-// A worker on CPU ranks that does with a case what its model says, with the real ranks' threads and messages. Any other
-// model passes.
+// A worker on CPU ranks whose cases behave as their model says, with the threads and messages of real ranks. Cases of
+// any other model pass.
 //   waits_for_next  runs until something has been prepared on this rank
 //   bad             preparing for it throws
 //   endless         preparing for it never ends
-//   refused_on_1    the library refuses it on rank 1, while the others sit in a collective
+//   refused_on_1    the library refuses it on rank 1, while the others wait in a collective
 //   refused         the library refuses it on every rank
 //   remarked        passes with a remark
-// Each preparation writes "prepared MODEL" to stderr, and the rehearsal "rehearsed", after which it fails. The option
-// --no-rehearsal is the worker's.
+// Each preparation writes "prepared MODEL" to stderr. The rehearsal writes "rehearsed" and then fails. The option
+// --no-rehearsal is that of cp-pool-worker.
 #include <condition_variable>
 #include <csignal>
 #include <cstdio>
@@ -80,7 +80,7 @@ class ScriptedRunner final : public CaseRunner {
 };
 
 int run(std::span<char*> arguments) {
-  static ScriptedRunner runner;  // pieces without end may still use it
+  static ScriptedRunner runner;  // static: pieces without end may still use it when the process ends
   StartupClock clock;
   RankProcessConfig config;
   config.environment = protocol::read_environment();

@@ -1,4 +1,4 @@
-// What tests of the real worker share.
+// Shared parts of the tests of the real worker.
 #pragma once
 
 #include <chrono>
@@ -13,10 +13,10 @@
 
 namespace cp_pool::test {
 
-// Ranks end within a second on a quiet machine; one that does not end never will.
+// On a quiet machine ranks end within a second; a rank that has not ended after this time is taken to hang.
 inline constexpr std::chrono::milliseconds kEndLimit{20'000};
-// A worker has a second to free its ranks and one to connect them again, else it asks for a new pool. A busy machine
-// may need longer, but not each time; unless it is so busy that a start takes seconds instead of some 300 ms.
+// A worker has one second to free its ranks and one to connect them again; else it asks for a new pool. A busy machine
+// may need longer, but not every time, unless it is so busy that a start takes seconds instead of some 300 ms.
 inline constexpr int kTriesToRecover = 5;
 inline constexpr double kStartOfABusyMachine = 2000;
 

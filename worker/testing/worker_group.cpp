@@ -52,7 +52,7 @@ Listener listen_on_loopback() {
   return out;
 }
 
-// In the child, between fork and exec.
+// Runs in the child process, between fork and exec.
 [[noreturn]] void become_rank(const std::vector<std::string>& command, const std::array<int, 3>& streams,
                               const std::vector<std::pair<std::string, std::string>>& variables, int master_fd) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);

@@ -20,25 +20,25 @@ class WorkerGroup {
     int ranks = 2;
     // NOLINTBEGIN(readability-redundant-member-init): designated initializers leave them out
     std::vector<std::string> arguments{};
-    std::map<std::string, std::string> environment{};  // on top of what a rank needs
+    std::map<std::string, std::string> environment{};  // in addition to the variables that a rank needs
     // NOLINTEND(readability-redundant-member-init)
     std::string binary = CP_POOL_WORKER_BINARY;
-    bool as_open_mpi = false;  // started as mpirun would: its rank variables, and nobody listens on MASTER_PORT
+    bool as_open_mpi = false;  // started as by mpirun: with its rank variables, and with no listener on MASTER_PORT
   };
   explicit WorkerGroup(const Config& config);
   WorkerGroup(const WorkerGroup&) = delete;
   WorkerGroup& operator=(const WorkerGroup&) = delete;
-  ~WorkerGroup();  // kills what is left
+  ~WorkerGroup();  // kills ranks that are still running
 
   void send_line(const std::string& line);
   void send(const protocol::Request& request) { send_line(protocol::encode(request)); }
   void close_stdin();
   void kill(int rank, int signal);
-  void stop(int rank);  // SIGSTOP; returns when the rank stands still
+  void stop(int rank);  // sends SIGSTOP; returns when the rank has stopped
 
-  // The next event of rank 0; nullopt at end of file or after kPatience. Chatter is collected.
+  // Returns the next event of rank 0; nullopt at end of file or after kPatience. Chatter is collected.
   std::optional<protocol::Event> next_event();
-  // The next event of this type; others are dropped.
+  // Returns the next event of this type; other events are dropped.
   template <typename Event>
   std::optional<Event> next() {
     while (auto event = next_event()) {
@@ -46,23 +46,23 @@ class WorkerGroup {
     }
     return std::nullopt;
   }
-  // Runs a small case under this ID. Nullopt if there is no result.
+  // Runs a small case under this ID. Returns nullopt if there is no result.
   std::optional<protocol::ResultEvent> run(const std::string& id, const nlohmann::json& changes = {},
                                            std::int64_t timeout_ms = 20000, bool reference_cache = true);
   void start_run(const std::string& id, const nlohmann::json& changes = {}, std::int64_t timeout_ms = 20000,
                  bool reference_cache = true);
 
-  // Exit statuses of all ranks, as "exit 0" or "signal 9"; nullopt if one is still there after `limit`.
+  // Returns the exit statuses of all ranks, as "exit 0" or "signal 9"; nullopt if a rank still runs after `limit`.
   std::optional<std::vector<std::string>> wait_all(std::chrono::milliseconds limit);
 
-  std::string wait_for_exit(int rank);  // waits as long as it takes
+  std::string wait_for_exit(int rank);  // waits without limit
 
   [[nodiscard]] std::string read_stderr(int rank) const;
-  // False if the rank has not written this within kPatience.
+  // Returns whether the rank writes this text within kPatience.
   [[nodiscard]] bool wait_for_stderr(int rank, const std::string& text) const;
-  // As wait_for_stderr, sending the signal again and again.
+  // Does the same, and sends the signal again and again meanwhile.
   [[nodiscard]] bool ask_until_stderr_has(int rank, int signal, const std::string& text);
-  // The line without a newline at the end of stdout.
+  // Returns the last line of stdout if it has no newline.
   [[nodiscard]] std::string rest_of_stdout();
   [[nodiscard]] const std::vector<std::string>& chatter() const { return chatter_; }
   [[nodiscard]] std::int64_t last_seq() const { return seq_; }
@@ -83,7 +83,7 @@ class WorkerGroup {
   std::int64_t seq_ = 0;
 };
 
-// A case that takes milliseconds.
+// Returns a case that takes milliseconds.
 nlohmann::json small_case(int cp_size);
 
 }  // namespace cp_pool::test

@@ -1,4 +1,4 @@
-// The name of a case: printed with its outcome, accepted back as a filter.
+// The ID of a case, its name. It is printed with the case's outcome and accepted as a filter.
 #pragma once
 
 #include <span>

@@ -52,7 +52,7 @@ constexpr bool is_failure(CaseOutcome outcome) {
          outcome == CaseOutcome::crash;
 }
 
-// Whether the case itself ran to a verdict: it passed or failed.
+// Whether the case ran to an outcome of its own: a pass or a failure.
 constexpr bool is_of_the_case(CaseOutcome outcome) {
   return outcome == CaseOutcome::pass || is_failure(outcome);
 }

@@ -1,4 +1,4 @@
-// find_problem: which combinations of a case's fields make sense.
+// find_problem: decides which combinations of a case's fields make sense.
 #include <algorithm>
 #include <cstdint>
 #include <limits>

@@ -17,7 +17,7 @@ namespace cp_pool {
 struct RankBytes {
   std::int64_t q = 0;
   std::int64_t kv = 0;   // k and v together
-  std::int64_t out = 0;  // also the bytes of dout
+  std::int64_t out = 0;  // dout has the same size
   // Both in fp32: the gradients of k and v where they are summed over ranks, and one statistic of each row (lse or
   // delta).
   std::int64_t dkv_sums = 0;

@@ -82,7 +82,7 @@ bool FileReader::read_line(std::string& line) {
   ++line_number_;
   for (;;) {
     const std::size_t newline = rest_.find('\n', rest_begin_);
-    line.append(rest_, rest_begin_, newline - rest_begin_);  // npos: all that is left
+    line.append(rest_, rest_begin_, newline - rest_begin_);  // all of it, if newline is npos
     line_was_cut_ = newline == std::string::npos;
     if (!line_was_cut_) {
       rest_begin_ = newline + 1;

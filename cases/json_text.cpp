@@ -15,9 +15,9 @@
 namespace cp_pool {
 namespace {
 
-// A first pass over the text, for mistakes that the parser of the library accepts or reports without a position. It
-// accepts a duplicate key (the last one wins), any depth, and an integer that no integer type holds (as a double). It
-// reports a number out of range without a position.
+// A first pass over the text, which finds mistakes that the library's parser accepts or reports without a position. The
+// parser accepts a duplicate key (the last one wins), any depth, and an integer that no integer type holds (as a
+// double). It reports a number out of range without a position.
 class JsonChecker : public nlohmann::json_sax<Json> {
  public:
   JsonChecker(std::string_view text, std::string_view source, std::size_t first_line)

@@ -63,11 +63,10 @@ class CaseRunner {
     return {};
   }
 
-  // Sets up the runner's own communication, beside `groups`. Called on the thread that runs cases, when the ranks are
-  // connected and before the first case, and again after each abort. The worker reports what it throws.
+  // The next three are for a runner that communicates beside `groups`.
 
-  // On the thread that runs cases, once the ranks are connected and before the first case, and again after each abort.
-  // Throws what the worker then reports.
+  // Sets up the runner's own communication. Called on the thread that runs cases, once the ranks are connected and
+  // before the first case, and again after each abort. The worker reports what it throws.
   virtual void connect(const Connection& /*connection*/) {}
   // Ends waits of run() in the runner's own communication, for connections of this generation and older ones. Called
   // from another thread, possibly while run() waits for a peer.

@@ -56,8 +56,8 @@ class Mail {
 };
 
 // Rank 0's server. It has a store and the boxes. The store takes over the listening socket environment.master_fd, or
-// binds environment.master_port (if 0, the kernel chooses the port). The boxes have a port of their own, which is a key
-// of the store.
+// binds environment.master_port (if 0, the kernel chooses the port). The boxes have a port of their own, which ranks
+// read from the store.
 class MailServer {
  public:
   explicit MailServer(const protocol::RankEnvironment& environment);  // throws ControlPlaneError

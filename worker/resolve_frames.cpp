@@ -28,7 +28,7 @@ FrameAddress call_before(const void* address) {
   return out;
 }
 
-// Whether the call is in our __cxa_throw, or in AddressSanitizer's interceptor of it.
+// Whether the call is in the worker's own __cxa_throw, or in AddressSanitizer's interceptor of it.
 bool records_the_throw(const std::string& call) {
   return call.starts_with("__cxa_throw ") || call.starts_with("backtrace ") ||
          call.find("interceptor_backtrace") != std::string::npos;

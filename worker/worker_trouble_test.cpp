@@ -107,7 +107,7 @@ TEST_F(WorkerTrouble, APingDuringACaseSaysWhereEachRankStands) {
   group.start_run("bad");
   ASSERT_TRUE(group.next<protocol::StartedEvent>().has_value());
   std::optional<protocol::PongEvent> pong;
-  do {  // until rank 0 waits for the other
+  do {  // repeats until rank 0 waits for the other rank
     group.send(protocol::PingRequest{1000, true});
     pong = group.next<protocol::PongEvent>();
     ASSERT_TRUE(pong.has_value()) << "the case has ended";

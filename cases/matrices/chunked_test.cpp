@@ -1,4 +1,4 @@
-// Checks what docs and users rely on in the matrix chunked.
+// Tests that the matrix chunked covers what its description promises.
 #include <algorithm>
 #include <cstdint>
 #include <set>

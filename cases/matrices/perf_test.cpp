@@ -1,4 +1,4 @@
-// Checks what docs and users rely on in the matrix perf.
+// Tests that the matrix perf covers what its description promises.
 #include <algorithm>
 #include <numeric>
 #include <set>

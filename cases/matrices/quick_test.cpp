@@ -1,4 +1,4 @@
-// Checks what docs and users rely on in the matrix quick.
+// Tests that the matrix quick covers what its description promises.
 #include <algorithm>
 #include <functional>
 #include <map>

@@ -12,11 +12,11 @@ namespace cp_pool::protocol {
 inline constexpr std::size_t kMaxChatterBytes = std::size_t{64} << 10U;
 
 struct Line {
+  // An over-long line is reported as soon as the limit is passed; the rest of the line is dropped.
   enum class Kind {
     message,    // a request, or the text after kResponsePrefix: one JSON object if the peer obeys the protocol
     chatter,    // any other line; text is its first kMaxChatterBytes bytes
-    over_long,  // a message line longer than kMaxLineBytes; text is its first kMaxChatterBytes. Reported as soon as
-                // the limit is passed; the rest of the line is dropped
+    over_long,  // a message line longer than kMaxLineBytes; text is its first kMaxChatterBytes bytes
   };
   Kind kind = Kind::chatter;
   std::string text;        // without prefix and newline; arbitrary bytes

@@ -53,14 +53,13 @@ struct LostOutput {
 
 // The times of one rank's steps.
 struct StepTimes {
-  std::vector<double> step_ms;  // milliseconds of each timed step of this rank
-  std::int64_t bytes_sent = 0;  // bytes that this rank sends per step; counting_communicator.h says what counts
-  std::vector<double>
-      one_rank_ms;              // rank 0: milliseconds of each step of the whole problem on this rank alone; or empty
-  std::string one_rank_reason;  // on rank 0: why one rank cannot run the whole problem, as a sentence
-  std::string trace_error;      // why a trace could not be written: one line that names the file; empty if all were
+  std::vector<double> step_ms;      // milliseconds of each timed step of this rank
+  std::int64_t bytes_sent = 0;      // bytes that this rank sends per step; counting_communicator.h says what counts
+  std::vector<double> one_rank_ms;  // on rank 0: milliseconds of each step of the whole problem on one rank; or empty
+  std::string one_rank_reason;      // on rank 0: why one rank cannot run the whole problem, as a sentence
+  std::string trace_error;          // why a trace could not be written: one line that names the file; empty if all were
 
-  // trace_error is not sent: the worker turns it into a LostOutput before.
+  // trace_error is not sent: it has become a LostOutput by then.
   static constexpr auto fields() {
     return std::tuple{field("step_ms", &StepTimes::step_ms), field("bytes_sent", &StepTimes::bytes_sent),
                       field("one_rank_ms", &StepTimes::one_rank_ms),

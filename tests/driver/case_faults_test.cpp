@@ -1,6 +1,6 @@
-// Faults of a rank in the middle of a case, one row each. After each row: the case has its outcome within its deadline,
-// the tail is of that case, the next case passes on a working pool, no process and no descriptor is left, and the
-// ledger is exact.
+// A table of faults that a rank can have in the middle of a case. For each row the test checks that the case has its
+// outcome within its deadline, that its stderr tail belongs to that case, that the next case passes, that no process
+// and no file descriptor is left, and that the ledger is exact.
 #include <chrono>
 #include <ostream>
 #include <string>
@@ -19,17 +19,17 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-// The hanging kinds; the others must end far before it.
+// The deadline of cases that hang. The other kinds must end without a deadline.
 constexpr milliseconds kTimeout{1000};
 
 struct Fault {
   std::string model;
   std::string outcome;
-  std::string retired;  // why the pool was given up; empty: it was not
-  std::string reason;   // part of the case's
-  bool hangs = false;   // ends at the deadline
+  std::string retired;  // why the pool was retired; empty if it was not
+  std::string reason;   // part of the reason of the case
+  bool hangs = false;   // the case ends at its deadline
 };
-// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const Fault& fault, std::ostream* out) {
   *out << fault.model;
 }
@@ -106,7 +106,7 @@ void expect_tail_of_this_case(const Fault& fault, const CaseFinished& faulty) {
   EXPECT_EQ(tail.rank, faulty_rank(fault));
   EXPECT_LE(tail.text.size(), 4096U);
   EXPECT_THAT(tail.text, testing::Not(HasSubstr("seq 1")));
-  // A refused case writes nothing, and a flood washes its first lines out.
+  // A refused case writes nothing, and a flood pushes the first lines out of the tail.
   if (fault.model == "refuse" || fault.model == "chatter_stderr") return;
   EXPECT_THAT(tail.text, HasSubstr("starts " + fault.model + " seq 2"));
 }

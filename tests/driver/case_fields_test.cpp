@@ -1,4 +1,4 @@
-// Case fields beyond protocol version 1, and workers that do and do not list them.
+// Case fields beyond protocol version 1, with workers that list them in their capabilities and workers that do not.
 #include <fstream>
 #include <iterator>
 #include <string>

@@ -1,4 +1,5 @@
-// How a case ends whose worker dies, is slow to read or says what it should not, and what is reported of it.
+// How a case ends, and what is reported about it, if its worker dies, does not read its requests or breaks the
+// protocol.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -85,14 +86,14 @@ TEST(Case, IsReportedWithAllThatItsWorkerSaidOfItCleaned) {
 TEST(Case, WithAnErrorFollowedByDeathNeverPasses) {
   Recorder recorder;
   run(fake_cases({"error_then_exit", "pass"}), fake_config(), recorder);
-  // Both are true; which depends on whether the death is seen while the tail is collected.
+  // Either outcome is right: it depends on whether the driver sees the death while it collects the tail.
   EXPECT_THAT(recorder.outcomes(), ElementsAre(AnyOf("error", "crash"), "pass"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("died_after_result", "finished"));
 }
 
 TEST(Case, ThatItsWorkerNeverReadsEndsAtItsDeadline) {
   NamedCase large = fake_case("pass");
-  large.c.seqlens = std::vector<std::int64_t>(100000, 1);  // more than a pipe holds
+  large.c.seqlens = std::vector<std::int64_t>(100000, 1);  // a request that is larger than a pipe holds
   RunConfig config = fake_config();
   config.timeout = milliseconds(1000);
   Recorder recorder;
@@ -106,7 +107,7 @@ TEST(Tail, IsMarkedWhenItsFenceIsMissing) {
   Recorder recorder;
   run(fake_cases({"pass", "no_fence", "error"}), fake_config(), recorder);
   EXPECT_FALSE(recorder.finished(1).stderr_tails.at(0).fenced);
-  EXPECT_FALSE(recorder.finished(2).stderr_tails.at(0).fenced);  // may hold lines of the case before
+  EXPECT_FALSE(recorder.finished(2).stderr_tails.at(0).fenced);  // it may contain lines of the case before
   EXPECT_TRUE(recorder.finished(0).stderr_tails.empty());
 }
 
@@ -137,8 +138,8 @@ TEST(Tail, IsCleaned) {
 
 class BusyRank : public testing::TestWithParam<int> {};
 
-// Kills a rank in the middle of a case in which rank 0 hangs. Whether the case is reported soon: in the 50 ms that the
-// driver gives a living rank 0 for its result, and ten times what the pool's start took on this machine.
+// Kills a rank in the middle of a case in which rank 0 hangs. Returns whether the case is reported soon: within the 50
+// ms that the driver waits for the result of a living rank 0, plus ten times the start of the pool on this machine.
 bool busy_rank_is_seen_dead_soon(int rank) {
   const TemporaryPath folder("busy");
   RunConfig config = fake_config();

@@ -1,4 +1,5 @@
-// A worker that keeps to every rule, and then breaks one: the line of that rule says so, and no other does.
+// cp-pool conformance on a worker that keeps every rule, and on workers that break one rule each: exactly the finding
+// of that rule is negative.
 #include "driver/conformance/conformance.h"
 
 #include <algorithm>
@@ -39,7 +40,7 @@ struct Verdicts {
     }
     return out;
   }
-  // For failures: what the run said of every rule.
+  // All findings, one per line, for the message of a failed test.
   [[nodiscard]] std::string all_texts() const {
     std::string out;
     for (const Finding& finding : findings) {
@@ -87,13 +88,13 @@ TEST(Conformance, FindsNothingWrongWithAWorkerThatKeepsToEveryRule) {
 }
 
 struct Break {
-  std::string rule;  // of the worker's option
-  std::vector<std::string> lines;
-  std::string text;    // part of the first line
-  bool waits = false;  // for an answer that never comes
+  std::string rule;                // the value of the worker's option --break
+  std::vector<std::string> lines;  // the rules whose findings have this verdict
+  std::string text;                // part of the first finding
+  bool waits = false;              // the run waits for an answer that never comes
   Verdict verdict = Verdict::broken;
 };
-// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const Break& row, std::ostream* out) {
   *out << row.rule;
 }
@@ -155,7 +156,7 @@ TEST_P(BrokenRule, IsNamedByItsLine) {
   const Break& row = GetParam();
   const Verdicts verdicts =
       verdicts_on_breaker_of(row.rule, row.waits ? std::chrono::seconds(1) : std::chrono::seconds(20));
-  if (row.waits) {  // on a slow machine other answers may be late, too
+  if (row.waits) {  // the time limit is short, so on a slow machine other answers may be late, too
     EXPECT_THAT(verdicts.rules(row.verdict), testing::IsSupersetOf(row.lines));
   } else {
     EXPECT_EQ(verdicts.rules(row.verdict), row.lines) << verdicts.all_texts();

@@ -1,5 +1,5 @@
-// A worker that computes nothing and keeps to every rule of `cp-pool conformance`, but for those that its options name:
-// conformance_worker [--break=RULE].. It obeys CP_POOL_INJECT=KIND@RANK:PHASE for throw, sigkill and hang.
+// A worker that computes nothing and keeps every rule of `cp-pool conformance` except those that its options name:
+// conformance_worker [--break=RULE].. It obeys CP_POOL_INJECT=KIND@RANK:PHASE for the kinds throw, sigkill and hang.
 #include <csignal>
 #include <cstdlib>
 #include <optional>
@@ -24,7 +24,7 @@ namespace {
 
 using nlohmann::json;
 
-std::set<std::string> broken;  // rules
+std::set<std::string> broken;  // the rules that this worker breaks
 
 bool breaks(const char* rule) {
   return broken.contains(rule);
@@ -44,7 +44,7 @@ int depth_of(const json& value) {
 }
 
 struct Injected {
-  std::string kind;  // empty: none
+  std::string kind;  // empty if no fault is injected
   int rank = 0;
 };
 
@@ -99,7 +99,7 @@ class RankZero {
   [[noreturn]] static void end() {
     if (breaks("no_process_is_left") && ::fork() == 0) {
       ::prctl(PR_SET_PDEATHSIG, 0);
-      ::closefrom(3);  // or the other rank would take it for rank 0
+      ::closefrom(3);  // an open control connection would look like a living rank 0 to the other rank
       ::setsid();
       hang();
     }
@@ -143,7 +143,7 @@ class RankZero {
     return result;
   }
 
-  // True: the case ends otherwise.
+  // Applies the injected fault. Returns true if the case then needs no result from its normal path.
   bool suffer(std::int64_t seq) {
     const int rank = fault_.rank;
     if (fault_.kind == "hang") {
@@ -170,7 +170,7 @@ class RankZero {
 
   void run(const json& request) {
     const std::int64_t seq = request.at("seq");
-    // It takes no fields of a case but those of version 1, as its capabilities say.
+    // The capabilities list no case fields, so the worker takes only those of protocol version 1.
     if (request.at("case").contains("input_scale")) return refuse(seq, "unknown field input_scale");
     const bool known = request.at("case").at("comm") == "p2p";
     const bool extended = request.contains("x_conformance");

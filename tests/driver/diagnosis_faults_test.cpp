@@ -1,5 +1,5 @@
-// What becomes of a case whose worker misbehaves after the result, while it looks for the cause of the failure. The
-// outcome and the attempts are those of the result in every row, the next case passes, and nothing is left behind.
+// A worker that misbehaves after the result of a case, while it diagnoses the failure. In every row the outcome and the
+// attempts are those of the result, the next case passes, and no process or descriptor is left behind.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -23,16 +23,16 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-constexpr milliseconds kShortTimeout{1000};  // of a case; a diagnosis has 200 ms of it
+constexpr milliseconds kShortTimeout{1000};  // the deadline of a case, which leaves 200 ms to a diagnosis
 
 struct Row {
   std::string model;
-  std::string id;       // of the diagnosis
-  std::string cause;    // part of it
-  std::string retired;  // why the pool was given up; empty: it was not
-  bool runs_out = false;
+  std::string id;         // the id of the diagnosis
+  std::string cause;      // part of the cause that the diagnosis names
+  std::string retired;    // why the pool was retired; empty if it was not
+  bool runs_out = false;  // the diagnosis does not end in its time
 };
-// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const Row& row, std::ostream* out) {
   *out << row.model;
 }
@@ -68,7 +68,7 @@ RunConfig diagnosing_config() {
   return fake_config({"--options=diagnosis_ms"});
 }
 
-// For a diagnosis that runs out of its time.
+// A configuration with a short time for the diagnosis, for rows in which that time runs out.
 RunConfig impatient_config() {
   RunConfig config = diagnosing_config();
   config.timeout = kShortTimeout;
@@ -94,7 +94,7 @@ TEST_P(DiagnosisFault, LeavesTheOutcomeAsItWas) {
   ASSERT_TRUE(faulty.diagnosis);
   EXPECT_EQ(faulty.diagnosis->id, row.id);
   EXPECT_EQ(faulty.diagnosis->certainty, row.id == "unknown" ? Certainty::unknown : Certainty::certain);
-  // Ranks that end at once are told of in either order.
+  // If several ranks end at once, the cause may name either of them first.
   constexpr std::string_view kFailed = "the diagnosis failed: ";
   const bool failed = row.cause.starts_with(kFailed);
   EXPECT_EQ(faulty.diagnosis->cause.starts_with(kFailed), failed) << faulty.diagnosis->cause;
@@ -175,7 +175,7 @@ TEST(Diagnosis, OfARankThatDiesInItKeepsItsLastWords) {
   }
 }
 
-// Of each case that failed, whether it has a diagnosis.
+// For each failed case, in the order of the events, whether it has a diagnosis.
 std::vector<bool> diagnosed_fails(const Recorder& recorder) {
   std::vector<bool> out;
   for (const CaseFinished& finished : recorder.all<CaseFinished>()) {
@@ -205,7 +205,7 @@ TEST(Diagnosis, OfASearchIsMadeOfWhatIsFoundAndNotOfEachTryToMakeItSmaller) {
   EXPECT_THAT(diagnosed_fails(recorder), ElementsAre(true, false, true));
 }
 
-// Calls the function when the case has been in its diagnosis for a second.
+// Makes the recorder call the function when a case reports progress in its diagnosis.
 void when_diagnosing(Recorder& recorder, const std::function<void()>& then) {
   recorder.on_each = [then](const Event& event) {
     const auto* progress = std::get_if<CaseProgress>(&event);
@@ -240,7 +240,8 @@ TEST(Diagnosis, DoesNotDelayTheEndOfARunThatStopsAtAFailure) {
       if (pool.world_size == world_size) ::kill(pool.pids.at(0), SIGUSR1);
     }
   };
-  // Both pools have a case. Then the one is in its diagnosis, and the other is free for its next case.
+  // When both pools run a case, the pool of two ranks may go on to the case that fails. When that case is in its
+  // diagnosis, the pool of one rank may finish its case and would be free for the next one.
   recorder.on_each = [&](const Event& event) {
     if (std::holds_alternative<CaseStarted>(event) && recorder.all<CaseStarted>().size() == 2) let_go_on(2);
     const auto* progress = std::get_if<CaseProgress>(&event);

@@ -1,4 +1,4 @@
-// A driver that is killed with SIGKILL, at any moment, takes its ranks with it.
+// A driver that is killed with SIGKILL takes its ranks with it, at whatever moment it is killed.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -21,7 +21,7 @@
 namespace cp_pool::driver_test {
 namespace {
 
-// The kernel kills the ranks with their driver. Those that live on then do so for good.
+// The kernel kills the ranks with their driver. A rank that still lives after this time will never end.
 constexpr std::chrono::seconds kMostTime{20};
 
 struct Moment {
@@ -29,7 +29,7 @@ struct Moment {
   std::vector<std::string> arguments;
   std::string when;  // the line after which the driver is killed
 };
-// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const Moment& moment, std::ostream* out) {
   *out << moment.name;
 }
@@ -74,7 +74,7 @@ TEST_P(DriverDeath, LeavesNoRankBehind) {
   ::waitpid(driver.pid, nullptr, 0);
 }
 
-// Orphans become children of this process, which takes away those that have ended.
+// Orphans become children of this process. Reaps those that have ended and returns the others.
 std::vector<ProcessInfo> living_descendants() {
   while (::waitpid(-1, nullptr, WNOHANG) > 0) {
   }
@@ -86,7 +86,7 @@ std::vector<ProcessInfo> living_descendants() {
 void kill_and_expect_nothing_left(const SpawnedProcess& driver) {
   ::kill(driver.pid, SIGKILL);
   const auto limit = std::chrono::steady_clock::now() + kMostTime;
-  // One look may miss a process that is handed to its new parent while /proc is read.
+  // A single look at /proc may miss a process that changes its parent at that moment.
   int clean = 0;
   while (clean < 2 && std::chrono::steady_clock::now() < limit) {
     clean = living_descendants().empty() ? clean + 1 : 0;
@@ -100,7 +100,7 @@ TEST(KilledDriver, LeavesNoRankBehindAtAnyMoment) {
   using Clock = std::chrono::steady_clock;
   std::mt19937 random(7);
   set_child_subreaper(true);
-  // How long this machine takes until all ranks are there: the driver and its four ranks.
+  // Measures how long this machine takes to start the driver and its four ranks.
   const auto start = Clock::now();
   const SpawnedProcess first = spawn_driver({"hang"}, -1);
   while (list_descendants(::getpid()).size() < 5) std::this_thread::yield();
@@ -109,7 +109,8 @@ TEST(KilledDriver, LeavesNoRankBehindAtAnyMoment) {
   for (int i = 0; i < 30; ++i) {
     SCOPED_TRACE("try " + std::to_string(i));
     const SpawnedProcess driver = spawn_driver({"hang"}, -1);
-    // From the first instructions of the driver to a case that runs: no event tells of the moments in between.
+    // The moment is random, from the first instructions of the driver to a running case: no event marks the moments in
+    // between.
     std::this_thread::sleep_for(microseconds(random() % (3 * until_all.count())));
     kill_and_expect_nothing_left(driver);
   }

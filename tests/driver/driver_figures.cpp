@@ -1,5 +1,5 @@
-// What the driver itself costs, with a worker that computes nothing: driver_figures [CASES [WORKER [ARGUMENTS]]]. The
-// pings go to WORKER, by default the same fake one.
+// Measures what the driver itself costs, with a worker that computes nothing: driver_figures [CASES [WORKER
+// [ARGUMENTS]]]. The pings go to WORKER, by default the fake worker.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -35,7 +35,7 @@ double percentile(std::vector<double> values, double p) {
   return values.at(static_cast<std::size_t>(p * static_cast<double>(values.size() - 1)));
 }
 
-// Keeps the times only, so that the figures are the driver's and not the recorder's.
+// An event sink that keeps only the times, so that the figures do not include the cost of recording events.
 class Times : public EventSink {
  public:
   void on_event(const Event& event) override {
@@ -44,7 +44,7 @@ class Times : public EventSink {
   std::vector<double> case_ms;
 };
 
-// Cases of one rank on so many pools side by side.
+// Runs `count` cases of one rank on `pools` pools side by side and prints what they cost.
 void print_noop_cases(std::size_t count, int pools) {
   const std::vector<NamedCase> cases(count, fake_case("pass", 1));
   Times times;
@@ -90,7 +90,7 @@ LocalGroup::Config config_of(std::vector<std::string> command) {
   return config;
 }
 
-// Through the driver's own pipes and event loop.
+// A group of two ranks that is pinged through the pipes and the event loop of the driver.
 class PingedGroup {
  public:
   explicit PingedGroup(std::vector<std::string> command) : group_(io_, config_of(std::move(command)), [] {}) {

@@ -1,6 +1,7 @@
-// A driver in a process of its own, for tests that kill or stop it: runs one fake case and says on stdout what happens,
-// a line each: "pid N" for every rank, "started" once the case is sent, "in PHASE", "paused", "retired REASON",
-// "finished OUTCOME, N attempts". driver_process MODEL [options of the fake worker].
+// A driver in a process of its own, for tests that kill or stop it: driver_process MODEL [options of the fake worker].
+// Runs one fake case on four ranks and prints a line on stdout for each event: "pid N" for every rank, "spawned",
+// "started" when the case has been sent, "in PHASE", "paused" or "paused alone" (the ranks were not stopped), "retired
+// REASON", "finished OUTCOME, N attempts".
 #include <cstdio>
 #include <string>
 #include <vector>

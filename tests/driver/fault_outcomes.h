@@ -1,4 +1,4 @@
-// The faults of the fake worker that a test may draw, and what a case with each may come to.
+// The faults of the fake worker that a test may draw, and the outcomes that a case with each of them may have.
 #pragma once
 
 #include <map>

@@ -1,4 +1,4 @@
-// How full real processes keep the slots: fake workers that sleep for as long as cases of a real run took.
+// Measures how full real processes keep the slots. The fake workers sleep as long as the cases of a real run took.
 #include <algorithm>
 #include <cstddef>
 #include <random>
@@ -30,7 +30,7 @@ std::vector<NamedCase> sleeping_cases() {
   return out;
 }
 
-// Adds up what the slots were needed for.
+// Adds up the time for which cases needed slots.
 class SlotTime : public EventSink {
  public:
   void on_event(const Event& event) override {
@@ -46,7 +46,7 @@ class SlotTime : public EventSink {
   }
   double work_ms = 0;
   double longest_ms = 0;
-  double start_ms = 0;  // of the slowest pool
+  double start_ms = 0;  // the start of the slowest pool
   std::size_t passed = 0;
   int pools = 0;
 };

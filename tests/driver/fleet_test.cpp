@@ -1,4 +1,4 @@
-// Several pools of a key side by side.
+// Several pools side by side, of one key or of several.
 #include <chrono>
 #include <csignal>
 #include <cstddef>
@@ -35,14 +35,14 @@ RunConfig with_slots(int slots) {
   return config;
 }
 
-// Lets the pool that runs an until_sigusr1 go on; in one that has not come to it yet the signal waits.
+// Lets the pool go on that runs an until_sigusr1. If the pool has not begun to wait yet, the signal stays pending.
 void let_go_on(const Recorder& recorder, const PoolId& id) {
   for (const PoolSpawned& pool : recorder.all<PoolSpawned>()) {
     if (pool.pool.key == id.key && pool.pool.generation == id.generation) ::kill(pool.pids.at(0), SIGUSR1);
   }
 }
 
-// Lets the cases that wait go on when so many have started.
+// Lets all waiting cases go on when `cases` of them have started.
 void let_go_on_together(Recorder& recorder, std::size_t cases) {
   recorder.on_each = [&recorder, cases](const Event& event) {
     if (!std::holds_alternative<CaseStarted>(event) || recorder.all<CaseStarted>().size() != cases) return;
@@ -71,7 +71,7 @@ void write(const Pipe& pipe, const std::string& lines) {
   ASSERT_EQ(::write(pipe.write.get(), lines.data(), lines.size()), static_cast<ssize_t>(lines.size()));
 }
 
-// A case with a fault on one of four pools, while cases run on the other three.
+// A case with a fault on one of four pools, while cases run on the other three pools.
 class FaultBesideOthers : public testing::TestWithParam<std::string> {};
 
 TEST_P(FaultBesideOthers, CostsItsOwnPoolAlone) {
@@ -81,7 +81,7 @@ TEST_P(FaultBesideOthers, CostsItsOwnPoolAlone) {
   write(pipe, wait + wait + wait);
   Recorder recorder;
   recorder.on_each = [&](const Event& event) {
-    // Each of the three has a pool: none can be sent to the one that the fault ends, and is sent again.
+    // The faulty case is sent when each of the three has a pool, so that none of them is sent to the pool that dies.
     if (std::holds_alternative<CaseStarted>(event) && recorder.all<CaseStarted>().size() == kWaiting) {
       write(pipe, GetParam() + "\npass\n");
       pipe.write.reset();
@@ -107,7 +107,7 @@ TEST_P(FaultBesideOthers, CostsItsOwnPoolAlone) {
   }
   EXPECT_THAT(pools, SizeIs(3));
   EXPECT_EQ(outcomes.at(4), "pass");
-  // A case that had not started when its pool died is sent to another one.
+  // A faulty case that had not started when its pool died is sent again, so more than one pool may be lost.
   std::size_t lost = 0;
   for (const PoolRetired& retired : recorder.all<PoolRetired>()) {
     if (retired.reason == RetireReason::finished) continue;
@@ -128,7 +128,7 @@ std::vector<std::string> every_fault() {
 INSTANTIATE_TEST_SUITE_P(Each, FaultBesideOthers, testing::ValuesIn(every_fault()),
                          [](const auto& info) { return info.param; });
 
-// Two cases that take no time would not be worth the start of another pool.
+// Without `spare`, two cases that take no time would run on one pool.
 TEST(Fleet, HasASparePoolBesideOneThatWorksIfItIsAskedTo) {
   Recorder recorder;
   RunConfig config = with_slots(2);
@@ -214,7 +214,7 @@ TEST(Fleet, SaysWhichSlotsEachPoolHolds) {
   EXPECT_THAT(shared.all<PoolSpawned>().at(0).slots, ElementsAre(0));
 }
 
-// What each rank of each pool says of the GPUs that it sees, and each pool's event of it.
+// The value of CUDA_VISIBLE_DEVICES in each rank of each pool. Expects that it is what the pool's event says.
 std::multiset<std::string> gpus_seen(RunConfig config, int cases) {
   const TemporaryPath folder("gpus");
   std::filesystem::create_directory(folder.get());
@@ -249,7 +249,7 @@ TEST(Fleet, ShowsAllGpusToAPoolThatIsAlone) {
   EXPECT_THAT(gpus_seen(with_slots(1), 1), ElementsAre("4,5,GPU-1d2c,7", "4,5,GPU-1d2c,7"));
 }
 
-// One case of each kind, on four pools at once; what becomes of each is what becomes of it alone.
+// Two cases of each kind on four pools at once: each case has the outcome that it has when it runs alone.
 TEST(Fleet, MixesNoFaultsOfPoolsSideBySide) {
   const std::vector<std::pair<std::string, std::string>> kinds{{"pass", "pass"},
                                                                {"sigkill", "crash"},

@@ -1,5 +1,5 @@
-// Ranks that are forked from one process (driver/pool/fork_server.h): they are to the driver what ranks are that it
-// starts by itself, and where they cannot be forked they are started so.
+// Ranks that a fork server forks (driver/pool/fork_server.h). To the driver they behave like ranks that it executes
+// itself. If they cannot be forked, the driver executes them.
 #include <chrono>
 #include <csignal>
 #include <unistd.h>
@@ -22,7 +22,7 @@ using ::testing::IsEmpty;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
-// mode: of test_fork_server.py. Where ranks are started one by one it is the fake worker that runs.
+// `mode` is the mode of test_fork_server.py. Ranks that are not forked execute the fake worker.
 RunConfig forked_config(const std::string& mode) {
   RunConfig config = fake_config();
   config.fork_server = {"python3", CP_POOL_TEST_FORK_SERVER, mode};
@@ -69,7 +69,7 @@ TEST_F(ForkedRanks, AreOneProcessEachAndEndInOrder) {
 
 TEST_F(ForkedRanks, DieAsTheyWouldIfExecuted) {
   RunConfig config = forked_config("worker");
-  config.slots = 1;  // a pool that lives is enough
+  config.slots = 1;  // one pool at a time
   run(fake_cases({"exit_0", "exit_3", "return_4", "signal_11", "signal_9", "pass"}, 1), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("crash", "crash", "crash", "crash", "crash", "pass"));
   const auto reason = [&](std::size_t index) { return recorder.finished(index).reason; };
@@ -89,7 +89,7 @@ TEST_F(ForkedRanks, AreKilledAtTheirDeadline) {
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "pass"));
 }
 
-// They execute nothing, so that their environment as the kernel shows it is the fork server's but for the tag.
+// Forked ranks execute no program, so /proc shows the environment of the fork server for them, except for the tag.
 TEST_F(ForkedRanks, TakeWithThemWhatTheyLeftBehind) {
   for (const char* const model : {"daemon", "child"}) {
     Recorder each;
@@ -117,7 +117,7 @@ struct Refusal {
   std::string mode;
   std::string reason;
 };
-// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const Refusal& refusal, std::ostream* out) {
   *out << refusal.mode;
 }
@@ -125,7 +125,7 @@ class ForkServerOfNoUse : public ForkedRanks, public testing::WithParamInterface
 
 TEST_P(ForkServerOfNoUse, SaysWhyOnceAndRanksAreStartedOneByOne) {
   RunConfig config = forked_config(GetParam().mode);
-  // The server that hangs has this long; the ranks that follow are ready within it on any machine that works.
+  // The limit of the server that hangs, and then of the ranks, which are ready within it on any working machine.
   if (GetParam().mode == "hangs") config.start_timeout = std::chrono::seconds(5);
   run(fake_cases({"pass", "sigkill@0", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "crash", "pass"));
@@ -144,7 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
 
 class LostForkServer : public ForkedRanks, public testing::WithParamInterface<Refusal> {};
 
-// The first pool is forked, with two ranks; the server is lost when the second pool has its first one.
+// The first pool is forked, with two ranks. The server is lost at its third order, which forks the first rank of the
+// second pool.
 TEST_P(LostForkServer, LetsThePoolStartWithoutIt) {
   RunConfig config = forked_config(GetParam().mode);
   config.fork_patience = milliseconds(1000);

@@ -14,7 +14,7 @@ namespace cp_pool::driver_test {
 
 namespace {
 
-// In the environment of every process that the test starts, directly or not.
+// The environment entry that marks every process which the test starts, directly or indirectly.
 const std::string& mark() {
   static const std::string text = [] {
     const std::string value =
@@ -89,7 +89,7 @@ RunConfig fake_config(std::vector<std::string> options) {
   config.grace = std::chrono::milliseconds(200);
   if (const char* const server = std::getenv("CP_POOL_TEST_FORK_SERVER"))
     config.fork_server = {"python3", server, "exec"};
-  config.slots = 2;  // on any machine: which pools run side by side depends on it
+  config.slots = 2;  // the same on every machine, because it decides which pools run side by side
   return config;
 }
 
@@ -138,7 +138,7 @@ TemporaryPath::TemporaryPath(const std::string& name)
 }
 
 TemporaryPath::~TemporaryPath() {
-  std::error_code ignored;  // a leftover in the temporary folder fails nobody
+  std::error_code ignored;  // a file left in the temporary folder is not a failure of the test
   std::filesystem::remove_all(path_, ignored);
 }
 

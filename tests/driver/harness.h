@@ -1,4 +1,5 @@
-// Runs cases on fake workers inside the test process, and sees what they leave behind.
+// Runs the driver inside the test process on fake workers, and finds the processes and descriptors that it leaves
+// behind.
 #pragma once
 
 #include <chrono>
@@ -13,7 +14,7 @@
 
 namespace cp_pool::driver_test {
 
-// Keeps every event.
+// An event sink that keeps every event.
 class Recorder : public EventSink {
  public:
   void on_event(const Event& event) override {
@@ -30,39 +31,42 @@ class Recorder : public EventSink {
     }
     return out;
   }
-  // By case, in list order: "pass", "crash", ..
+  // The outcome of each case, in list order: "pass", "crash", ..
   [[nodiscard]] std::vector<std::string> outcomes() const;
+  // The event of the case with this index. Throws std::out_of_range if the case has not finished.
   [[nodiscard]] const CaseFinished& finished(std::size_t index) const;
-  [[nodiscard]] std::vector<std::string> retirements() const;  // reasons, in order
+  // Why each pool was retired, in the order of the events.
+  [[nodiscard]] std::vector<std::string> retirements() const;
 
   std::vector<Event> events;
   int ticks = 0;
   std::function<void(const Event&)> on_each;
 };
 
-// A case whose model tells the fake worker what to do (fake_worker/main.cpp).
+// A case whose model tells the fake worker what to do (see fake_worker/main.cpp).
 NamedCase fake_case(const std::string& model, int world_size = 2);
 std::vector<NamedCase> fake_cases(const std::vector<std::string>& models, int world_size = 2);
 
-// The fake worker with these options; generous limits, so that a loaded machine fails no test, but a short grace. Where
-// the environment names the script CP_POOL_TEST_FORK_SERVER, ranks come from that fork server and then execute it.
+// A configuration that runs the fake worker with these options. Its time limits are generous, so that no test fails on
+// a loaded machine; its grace is short. If CP_POOL_TEST_FORK_SERVER names a script, that fork server forks the ranks,
+// which then execute the fake worker.
 RunConfig fake_config(std::vector<std::string> options = {});
 
 RunFinished run(const std::vector<NamedCase>& cases, const RunConfig& config, Recorder& recorder);
 
-// Descriptors of this process.
+// The number of open file descriptors of this process.
 std::size_t open_descriptors();
 
-// Living processes that descend from this one, or that carry the mark which this test process puts in its
-// environment; each as "pid (state)".
+// The living processes that descend from this one, each as "pid (state)", and those that have the mark of this test
+// process in their environment, each as "pid (marked)".
 std::vector<std::string> processes_left();
 
 double ms_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to);
 
-// Waits in a thread of its own until the log has the text, then calls the function.
+// Starts a thread that waits until the log contains the text and then calls the function.
 std::jthread when_logged(const std::filesystem::path& log, const std::string& text, const std::function<void()>& then);
 
-// A file that is removed at the end.
+// The path of a temporary file or folder, which the destructor removes.
 class TemporaryPath {
  public:
   explicit TemporaryPath(const std::string& name);

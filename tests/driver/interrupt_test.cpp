@@ -1,4 +1,4 @@
-// What an interrupt, and a second one, makes of a run.
+// How an interrupt, and a second one, end a run.
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -38,7 +38,7 @@ TEST(Interrupt, CancelsTheRunningCaseAndRunsNoOther) {
   EXPECT_EQ(open_descriptors(), descriptors);
 }
 
-// Interrupts the run when its first case has been sent.
+// Makes the recorder interrupt the run whenever a case has been sent.
 void interrupt_first_case(Recorder& recorder) {
   recorder.on_each = [](const Event& event) {
     if (std::holds_alternative<CaseStarted>(event)) ::raise(SIGINT);
@@ -97,7 +97,7 @@ TEST(Interrupt, OfAWorkerThatDoesNotAnswerCancelDoesNotAskItForMore) {
   EXPECT_EQ(recorder.all<PoolRetired>().at(0).exits.at(0).status, "signal 15 (SIGTERM), by the driver");
 }
 
-// Interrupts the run at an event, and then again and again.
+// A recorder that interrupts the run when interrupt() is called, and then sends SIGTERM at every tick.
 class Impatient : public Recorder {
  public:
   void on_tick() override {
@@ -115,7 +115,7 @@ TEST(Interrupt, GivenTwiceWaitsForNoAnswer) {
   config.grace = std::chrono::seconds(30);
   config.tick = milliseconds(20);
   const auto start = std::chrono::steady_clock::now();
-  for (const std::string model : {"hang", "stops_reading"}) {  // to cancel, and to shutdown
+  for (const std::string model : {"hang", "stops_reading"}) {  // no answer to cancel, and none to shutdown
     Impatient recorder;
     recorder.on_each = [&](const Event& event) {
       const bool now =
@@ -159,7 +159,7 @@ TEST(Interrupt, DoesNotWaitForStacks) {
   EXPECT_LT(ms_between(start, std::chrono::steady_clock::now()), 20000);
 }
 
-// timeout(1) signals the program, and then its group.
+// timeout(1) sends its signal to the program and then to the program's process group.
 TEST(Interrupt, GivenTwiceAtOnceIsOne) {
   RunConfig config = fake_config({"--offers=cancel"});
   config.grace = std::chrono::seconds(30);
@@ -209,7 +209,7 @@ TEST(Outdated, ARunWhoseFilesHaveChangedCancelsItsCaseAndIsNotInterrupted) {
 
 TEST(Outdated, AnInterruptWhileTheRunStopsIsOne) {
   RunConfig config = fake_config();
-  bool hangs = false;  // a run without a case that runs would end before the signal is looked at
+  bool hangs = false;  // without a running case the run would end before it looks at the signal
   config.outdated = [&] { return hangs; };
   Recorder recorder;
   recorder.on_each = [&](const Event& event) {

@@ -1,4 +1,4 @@
-// A driver that is stopped and continued, as Ctrl-Z and fg do: what it and its ranks do, from outside.
+// A driver process that is stopped and continued, as Ctrl-Z and fg do. The tests look at it and its ranks from outside.
 #include <algorithm>
 #include <chrono>
 #include <csignal>
@@ -32,7 +32,7 @@ char state_of(pid_t pid) {
   return end_of_name == std::string::npos ? 'X' : stat[end_of_name + 2];
 }
 
-// tests/driver/driver_process.cpp, and what it says.
+// A process of driver_process.cpp, and the lines that it prints.
 class StoppedDriver {
  public:
   explicit StoppedDriver(const std::vector<std::string>& arguments) {
@@ -54,7 +54,7 @@ class StoppedDriver {
     }
   }
 
-  // Reads up to this line; false if it never comes.
+  // Reads lines up to this one; returns false if the output ends before.
   bool read_to(const std::string& wanted) {
     for (;;) {
       std::string line;
@@ -69,7 +69,7 @@ class StoppedDriver {
     }
   }
 
-  // Returns once it is stopped.
+  // Sends the signal and returns when the driver has stopped.
   void stop(int signal) {
     ::kill(process_.pid, signal);
     int status = 0;
@@ -99,7 +99,7 @@ class StoppedDriver {
   bool ended_ = false;
 };
 
-// The signal has been sent when the driver stops; that it acts is a matter of scheduling.
+// The driver stops only after it has signalled its ranks, but a rank may still have to be scheduled before it stops.
 void wait_until_stopped(const std::vector<pid_t>& ranks) {
   for (const pid_t rank : ranks) {
     for (char state = state_of(rank); state != 'T'; state = state_of(rank)) {
@@ -133,7 +133,7 @@ TEST(PausedDriver, IsStoppedAgainAtOnce) {
   ASSERT_TRUE(driver.read_to("started"));
   driver.stop(SIGTSTP);
   driver.go_on();
-  ASSERT_TRUE(driver.read_to("paused"));  // its ranks are being ended
+  ASSERT_TRUE(driver.read_to("paused"));  // now the driver ends its ranks
   driver.stop(SIGTSTP);
   driver.go_on();
   EXPECT_EQ(driver.wait(), 0);

@@ -1,4 +1,4 @@
-// When a pool starts, is replaced and ends, and when its key is given up.
+// When a pool starts, is replaced and ends, and when the driver gives up a key (device and world size).
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
@@ -132,7 +132,7 @@ TEST(Pool, IsReplacedAfterSoManyCases) {
 TEST(Pool, IsReplacedWhenItsDescriptorsGrowPastTheLimit) {
   Recorder recorder;
   RunConfig config = fake_config();
-  config.hygiene.fds = 100;  // which the second case reaches, and the third passes
+  config.hygiene.fds = 100;  // the second case reaches this growth, and the third exceeds it
   run(fake_cases({"leaks_fds", "leaks_fds", "leaks_fds", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("pass", "pass", "pass", "pass"));
   EXPECT_THAT(recorder.retirements(), ElementsAre("hygiene", "finished"));
@@ -164,7 +164,7 @@ TEST(Pool, MayGrowAsItLikesWithoutALimit) {
   }
 }
 
-// Of a process that the case has left and that has ended, nobody but the driver can take the exit status.
+// Only the driver can reap a process that a case left behind and that has ended: it is the subreaper.
 TEST(Pool, LeavesNoDeadProcessOfACaseBehindForAsLongAsItLives) {
   Recorder recorder;
   std::vector<pid_t> dead;

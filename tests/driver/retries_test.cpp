@@ -1,5 +1,5 @@
-// Cases that do not pass and are run again (--retries): what is tried again, what a run says of it, and that its ledger
-// stays exact.
+// Cases that do not pass and are run again (--retries): which outcomes are retried, which events the run emits, and
+// that the ledger stays exact.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -65,7 +65,7 @@ TEST(Retries, CanMakeAFlakyCaseAFailureToTheExitCode) {
 TEST(Retries, EndWithTheOutcomeOfTheLastTry) {
   RunConfig config = with_retries(2);
   config.timeout = std::chrono::milliseconds(300);
-  config.max_failures = 3;  // tries are no failures
+  config.max_failures = 3;  // a try that is repeated does not count as a failure
   Recorder recorder;
   const RunFinished finished = run(fake_cases({"hang", "exit3", "pass"}), config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("timeout", "crash", "pass"));

@@ -1,4 +1,4 @@
-// When a run ends, what it tells its sinks meanwhile, and what it leaves.
+// When a run ends, what it tells its sinks while it goes on, and what it leaves behind.
 #include <chrono>
 #include <csignal>
 #include <fstream>
@@ -159,7 +159,7 @@ TEST(Run, ThrowsTheFirstOfWhatItsSinkThrows) {
   EXPECT_GT(thrown, 1) << "there was another";
 }
 
-// Until its phase has been told, however the first of these events and the worker's message come.
+// The run ends when a progress event has the phase: the first such events may come before the worker's message.
 TEST(SlowCase, IsToldOfAgainAndAgainWithItsPhase) {
   RunConfig config = fake_config();
   config.slow_after = milliseconds(1);

@@ -1,6 +1,6 @@
-// Many cases, one in twenty of them a fault drawn at random, over pools of three world sizes: exact books, and a driver
-// that grows neither in memory nor in descriptors. Other lengths and draws: CP_POOL_SOAK_CASES=50000
-// CP_POOL_SOAK_SEED=7
+// Many cases on pools of three world sizes; one case in twenty has a fault that is drawn at random. The ledger must be
+// exact, and the driver must grow neither in memory nor in descriptors. CP_POOL_SOAK_CASES sets the number of cases and
+// CP_POOL_SOAK_SEED the seed.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -26,10 +26,10 @@ namespace {
 using testing::Contains;
 using testing::IsEmpty;
 
-// The outcomes that each kind may have.
+// The kinds without a fault, and the outcomes that each may have.
 const std::map<std::string, std::set<std::string>> kFine{{"pass", {"pass"}}, {"skip", {"skip"}}, {"fail", {"fail"}}};
 
-// Sanitizers keep freed memory for a while, to find uses of it.
+// Sanitizers keep freed memory for a while, in order to find later uses of it.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 constexpr bool kFreedMemoryIsKept = true;
 #else
@@ -45,8 +45,8 @@ std::string draw(std::mt19937& random, const std::map<std::string, std::set<std:
   return std::next(kinds.begin(), static_cast<std::ptrdiff_t>(random() % kinds.size()))->first;
 }
 
-// The memory that this process has allocated and not freed. Its resident memory would depend on the allocator and on
-// how much memory the machine has to spare.
+// The memory in KiB that this process has allocated and not freed. The resident memory would also depend on the
+// allocator and on how much memory the machine has to spare.
 std::int64_t allocated_kib() {
   const struct mallinfo2 heap = ::mallinfo2();
   return static_cast<std::int64_t>((heap.uordblks + heap.hblkhd) / 1024);
@@ -59,14 +59,15 @@ std::vector<NamedCase> draw_cases(int count, unsigned seed) {
   for (int i = 0; i < count; ++i) {
     const bool faulty = random() % 20 == 0;
     std::string kind = draw(random, faulty ? fault_outcomes() : kFine);
-    // A hang lasts until the time limit, which is long: a quarter of them is enough.
+    // A hang lasts until its deadline of 10 s, so three of four are replaced.
     if (kind == "hang" && random() % 4 != 0) kind = "sigkill";
     cases.push_back(fake_case(kind, 1 << (random() % 3)));
   }
   return cases;
 }
 
-// Keeps no event, so that what grows is the driver: judges each case as it finishes, and takes samples of itself.
+// An event sink that keeps no event, so that only the driver can grow. It judges each case when it finishes, and
+// samples the memory and the descriptors of this process.
 class Watch : public EventSink {
  public:
   static constexpr std::size_t kSamples = 40;
@@ -93,7 +94,7 @@ class Watch : public EventSink {
     EXPECT_THAT(kFine.contains(kind) ? kFine.at(kind) : fault_outcomes().at(kind),
                 Contains(std::string{to_string(finished.outcome)}))
         << "case " << finished.index << " " << kind << ": " << finished.reason;
-    // At equal distances, the last one at the last case.
+    // Samples are taken at equal distances, the last one at the last case.
     if (++finished_cases * kSamples / cases_ == memory_kib.size()) return;
     memory_kib.push_back(allocated_kib());
     descriptors.push_back(static_cast<std::int64_t>(open_descriptors()));
@@ -102,7 +103,8 @@ class Watch : public EventSink {
   std::size_t cases_;
 };
 
-// The first quarter is the warm-up: pools of every size have been started and lost, and their buffers have grown.
+// The most of the last quarter minus the most of the second quarter. In the first quarter, the warm-up, pools of every
+// size have been started and lost, and buffers have grown.
 std::int64_t growth_after_warm_up(const std::vector<std::int64_t>& samples) {
   const auto quarter = static_cast<std::ptrdiff_t>(samples.size() / 4);
   const auto largest = [](auto begin, auto end) { return *std::max_element(begin, end); };
@@ -134,7 +136,7 @@ TEST(Soak, KeepsExactBooksLeavesNothingBehindAndDoesNotGrow) {
   if (!kFreedMemoryIsKept) {
     EXPECT_LE(growth_after_warm_up(watch.memory_kib), 1024) << testing::PrintToString(watch.memory_kib);
   }
-  // How many pools live when a sample is taken is chance: 20 descriptors if it is all three.
+  // The number of pools that live when a sample is taken is chance: a pool of each size has 20 descriptors together.
   EXPECT_LE(growth_after_warm_up(watch.descriptors), 20) << testing::PrintToString(watch.descriptors);
   fmt::print("{} cases, {:.1f} s; memory {} KiB; descriptors {}\n", cases.size(), finished.duration_ms / 1e3,
              testing::PrintToString(watch.memory_kib), testing::PrintToString(watch.descriptors));

@@ -1,4 +1,4 @@
-// Runs whose next case depends on what came of those before.
+// Runs whose cases come from a CaseSource: the next case may depend on the outcomes of those before.
 #include <csignal>
 #include <functional>
 #include <string>
@@ -18,7 +18,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// Gives what the function gives.
+// A source that gives what a function gives, and records how it is used.
 class Source : public CaseSource {
  public:
   explicit Source(std::function<std::optional<NamedCase>(const Room& room)> give) : give_(std::move(give)) {}
@@ -41,7 +41,7 @@ class Source : public CaseSource {
   std::function<std::optional<NamedCase>(const Room& room)> give_;
 };
 
-// A source of these cases, one after another.
+// A function for Source that gives these cases one after another.
 std::function<std::optional<NamedCase>(const Room&)> in_order(std::vector<NamedCase> cases) {
   return [cases = std::move(cases), next = std::size_t{0}](const Room& room) mutable -> std::optional<NamedCase> {
     if (next == cases.size() || !room.has(cases[next].c.cp_size)) return std::nullopt;

@@ -1,4 +1,4 @@
-// Somebody asks where the ranks of a running case stand (RunConfig::status_requests).
+// Requests for the phases in which the ranks of a running case stand (RunConfig::status_requests).
 #include <chrono>
 #include <csignal>
 #include <cstdint>
@@ -21,7 +21,7 @@ using testing::SizeIs;
 
 class Standings : public ::testing::Test {
  protected:
-  // Asks once a case has started, and again and again until the run ends.
+  // Runs the cases, and requests the standings again and again while a case runs.
   void run_asked(const std::vector<std::string>& models, RunConfig config) {
     config.tick = milliseconds(10);
     config.slow_after = milliseconds(0);

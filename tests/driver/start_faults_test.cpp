@@ -1,4 +1,4 @@
-// Workers that do not start: how often they are tried, and what becomes of the cases that wait for them.
+// Workers that do not start: how often the driver tries to start them, and the outcome of the cases that wait for them.
 #include <chrono>
 #include <string>
 #include <vector>
@@ -22,12 +22,12 @@ using testing::SizeIs;
 
 struct BadStart {
   std::string name;
-  std::vector<std::string> command;  // options of the fake worker; if it starts with a path, the whole command
+  std::vector<std::string> command;  // options of the fake worker, or a whole command if the first word is no option
   std::size_t tries;
   std::string reason;
   bool never_ready = false;
 };
-// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const BadStart& bad, std::ostream* out) {
   *out << bad.name;
 }
@@ -110,7 +110,7 @@ TEST(StartFaultText, HasNoLastWordsWhereNothingWasSaid) {
 
 TEST(Start, WithFewerDevicesThanRanksSkipsTheCasesOfThatWorldSizeOnly) {
   Recorder recorder;
-  // Rank 1 exists only in the larger pool.
+  // Only the pool of two ranks has a rank 1.
   const auto config = fake_config({"--start=too_few_devices", "--start-rank=1"});
   const RunFinished finished =
       run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config, recorder);
@@ -147,7 +147,8 @@ TEST(Start, SucceedsAtTheThirdTryWithoutChargingACase) {
   EXPECT_EQ(finished.exit_code, 100);
 }
 
-// The fake worker on one rank, which does not start at the starts numbered so; it says why.
+// A configuration of the fake worker on one rank that fails at the starts with these numbers ("1|2"), with a line on
+// stderr.
 RunConfig config_with_bad_starts(const TemporaryPath& starts, const std::string& numbers) {
   RunConfig config = fake_config();
   config.slots = 1;  // one pool after another
@@ -181,7 +182,7 @@ TEST(Start, ThatFailedOnceIsNotWhatALaterGivingUpShows) {
 
 TEST(Start, OfAnotherWorldSizeIsUntouchedByAKeyThatHasBeenGivenUp) {
   Recorder recorder;
-  // Rank 1 exists only in the larger pool.
+  // Only the pool of two ranks has a rank 1.
   const auto config = fake_config({"--start=exit_1", "--start-rank=1"});
   run({fake_case("pass", 2), fake_case("pass", 1), fake_case("pass", 2)}, config, recorder);
   EXPECT_THAT(recorder.outcomes(), ElementsAre("infra", "pass", "infra"));

@@ -1,4 +1,4 @@
-// Cases that arrive one by one, as `cp-pool submit` gets them.
+// Cases that arrive one by one on a descriptor, as in `cp-pool submit -`.
 #include <atomic>
 #include <chrono>
 #include <csignal>
@@ -25,7 +25,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-// "model" or "model world_size"; "-" is no case.
+// A line is "model" or "model world_size"; "-" is refused.
 std::optional<NamedCase> read_case(const protocol::Line& framed) {
   const std::string_view line = framed.text;
   if (line == "-") return std::nullopt;
@@ -84,7 +84,7 @@ TEST(Stream, ReplacesAPoolWhoseRankDiesIdle) {
     if (const auto* spawned = std::get_if<PoolSpawned>(&event)) pids = spawned->pids;
     const auto* finished = std::get_if<CaseFinished>(&event);
     if (finished != nullptr && finished->index == 0) ::kill(pids.at(1), SIGKILL);
-    // The death is reported without any case that would have needed the pool; only now does the next one come.
+    // The death is reported although no case needs the pool. Only then does the next case come.
     const auto* retired = std::get_if<PoolRetired>(&event);
     if (retired != nullptr && retired->pool.generation == 1) write_line(pipe.write, "pass");
     if (finished != nullptr && finished->index == 1) pipe.write.reset();
@@ -97,7 +97,7 @@ TEST(Stream, ReplacesAPoolWhoseRankDiesIdle) {
   EXPECT_THAT(recorder.all<PoolRetired>()[0].detail, testing::HasSubstr("idle, rank 1 died: signal 9 (SIGKILL)"));
 }
 
-// What a pool does between two cases is seen then, and costs the next case no attempt.
+// A pool that breaks between two cases is replaced at once, and costs the next case no attempt.
 TEST(Stream, ReplacesAPoolThatBreaksIdle) {
   for (const auto& [model, reason] : {std::pair{"closes_stdin", "idle, rank 0 closed its stdin"},
                                       std::pair{"closes_stdout_when_idle", "idle, rank 0 closed its stdout"},
@@ -209,7 +209,7 @@ TEST(Stream, LetsAWriterWaitWhoIsFasterThanTheCases) {
   EXPECT_LT(written_at_the_tenth, 300) << "a pipe and a buffer hold 64 KiB each";
 }
 
-// Who has read its beginning has taken it.
+// The stream begins at the offset of the file: lines before it have been read by the caller.
 TEST(Stream, OfAFileBeginsWhereTheCallerLeftIt) {
   const TemporaryPath file("cases");
   std::ofstream(file.get()) << "fail\npass\nskip\n";
@@ -227,7 +227,7 @@ TEST(Stream, OfNothingFinishesAtOnce) {
   EXPECT_EQ(stream(fd.get(), recorder).exit_code, 0);
 }
 
-// As a file may end.
+// A file may end without a newline.
 TEST(Stream, TakesALastLineWithoutItsNewlineHoweverLongItIs) {
   Pipe pipe = make_pipe();
   Recorder recorder;
@@ -261,7 +261,7 @@ TEST(Stream, SaysThatItCannotBeReadToItsEnd) {
   EXPECT_THAT(recorder.all<RunFinished>(), SizeIs(1));
 }
 
-// Of which only the beginning is a line that is worth an answer.
+// Only the beginning of an endless line is kept: the line is answered once, as over-long.
 TEST(Stream, OneThatNeverEndsIsGivenUp) {
   const UniqueFd zeros{::open("/dev/zero", O_RDONLY | O_CLOEXEC)};
   Recorder recorder;

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""The fork server (python/cp_pool/server.py) for tests of the driver: test_fork_server.py MODE --socket FD --driver PID.
+"""The fork server (python/cp_pool/server.py) for driver tests: test_fork_server.py MODE --socket FD --driver PID.
 
-exec: a rank executes the worker command. worker: a rank runs the worker below, in the process that was forked.
-thread, says_no, exits, hangs: the server does so instead of getting ready.
-dies, stalls, babbles: it does so at its third order.
+The modes:
+exec: a forked rank executes the worker command.
+worker: a forked rank runs the worker of this file, without executing a program.
+thread, says_no, exits, hangs: the server does this instead of getting ready.
+dies, stalls, babbles: the server does this at its third order.
 """
 import argparse
 import json
@@ -25,13 +27,13 @@ def respond(message: dict[str, Any]) -> None:
 
 
 def environment_of(pid: int) -> dict[str, str]:
-    """As other processes see it."""
+    """The environment of a process as /proc shows it to others."""
     entries = pathlib.Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     return dict(entry.decode().split("=", 1) for entry in entries if b"=" in entry)
 
 
 def facts() -> dict[str, Any]:
-    """What a rank that was executed would have."""
+    """What the test compares with a rank that was executed."""
     with open("/proc/self/status", encoding="utf-8") as file:
         status = dict(line.rstrip("\n").split(":\t", 1) for line in file if ":\t" in line)
     return {
@@ -55,7 +57,7 @@ def is_of_list(fd: str) -> bool:
 
 
 def leave_daemon(orphan: bool) -> None:
-    """A process of a session of its own, which executes nothing: its environment is its parent's."""
+    """Leaves a process in a session of its own. It executes nothing, so /proc shows its parent's environment for it."""
     if os.fork() == 0:
         os.setsid()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -70,7 +72,7 @@ def leave_daemon(orphan: bool) -> None:
 
 
 def do(model: str) -> str:
-    """What the model says; returns the reason."""
+    """Does what the model says. Returns the reason of the result; an empty one is a pass."""
     if model.startswith("exit_"):
         os._exit(int(model[5:]))
     elif model.startswith("signal_"):
@@ -89,7 +91,7 @@ def do(model: str) -> str:
 
 
 def run_worker(argv: list[str]) -> int:
-    """The worker: rank 0 does what the model of a case says, the other ranks wait until it is gone."""
+    """The worker: rank 0 does what the model of each case says, the other ranks sleep until they are killed."""
     world_size = int(os.environ["WORLD_SIZE"])
     if os.environ["RANK"] != "0":
         while True:
@@ -137,7 +139,7 @@ def break_at_third_order(mode: str) -> None:
         orders += 1
         if orders == 3:
             if mode == "dies":
-                fork(be_child)  # a rank whose pid nobody learns
+                fork(be_child)  # forks a rank whose pid the driver never learns
                 os.kill(os.getpid(), signal.SIGKILL)
             elif mode == "stalls":
                 fork(be_child)

@@ -1,4 +1,4 @@
-// Verdicts on failures of workers that leak state on purpose, fail now and then, or break.
+// Triage of failures: the verdicts on cases whose workers leak state on purpose, fail now and then, or crash.
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -165,7 +165,7 @@ TEST(Triage, LetsTheWorkerLookForNoCause) {
 }
 
 TEST(Triage, IsUnknownWhereItsPoolsDoNotStart) {
-  // The first pool starts; those of the replays find no worker.
+  // The first pool starts. The pools of the replays do not, because the worker has been removed.
   const TemporaryPath worker("worker");
   RunConfig config = with_triage();
   std::filesystem::create_symlink(config.worker_command.front(), worker.get());

@@ -222,7 +222,7 @@ struct StartFault {
   std::size_t tries;
   std::string reason;
 };
-// NOLINTNEXTLINE(readability-identifier-naming): found by its name
+// NOLINTNEXTLINE(readability-identifier-naming): GoogleTest looks for PrintTo by this name
 void PrintTo(const StartFault& bad, std::ostream* out) {
   *out << bad.fault;
 }

@@ -9,11 +9,11 @@
 
 namespace cp_pool::fake {
 
-// Lines of a descriptor.
+// Reads a descriptor line by line.
 class LineReader {
  public:
   explicit LineReader(int fd = -1) : fd_(fd) {}
-  // The next one, without its newline; nullopt at the end.
+  // The next line, without its newline; nullopt at the end of file.
   std::optional<std::string> next();
   [[nodiscard]] int fd() const { return fd_; }
 
@@ -22,21 +22,21 @@ class LineReader {
   std::string buffer_;
 };
 
-// Rank 0's side.
+// Rank 0's side of the connections.
 class Ranks {
  public:
-  // Waits until all have come.
+  // Waits until all other ranks have connected.
   explicit Ranks(const protocol::RankEnvironment& environment);
-  // Tells a rank what to do and waits until it has; hangs if it never has.
+  // Tells a rank what to do and waits until it has done it; hangs if the rank never answers.
   void tell(int rank, const std::string& what);
-  [[nodiscard]] const std::vector<int>& pids() const { return pids_; }  // of ranks 1..
+  [[nodiscard]] const std::vector<int>& pids() const { return pids_; }  // of ranks 1 and up
 
  private:
-  std::vector<LineReader> sockets_;  // of ranks 1..
+  std::vector<LineReader> sockets_;  // of ranks 1 and up
   std::vector<int> pids_;
 };
 
-// The other ranks' life: do what rank 0 says, end when it is gone.
+// What every other rank does: it obeys the orders of rank 0, and ends when rank 0 is gone.
 [[noreturn]] void serve_rank_zero(const protocol::RankEnvironment& environment);
 
 }  // namespace cp_pool::fake

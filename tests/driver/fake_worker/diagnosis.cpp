@@ -19,7 +19,7 @@ void send_raw(const std::string& text) {
   write_all(STDOUT_FILENO, fmt::format("\n{}{}\n", protocol::kResponsePrefix, text));
 }
 
-// The driver asks for stacks when it has given up waiting.
+// Waits for SIGUSR2, by which the driver asks for stacks when it has given up waiting for the diagnosis.
 void wait_for_sigusr2() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -50,7 +50,7 @@ void speak_too_early(const std::string& kind, std::int64_t seq) {
 }
 
 void diagnose(const std::string& kind, std::int64_t seq, Ranks& ranks) {
-  if (kind == "diag_none") return;  // though it was promised; the worker lives and listens
+  if (kind == "diag_none") return;  // sends no diagnosis, though it promised one; the worker goes on
   if (kind == "diag_hang") hang();
   if (kind == "diag_hang_on_1") ranks.tell(1, "hang");
   if (kind == "diag_deaf") commit_fault("ignore_sigterm");

@@ -1,4 +1,4 @@
-// What a fake worker does after the result of a case whose model begins with "diag_": it was asked for a diagnosis.
+// What a fake worker does after the result of a case whose model begins with "diag_", if it was asked for a diagnosis.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,15 @@
 
 namespace cp_pool::fake {
 
-// Whether the model is one of these. Its result is a fail.
+// Whether the model begins with "diag_". The result of such a case is a fail.
 bool is_diagnosed(const std::string& kind);
 
-// "certain", found in the model.
+// A diagnosis with the certainty "certain" and `kind` as its id.
 protocol::DiagnosisEvent diagnosis_of(const std::string& kind, std::int64_t seq);
 
-// Before and after the result.
+// Sends a diagnosis before the result, if the model says so.
 void speak_too_early(const std::string& kind, std::int64_t seq);
+// Does after the result what the model says.
 void diagnose(const std::string& kind, std::int64_t seq, Ranks& ranks);
 
 }  // namespace cp_pool::fake

@@ -19,7 +19,8 @@ void ignore_polite_signals() {
   for (const int signal : {SIGTERM, SIGHUP, SIGINT, SIGUSR2}) ::signal(signal, SIG_IGN);
 }
 
-// A grandchild in a session of its own, which no signal to the rank's group reaches and which holds its pipes open.
+// Leaves a grandchild of the driver in a session of its own: no signal to the rank's process group reaches it, and it
+// holds the rank's pipes open.
 void leave_setsid_grandchild() {
   if (::fork() != 0) return;
   ::setsid();
@@ -27,7 +28,7 @@ void leave_setsid_grandchild() {
   hang();
 }
 
-// Its parent is gone at once, and it has closed what it inherited, as daemons do.
+// Leaves a process whose parent ends at once and which has closed the streams that it inherited, as daemons do.
 void leave_daemon() {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -38,7 +39,7 @@ void leave_daemon() {
   ::waitpid(child, nullptr, 0);
 }
 
-// A grandchild whose environment does not show where it came from.
+// Leaves a grandchild without an environment, so that its environment does not show which pool started it.
 void leave_grandchild_without_environment() {
   if (::fork() != 0) return;
   ::setsid();
@@ -50,7 +51,7 @@ void leave_grandchild_without_environment() {
   _exit(1);
 }
 
-// A dead grandchild, whose parent has gone without a look at it.
+// Leaves a zombie whose parent has ended without waiting for it.
 void leave_dead_orphan() {
   int ends[2];
   if (::pipe(ends) < 0) _exit(9);
@@ -87,7 +88,7 @@ void flood(int fd) {
 void write_all(int fd, const std::string& bytes) {
   for (std::size_t done = 0; done < bytes.size();) {
     const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EBADF) return;  // a rank that closes a stream lives on without it
+    if (n < 0 && errno == EBADF) return;  // the rank has closed this stream and goes on without it
     if (n < 0 && errno != EINTR) _exit(9);
     if (n > 0) done += static_cast<std::size_t>(n);
   }
@@ -116,7 +117,8 @@ bool commit_fault(const std::string& kind) {
          leave_setsid_grandchild();
          hang();
        }},
-      {"unfenced_error_then_exit", leave_setsid_grandchild},  // so that no end of a stream stands for the fence
+      {"unfenced_error_then_exit",
+       leave_setsid_grandchild},  // it holds stderr open: an end of file would stand for the fence
       {"setsid_grandchild_then_exit",
        [] {
          leave_setsid_grandchild();

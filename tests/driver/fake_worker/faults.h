@@ -1,4 +1,4 @@
-// What a fake rank can do to its driver.
+// The faults that a fake rank can commit by itself.
 #pragma once
 
 #include <cstdint>
@@ -6,14 +6,15 @@
 
 namespace cp_pool::fake {
 
-// Kills this process, leaves processes behind, floods its streams, ..: everything that a rank can do by itself,
-// whatever its number. Returns if the rank lives on and its case goes on; false: there is no such fault.
+// Commits the fault of this name: it kills this process, leaves processes behind, floods a stream and so on. Any rank
+// can commit these faults. Returns only if the rank lives on and its case continues: true, or false if there is no such
+// fault.
 bool commit_fault(const std::string& kind);
 
-// Sits still for ever, as a rank does in a collective that nobody joins.
+// Blocks for ever, as a rank does in a collective that nobody joins.
 [[noreturn]] void hang();
 
-// All of it, whatever it takes.
+// Writes all bytes, however many calls that takes. Does nothing if the descriptor is closed.
 void write_all(int fd, const std::string& bytes);
 
 }  // namespace cp_pool::fake

@@ -1,10 +1,15 @@
-// A worker that computes nothing and does to the driver whatever a case's model says: pass, fail, sigsegv, hang@1
-// (in rank 1), sleeps_20 (for 20 ms), .. Its options say how it starts: fake_worker [--start=KIND] [--start-rank=N]
-// [--starts=FILE]
-// [--bad-starts=N]: with FILE, which counts the starts, only the first N are bad. --offers=prepare (or cancel; may be
-// repeated) puts that into its capabilities.requests, --case-field=NAME into its capabilities.case_fields, and
-// --options=NAME into its capabilities.options, and --figures says that it gives figures. What cases leave behind in it
-// is in state.h; --counter=FILE counts them over all starts.
+// A worker that computes nothing and does what the model of a case says: pass, fail, sigsegv, hang@1 (rank 1 hangs),
+// sleeps_20 (for 20 ms), .. Its options:
+//   --start=KIND      how it starts, if not normally
+//   --start-rank=N    the rank that starts so, by default 0
+//   --starts=FILE     a file that counts the starts
+//   --bad-starts=N    only the first N starts are of that kind
+//   --offers=NAME     adds prepare or cancel to capabilities.requests
+//   --case-field=NAME adds a field to capabilities.case_fields
+//   --options=NAME    adds an option to capabilities.options
+//   --figures         promises figures in its capabilities
+//   --counter=FILE    counts cases over all starts (see state.h, which also says what cases leave behind)
+// --offers, --case-field and --options may be repeated.
 #include <cmath>
 #include <csignal>
 #include <cstdlib>
@@ -60,7 +65,7 @@ Options parse_options(int argc, char** argv) {
   return out;
 }
 
-// Rank 0 appends a byte a start; the size is the number of the start, from 1.
+// Appends a byte to the file. Returns the size of the file, which is the number of this start, from 1.
 int count_start(const std::string& file) {
   if (file.empty()) return 1;
   const int fd = ::open(file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -200,7 +205,7 @@ class RankZero {
     if (kind.starts_with("until_cancelled")) wait_for_cancel(request.seq);
     if (kind.starts_with("pinged")) {
       answer_ping(kind, wait_for_ping());
-      wait_for_ping();  // the driver has read the answer
+      wait_for_ping();  // a second ping shows that the driver has read the answer
     }
     if (kind == "until_shutdown") wait_for_shutdown();
     if (kind == "until_sigusr1") wait_for_sigusr1();
@@ -216,7 +221,7 @@ class RankZero {
       result.outcome = kind == "errors_at_first" ? CaseOutcome::error : CaseOutcome::fail;
       result.reason = fmt::format("{} found what another left", kind);
     }
-    // diag_unasked promises one whether it was asked or not.
+    // diag_unasked promises a diagnosis even if it was not asked for one.
     result.diagnosing = is_diagnosed(kind) && (request.options.diagnosis_ms || kind == "diag_unasked");
     if (kind == "tells_its_case") {
       result.outcome = CaseOutcome::fail;
@@ -242,7 +247,7 @@ class RankZero {
     _exit(0);
   }
 
-  // During a case.
+  // Waits during a case for a ping to all ranks. Returns its seq.
   std::int64_t wait_for_ping() {
     while (const auto line = requests_.next()) {
       const protocol::Request request = protocol::parse_request(*line);
@@ -252,7 +257,7 @@ class RankZero {
     _exit(0);
   }
 
-  // Tells that the ranks stand apart, or does what the kind has behind "pinged".
+  // Answers a ping: the ranks stand in different phases, unless the kind says something else after "pinged".
   static void answer_ping(const std::string& kind, std::int64_t seq) {
     if (kind == "pinged_garbage") return respond_raw(seq, R"({"event":"pong","seq":"x"})");
     if (kind == "pinged_refuses") return respond(protocol::ProtocolErrorEvent{std::nullopt, "no such request"});
@@ -281,7 +286,7 @@ class RankZero {
     respond(protocol::ProtocolErrorEvent{prepare.seq, "nothing is prepared here"});
   }
 
-  // True: this was all of the case.
+  // Breaks the protocol as the kind says. Returns true if the case needs no more.
   bool break_protocol(const std::string& kind, std::int64_t seq) {
     if (kind == "half_line") {
       write_all(STDOUT_FILENO,
@@ -373,7 +378,7 @@ class RankZero {
     if (kind == "rank_twice") result.ranks.front().rank = result.ranks.back().rank;
   }
 
-  // A rank's figures are its own, and grow by a hundred from case to case.
+  // The hygiene of each rank differs. The figure that the kind leaks grows by a hundred with every such case.
   [[nodiscard]] protocol::Hygiene hygiene_of(const std::string& kind, int rank) const {
     protocol::Hygiene out{rank, 1000 + 1000 * rank, 10 + 1000 * rank, 2 + 1000 * rank};
     if (kind == "leaks_memory") out.rss_kib += 100 * leaks_;
@@ -382,7 +387,7 @@ class RankZero {
     return out;
   }
 
-  // Everything that a report may show, in colours that no report may.
+  // Fills every text that a report shows, with colour sequences that no report may contain.
   static void fill(protocol::ResultEvent& result) {
     const std::string red = "\x1b[31m";
     result.outcome = CaseOutcome::fail;
@@ -435,7 +440,7 @@ class RankZero {
 int run(int argc, char** argv) {
   const Options options = parse_options(argc, argv);
   const protocol::RankEnvironment environment = protocol::read_environment();
-  const sigset_t waited_for = only_sigusr1();  // it may come before it is waited for
+  const sigset_t waited_for = only_sigusr1();  // blocked, because it may come before a case waits for it
   ::sigprocmask(SIG_BLOCK, &waited_for, nullptr);
   ::signal(SIGUSR2, print_where_it_stands);
   const bool first = environment.rank == 0;

@@ -16,11 +16,11 @@ namespace {
 
 constexpr const char* kVariable = "CP_POOL_TEST_LEFT";
 
-// What a process has one of, as real workers have.
+// State that is global to the process, like that of real workers.
 struct Process {
   std::minstd_rand generator;
   std::map<std::string, int> groups;         // communicators, by name
-  std::map<std::string, std::string> plans;  // by what they are for
+  std::map<std::string, std::string> plans;  // by the shape that each is made for
   std::vector<std::string> memory;
 };
 

@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""ci_test.py WHAT CP_POOL CMAKE CTEST: examples: the YAML files can be read, and every command of cp-pool in them and in
-docs/ci.md has options that there are; bazel: its program obeys what Bazel says to a test; cmake: a project registers a
-matrix with CTest, and its tests are run."""
+"""ci_test.py WHAT CP_POOL CMAKE CTEST. WHAT is one of:
+examples: the YAML files can be parsed, and every cp-pool command in them and in docs/ci.md and docs/configuration.md
+          has valid options;
+bazel:    the test program of the Bazel example obeys the variables that Bazel sets for a test;
+cmake:    a project registers a matrix with CTest, and CTest runs its cases."""
 import ast
 import json
 import os
@@ -28,7 +30,7 @@ def call(words, folder, **environment):
 
 
 def scripts(node):
-    """The shell commands of a workflow."""
+    """The shell scripts of a workflow."""
     if isinstance(node, dict):
         for key, value in node.items():
             if key in ("run", "script", "before_script"):
@@ -41,7 +43,7 @@ def scripts(node):
 
 
 def commands(text):
-    """The calls of cp-pool in the lines of a script, with something in place of each variable."""
+    """The arguments of each cp-pool call in a script, with a number in place of each variable."""
     for line in text.replace("\\\n", " ").splitlines():
         line = re.sub(r"\$\{\{ *matrix\.shard *\}\}|\$CI_NODE_INDEX|\$CI_NODE_TOTAL", "4", line)
         line = re.sub(r"\s#.*", "", line.strip())
@@ -50,7 +52,7 @@ def commands(text):
 
 
 def expect_usage(words, folder):
-    """A command that only reads its options: for run, config takes the same."""
+    """Expects that cp-pool accepts the options of a command. `config`, which takes those of `run`, stands in for it."""
     if words[0] == "run":
         words = ["config", *words[1:]]
     done = call([CP_POOL, *words], folder)
@@ -58,12 +60,12 @@ def expect_usage(words, folder):
 
 
 def check_indexed_job(job, folder):
-    """What Kubernetes asks of an Indexed Job, and what the pods ask of cp-pool: one shard each, in the order of their indices."""
+    """Expects what Kubernetes requires of an Indexed Job, and that each pod runs the shard of its index."""
     assert (job["apiVersion"], job["kind"], job["spec"]["completionMode"]) == ("batch/v1", "Job", "Indexed")
     pods = job["spec"]["completions"]
     assert job["spec"]["parallelism"] == pods and job["spec"]["backoffLimitPerIndex"] == 0
     pod = job["spec"]["template"]["spec"]
-    assert pod["restartPolicy"] == "Never"  # Kubernetes takes a limit per index with no other
+    assert pod["restartPolicy"] == "Never"  # the only policy with which Kubernetes takes a limit per index
     assert pod["terminationGracePeriodSeconds"] > 3 * 5  # three times --grace
     (container,) = pod["containers"]
     assert {mount["name"] for mount in container["volumeMounts"]} == {volume["name"] for volume in pod["volumes"]}
@@ -128,7 +130,7 @@ def test_bazel(folder):
                     TESTBRIDGE_TEST_ONLY="causal", CP_POOL_OPT_WORKER=WORKER)
         assert done.returncode == 0, done.stderr
         assert (folder / f"{index}.status").exists()
-        if report.exists():  # there are fewer cases than shards
+        if report.exists():  # there are fewer cases than shards, so some shards write no report
             tree = xml.etree.ElementTree.parse(report)
             ids += [f"{case.get('classname')}/{case.get('name')}" for case in tree.iter("testcase")]
     assert len(ids) == 2 and all("causal" in each for each in ids), ids
@@ -146,7 +148,7 @@ def test_cmake(folder):
     assert done.returncode == 0, done.stdout
     assert len(re.findall(r" Passed ", done.stdout)) == 4, done.stdout
     assert (folder / "build/attention.1.xml").exists()
-    # A matrix that cannot be listed is no empty set of tests.
+    # If the matrix cannot be listed, a test fails; the set of tests is not just empty.
     done = call([CMAKE, "-S", str(EXAMPLES / "cmake"), "-B", str(folder / "build"),
                  f"-DCP_POOL_EXECUTABLE={folder}/gone"], folder)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""What the tests of this folder share: hosts, and Slurm on them."""
+"""The fixtures of this folder: hosts, and Slurm on them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def slurm(two_hosts: Cluster) -> Slurm:
 
 @pytest.fixture
 def nothing_left(two_hosts: Cluster) -> Iterator[None]:
-    """After the test no host has a process, a port or shared memory that it did not have before."""
+    """Checks after the test that no host has a process, an open port or shared memory that it did not have before."""
     two_hosts.settle()
     yield
     two_hosts.expect_clean()

@@ -1,8 +1,9 @@
-"""Hosts of a cluster on one machine. Each has the network, the name, the pids, the /proc and the /dev/shm of its own.
-All share the file system, and lie on one switch. What they write to is a folder, which is their home, too.
+"""The hosts of a cluster, as namespaces on one machine. Each host has its own network, host name, pids, /proc and
+/dev/shm. All hosts share the file system and are on one switch. They write only to a folder of the cluster, which is
+also their home.
 
-Nothing of them is outside of namespaces, which end with their processes, and those end with the test, however it ends.
-The folder of a test that was killed goes when the next one starts.
+Hosts exist only as namespaces. Namespaces end with their processes, and those end with the test, however it ends. The
+folder of a test that was killed is removed when the next cluster starts.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any
 
 import pytest
 
-FOLDERS = Path("/var/tmp")  # not /tmp: the paths of Open MPI's own sockets there are long
+FOLDERS = Path("/var/tmp")  # not /tmp, where the paths of Open MPI's sockets become too long
 
 
 def wait_until(what: Callable[[], Any], limit: float, message: str) -> Any:
-    """The first value of `what` that is true; within so many seconds, which no working machine needs."""
+    """Returns the first true value of `what`. Fails after `limit` seconds, which no working machine needs."""
     end = time.monotonic() + limit
     while not (value := what()):
         assert time.monotonic() < end, f"after {limit} s: {message}"
@@ -32,8 +33,8 @@ def wait_until(what: Callable[[], Any], limit: float, message: str) -> Any:
 
 
 def _holder(command: Sequence[str], setup: str) -> subprocess.Popen[str]:
-    """Namespaces with a shell in them that has run `setup`, and ends when its stdin does. As the first process of a pid
-    namespace it reaps whatever loses its parent."""
+    """Starts a shell in new namespaces that runs `setup` and then waits for the end of its stdin. In a pid namespace it
+    is the first process and reaps orphans."""
     script = f"set -e\n{setup}\nset +e\necho ready\nread -r _\n"
     process = subprocess.Popen(
         ["unshare", "--net", *command, "bash", "-c", script], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -61,13 +62,13 @@ class Host:
                 f"mount --bind {cluster.folder}/{source} {target}" for source, target in cluster.own_files.items()
             ),
         )
-        self.init = _child_of(self._holder.pid)  # as seen from outside
+        self.init = _child_of(self._holder.pid)  # its pid outside the namespace
         self.own_pids: set[int] = {self.init}
         cluster.on_switch(
             f"ip link add {self._port} type veth peer name eth0 netns {self.init}; "
             f"ip link set {self._port} master switch up"
         )
-        # Duplicate address detection would keep the address from use for two seconds.
+        # Duplicate address detection would delay the use of the address by two seconds.
         self.run(
             [
                 "sh",
@@ -78,7 +79,7 @@ class Host:
         )
 
     def command(self, words: Sequence[str]) -> list[str]:
-        """The command line that runs these words here, in the working folder of the caller."""
+        """The command line that runs these words on the host, in the working directory of the caller."""
         return [
             "nsenter",
             f"--target={self.init}",
@@ -93,7 +94,7 @@ class Host:
         ]
 
     def start(self, words: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-        """A process here, in a process group of its own. It does not end with the host's network."""
+        """Starts a process on the host, in a session of its own. It survives the loss of the host's network."""
         environment = {
             **os.environ,
             "HOME": str(self.cluster.folder),
@@ -105,7 +106,7 @@ class Host:
         return subprocess.Popen(self.command(words), text=True, env=environment, start_new_session=True, **options)
 
     def run(self, words: Sequence[str], limit: float = 120, **options: Any) -> str:
-        """What the command writes to stdout; it must succeed."""
+        """Runs a command on the host, which must succeed, and returns its stdout."""
         process = self.start(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
         try:
             out, err = process.communicate(timeout=limit)
@@ -116,7 +117,8 @@ class Host:
         return str(out)
 
     def daemon(self, words: Sequence[str]) -> None:
-        """Starts what belongs to the host, and is no process left behind. It has to stay in the foreground."""
+        """Starts a daemon that belongs to the host, so that it does not count as left behind. It must stay in the
+        foreground."""
         before = set(self._pids())
         log = (self.cluster.folder / f"{self.name}.{Path(words[0]).name}.log").open("w")
         self.start(words, stdout=log, stderr=log)
@@ -128,15 +130,15 @@ class Host:
         )
 
     def set_link(self, up: bool) -> None:
-        """Pulls or plugs the cable: packets from and to other hosts are lost, and nobody is told."""
+        """Plugs or pulls the cable. While it is pulled, packets to and from other hosts are lost silently."""
         self.cluster.on_switch(f"ip link set {self._port} {'up' if up else 'down'}")
 
     def isolate(self, on: bool) -> None:
-        """Isolated hosts do not reach each other; others reach them."""
+        """Isolates the host or ends that. Isolated hosts cannot reach each other, but others reach them."""
         self.cluster.on_switch(f"bridge link set dev {self._port} isolated {'on' if on else 'off'}")
 
     def kill(self) -> None:
-        """Every process of the host ends at once."""
+        """Kills every process of the host at once."""
         self._holder.kill()
         self._holder.wait()
 
@@ -151,14 +153,14 @@ class Host:
         return [pid for entry in os.listdir("/proc") if entry.isdigit() and _namespace(pid := int(entry)) == mine]
 
     def processes(self) -> dict[int, str]:
-        """Those beside the host's own, by their pid as seen from outside, with their command lines."""
+        """The processes that do not belong to the host itself: {pid outside the namespace: command line}."""
         return {pid: line for pid in set(self._pids()) - self.own_pids if (line := _command_line(pid))}
 
     def shared_memory(self) -> list[str]:
         return sorted(os.listdir(f"/proc/{self.init}/root/dev/shm"))
 
     def listening(self) -> set[str]:
-        """The ports that processes here listen on."""
+        """The TCP ports on which processes of the host listen."""
         lines = self.run(["cat", "/proc/net/tcp", "/proc/net/tcp6"]).splitlines()
         fields = [line.split() for line in lines]
         return {str(int(entry[1].rpartition(":")[2], 16)) for entry in fields if len(entry) > 3 and entry[3] == "0A"}
@@ -172,7 +174,7 @@ class Host:
 
 
 def _namespace(pid: int) -> str:
-    """That of the network: containers on a host have pids of their own."""
+    """The network namespace of a process. The pid namespace would not do, as containers on a host have their own."""
     try:
         return os.readlink(f"/proc/{pid}/ns/net")
     except OSError:
@@ -180,7 +182,7 @@ def _namespace(pid: int) -> str:
 
 
 def _command_line(pid: int) -> str:
-    """Empty if the process has ended, also where its parent has not noticed yet."""
+    """The command line of a process; empty if it has ended, even if it has not been reaped."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
     except OSError:
@@ -193,7 +195,7 @@ def _name(pid: int) -> str:
 
 
 class Cluster:
-    """host1 to hostN. They know each other's names, and reach each other by ssh."""
+    """The hosts host1 to hostN, which know each other's names and reach each other by ssh."""
 
     def __init__(self, hosts: int) -> None:
         for left in FOLDERS.glob("cp-pool-cluster-*"):
@@ -216,7 +218,7 @@ class Cluster:
         self.settle()
 
     def settle(self) -> None:
-        """What the hosts have now counts as theirs."""
+        """From now on, what the hosts have at this moment does not count as left behind."""
         self.clean = self._traces()
 
     def _write_ssh(self) -> None:
@@ -269,7 +271,7 @@ class Cluster:
 
 
 def missing_rights() -> str:
-    """Why there can be no hosts here; empty if there can."""
+    """Why this machine cannot have such hosts; empty if it can."""
     programs = [
         name for name in ("unshare", "nsenter", "ip", "sysctl", "/usr/sbin/sshd", "ssh") if not shutil.which(name)
     ]
@@ -303,7 +305,7 @@ def missing_rights() -> str:
 
 
 def need(missing: str) -> None:
-    """Where hosts cannot be made, or a launcher is not installed, tests are skipped; in CI nothing may be missing."""
+    """Skips the test if something is missing (rights, programs); in CI it fails instead."""
     if missing and os.environ.get("CI"):
         pytest.fail(missing)
     if missing:

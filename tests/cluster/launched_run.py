@@ -1,4 +1,4 @@
-"""A run of cp-pool on the first host of a test, whose ranks a launcher starts, seen from outside."""
+"""A run of cp-pool on the first host of a cluster, whose ranks a launcher starts. Tests look at it from outside."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Event = dict[str, Any]
 
 
 def read_events(file: Path) -> list[Event]:
-    """Those that are written whole."""
+    """The events of a file; a last line that is still being written is left out."""
     return [json.loads(line) for line in file.read_text().rpartition("\n")[0].splitlines()] if file.exists() else []
 
 
@@ -37,8 +37,8 @@ class LaunchedRun:
         option: str = "",
         device: str = "cpu",
     ) -> None:
-        """faults: as --inject takes them. wrapper: words before the worker's. slots: on each host; one, and every pool
-        spans both. option: what --launcher is given, if not what is usual."""
+        """faults: for --inject. wrapper: words before the worker command. slots: the slots of each host; with 1, every
+        pool of two ranks spans both hosts. option: the value of --launcher, if not the usual one."""
         self.cluster = cluster
         self.host = cluster.hosts[0]
         self._events = folder / "events.jsonl"
@@ -79,7 +79,7 @@ class LaunchedRun:
         return [event for event in read_events(self._events) if not type or event["type"] == type]
 
     def wait_for(self, what: Callable[[Event], bool], limit: float = 120) -> Event:
-        """The first event of which this is true."""
+        """Waits for the first event of which `what` is true."""
 
         def found() -> Event | None:
             event = next((event for event in self.events() if what(event)), None)
@@ -99,5 +99,5 @@ class LaunchedRun:
         return {event["id"]: event["outcome"] for event in self.events("case_finished")}
 
     def pids_of(self, program: str) -> list[int]:
-        """On the first host, as seen from outside."""
+        """The pids, outside the namespace, of the processes of this program on the first host."""
         return [pid for pid, line in self.host.processes().items() if Path(line.split()[0]).name == Path(program).name]

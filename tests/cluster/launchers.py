@@ -1,5 +1,5 @@
-"""How cp-pool is told to use a launcher, and how each starts a program once a rank without cp-pool. Rank 0 is on the
-first host, with the caller's stdin."""
+"""The launchers: how cp-pool is told to use each of them, and how each starts a program once per rank without cp-pool.
+Rank 0 is on the first host and has the caller's stdin."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from hosts import Cluster, Host
 from slurm import missing_slurm
 
-PROGRAMS = Path(__file__).resolve().parents[2] / ".venv/bin"  # torchrun of the wheel
-PORT = "29500"  # each test's hosts have all ports for themselves
+PROGRAMS = Path(__file__).resolve().parents[2] / ".venv/bin"  # has the torchrun of PyTorch's wheel
+PORT = "29500"  # always free: the hosts of each test have their own network
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples/cluster"
 
 
 @dataclass(frozen=True)
 class Launcher:
-    name: str  # also that of its program
+    name: str  # also the name of its program
     spans_hosts: bool = True
     needs_slurm: bool = False
 
@@ -30,11 +30,11 @@ class Launcher:
         return "" if found else f"not installed: {self.name} (tools/setup installs it)"
 
     def by_hand(self, words: Sequence[str]) -> list[str]:
-        """Two ranks, one on each host if it spans hosts."""
+        """The command line that starts the words on two ranks, one on each host if the launcher spans hosts."""
         meet = ["env", "MASTER_ADDR=host1", f"MASTER_PORT={PORT}"]
         match self.name:
             case "torchrun":
-                # Standard input of every rank is the caller's; only rank 0 reads it.
+                # Every rank has the caller's stdin; only rank 0 reads it.
                 return ["torchrun", "--nproc-per-node=2", f"--master-port={PORT}", "--no-python", *words]
             case "mpirun":
                 out = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "--host", "host1:1,host2:1", "-n", "2"]
@@ -45,11 +45,11 @@ class Launcher:
                 return ["salloc", "--quiet", "--nodes=2", "--ntasks=2", "srun", "--input=0", *meet, *words]
 
     def option(self) -> str:
-        """What --launcher is given."""
+        """The value of --launcher."""
         return "ssh_launch host1,host2 {world_size} {rendezvous} {worker}" if self.name == "ssh_launch" else self.name
 
     def allocation(self, cluster: Cluster, slots: int) -> tuple[list[str], dict[str, str]]:
-        """What makes cp-pool see so many slots on each host: words before its command line, and variables."""
+        """How cp-pool is given `slots` slots on each host: words before its command line, and variables."""
         if self.needs_slurm:
             nodes = len(cluster.hosts)
             return ["salloc", "--quiet", f"--nodes={nodes}", f"--ntasks-per-node={slots}"], {}
@@ -58,7 +58,7 @@ class Launcher:
         return [], {"OMPI_MCA_orte_default_hostfile": str(file)}
 
     def pids(self, host: Host) -> list[int]:
-        """Of the launcher's processes that cp-pool has started, as seen from outside."""
+        """The pids, outside the namespace, of the launcher's processes on the host."""
         words = {pid: line.split() for pid, line in host.processes().items()}
         return [pid for pid, line in words.items() if self.name in (Path(word).name for word in line[:2])]
 
@@ -69,5 +69,5 @@ class Launcher:
 TORCHRUN = Launcher("torchrun", spans_hosts=False)
 MPIRUN = Launcher("mpirun")
 SRUN = Launcher("srun", needs_slurm=True)
-SSH = Launcher("ssh_launch")  # a template of the user's own
+SSH = Launcher("ssh_launch")  # given to --launcher as a template, like a launcher of the user's own
 LAUNCHERS = [TORCHRUN, MPIRUN, SRUN, SSH]

@@ -1,4 +1,4 @@
-"""Slurm over the hosts of a test: its daemons run there as root, with configuration, sockets and state in the hosts'
+"""Slurm on the hosts of a cluster. Its daemons run as root; its configuration, sockets and state are in the cluster's
 folder."""
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def missing_slurm() -> str:
 
 
 class Slurm:
-    """host1 has the controller. Every host is a node with so many CPUs, whatever the machine has."""
+    """The controller is on host1. Every host is a node with `cpus` CPUs, however many the machine has."""
 
     def __init__(self, cluster: Cluster, cpus: int = 4) -> None:
         self.head = cluster.hosts[0]
@@ -27,7 +27,7 @@ class Slurm:
         key.write_bytes(os.urandom(64))
         key.chmod(0o400)
         names = [host.name for host in cluster.hosts]
-        # A node is down after SlurmdTimeout without a word. config_overrides: the hosts have the CPUs that stand here.
+        # A node that is silent for SlurmdTimeout (in s) is down. config_overrides: nodes have the CPUs of this file.
         (folder / "slurm.conf").write_text(
             "\n".join(
                 [
@@ -60,7 +60,7 @@ class Slurm:
             )
         )
         (folder / "state").mkdir()
-        # One munged serves all: its socket is a file. It and the key belong to root, in a folder that others may enter.
+        # One munged serves all hosts, because its socket is a file. --force: its folder may be entered by others.
         self.head.daemon(
             [
                 "munged",
@@ -82,7 +82,7 @@ class Slurm:
         cluster.other_traces.append(lambda: {"Slurm": [f"step {step}" for step in self.steps()]})
 
     def wait_for_nodes(self, count: int) -> None:
-        """Until so many nodes take jobs."""
+        """Waits until `count` nodes take jobs."""
         wait_until(lambda: self.nodes().count("idle") == count, 30, f"{count} nodes idle")
 
     def nodes(self) -> list[str]:
@@ -92,7 +92,7 @@ class Slurm:
         return process.communicate(timeout=60)[0].split()
 
     def steps(self) -> list[str]:
-        """The steps that Slurm knows of, but those of a job itself."""
+        """The job steps that Slurm knows, without the .extern and .batch steps that every job has."""
         listed = self.head.run(["squeue", "--steps", "--noheader", "--format=%i"]).split()
         return [step for step in listed if not step.endswith((".extern", ".batch"))]
 

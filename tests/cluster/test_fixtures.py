@@ -1,5 +1,5 @@
-"""The hosts and launchers of the tests work: they start programs where they should, and real ranks meet across hosts
-and run a case, without cp-pool between them."""
+"""The hosts and launchers of these tests work: they start programs on the right hosts, and real ranks connect across
+hosts and run a case without cp-pool."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ CASE = {
 SENTINEL = "[CP_POOL_RESP] "
 
 
-# torchrun takes 5 s to load torch; what ssh does differently is the same in mpirun.
+# torchrun takes 5 s to load torch. What is special about ssh is also tested by mpirun, which reaches hosts over ssh.
 SLOW = {TORCHRUN, SSH}
 PARAMS = [pytest.param(each, marks=[pytest.mark.long] if each in SLOW else [], id=each.name) for each in LAUNCHERS]
 
@@ -78,7 +78,7 @@ def test_a_cable_that_is_pulled(two_hosts: Cluster, nothing_left: None) -> None:
     assert session.wait(timeout=60) == 255  # ssh's own heartbeat
     second.set_link(True)
     assert first.run(["ssh", "-o", "ConnectTimeout=10", "host2", "hostname"]) == "host2\n"
-    second.run(["pkill", "sleep"])  # as a host that was cut off has it
+    second.run(["pkill", "sleep"])  # a host that was cut off still has the process
     session.stdout.close()
 
 
@@ -93,7 +93,7 @@ def test_a_launcher_starts_a_program_on_each_host(
 
 
 class RanksByHand:
-    """Two real ranks that a launcher has started, and what a driver would say to them."""
+    """Two real ranks that a launcher starts. The test speaks the protocol with them in place of a driver."""
 
     def __init__(self, launcher: Launcher, host: Host) -> None:
         environment = {**launcher.environment(), "GLOO_SOCKET_IFNAME": "eth0", "CP_POOL_DEVICE": "cpu"}
@@ -102,7 +102,7 @@ class RanksByHand:
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self.stdin, self.stdout = self.process.stdin, self.process.stdout
-        self._watchdog = threading.Timer(120, self.process.kill)  # no answer ends the test
+        self._watchdog = threading.Timer(120, self.process.kill)  # ends a test that gets no answer
         self._watchdog.start()
 
     def __enter__(self) -> Self:
@@ -127,7 +127,7 @@ class RanksByHand:
 
 
 def workers(cluster: Cluster) -> dict[str, list[int]]:
-    """The pids of the ranks on each host, as seen from outside."""
+    """The pids, outside the namespace, of the ranks on each host."""
     lines = {host.name: host.processes().items() for host in cluster.hosts}
     return {name: [pid for pid, line in of if line.split()[0] == WORKER] for name, of in lines.items()}
 

@@ -1,4 +1,4 @@
-"""The job scripts of examples/cluster, as docs/cluster.md says how to call them."""
+"""The job scripts of examples/cluster, called as docs/cluster.md says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FEW = ["--filter", "quick/*/p2p/cp2/*"]
 
 
 def lines_of_the_page() -> list[tuple[str, list[str]]]:
-    """The command lines under the headings of docs/cluster.md that start cp-pool over both hosts, with the heading."""
+    """The command lines of docs/cluster.md that start cp-pool on several hosts, each with its heading."""
     text = (SCRIPTS.parents[1] / "docs/cluster.md").read_text()
     sections = dict(re.findall(r"^### ([^\n]*)\n(.*?)(?=^##)", text, re.MULTILINE | re.DOTALL))
     blocks = [
@@ -43,7 +43,7 @@ LINES = lines_of_the_page()
 
 
 def submit(host: Host, folder: Path, words: list[str]) -> str:
-    """As from a shell of a login node, with cp-pool in its path."""
+    """Runs the words on a host as from a shell of a login node, with cp-pool in PATH. Returns the stdout."""
     path = f"{PROGRAMS}:{SRUN.environment()['PATH']}"
     return host.run(["env", f"--chdir={folder}", *words], env={"PATH": path}, limit=300).strip()
 
@@ -122,7 +122,7 @@ def test_one_allocation(
 def test_a_line_of_the_page(
     line: tuple[str, list[str]], slurm: Slurm, two_hosts: Cluster, nothing_left: None, tmp_path: Path
 ) -> None:
-    """As it stands there, with fewer cases. Each has ranks on both hosts."""
+    """A command line of docs/cluster.md with fewer cases passes, and each pool has ranks on both hosts."""
     words, written = line[1], tmp_path / "events.jsonl"
     submit(two_hosts.hosts[0], SCRIPTS.parents[1], [*words, *FEW, "--no-progress", "--events", str(written)])
     told = events(written)
@@ -133,7 +133,8 @@ def test_a_line_of_the_page(
 
 @pytest.mark.long
 def test_cp_pool_as_the_first_process_of_a_container(two_hosts: Cluster, nothing_left: None, tmp_path: Path) -> None:
-    """A pid namespace ends with its first process; what ranks have left behind does not keep that one from its end."""
+    """As the first process of a pid namespace cp-pool becomes the parent of orphans. Processes that ranks left behind
+    do not keep it from ending."""
     container = ["unshare", "--pid", "--fork", "--mount-proc", "--kill-child"]
     words = [f"{PROGRAMS}/cp-pool", "run", *FEW, "--events"]
     whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"

@@ -1,4 +1,4 @@
-"""cp-pool over each launcher and several hosts: right answers, faults, hosts cut off, nothing left behind."""
+"""cp-pool with each launcher on several hosts: outcomes, faults, hosts that are cut off, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ FAKE_TIME = Path("/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1")
 DEADLINE = 10.0  # s
 DEADLINE_WORDS = ["--timeout", f"{DEADLINE}s"]
 
-# What becomes of the case, in whatever rank the fault is. A rank that is stopped is killed by its own kernel 9 s after
-# the last word of the driver, and that is when its peers give up waiting.
+# The outcome of a case with each fault, whichever rank has it. The kernel kills a stopped rank 9 s after it last heard
+# of the driver; its peers give up waiting at about the same time, so either may come first.
 FAULTS = {
     "throw@{}:inside": "error",
     "sigsegv@{}:inside": "crash",
@@ -37,7 +37,7 @@ FAULTS = {
 }
 
 
-# Others take longer, and are of the same kind.
+# The other launchers take longer and behave alike.
 FAST = [MPIRUN, SRUN]
 PARAMS = [pytest.param(each, marks=[] if each in FAST else [pytest.mark.long], id=each.name) for each in LAUNCHERS]
 
@@ -64,7 +64,7 @@ def test_cases_pass(launcher: Launcher, two_hosts: Cluster, nothing_left: None, 
 
 
 def test_pools_side_by_side_have_gpus_of_their_own(two_hosts: Cluster, nothing_left: None, tmp_path: Path) -> None:
-    """The ranks, which compute on CPUs here, are shown the GPUs that they would have."""
+    """The ranks compute on CPUs, but see in CUDA_VISIBLE_DEVICES the GPUs that they would have."""
     need(MPIRUN.missing())
     wrapper = tmp_path / "wrapper"
     seen = tmp_path / "seen"
@@ -90,7 +90,7 @@ def test_pools_side_by_side_have_gpus_of_their_own(two_hosts: Cluster, nothing_l
     for file in seen.iterdir():
         gpus.setdefault(file.stem, set()).add(file.read_text().strip())
     assert len(slots) >= 2, "there are cases of two and of four ranks"
-    # All ranks of a pool are on one host and see its GPUs of the pool's slots, which are numbered from host to host.
+    # All ranks of a pool are on one host and see the GPUs of the pool's slots. Slots are numbered over all hosts.
     expected = [{f"host{own[0] // 4 + 1} {','.join(str(slot % 4) for slot in own)}"} for own in slots]
     assert sorted(gpus.values(), key=str) == sorted(expected, key=str)
 
@@ -106,7 +106,7 @@ def test_quick_passes(launcher: Launcher, two_hosts: Cluster, nothing_left: None
 @pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 1])
 def test_faults(launcher: Launcher, rank: int, two_hosts: Cluster, nothing_left: None, tmp_path: Path) -> None:
-    """Every second case has a fault; the one after it passes."""
+    """Every second case has a fault; the case after it passes."""
     listed = two_hosts.hosts[0].run([PROGRAM, "list", *CASES]).split()
     expected = dict.fromkeys(listed, "pass")
     faults = []
@@ -135,7 +135,7 @@ def test_a_host_is_cut_off_in_the_middle_of_a_case(
     lost = two_hosts.hosts[1]
     with LaunchedRun(two_hosts, launcher, tmp_path, [*FEW, *DEADLINE_WORDS], [f"slow=3000@0:inside:{FIRST}"]) as run:
         try:
-            # Every rank has begun: its worker has told a phase.
+            # Every rank has begun the case: the worker has reported a phase.
             run.wait_for(lambda event: event["type"] == "case_progress" and event["id"] == FIRST)
             lost.set_link(False)
             begin = time.monotonic()
@@ -152,7 +152,7 @@ def test_a_host_is_cut_off_in_the_middle_of_a_case(
 
 @pytest.mark.long
 def test_clocks_that_differ_by_hours(two_hosts: Cluster, nothing_left: None, tmp_path: Path) -> None:
-    """Wall clocks: all hosts of this machine have one, so that the ranks of host2 are shown another."""
+    """Wall clocks. The hosts share this machine's clock, so libfaketime shows another one to the ranks of host2."""
     need("" if FAKE_TIME.exists() else "not installed: libfaketime (tools/setup installs it)")
     shifted = tmp_path / "shifted"
     environment = f"LD_PRELOAD={FAKE_TIME} FAKETIME=+5h FAKETIME_DONT_FAKE_MONOTONIC=1"
@@ -165,7 +165,7 @@ def test_clocks_that_differ_by_hours(two_hosts: Cluster, nothing_left: None, tmp
         assert run.outcomes() == {FIRST: "timeout", SECOND: "pass"}
         assert max(event["duration_ms"] for event in run.events("case_finished")) < (DEADLINE + 5) * 1000
     for name in two_hosts.hosts[1].shared_memory():
-        assert "faketime" in name  # its own
+        assert "faketime" in name  # left by libfaketime itself
         two_hosts.hosts[1].run(["rm", f"/dev/shm/{name}"])
 
 
@@ -225,7 +225,7 @@ def test_cp_pool_is_on_a_third_host(three_hosts: Cluster, tmp_path: Path) -> Non
 
 @contextmanager
 def apart(cluster: Cluster) -> Iterator[None]:
-    """The hosts but for the first do not reach each other meanwhile; afterwards nothing is left on any."""
+    """Inside, all hosts but the first cannot reach each other. Afterwards nothing may be left on any host."""
     cluster.settle()
     ends = [host for host in cluster.hosts if host.name != "host1"]
     for host in ends:
@@ -240,7 +240,7 @@ def apart(cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.long
 def test_hosts_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) -> None:
-    """Both reach cp-pool, and not each other."""
+    """Both hosts of ranks reach cp-pool, but not each other."""
     with apart(three_hosts), on_the_last_two(three_hosts, tmp_path) as run:
         assert run.wait() == 96, run.log()
         reasons = {event["reason"] for event in run.events("case_finished")}
@@ -250,7 +250,7 @@ def test_hosts_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) 
 
 @pytest.mark.long
 def test_ranks_that_do_not_meet_are_named(three_hosts: Cluster, tmp_path: Path) -> None:
-    """All reach rank 0, and two hosts not each other."""
+    """All ranks reach rank 0, but two hosts do not reach each other."""
     option = "ssh_launch host1,host1,host2,host3 {world_size} {rendezvous} {worker}"
     selection = ["--filter", "quick/none/a2a+p2p/cp4/bshd/fp16"]
     with apart(three_hosts), LaunchedRun(three_hosts, SSH, tmp_path, selection, option=option) as run:

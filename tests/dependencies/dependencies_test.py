@@ -1,7 +1,7 @@
 """Compares the includes of all sources with the table of folders in ARCHITECTURE.md, both ways.
 
-A row stands for the sources of its folder, and of those below that have no row of their own; tests and testing/ may
-include anything. Its last column names, in code marks, the folders whose headers they include, and the libraries.
+A row covers the sources of its folder and of the folders below that have no row of their own. Tests and testing/ may
+include anything. The last column of a row names the folders and the libraries whose headers these sources include.
 """
 
 import re
@@ -16,7 +16,7 @@ FREE = re.compile(r"(^|/)testing/|_(test|bench)\.[^/]*$")  # sources that may in
 SOURCE = re.compile(r"\.(h|cpp|cu|cuh|def)$")
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"]+)"|<([^>]+)>)', re.MULTILINE)
 
-# The headers of each library that a row names. All others are the system's, or fmt's, which all folders use.
+# For each library that a row can name, a pattern of its headers. All folders may use headers of the system and of fmt.
 LIBRARIES = {
     "LibTorch": r"(ATen|c10|torch)/",
     "nlohmann/json": r"nlohmann/",
@@ -32,7 +32,7 @@ LIBRARIES = {
 
 
 def table_of(text):
-    """The rows of the table of folders: {folder: names it depends on}."""
+    """The rows of the table of folders: {folder: names in its column "depends on"}."""
     lines = iter(text.splitlines())
     for line in lines:
         if re.fullmatch(r"\|\s*folder\s*\|.*\|\s*depends on\s*\|", line):
@@ -54,7 +54,7 @@ def library_of(header):
 
 
 def folder_of(path, rows):
-    """The row that a source belongs to: the longest folder."""
+    """The row that a source belongs to: the longest folder that its path begins with; None if there is none."""
     return max((folder for folder in rows if path.startswith(folder)), key=len, default=None)
 
 
@@ -80,7 +80,7 @@ def circle_in(needs):
 
 
 def faults_of(rows, sources):
-    """What is wrong, a line each. sources: {path: text}."""
+    """The differences between table and includes, one line each. sources: {path: text}."""
     faults = []
     used = {folder: set() for folder in rows}
     for path, text in sorted(sources.items()):
@@ -130,7 +130,7 @@ class Tree(unittest.TestCase):
 
 
 class Planted(unittest.TestCase):
-    """The comparison itself, with faults put into a tree that has none."""
+    """Tests the comparison itself: each test plants a fault in a small correct tree."""
 
     TABLE = """
 | folder | holds | depends on |

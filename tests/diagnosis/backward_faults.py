@@ -1,4 +1,4 @@
-"""Faults of the backward alone: the forward is right. expected.json has the classes and threads."""
+"""Faults of the backward alone: the forward is right. expected.json says what the diagnosis of each must be."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _backwards = itertools.count()
 
 @FAULTS.named("dk_nan_now_and_then")
 class DkNanNowAndThen(Attention):
-    """As a race gives it: here every second backward of a rank, so that a test can rely on it."""
+    """A NaN now and then, as from a race: here in every second backward of a rank, so that tests can rely on it."""
 
     def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         if next(_backwards) % 2 == 1:
@@ -82,7 +82,7 @@ _earlier: dict[torch.Size, dict[str, Tensor]] = {}
 
 @FAULTS.named("stale_gradients")
 class StaleGradients(Attention):
-    """A cache that goes by shapes hands out the gradients of the step before."""
+    """A cache whose key is the shape returns the gradients of the step before."""
 
     def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:
         earlier = _earlier.get(gradients["dq"].shape, gradients)

@@ -1,4 +1,4 @@
-"""The faults of a file, by the names that CP_POOL_WRONG has."""
+"""A list of faults by name. CP_POOL_WRONG chooses a fault by that name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Fault = TypeVar("Fault", bound=type[Attention])
 
 class FaultList(dict[str, type[Attention]]):
     def named(self, name: str) -> Callable[[Fault], Fault]:
-        """Lists the class below."""
+        """A decorator that adds a class to the list under this name."""
 
         def add(fault: Fault) -> Fault:
             self[name] = fault

@@ -1,4 +1,5 @@
-"""Faults of the mask, of where rows stand, and of which heads are read. expected.json has the classes and threads."""
+"""Faults of the mask, of the positions of rows, and of the heads that are read. expected.json says what the diagnosis
+of each must be."""
 
 from __future__ import annotations
 
@@ -43,11 +44,11 @@ class PaddingRowsKept(Attention):
 
 @FAULTS.named("padding_half_nan")
 class PaddingHalfNan(Attention):
-    """As a softmax over no key at all gives it to a chunk without a valid token."""
+    """NaN in the rows of a chunk without a valid token, as a softmax over no key gives it."""
 
     def finished(self, results: dict[str, Tensor]) -> dict[str, Tensor]:
         places = self.places(self.rank, "q")
-        results["out"] = results["out"].clone()  # the backward has another
+        results["out"] = results["out"].clone()  # the backward uses the right one
         for sequence in range(len(self.valid_lengths("q"))):
             rows = (places.sequences == sequence).nonzero().flatten()
             for chunk in rows.chunk(2):
@@ -61,7 +62,7 @@ class PaddingHalfNan(Attention):
 
 @FAULTS.named("documents_see_each_other")
 class DocumentsSeeEachOther(Attention):
-    """One causal mask, or window, over the whole pack."""
+    """Applies one causal mask, or one window, to the whole pack instead of to each sequence."""
 
     def in_pack(self, places: Places, side: str) -> Places:
         lengths = torch.tensor(self.padded_lengths(side))
@@ -109,18 +110,18 @@ class ChunkReplacedByCausal(Attention):
 
 @FAULTS.named("window_of_local_rows")
 class WindowOfLocalRows(Attention):
-    """A ring's step knows its own rows and those of the keys that it has, not where they stand."""
+    """Applies the window to the local row numbers of queries and keys instead of to their positions."""
 
     def in_window(self, queries: Places, keys: Places) -> Tensor:
         return super().in_window(by_local_row(queries), by_local_row(keys))
 
 
-# --- Where rows stand -------------------------------------------------------------------------------------------------
+# --- Positions of rows ------------------------------------------------------------------------------------------------
 
 
 @FAULTS.named("attention_by_contiguous")
 class AttentionByContiguous(Attention):
-    """The data was cut into dual chunks."""
+    """Takes the shards for contiguous ones, though the data is sharded in dual chunks."""
 
     def positions_of(self, rank: int, padded: int) -> Tensor:
         length = padded // self.size
@@ -136,7 +137,7 @@ class GatheredRowsInRankOrder(Attention):
 
 @FAULTS.named("valid_offsets_in_padded_rows")
 class ValidOffsetsInPaddedRows(Attention):
-    """A rank's rows of a sequence are sought behind the valid tokens of the sequences before it."""
+    """Finds the rows of a sequence with offsets of valid tokens, though the rows of a rank are padded."""
 
     def places(self, rank: int, side: str) -> Places:
         right = super().places(rank, side)
@@ -159,7 +160,7 @@ class ValidOffsetsInPaddedRows(Attention):
 
 @FAULTS.named("positions_from_zero")
 class PositionsFromZero(Attention):
-    """As every rank of a ring numbers its own tokens where nobody tells it which they are."""
+    """Every rank of a ring counts the positions of its own tokens from 0."""
 
     def visible(self, queries: Places, keys: Places) -> Tensor:
         if not self.in_ring:

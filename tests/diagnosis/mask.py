@@ -1,4 +1,4 @@
-"""Where the rows of a rank stand, and which keys a query sees."""
+"""The positions of the rows of a rank in their sequences, and the keys that each query sees."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cp_pool.context import CaseView, Ctx
 
 @dataclass(frozen=True)
 class Places:
-    """Where rows stand: of each its sequence, its position in the padded sequence, and whether it is no padding."""
+    """For each row its sequence, its position in the padded sequence, and whether it is a valid token (no padding)."""
 
     sequences: Tensor
     positions: Tensor
@@ -31,7 +31,7 @@ def joined(parts: list[Places]) -> Places:
 
 
 class Mask:
-    """Of a rank of a case. Rows are cut by dual chunks."""
+    """The mask of a case for one rank. Sequences are sharded in dual chunks."""
 
     def __init__(self, case: CaseView, ctx: Ctx) -> None:
         self.case, self.ctx = case, ctx
@@ -40,7 +40,7 @@ class Mask:
         self.causal, self.chunk = case.causal, case.chunk
         self.left, self.right = case.window
 
-    # --- Where rows stand ---------------------------------------------------------------------------------------------
+    # --- Positions of rows --------------------------------------------------------------------------------------------
 
     def padded_lengths(self, side: str) -> list[int]:
         offsets = self.ctx.cu_seqlens_q_padded if side == "q" else self.ctx.cu_seqlens_kv_padded
@@ -50,12 +50,12 @@ class Mask:
         return self.ctx.seqlens_q if side == "q" else self.ctx.seqlens_kv
 
     def positions_of(self, rank: int, padded: int) -> Tensor:
-        """The positions that a rank has of a sequence of so many tokens."""
+        """The positions that a rank holds of a sequence of `padded` tokens."""
         length = padded // (2 * self.size)
         return torch.cat([torch.arange(c * length, (c + 1) * length) for c in (rank, 2 * self.size - 1 - rank)])
 
     def places(self, rank: int, side: str) -> Places:
-        """Those of a rank's rows of queries (q) or keys (kv)."""
+        """The places of the query rows ("q") or the key rows ("kv") of a rank."""
         parts = []
         for sequence, (padded, valid) in enumerate(
             zip(self.padded_lengths(side), self.valid_lengths(side), strict=True)
@@ -68,13 +68,13 @@ class Mask:
         return joined([self.places(rank, side) for rank in range(self.size)])
 
     def order(self, side: str) -> Tensor:
-        """Of the rows of all ranks, one rank after the other, those that stand first, second, .. in the sequences."""
+        """Indices that put the rows of all ranks, one rank after the other, into the order of the sequences."""
         places = self.gathered_places(side)
         length = max(self.padded_lengths(side), default=0) + 1
         return (places.sequences * length + places.positions).argsort(stable=True)
 
     def rows_of_whole(self, whole: Tensor, side: str) -> Tensor:
-        """Of rows in the order of sequences those of all ranks, one rank after the other."""
+        """The inverse: rows in the order of the sequences become rows of all ranks, one rank after the other."""
         return whole[self.order(side).argsort()]
 
     def whole_places(self, side: str) -> Places:
@@ -85,7 +85,7 @@ class Mask:
     # --- Which keys a query sees --------------------------------------------------------------------------------------
 
     def diagonal(self, queries: Places) -> Tensor:
-        """[rows, 1]: the position of the key at which each query stands."""
+        """[rows, 1]: for each query the position of the key on its diagonal (the mask is aligned bottom-right)."""
         shift = torch.tensor(self.valid_lengths("kv")) - torch.tensor(self.valid_lengths("q"))
         return (queries.positions + shift[queries.sequences]).unsqueeze(1)
 
@@ -108,7 +108,7 @@ class Mask:
         return queries.valid
 
     def visible(self, queries: Places, keys: Places) -> Tensor:
-        """[rows, keys]"""
+        """[rows, keys]: True where a query sees a key."""
         i, j = self.diagonal(queries), keys.positions.unsqueeze(0)
         seen = self.in_one_sequence(queries, keys) & self.in_window(queries, keys)
         seen &= self.queries_that_count(queries).unsqueeze(1) & self.keys_that_count(keys).unsqueeze(0)

@@ -1,7 +1,7 @@
-"""Context-parallel attention of one rank, forward and backward written out in fp32: a ring, an all-gather and an a2a.
-It is right. Every fault of this folder replaces one of its methods, or of its mask's.
+"""A correct context-parallel attention of one rank, forward and backward, written out in fp32 for p2p (a ring),
+all_gather and a2a. Every fault of this folder replaces a method of this class or of its mask.
 
-Inside, tensors are packed: [rows, heads, dim], sequence by sequence; scores are [heads, rows, keys].
+Inside, tensors are packed: [rows, heads, dim], sequence by sequence. Scores are [heads, rows, keys].
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cp_pool.context import CaseView, Ctx
 
 @dataclass(frozen=True)
 class Held:
-    """The keys that a rank has at a step."""
+    """The keys and values that a rank holds at a ring step, and their places."""
 
     step: int
     k: Tensor
@@ -29,7 +29,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Part:
-    """A result over some of the keys. lse: [heads, rows]; top: the largest score of each head."""
+    """The attention over some of the keys. lse: [heads, rows]; top: the largest score of each head."""
 
     out: Tensor
     lse: Tensor
@@ -38,7 +38,7 @@ class Part:
 
 @dataclass(frozen=True)
 class StepGradients:
-    """What one step adds. dbias: [heads of the bias, rows, keys], or None."""
+    """The gradients that one ring step adds. dbias: [heads of the bias, rows, keys], or None."""
 
     dq: Tensor
     dk: Tensor
@@ -52,7 +52,7 @@ def rowwise(of_heads: Tensor) -> Tensor:
 
 
 def finite(lse: Tensor) -> Tensor:
-    """0 in place of an infinity: what a row without keys subtracts."""
+    """lse with 0 in place of infinities, so that a row without keys subtracts 0."""
     return lse.masked_fill(lse.isinf(), 0.0)
 
 
@@ -65,11 +65,11 @@ class Attention(Mask):
     # --- One part -----------------------------------------------------------------------------------------------------
 
     def for_query_heads(self, of_kv_heads: Tensor) -> Tensor:
-        """[keys, kv heads, dim] as [heads, keys, dim]: what each query head reads."""
+        """[keys, kv heads, dim] as [heads, keys, dim]: each KV head is repeated for its query heads."""
         return of_kv_heads.repeat_interleave(self.q.shape[1] // of_kv_heads.shape[1], 1).transpose(0, 1)
 
     def for_kv_heads(self, of_heads: Tensor) -> Tensor:
-        """The inverse for gradients: sums over the query heads that read the same."""
+        """The inverse for gradients: sums over the query heads that read the same KV head."""
         return of_heads.reshape(self.k.shape[1], -1, *of_heads.shape[1:]).sum(1).transpose(0, 1)
 
     def bias_columns(self, keys: Places) -> Tensor:
@@ -101,14 +101,14 @@ class Attention(Mask):
         return Part(out, lse, torch.maximum(sums.top, part.top))
 
     def join_sink(self, sums: Part) -> Part:
-        """The sink is a part whose out is 0."""
+        """Merges the sink, which is a part whose out is 0 and whose lse is its logit."""
         sink = self.sink.unsqueeze(1).masked_fill(~self.queries_that_count(self.queries), -torch.inf)
         return Attention.merge(self, sums, Part(torch.zeros_like(sums.out), sink, sums.top))
 
     # --- Steps --------------------------------------------------------------------------------------------------------
 
     def owner(self, step: int) -> int:
-        """The rank whose keys this rank has at a step of the ring."""
+        """The rank whose keys this rank holds at a ring step."""
         return (self.rank - step) % self.size
 
     def held_at_steps(self) -> Iterator[Held]:
@@ -122,19 +122,19 @@ class Attention(Mask):
                 k, v = exchange.around_ring([k, v], self.group)
 
     def rows_to_heads(self, rows: Tensor, side: str) -> Tensor:
-        """The a2a: this rank's block of heads of all rows, in the order of the sequences."""
+        """The a2a: the rows of all ranks for this rank's block of heads, in the order of the sequences."""
         return exchange.rows_to_heads(rows, self.group)[self.order(side)]
 
     def heads_to_rows(self, heads: Tensor, side: str) -> Tensor:
         return exchange.heads_to_rows(self.rows_of_whole(heads, side), self.group)
 
     def own_block(self, heads: Tensor) -> Tensor:
-        """Of something with one value a head, that of this rank's heads."""
+        """From a tensor with one value per head, the values of the heads that this rank computes (a view)."""
         return heads.chunk(self.size)[self.rank] if self.in_a2a else heads
 
     def take(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, sink: Tensor) -> None:
-        """Brings what this rank computes with: its own rows, with the keys of all, or all rows of its heads.
-        bias: [heads or 1, rows, columns]."""
+        """Takes the inputs and exchanges what this rank needs. p2p: nothing yet. all_gather: the keys of all ranks.
+        a2a: all rows, of this rank's heads. bias: [heads or 1, rows, columns]."""
         self.q, self.k, self.v, self.bias, self.sink = q, k, v, bias, self.own_block(sink)
         self.queries, self.keys = self.places(self.rank, "q"), self.places(self.rank, "kv")
         if self.in_ring:
@@ -153,7 +153,7 @@ class Attention(Mask):
             self.bias = rows[self.order("q")].transpose(0, 1)
 
     def forward(self) -> Part:
-        """Of this rank's rows and all heads."""
+        """The results of this rank's rows, for all heads."""
         sums: Part | None = None
         for held in self.held_at_steps():
             part = self.attend(held)
@@ -169,7 +169,7 @@ class Attention(Mask):
         return Part(self.heads_to_rows(sums.out, "q"), lse, sums.top)
 
     def max_logit(self, top: Tensor) -> Tensor:
-        """top: of this rank's heads and queries."""
+        """The largest logit of each head over all ranks. top: of the heads and queries that this rank computes."""
         heads = torch.full((self.case.heads,), -torch.inf)
         self.own_block(heads).copy_(top)
         return exchange.largest(heads, self.group)
@@ -198,18 +198,18 @@ class Attention(Mask):
         )
 
     def pass_gradients_on(self, dk: Tensor, dv: Tensor) -> tuple[Tensor, Tensor]:
-        """In a ring the gradients of keys travel with them, and are home after the last step."""
+        """In a ring the gradients of keys travel with the keys, and arrive at their owner after the last step."""
         if self.in_ring:
             dk, dv = exchange.around_ring([dk, dv], self.group)
         return dk, dv
 
     def share_of_owner(self, whole: Tensor) -> Tensor:
-        """All-gather: the gradient of this rank's keys, of what each rank has of all keys."""
+        """all_gather: sums the gradient of all keys over the ranks, and returns the share of this rank's keys."""
         total = self.rows_of_whole(exchange.summed(whole, self.group), "kv")
         return total.chunk(self.size)[self.rank]
 
     def backward(self, dout: Tensor) -> StepGradients:
-        """Of this rank's rows; dbias with all columns."""
+        """The gradients of this rank's rows; dbias has all columns."""
         if self.in_a2a:
             dout = self.rows_to_heads(dout, "q")
         dq, dk, dv = torch.zeros_like(self.q), torch.zeros_like(self.k), torch.zeros_like(self.v)
@@ -229,24 +229,24 @@ class Attention(Mask):
         return StepGradients(dq, dk, dv, dbias)
 
     def bias_rows_home(self, rows: Tensor) -> Tensor:
-        """a2a: [rows of all ranks, heads or 1, columns] becomes that of this rank's rows and all heads."""
+        """a2a: the dbias [rows of all ranks, heads or 1, columns] becomes that of this rank's rows and all heads."""
         if self.bias is not None and self.bias.shape[0] == 1 and self.case.bias in ("b1ss", "11ss"):
             return self.rows_of_whole(exchange.summed(rows, self.group), "q").chunk(self.size)[self.rank]
         return self.heads_to_rows(rows, "q")
 
     def sink_gradient(self, sink: Tensor, out: Tensor, lse: Tensor, dout: Tensor) -> Tensor:
-        """Of this rank's rows and all heads, summed over the ranks."""
+        """The gradient of the sink from this rank's rows and all heads, summed over the ranks."""
         delta = (dout * out).sum(2).t()
         weights = torch.exp(sink.unsqueeze(1) - finite(lse)).masked_fill(lse.isinf(), 0.0)
         return exchange.summed(-(weights * delta).sum(1), self.group)
 
-    # --- What is given and returned, in the layout of the case --------------------------------------------------------
+    # --- Inputs and results in the layout of the case -----------------------------------------------------------------
 
     def read(self, given: Tensor) -> Tensor:
         return given
 
     def finished(self, results: dict[str, Tensor]) -> dict[str, Tensor]:
-        """out, lse and max_logit as they are returned."""
+        """The results out, lse and max_logit before they are returned; faults change them here."""
         return results
 
     def finished_gradients(self, gradients: dict[str, Tensor]) -> dict[str, Tensor]:

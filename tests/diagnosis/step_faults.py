@@ -1,4 +1,4 @@
-"""Faults of merging parts, of the steps of a ring and of exchanges. expected.json has the classes and threads."""
+"""Faults of merging parts, of ring steps and of exchanges. expected.json says what the diagnosis of each must be."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class LaterPartOverwrites(Attention):
 
 @FAULTS.named("lse_in_base_2")
 class LseInBase2(Attention):
-    """As a kernel gives it whose exponentials are powers of 2."""
+    """The lse of a part is in base 2, as from a kernel whose exponentials are powers of 2."""
 
     def attend(self, held: Held) -> Part:
         part = super().attend(held)
@@ -96,7 +96,7 @@ class OddRingPairing(Attention):
 
 @FAULTS.named("own_keys_counted_twice")
 class OwnKeysCountedTwice(Attention):
-    """As where they are taken from the ring and from a cache: the part has twice its weight."""
+    """The part of the own keys has twice its weight, as if they came both from the ring and from a cache."""
 
     def attend(self, held: Held) -> Part:
         part = super().attend(held)
@@ -114,7 +114,7 @@ class OwnKeysCountedTwice(Attention):
 
 @FAULTS.named("kv_read_before_arrival")
 class KvReadBeforeArrival(Attention):
-    """The buffers for the keys of other ranks are zeros until these arrive."""
+    """Computes with the receive buffers, which are zeros, before the keys of other ranks have arrived."""
 
     def held_at_steps(self) -> Iterator[Held]:
         for held in super().held_at_steps():
@@ -140,7 +140,7 @@ class BiasColumnsOfOwnRows(Attention):
 
 @FAULTS.named("a2a_reshape")
 class A2aReshape(Attention):
-    """What came back, [blocks of heads, rows, heads of a block, dim], is reshaped and not transposed before."""
+    """Reshapes the received [blocks of heads, rows, heads of a block, dim] without transposing it first."""
 
     def heads_to_rows(self, heads: Tensor, side: str) -> Tensor:
         by_rank = self.rows_of_whole(heads, side).reshape(self.size, -1, *heads.shape[1:])
@@ -149,7 +149,7 @@ class A2aReshape(Attention):
 
 @FAULTS.named("group_ranks_reversed")
 class GroupRanksReversed(Attention):
-    """Each block of heads goes to the rank that the group has at the same place from its end."""
+    """Sends the blocks of heads to the ranks of the group in reverse order."""
 
     def rows_to_heads(self, rows: Tensor, side: str) -> Tensor:
         blocks = exchange.blocks_of_heads(rows, self.size).flip(0)

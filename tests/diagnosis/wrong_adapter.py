@@ -1,5 +1,5 @@
-"""An adapter that is wrong on purpose: CP_POOL_WRONG names the fault, one of forward_faults.py, step_faults.py and
-backward_faults.py. Without it the adapter is right, in every case that it declares.
+"""An adapter that is wrong on purpose: the variable CP_POOL_WRONG names a fault of forward_faults.py, step_faults.py or
+backward_faults.py. Without the variable the adapter is right in every case that it declares.
 
     CP_POOL_WRONG=later_part_overwrites cp-pool run --adapter tests/diagnosis/wrong_adapter.py --matrix quick
 """
@@ -25,7 +25,7 @@ FAULTS: dict[str, type[Attention]] = {**forward_faults.FAULTS, **step_faults.FAU
 
 
 def chosen() -> type[Attention]:
-    # Read once: cp-pool puts the environment back before each case.
+    # Called once, at import: cp-pool restores the environment before each case.
     name = os.environ.get("CP_POOL_WRONG", "")
     if name and name not in FAULTS:
         raise ValueError(f"CP_POOL_WRONG={name} is none of {', '.join(sorted(FAULTS))}")
@@ -36,13 +36,13 @@ CHOSEN = chosen()
 
 
 def packed(x: Tensor, layout: str) -> Tensor:
-    """[rows, heads, dim] in fp32, sequence by sequence."""
+    """A tensor of the case as [rows, heads, dim] in fp32, sequence by sequence."""
     rows = x if layout == "thd" else (x.transpose(0, 1) if layout == "sbhd" else x).flatten(0, 1)
     return rows.float()
 
 
 def unpacked(rows: Tensor, like: Tensor, layout: str) -> Tensor:
-    """In the layout and the dtype of a tensor that was given."""
+    """The inverse of packed: rows in the layout, the shape and the dtype of `like`."""
     rows = rows.to(like.dtype)
     if layout == "thd":
         return rows
@@ -52,20 +52,20 @@ def unpacked(rows: Tensor, like: Tensor, layout: str) -> Tensor:
 
 
 def bias_row_of(attention: Attention, bias: Tensor) -> Tensor:
-    """Of each query row of this rank, its row in [batch or 1, rows or 1] of the bias, flattened."""
+    """For each query row of this rank, the index of its bias row in the flattened [batch or 1, rows or 1]."""
     places = attention.places(attention.rank, "q")
     batch, _, rows, _ = bias.shape
     if rows == 1:
         row = torch.zeros_like(places.positions)
-    elif attention.case.layout == "thd":  # the whole bias, by position
+    elif attention.case.layout == "thd":  # a rank has the whole bias: the row is the position
         row = places.positions
-    else:  # the rows of this rank, sequence by sequence
+    else:  # a rank has the bias rows of its own queries, sequence by sequence
         row = torch.arange(places.positions.numel()) % rows
     return row if batch == 1 else places.sequences * rows + row
 
 
 def by_row(bias: Tensor) -> Tensor:
-    """[batch x rows, heads, columns]"""
+    """The bias as [batch x rows, heads, columns] in fp32."""
     return bias.float().transpose(1, 2).flatten(0, 1)
 
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""docs/definitions.md against cp-pool's own worker: its dumps hold the inputs of that page, and the answers.
+"""Compares cp-pool's own worker with docs/definitions.md: its dumps hold the inputs that the page defines, and right
+results.
 
 Usage: definitions_test.py CP_POOL WORKER
 """
@@ -63,7 +64,7 @@ def rounded(tensor, dtype):
 
 
 def check_tokens(case, tensors, name, side):
-    """q, k, v or dout: valid tokens as on the page, padding NaN."""
+    """Checks q, k, v or dout: valid tokens have the values of the page, padding is NaN."""
     lengths = np.diff(tensors[f"cu_seqlens_{side}"])
     offsets = tensors[f"cu_seqlens_{side}_padded"]
     whole = tensors[name]

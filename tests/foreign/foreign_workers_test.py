@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Workers that are not ours through the real driver: what they answer, and that a fault in either rank is named.
+"""Runs workers that are not ours under the real driver, and checks their answers and that a fault in a rank is named.
 
 Usage: foreign_workers_test.py CP_POOL version1|minimal|torch
 """
@@ -14,10 +14,10 @@ from pathlib import Path
 
 TESTS = Path(__file__).resolve().parent
 EXAMPLES = TESTS.parents[1] / "docs" / "examples"
-# The worker of version 1 stays as it was when that version was alone: nobody's worker may break by a new cp-pool.
+# The worker of version 1 stays as it was when there was only that version: a new cp-pool must not break old workers.
 VERSION1 = TESTS / "version1_worker.py"
 VERSION1_SHA256 = "3563457cdb9c00895f275f4b78386b32d868f38f9940441a3a4c43d307758627"
-# The last line of a rank's stack trace that was freed because another rank had failed.
+# The last line of the stack trace of a rank that was freed because another rank had failed.
 LOST = re.compile(r"^(Connection\w*|BrokenPipe)Error: ", re.MULTILINE)
 
 
@@ -36,7 +36,7 @@ class Driver:
         self._cp_pool = cp_pool
 
     def submit(self, worker, cases, inject="", timeout="60s"):
-        """The answers, by model; those of submit --json."""
+        """The answers of submit --json, by model."""
         finished = subprocess.run(
             [self._cp_pool, "submit", "-", "--json", "--device", "cpu", "--timeout", timeout, "--worker", worker],
             input="".join(json.dumps(one) + "\n" for one in cases), env={**os.environ, "CP_POOL_INJECT": inject},
@@ -47,7 +47,7 @@ class Driver:
 
 
     def conformance(self, worker):
-        """The last line of its verdicts on a worker."""
+        """The last line of `cp-pool conformance` on a worker, and its whole output."""
         finished = subprocess.run([self._cp_pool, "conformance", "--device", "cpu", "--worker", worker],
                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
         return finished.stdout.splitlines()[-1], finished.stdout
@@ -71,7 +71,7 @@ def check_version1(driver):
 
 
 def check_throw(answer, rank, ranks=2):
-    """The rank's own exception is the reason, whatever its peers waited in; they were freed and said so."""
+    """The reason is the exception of the rank at fault, wherever its peers waited. The peers were freed and say so."""
     expect(answer["outcome"] == "error" and answer["reason"] == f"rank {rank}: RuntimeError: injected fault",
            f"{answer['outcome']}: {answer['reason']}")
     told = answer["ranks"]
@@ -102,7 +102,7 @@ def check_minimal(driver):
         for rank in (0, 1)}
     unreported = {add("throw", 1, "result"): (1, "exit 1")}
     printed = add("print=100000", 1, "before")
-    faults.append(f"slow=20@1:before:*/{printed}/*")  # several faults of a rank and phase fire one after the other
+    faults.append(f"slow=20@1:before:*/{printed}/*")  # faults of the same rank and phase fire one after the other
     skipped = case("all_gather", comm="all_gather")
     answers = driver.submit(worker, [*cases, skipped], " ".join(faults))
     for model, rank in throws.items():
@@ -128,10 +128,10 @@ def check_minimal(driver):
 
 
 def check_hangs(driver, worker):
-    """The worker's own deadline names the rank that hangs, before the driver's ends the case without knowing it."""
+    """The worker's own deadline comes before the driver's, and names the rank that hangs. The driver could not."""
     hangs = {"hang_before": (0, "before"), "hang_inside": (1, "inside")}
     faults = " ".join(f"hang@{rank}:{phase}:*/{model}/*" for model, (rank, phase) in hangs.items())
-    for seconds in (1, 4, 16):  # the shortest that this machine can hold
+    for seconds in (1, 4, 16):  # the shortest deadline that this machine can keep
         answers = driver.submit(worker, [*map(case, hangs), case("after")], faults, f"{seconds}s")
         if all(answers[model]["reason"].startswith(f"rank {rank} ") for model, (rank, _) in hangs.items()):
             break
@@ -146,7 +146,8 @@ def check_hangs(driver, worker):
 
 
 def check_stop(driver, worker):
-    """Rank 0 stands still, so that the driver's deadline comes. SIGUSR2 shows where rank 1 is, and does not kill it."""
+    """Rank 0 is stopped, so the driver's deadline ends the case. SIGUSR2 makes rank 1 write its stack and does not kill
+    it."""
     answer = driver.submit(worker, [case("stopped")], "sigstop@0:inside", "3s")["stopped"]
     expect(answer["outcome"] == "timeout" and answer["reason"].startswith("no result within"), answer["reason"])
     expect("in rotate" in tail(answer, 1), f"no stack of rank 1: {tail(answer, 1)}")
@@ -180,7 +181,7 @@ def check_torch(driver):
         expect(all(check["error"] <= check["bound"] for check in answer["checks"]), f"{answer['checks']}")
     expect(answers["skipped"]["outcome"] == "skip", answers["skipped"]["outcome"])
     check_throw(answers["throws"], 1)
-    check_throw(answers["throws_early"], 1)  # rank 0 comes to the collective when its group is gone
+    check_throw(answers["throws_early"], 1)  # rank 0 reaches the collective after its process group is gone
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every Python snippet of docs/writing_a_worker.md stands in a worker of docs/examples, which other tests run."""
+"""Every Python snippet of docs/writing_a_worker.md is part of a worker of docs/examples, which other tests run."""
 import re
 import textwrap
 from pathlib import Path
@@ -19,7 +19,7 @@ def main():
 
 
 def windows(example, wanted):
-    """All runs of as many lines, so that an indented block is found, too."""
+    """All sequences of as many lines as `wanted` has; dedented, they also match a snippet that is indented there."""
     lines, count = example.splitlines(keepends=True), wanted.count("\n")
     return ("".join(lines[i : i + count]) for i in range(len(lines) - count + 1))
 

@@ -1,4 +1,4 @@
-// A case as JSON, as users and drivers write it.
+// Fuzz target: a case as JSON text, as users and drivers write it.
 #include <cstddef>
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-// A filter expression, held against a few cases.
+// Fuzz target: a filter expression, applied to a few cases.
 #include <array>
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A matrix file, read and expanded at every size it has.
+// Fuzz target: a matrix file, which is read and expanded at each of its sizes.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace cp_pool {
 namespace {
 
-// The combinations of one model. An input that asks for thousands of cases only slows the search down.
+// The most combinations that are expanded. An input with thousands of cases would only slow the fuzzer down.
 constexpr std::size_t kMaxCombinations = 100;
 
 std::size_t combinations(const std::vector<MatrixAxis>& axes) {
@@ -38,7 +38,7 @@ void expand_all(const Matrix& matrix) {
         fuzz::require(!expanded.id.empty(), "a case has no ID");
       }
     } catch (const CaseError&) {
-      continue;  // of this size
+      continue;  // this size cannot be expanded
     }
   }
 }

@@ -1,4 +1,5 @@
-// What a worker or a driver may send: bytes in pieces through the framer, and every line as a message.
+// Fuzz target: the bytes that a worker or a driver may send. They pass the line framer in pieces, and every line is
+// read as a message.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -31,7 +32,7 @@ bool same(const Line& a, const Line& b) {
   return a.kind == b.kind && a.text == b.text && a.cut == b.cut;
 }
 
-// What was understood is said in the same words when it is sent on.
+// A message that could be read does not change when it is encoded, read and encoded again.
 template <typename Parse>
 void expect_stable(std::string_view text, Parse parse) {
   std::string first;
@@ -79,7 +80,7 @@ void clean(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace cp_pool;
   if (size == 0) return 0;
-  // The first byte says in which pieces the others arrive.
+  // The first byte is the size, minus 1, of the pieces in which the others arrive.
   const std::string_view bytes{reinterpret_cast<const char*>(data) + 1, size - 1};
   const std::size_t piece = std::size_t{data[0]} + 1;
   for (const auto stream : {LineFramer::Stream::requests, LineFramer::Stream::responses, LineFramer::Stream::log}) {

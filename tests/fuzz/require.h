@@ -1,4 +1,4 @@
-// A claim of a fuzz target: if it does not hold, the process aborts, which the fuzzer reports with the input.
+// A check of a fuzz target. If it does not hold, the process aborts, and the fuzzer reports the input.
 #pragma once
 
 #include <cstdio>

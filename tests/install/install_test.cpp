@@ -1,4 +1,4 @@
-// An installation that was moved after it was made: nothing in it may refer to where it was, or to the build folder.
+// An installation that was moved after it was made: nothing in it may refer to its first place or to the build folder.
 #include <filesystem>
 #include <string>
 
@@ -29,7 +29,7 @@ class Installation : public ::testing::Test {
 
   [[nodiscard]] std::string path(const std::string& name) const { return (prefix_ / name).string(); }
 
-  // tools/test leaves it out: it is built with what needs a GPU.
+  // The CUDA part is built only together with the programs that need a GPU, so tools/test does not build it.
   [[nodiscard]] static bool has_cuda_part() { return std::filesystem::exists(CP_POOL_BUILD "/bin/libcp_core_cuda.so"); }
 
   TemporaryFolder folder_;
@@ -42,7 +42,7 @@ TEST_F(Installation, RunsWithItsOwnMatricesAndWorker) {
       Program{{path("bin/cp-pool"), "run", "--matrix", "mine", "--filter", "quick/causal/p2p/cp2/bshd/fp32"}}.wait();
   EXPECT_EQ(done.exit_code, 0) << done.err;
   EXPECT_THAT(done.last_line(), HasSubstr("1 expanded = 1 pass"));
-  // As long as the source tree is there, doctor speaks of its packages, too: the exit code is that of both.
+  // The exit code is not tested: while the source tree exists, doctor also checks its packages.
   const Finished doctor = Program{{path("bin/cp-pool"), "doctor"}}.wait();
   EXPECT_THAT(doctor.out, AllOf(HasSubstr(path("bin/cp-pool-worker")), HasSubstr("pass after")));
   for (const char* file : {"share/man/man1/cp-pool.1", "share/bash-completion/completions/cp-pool",
@@ -78,7 +78,7 @@ TEST_F(Installation, LoadsTheCudaPartFromItsFolder) {
         .wait()
         .out;
   };
-  // No GPU is visible here, or there is none: the part itself says so.
+  // No GPU is visible to this test, or there is none. That error shows that the CUDA part was loaded.
   EXPECT_THAT(error(), AnyOf(HasSubstr("no usable GPU"), HasSubstr("fewer devices")));
   std::filesystem::remove(path("lib/cp-pool/libcp_core_cuda.so"));
   EXPECT_THAT(error(), HasSubstr("neither beside this program nor in ../lib/cp-pool"));

@@ -1,7 +1,9 @@
-// No false alarm, and no wrong answer: every case passes on ranks that are threads of this process.
-//   CP_POOL_PROPERTY_CASES  how many random cases (default 2000)
-//   CP_POOL_PROPERTY_SEED   which
-// A case that fails is printed with the smallest one that still does; `cp-pool submit FILE` runs either on processes.
+// Every random case passes on ranks that are threads of this process: the attention is right, and the checks raise no
+// false alarm.
+//   CP_POOL_PROPERTY_CASES  the number of random cases (default 2000)
+//   CP_POOL_PROPERTY_SEED   the seed of the generator
+// A case that fails is printed together with a smaller case that fails alike. `cp-pool submit FILE` runs either case on
+// processes.
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
@@ -55,7 +57,8 @@ Failure failure_of(const Case& c) {
   }
 }
 
-// A smaller case that fails in another way would lead away from the fault.
+// The text of a failure, with the smallest case of the same kind: one that fails in another way could have another
+// cause.
 std::string describe_failure(const Case& c, const Failure& failure) {
   const auto fails_alike = [&failure](const Case& simpler) { return failure_of(simpler).kind == failure.kind; };
   const Case smallest = search::shrink(c, fails_alike);

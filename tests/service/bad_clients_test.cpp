@@ -59,8 +59,7 @@ class Descriptors {
   std::size_t expected_ = 0;
 };
 
-// --- Slow
-// --------------------------------------------------------------------------------------------------------------
+// --- Slow ------------------------------------------------------------------------------------------------------------
 
 TEST_F(BadClients, OneThatDoesNotReadHoldsUpItsOwnCasesAlone) {
   const StartedService service({"--slots", "2"});
@@ -117,8 +116,7 @@ TEST_F(BadClients, OneThatAsksForMoreThanThereIsToDoIsReadNoFurther) {
   expect_that_others_are_served();
 }
 
-// --- Wrong
-// -------------------------------------------------------------------------------------------------------------
+// --- Wrong -----------------------------------------------------------------------------------------------------------
 
 TEST_F(BadClients, GarbageIsRefusedLineByLine) {
   const StartedService service;
@@ -176,8 +174,7 @@ TEST_F(BadClients, NonsenseWithoutEndIsCutOff) {
   EXPECT_LT(memory_kib_of(service.pid()), 128 * 1024);
 }
 
-// --- Many
-// --------------------------------------------------------------------------------------------------------------
+// --- Many ------------------------------------------------------------------------------------------------------------
 
 TEST_F(BadClients, AThousandConnectionsLockNobodyOutAndLeaveNothing) {
   rlimit limit{};

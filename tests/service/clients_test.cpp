@@ -98,8 +98,7 @@ TEST_F(Clients, KnowThePoolsThatTheirCasesRunOn) {
   }
 }
 
-// --- The end of one
-// ----------------------------------------------------------------------------------------------------
+// --- The end of one --------------------------------------------------------------------------------------------------
 
 // A second client, whose case runs for as long as the test wants.
 class Bystander {
@@ -188,8 +187,7 @@ TEST_F(Clients, AVanishedConnectionIsALostClient) {
   bystander.expect_pass();
 }
 
-// --- A stream of several cases at once
-// -----------------------------------------------------------------------------------
+// --- A stream of several cases at once -------------------------------------------------------------------------------
 
 // Lines that a file has so far.
 std::vector<json> lines_so_far(const std::string& file) {

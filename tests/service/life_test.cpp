@@ -34,8 +34,7 @@ using ::testing::UnorderedElementsAre;
 
 using Life = Service;
 
-// --- Beginning
-// ---------------------------------------------------------------------------------------------------------
+// --- Beginning -------------------------------------------------------------------------------------------------------
 
 TEST_F(Life, SaysWhereItListensAndThatItHasEnded) {
   StartedService service({"--slots", "3"}, "nightly");
@@ -154,8 +153,7 @@ TEST_F(Life, ASocketOfSystemdThatIsNoneIsAnError) {
   EXPECT_THAT(done.err, is_one_error("LISTEN_FDS"));
 }
 
-// --- The end
-// -----------------------------------------------------------------------------------------------------------
+// --- The end ---------------------------------------------------------------------------------------------------------
 
 // A client one of whose cases runs and another waits.
 class BusyClient {

@@ -45,8 +45,7 @@ class Lost : public Service {
   }
 };
 
-// --- Which one is used
-// ---------------------------------------------------------------------------------------------------
+// --- Which one is used -----------------------------------------------------------------------------------------------
 
 TEST_F(Lost, SubmitSaysWhichServiceItIsOn) {
   const StartedService service({"--slots", "1"});
@@ -97,8 +96,7 @@ TEST_F(Lost, OptionsThatWantOwnPoolsRunWithoutItAndSaySo) {
   EXPECT_THAT(submit({"pass"}, {"--isolate", "--service", "default"}).err, is_one_error("contradicts --service"));
 }
 
-// --- Another version
-// -----------------------------------------------------------------------------------------------------
+// --- Another version -------------------------------------------------------------------------------------------------
 
 // A service that says one thing to whoever comes, and hangs up.
 class Speaker {
@@ -143,8 +141,7 @@ TEST_F(Lost, AServiceThatSpeaksNonsenseIsASentence) {
   EXPECT_THAT(wanted.err, is_one_error("no message"));
 }
 
-// --- Lost
-// ----------------------------------------------------------------------------------------------------------------
+// --- Lost ------------------------------------------------------------------------------------------------------------
 
 TEST_F(Lost, CasesOfAServiceThatIsKilledEndAsInfra) {
   const StartedService service({"--slots", "1"});
@@ -193,8 +190,7 @@ TEST_F(Lost, AMatrixWhoseServiceIsKilledHasExactBooks) {
   EXPECT_GE(events().back()["counts"]["infra"], 1);
 }
 
-// --- Stopped
-// -------------------------------------------------------------------------------------------------------------
+// --- Stopped ---------------------------------------------------------------------------------------------------------
 
 TEST_F(Lost, CasesOfAServiceThatIsStoppedEndOrAreNotRun) {
   StartedService service({"--slots", "1"});
@@ -218,8 +214,7 @@ TEST_F(Lost, CasesOfAServiceThatIsStoppedEndOrAreNotRun) {
   EXPECT_EQ(service.wait().exit_code, 0);
 }
 
-// --- status and stop
-// ---------------------------------------------------------------------------------------------------
+// --- status and stop -------------------------------------------------------------------------------------------------
 
 TEST_F(Lost, StatusIsForPeopleAndForPrograms) {
   const StartedService service({"--slots", "2"});

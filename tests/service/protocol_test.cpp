@@ -67,8 +67,7 @@ class Protocol : public Service, public ::testing::WithParamInterface<Over> {
 INSTANTIATE_TEST_SUITE_P(Over, Protocol, ::testing::Values(Over::socket, Over::stdio),
                          [](const auto& info) { return info.param == Over::socket ? "Socket" : "Stdio"; });
 
-// --- hello
-// -------------------------------------------------------------------------------------------------------------
+// --- hello -----------------------------------------------------------------------------------------------------------
 
 TEST_P(Protocol, HelloIsAnsweredWithVersionAndProcess) {
   client->hello();
@@ -105,8 +104,7 @@ TEST_P(Protocol, AnythingBeforeHelloEndsTheConnection) {
   EXPECT_EQ(replies[0]["fatal"], true);
 }
 
-// --- Runs
-// --------------------------------------------------------------------------------------------------------------
+// --- Runs ------------------------------------------------------------------------------------------------------------
 
 TEST_P(Protocol, ACaseRunsAndItsOwnIdAndNumberComeBack) {
   greet();
@@ -251,8 +249,7 @@ TEST_P(Protocol, StatusSaysWhatRunsForWhom) {
   EXPECT_EQ(client->status()["counts"]["pass"], 1);
 }
 
-// --- What is refused
-// ---------------------------------------------------------------------------------------------------
+// --- What is refused -------------------------------------------------------------------------------------------------
 
 TEST_P(Protocol, ARefusalNamesLineFieldAndValueAndTheConnectionGoesOn) {
   greet();
